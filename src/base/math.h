@@ -1,0 +1,52 @@
+/* Elementary functions with bits of our own: libm's differ between systems, and the same bits everywhere is the promise.
+ * Doubles are good to about one unit in the last place; floats are computed in double and rounded once. Subnormals are
+ * kept, infinities and NaN come out as IEEE 754 says. sqrt is exact in hardware and stays the C library's. */
+#ifndef LS_BASE_MATH_H
+#define LS_BASE_MATH_H
+
+double ls_exp(double x);
+double ls_expm1(double x);
+double ls_log(double x);
+double ls_log1p(double x);
+double ls_tanh(double x);
+double ls_erf(double x);
+double ls_pow(double x, double y);
+double ls_sin(double x); /* |x| <= 1e5 */
+double ls_cos(double x); /* |x| <= 1e5 */
+
+static inline float ls_expf(float x)
+{
+    return (float)ls_exp(x);
+}
+
+static inline float ls_expm1f(float x)
+{
+    return (float)ls_expm1(x);
+}
+
+static inline float ls_logf(float x)
+{
+    return (float)ls_log(x);
+}
+
+static inline float ls_log1pf(float x)
+{
+    return (float)ls_log1p(x);
+}
+
+static inline float ls_tanhf(float x)
+{
+    return (float)ls_tanh(x);
+}
+
+static inline float ls_erff(float x)
+{
+    return (float)ls_erf(x);
+}
+
+static inline float ls_powf(float x, float y)
+{
+    return (float)ls_pow(x, y);
+}
+
+#endif

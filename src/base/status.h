@@ -1,0 +1,29 @@
+/* Failing: the function that knows the cause calls ls_fail once; callers pass the status up with LS_TRY. */
+#ifndef LS_BASE_STATUS_H
+#define LS_BASE_STATUS_H
+
+#include <stdarg.h>
+
+#include "lockstep/base.h"
+
+/* Sets this thread's last error and returns `status`. */
+ls_status ls_fail(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
+ls_status ls_fail_v(ls_status status, const char *format, va_list args);
+
+/* Returns from the caller when `call` fails; the message is already written. */
+#define LS_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        ls_status ls_try_status_ = (call);                                                                             \
+        if (ls_try_status_ != LS_OK)                                                                                   \
+            return ls_try_status_;                                                                                     \
+    } while (0)
+
+/* The same, leaving through a cleanup label named for what it undoes; `status` is the caller's variable. */
+#define LS_TRY_GOTO(status, call, label)                                                                               \
+    do {                                                                                                               \
+        (status) = (call);                                                                                             \
+        if ((status) != LS_OK)                                                                                         \
+            goto label;                                                                                                \
+    } while (0)
+
+#endif
