@@ -13,10 +13,10 @@
 
 #if defined(__GNUC__)
 #define LS_API __attribute__((visibility("default")))
-#define LS_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define LS_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define LS_API
-#define LS_PRINTF(format, first)
+#define LS_PRINTF(text, first)
 #endif
 
 #ifdef __cplusplus
