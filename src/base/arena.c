@@ -1,0 +1,144 @@
+/* Arenas: a stack of blocks that double in size, each filled from its start.
+ *
+ * Under the address sanitizer everything not handed out is poisoned, and a gap follows each allocation, so that reading
+ * past one, or after a restore, is reported as for malloc. */
+#include "base/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ARENA_ASAN 1
+#endif
+
+#ifdef ARENA_ASAN
+#include <sanitizer/asan_interface.h>
+#define POISON(at, bytes)   __asan_poison_memory_region(at, bytes)
+#define UNPOISON(at, bytes) __asan_unpoison_memory_region(at, bytes)
+#define GAP                 16
+#else
+#define POISON(at, bytes)   ((void)(at), (void)(bytes))
+#define UNPOISON(at, bytes) ((void)(at), (void)(bytes))
+#define GAP                 0
+#endif
+
+#define ALIGNMENT     _Alignof(max_align_t)
+#define FIRST_BLOCK   ((size_t)4096)
+#define LARGEST_BLOCK ((size_t)1 << 20) /* larger only for a single larger request */
+
+struct ls_arena_block {
+    ls_arena_block *below;
+    size_t bytes; /* of data */
+    size_t used;
+    _Alignas(max_align_t) unsigned char data[];
+};
+
+static void block_free(ls_arena_block *block)
+{
+    if (block == NULL)
+        return;
+    UNPOISON(block->data, block->bytes);
+    free(block);
+}
+
+/* A block with room for `bytes`: the spare if it is large enough, else a new one twice the size of the top. */
+static ls_arena_block *block_for(ls_arena *arena, size_t bytes)
+{
+    ls_arena_block *spare = arena->spare;
+    if (spare != NULL && spare->bytes >= bytes) {
+        arena->spare = NULL;
+        return spare;
+    }
+    size_t size = FIRST_BLOCK;
+    if (arena->top != NULL)
+        size = arena->top->bytes >= LARGEST_BLOCK / 2 ? LARGEST_BLOCK : arena->top->bytes * 2;
+    if (size < bytes)
+        size = bytes;
+    size_t total;
+    if (!ls_size_add(sizeof(ls_arena_block), size, &total))
+        return NULL;
+    ls_arena_block *block = malloc(total);
+    if (block == NULL)
+        return NULL;
+    block->bytes = size;
+    POISON(block->data, block->bytes);
+    return block;
+}
+
+void *ls_arena_alloc(ls_arena *arena, size_t bytes)
+{
+    if (bytes == 0)
+        bytes = 1; /* so that pointers differ */
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    size_t taken = ls_size_align(bytes, ALIGNMENT) + GAP;
+    ls_arena_block *top = arena->top;
+    if (top == NULL || top->bytes - top->used < taken) {
+        ls_arena_block *block = block_for(arena, taken);
+        if (block == NULL)
+            return NULL;
+        block->below = top;
+        block->used = 0;
+        arena->top = top = block;
+    }
+    void *memory = top->data + top->used;
+    top->used += taken;
+    UNPOISON(memory, bytes);
+    return memset(memory, 0, bytes);
+}
+
+char *ls_arena_strdup(ls_arena *arena, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = ls_arena_alloc(arena, bytes);
+    return copy == NULL ? NULL : memcpy(copy, text, bytes);
+}
+
+ls_arena_mark ls_arena_save(const ls_arena *arena)
+{
+    return (ls_arena_mark){ arena->top, arena->top == NULL ? 0 : arena->top->used };
+}
+
+/* Of the blocks given back the largest ordinary one stays as the spare: repeating the same work then needs no malloc.
+ */
+static void block_retire(ls_arena *arena, ls_arena_block *block)
+{
+    ls_arena_block *unwanted = block;
+    if (block->bytes <= LARGEST_BLOCK && (arena->spare == NULL || arena->spare->bytes < block->bytes)) {
+        unwanted = arena->spare;
+        arena->spare = block;
+        POISON(block->data, block->bytes);
+    }
+    block_free(unwanted);
+}
+
+void ls_arena_restore(ls_arena *arena, ls_arena_mark mark)
+{
+    while (arena->top != NULL && arena->top != mark.block) {
+        ls_arena_block *block = arena->top;
+        arena->top = block->below;
+        block_retire(arena, block);
+    }
+    if (arena->top != NULL) {
+        arena->top->used = mark.used;
+        POISON(arena->top->data + mark.used, arena->top->bytes - mark.used);
+    }
+}
+
+void ls_arena_free(ls_arena *arena)
+{
+    while (arena->top != NULL) {
+        ls_arena_block *block = arena->top;
+        arena->top = block->below;
+        block_free(block);
+    }
+    block_free(arena->spare);
+    arena->spare = NULL;
+}

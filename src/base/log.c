@@ -1,0 +1,66 @@
+/* Log lines: formatted by the caller's thread, handed to the sink one at a time. */
+#include "base/log.h"
+
+#include <stdarg.h>
+
+#include "base/status.h"
+
+#define LINE_BYTES 1024
+
+static const char *level_name(ls_log_level level)
+{
+    switch (level) {
+    case LS_LOG_SILENT:
+        break;
+    case LS_LOG_ERROR:
+        return "error: ";
+    case LS_LOG_WARNING:
+        return "warning: ";
+    case LS_LOG_INFO:
+        return "";
+    case LS_LOG_DEBUG:
+        return "debug: ";
+    }
+    return "";
+}
+
+static void standard_error(void *user, ls_log_level level, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "lockstep: %s%s\n", level_name(level), line);
+}
+
+ls_status ls_log_init(ls_logger *log, ls_log_level level, ls_log_sink sink, void *user)
+{
+    if (level < LS_LOG_SILENT || level > LS_LOG_DEBUG)
+        return ls_fail(LS_ERR_INVALID, "log level %d is not within %d (silent) to %d (debug)", (int)level,
+                       LS_LOG_SILENT, LS_LOG_DEBUG);
+    *log = (ls_logger){
+        .level = level, .sink = sink == NULL ? standard_error : sink, .user = user, .mutex = PTHREAD_MUTEX_INITIALIZER
+    };
+    return LS_OK;
+}
+
+void ls_log_destroy(ls_logger *log)
+{
+    if (log == NULL || log->sink == NULL)
+        return;
+    pthread_mutex_destroy(&log->mutex);
+    log->sink = NULL; /* destroying twice is harmless */
+}
+
+void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...)
+{
+    if (log == NULL || level > log->level || level <= LS_LOG_SILENT)
+        return;
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+    pthread_mutex_lock(&log->mutex);
+    log->sink(log->user, level, line);
+    pthread_mutex_unlock(&log->mutex);
+}

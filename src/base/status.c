@@ -1,0 +1,72 @@
+/* The last error of each thread, and the names of the statuses. */
+#include "base/status.h"
+
+#include <string.h>
+
+#define LAST_ERROR_BYTES 2048
+
+static _Thread_local char last_error[LAST_ERROR_BYTES];
+
+ls_status ls_fail(ls_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_fail_v(status, format, args);
+    va_end(args);
+    return status;
+}
+
+ls_status ls_fail_v(ls_status status, const char *format, va_list args)
+{
+    /* Formatted aside first: callers wrap a message as ls_fail(status, "...: %s", ls_last_error()). */
+    char message[LAST_ERROR_BYTES];
+    int length = vsnprintf(message, sizeof message, format, args);
+    if (length < 0)
+        snprintf(message, sizeof message, "(the message could not be formatted)");
+    else if ((size_t)length >= sizeof message)
+        memcpy(message + sizeof message - 4, "...", 4);
+    memcpy(last_error, message, strlen(message) + 1);
+    return status;
+}
+
+const char *ls_last_error(void)
+{
+    return last_error;
+}
+
+const char *ls_status_name(ls_status status)
+{
+    switch (status) { /* no default: the compiler then reports a status without a name */
+    case LS_OK:
+        return "LS_OK";
+    case LS_ERR_INVALID:
+        return "LS_ERR_INVALID";
+    case LS_ERR_SHAPE:
+        return "LS_ERR_SHAPE";
+    case LS_ERR_DTYPE:
+        return "LS_ERR_DTYPE";
+    case LS_ERR_NOT_FOUND:
+        return "LS_ERR_NOT_FOUND";
+    case LS_ERR_UNSUPPORTED:
+        return "LS_ERR_UNSUPPORTED";
+    case LS_ERR_STATE:
+        return "LS_ERR_STATE";
+    case LS_ERR_MEMORY:
+        return "LS_ERR_MEMORY";
+    case LS_ERR_OVERFLOW:
+        return "LS_ERR_OVERFLOW";
+    case LS_ERR_DEVICE:
+        return "LS_ERR_DEVICE";
+    case LS_ERR_PEER:
+        return "LS_ERR_PEER";
+    case LS_ERR_DATA:
+        return "LS_ERR_DATA";
+    case LS_ERR_NOT_FINITE:
+        return "LS_ERR_NOT_FINITE";
+    case LS_ERR_IO:
+        return "LS_ERR_IO";
+    case LS_ERR_INTERNAL:
+        return "LS_ERR_INTERNAL";
+    }
+    return "LS_ERR_(unknown)";
+}
