@@ -11,8 +11,8 @@ double ls_log1p(double x);
 double ls_tanh(double x);
 double ls_erf(double x);
 double ls_pow(double x, double y);
-double ls_sin(double x); /* |x| <= 1e5 */
-double ls_cos(double x); /* |x| <= 1e5 */
+double ls_sin(double x); /* NaN beyond |x| <= 1e5 */
+double ls_cos(double x); /* NaN beyond |x| <= 1e5 */
 
 static inline float ls_expf(float x)
 {
