@@ -1,0 +1,266 @@
+# Builds the library (static and shared), the command, the tests, the examples and the benchmarks. `make help` lists the
+# targets. Sources are found by name: a new file in src/<layer>/ needs no line here. What must be installed first is
+# known by tools/deps.sh; how the tests are run and counted, by tests/run.sh.
+
+# ---- what the user may set --------------------------------------------------------------------------------------------
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CFLAGS   ?=
+LDFLAGS  ?=
+# Sanitizers for the compiler's -fsanitize=, as in `make test SANITIZE=address,undefined`.
+SANITIZE ?=
+# V=1 shows whole commands.
+V        ?=
+# Programs and scripts of tests/ to run; all when empty, as in `make test TESTS="test_layers test_base"`.
+TESTS    ?=
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DESTDIR    ?=
+# Where the peers that benchmarks are measured beside live: never inside the tree.
+PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lockstep/peers
+
+# ---- how make itself behaves ------------------------------------------------------------------------------------------
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+# All cores, unless the user said how many or an outer make hands out the jobs.
+ifeq ($(MAKELEVEL)$(filter -j% --jobserver%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+Q := $(if $(filter-out 0,$(V)),,@)
+say = $(if $(Q),@printf '  %-4s %s\n' '$(1)' '$(2)')
+
+# Each compiler and set of sanitizers has its own directory, so that going back and forth rebuilds nothing.
+empty :=
+comma := ,
+space := $(empty) $(empty)
+B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+
+# ---- set-up -----------------------------------------------------------------------------------------------------------
+# The configuration is a makefile that make itself makes: once, by checking (for `test` and `demo`: installing) the
+# packages and asking pkg-config. While it is there, set-up costs nothing.
+
+GOALS := $(or $(MAKECMDGOALS),all)
+NEEDS := build
+ifneq ($(filter test,$(GOALS)),)
+NEEDS := build demo test
+else ifneq ($(filter demo,$(GOALS)),)
+NEEDS := build demo
+endif
+ifneq ($(findstring clang,$(CC)),)
+NEEDS += clang
+endif
+DEPS_MODE := $(if $(filter test demo,$(GOALS)),install,check)
+CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
+
+ifneq ($(filter-out help clean deps format format-check bench-peers,$(GOALS)),)
+$(CONFIG): tools/deps.sh
+	@CC='$(CC)' tools/deps.sh $(DEPS_MODE) $(NEEDS)
+	@mkdir -p $(@D)
+	@tools/config.sh $(NEEDS) > $@
+include $(CONFIG)
+CONFIGURED := yes
+endif
+
+# ---- flags ------------------------------------------------------------------------------------------------------------
+
+VERSION := $(shell sed -n 's/^.define LS_VERSION "\(.*\)"/\1/p' include/lockstep/base.h)
+SONAME  := liblockstep.so.$(firstword $(subst ., ,$(VERSION)))
+
+WARNINGS := -Wall -Wextra -Wpedantic
+# Sanitizers confuse the compilers' flow analysis, so only in plain builds is every warning an error.
+WARNINGS += $(if $(SANITIZE),,-Werror)
+OPTIMIZE := $(if $(SANITIZE),-O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-O2)
+# No contraction: a*b+c must round the same on every compiler. PIC: one object serves both libraries.
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
+              -Iinclude $(PKG_CFLAGS) $(CFLAGS)
+ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -Wl,--as-needed $(LDFLAGS)
+# oneDNN 2.x has no pkg-config file. libgomp: its thread count is set by us.
+LIBS := -ldnnl -lgomp $(PKG_LIBS) -lm
+AVX2_FLAGS   := -mavx2 -mfma
+AVX512_FLAGS := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
+
+# ---- sources ----------------------------------------------------------------------------------------------------------
+
+SOURCES      := $(sort $(wildcard src/*/*.c src/backend/*/*.c))
+TOOL_SOURCES := $(filter src/tool/%,$(SOURCES))
+LIB_SOURCES  := $(filter-out $(TOOL_SOURCES),$(SOURCES))
+# Reference kernels are one source for several element types: *_real.c for two, *_number.c for four.
+REAL_SOURCES   := $(filter src/backend/ref/%_real.c,$(LIB_SOURCES))
+NUMBER_SOURCES := $(filter src/backend/ref/%_number.c,$(LIB_SOURCES))
+PLAIN_SOURCES  := $(filter-out $(REAL_SOURCES) $(NUMBER_SOURCES),$(LIB_SOURCES))
+
+object = $(patsubst %.c,$(B)/obj/%.o,$(1))
+typed  = $(foreach t,$(2),$(patsubst %.c,$(B)/obj/%.$(t).o,$(1)))
+
+LIB_OBJECTS  := $(call object,$(PLAIN_SOURCES)) $(call typed,$(REAL_SOURCES),f32 f64) \
+                $(call typed,$(NUMBER_SOURCES),f32 f64 i32 i64)
+TOOL_OBJECTS := $(call object,$(TOOL_SOURCES))
+
+TEST_SOURCES   := $(sort $(wildcard tests/test_*.c))
+HELPER_SOURCES := $(filter-out $(TEST_SOURCES),$(sort $(wildcard tests/*.c)))
+TEST_SCRIPTS   := $(sort $(wildcard tests/test_*.sh))
+TEST_PROGRAMS  := $(TEST_SOURCES:tests/%.c=$(B)/tests/%)
+BENCH_SOURCES  := $(sort $(wildcard bench/bench_*.c))
+BENCH_PROGRAMS := $(BENCH_SOURCES:bench/%.c=$(B)/bench/%)
+EXAMPLE_SOURCES  := $(sort $(wildcard examples/*.c))
+EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:examples/%.c=$(B)/examples/%)
+
+OBJECTS := $(LIB_OBJECTS) $(TOOL_OBJECTS) \
+           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(EXAMPLE_SOURCES))
+
+STATIC  := $(B)/liblockstep.a
+SHARED  := $(B)/liblockstep.so.$(VERSION)
+COMMAND := $(if $(TOOL_SOURCES),$(B)/lockstep)
+
+# ---- records: what a file's time alone does not tell --------------------------------------------------------------------
+# $(B)/flags changes when any flag does, $(B)/objects when a source comes or goes; both are written while make reads this
+# file, and only on a change, so that `make -n` also tells the truth.
+
+ifdef CONFIGURED
+FLAGS_RECORD := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(AVX2_FLAGS) $(AVX512_FLAGS)
+OBJECTS_RECORD := $(LIB_OBJECTS) $(TOOL_OBJECTS)
+ifeq ($(wildcard $(B)/),)
+$(shell mkdir -p $(B))
+endif
+ifneq ($(strip $(file <$(B)/flags)),$(strip $(FLAGS_RECORD)))
+$(file >$(B)/flags,$(FLAGS_RECORD))
+endif
+ifneq ($(strip $(file <$(B)/objects)),$(strip $(OBJECTS_RECORD)))
+$(file >$(B)/objects,$(OBJECTS_RECORD))
+endif
+endif
+
+# ---- library and command ------------------------------------------------------------------------------------------------
+
+.PHONY: all
+all: $(STATIC) $(B)/liblockstep.so $(COMMAND)
+
+# Files that need more than the baseline instruction set; which of them run is chosen at run time.
+arch_flags = $(if $(filter src/backend/cpu/%_avx2.c,$<),$(AVX2_FLAGS))$(if $(filter src/backend/cpu/%_avx512.c,$<),$(AVX512_FLAGS))
+# src/ is not for examples: they see what users see.
+include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))
+compile = $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) -MMD -MP -c $< -o $@
+
+$(B)/obj/%.o: %.c $(B)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(compile)
+
+define typed_rule
+$(B)/obj/%.$(1).o: %.c $(B)/flags
+	$$(call say,CC,$$< ($(1)))
+	@mkdir -p $$(@D)
+	$(Q)$$(compile) -DLS_REAL_$(2)
+endef
+$(eval $(call typed_rule,f32,F32))
+$(eval $(call typed_rule,f64,F64))
+$(eval $(call typed_rule,i32,I32))
+$(eval $(call typed_rule,i64,I64))
+
+# q, not r: two layers may have files of the same name, and r would keep only one of them.
+$(STATIC): $(LIB_OBJECTS) $(B)/objects
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar qcs $@ $(LIB_OBJECTS)
+
+$(SHARED): $(LIB_OBJECTS) $(B)/objects
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SANITIZE),,-Wl,-z,defs) $(ALL_LDFLAGS) $(LIB_OBJECTS) $(LIBS) -o $@
+
+$(B)/liblockstep.so: $(SHARED)
+	@ln -sf $(notdir $(SHARED)) $(B)/$(SONAME)
+	@ln -sf $(SONAME) $@
+
+link = $(CC) $(ALL_LDFLAGS) $(filter %.o,$^) $(STATIC) $(LIBS) $(1) -o $@
+
+$(B)/lockstep: $(TOOL_OBJECTS) $(STATIC)
+	$(call say,LD,$@)
+	$(Q)$(call link)
+
+# ---- tests, examples, benchmarks ----------------------------------------------------------------------------------------
+
+$(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/%.o $(call object,$(HELPER_SOURCES)) $(STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link,$(CMOCKA_LIBS))
+
+$(EXAMPLE_PROGRAMS): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link)
+
+$(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link)
+
+RUN_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+ifneq ($(TESTS),)
+RUN_TESTS := $(foreach t,$(TESTS),$(or $(filter %/$(basename $(notdir $(t))),$(TEST_PROGRAMS)) \
+             $(filter %/$(basename $(notdir $(t))).sh,$(TEST_SCRIPTS)),$(error no test named $(t) in tests/)))
+endif
+
+.PHONY: test
+test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS)
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
+
+.PHONY: demo
+demo: $(B)/examples/line
+	@$(B)/examples/line
+
+.PHONY: bench
+bench: $(BENCH_PROGRAMS) $(COMMAND)
+	@PEERS='$(PEERS)' bench/run.sh $(BENCH_PROGRAMS)
+
+.PHONY: bench-peers
+bench-peers:
+	@tools/peers.sh '$(PEERS)'
+
+# ---- installing ---------------------------------------------------------------------------------------------------------
+
+.PHONY: install
+install: all
+	install -d '$(DESTDIR)$(INCLUDEDIR)/lockstep' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(BINDIR)'
+	install -m 644 include/lockstep.h '$(DESTDIR)$(INCLUDEDIR)/'
+	install -m 644 $(wildcard include/lockstep/*.h) '$(DESTDIR)$(INCLUDEDIR)/lockstep/'
+	install -m 644 $(STATIC) '$(DESTDIR)$(LIBDIR)/'
+	install -m 755 $(SHARED) '$(DESTDIR)$(LIBDIR)/'
+	ln -sf $(notdir $(SHARED)) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
+	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/liblockstep.so'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' tools/lockstep.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/lockstep.pc'
+	$(if $(COMMAND),install -m 755 $(COMMAND) '$(DESTDIR)$(BINDIR)/')
+
+# ---- the rest -----------------------------------------------------------------------------------------------------------
+
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] bench/*.[ch] examples/*.[ch])
+
+.PHONY: format
+format:
+	@tools/deps.sh install format
+	$(Q)clang-format -i $(FORMATTED)
+
+.PHONY: format-check
+format-check:
+	@tools/deps.sh install format
+	$(Q)clang-format --dry-run -Werror $(FORMATTED)
+
+.PHONY: deps
+deps:
+	@CC='$(CC)' tools/deps.sh install build demo test format
+
+.PHONY: clean
+clean:
+	rm -rf build build-*
+
+.PHONY: help
+help:
+	@cat tools/help.txt
+
+-include $(OBJECTS:.o=.d)

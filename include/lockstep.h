@@ -1,0 +1,7 @@
+/* lockstep.h: everything a program needs. One header per layer, lowest first; each may also be included alone. */
+#ifndef LOCKSTEP_H
+#define LOCKSTEP_H
+
+#include "lockstep/base.h"
+
+#endif

@@ -1,0 +1,32 @@
+# What the test scripts share; each starts with: . "$(dirname "$0")/lib.sh"
+# Sets ROOT, LS_BUILD, CC, SANITIZE and an empty directory TMP, which is removed at the end.
+set -eu
+
+cd "$(dirname "$0")/.."
+ROOT=$PWD
+LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
+TMP=$(mktemp -d)
+trap 'rm -rf "$TMP"' EXIT
+trap 'exit 143' TERM INT
+FAILED=0
+
+ok() { echo "ok $1"; }
+not_ok() { echo "not ok $1: $2"; FAILED=1; }
+skip() { echo "skip $1: $2"; }
+finish() { exit $FAILED; }
+
+# check NAME COMMAND...: one test, passed when the command succeeds; its output is the reason when not.
+check() {
+    check_name=$1
+    shift
+    if "$@" >"$TMP/check.out" 2>&1; then
+        ok "$check_name"
+    else
+        not_ok "$check_name" "$(head -c 2000 "$TMP/check.out")"
+    fi
+}
+
+# make with the variables of the outer make (CC, CFLAGS, ...), but not with its jobs, which are not handed to scripts.
+MAKEFLAGS=$(printf '%s' "${MAKEFLAGS:-}" | sed -e 's/ -j[0-9]*//' -e 's/ --jobserver-[a-z]*=[^ ]*//')
+export MAKEFLAGS
+unset MFLAGS MAKELEVEL

@@ -1,0 +1,99 @@
+#!/bin/bash
+# Runs tests and counts them: tests/run.sh PROGRAM_OR_SCRIPT...
+# A program is a cmocka program, counted by the summaries that cmocka prints; a script (*.sh) prints a line "ok NAME",
+# "not ok NAME: reason" or "skip NAME: reason" for each test. One that crashes, runs out of time or runs no test is one
+# more failure, and does not keep the others from running. The last line is "N passed, M failed".
+# Tests run in the repository's root, several at once (LS_TEST_JOBS), each for at most LS_TEST_TIMEOUT seconds.
+set -eu
+
+cd "$(dirname "$0")/.."
+export LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
+TIMEOUT=${LS_TEST_TIMEOUT:-600}
+JOBS=${LS_TEST_JOBS:-$(nproc 2>/dev/null || echo 2)}
+LOGS=$LS_BUILD/test-logs
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-second_deadlock_stack=1}
+
+rm -rf "$LOGS"
+mkdir -p "$LOGS"
+
+# Prints "passed failed skipped" of a cmocka program. Tests that finished after the last summary belong to a group that
+# was cut short: they count one by one.
+count_program() {
+    awk '
+        /^\[  PASSED  \] [0-9]+ test\(s\)\./ { passed += $4; ok = 0 }
+        /^\[  FAILED  \] [0-9]+ test\(s\)/ { failed += $4; bad = 0; listing = 1; next }
+        /^\[  SKIPPED \] [0-9]+ test\(s\)/ { skipped += $4; listing = 1; next }
+        /^\[==========\] Running/ { listing = 0 }
+        /^\[       OK \]/ { ok++ }
+        /^\[  FAILED  \] / && !listing { bad++ }
+        END { print passed + ok, failed + bad, skipped + 0 }' "$@"
+}
+
+count_script() {
+    awk '/^ok /{ p++ } /^not ok /{ f++ } /^skip /{ s++ } END { print p + 0, f + 0, s + 0 }' "$1"
+}
+
+# Runs one test; leaves NAME.out, NAME.err and NAME.count ("passed failed") in the logs, and says how it went.
+run_one() {
+    local test=$1 name log status=0 pid passed failed skipped trouble=
+    name=$(basename "$test" .sh)
+    log=$LOGS/$name
+    timeout -k 10 "$TIMEOUT" "$test" >"$log.out" 2>"$log.err" </dev/null &
+    pid=$!
+    trap 'kill "$pid"' TERM
+    wait "$pid" || status=$?
+
+    case $test in
+    *.sh) read -r passed failed skipped < <(count_script "$log.out") ;;
+    *) read -r passed failed skipped < <(count_program "$log.out" "$log.err") ;;
+    esac
+
+    if [ $status = 124 ] || [ $status = 137 ]; then
+        trouble="ended after $TIMEOUT seconds"
+    elif [ $status -gt 128 ] && [ $status -lt 160 ]; then
+        trouble="crashed (signal $((status - 128)))"
+    elif [ $status != 0 ] && [ "$failed" = 0 ]; then
+        trouble="ended with status $status"
+    elif [ $((passed + failed + skipped)) = 0 ]; then
+        trouble="ran no test"
+    fi
+    [ -z "$trouble" ] || failed=$((failed + 1))
+    echo "$passed $failed" >"$log.count"
+    report >"$log.report"
+    flock "$LOGS" cat "$log.report" # whole reports, even when two tests end together
+}
+
+# Uses run_one's variables.
+report() {
+    printf '%-28s %4d passed' "$name" "$passed"
+    [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
+    [ "$failed" = 0 ] || printf ', %d FAILED' "$failed"
+    printf '\n'
+    [ "$skipped" = 0 ] || grep -h -E '^(skip |\[  SKIPPED \] [^0-9])' "$log.out" "$log.err" | sed 's/^/    /' || true
+    [ "$failed" = 0 ] && return
+    case $test in
+    *.sh) grep -v -E '^(ok|skip) ' "$log.out" || true ;;
+    *) grep -v -E '^\[( RUN      |       OK |==========)\]' "$log.out" || true ;;
+    esac | sed 's/^/    /'
+    sed 's/^/    /' "$log.err"
+    [ -z "$trouble" ] || echo "    $name $trouble"
+}
+
+trap 'trap - TERM; kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+for test in "$@"; do
+    while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do
+        wait -n || true
+    done
+    run_one "$test" &
+done
+wait
+
+read -r passed failed < <(cat /dev/null "$LOGS"/*.count 2>/dev/null | awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
+# A test whose own count is missing was lost with its runner.
+for test in "$@"; do
+    [ -e "$LOGS/$(basename "$test" .sh).count" ] || { echo "$test left no result"; failed=$((failed + 1)); }
+done
+echo "$passed passed, $failed failed" | tee "$LOGS/summary"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

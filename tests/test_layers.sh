@@ -1,0 +1,89 @@
+#!/bin/sh
+# A file includes only its own layer and lower ones. Public headers (lockstep/<layer>.h) count as the layer they name.
+. "$(dirname "$0")/lib.sh"
+
+LAYERS="base graph device plan backend run fabric data nn train tool"
+
+# Prints each include under the tree $1 that goes upwards or leads nowhere known; succeeds when there is none.
+violations() {
+    (cd "$1" && find src include -name '*.[ch]' -o -name '*.def' | sort | xargs awk -v layers="$LAYERS" '
+        BEGIN {
+            n = split(layers, name, " ")
+            for (i = 1; i <= n; i++)
+                rank[name[i]] = i
+        }
+        function bad(why) {
+            print FILENAME ":" FNR ": includes " path ": " why
+            found = 1
+        }
+        FNR == 1 {
+            split(FILENAME, part, "/")
+            own = part[2] # src/<layer>/..., include/lockstep/<layer>.h, include/lockstep.h
+            if (part[1] == "include") {
+                own = part[3]
+                sub(/\.h$/, "", own)
+                if (FILENAME == "include/lockstep.h")
+                    own = "tool"
+            }
+            if (!(own in rank)) {
+                print FILENAME ": is in no known layer"
+                found = 1
+            }
+        }
+        /^[ \t]*#[ \t]*include[ \t]*["<]/ {
+            quoted = /^[ \t]*#[ \t]*include[ \t]*"/
+            path = $0
+            sub(/^[^"<]*["<]/, "", path)
+            sub(/[">].*/, "", path)
+            slash = index(path, "/")
+            first = slash ? substr(path, 1, slash - 1) : ""
+            if (path == "lockstep.h") {
+                if (rank[own] < rank["tool"])
+                    bad("the umbrella has every layer; include the one you need")
+                next
+            }
+            if (first == "lockstep") {
+                first = substr(path, slash + 1)
+                sub(/\.h$/, "", first)
+                if (!(first in rank)) {
+                    bad("no layer is named " first)
+                    next
+                }
+            } else if (!(first in rank)) {
+                # <oneapi/dnnl/dnnl.h> is a library; a quoted name without a folder is beside the file itself.
+                if (quoted && first != "")
+                    bad("no layer is named " first)
+                next
+            }
+            if (rank[first] > rank[own])
+                bad(first " is above " own)
+        }
+        END { exit found }')
+}
+
+check "every include stays in its layer or goes down" violations "$ROOT"
+
+# The check itself can fail: a small tree with one bad include each time.
+refuses() {
+    rm -rf "$TMP/tree"
+    mkdir -p "$TMP/tree/src/base" "$TMP/tree/src/graph" "$TMP/tree/src/backend/ref" "$TMP/tree/include/lockstep"
+    echo '#include "base/status.h"' >"$TMP/tree/src/graph/good.c"
+    echo '#include <stdio.h>' >"$TMP/tree/src/base/good.c"
+    echo '#include "lockstep/base.h"' >"$TMP/tree/include/lockstep.h"
+    violations "$TMP/tree" || { echo "a good tree is refused"; return 1; }
+    echo "$2" >"$TMP/tree/$1"
+    if violations "$TMP/tree" >"$TMP/found"; then
+        echo "$2 in $1 passes"
+        return 1
+    fi
+    grep -q "^$1:" "$TMP/found"
+}
+check "an include that goes up is refused" refuses src/base/bad.c '#include "graph/graph.h"'
+check "a public header of a higher layer is refused" refuses src/base/bad.h '#include "lockstep/graph.h"'
+check "angle brackets are no way around" refuses src/graph/bad.c '  #  include <run/run.h>'
+check "the umbrella is refused below the command" refuses src/graph/bad.c '#include <lockstep.h>'
+check "a path out of the layer is refused" refuses src/base/bad.c '#include "../graph/graph.h"'
+check "a folder below a layer belongs to it" refuses src/backend/ref/bad.c '#include "run/run.h"'
+check "public headers have layers too" refuses include/lockstep/base.h '#include "lockstep/graph.h"'
+check "an unknown layer is refused" refuses src/base/bad.c '#include "misc/things.h"'
+finish

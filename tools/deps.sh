@@ -1,0 +1,172 @@
+#!/bin/sh
+# Makes sure that what a build needs is there: tools/deps.sh install|check NEED...
+# NEED is build, demo, test, format, clang or peers. On Debian 12 missing packages are found by name and, with "install",
+# installed as root or through sudo. Elsewhere nothing is installed: either everything is found, or a refusal lists it.
+# Silent when nothing is missing. OS_RELEASE names another os-release file (the tests use it).
+set -eu
+
+OS_RELEASE=${OS_RELEASE:-/etc/os-release}
+CC=${CC:-gcc}
+DATASET=/usr/share/datasets/fashion-mnist
+
+# Package, and how to find what it brings without a package manager: a command, a pkg-config module, or a special word.
+needs() {
+    case $1 in
+    build)
+        cat <<END
+gcc command:$CC
+libc6-dev header:stdio.h
+make command:make
+pkg-config command:pkg-config
+libdnnl-dev onednn
+libhwloc-dev module:hwloc
+libssl-dev module:libcrypto
+libjansson-dev module:jansson
+zlib1g-dev module:zlib
+END
+        ;;
+    demo) echo "dataset-fashion-mnist dataset" ;;
+    test) echo "libcmocka-dev module:cmocka" ;;
+    clang) echo "clang command:clang" ;;
+    format) echo "clang-format command:clang-format" ;;
+    peers) echo "python3-venv python-venv" ;;
+    *)
+        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang or peers" >&2
+        exit 2
+        ;;
+    esac
+}
+
+has_header() {
+    echo "#include <$1>" | "$CC" -E -x c - >/dev/null 2>&1
+}
+
+# Prints oneDNN's version as its header gives it, or nothing.
+onednn_version() {
+    echo '#include <oneapi/dnnl/dnnl_version.h>' | "$CC" -E -dM -x c - 2>/dev/null | awk '
+        $2 == "DNNL_VERSION_MAJOR" { major = $3 }
+        $2 == "DNNL_VERSION_MINOR" { minor = $3 }
+        $2 == "DNNL_VERSION_PATCH" { patch = $3 }
+        END { if (major != "") print major "." minor "." patch }' || true
+}
+
+is_found() {
+    case $1 in
+    command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
+    header:*) has_header "${1#header:}" ;;
+    module:*) pkg-config --exists "${1#module:}" 2>/dev/null ;;
+    onednn) [ -n "$(onednn_version)" ] ;;
+    dataset) [ -e "$DATASET/train-images-idx3-ubyte.gz" ] ;;
+    python-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
+    esac
+}
+
+# A command may have come some other way than from its package; a library is asked for by name.
+is_installed() {
+    case $2 in
+    command:* | python-venv) is_found "$2" && return 0 ;;
+    esac
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+is_debian_12() {
+    [ -r "$OS_RELEASE" ] && (
+        ID= VERSION_ID=
+        . "$OS_RELEASE"
+        [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ]
+    )
+}
+
+# Our calls are those of 2.x; 3.x has others.
+check_onednn() {
+    version=$(onednn_version)
+    case $version in
+    2.*) ;;
+    *)
+        echo "Lockstep needs oneDNN 2.x (2.6 is what it is tested with); found: ${version:-none}." >&2
+        exit 1
+        ;;
+    esac
+}
+
+install_packages() {
+    as_root=
+    if [ "$(id -u)" != 0 ]; then
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "Missing packages: $*" >&2
+            echo "Neither root nor sudo here: install them as root, with: apt-get install $*" >&2
+            exit 1
+        fi
+        as_root=sudo
+    fi
+    echo "Installing the Debian packages${as_root:+ (through sudo)}: $*"
+    $as_root apt-get -q update
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"
+}
+
+on_debian_12() {
+    missing=
+    while read -r package found_by; do
+        [ -z "$package" ] || is_installed "$package" "$found_by" || missing="$missing $package"
+    done <<END
+$NEEDED
+END
+    if [ -n "$missing" ]; then
+        if [ "$MODE" = check ]; then
+            echo "Missing packages:$missing" >&2
+            echo "\`make deps\` installs them (so do \`make test\` and \`make demo\`)." >&2
+            exit 1
+        fi
+        install_packages $missing
+    fi
+}
+
+elsewhere() {
+    missing=
+    while read -r package found_by; do
+        if [ -z "$package" ] || is_found "$found_by"; then
+            continue
+        elif [ "$found_by" = dataset ]; then
+            echo "Fashion-MNIST is not in $DATASET; what needs it will say so."
+        else
+            missing="$missing $package"
+        fi
+    done <<END
+$NEEDED
+END
+    if [ -n "$missing" ]; then
+        version=$(onednn_version)
+        cat >&2 <<END
+This is not Debian 12, so nothing is installed by itself. Not found:$missing
+(Debian's names; your system may have others.) Everything that is needed:
+$(echo "$NEEDED" | sed 's/^\([^ ]*\).*/    \1/')
+oneDNN (libdnnl-dev) must be 2.x, and 2.6 is what is tested; found: ${version:-none}.
+END
+        exit 1
+    fi
+}
+
+MODE=${1:-}
+case $MODE in
+install | check) shift ;;
+*)
+    echo "usage: tools/deps.sh install|check NEED..." >&2
+    exit 2
+    ;;
+esac
+
+NEEDED=
+for need in "$@"; do
+    rows=$(needs "$need")
+    NEEDED="$NEEDED${NEEDED:+
+}$rows"
+done
+
+if is_debian_12; then
+    on_debian_12
+else
+    elsewhere
+fi
+case " $* " in
+*" build "*) check_onednn ;;
+esac
