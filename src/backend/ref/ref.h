@@ -1,0 +1,33 @@
+/* The reference device: plain C, correct before fast, every op. A kernel computes one node for a slice of the batch.
+ *
+ * Families: *_real.c is compiled for float and for double, *_number.c also for int32_t and int64_t, the rest once; the
+ * column `kernel` of ops.def says which an op has, and a kernel that is missing does not link. */
+#ifndef LS_BACKEND_REF_H
+#define LS_BACKEND_REF_H
+
+#include "graph/node.h"
+
+/* A dense row-major array in host memory; shape has no LS_BATCH left. */
+typedef struct ls_ref_array {
+    void *data;
+    ls_dtype dtype;
+    ls_shape shape;
+} ls_ref_array;
+
+typedef struct ls_ref_call {
+    const ls_tensor *node;  /* op and attributes; its shapes are symbolic, use those of the arrays */
+    ls_ref_array out;       /* never overlaps an input */
+    const ls_ref_array *in; /* node->input_count of them; per-sample ones hold this slice's samples */
+    void *slots[2];         /* apply: where the new slot values go */
+    int64_t batch;          /* samples in the whole batch of the run */
+    int64_t first;          /* position of this slice's first sample in it */
+    uint64_t seed, run;     /* for random numbers */
+} ls_ref_call;
+
+typedef ls_status (*ls_ref_kernel)(const ls_ref_call *call);
+
+/* Runs the node's kernel; the caller has checked shapes, so what can fail is the data (a label out of range). A node that
+ * reduces the batch gives its slice's part: what is added (or, for max and min, compared) over slices. */
+ls_status ls_ref_run(const ls_ref_call *call);
+
+#endif

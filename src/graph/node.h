@@ -1,0 +1,189 @@
+/* The node behind every tensor, the graph that owns it, and the table of ops. Builders are in ops_*.c, one file a family;
+ * each op's shape rule, gradient rule and builder stand side by side there. Start reading at ls_node_make. */
+#ifndef LS_GRAPH_NODE_H
+#define LS_GRAPH_NODE_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "graph/shape.h"
+#include "lockstep/graph.h"
+
+/* ---- Ops ---- */
+
+typedef enum ls_op {
+#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops) LS_OP_##id,
+#include "graph/ops.def"
+#undef OP
+    LS_OP_COUNT,
+    LS_OP_ERROR = LS_OP_COUNT, /* what a wrong call returns; it is in no table */
+} ls_op;
+
+typedef enum ls_batch_rule { LS_BATCH_LEAF, LS_BATCH_KEEPS, LS_BATCH_REDUCES, LS_BATCH_BY_USE } ls_batch_rule;
+typedef enum ls_kernel_types {
+    LS_KERNEL_NONE,
+    LS_KERNEL_REAL,
+    LS_KERNEL_NUMBER,
+    LS_KERNEL_BYTES
+} ls_kernel_types;
+
+/* Attributes: a union of the families of attrs.def. */
+typedef struct ls_variable ls_variable;
+typedef struct ls_constant_data {
+    const void *bytes;
+    size_t count; /* of bytes */
+} ls_constant_data;
+
+#define LS_FIELD_i64 int64_t
+#define LS_FIELD_f64 double
+#define LS_FIELD_flag bool
+#define LS_FIELD_data ls_constant_data
+#define LS_FIELD_variable ls_variable *
+typedef union ls_attrs {
+#define FAMILY_BEGIN(family) struct {
+#define FIELD(family, type, field) LS_FIELD_##type field;
+#define FIELDS(family, type, field, count) LS_FIELD_##type field[count];
+#define FAMILY_END(family)                                                                                             \
+    char end;                                                                                                          \
+    }                                                                                                                  \
+    family;
+#include "graph/attrs.def"
+#undef FAMILY_BEGIN
+#undef FIELD
+#undef FIELDS
+#undef FAMILY_END
+} ls_attrs;
+
+typedef enum ls_attr_type { LS_ATTR_i64, LS_ATTR_f64, LS_ATTR_flag, LS_ATTR_data, LS_ATTR_variable } ls_attr_type;
+typedef struct ls_attr_field {
+    const char *name;
+    ls_attr_type type;
+    int count;
+    size_t offset; /* in ls_attrs */
+} ls_attr_field;
+
+typedef struct ls_op_info {
+    const char *name;
+    int inputs; /* LS_ANY: one or more */
+    const ls_attr_field *fields;
+    int field_count;
+    ls_batch_rule batch;
+    ls_kernel_types kernel;
+    ls_status (*shape)(ls_tensor *node);
+    void (*gradient)(ls_tensor *y, ls_tensor *dy, ls_tensor **dx); /* ls_grad_zero, ls_grad_missing: see ops.def */
+    double (*flops)(const ls_tensor *node);
+} ls_op_info;
+
+#define LS_ANY (-1)
+extern const ls_op_info ls_ops[LS_OP_COUNT];
+
+/* ---- Nodes ---- */
+
+/* What a node does to the samples of its inputs. Whole inputs only: LS_USE_WHOLE. */
+typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batch_use;
+
+/* State that outlives a run. */
+struct ls_variable {
+    ls_tensor *node; /* the node that reads it */
+    void *data;      /* row-major, 64-byte aligned; swapped with a shadow when a run commits */
+    size_t bytes;
+    uint32_t number; /* creation order within the graph */
+    bool trainable;
+};
+
+/* The value of one run, kept with the tensor. */
+typedef struct ls_held {
+    void *data;
+    size_t bytes;
+    int64_t batch; /* samples in that run; 0 when it had no batch axis */
+    bool valid;
+} ls_held;
+
+struct ls_tensor {
+    ls_graph *graph;
+    uint32_t id; /* creation order: inputs have smaller numbers */
+    ls_op op;
+    ls_dtype dtype;
+    ls_batch_use use;
+    bool per_sample;
+    ls_shape shape;
+    int input_count;
+    ls_tensor **in;
+    ls_attrs attr;
+    const char *name;          /* full name, or NULL */
+    ls_tensor *next_same_hash; /* in the graph's table of names */
+    const char *message;       /* of an error tensor */
+    ls_status status;
+    ls_held held;
+    uint32_t mark; /* for walks over the graph: equal to graph->mark when visited */
+    int32_t place; /* for walks: an index of the walker's own */
+};
+
+typedef struct ls_node_spec {
+    ls_op op;
+    ls_tensor *const *in;
+    int input_count;
+    ls_dtype dtype;   /* where the op cannot infer it */
+    ls_shape shape;   /* likewise: what was asked for */
+    bool per_sample;  /* of leaves */
+    ls_attrs attr;
+} ls_node_spec;
+
+/* Makes a node after its op's shape rule has agreed; otherwise returns the graph's error tensor with the rule's message,
+ * to which op and inputs are added. An error among the inputs is returned as it is. `graph` may be NULL with inputs. */
+ls_tensor *ls_node_make(ls_graph *graph, const ls_node_spec *spec);
+ls_tensor *ls_node_make1(ls_op op, ls_tensor *x, ls_attrs attr);
+ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr);
+
+/* An error tensor with the last error's message, prefixed by `what`. */
+ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what);
+
+/* The graph of the first input that has one; NULL if none does. */
+ls_graph *ls_graph_of(ls_tensor *const *in, int count);
+
+/* "w", or "matmul:12": for messages. Returns text. */
+#define LS_NODE_TEXT 128
+const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT]);
+
+/* The variables a node writes when it is run; returns how many (at most LS_MAX_WRITES). The first is its value. */
+#define LS_MAX_WRITES 3
+int ls_node_writes(const ls_tensor *node, ls_variable *out[LS_MAX_WRITES]);
+
+/* Multiply-adds count two. LS_BATCH counts as one sample. */
+double ls_node_flops(const ls_tensor *node);
+
+/* ---- Graphs ---- */
+
+typedef struct ls_scope_frame ls_scope_frame;
+
+struct ls_graph {
+    ls_context *context;
+    uint64_t seed;
+    uint64_t run;    /* runs that succeeded: keys random numbers */
+    ls_arena arena;  /* nodes, attributes, names */
+    ls_tensor **nodes;
+    size_t node_count, node_room;
+    ls_variable **variables;
+    size_t variable_count, variable_room;
+    ls_tensor **names; /* hash table, chained through next_same_hash */
+    size_t name_room;
+    const char *prefix; /* of the open name scopes, with its slash; "" outside */
+    ls_scope_frame *scope;
+    ls_tensor *error; /* the first, or NULL */
+    uint32_t random_count; /* numbers the layers that draw random numbers */
+    uint32_t mark;
+};
+
+/* Registers a node under prefix + name. */
+ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name);
+ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node);
+ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
+
+/* A fresh mark: no node carries it. */
+uint32_t ls_graph_next_mark(ls_graph *graph);
+
+/* The nodes that `roots` need, each after its inputs. *out is the caller's to free. `stop` (may be NULL) says of a node
+ * that its inputs are not needed. */
+ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count, bool (*stop)(const ls_tensor *, void *),
+                         void *user, ls_tensor ***out, size_t *out_count);
+
+#endif
