@@ -1,0 +1,83 @@
+#!/bin/sh
+# The test runner counts what happened, above all when tests fail: it is what everyone believes.
+. "$(dirname "$0")/lib.sh"
+
+export LS_BUILD=$TMP/build
+mkdir -p "$LS_BUILD" "$TMP/t"
+
+cat >"$TMP/t/cmocka.c" <<'END'
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+static void good(void **state) { (void)state; }
+static void bad(void **state) { (void)state; assert_int_equal(6, 7); }
+static void killed(void **state) { (void)state; kill(getpid(), SIGTERM); pause(); }
+static void skipped(void **state) { (void)state; skip(); }
+int main(void)
+{
+    const struct CMUnitTest first[] = { cmocka_unit_test(good), cmocka_unit_test(FIRST) };
+    const struct CMUnitTest second[] = { cmocka_unit_test(good), cmocka_unit_test(SECOND) };
+    (void)bad, (void)killed, (void)skipped;
+    cmocka_run_group_tests(first, NULL, NULL);
+    cmocka_run_group_tests(second, NULL, NULL);
+    return 0; /* on purpose: the counts must not depend on it */
+}
+END
+program() {
+    $CC -DFIRST="$2" -DSECOND="$3" "$TMP/t/cmocka.c" $(pkg-config --cflags --libs cmocka) -o "$TMP/t/$1"
+}
+script() {
+    printf '#!/bin/sh\n%s\n' "$2" >"$TMP/t/$1.sh"
+    chmod +x "$TMP/t/$1.sh"
+}
+program test_good good good
+program test_bad bad good
+program test_killed good killed
+program test_skipped skipped good
+script test_ok 'echo ok one; echo ok two; echo skip three: no such thing'
+script test_not_ok 'echo ok one; echo "not ok two: because"; exit 1'
+script test_liar 'echo ok one; exit 3'
+script test_empty 'exit 0'
+script test_slow 'echo ok one; sleep 60'
+script test_segv 'echo ok one; kill -SEGV $$'
+
+# gives EXPECTED_LAST_LINE PATTERN TEST...: exit status and last line agree, and the output has the pattern.
+gives() {
+    last=$1 pattern=$2
+    shift 2
+    tests=
+    for t in "$@"; do
+        tests="$tests $TMP/t/$t"
+    done
+    status=0
+    LS_TEST_TIMEOUT=2 "$ROOT/tests/run.sh" $tests >"$TMP/out" 2>&1 || status=$?
+    cat "$TMP/out"
+    [ "$(tail -n 1 "$TMP/out")" = "$last" ] || return 1
+    grep -q -e "$pattern" "$TMP/out" || { echo "no '$pattern'"; return 1; }
+    case $last in
+    "0 passed, 0 failed" | *", "[1-9]*) [ $status != 0 ] ;;
+    *) [ $status = 0 ] ;;
+    esac
+}
+
+check "groups of one program are added up" gives "4 passed, 0 failed" "test_good  *4 passed" test_good
+check "a failure is counted and shown" gives "3 passed, 1 failed" "6 != 0x7" test_bad
+check "a program that dies is named" gives "3 passed, 1 failed" "test_killed crashed (signal 15)" test_killed
+check "a skipped test is neither" gives "3 passed, 0 failed" "1 skipped" test_skipped
+check "a script's lines are counted" gives "2 passed, 0 failed" "skip three: no such thing" test_ok.sh
+check "a script's failure has its reason" gives "1 passed, 1 failed" "not ok two: because" test_not_ok.sh
+check "a bad exit status is a failure" gives "1 passed, 1 failed" "test_liar ended with status 3" test_liar.sh
+check "no test is a failure" gives "0 passed, 1 failed" "test_empty ran no test" test_empty.sh
+check "running out of time is a failure" gives "1 passed, 1 failed" "test_slow ended after 2 seconds" test_slow.sh
+check "a crash is a failure" gives "1 passed, 1 failed" "test_segv crashed (signal 11)" test_segv.sh
+check "a missing program is a failure" gives "0 passed, 1 failed" "test_none" test_none
+check "nothing at all is a failure" gives "0 passed, 0 failed" "0 passed"
+check "a failure does not stop the others" gives "11 passed, 3 failed" "test_good  *4 passed" \
+    test_killed test_bad test_segv.sh test_good
+finish
