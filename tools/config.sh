@@ -3,6 +3,7 @@
 # The needs are those of tools/deps.sh, which has been run before.
 set -eu
 
+echo "CONFIGURED := yes"
 PACKAGES="hwloc libcrypto jansson zlib"
 echo "PKG_CFLAGS := $(pkg-config --cflags $PACKAGES)"
 echo "PKG_LIBS := $(pkg-config --libs $PACKAGES)"
