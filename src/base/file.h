@@ -1,0 +1,16 @@
+/* Whole files: read into memory, or written so that a reader never sees half of one. */
+#ifndef LS_BASE_FILE_H
+#define LS_BASE_FILE_H
+
+#include "lockstep/base.h"
+
+/* The whole file at *data, which the caller frees, with a zero after its last byte (not counted in *bytes). A file of
+ * more than `limit` bytes is refused. A file that is not there is LS_ERR_NOT_FOUND. */
+ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *bytes);
+
+/* Writes a temporary file beside `path`, syncs it and renames it over `path`: a crash or a full disk leaves the old
+ * file as it was, and on failure the temporary is removed. Links are followed, the mode of an old file is kept, and
+ * something that is not a plain file (a pipe, /dev/null) is written as it is. */
+ls_status ls_file_write(const char *path, const void *data, size_t bytes);
+
+#endif

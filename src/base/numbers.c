@@ -1,0 +1,109 @@
+/* Numbers to text and back. strtod and printf follow the locale of the program around us; here it is always "C". */
+#include "base/numbers.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The locale of this thread before; give it to leave_c_locale. The "C" locale is static in the C library, so making it
+ * costs no memory. */
+typedef struct locale_pair {
+    locale_t c, before;
+} locale_pair;
+
+static locale_pair enter_c_locale(void)
+{
+    locale_pair pair = { newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0 };
+    if (pair.c != (locale_t)0)
+        pair.before = uselocale(pair.c);
+    return pair;
+}
+
+static void leave_c_locale(locale_pair pair)
+{
+    if (pair.c == (locale_t)0)
+        return;
+    uselocale(pair.before);
+    freelocale(pair.c);
+}
+
+static bool starts_number(const char *text)
+{
+    return isdigit((unsigned char)text[0]);
+}
+
+bool ls_parse_i64(const char *text, int64_t *out)
+{
+    bool sign = text[0] == '-' || text[0] == '+';
+    if (!starts_number(text + sign)) /* strtoll would skip spaces */
+        return false;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value < INT64_MIN || value > INT64_MAX)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool ls_parse_u64(const char *text, uint64_t *out)
+{
+    if (!starts_number(text)) /* strtoull would take -1 for 2^64 - 1 */
+        return false;
+    bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    if (hex && !isxdigit((unsigned char)text[2]))
+        return false;
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, hex ? 16 : 10);
+    if (errno != 0 || *end != '\0' || value > UINT64_MAX)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool ls_parse_f64(const char *text, double *out)
+{
+    if (text[0] == '\0' || isspace((unsigned char)text[0]))
+        return false;
+    char *end;
+    locale_pair pair = enter_c_locale();
+    double value = strtod(text, &end);
+    leave_c_locale(pair);
+    if (*end != '\0' || end == text)
+        return false;
+    if (isinf(value) && strpbrk(text, "0123456789") != NULL) /* overflow, not the word inf */
+        return false;
+    *out = value;
+    return true;
+}
+
+bool ls_parse_bool(const char *text, bool *out)
+{
+    static const char *const words[] = { "off", "on", "false", "true", "no", "yes", "0", "1" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = i % 2 != 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
+{
+    if (isnan(value)) /* printf also prints its sign, which means nothing */
+        return strcpy(buffer, "nan");
+    locale_pair pair = enter_c_locale();
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buffer, LS_F64_CHARS, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value)
+            break;
+    }
+    leave_c_locale(pair);
+    return buffer;
+}

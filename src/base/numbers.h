@@ -1,0 +1,19 @@
+/* Numbers to text and back, the same in every locale. A parser takes the whole string or returns false, and sets its
+ * output only when it returns true. */
+#ifndef LS_BASE_NUMBERS_H
+#define LS_BASE_NUMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+bool ls_parse_i64(const char *text, int64_t *out);  /* decimal, one sign allowed */
+bool ls_parse_u64(const char *text, uint64_t *out); /* decimal, or hexadecimal after 0x; no sign */
+bool ls_parse_f64(const char *text, double *out);   /* also inf and nan; not a number too large for a double */
+bool ls_parse_bool(const char *text, bool *out);    /* on off, true false, yes no, 1 0 */
+
+#define LS_F64_CHARS 32
+
+/* The shortest decimal form that reads back as the same double. Returns `buffer`. */
+char *ls_format_f64(double value, char buffer[LS_F64_CHARS]);
+
+#endif
