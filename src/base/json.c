@@ -1,0 +1,290 @@
+/* JSON: thin helpers over jansson. What jansson does well (parsing, values, dumping) its own calls do. */
+#include "base/json.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/names.h"
+#include "base/numbers.h"
+#include "base/status.h"
+#include "base/text.h"
+
+/* ---- files ---- */
+
+ls_status ls_json_read_buffer(const char *name, const char *data, size_t bytes, json_t **out)
+{
+    json_error_t error;
+    json_t *value = json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (value == NULL)
+        return ls_fail(LS_ERR_DATA, "%s:%d:%d: %s", name, error.line, error.column, error.text);
+    *out = value;
+    return LS_OK;
+}
+
+ls_status ls_json_read_file(const char *path, json_t **out)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(path, LS_JSON_FILE_LIMIT, &data, &bytes));
+    ls_status status = ls_json_read_buffer(path, data, bytes, out);
+    free(data);
+    return status;
+}
+
+static int append(const char *data, size_t bytes, void *text)
+{
+    ls_text_put_bytes(text, data, bytes);
+    return 0;
+}
+
+ls_status ls_json_write_file(const char *path, const json_t *value)
+{
+    ls_text text = { 0 };
+    if (json_dump_callback(value, append, &text, JSON_INDENT(2) | JSON_ENCODE_ANY) != 0) {
+        ls_text_free(&text);
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': the value is not proper JSON (text that is not UTF-8?)",
+                       path);
+    }
+    ls_text_put(&text, "\n");
+    size_t length = text.length;
+    char *data = NULL;
+    LS_TRY(ls_text_take(&text, &data));
+    ls_status status = ls_file_write(path, data, length);
+    free(data);
+    return status;
+}
+
+/* ---- messages ---- */
+
+static bool is_plain_key(const char *key)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    return key[0] != '\0' && strspn(key, letters) == strlen(key);
+}
+
+/* config.layers[3]["odd key"].units */
+static void put_path(ls_text *text, const ls_json_at *at)
+{
+    if (at->parent == NULL) {
+        ls_text_put(text, at->key);
+        return;
+    }
+    put_path(text, at->parent);
+    if (at->key == NULL) {
+        ls_text_add(text, "[%zu]", at->index);
+    } else if (is_plain_key(at->key)) {
+        ls_text_add(text, ".%s", at->key);
+    } else {
+        ls_text_put(text, "[");
+        ls_text_put_json(text, at->key);
+        ls_text_put(text, "]");
+    }
+}
+
+ls_status ls_json_fail(const ls_json_at *at, ls_status status, const char *format, ...)
+{
+    ls_text text = { 0 };
+    put_path(&text, at);
+    ls_text_put(&text, ": ");
+    va_list args;
+    va_start(args, format);
+    ls_text_add_v(&text, format, args);
+    va_end(args);
+    ls_fail(status, "%s", ls_text_get(&text));
+    ls_text_free(&text);
+    return status;
+}
+
+#define SHOWN 60 /* characters of a string shown in a message */
+
+static void put_value(ls_text *text, const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        ls_text_add(text, "an object of %zu keys", json_object_size(value));
+        break;
+    case JSON_ARRAY:
+        ls_text_add(text, "an array of %zu", json_array_size(value));
+        break;
+    case JSON_STRING: {
+        char start[SHOWN + 1];
+        snprintf(start, sizeof start, "%s", json_string_value(value));
+        ls_text_put(text, "the string ");
+        ls_text_put_json(text, start);
+        ls_text_put(text, json_string_length(value) > SHOWN ? "..." : "");
+        break;
+    }
+    case JSON_INTEGER:
+        ls_text_add(text, "the integer %" JSON_INTEGER_FORMAT, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        ls_text_put(text, "the number ");
+        ls_text_put_f64(text, json_real_value(value));
+        break;
+    case JSON_TRUE:
+        ls_text_put(text, "true");
+        break;
+    case JSON_FALSE:
+        ls_text_put(text, "false");
+        break;
+    case JSON_NULL:
+        ls_text_put(text, "null");
+        break;
+    }
+}
+
+static ls_status fail_type(const ls_json_at *at, const char *expected)
+{
+    ls_text found = { 0 };
+    put_value(&found, at->value);
+    ls_json_fail(at, LS_ERR_DATA, "expected %s, found %s", expected, ls_text_get(&found));
+    ls_text_free(&found);
+    return LS_ERR_DATA;
+}
+
+/* ---- values ---- */
+
+ls_json_at ls_json_root(const json_t *value, const char *name)
+{
+    return (ls_json_at){ .value = value, .key = name };
+}
+
+ls_status ls_json_i64(const ls_json_at *at, int64_t *out)
+{
+    if (!json_is_integer(at->value))
+        return fail_type(at, "an integer");
+    *out = json_integer_value(at->value);
+    return LS_OK;
+}
+
+ls_status ls_json_f64(const ls_json_at *at, double *out)
+{
+    if (!json_is_number(at->value))
+        return fail_type(at, "a number");
+    *out = json_number_value(at->value);
+    return LS_OK;
+}
+
+ls_status ls_json_bool(const ls_json_at *at, bool *out)
+{
+    if (!json_is_boolean(at->value))
+        return fail_type(at, "true or false");
+    *out = json_is_true(at->value);
+    return LS_OK;
+}
+
+ls_status ls_json_string(const ls_json_at *at, const char **out)
+{
+    if (!json_is_string(at->value))
+        return fail_type(at, "a string");
+    *out = json_string_value(at->value);
+    return LS_OK;
+}
+
+ls_status ls_json_is_object(const ls_json_at *at)
+{
+    return json_is_object(at->value) ? LS_OK : fail_type(at, "an object");
+}
+
+ls_status ls_json_is_array(const ls_json_at *at)
+{
+    return json_is_array(at->value) ? LS_OK : fail_type(at, "an array");
+}
+
+/* ---- members and elements ---- */
+
+bool ls_json_find(const ls_json_at *object, const char *key, ls_json_at *out)
+{
+    const json_t *value = json_object_get(object->value, key);
+    if (value == NULL)
+        return false;
+    *out = (ls_json_at){ .value = value, .parent = object, .key = key };
+    return true;
+}
+
+ls_status ls_json_get(const ls_json_at *object, const char *key, ls_json_at *out)
+{
+    LS_TRY(ls_json_is_object(object));
+    if (!ls_json_find(object, key, out)) {
+        ls_json_at missing = { .parent = object, .key = key };
+        return ls_json_fail(&missing, LS_ERR_DATA, "missing");
+    }
+    return LS_OK;
+}
+
+#define DEFINE_GET(name, type)                                                                                         \
+    ls_status ls_json_get_##name(const ls_json_at *object, const char *key, type *out)                                 \
+    {                                                                                                                  \
+        ls_json_at at;                                                                                                 \
+        LS_TRY(ls_json_get(object, key, &at));                                                                         \
+        return ls_json_##name(&at, out);                                                                               \
+    }                                                                                                                  \
+                                                                                                                       \
+    ls_status ls_json_opt_##name(const ls_json_at *object, const char *key, type *out)                                 \
+    {                                                                                                                  \
+        ls_json_at at;                                                                                                 \
+        LS_TRY(ls_json_is_object(object));                                                                             \
+        if (!ls_json_find(object, key, &at) || json_is_null(at.value))                                                 \
+            return LS_OK;                                                                                              \
+        return ls_json_##name(&at, out);                                                                               \
+    }
+
+DEFINE_GET(i64, int64_t)
+DEFINE_GET(f64, double)
+DEFINE_GET(bool, bool)
+DEFINE_GET(string, const char *)
+
+ls_status ls_json_get_object(const ls_json_at *object, const char *key, ls_json_at *out)
+{
+    ls_json_at at;
+    LS_TRY(ls_json_get(object, key, &at));
+    LS_TRY(ls_json_is_object(&at));
+    *out = at;
+    return LS_OK;
+}
+
+ls_status ls_json_get_array(const ls_json_at *object, const char *key, ls_json_at *out)
+{
+    ls_json_at at;
+    LS_TRY(ls_json_get(object, key, &at));
+    LS_TRY(ls_json_is_array(&at));
+    *out = at;
+    return LS_OK;
+}
+
+size_t ls_json_count(const ls_json_at *array)
+{
+    return json_array_size(array->value);
+}
+
+ls_status ls_json_element(const ls_json_at *array, size_t index, ls_json_at *out)
+{
+    LS_TRY(ls_json_is_array(array));
+    const json_t *value = json_array_get(array->value, index);
+    if (value == NULL)
+        return ls_json_fail(array, LS_ERR_DATA, "element %zu of an array of %zu", index, ls_json_count(array));
+    *out = (ls_json_at){ .value = value, .parent = array, .index = index };
+    return LS_OK;
+}
+
+ls_status ls_json_known_keys(const ls_json_at *object, const char *const *known, size_t n)
+{
+    LS_TRY(ls_json_is_object(object));
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object->value, key, value)
+    {
+        bool found = false;
+        for (size_t i = 0; i < n && !found; i++)
+            found = strcmp(key, known[i]) == 0;
+        if (found)
+            continue;
+        ls_json_at unknown = { .value = value, .parent = object, .key = key };
+        const char *nearest = ls_nearest_name(key, known, n);
+        if (nearest == NULL)
+            return ls_json_fail(&unknown, LS_ERR_DATA, "unknown key; none is known here");
+        return ls_json_fail(&unknown, LS_ERR_DATA, "unknown key; did you mean \"%s\"?", nearest);
+    }
+    return LS_OK;
+}
