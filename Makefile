@@ -53,7 +53,7 @@ NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
 endif
-ifneq ($(findstring clang,$(CC)),)
+ifeq ($(CC),clang)
 NEEDS += clang
 endif
 DEPS_MODE := $(if $(filter test demo,$(GOALS)),install,check)

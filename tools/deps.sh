@@ -9,7 +9,8 @@ OS_RELEASE=${OS_RELEASE:-/etc/os-release}
 CC=${CC:-gcc}
 DATASET=/usr/share/datasets/fashion-mnist
 
-# Package, and how to find what it brings without a package manager: a command, a pkg-config module, or a special word.
+# Package, and how to find what it brings without a package manager: a command (or what came with one), a header, a
+# pkg-config module, or a special word.
 needs() {
     case $1 in
     build)
@@ -27,7 +28,7 @@ END
         ;;
     demo) echo "dataset-fashion-mnist dataset" ;;
     test) echo "libcmocka-dev module:cmocka" ;;
-    clang) echo "clang command:clang" ;;
+    clang) printf '%s\n' "clang command:clang" "libclang-rt-14-dev with:clang" ;; # the second: its sanitizers
     format) echo "clang-format command:clang-format" ;;
     peers) echo "python3-venv python-venv" ;;
     *)
@@ -52,7 +53,7 @@ onednn_version() {
 
 is_found() {
     case $1 in
-    command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
+    command:* | with:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     header:*) has_header "${1#header:}" ;;
     module:*) pkg-config --exists "${1#module:}" 2>/dev/null ;;
     onednn) [ -n "$(onednn_version)" ] ;;
@@ -100,8 +101,9 @@ install_packages() {
         as_root=sudo
     fi
     echo "Installing the Debian packages${as_root:+ (through sudo)}: $*"
-    $as_root apt-get -q update
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"
+    # What went well is not worth a hundred lines; errors come on standard error.
+    $as_root apt-get -qq update >/dev/null
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq --no-install-recommends install "$@" >/dev/null
 }
 
 on_debian_12() {
