@@ -1,8 +1,10 @@
-/* The type a kernel file is compiled for: `real` in *_real.c and *_number.c, and the names of its kernels and functions. */
+/* The type a kernel file is compiled for: `real` in *_real.c and *_number.c, and the names of its kernels and
+ * functions. */
 #ifndef LS_BACKEND_REF_REAL_H
 #define LS_BACKEND_REF_REAL_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/math.h"
@@ -10,25 +12,25 @@
 #if defined(LS_REAL_F32)
 typedef float real;
 #define LS_REF(op) ls_ref_##op##_f32
-#define real_exp ls_expf
+#define real_exp   ls_expf
 #define real_expm1 ls_expm1f
-#define real_log ls_logf
+#define real_log   ls_logf
 #define real_log1p ls_log1pf
-#define real_tanh ls_tanhf
-#define real_erf ls_erff
-#define real_pow ls_powf
-#define real_sqrt sqrtf
+#define real_tanh  ls_tanhf
+#define real_erf   ls_erff
+#define real_pow   ls_powf
+#define real_sqrt  sqrtf
 #elif defined(LS_REAL_F64)
 typedef double real;
 #define LS_REF(op) ls_ref_##op##_f64
-#define real_exp ls_exp
+#define real_exp   ls_exp
 #define real_expm1 ls_expm1
-#define real_log ls_log
+#define real_log   ls_log
 #define real_log1p ls_log1p
-#define real_tanh ls_tanh
-#define real_erf ls_erf
-#define real_pow ls_pow
-#define real_sqrt sqrt
+#define real_tanh  ls_tanh
+#define real_erf   ls_erf
+#define real_pow   ls_pow
+#define real_sqrt  sqrt
 #elif defined(LS_REAL_I32)
 typedef int32_t real;
 #define LS_REF(op) ls_ref_##op##_i32
@@ -38,5 +40,54 @@ typedef int64_t real;
 #else
 #error "compiled once for each type: define one of LS_REAL_F32, LS_REAL_F64, LS_REAL_I32, LS_REAL_I64"
 #endif
+
+/* What *_number.c needs to serve integers too. Bits: the type to add and multiply in, so that integers wrap; sum: the
+ * type to add many elements in; lowest, highest: what a maximum, a minimum of nothing is. */
+#if defined(LS_REAL_F32) || defined(LS_REAL_F64)
+#define LS_REAL_IS_FLOAT 1
+typedef real real_bits;
+typedef double real_sum;
+#define REAL_LOWEST  ((real)-INFINITY)
+#define REAL_HIGHEST ((real)INFINITY)
+#elif defined(LS_REAL_I32)
+#define LS_REAL_IS_FLOAT 0
+typedef uint32_t real_bits;
+typedef uint64_t real_sum;
+#define REAL_LOWEST      INT32_MIN
+#define REAL_HIGHEST     INT32_MAX
+#else
+#define LS_REAL_IS_FLOAT 0
+typedef uint64_t real_bits;
+typedef uint64_t real_sum;
+#define REAL_LOWEST      INT64_MIN
+#define REAL_HIGHEST     INT64_MAX
+#endif
+
+static inline bool real_is_nan(real x)
+{
+#if LS_REAL_IS_FLOAT
+    return x != x;
+#else
+    (void)x;
+    return false;
+#endif
+}
+
+/* The larger and the smaller; NaN wins, and of equals the first. */
+static inline real real_max(real a, real b)
+{
+    return a >= b || real_is_nan(a) ? a : b;
+}
+
+static inline real real_min(real a, real b)
+{
+    return a <= b || real_is_nan(a) ? a : b;
+}
+
+/* Does x come before y when the largest is first? NaN comes before all numbers. */
+static inline bool real_before(real x, real y)
+{
+    return x > y || (real_is_nan(x) && !real_is_nan(y));
+}
 
 #endif

@@ -1,0 +1,68 @@
+/* What the kernels share: counting elements, walking several arrays at once, storing a number as any type. */
+#ifndef LS_BACKEND_REF_ARRAY_H
+#define LS_BACKEND_REF_ARRAY_H
+
+#include "backend/ref/ref.h"
+
+/* The product of the sizes of axes first .. end-1. */
+int64_t ls_ref_extent(const ls_shape *shape, int first, int end);
+
+static inline int64_t ls_ref_elements(const ls_ref_array *array)
+{
+    return ls_ref_extent(&array->shape, 0, array->shape.rank);
+}
+
+/* Samples in the slice and elements in each; an output that is whole counts as one sample. */
+void ls_ref_samples(const ls_ref_call *call, int64_t *samples, int64_t *each);
+
+/* A walk over a shape, row by row; a row is the innermost axis, after axes that lie side by side in every operand have
+ * been made one. An operand is an array laid under the shape by strides: 0 where it repeats.
+ *
+ *     ls_ref_walk_begin(&walk, &shape);
+ *     ls_ref_walk_add(&walk, 0, strides);
+ *     while (ls_ref_walk_row(&walk))
+ *         for (int64_t i = 0; i < walk.length; i++)
+ *             ... x[walk.offset[0] + i * walk.step[0]], which is element walk.row * walk.length + i of the shape */
+#define LS_REF_OPERANDS 3
+typedef struct ls_ref_walk {
+    int64_t length;                  /* of a row */
+    int64_t row;                     /* this row's number */
+    int64_t offset[LS_REF_OPERANDS]; /* of this row's first element, in elements */
+    int64_t step[LS_REF_OPERANDS];   /* from element to element within a row */
+    /* private */
+    int rank, operands;
+    int64_t rows;
+    int64_t size[LS_MAX_RANK], at[LS_MAX_RANK];
+    int64_t start[LS_REF_OPERANDS], stride[LS_REF_OPERANDS][LS_MAX_RANK];
+} ls_ref_walk;
+
+void ls_ref_walk_begin(ls_ref_walk *walk, const ls_shape *shape);
+void ls_ref_walk_add(ls_ref_walk *walk, int64_t start, const int64_t strides[LS_MAX_RANK]);
+void ls_ref_walk_restart(ls_ref_walk *walk);
+bool ls_ref_walk_row(ls_ref_walk *walk); /* goes to the first, then the next row; false after the last */
+
+/* The strides that lay `shape` under the larger `over` as NumPy broadcasts. */
+void ls_ref_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
+
+/* A walk over `over` with `count` arrays broadcast to it. */
+void ls_ref_walk_broadcast(ls_ref_walk *walk, const ls_shape *over, const ls_ref_array *arrays, int count);
+
+/* Truncated toward zero, kept within low..high; NaN is 0. */
+int64_t ls_ref_to_integer(double value, int64_t low, int64_t high);
+
+/* Stores `value` as `dtype` at `to`: integers as above, bool as value != 0. */
+void ls_ref_store(void *to, ls_dtype dtype, double value);
+void ls_ref_set(const ls_ref_array *array, double value);
+void ls_ref_clear(const ls_ref_array *array);
+
+/* Copies to the output its number of elements, from element `start` of input 0 on. */
+ls_status ls_ref_copy(const ls_ref_call *call, int64_t start);
+
+/* Element i of an array of i32, i64 or u8. */
+int64_t ls_ref_index(const ls_ref_array *array, int64_t i);
+
+/* Element i of the indices, when it is within 0 .. size-1; otherwise an error that names both. `input`: which input of
+ * the node the indices are. */
+ls_status ls_ref_index_within(const ls_ref_call *call, int input, int64_t i, int64_t size, int64_t *out);
+
+#endif
