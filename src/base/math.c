@@ -138,7 +138,7 @@ double ls_expm1(double x)
     if (x != x)
         return not_a_number();
     if (magnitude(x) < 0.25) {
-        if (x == 0.0)
+        if (x == 0.0) /* keeps the sign */
             return x;
         return x + (x * x * 0.5 + x * x * x * polynomial(expm1_small, COUNT(expm1_small), x));
     }
@@ -153,8 +153,9 @@ double ls_expm1(double x)
     return less_one.hi + (less_one.lo + y.lo * unit);
 }
 
-/* log(x + tail) for positive, finite x and |tail| at most a unit in the last place of x: relative error about 2^-67.
- * x = 2^k m, m near 1/c of the table; with r = m c - 1, log = k ln2 - log(c) + log(1 + r). */
+/* log(x + tail) for positive, finite x, and |tail| at most a unit in its last place (0 unless x is within 2^-60 ..
+ * 2^60): relative error about 2^-67. x = 2^k m, m near 1/c of the table; with r = m c - 1, log = k ln2 - log(c) + log(1
+ * + r). */
 static wide log_wide(double x, double tail)
 {
     uint64_t bits = bits_of(x);
@@ -205,6 +206,8 @@ double ls_log1p(double x)
         return x;
     if (magnitude(x) < 0x1p-54)
         return x;
+    if (x > 0x1p60) /* the 1 is far below the last place */
+        return log_wide(x, 0.0).hi;
     wide one_more = sum(1.0, x);
     return log_wide(one_more.hi, one_more.lo).hi;
 }
@@ -228,6 +231,8 @@ double ls_tanh(double x)
 {
     if (x != x)
         return not_a_number();
+    if (x == 0.0) /* keeps the sign */
+        return x;
     double a = magnitude(x);
     if (a < 0.25)
         return x + x * x * x * polynomial(tanh_small, COUNT(tanh_small), x * x);
