@@ -26,8 +26,8 @@ typedef struct ls_ref_call {
 
 typedef ls_status (*ls_ref_kernel)(const ls_ref_call *call);
 
-/* Runs the node's kernel; the caller has checked shapes, so what can fail is the data (a label out of range). A node that
- * reduces the batch gives its slice's part: what is added (or, for max and min, compared) over slices. */
+/* Runs the node's kernel; the caller has checked shapes, so what can fail is the data (a label out of range). A node
+ * that reduces the batch gives its slice's part: what is added (or, for max and min, compared) over slices. */
 ls_status ls_ref_run(const ls_ref_call *call);
 
 #endif

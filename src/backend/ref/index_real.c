@@ -1,0 +1,26 @@
+/* The gradient of gather: rows added where they came from. */
+#include "backend/ref/array.h"
+#include "backend/ref/real.h"
+
+/* in: dy [outer, n, inner], indices [n]; out [outer, size, inner]. Rows of one index are added in order. */
+ls_status LS_REF(gather_grad)(const ls_ref_call *call)
+{
+    const ls_shape *shape = &call->out.shape;
+    int axis = (int)call->node->attr.axis_size.axis;
+    int64_t outer = ls_ref_extent(shape, 0, axis), size = shape->dims[axis], n = ls_ref_elements(&call->in[1]);
+    int64_t inner = ls_ref_extent(shape, axis + 1, shape->rank);
+    const real *dy = call->in[0].data;
+    real *out = call->out.data;
+    ls_ref_clear(&call->out);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t index;
+        LS_TRY(ls_ref_index_within(call, 1, i, size, &index));
+        for (int64_t o = 0; o < outer; o++) {
+            const real *from = dy + (o * n + i) * inner;
+            real *to = out + (o * size + index) * inner;
+            for (int64_t j = 0; j < inner; j++)
+                to[j] += from[j];
+        }
+    }
+    return LS_OK;
+}

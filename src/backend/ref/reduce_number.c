@@ -1,0 +1,137 @@
+/* Reductions over axes, and the places of the largest. Real sums are in double, rounded once; integer sums wrap. */
+#include "backend/ref/array.h"
+#include "backend/ref/real.h"
+
+#define TILE 64
+
+/* The input seen as two walks: over the axes that stay, and over those that go. */
+typedef struct axes_split {
+    ls_ref_walk kept, gone;
+} axes_split;
+
+static void split_axes(axes_split *split, const ls_ref_call *call)
+{
+    const ls_shape *shape = &call->in[0].shape;
+    int64_t strides[LS_MAX_RANK], kept_strides[LS_MAX_RANK], gone_strides[LS_MAX_RANK];
+    ls_shape kept = { 0 }, gone = { 0 };
+    ls_shape_strides(shape, strides);
+    for (int i = 0; i < shape->rank; i++) {
+        bool goes = call->node->attr.reduce.axes >> i & 1;
+        ls_shape *to = goes ? &gone : &kept;
+        (goes ? gone_strides : kept_strides)[to->rank] = strides[i];
+        to->dims[to->rank++] = shape->dims[i];
+    }
+    ls_ref_walk_begin(&split->kept, &kept);
+    ls_ref_walk_add(&split->kept, 0, kept_strides);
+    ls_ref_walk_begin(&split->gone, &gone);
+    ls_ref_walk_add(&split->gone, 0, gone_strides);
+}
+
+/* A tile of outputs is reduced together: neighbours in the output are often neighbours in the input. Each output takes
+ * its elements in row-major order. */
+#define REDUCE(op, type, initial, next)                                                                                \
+    static void reduce_tile_##op(ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n, real *out)               \
+    {                                                                                                                  \
+        type total[TILE];                                                                                              \
+        for (int64_t j = 0; j < n; j++)                                                                                \
+            total[j] = initial;                                                                                        \
+        for (ls_ref_walk_restart(gone); ls_ref_walk_row(gone);) {                                                      \
+            for (int64_t i = 0; i < gone->length; i++) {                                                               \
+                const real *xs = in + gone->offset[0] + i * gone->step[0];                                             \
+                for (int64_t j = 0; j < n; j++) {                                                                      \
+                    real x = xs[j * pitch];                                                                            \
+                    total[j] = next;                                                                                   \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int64_t j = 0; j < n; j++)                                                                                \
+            out[j] = (real)total[j];                                                                                   \
+    }                                                                                                                  \
+                                                                                                                       \
+    ls_status LS_REF(op)(const ls_ref_call *call)                                                                      \
+    {                                                                                                                  \
+        axes_split split;                                                                                              \
+        split_axes(&split, call);                                                                                      \
+        real *out = call->out.data;                                                                                    \
+        while (ls_ref_walk_row(&split.kept)) {                                                                         \
+            const real *in = (const real *)call->in[0].data + split.kept.offset[0];                                    \
+            for (int64_t j = 0; j < split.kept.length; j += TILE) {                                                    \
+                int64_t n = split.kept.length - j < TILE ? split.kept.length - j : TILE;                               \
+                reduce_tile_##op(&split.gone, in + j * split.kept.step[0], split.kept.step[0], n, out);                \
+                out += n;                                                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+        return LS_OK;                                                                                                  \
+    }
+
+REDUCE(reduce_sum, real_sum, 0, total[j] + (real_sum)x)
+REDUCE(reduce_max, real, REAL_LOWEST, real_max(total[j], x))
+REDUCE(reduce_min, real, REAL_HIGHEST, real_min(total[j], x))
+
+/* in [outer, n, inner], out [outer, inner] */
+ls_status LS_REF(argmax)(const ls_ref_call *call)
+{
+    const ls_shape *shape = &call->in[0].shape;
+    int axis = (int)call->node->attr.axis.axis;
+    int64_t outer = ls_ref_extent(shape, 0, axis), n = shape->dims[axis];
+    int64_t inner = ls_ref_extent(shape, axis + 1, shape->rank);
+    int64_t *out = call->out.data;
+    for (int64_t r = 0; r < outer * inner; r++) {
+        const real *x = (const real *)call->in[0].data + r / inner * n * inner + r % inner;
+        int64_t best = 0;
+        for (int64_t i = 1; i < n; i++)
+            if (real_before(x[i * inner], x[best * inner]))
+                best = i;
+        out[r] = best;
+    }
+    return LS_OK;
+}
+
+/* ---- The k largest of the last axis, by insertion: the output is the list; of equals the lower index is first ---- */
+
+static void insert_value(real *list, int64_t k, int64_t held, real x)
+{
+    int64_t at = held < k ? held : k - 1;
+    for (; at > 0 && real_before(x, list[at - 1]); at--)
+        list[at] = list[at - 1];
+    list[at] = x;
+}
+
+static void insert_index(int64_t *list, int64_t k, int64_t held, const real *row, int64_t index)
+{
+    int64_t at = held < k ? held : k - 1;
+    for (; at > 0 && real_before(row[index], row[list[at - 1]]); at--)
+        list[at] = list[at - 1];
+    list[at] = index;
+}
+
+/* in [rows, n], out [rows, k] */
+ls_status LS_REF(top_k)(const ls_ref_call *call)
+{
+    const ls_shape *shape = &call->in[0].shape;
+    int64_t k = call->node->attr.count.count, rows = ls_ref_extent(shape, 0, shape->rank - 1);
+    int64_t n = shape->dims[shape->rank - 1];
+    for (int64_t r = 0; r < rows; r++) {
+        const real *x = (const real *)call->in[0].data + r * n;
+        real *list = (real *)call->out.data + r * k;
+        for (int64_t i = 0; i < n; i++)
+            if (i < k || (k > 0 && real_before(x[i], list[k - 1])))
+                insert_value(list, k, i, x[i]);
+    }
+    return LS_OK;
+}
+
+ls_status LS_REF(top_k_indices)(const ls_ref_call *call)
+{
+    const ls_shape *shape = &call->in[0].shape;
+    int64_t k = call->node->attr.count.count, rows = ls_ref_extent(shape, 0, shape->rank - 1);
+    int64_t n = shape->dims[shape->rank - 1];
+    for (int64_t r = 0; r < rows; r++) {
+        const real *x = (const real *)call->in[0].data + r * n;
+        int64_t *list = (int64_t *)call->out.data + r * k;
+        for (int64_t i = 0; i < n; i++)
+            if (i < k || (k > 0 && real_before(x[i], x[list[k - 1]])))
+                insert_index(list, k, i, x, i);
+    }
+    return LS_OK;
+}
