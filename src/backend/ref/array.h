@@ -12,6 +12,11 @@ static inline int64_t ls_ref_elements(const ls_ref_array *array)
     return ls_ref_extent(&array->shape, 0, array->shape.rank);
 }
 
+static inline int64_t ls_ref_at_most(int64_t n, int64_t limit)
+{
+    return n < limit ? n : limit;
+}
+
 /* Samples in the slice and elements in each; an output that is whole counts as one sample. */
 void ls_ref_samples(const ls_ref_call *call, int64_t *samples, int64_t *each);
 

@@ -16,17 +16,12 @@ typedef struct tile {
     int64_t row, rows, column, columns; /* of the output */
 } tile;
 
-static int64_t at_most(int64_t n, int64_t limit)
-{
-    return n < limit ? n : limit;
-}
-
 /* Adds a's rows times b's columns to the tile. */
 static void add_product(const product *p, const tile *t, const real *a, const real *b, double sum[ROWS][COLUMNS])
 {
     double packed[DEPTH][COLUMNS]; /* of b, so that the inner loop runs over neighbours whatever the transpose */
     for (int64_t k = 0; k < p->k; k += DEPTH) {
-        int64_t depth = at_most(p->k - k, DEPTH);
+        int64_t depth = ls_ref_at_most(p->k - k, DEPTH);
         for (int64_t d = 0; d < depth; d++)
             for (int64_t j = 0; j < t->columns; j++)
                 packed[d][j] = b[(k + d) * p->b_row + (t->column + j) * p->b_column];
@@ -60,7 +55,7 @@ static void multiply(const product *p, const real *a, const real *b, ls_ref_walk
     double sum[ROWS][COLUMNS];
     for (int64_t row = 0; row < p->m; row += ROWS) {
         for (int64_t column = 0; column < p->n; column += COLUMNS) {
-            tile t = { row, at_most(p->m - row, ROWS), column, at_most(p->n - column, COLUMNS) };
+            tile t = { row, ls_ref_at_most(p->m - row, ROWS), column, ls_ref_at_most(p->n - column, COLUMNS) };
             clear_tile(&t, sum);
             if (!leading)
                 add_product(p, &t, a, b, sum);

@@ -56,7 +56,7 @@ static void split_axes(axes_split *split, const ls_ref_call *call)
         while (ls_ref_walk_row(&split.kept)) {                                                                         \
             const real *in = (const real *)call->in[0].data + split.kept.offset[0];                                    \
             for (int64_t j = 0; j < split.kept.length; j += TILE) {                                                    \
-                int64_t n = split.kept.length - j < TILE ? split.kept.length - j : TILE;                               \
+                int64_t n = ls_ref_at_most(split.kept.length - j, TILE);                                               \
                 reduce_tile_##op(&split.gone, in + j * split.kept.step[0], split.kept.step[0], n, out);                \
                 out += n;                                                                                              \
             }                                                                                                          \
