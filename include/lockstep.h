@@ -3,5 +3,8 @@
 #define LOCKSTEP_H
 
 #include "lockstep/base.h"
+#include "lockstep/graph.h"
+#include "lockstep/device.h"
+#include "lockstep/run.h"
 
 #endif

@@ -73,6 +73,7 @@ LS_API void ls_scope_close(ls_scope *scope);
 /* Nodes named inside get "name/" in front. */
 typedef struct ls_name_scope {
     ls_graph *graph;
+    const char *outer; /* what was in front before */
     bool open;
 } ls_name_scope;
 

@@ -1,0 +1,50 @@
+/* lockstep/run.h: running graphs and reading tensors.
+ *
+ * A run reads every variable as it was at the run's start. Its writes appear together at its end; a run that fails writes
+ * nothing. ls_eval runs: every call computes again. Reading is eager: a tensor that holds a value gives it, whatever has
+ * happened to variables since; one that holds none is run first, with everything it needs, and holds what came out.
+ * A value is held until the tensor is run again or its scope ends. A variable holds nothing: reading it gives its value now. */
+#ifndef LOCKSTEP_RUN_H
+#define LOCKSTEP_RUN_H
+
+#include "lockstep/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A dense row-major array in memory. */
+typedef struct ls_array {
+    void *data;
+    ls_dtype dtype;
+    ls_shape shape; /* every size known */
+} ls_array;
+
+/* ls_array_of(LS_F32, LS_SHAPE(32, 784), pixels); the data is borrowed for the call, and only read. */
+#define ls_array_of(element, sizes, values) ((ls_array){ .data = (void *)(values), .dtype = element, .shape = sizes })
+
+typedef struct ls_feed {
+    ls_tensor *input; /* made by ls_op_input */
+    ls_array value;   /* per-sample inputs of one run all have the same size on axis 0: that is the batch */
+} ls_feed;
+
+/* Runs what `fetches` need, once. Their values are then held: read them with ls_value or ls_read. */
+LS_API ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
+                         size_t fetch_count);
+
+/* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */
+LS_API ls_status ls_value(ls_tensor *tensor, ls_array *out);
+
+/* A copy of the value; `bytes` must be its size. */
+LS_API ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes);
+
+/* The value of a tensor with one element, of any type. */
+LS_API ls_status ls_read_scalar(ls_tensor *tensor, double *out);
+
+/* The value as text, TensorFlow's way: "[[22. 28.]\n [49. 64.]], shape=(2, 2), dtype=float32"; free() it. */
+LS_API ls_status ls_format(ls_tensor *tensor, char **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

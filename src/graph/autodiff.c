@@ -1,0 +1,160 @@
+/* Gradients: walks back from the loss and appends each op's backward nodes. A rule (ls_grad_*, beside its op) writes the
+ * plain formula; what broadcasting spread is added up here, once for all ops. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/rules.h"
+
+/* One walk: the nodes between the variables and the loss, each after its inputs, and their gradients so far. */
+typedef struct walk {
+    ls_tensor **order;
+    size_t count;
+    ls_tensor **gradient; /* by place; NULL: none yet */
+    bool *needed;         /* by place: some variable is behind it */
+} walk;
+
+/* g, the gradient of y's input as a rule wrote it, in the input's own shape. */
+static ls_tensor *fit(ls_tensor *g, const ls_tensor *input)
+{
+    if (ls_tensor_is_error(g))
+        return g;
+    if (ls_shape_equal(&g->shape, &input->shape) && g->per_sample == input->per_sample)
+        return g;
+    int64_t mask = 0;
+    int extra = g->shape.rank - input->shape.rank;
+    if (extra < 0)
+        return ls_op_broadcast(g, input->shape);
+    for (int i = 0; i < g->shape.rank; i++)
+        if (i < extra || (input->shape.dims[i - extra] == 1 && g->shape.dims[i] != 1))
+            mask |= (int64_t)1 << i;
+    if (mask == 0)
+        return ls_op_broadcast(g, input->shape);
+    return ls_op_reshape(ls_op_reduce_sum(g, ls_axes_of_mask(mask), true), input->shape);
+}
+
+/* Hands y's gradient on to its inputs. */
+static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
+{
+    const ls_op_info *info = &ls_ops[y->op];
+    ls_tensor *few[8] = { NULL }, **dx = few;
+    char label[LS_NODE_TEXT];
+    if (info->gradient == ls_grad_zero)
+        return LS_OK;
+    if (info->gradient == ls_grad_missing)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_gradients: there is no gradient rule for the op %s (tensor %s)", info->name,
+                       ls_node_label(y, label));
+    if (y->input_count > 8 && !(dx = calloc((size_t)y->input_count, sizeof(*dx))))
+        return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
+    info->gradient(y, dy, dx);
+    ls_status status = LS_OK;
+    for (int i = 0; i < y->input_count && status == LS_OK; i++) {
+        ls_tensor *input = y->in[i];
+        if (!dx[i] || !w->needed[input->place])
+            continue;
+        ls_tensor *g = fit(dx[i], input), **sum = &w->gradient[input->place];
+        *sum = *sum ? ls_op_add(*sum, g) : g;
+        if (ls_tensor_is_error(*sum))
+            status = ls_fail((*sum)->status, "ls_gradients: %s", (*sum)->message);
+    }
+    if (dx != few)
+        free(dx);
+    return status;
+}
+
+static ls_status check_arguments(ls_tensor *loss, ls_tensor *const *variables, size_t count,
+                                 const ls_gradients_options *options, ls_tensor **out)
+{
+    if (!loss || (count > 0 && (!variables || !out)))
+        return ls_fail(LS_ERR_INVALID, "ls_gradients: loss, variables and a place for the gradients are needed");
+    if (loss->op == LS_OP_ERROR)
+        return ls_fail(loss->status, "%s", loss->message);
+    if (!ls_dtype_is_real(loss->dtype))
+        return ls_fail(LS_ERR_DTYPE, "ls_gradients: the loss is %s; float32 or float64 is needed",
+                       ls_dtype_name(loss->dtype));
+    for (size_t i = 0; i < count; i++) {
+        if (!variables[i])
+            return ls_fail(LS_ERR_INVALID, "ls_gradients: variable %zu is NULL", i);
+        if (variables[i]->op == LS_OP_ERROR)
+            return ls_fail(variables[i]->status, "%s", variables[i]->message);
+        if (variables[i]->graph != loss->graph)
+            return ls_fail(LS_ERR_INVALID, "ls_gradients: variable %zu belongs to another graph", i);
+        if (!ls_dtype_is_real(variables[i]->dtype)) {
+            char label[LS_NODE_TEXT];
+            return ls_fail(LS_ERR_DTYPE, "ls_gradients: %s is %s; only floats have gradients",
+                           ls_node_label(variables[i], label), ls_dtype_name(variables[i]->dtype));
+        }
+    }
+    const ls_tensor *c = options->cotangent;
+    if (c && c->op == LS_OP_ERROR)
+        return ls_fail(c->status, "%s", c->message);
+    if (c && (c->graph != loss->graph || c->dtype != loss->dtype || !ls_shape_equal(&c->shape, &loss->shape) ||
+              c->per_sample != loss->per_sample))
+        return ls_fail(LS_ERR_SHAPE, "ls_gradients: the cotangent must have the loss's graph, type and shape");
+    return LS_OK;
+}
+
+/* Which nodes lie between the variables and the loss. */
+static void mark_needed(walk *w, ls_tensor *const *variables, size_t count, uint32_t mark)
+{
+    for (size_t i = 0; i < w->count; i++)
+        w->order[i]->place = (int32_t)i;
+    for (size_t i = 0; i < count; i++)
+        if (variables[i]->mark == mark)
+            w->needed[variables[i]->place] = true;
+    for (size_t i = 0; i < w->count; i++)
+        for (int k = 0; k < w->order[i]->input_count && !w->needed[i]; k++)
+            w->needed[i] = w->needed[w->order[i]->in[k]->place];
+}
+
+static ls_status walk_back(walk *w, ls_tensor *loss, const ls_gradients_options *options)
+{
+    if (!w->needed[loss->place])
+        return LS_OK;
+    w->gradient[loss->place] =
+        options->cotangent ? options->cotangent : ls_op_fill(loss->graph, loss->dtype, loss->shape, 1);
+    for (size_t i = w->count; i-- > 0;)
+        if (w->needed[i] && w->gradient[i])
+            LS_TRY(step_back(w, w->order[i], w->gradient[i]));
+    return LS_OK;
+}
+
+/* An order in which every node comes after its inputs, whatever the walk found first: by creation. */
+static int by_creation(const void *a, const void *b)
+{
+    uint32_t x = (*(ls_tensor *const *)a)->id, y = (*(ls_tensor *const *)b)->id;
+    return (x > y) - (x < y);
+}
+
+ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_gradients_options options,
+                            ls_tensor **out)
+{
+    LS_TRY(check_arguments(loss, variables, count, &options, out));
+    walk w = { 0 };
+    LS_TRY(ls_graph_order(loss->graph, &loss, 1, NULL, NULL, &w.order, &w.count));
+    qsort(w.order, w.count, sizeof(*w.order), by_creation);
+    uint32_t mark = loss->graph->mark; /* of the nodes the loss needs; building below makes no new walk */
+    w.gradient = calloc(w.count, sizeof(*w.gradient));
+    w.needed = calloc(w.count, sizeof(*w.needed));
+    ls_status status = LS_OK;
+    if (!w.gradient || !w.needed)
+        status = ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %zu nodes", w.count);
+    if (status == LS_OK) {
+        mark_needed(&w, variables, count, mark);
+        status = walk_back(&w, loss, &options);
+    }
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        ls_tensor *v = variables[i];
+        out[i] = v->mark == mark ? w.gradient[v->place] : NULL;
+        if (!out[i] && options.zeros)
+            out[i] = ls_op_broadcast(ls_scalar_like(v, 0), v->shape);
+    }
+    free(w.order);
+    free(w.gradient);
+    free(w.needed);
+    return status;
+}
+
+ls_status ls_gradients(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_tensor **out)
+{
+    return ls_gradients_with(loss, variables, count, (ls_gradients_options){ .cotangent = NULL }, out);
+}

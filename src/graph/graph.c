@@ -1,0 +1,368 @@
+/* A graph: its nodes, variables, names and scopes. Nodes are made in node.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/node.h"
+
+/* What a scope has to undo. */
+struct ls_scope_frame {
+    ls_scope_frame *below;
+    ls_arena_mark mark;
+    size_t node_count, variable_count;
+    const char *prefix;
+};
+
+#define LS_FIRST_NAME_ROOM 64
+
+ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
+{
+    if (!ctx)
+        return ls_fail(LS_ERR_INVALID, "ls_graph_create: the context is NULL");
+    if (!options.out)
+        return ls_fail(LS_ERR_INVALID, "ls_graph_create: no place for the graph was given");
+    ls_graph *graph = calloc(1, sizeof(*graph));
+    ls_tensor **names = calloc(LS_FIRST_NAME_ROOM, sizeof(*names));
+    if (!graph || !names) {
+        free(graph);
+        free(names);
+        return ls_fail(LS_ERR_MEMORY, "ls_graph_create: no memory for a graph");
+    }
+    graph->context = ctx;
+    graph->seed = options.seed;
+    graph->names = names;
+    graph->name_room = LS_FIRST_NAME_ROOM;
+    graph->prefix = "";
+    *options.out = graph;
+    return LS_OK;
+}
+
+static void drop_variables(ls_graph *graph, size_t keep)
+{
+    while (graph->variable_count > keep)
+        free(graph->variables[--graph->variable_count]->data);
+}
+
+static void drop_name(ls_graph *graph, ls_tensor *node);
+
+/* Ends the nodes made last; their memory goes with the arena. */
+static void drop_nodes(ls_graph *graph, size_t keep)
+{
+    while (graph->node_count > keep) {
+        ls_tensor *node = graph->nodes[--graph->node_count];
+        free(node->held.data);
+        if (node->name)
+            drop_name(graph, node);
+        if (graph->error == node)
+            graph->error = NULL;
+    }
+}
+
+void ls_graph_destroy(ls_graph *graph)
+{
+    if (!graph)
+        return;
+    drop_nodes(graph, 0);
+    drop_variables(graph, 0);
+    ls_arena_free(&graph->arena);
+    free(graph->nodes);
+    free(graph->variables);
+    free(graph->names);
+    free(graph);
+}
+
+ls_status ls_graph_status(ls_graph *graph)
+{
+    if (!graph)
+        return ls_fail(LS_ERR_INVALID, "ls_graph_status: the graph is NULL");
+    return graph->error ? ls_fail(graph->error->status, "%s", graph->error->message) : LS_OK;
+}
+
+size_t ls_graph_node_count(const ls_graph *graph)
+{
+    return graph ? graph->node_count : 0;
+}
+
+/* Room for one more pointer in a growing array. */
+static bool reserve(void ***array, size_t count, size_t *room)
+{
+    if (count < *room)
+        return true;
+    size_t more = *room ? *room * 2 : 64;
+    void **grown = realloc(*array, more * sizeof(*grown));
+    if (!grown)
+        return false;
+    *array = grown;
+    *room = more;
+    return true;
+}
+
+ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node)
+{
+    if (graph->node_count >= INT32_MAX || !reserve((void ***)&graph->nodes, graph->node_count, &graph->node_room))
+        return ls_fail(LS_ERR_MEMORY, "no memory for node %zu of the graph", graph->node_count);
+    node->id = (uint32_t)graph->node_count;
+    graph->nodes[graph->node_count++] = node;
+    return LS_OK;
+}
+
+ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable)
+{
+    if (!reserve((void ***)&graph->variables, graph->variable_count, &graph->variable_room))
+        return ls_fail(LS_ERR_MEMORY, "no memory for variable %zu of the graph", graph->variable_count);
+    variable->number = (uint32_t)graph->variable_count;
+    graph->variables[graph->variable_count++] = variable;
+    return LS_OK;
+}
+
+uint32_t ls_graph_next_mark(ls_graph *graph)
+{
+    if (++graph->mark == 0) { /* after 2^32 walks: old marks could be met again */
+        for (size_t i = 0; i < graph->node_count; i++)
+            graph->nodes[i]->mark = 0;
+        graph->mark = 1;
+    }
+    return graph->mark;
+}
+
+/* ---- Scopes ---- */
+
+ls_scope ls_scope_open(ls_graph *graph)
+{
+    ls_scope scope = { .graph = graph, .open = false };
+    if (!graph)
+        return scope;
+    ls_arena_mark mark = ls_arena_save(&graph->arena);
+    ls_scope_frame *frame = ls_arena_alloc(&graph->arena, sizeof(*frame));
+    if (!frame) {
+        ls_node_error(graph, ls_fail(LS_ERR_MEMORY, "no memory for a scope"), "ls_scope_open");
+        return scope;
+    }
+    *frame = (ls_scope_frame){
+        .below = graph->scope,
+        .mark = mark,
+        .node_count = graph->node_count,
+        .variable_count = graph->variable_count,
+        .prefix = graph->prefix,
+    };
+    graph->scope = frame;
+    scope.open = true;
+    return scope;
+}
+
+void ls_scope_close(ls_scope *scope)
+{
+    if (!scope || !scope->open)
+        return;
+    scope->open = false;
+    ls_graph *graph = scope->graph;
+    ls_scope_frame frame = *graph->scope; /* it lives in the arena that is given back */
+    drop_nodes(graph, frame.node_count);
+    drop_variables(graph, frame.variable_count);
+    graph->prefix = frame.prefix;
+    graph->scope = frame.below;
+    ls_arena_restore(&graph->arena, frame.mark);
+}
+
+/* ---- Names ---- */
+
+static bool name_is_good(const char *name)
+{
+    if (!name || !*name || *name == '/' || name[strlen(name) - 1] == '/' || strstr(name, "//"))
+        return false;
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == ':' || *c == '"')
+            return false;
+    return true;
+}
+
+static ls_status check_name(const char *what, const char *name)
+{
+    if (name_is_good(name))
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID, "%s: \"%s\" is no name: it needs letters, digits or signs, parts separated by single "
+                                   "slashes, and no space, colon or quote", what, name ? name : "(null)");
+}
+
+/* A bad name becomes the graph's kept error; the body still builds, without a prefix of its own. */
+ls_name_scope ls_name_scope_open(ls_graph *graph, const char *name)
+{
+    ls_name_scope scope = { .graph = graph, .outer = graph ? graph->prefix : NULL, .open = graph != NULL };
+    if (!graph)
+        return scope;
+    ls_status status = check_name("name scope", name);
+    if (status == LS_OK) {
+        size_t before = strlen(graph->prefix), length = strlen(name);
+        char *prefix = ls_arena_alloc(&graph->arena, before + length + 2);
+        if (prefix) {
+            memcpy(prefix, graph->prefix, before);
+            memcpy(prefix + before, name, length);
+            prefix[before + length] = '/';
+            graph->prefix = prefix;
+            return scope;
+        }
+        status = ls_fail(LS_ERR_MEMORY, "name scope \"%s\": no memory", name);
+    }
+    ls_node_error(graph, status, NULL);
+    return scope;
+}
+
+void ls_name_scope_close(ls_name_scope *scope)
+{
+    if (!scope || !scope->open)
+        return;
+    scope->open = false;
+    scope->graph->prefix = scope->outer;
+}
+
+static size_t name_hash(const char *name, size_t length)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 1099511628211u;
+    return (size_t)(hash ^ hash >> 32);
+}
+
+static ls_tensor *find_name(const ls_graph *graph, const char *name, size_t length)
+{
+    ls_tensor *node = graph->names[name_hash(name, length) & (graph->name_room - 1)];
+    while (node && !(strncmp(node->name, name, length) == 0 && node->name[length] == '\0'))
+        node = node->next_same_hash;
+    return node;
+}
+
+/* The node named last stands first in its chain. */
+static void add_name(ls_tensor **names, size_t room, ls_tensor *node)
+{
+    ls_tensor **chain = &names[name_hash(node->name, strlen(node->name)) & (room - 1)];
+    node->next_same_hash = *chain;
+    *chain = node;
+}
+
+static void drop_name(ls_graph *graph, ls_tensor *node)
+{
+    ls_tensor **link = &graph->names[name_hash(node->name, strlen(node->name)) & (graph->name_room - 1)];
+    while (*link != node)
+        link = &(*link)->next_same_hash;
+    *link = node->next_same_hash;
+}
+
+/* Keeps chains short: called as names are added, it makes the table at least as large as the graph. */
+static void grow_names(ls_graph *graph)
+{
+    if (graph->node_count <= graph->name_room)
+        return;
+    size_t room = graph->name_room * 4;
+    ls_tensor **names = calloc(room, sizeof(*names));
+    if (!names)
+        return; /* only slower */
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i]->name)
+            add_name(names, room, graph->nodes[i]);
+    free(graph->names);
+    graph->names = names;
+    graph->name_room = room;
+}
+
+ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
+{
+    LS_TRY(check_name("name", name));
+    if (node->name)
+        return ls_fail(LS_ERR_STATE, "\"%s\" cannot be named \"%s\" too: a tensor has one name", node->name, name);
+    size_t before = strlen(graph->prefix), length = strlen(name);
+    char *full = ls_arena_alloc(&graph->arena, before + length + 1);
+    if (!full)
+        return ls_fail(LS_ERR_MEMORY, "name \"%s\": no memory", name);
+    memcpy(full, graph->prefix, before);
+    memcpy(full + before, name, length);
+    ls_tensor *owner = find_name(graph, full, before + length);
+    if (owner)
+        return ls_fail(LS_ERR_INVALID, "the name \"%s\" belongs to another tensor of the graph, the %s numbered %u", full,
+                       ls_tensor_op(owner), owner->id);
+    grow_names(graph);
+    node->name = full;
+    add_name(graph->names, graph->name_room, node);
+    return LS_OK;
+}
+
+ls_tensor *ls_named(ls_tensor *tensor, const char *name)
+{
+    if (!tensor || ls_tensor_is_error(tensor))
+        return tensor;
+    ls_status status = ls_graph_name(tensor->graph, tensor, name);
+    return status == LS_OK ? tensor : ls_node_error(tensor->graph, status, NULL);
+}
+
+ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
+{
+    if (!graph || !name || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_graph_find: graph, name and a place for the tensor are needed");
+    size_t length = strlen(name);
+    if (length > 2 && strcmp(name + length - 2, ":0") == 0)
+        length -= 2;
+    ls_tensor *node = find_name(graph, name, length);
+    if (!node)
+        return ls_fail(LS_ERR_NOT_FOUND, "the graph has no tensor named \"%.*s\"", (int)length, name);
+    *out = node;
+    return LS_OK;
+}
+
+/* ---- Walking ---- */
+
+typedef struct frame {
+    ls_tensor *node;
+    int next; /* input to look at */
+} frame;
+
+static bool push(frame **stack, size_t *depth, size_t *room, ls_tensor *node)
+{
+    if (*depth == *room) {
+        size_t more = *room ? *room * 2 : 64;
+        frame *grown = realloc(*stack, more * sizeof(*grown));
+        if (!grown)
+            return false;
+        *stack = grown;
+        *room = more;
+    }
+    (*stack)[(*depth)++] = (frame){ node, 0 };
+    return true;
+}
+
+ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count, bool (*stop)(const ls_tensor *, void *),
+                         void *user, ls_tensor ***out, size_t *out_count)
+{
+    uint32_t mark = ls_graph_next_mark(graph);
+    frame *stack = NULL;
+    ls_tensor **order = NULL;
+    size_t depth = 0, room = 0, found = 0, order_room = 0;
+    bool fits = true;
+    for (size_t r = 0; r < count && fits; r++) {
+        if (roots[r]->mark == mark)
+            continue;
+        roots[r]->mark = mark;
+        fits = push(&stack, &depth, &room, roots[r]);
+        while (depth > 0 && fits) {
+            frame *top = &stack[depth - 1];
+            int inputs = stop && stop(top->node, user) ? 0 : top->node->input_count;
+            if (top->next < inputs) {
+                ls_tensor *input = top->node->in[top->next++];
+                if (input->mark != mark) {
+                    input->mark = mark;
+                    fits = push(&stack, &depth, &room, input);
+                }
+            } else {
+                fits = reserve((void ***)&order, found, &order_room);
+                if (fits)
+                    order[found++] = top->node;
+                depth--;
+            }
+        }
+    }
+    free(stack);
+    if (!fits) {
+        free(order);
+        return ls_fail(LS_ERR_MEMORY, "no memory to order %zu nodes", graph->node_count);
+    }
+    *out = order;
+    *out_count = found;
+    return LS_OK;
+}

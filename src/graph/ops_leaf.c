@@ -1,0 +1,326 @@
+/* Leaves and state: constants, inputs, variables, counts, random numbers; assignments and optimizer updates. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "graph/rules.h"
+
+/* ---- Leaves ---- */
+
+static bool asks_for_batch(const ls_shape *shape)
+{
+    return shape->rank > 0 && shape->dims[0] == LS_BATCH;
+}
+
+ls_status ls_shape_given(ls_tensor *node)
+{
+    for (int i = 1; i < node->shape.rank && node->shape.rank <= LS_MAX_RANK; i++)
+        if (node->shape.dims[i] == LS_BATCH)
+            return ls_fail(LS_ERR_SHAPE, "the batch axis is axis 0; axis %d cannot be it", i);
+    node->per_sample = asks_for_batch(&node->shape);
+    node->use = LS_USE_WHOLE;
+    return LS_OK;
+}
+
+static ls_tensor *leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shape shape, ls_attrs attr)
+{
+    if (!graph)
+        return NULL;
+    if ((unsigned)dtype >= LS_DTYPE_COUNT)
+        return ls_node_error(graph, ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)dtype), ls_ops[op].name);
+    return ls_node_make(graph, &(ls_node_spec){ .op = op, .dtype = dtype, .shape = shape, .attr = attr });
+}
+
+/* Bytes of a whole shape; fails on a batch axis, on nonsense and on overflow. */
+static ls_status whole_bytes(ls_dtype dtype, const ls_shape *shape, size_t *bytes)
+{
+    char text[LS_SHAPE_TEXT];
+    int64_t count;
+    if (shape->rank < 0 || shape->rank > LS_MAX_RANK)
+        return ls_fail(LS_ERR_SHAPE, "rank %d: ranks go from 0 to %d", shape->rank, LS_MAX_RANK);
+    if (asks_for_batch(shape))
+        return ls_fail(LS_ERR_SHAPE, "shape %s has a batch axis where none may be", ls_shape_format(shape, text));
+    if ((unsigned)dtype >= LS_DTYPE_COUNT)
+        return ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)dtype);
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dims[i] < 0)
+            return ls_fail(LS_ERR_SHAPE, "axis %d has size %lld", i, (long long)shape->dims[i]);
+    if (!ls_shape_count(shape, 0, &count) || !ls_size_mul((size_t)count, ls_dtype_bytes(dtype), bytes))
+        return ls_fail(LS_ERR_OVERFLOW, "shape %s overflows", ls_shape_format(shape, text));
+    return LS_OK;
+}
+
+ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data)
+{
+    size_t bytes = 0;
+    if (!graph)
+        return NULL;
+    ls_status status = whole_bytes(dtype, &shape, &bytes);
+    if (status == LS_OK && !data && bytes > 0)
+        status = ls_fail(LS_ERR_INVALID, "no data was given");
+    void *copy = status == LS_OK ? ls_arena_alloc(&graph->arena, bytes ? bytes : 1) : NULL;
+    if (status == LS_OK && !copy)
+        status = ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    if (status != LS_OK)
+        return ls_node_error(graph, status, "constant");
+    if (bytes)
+        memcpy(copy, data, bytes);
+    return leaf(graph, LS_OP_constant, dtype, shape, (ls_attrs){ .data = { .data = { copy, bytes } } });
+}
+
+ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape, double value)
+{
+    return leaf(graph, LS_OP_fill, dtype, shape, (ls_attrs){ .number = { .value = value } });
+}
+
+ls_tensor *ls_op_scalar(ls_graph *graph, ls_dtype dtype, double value)
+{
+    return ls_op_fill(graph, dtype, LS_SCALAR, value);
+}
+
+ls_tensor *ls_op_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape)
+{
+    ls_tensor *node = leaf(graph, LS_OP_input, dtype, shape, ls_no_attrs());
+    return name ? ls_named(node, name) : node;
+}
+
+ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype)
+{
+    return leaf(graph, LS_OP_count, dtype, LS_SCALAR, ls_no_attrs());
+}
+
+static ls_tensor *random_leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shape shape, double a, double b)
+{
+    if (!graph)
+        return NULL;
+    if (!ls_dtype_is_real(dtype))
+        return ls_node_error(graph, ls_fail(LS_ERR_DTYPE, "random numbers are float32 or float64"), ls_ops[op].name);
+    ls_attrs attr = { .random = { .a = a, .b = b, .layer = graph->random_count++ } };
+    return leaf(graph, op, dtype, shape, attr);
+}
+
+ls_tensor *ls_op_random_uniform(ls_graph *graph, ls_dtype dtype, ls_shape shape, double low, double high)
+{
+    return random_leaf(graph, LS_OP_random_uniform, dtype, shape, low, high);
+}
+
+ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, double mean, double deviation)
+{
+    return random_leaf(graph, LS_OP_random_normal, dtype, shape, mean, deviation);
+}
+
+/* ---- Variables ---- */
+
+/* A zeroed, aligned vector that the graph will free; never NULL on success, even for no bytes. */
+static ls_status make_variable(ls_graph *graph, ls_dtype dtype, const ls_variable_op *options, ls_variable **out)
+{
+    size_t bytes, room;
+    LS_TRY(whole_bytes(dtype, &options->shape, &bytes));
+    if (!ls_size_add(bytes, 64, &room))
+        return ls_fail(LS_ERR_OVERFLOW, "%zu bytes overflow", bytes);
+    ls_variable *variable = ls_arena_alloc(&graph->arena, sizeof(*variable));
+    void *data = variable ? aligned_alloc(64, ls_size_align(bytes ? bytes : 1, 64)) : NULL;
+    if (!data)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    memset(data, 0, bytes);
+    if (options->data)
+        memcpy(data, options->data, bytes);
+    *variable = (ls_variable){ .data = data, .bytes = bytes, .trainable = !options->not_trainable };
+    ls_status status = ls_graph_add_variable(graph, variable);
+    if (status != LS_OK) {
+        free(data);
+        return status;
+    }
+    *out = variable;
+    return LS_OK;
+}
+
+ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype, ls_variable_op options)
+{
+    ls_variable *variable = NULL;
+    if (!graph)
+        return NULL;
+    ls_status status = make_variable(graph, dtype, &options, &variable);
+    if (status != LS_OK)
+        return ls_node_error(graph, status, name ? name : "variable");
+    ls_attrs attr = { .variable = { .variable = variable } };
+    ls_tensor *node = leaf(graph, LS_OP_variable, dtype, options.shape, attr);
+    if (name)
+        node = ls_named(node, name);
+    if (!ls_tensor_is_error(node))
+        variable->node = node;
+    return node;
+}
+
+static ls_status check_variable(const ls_tensor *variable, const char *what, size_t bytes)
+{
+    char label[LS_NODE_TEXT];
+    if (!variable)
+        return ls_fail(LS_ERR_INVALID, "%s: the variable is NULL", what);
+    if (variable->op == LS_OP_ERROR)
+        return ls_fail(variable->status, "%s", variable->message);
+    if (variable->op != LS_OP_variable)
+        return ls_fail(LS_ERR_INVALID, "%s: %s is no variable", what, ls_node_label(variable, label));
+    if (variable->attr.variable.variable->bytes != bytes)
+        return ls_fail(LS_ERR_SHAPE, "%s: %s has %zu bytes, %zu were given", what, ls_node_label(variable, label),
+                       variable->attr.variable.variable->bytes, bytes);
+    return LS_OK;
+}
+
+ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
+{
+    LS_TRY(check_variable(variable, "ls_variable_set", bytes));
+    if (bytes)
+        memcpy(variable->attr.variable.variable->data, data, bytes);
+    return LS_OK;
+}
+
+ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
+{
+    LS_TRY(check_variable(variable, "ls_variable_get", bytes));
+    if (bytes)
+        memcpy(data, variable->attr.variable.variable->data, bytes);
+    return LS_OK;
+}
+
+/* ---- Writes ---- */
+
+/* The value of a write has the variable's type and shape, and is whole. */
+static ls_status check_write(const ls_tensor *node, int input, const ls_tensor *variable)
+{
+    char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT], label[LS_NODE_TEXT];
+    const ls_tensor *value = node->in[input];
+    LS_TRY(ls_need_whole(node, input, "what is written to a variable"));
+    if (value->dtype != variable->dtype)
+        return ls_fail(LS_ERR_DTYPE, "%s is %s, the value is %s", ls_node_label(variable, label),
+                       ls_dtype_name(variable->dtype), ls_dtype_name(value->dtype));
+    if (!ls_shape_equal(&value->shape, &variable->shape))
+        return ls_fail(LS_ERR_SHAPE, "%s has shape %s, the value %s", ls_node_label(variable, label),
+                       ls_shape_format(&variable->shape, a), ls_shape_format(&value->shape, b));
+    return LS_OK;
+}
+
+ls_status ls_shape_assign(ls_tensor *node)
+{
+    LS_TRY(check_write(node, 0, node->attr.variable.variable->node));
+    ls_rule_like_first(node);
+    return LS_OK;
+}
+
+/* The variable behind a tensor that must be one; otherwise *error is what the builder returns. */
+static ls_variable *target(ls_op op, ls_tensor *variable, ls_graph *graph, ls_tensor **error)
+{
+    char label[LS_NODE_TEXT];
+    *error = NULL;
+    if (variable && variable->op == LS_OP_ERROR)
+        *error = variable;
+    else if (!variable)
+        *error = graph ? ls_node_error(graph, ls_fail(LS_ERR_INVALID, "the variable is NULL"), ls_ops[op].name) : NULL;
+    else if (variable->op != LS_OP_variable)
+        *error = ls_node_error(variable->graph,
+                               ls_fail(LS_ERR_INVALID, "%s is no variable", ls_node_label(variable, label)),
+                               ls_ops[op].name);
+    else
+        return variable->attr.variable.variable;
+    return NULL;
+}
+
+static ls_tensor *write_node(ls_op op, ls_tensor *variable, ls_tensor *value)
+{
+    ls_tensor *error;
+    ls_variable *to = target(op, variable, ls_graph_of(&value, 1), &error);
+    if (!to)
+        return error;
+    ls_attrs attr = { .variable = { .variable = to } };
+    return ls_node_make(variable->graph, &(ls_node_spec){ .op = op, .in = &value, .input_count = 1, .attr = attr });
+}
+
+ls_tensor *ls_op_assign(ls_tensor *variable, ls_tensor *value)
+{
+    return write_node(LS_OP_assign, variable, value);
+}
+
+ls_tensor *ls_op_assign_add(ls_tensor *variable, ls_tensor *delta)
+{
+    return write_node(LS_OP_assign_add, variable, delta);
+}
+
+/* Slots that a rule needs. */
+static int slots_of(const ls_apply_op *options)
+{
+    switch (options->rule) {
+    case LS_APPLY_SGD:
+        return 0;
+    case LS_APPLY_MOMENTUM:
+    case LS_APPLY_NESTEROV:
+    case LS_APPLY_ADAGRAD:
+        return 1;
+    case LS_APPLY_RMSPROP:
+        return options->momentum != 0 ? 2 : 1;
+    case LS_APPLY_ADAM:
+    case LS_APPLY_RMSPROP_TF1:
+        return 2;
+    }
+    return -1;
+}
+
+/* Inputs: gradient, learning rate, and for Adam the step. */
+ls_status ls_shape_apply(ls_tensor *node)
+{
+    const ls_tensor *variable = node->attr.apply.variable->node;
+    if (!ls_dtype_is_real(variable->dtype))
+        return ls_fail(LS_ERR_DTYPE, "only float32 and float64 variables are trained");
+    LS_TRY(check_write(node, 0, variable));
+    for (int i = 1; i < node->input_count; i++)
+        if (node->in[i]->shape.rank != 0 || node->in[i]->dtype != variable->dtype)
+            return ls_fail(LS_ERR_SHAPE, "input %d, the %s, must be a scalar of type %s", i,
+                           i == 1 ? "learning rate" : "step", ls_dtype_name(variable->dtype));
+    ls_rule_like_first(node);
+    return LS_OK;
+}
+
+/* Slots as variables of their own, shaped like `variable`. */
+static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *options, ls_attrs *attr)
+{
+    int slots = slots_of(options);
+    if (slots < 0)
+        return ls_fail(LS_ERR_INVALID, "there is no rule number %d", (int)options->rule);
+    for (int i = 0; i < slots; i++) {
+        const ls_tensor *slot = options->slots[i];
+        if (!slot || slot->op != LS_OP_variable || slot->graph != variable->graph)
+            return ls_fail(LS_ERR_INVALID, "slot %d must be a variable of the same graph", i);
+        if (slot->dtype != variable->dtype || !ls_shape_equal(&slot->shape, &variable->shape))
+            return ls_fail(LS_ERR_SHAPE, "slot %d must have the variable's shape and type", i);
+        if (slot == variable || (i == 1 && slot == options->slots[0]))
+            return ls_fail(LS_ERR_INVALID, "slot %d is used twice", i);
+        attr->apply.slot[i] = slot->attr.variable.variable;
+    }
+    if (!options->learning_rate)
+        return ls_fail(LS_ERR_INVALID, "the learning rate is missing");
+    if (options->rule == LS_APPLY_ADAM && !options->step)
+        return ls_fail(LS_ERR_INVALID, "Adam needs the step");
+    return LS_OK;
+}
+
+ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_op options)
+{
+    ls_tensor *error;
+    ls_variable *to = target(LS_OP_apply, variable, ls_graph_of(&gradient, 1), &error);
+    if (!to)
+        return error;
+    ls_attrs attr = { .apply = { .rule = options.rule,
+                                 .variable = to,
+                                 .momentum = options.momentum,
+                                 .beta1 = options.beta1,
+                                 .beta2 = options.beta2,
+                                 .rho = options.rho,
+                                 .epsilon = options.epsilon,
+                                 .weight_decay = options.weight_decay } };
+    ls_status status = check_slots(variable, &options, &attr);
+    if (status != LS_OK)
+        return ls_node_error(variable->graph, status, "apply");
+    ls_tensor *in[] = { gradient, options.learning_rate, options.step };
+    int inputs = options.rule == LS_APPLY_ADAM ? 3 : 2;
+    return ls_node_make(variable->graph,
+                        &(ls_node_spec){ .op = LS_OP_apply, .in = in, .input_count = inputs, .attr = attr });
+}

@@ -1,0 +1,171 @@
+/* Losses, one value a sample: the last axis is used up, the batch axis stays. All but the sparse cross-entropy are written
+ * in terms of other ops. */
+#include "graph/rules.h"
+
+#define LS_CLIP 1e-7 /* Keras's epsilon for probabilities */
+
+static ls_tensor *last_mean(ls_tensor *x)
+{
+    return ls_op_reduce_mean(x, LS_AXES(-1), false);
+}
+
+static ls_tensor *last_sum(ls_tensor *x)
+{
+    return ls_op_reduce_sum(x, LS_AXES(-1), false);
+}
+
+/* Both have one shape; broadcasting here hides mistakes: [N] against [N,1] would give [N,N]. */
+static ls_tensor *check_pair(const char *what, ls_tensor *a, ls_tensor *b)
+{
+    char ta[LS_SHAPE_TEXT], tb[LS_SHAPE_TEXT];
+    if (ls_tensor_is_error(a))
+        return a;
+    if (ls_tensor_is_error(b))
+        return b ? b : ls_node_error(a->graph, ls_fail(LS_ERR_INVALID, "the second tensor is NULL"), what);
+    if (!ls_shape_equal(&a->shape, &b->shape) || a->per_sample != b->per_sample)
+        return ls_node_error(a->graph,
+                             ls_fail(LS_ERR_SHAPE, "shapes differ: %s and %s", ls_shape_format(&a->shape, ta),
+                                     ls_shape_format(&b->shape, tb)),
+                             what);
+    if (a->shape.rank - (a->per_sample ? 1 : 0) < 1)
+        return ls_node_error(a->graph,
+                             ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce beside the batch's",
+                                     ls_shape_format(&a->shape, ta)),
+                             what);
+    return NULL;
+}
+
+/* Probabilities straight from this op: its input, the logits; else NULL. */
+static ls_tensor *logits_behind(ls_tensor *scores, ls_op op)
+{
+    if (scores->op != op)
+        return NULL;
+    bool last = op != LS_OP_softmax || scores->attr.axis.axis == scores->shape.rank - 1;
+    return last ? scores->in[0] : NULL;
+}
+
+/* ---- Cross-entropy over classes ---- */
+
+/* Inputs: logits [..,C], labels [..]. */
+ls_status ls_shape_sparse_cross_entropy(ls_tensor *node)
+{
+    const ls_tensor *logits = node->in[0], *labels = node->in[1];
+    LS_TRY(ls_need_real(node, 0));
+    if (!ls_dtype_is_integer(labels->dtype) && labels->dtype != LS_U8)
+        return ls_fail(LS_ERR_DTYPE, "labels are %s; int32, int64 or uint8 is needed", ls_dtype_name(labels->dtype));
+    ls_shape expected = logits->shape;
+    if (expected.rank < 1 || (logits->per_sample && expected.rank < 2))
+        return ls_fail(LS_ERR_SHAPE, "the logits need an axis of classes beside the batch's");
+    if (expected.dims[expected.rank - 1] < 1)
+        return ls_fail(LS_ERR_SHAPE, "there are no classes");
+    expected.rank--;
+    if (!ls_shape_equal(&expected, &labels->shape) || logits->per_sample != labels->per_sample) {
+        char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
+        return ls_fail(LS_ERR_SHAPE, "labels have shape %s, %s is needed", ls_shape_format(&labels->shape, a),
+                       ls_shape_format(&expected, b));
+    }
+    ls_rule_like_first(node);
+    node->shape = expected;
+    return LS_OK;
+}
+
+ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
+{
+    if (ls_tensor_is_error(scores))
+        return scores;
+    if (kind == LS_PROBABILITIES) {
+        ls_tensor *logits = logits_behind(scores, LS_OP_softmax);
+        scores = logits ? logits : ls_op_log(ls_op_clip(scores, LS_CLIP, 1 - LS_CLIP));
+    }
+    return ls_node_make2(LS_OP_sparse_cross_entropy, scores, labels, ls_no_attrs());
+}
+
+void ls_grad_sparse_cross_entropy(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *in[] = { y->in[0], y->in[1], dy };
+    dx[0] = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_sparse_cross_entropy_grad, .in = in, .input_count = 3 });
+}
+
+/* Inputs: logits, labels, dy. */
+ls_status ls_shape_sparse_cross_entropy_grad(ls_tensor *node)
+{
+    ls_rule_like_first(node);
+    return LS_OK;
+}
+
+/* f = (softmax - one_hot) dy: through the softmax to the logits, and the row product to dy. */
+void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *logits = y->in[0], *labels = y->in[1], *weight = ls_op_with_last_axis(y->in[2]);
+    ls_tensor *p = ls_op_softmax(logits, -1);
+    ls_tensor *g = ls_op_mul(dy, weight);
+    dx[0] = ls_op_mul(p, ls_op_sub(g, ls_op_reduce_sum(ls_op_mul(p, g), LS_AXES(-1), true)));
+    int64_t classes = logits->shape.dims[logits->shape.rank - 1];
+    dx[2] = last_sum(ls_op_mul(dy, ls_op_sub(p, ls_op_one_hot(labels, logits->dtype, classes))));
+}
+
+/* From probabilities: normalised to sum 1, clipped, as Keras does. */
+ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
+{
+    ls_tensor *error = check_pair("cross_entropy", scores, labels);
+    if (error || !scores)
+        return error;
+    ls_tensor *log_p;
+    ls_tensor *logits = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_softmax);
+    if (logits) {
+        log_p = ls_op_log_softmax(logits, -1);
+    } else {
+        ls_tensor *p = ls_op_div(scores, ls_op_reduce_sum(scores, LS_AXES(-1), true));
+        log_p = ls_op_log(ls_op_clip(p, LS_CLIP, 1 - LS_CLIP));
+    }
+    return ls_op_neg(last_sum(ls_op_mul(labels, log_p)));
+}
+
+/* ---- Binary ---- */
+
+/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows. */
+ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
+{
+    ls_tensor *error = check_pair("binary_cross_entropy", scores, labels);
+    if (error || !scores)
+        return error;
+    ls_tensor *z = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_sigmoid);
+    if (z) {
+        ls_tensor *tail = ls_op_softplus(ls_op_neg(ls_op_abs(z)));
+        return last_mean(ls_op_add(ls_op_sub(ls_op_relu(z), ls_op_mul(z, labels)), tail));
+    }
+    ls_tensor *p = ls_op_clip(scores, LS_CLIP, 1 - LS_CLIP), *one = ls_scalar_like(p, 1);
+    ls_tensor *hit = ls_op_mul(labels, ls_op_log(p));
+    ls_tensor *miss = ls_op_mul(ls_op_sub(one, labels), ls_op_log(ls_op_sub(one, p)));
+    return ls_op_neg(last_mean(ls_op_add(hit, miss)));
+}
+
+/* ---- Distances ---- */
+
+ls_tensor *ls_op_mean_squared_error(ls_tensor *predictions, ls_tensor *targets)
+{
+    ls_tensor *error = check_pair("mean_squared_error", predictions, targets);
+    return error || !predictions ? error : last_mean(ls_op_square(ls_op_sub(predictions, targets)));
+}
+
+ls_tensor *ls_op_mean_absolute_error(ls_tensor *predictions, ls_tensor *targets)
+{
+    ls_tensor *error = check_pair("mean_absolute_error", predictions, targets);
+    return error || !predictions ? error : last_mean(ls_op_abs(ls_op_sub(predictions, targets)));
+}
+
+/* e^2/2 up to delta, then delta |e| - delta^2/2 */
+ls_tensor *ls_op_huber(ls_tensor *predictions, ls_tensor *targets, double delta)
+{
+    ls_tensor *error = check_pair("huber", predictions, targets);
+    if (error || !predictions)
+        return error;
+    if (!(delta > 0))
+        return ls_node_error(predictions->graph, ls_fail(LS_ERR_INVALID, "delta is %g, it must be above 0", delta),
+                             "huber");
+    ls_tensor *e = ls_op_sub(predictions, targets), *size = ls_op_abs(e);
+    ls_tensor *inner = ls_op_scale(ls_op_square(e), 0.5);
+    ls_tensor *outer = ls_op_shift(ls_op_scale(size, delta), -0.5 * delta * delta);
+    ls_tensor *near = ls_op_compare(size, LS_LESS_EQUAL, ls_scalar_like(size, delta));
+    return last_mean(ls_op_select(near, inner, outer));
+}

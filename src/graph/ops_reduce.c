@@ -1,0 +1,234 @@
+/* Reductions, over the batch axis too: there a node gives each slice's part, and the run joins the parts. Mean is a sum
+ * multiplied once by one over the count. Softmax stands here because it, too, works along an axis. */
+#include "graph/rules.h"
+
+/* ---- Sum, max, min, mean ---- */
+
+ls_status ls_shape_reduce(ls_tensor *node)
+{
+    const ls_tensor *x = node->in[0];
+    int64_t axes = node->attr.reduce.axes;
+    if (x->dtype == LS_U8 || x->dtype == LS_BOOL)
+        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; cast it first", ls_dtype_name(x->dtype));
+    ls_shape shape = { .rank = 0 };
+    for (int i = 0; i < x->shape.rank; i++) {
+        if (!(axes >> i & 1))
+            shape.dims[shape.rank++] = x->shape.dims[i];
+        else if (node->attr.reduce.keep_axes)
+            shape.dims[shape.rank++] = 1;
+        if (node->op != LS_OP_reduce_sum && (axes >> i & 1) && x->shape.dims[i] == 0)
+            return ls_fail(LS_ERR_SHAPE, "axis %d is empty: there is no extreme", i);
+    }
+    node->dtype = x->dtype;
+    node->shape = shape;
+    node->per_sample = x->per_sample && !(axes & 1);
+    node->use = !x->per_sample ? LS_USE_WHOLE : node->per_sample ? LS_USE_KEEPS : LS_USE_REDUCES;
+    return LS_OK;
+}
+
+/* The axes as bits; count -1 means all. */
+static ls_status axes_mask(const ls_tensor *x, const ls_axes *axes, int64_t *mask)
+{
+    *mask = 0;
+    if (axes->count < 0) {
+        *mask = ((int64_t)1 << x->shape.rank) - 1;
+        return LS_OK;
+    }
+    for (int i = 0; i < axes->count && i < LS_MAX_RANK; i++) {
+        int64_t axis;
+        LS_TRY(ls_rule_axis(&x->shape, axes->axis[i], &axis));
+        if (*mask >> axis & 1)
+            return ls_fail(LS_ERR_SHAPE, "axis %lld is named twice", (long long)axes->axis[i]);
+        *mask |= (int64_t)1 << axis;
+    }
+    return LS_OK;
+}
+
+static ls_tensor *reduce(ls_op op, ls_tensor *x, ls_axes axes, bool keep_axes)
+{
+    int64_t mask;
+    if (ls_tensor_is_error(x))
+        return x;
+    ls_status status = axes_mask(x, &axes, &mask);
+    if (status != LS_OK)
+        return ls_node_error(x->graph, status, ls_ops[op].name);
+    return ls_node_make1(op, x, (ls_attrs){ .reduce = { .axes = mask, .keep_axes = keep_axes } });
+}
+
+ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keep_axes)
+{
+    return reduce(LS_OP_reduce_sum, x, axes, keep_axes);
+}
+
+ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keep_axes)
+{
+    return reduce(LS_OP_reduce_max, x, axes, keep_axes);
+}
+
+ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keep_axes)
+{
+    return reduce(LS_OP_reduce_min, x, axes, keep_axes);
+}
+
+/* t, a reduction of y's input, as if axes had been kept: it broadcasts against that input again. */
+static ls_tensor *with_kept_axes(ls_tensor *y, ls_tensor *t)
+{
+    ls_shape shape = y->in[0]->shape;
+    for (int i = 0; i < shape.rank; i++)
+        if (y->attr.reduce.axes >> i & 1)
+            shape.dims[i] = 1;
+    return ls_op_reshape(t, shape);
+}
+
+void ls_grad_reduce_sum(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    dx[0] = ls_op_broadcast(with_kept_axes(y, dy), y->in[0]->shape);
+}
+
+/* Shared out evenly among equals. */
+void ls_grad_reduce_extreme(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *x = y->in[0];
+    ls_tensor *winners = ls_op_cast(ls_op_compare(x, LS_EQUAL, with_kept_axes(y, y)), x->dtype);
+    ls_tensor *count = ls_op_reduce_sum(winners, ls_axes_of_mask(y->attr.reduce.axes), true);
+    dx[0] = ls_op_mul(winners, ls_op_div(with_kept_axes(y, dy), count));
+}
+
+/* How many elements one result is made of: the sizes known now, and whether the batch's count comes on top. */
+static double known_count(const ls_tensor *x, int64_t mask, bool *batch)
+{
+    double known = 1;
+    *batch = false;
+    for (int i = 0; i < x->shape.rank; i++) {
+        if (!(mask >> i & 1))
+            continue;
+        if (x->shape.dims[i] == LS_BATCH)
+            *batch = true;
+        else
+            known *= (double)x->shape.dims[i];
+    }
+    return known;
+}
+
+ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes)
+{
+    int64_t mask;
+    bool batch;
+    if (ls_tensor_is_error(x))
+        return x;
+    ls_status status = axes_mask(x, &axes, &mask);
+    if (status == LS_OK && !ls_dtype_is_real(x->dtype))
+        status = ls_fail(LS_ERR_DTYPE, "the mean of %s values: cast to a float first", ls_dtype_name(x->dtype));
+    if (status != LS_OK)
+        return ls_node_error(x->graph, status, "reduce_mean");
+    double known = known_count(x, mask, &batch);
+    ls_tensor *sum = ls_op_reduce_sum(x, axes, keep_axes);
+    ls_tensor *one_over = ls_scalar_like(x, 1 / known);
+    return ls_op_mul(sum, batch ? ls_op_div(one_over, ls_op_count(x->graph, x->dtype)) : one_over);
+}
+
+/* ---- Along one axis ---- */
+
+static ls_status along_axis(ls_tensor *node, int64_t *axis)
+{
+    LS_TRY(ls_rule_axis(&node->in[0]->shape, *axis, axis));
+    if (node->in[0]->per_sample && *axis == 0)
+        return ls_mixes("working along the batch axis");
+    ls_rule_like_first(node);
+    return LS_OK;
+}
+
+ls_status ls_shape_argmax(ls_tensor *node)
+{
+    int64_t *axis = &node->attr.axis.axis;
+    LS_TRY(along_axis(node, axis));
+    if (node->in[0]->dtype == LS_U8 || node->in[0]->dtype == LS_BOOL)
+        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; cast it first", ls_dtype_name(node->in[0]->dtype));
+    if (node->shape.dims[*axis] == 0)
+        return ls_fail(LS_ERR_SHAPE, "axis %lld is empty: there is no largest", (long long)*axis);
+    node->dtype = LS_I64;
+    for (int i = (int)*axis; i + 1 < node->shape.rank; i++)
+        node->shape.dims[i] = node->shape.dims[i + 1];
+    node->shape.rank--;
+    return LS_OK;
+}
+
+ls_tensor *ls_op_argmax(ls_tensor *x, int axis)
+{
+    return ls_node_make1(LS_OP_argmax, x, (ls_attrs){ .axis = { .axis = axis } });
+}
+
+ls_status ls_shape_top_k(ls_tensor *node)
+{
+    int64_t axis = -1, k = node->attr.count.count;
+    LS_TRY(along_axis(node, &axis));
+    if (node->dtype == LS_U8 || node->dtype == LS_BOOL)
+        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; cast it first", ls_dtype_name(node->dtype));
+    if (node->shape.dims[axis] == LS_BATCH)
+        return ls_fail(LS_ERR_UNSUPPORTED, "the last axis is the batch's: its size is not known");
+    if (k < 1 || k > node->shape.dims[axis])
+        return ls_fail(LS_ERR_SHAPE, "k is %lld, the last axis has %lld elements", (long long)k,
+                       (long long)node->shape.dims[axis]);
+    node->shape.dims[axis] = k;
+    return LS_OK;
+}
+
+ls_status ls_shape_top_k_indices(ls_tensor *node)
+{
+    LS_TRY(ls_shape_top_k(node));
+    node->dtype = LS_I64;
+    return LS_OK;
+}
+
+ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k)
+{
+    return ls_node_make1(LS_OP_top_k, x, (ls_attrs){ .count = { .count = k } });
+}
+
+ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k)
+{
+    return ls_node_make1(LS_OP_top_k_indices, x, (ls_attrs){ .count = { .count = k } });
+}
+
+/* Each of the k values came from one place: sum over k of one_hot [..,k,D] times dy [..,k,1]. */
+void ls_grad_top_k(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *x = y->in[0];
+    if (!ls_dtype_is_real(x->dtype))
+        return;
+    int64_t depth = x->shape.dims[x->shape.rank - 1];
+    ls_tensor *places = ls_op_one_hot(ls_op_top_k_indices(x, y->attr.count.count), x->dtype, depth);
+    dx[0] = ls_op_reduce_sum(ls_op_mul(places, ls_op_with_last_axis(dy)), LS_AXES(-2), false);
+}
+
+/* ---- Softmax ---- */
+
+ls_status ls_shape_softmax(ls_tensor *node)
+{
+    LS_TRY(ls_need_real(node, 0));
+    return along_axis(node, &node->attr.axis.axis);
+}
+
+ls_tensor *ls_op_softmax(ls_tensor *x, int axis)
+{
+    return ls_node_make1(LS_OP_softmax, x, (ls_attrs){ .axis = { .axis = axis } });
+}
+
+/* y (dy - sum(y dy)) */
+void ls_grad_softmax(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *sum = ls_op_reduce_sum(ls_op_mul(y, dy), LS_AXES(y->attr.axis.axis), true);
+    dx[0] = ls_op_mul(y, ls_op_sub(dy, sum));
+}
+
+ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis)
+{
+    return ls_node_make1(LS_OP_log_softmax, x, (ls_attrs){ .axis = { .axis = axis } });
+}
+
+/* dy - e^y sum(dy) */
+void ls_grad_log_softmax(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *sum = ls_op_reduce_sum(dy, LS_AXES(y->attr.axis.axis), true);
+    dx[0] = ls_op_sub(dy, ls_op_mul(ls_op_exp(y), sum));
+}

@@ -1,0 +1,140 @@
+/* Reading tensors: views, copies, scalars and text. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "lockstep/run.h"
+#include "run/run.h"
+
+ls_status ls_value(ls_tensor *tensor, ls_array *out)
+{
+    if (!tensor || !out)
+        return ls_fail(LS_ERR_INVALID, "a tensor and a place for its value are needed");
+    if (tensor->op == LS_OP_ERROR)
+        return ls_fail(tensor->status, "%s", tensor->message);
+    if (tensor->op == LS_OP_variable) {
+        *out = (ls_array){ tensor->attr.variable.variable->data, tensor->dtype, tensor->shape };
+        return LS_OK;
+    }
+    LS_TRY(ls_run_eagerly(tensor));
+    *out = (ls_array){ tensor->held.data, tensor->dtype, ls_shape_at(&tensor->shape, tensor->held.batch) };
+    return LS_OK;
+}
+
+ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes)
+{
+    ls_array value;
+    int64_t count = 0;
+    LS_TRY(ls_value(tensor, &value));
+    ls_shape_count(&value.shape, 0, &count);
+    size_t held = (size_t)count * ls_dtype_bytes(value.dtype);
+    if (held != bytes) {
+        char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
+        return ls_fail(LS_ERR_SHAPE, "%s of shape %s has %zu bytes, room was given for %zu", ls_node_label(tensor, label),
+                       ls_shape_format(&value.shape, text), held, bytes);
+    }
+    if (bytes && !data)
+        return ls_fail(LS_ERR_INVALID, "no room was given for %zu bytes", bytes);
+    if (bytes)
+        memcpy(data, value.data, bytes);
+    return LS_OK;
+}
+
+static double element(const ls_array *value, int64_t i)
+{
+    switch (value->dtype) {
+    case LS_F32:
+        return ((const float *)value->data)[i];
+    case LS_F64:
+        return ((const double *)value->data)[i];
+    case LS_I32:
+        return ((const int32_t *)value->data)[i];
+    case LS_I64:
+        return (double)((const int64_t *)value->data)[i];
+    default:
+        return ((const uint8_t *)value->data)[i];
+    }
+}
+
+ls_status ls_read_scalar(ls_tensor *tensor, double *out)
+{
+    ls_array value;
+    int64_t count = 0;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "a place for the value is needed");
+    LS_TRY(ls_value(tensor, &value));
+    ls_shape_count(&value.shape, 0, &count);
+    if (count != 1) {
+        char label[LS_NODE_TEXT];
+        return ls_fail(LS_ERR_SHAPE, "%s has %lld elements, one is needed", ls_node_label(tensor, label),
+                       (long long)count);
+    }
+    *out = element(&value, 0);
+    return LS_OK;
+}
+
+/* ---- Text ---- */
+
+/* NumPy's style: whole floats end in a point, others have up to 8 digits. */
+static void put_element(ls_text *text, const ls_array *value, int64_t i)
+{
+    double x = element(value, i);
+    if (value->dtype == LS_BOOL)
+        ls_text_put(text, x != 0 ? "True" : "False");
+    else if (value->dtype == LS_I64)
+        ls_text_add(text, "%" PRId64, ((const int64_t *)value->data)[i]);
+    else if (value->dtype != LS_F32 && value->dtype != LS_F64)
+        ls_text_add(text, "%d", (int)x);
+    else if (isfinite(x) && x == floor(x) && fabs(x) < 1e15)
+        ls_text_add(text, "%.0f.", x);
+    else
+        ls_text_add(text, "%.*g", value->dtype == LS_F32 ? 8 : 16, x);
+}
+
+#define LS_SHOWN 3 /* elements shown at each end of a long axis */
+#define LS_SHOWN_WHOLE 1000
+
+static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t offset, const int64_t *strides, bool all)
+{
+    if (axis == value->shape.rank) {
+        put_element(text, value, offset);
+        return;
+    }
+    int64_t size = value->shape.dims[axis];
+    bool cut = !all && size > 2 * LS_SHOWN, last = axis + 1 == value->shape.rank;
+    ls_text_put(text, "[");
+    for (int64_t i = 0; i < size; i++) {
+        if (i > 0 && last)
+            ls_text_put(text, " ");
+        if (i > 0 && !last) {
+            for (int blank = axis + 1; blank < value->shape.rank; blank++)
+                ls_text_put(text, "\n");
+            ls_text_pad(text, (size_t)axis + 1);
+        }
+        if (cut && i == LS_SHOWN) {
+            ls_text_put(text, "...");
+            i = size - LS_SHOWN - 1;
+            continue;
+        }
+        put_axis(text, value, axis + 1, offset + i * strides[axis], strides, all);
+    }
+    ls_text_put(text, "]");
+}
+
+ls_status ls_format(ls_tensor *tensor, char **out)
+{
+    ls_array value;
+    int64_t strides[LS_MAX_RANK], count = 0;
+    char shape[LS_SHAPE_TEXT];
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "a place for the text is needed");
+    LS_TRY(ls_value(tensor, &value));
+    ls_shape_strides(&value.shape, strides);
+    ls_shape_count(&value.shape, 0, &count);
+    ls_text text = { 0 };
+    put_axis(&text, &value, 0, 0, strides, count <= LS_SHOWN_WHOLE);
+    ls_text_add(&text, ", shape=%s, dtype=%s", ls_shape_format(&value.shape, shape), ls_dtype_name(value.dtype));
+    return ls_text_take(&text, out);
+}
