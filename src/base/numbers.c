@@ -99,11 +99,16 @@ char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
     if (isnan(value)) /* printf also prints its sign, which means nothing */
         return strcpy(buffer, "nan");
     locale_pair pair = enter_c_locale();
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(buffer, LS_F64_CHARS, "%.*g", digits, value);
-        if (strtod(buffer, NULL) == value)
-            break;
-    }
+    int digits = 0;
+    do
+        snprintf(buffer, LS_F64_CHARS, "%.*e", digits++, value);
+    while (digits < 17 && strtod(buffer, NULL) != value);
+    /* %g writes 100 with one digit as 1e+02: with as many digits as it has before the point it writes 100. */
+    const char *exponent = strchr(buffer, 'e');
+    int before_point = exponent == NULL ? 0 : atoi(exponent + 1) + 1;
+    if (before_point > digits && before_point <= 16)
+        digits = before_point;
+    snprintf(buffer, LS_F64_CHARS, "%.*g", digits, value);
     leave_c_locale(pair);
     return buffer;
 }
