@@ -1,7 +1,8 @@
 /* The reference device: plain C, correct before fast, every op. A kernel computes one node for a slice of the batch.
  *
  * Families: *_real.c is compiled for float and for double, *_number.c also for int32_t and int64_t, the rest once; the
- * column `kernel` of ops.def says which an op has, and a kernel that is missing does not link. */
+ * column `kernel` of ops.def says which an op has, and a kernel that is missing does not link. What kernels share is in
+ * array.h (walks over arrays) and real.h (the element type); the dispatch is in table.c. */
 #ifndef LS_BACKEND_REF_H
 #define LS_BACKEND_REF_H
 
@@ -9,7 +10,7 @@
 
 /* A dense row-major array in host memory; shape has no LS_BATCH left. */
 typedef struct ls_ref_array {
-    void *data;
+    void *data; /* never NULL, not even of an empty array */
     ls_dtype dtype;
     ls_shape shape;
 } ls_ref_array;
