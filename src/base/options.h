@@ -3,11 +3,11 @@
  *     typedef struct { int64_t batch_size; bool nesterov; int optimizer; } train_options;
  *
  *     static const ls_option rows[] = {
- *         { "--batch-size", LS_OPTION_I64, offsetof(train_options, batch_size), "32", "samples in one global batch",
- *           .range = "[1, inf)" },
- *         { "--nesterov", LS_OPTION_BOOL, offsetof(train_options, nesterov), "off", "use Nesterov's momentum" },
- *         { "--optimizer", LS_OPTION_CHOICE, offsetof(train_options, optimizer), "sgd", "rule of the update",
- *           LS_OPTION_CHOICES(optimizer_names) },
+ *         LS_OPTION("--batch-size", train_options, batch_size, .value = "32", .range = "[1, inf)",
+ *                   .help = "samples in one global batch"),
+ *         LS_OPTION("--nesterov", train_options, nesterov, .value = "off", .help = "use Nesterov's momentum"),
+ *         LS_OPTION("--optimizer", train_options, optimizer, .value = "sgd", .help = "rule of the update",
+ *                   LS_OPTION_CHOICES(optimizer_names)),
  *     };
  *     static const ls_option_table table = LS_OPTION_TABLE("Training", rows);
  *
@@ -25,20 +25,21 @@
 #include "base/text.h"
 #include "lockstep/base.h"
 
-typedef enum ls_option_type {                   /* and what lies at the row's offset */
-                              LS_OPTION_BOOL,   /* bool: on off, true false, yes no, 1 0 */
-                              LS_OPTION_I64,    /* int64_t */
-                              LS_OPTION_F64,    /* double, finite */
-                              LS_OPTION_STRING, /* const char *, owned by the ls_options */
-                              LS_OPTION_CHOICE, /* int: the index of the name among the row's choices */
-                              LS_OPTION_SEED,   /* uint64_t: decimal, or hexadecimal after 0x */
+/* The type follows from the field that the row fills. */
+typedef enum ls_option_type {
+    LS_OPTION_BOOL,   /* bool: on off, true false, yes no, 1 0 */
+    LS_OPTION_I64,    /* int64_t */
+    LS_OPTION_F64,    /* double, finite */
+    LS_OPTION_STRING, /* const char *, owned by the ls_options */
+    LS_OPTION_CHOICE, /* int: the index of the name among the row's choices */
+    LS_OPTION_SEED,   /* uint64_t: decimal, or hexadecimal after 0x */
 } ls_option_type;
 
 typedef struct ls_option {
     const char *flag; /* "--batch-size": small letters, digits, hyphens */
     ls_option_type type;
     size_t offset;              /* into the struct given to ls_options_add */
-    const char *value;          /* the default, as a user would write it; NULL for a string: NULL */
+    const char *value;          /* the default, as a user would write it; a string may have none */
     const char *help;           /* one or more clauses, no capital, no full stop */
     const char *range;          /* I64, F64: an interval, "[1, 64]", "(0, 1]", "[0, inf)"; NULL: any */
     const char *const *choices; /* CHOICE: the names */
@@ -46,6 +47,19 @@ typedef struct ls_option {
     const char *metavar; /* stands for the value in the help; NULL: a word by type */
 } ls_option;
 
+/* A row; the rest are designated initializers of ls_option. A field of another type does not compile. */
+#define LS_OPTION(name, values, field, ...)                                                                              \
+    {                                                                                                                    \
+        .flag = (name),                                                                                                \
+        .type = _Generic(((values *)0)->field,                                                                         \
+                 bool: LS_OPTION_BOOL,                                                                                 \
+                 int64_t: LS_OPTION_I64,                                                                               \
+                 double: LS_OPTION_F64,                                                                                \
+                 const char *: LS_OPTION_STRING,                                                                       \
+                 int: LS_OPTION_CHOICE,                                                                                \
+                 uint64_t: LS_OPTION_SEED),                                                                            \
+        .offset = offsetof(values, field), __VA_ARGS__ \
+    }
 #define LS_OPTION_CHOICES(names) .choices = (names), .choice_count = sizeof(names) / sizeof *(names)
 
 typedef struct ls_option_table {
