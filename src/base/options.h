@@ -48,18 +48,16 @@ typedef struct ls_option {
 } ls_option;
 
 /* A row; the rest are designated initializers of ls_option. A field of another type does not compile. */
-#define LS_OPTION(name, values, field, ...)                                                                              \
-    {                                                                                                                    \
-        .flag = (name),                                                                                                \
-        .type = _Generic(((values *)0)->field,                                                                         \
-                 bool: LS_OPTION_BOOL,                                                                                 \
-                 int64_t: LS_OPTION_I64,                                                                               \
-                 double: LS_OPTION_F64,                                                                                \
-                 const char *: LS_OPTION_STRING,                                                                       \
-                 int: LS_OPTION_CHOICE,                                                                                \
-                 uint64_t: LS_OPTION_SEED),                                                                            \
-        .offset = offsetof(values, field), __VA_ARGS__ \
+#define LS_OPTION(name, values, field, ...)                                                                            \
+    {                                                                                                                  \
+        .flag = (name), .type = LS_OPTION_TYPE(((values *)0)->field), .offset = offsetof(values, field), __VA_ARGS__   \
     }
+/* clang-format off */
+#define LS_OPTION_TYPE(field)                                                                                          \
+    _Generic((field), bool: LS_OPTION_BOOL, int64_t: LS_OPTION_I64, double: LS_OPTION_F64,                             \
+             const char *: LS_OPTION_STRING, int: LS_OPTION_CHOICE, uint64_t: LS_OPTION_SEED)
+/* clang-format on */
+
 #define LS_OPTION_CHOICES(names) .choices = (names), .choice_count = sizeof(names) / sizeof *(names)
 
 typedef struct ls_option_table {
