@@ -79,7 +79,7 @@ ls_status LS_REF(dropout)(const ls_ref_call *call)
 {
     real rate = *(const real *)call->in[1].data;
     if (!(rate >= 0 && rate < 1))
-        return ls_fail(LS_ERR_DATA, "dropout: the rate is %.9g; it must be at least 0 and below 1", (double)rate);
+        return ls_fail(LS_ERR_DATA, "a dropout rate of %.9g is outside [0, 1)", (double)rate);
     const real scale = 1 / (1 - rate);
     ls_philox_key key = key_of(call, LS_RANDOM_DROPOUT);
     ls_philox_block block = { 0 };
