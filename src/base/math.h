@@ -1,6 +1,7 @@
-/* Elementary functions with bits of our own: libm's differ between systems, and the same bits everywhere is the promise.
- * Doubles are good to about one unit in the last place; floats are computed in double and rounded once. Subnormals are
- * kept, infinities and NaN come out as IEEE 754 says. sqrt is exact in hardware and stays the C library's. */
+/* Elementary functions with bits of our own: libm's differ between systems, and the same bits everywhere is the
+ * promise. Doubles are good to about one unit in the last place; floats are computed in double and rounded once.
+ * Subnormals are kept, infinities and NaN come out as IEEE 754 says. sqrt is exact in hardware and stays the C
+ * library's. */
 #ifndef LS_BASE_MATH_H
 #define LS_BASE_MATH_H
 

@@ -16,11 +16,11 @@ ls_philox_block ls_philox(ls_philox_block counter, ls_philox_key key);
 
 /* What a stream of random numbers is for: streams of different purposes never meet. */
 typedef enum ls_random_purpose {
-    LS_RANDOM_OP = 1,   /* random uniform and normal nodes */
-    LS_RANDOM_DROPOUT,  /* dropout masks */
-    LS_RANDOM_INIT,     /* initial weights */
-    LS_RANDOM_SHUFFLE,  /* order of data */
-    LS_RANDOM_TEST,     /* the tests' own data */
+    LS_RANDOM_OP = 1,  /* random uniform and normal nodes */
+    LS_RANDOM_DROPOUT, /* dropout masks */
+    LS_RANDOM_INIT,    /* initial weights */
+    LS_RANDOM_SHUFFLE, /* order of data */
+    LS_RANDOM_TEST,    /* the tests' own data */
 } ls_random_purpose;
 
 /* The key of one stream: everything that stays the same from run to run and from sample to sample. */
