@@ -153,7 +153,8 @@ typedef enum ls_apply_rule {
     LS_APPLY_MOMENTUM,     /* slot m = momentum m - lr g;  w += m      (Keras) */
     LS_APPLY_NESTEROV,     /* slot m likewise;  w += momentum m - lr g */
     LS_APPLY_ADAM,         /* slots m, v; step from 1; w -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + epsilon)   (Keras) */
-    LS_APPLY_RMSPROP,      /* slot v = rho v + (1-rho) g^2;  w -= lr g / sqrt(v + epsilon)                  (Keras) */
+    LS_APPLY_RMSPROP,      /* slot v = rho v + (1-rho) g^2;  w -= lr g / sqrt(v + epsilon)                  (Keras);
+                            * with momentum a second slot m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
     LS_APPLY_RMSPROP_TF1,  /* slots v, m;  m = momentum m + lr g / sqrt(v + epsilon);  w -= m              (TF 1) */
     LS_APPLY_ADAGRAD,      /* slot a += g^2;  w -= lr g / sqrt(a + epsilon) */
 } ls_apply_rule;
@@ -225,7 +226,8 @@ LS_API ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation);
 LS_API ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape);
 LS_API ls_tensor *ls_op_concat(ls_tensor *const *parts, size_t count, int axis);
 LS_API ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size); /* size -1: to the end */
-LS_API ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes step); /* step > 0 */
+/* Python's x[begin:end:step]; step > 0. A batch axis is taken whole: begin 0, end LS_BATCH, step 1. */
+LS_API ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes step);
 /* Cuts `axis` into parts of the given sizes; out has sizes.count places. Errors are error tensors. */
 LS_API void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out);
 LS_API ls_tensor *ls_op_pad(ls_tensor *x, ls_axes before, ls_axes after, double value);
@@ -317,7 +319,8 @@ LS_API ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate);
 /* ---- Losses, one value a sample (over the last axis), so that users reduce themselves ---- */
 
 typedef enum ls_scores { LS_LOGITS, LS_PROBABILITIES } ls_scores;
-/* Probabilities that come straight from a softmax or sigmoid use its logits; others are clipped at 1e-7 (Keras). */
+/* Probabilities that come straight from a softmax or sigmoid use its logits; others are clipped to 1e-7 .. 1 - 1e-7 as
+ * Keras does: cross_entropy divides by their sum first, sparse_cross_entropy renormalises after. */
 LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind); /* labels: integers */
 LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind);        /* labels: like scores */
 LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind);

@@ -163,12 +163,13 @@ ls_tensor *ls_op_pow(ls_tensor *a, ls_tensor *b)
     return binary(LS_OP_pow, a, b);
 }
 
-/* d/da = b a^(b-1);  d/db = a^b log a, and 0 where a <= 0, as TensorFlow has it. */
+/* d/da = b a^(b-1), and 0 where b is 0 (PyTorch);  d/db = a^b log a, and 0 where a <= 0 (TensorFlow). */
 void ls_grad_pow(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *a = y->in[0], *b = y->in[1];
     ls_tensor *zero = ls_scalar_like(a, 0), *one = ls_scalar_like(a, 1);
-    dx[0] = ls_op_mul(dy, ls_op_mul(b, ls_op_pow(a, ls_op_sub(b, one))));
+    ls_tensor *slope = ls_op_mul(b, ls_op_pow(a, ls_op_sub(b, one)));
+    dx[0] = ls_op_mul(dy, ls_op_select(ls_op_compare(b, LS_EQUAL, zero), zero, slope));
     ls_tensor *positive = ls_op_compare(a, LS_GREATER, zero);
     ls_tensor *log_a = ls_op_select(positive, ls_op_log(ls_op_select(positive, a, one)), zero);
     dx[1] = ls_op_mul(dy, ls_op_mul(y, log_a));

@@ -123,7 +123,8 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores k
 
 /* ---- Binary ---- */
 
-/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows. */
+/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows; written with choices, so that the slope at z = 0,
+ * where an untrained model starts, is the right 1/2 - y. */
 ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
 {
     ls_tensor *error = check_pair("binary_cross_entropy", scores, labels);
@@ -131,8 +132,9 @@ ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_s
         return error;
     ls_tensor *z = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_sigmoid);
     if (z) {
-        ls_tensor *tail = ls_op_softplus(ls_op_neg(ls_op_abs(z)));
-        return last_mean(ls_op_add(ls_op_sub(ls_op_relu(z), ls_op_mul(z, labels)), tail));
+        ls_tensor *zero = ls_scalar_like(z, 0), *positive = ls_op_compare(z, LS_GREATER_EQUAL, zero);
+        ls_tensor *tail = ls_op_softplus(ls_op_select(positive, ls_op_neg(z), z));
+        return last_mean(ls_op_add(ls_op_sub(ls_op_select(positive, z, zero), ls_op_mul(z, labels)), tail));
     }
     ls_tensor *p = ls_op_clip(scores, LS_CLIP, 1 - LS_CLIP), *one = ls_scalar_like(p, 1);
     ls_tensor *hit = ls_op_mul(labels, ls_op_log(p));

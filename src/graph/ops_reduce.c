@@ -123,6 +123,8 @@ ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes)
         return ls_node_error(x->graph, status, "reduce_mean");
     double known = known_count(x, mask, &batch);
     ls_tensor *sum = ls_op_reduce_sum(x, axes, keep_axes);
+    if (!batch && known == 1)
+        return sum;
     ls_tensor *one_over = ls_scalar_like(x, 1 / known);
     return ls_op_mul(sum, batch ? ls_op_div(one_over, ls_op_count(x->graph, x->dtype)) : one_over);
 }
