@@ -148,9 +148,11 @@ static void a_million_cycles_call_malloc_only_at_first(void **state)
     cycles(&fresh, 10, 3, 200);
     cycles(&filled, 10, 3, 200);
     cycles(&filled, 10, 400, 100);
+    cycles(&fresh, 10, 1, 5000); /* larger than the spare: it takes the spare's place */
     size_t before = mallocs;
     cycles(&fresh, 1000000, 3, 200);
     cycles(&filled, 1000000, 3, 200);
+    cycles(&fresh, 10000, 1, 5000);
     cycles(&filled, 10000, 400, 100); /* over several blocks at first, one when the spare has grown */
     size_t after = mallocs;
     assert_int_equal(after - before, 0);

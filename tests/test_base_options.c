@@ -391,12 +391,13 @@ static void ranges_of_whole_numbers_are_exact(void **state)
     (void)state;
     typedef struct {
         int64_t open, any;
-        double real;
+        double real, free;
     } ends;
     static const ls_option row[] = {
         LS_OPTION("--open", ends, open, .value = "5", .help = "h", .range = "(4, 9007199254740993)"),
         LS_OPTION("--any", ends, any, .value = "0", .help = "h", .range = "(-inf, inf)"),
         LS_OPTION("--real", ends, real, .value = "0", .help = "h", .range = "[-1, 1)"),
+        LS_OPTION("--free", ends, free, .value = "0", .help = "h"),
     };
     static const ls_option_table one = LS_OPTION_TABLE(NULL, row);
     ls_options o = { 0 };
@@ -411,6 +412,9 @@ static void ranges_of_whole_numbers_are_exact(void **state)
     assert_int_equal(ONE("--real=-1"), LS_OK);
     assert_int_equal(ONE("--real=1"), LS_ERR_INVALID);
     assert_int_equal(ONE("--real=-inf"), LS_ERR_INVALID);
+    assert_int_equal(ONE("--free=-1e308"), LS_OK);
+    assert_int_equal(ONE("--free=inf"), LS_ERR_INVALID);
+    assert_int_equal(ONE("--free=nan"), LS_ERR_INVALID);
     ls_options_free(&o);
 }
 

@@ -75,6 +75,8 @@ static void json_strings_are_escaped(void **state)
         { "bad \xff end", "\"bad \xef\xbf\xbd end\"" },
         { "cut \xe2\x82", "\"cut \xef\xbf\xbd\xef\xbf\xbd\"" },
         { "long form \xc0\xaf", "\"long form \xef\xbf\xbd\xef\xbf\xbd\"" },
+        { "longer \xe0\x80\xaf", "\"longer \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
+        { "longest \xf0\x80\x80\xaf", "\"longest \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
         { "surrogate \xed\xa0\x80", "\"surrogate \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
         { "beyond \xf4\x90\x80\x80", "\"beyond \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
     };
@@ -234,8 +236,8 @@ static void ties_and_transpositions(void **state)
     (void)state;
     static const char *const tie[] = { "cat", "bat", "hat" };
     assert_string_equal(ls_nearest_name("rat", tie, 3), "cat"); /* of equals the first */
-    static const char *const swap[] = { "adxm", "adma" };
-    assert_string_equal(ls_nearest_name("amda", swap, 2), "adma"); /* two swapped letters are one change */
+    static const char *const swap[] = { "Abdcx", "abcd" };
+    assert_string_equal(ls_nearest_name("abdc", swap, 2), "abcd"); /* two swapped letters are one change */
     static const char *const letter_case[] = { "axam", "ADAm" };
     assert_string_equal(ls_nearest_name("adam", letter_case, 2), "axam");
     static const char *const one_case[] = { "axam", "Adam" };

@@ -86,7 +86,7 @@ static wide sum_ordered(double a, double b)
     return (wide){ s, b - (s - a) };
 }
 
-/* a b exactly, by Dekker's halves of 26 bits; no overflow as long as |a|, |b| < 2^500. */
+/* a b exactly, by Dekker's halves of 26 bits. When it overflows, or a or b is above 2^996, only hi is right. */
 static wide product(double a, double b)
 {
     double a_big = a * 0x1.0000002p27, b_big = b * 0x1.0000002p27;
@@ -257,18 +257,15 @@ double ls_erf(double x)
 /* x^y for finite x > 0, x not 1, finite y not 0. */
 static double pow_positive(double x, double y)
 {
-    /* Beyond these the result is 0, infinity or 1 whatever x is; within them product() cannot overflow. */
-    if (magnitude(y) > 0x1p66)
-        y = with_sign_of(0x1p66, y);
-    if (magnitude(y) < 0x1p-66)
+    if (magnitude(y) < 0x1p-66) /* 1 whatever x is; and no part of the product is lost below the smallest double */
         return 1.0;
     wide l = log_wide(x, 0.0);
     wide p = product(y, l.hi);
-    double tail = p.lo + y * l.lo;
-    if (p.hi > 710.0)
+    if (p.hi > 710.0) /* then p.lo may have overflowed to NaN */
         return INFINITE;
     if (p.hi < -746.0)
         return 0.0;
+    double tail = p.lo + y * l.lo;
     int e;
     wide result = exp_wide(p.hi, tail, &e);
     return scale(result.hi, e);
@@ -279,7 +276,7 @@ static bool is_integer(double y)
     return magnitude(y) >= 0x1p52 || (double)(int64_t)y == y;
 }
 
-static bool is_odd(double y)
+static bool is_odd(double y) /* from 2^53 on all doubles are even */
 {
     return magnitude(y) < 0x1p53 && (double)(int64_t)y == y && ((int64_t)y & 1) != 0;
 }
