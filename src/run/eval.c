@@ -109,14 +109,21 @@ static bool is_held(const ls_tensor *node, void *user)
     return r->eager && node->held.valid;
 }
 
+static bool has_batch_axis(const ls_tensor *node)
+{
+    for (int i = 0; i < node->shape.rank; i++)
+        if (node->shape.dims[i] == LS_BATCH)
+            return true;
+    return false;
+}
+
 static ls_status node_bytes(const run *r, const ls_tensor *node, size_t *bytes)
 {
     char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
     int64_t count;
-    for (int i = 0; i < node->shape.rank; i++)
-        if (node->shape.dims[i] == LS_BATCH && r->batch == NO_BATCH)
-            return ls_fail(LS_ERR_SHAPE, "%s has a batch axis, but no input with one was fed: the batch size is not known",
-                           ls_node_label(node, label));
+    if (has_batch_axis(node) && r->batch == NO_BATCH)
+        return ls_fail(LS_ERR_SHAPE, "%s has a batch axis, but no input with one was fed: the batch size is not known",
+                       ls_node_label(node, label));
     if (!ls_shape_count(&node->shape, r->batch, &count) ||
         !ls_size_mul((size_t)count, ls_dtype_bytes(node->dtype), bytes) || *bytes > PTRDIFF_MAX - 64)
         return ls_fail(LS_ERR_OVERFLOW, "%s of shape %s overflows with %lld samples", ls_node_label(node, label),
@@ -131,6 +138,8 @@ static ls_status lay_out(run *r)
     for (size_t i = 0; i < r->count; i++) {
         const ls_tensor *node = r->order[i];
         place *p = &r->places[i];
+        if (node->op == LS_OP_input && !p->data && !is_held(node, r))
+            return ls_fail(LS_ERR_INVALID, "%s is needed but was not fed", ls_node_label(node, label));
         LS_TRY(node_bytes(r, node, &p->bytes));
         if (is_held(node, r)) {
             p->data = node->held.data;
@@ -142,8 +151,6 @@ static ls_status lay_out(run *r)
             p->data = (void *)node->attr.data.data.bytes; /* only read */
         else if (node->op == LS_OP_variable)
             p->data = node->attr.variable.variable->data;
-        else if (node->op == LS_OP_input && !p->data)
-            return ls_fail(LS_ERR_INVALID, "%s is needed but was not fed", ls_node_label(node, label));
         else if (node->op == LS_OP_count && r->batch == NO_BATCH)
             return ls_fail(LS_ERR_STATE, "%s counts samples, but no input with a batch axis was fed",
                            ls_node_label(node, label));
@@ -151,14 +158,23 @@ static ls_status lay_out(run *r)
     return LS_OK;
 }
 
-/* Learns the batch from held values, too: an eager program feeds nothing. */
+/* Learns the batch from held values, too: an eager program feeds nothing. Those with a batch axis must agree. Of whole ones
+ * (two losses, say) each may come from a run of its own; only where all agree, their batch is the one to count. */
 static ls_status find_held_batch(run *r)
 {
+    int64_t whole = NO_BATCH;
+    bool agree = true;
     for (size_t i = 0; i < r->count; i++) {
         const ls_tensor *node = r->order[i];
-        if (is_held(node, r) && node->held.batch != NO_BATCH)
+        if (!is_held(node, r) || node->held.batch == NO_BATCH)
+            continue;
+        if (has_batch_axis(node))
             LS_TRY(learn_batch(r, node, node->held.batch));
+        agree = agree && (whole == NO_BATCH || whole == node->held.batch);
+        whole = node->held.batch;
     }
+    if (r->batch == NO_BATCH && agree)
+        r->batch = whole;
     return LS_OK;
 }
 
@@ -288,12 +304,12 @@ static void hold(run *r, ls_tensor *node)
     p->owned = false;
 }
 
-/* A variable, constant or input is fetched: its value is copied, since it belongs to another. */
+/* A constant or input is fetched: its value is copied, since it belongs to another. A variable holds nothing. */
 static ls_status own_fetches(run *r, ls_tensor *const *fetches, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         place *p = &r->places[fetches[i]->place];
-        if (p->owned || is_held(fetches[i], r))
+        if (p->owned || is_held(fetches[i], r) || fetches[i]->op == LS_OP_variable)
             continue;
         void *copy = allocate(p->bytes);
         if (!copy)
