@@ -4,12 +4,19 @@
 
 #include "graph/node.h"
 
+/* An older node that was named inside a scope: the name ends with the scope, the node does not. */
+typedef struct guest {
+    struct guest *next;
+    ls_tensor *node;
+} guest;
+
 /* What a scope has to undo. */
 struct ls_scope_frame {
     ls_scope_frame *below;
     ls_arena_mark mark;
     size_t node_count, variable_count;
     const char *prefix;
+    guest *guests;
 };
 
 #define LS_FIRST_NAME_ROOM 64
@@ -155,7 +162,13 @@ void ls_scope_close(ls_scope *scope)
         return;
     scope->open = false;
     ls_graph *graph = scope->graph;
+    if (!graph->scope)
+        return; /* a copy of a scope that was closed before */
     ls_scope_frame frame = *graph->scope; /* it lives in the arena that is given back */
+    for (guest *named = frame.guests; named; named = named->next) {
+        drop_name(graph, named->node);
+        named->node->name = NULL;
+    }
     drop_nodes(graph, frame.node_count);
     drop_variables(graph, frame.variable_count);
     graph->prefix = frame.prefix;
@@ -278,6 +291,13 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
     if (owner)
         return ls_fail(LS_ERR_INVALID, "the name \"%s\" belongs to another tensor of the graph, the %s numbered %u", full,
                        ls_tensor_op(owner), owner->id);
+    if (graph->scope && node->id < graph->scope->node_count) {
+        guest *named = ls_arena_alloc(&graph->arena, sizeof(*named));
+        if (!named)
+            return ls_fail(LS_ERR_MEMORY, "name \"%s\": no memory", name);
+        *named = (guest){ graph->scope->guests, node };
+        graph->scope->guests = named;
+    }
     grow_names(graph);
     node->name = full;
     add_name(graph->names, graph->name_room, node);
