@@ -1,0 +1,168 @@
+/* Our own vectorised CPU kernels, on plain arrays: one thread, no allocation, nothing that fails.
+ *
+ * The same source (simd.inc) is compiled for several instruction sets; each gives one table of functions. All tables
+ * give the same bits: every sum has an order fixed by the code, never by the width of a vector (per channel: pixel
+ * after pixel; along contiguous elements: 16 interleaved partial sums, joined by a fixed tree). No contraction,
+ * subnormals kept. Only the payload and sign of a NaN may differ.
+ *
+ * Arrays are float32 and contiguous unless said otherwise; images are channels last. `n` counts elements. An output may
+ * be the very same array as an input of the same shape, except where "apart" is said; overlapping otherwise is not
+ * allowed. Any count may be 0, then nothing is read. Arrays need no alignment beyond their element's (64 bytes is
+ * fastest). */
+#ifndef LS_BACKEND_CPU_SIMD_H
+#define LS_BACKEND_CPU_SIMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/philox.h"
+#include "lockstep/graph.h"
+
+/* Windows over images: x [n,h,w,c], y [n,oh,ow,c]. */
+typedef struct ls_simd_pool {
+    int64_t n, h, w, c;
+    int64_t oh, ow;
+    int64_t kh, kw, sh, sw; /* window, stride */
+    int64_t pad_top, pad_left;
+    bool count_padding; /* average: padding counts as zeros */
+} ls_simd_pool;
+
+/* What an optimizer's update needs beside its arrays; ls_simd_update_of fills it in the reference kernel's arithmetic.
+ */
+typedef struct ls_simd_update {
+    float rate, momentum, rho, one_minus_rho, epsilon;
+    float decay;                                   /* learning rate times weight decay */
+    float alpha, one_minus_beta1, one_minus_beta2; /* Adam: alpha is the corrected rate of this step */
+} ls_simd_update;
+
+typedef void ls_simd_unary(float *dst, const float *x, size_t n);
+typedef void ls_simd_binary(float *dst, const float *a, const float *b, size_t n);
+typedef void ls_simd_with_scalar(float *dst, const float *x, float s, size_t n);
+typedef void ls_simd_with_row(float *dst, const float *x, const float *row, size_t rows, size_t cols);
+
+typedef struct ls_simd {
+    const char *name; /* "base", "avx2", "avx512" */
+
+    /* ---- Elementwise ---- */
+    ls_simd_binary *add, *sub, *mul, *div;
+    ls_simd_binary *maximum, *minimum; /* NaN wins, of equals the first */
+    ls_simd_with_scalar *scale;        /* x * s */
+    ls_simd_with_scalar *add_scalar;   /* x + s */
+    ls_simd_with_scalar *leaky_relu;   /* x > 0 ? x : s * x */
+    ls_simd_with_scalar *elu;          /* x > 0 ? x : s * (exp(x) - 1) */
+    ls_simd_unary *relu;               /* NaN stays */
+    ls_simd_unary *neg, *abs, *square, *sqrt, *rsqrt;
+    ls_simd_unary *exp, *log, *tanh, *erf, *sigmoid, *silu, *softplus, *gelu, *gelu_tanh;
+    void (*clip)(float *dst, const float *x, float low, float high, size_t n);             /* NaN stays */
+    void (*relu_grad)(float *dst, const float *dy, const float *x, float slope, size_t n); /* x > 0 ? dy : slope * dy */
+
+    /* One row for all: x [rows,cols], row [cols]. */
+    ls_simd_with_row *add_row, *mul_row, *add_row_relu;
+
+    /* ---- Casts; u8_to_f32 multiplies by `scale` (1: the plain cast) ---- */
+    void (*u8_to_f32)(float *dst, const uint8_t *x, float scale, size_t n);
+    void (*i32_to_f32)(float *dst, const int32_t *x, size_t n);
+    void (*f32_to_f64)(double *dst, const float *x, size_t n);
+    void (*f64_to_f32)(float *dst, const double *x, size_t n);
+
+    /* ---- dst += src ---- */
+    void (*accumulate_f32)(float *dst, const float *src, size_t n);
+    void (*accumulate_f64)(double *dst, const double *src, size_t n);
+    void (*accumulate_i64)(int64_t *dst, const int64_t *src, size_t n); /* wraps */
+
+    bool (*finite)(const float *x, size_t n); /* no infinity, no NaN */
+
+    /* Sum of squares in f64: each 4,096 elements by 16 interleaved partial sums, the blocks added in index order. A
+     * vector cut at multiples of 4,096 whose parts are added in order gives the same bits. */
+    double (*sum_squares)(const float *x, size_t n);
+
+    /* ---- The tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
+     * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. A
+     * lane that is NULL has no value; when all are, dst becomes 0. dst may be one of the lanes. Returns whether all
+     * results are finite (i64: true). At most LS_SIMD_MAX_LANES lanes. */
+    bool (*join_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
+    bool (*join_f64)(double *dst, const double *const *lane, int lanes, size_t from, size_t to);
+    bool (*join_i64)(int64_t *dst, const int64_t *const *lane, int lanes, size_t from, size_t to); /* wraps */
+    bool (*join_max_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to); /* as maximum */
+    bool (*join_min_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
+
+    /* ---- Sums over pixels: x [rows,row_len,channels], a row being an image's ----
+     * f32 within a row, f64 over rows. Outputs are stored, not added to. */
+    void (*channel_sum)(float *dst /* [channels] */, const float *x, size_t rows, size_t row_len, size_t channels,
+                        double *scratch /* [channels] */);
+    /* dst [2][channels]: sums, and sums of squares; see simd.inc for its precision. */
+    void (*moments)(double *dst, const float *x, size_t rows, size_t row_len, size_t channels);
+    /* dst [n,channels] = scale times the sum over pixels of x [n,rows,row_len,channels] */
+    void (*spatial_sum)(float *dst, const float *x, size_t n, size_t rows, size_t row_len, size_t channels,
+                        float scale);
+    /* dst [n,pixels,channels] = scale * dy [n,channels]; apart */
+    void (*spread)(float *dst, const float *dy, size_t n, size_t pixels, size_t channels, float scale);
+
+    /* ---- Batch norm: x, dy, dst [pixels,channels]; mean, scale, ... [channels] ----
+     * y = (x - mean) * scale + beta, where scale = gamma * inv and inv = 1/sqrt(variance + epsilon). */
+    void (*batch_norm)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
+                       size_t pixels, size_t channels, bool relu);
+    /* y + residual, then the optional ReLU */
+    void (*batch_norm_add)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
+                           const float *residual, size_t pixels, size_t channels, bool relu);
+    /* dst [2][channels]: sums of dy and of dy * (x - mean) * inv: f32 within a row, f64 over rows. relu: dy counts only
+     * where (x - mean) * scale + beta > 0; otherwise scale and beta may be NULL. */
+    void (*batch_norm_grad_moments)(double *dst, const float *dy, const float *x, const float *mean, const float *inv,
+                                    const float *scale, const float *beta, size_t rows, size_t row_len, size_t channels,
+                                    bool relu);
+    /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)); g0 and g1 are the sums above divided by the number of elements
+     * a channel has in the whole batch. relu: dy counts only where (x - mean) * scale + beta > 0; otherwise beta may be
+     * NULL. */
+    void (*batch_norm_grad_input)(float *dst, const float *dy, const float *x, const float *mean, const float *inv,
+                                  const float *scale, const float *beta, const float *g0, const float *g1,
+                                  size_t pixels, size_t channels, bool relu);
+
+    /* ---- Pooling; outputs apart from inputs ----
+     * Maximum: NaN wins, of equals the first in row-major order; padding never wins. relu: dst = relu(maximum), and the
+     * gradient passes only where the maximum is > 0. Gradients are written in full, zeros included. */
+    void (*max_pool2d)(float *y, const float *x, const ls_simd_pool *pool, bool relu);
+    void (*max_pool2d_grad)(float *dx, const float *x, const float *dy, const ls_simd_pool *pool, bool relu);
+    void (*average_pool2d)(float *y, const float *x, const ls_simd_pool *pool);
+    void (*average_pool2d_grad)(float *dx, const float *dy, const ls_simd_pool *pool);
+
+    /* ---- Softmax over rows of `cols` ---- */
+    void (*softmax_rows)(float *dst, const float *x, size_t rows, size_t cols);
+    void (*log_softmax_rows)(float *dst, const float *x, size_t rows, size_t cols);
+    /* loss [rows] and gradient [rows,cols] = (softmax - one_hot) * weight[row] together; either may be NULL. Labels are
+     * LS_U8, LS_I32 or LS_I64; weight NULL: 1. Returns the first row whose label is outside 0..cols-1 (what was
+     * written then does not count), or -1. */
+    int64_t (*sparse_cross_entropy)(float *loss, float *grad, const float *logits, const void *labels, ls_dtype kind,
+                                    const float *weight, size_t rows, size_t cols);
+
+    /* ---- Random: the reference kernels' bits; x, dst [samples,per_sample] ----
+     * The samples are first_sample, first_sample + 1, ... of the batch; a whole tensor is sample 0. */
+    void (*dropout)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
+                    size_t per_sample, float rate);
+    void (*random_uniform)(float *dst, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
+                           size_t per_sample, double low, double high);
+
+    /* ---- Optimizer, in place on elements from .. to-1: the reference kernel's bits ----
+     * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
+     * a. */
+    void (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
+                   const ls_simd_update *params);
+
+    /* dst [cols,rows] = x [rows,cols]; apart */
+    void (*transpose_2d)(float *dst, const float *x, size_t rows, size_t cols);
+} ls_simd;
+
+#define LS_SIMD_MAX_LANES 4096
+
+/* The best table this CPU and system can run. The environment variable LOCKSTEP_ISA = base, avx2 or avx512 can lower
+ * it; another value, or one this CPU cannot run, is ignored here (the context reports it). */
+const ls_simd *ls_simd_choose(void);
+
+/* The table of that name; NULL when there is none or this CPU cannot run it. */
+const ls_simd *ls_simd_named(const char *name);
+
+/* Parameters of one step, computed as the reference kernel does. `step` counts from 1 (Adam only). */
+ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, double momentum, double beta1,
+                                 double beta2, double rho, double epsilon, double weight_decay);
+
+#endif
