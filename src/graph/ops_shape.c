@@ -275,22 +275,29 @@ void ls_grad_concat(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out)
 {
-    int64_t plain = 0, begin = 0;
-    ls_tensor *error = ls_tensor_is_error(x) ? x : NULL;
-    if (x && !error) {
+    int64_t plain = 0, begin = 0, total = 0;
+    bool fits = true;
+    ls_tensor *error = NULL;
+    int count = sizes.count < LS_MAX_RANK ? sizes.count : LS_MAX_RANK;
+    if (!out)
+        return;
+    if (!ls_tensor_is_error(x)) {
         ls_status status = ls_rule_axis(&x->shape, axis, &plain);
-        int64_t total = 0;
-        for (int i = 0; i < sizes.count; i++)
-            total = sizes.axis[i] < 0 || total < 0 ? -1 : total + sizes.axis[i];
-        if (status == LS_OK && total != x->shape.dims[plain])
-            status = ls_fail(LS_ERR_SHAPE, "the parts add up to %lld, axis %lld has %lld", (long long)total,
+        for (int i = 0; i < count; i++)
+            fits = fits && sizes.axis[i] >= 0 && !__builtin_add_overflow(total, sizes.axis[i], &total);
+        if (status == LS_OK && sizes.count != count)
+            status = ls_fail(LS_ERR_SHAPE, "%d parts, %d is the most", sizes.count, LS_MAX_RANK);
+        if (status == LS_OK && x->per_sample && plain == 0)
+            status = ls_mixes("splitting the batch axis");
+        if (status == LS_OK && !(fits && total == x->shape.dims[plain]))
+            status = ls_fail(LS_ERR_SHAPE, "the parts add up to %lld, axis %lld has %lld", (long long)(fits ? total : -1),
                              (long long)plain, (long long)x->shape.dims[plain]);
         if (status != LS_OK)
             error = ls_node_error(x->graph, status, "split");
     }
-    for (int i = 0; i < sizes.count; i++) {
-        out[i] = !x || error ? error : slice_of(x, plain, begin, sizes.axis[i]);
-        begin += sizes.axis[i];
+    for (int i = 0; i < count; i++) {
+        out[i] = error ? error : ls_tensor_is_error(x) ? x : slice_of(x, plain, begin, sizes.axis[i]);
+        begin += error || ls_tensor_is_error(x) ? 0 : sizes.axis[i];
     }
 }
 
@@ -311,7 +318,7 @@ ls_status ls_shape_slice(ls_tensor *node)
             continue;
         }
         bool fits = begin[i] >= 0 && begin[i] <= size && sizes.dims[i] >= 0 && step[i] >= 1;
-        fits = fits && (sizes.dims[i] == 0 || sizes.dims[i] <= (size - begin[i] + step[i] - 1) / step[i]);
+        fits = fits && (sizes.dims[i] == 0 || (begin[i] < size && sizes.dims[i] - 1 <= (size - begin[i] - 1) / step[i]));
         if (!fits)
             return ls_fail(LS_ERR_SHAPE, "axis %d: %lld elements from %lld in steps of %lld do not lie in 0..%lld", i,
                            (long long)sizes.dims[i], (long long)begin[i], (long long)step[i], (long long)size - 1);
@@ -339,7 +346,8 @@ ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
         int64_t whole = x->shape.dims[i];
         attr.slice.begin[i] = begin.axis[i];
         attr.slice.step[i] = 1;
-        sizes.dims[i] = size.axis[i] != -1 ? size.axis[i] : whole == LS_BATCH ? LS_BATCH : whole - begin.axis[i];
+        int64_t rest = begin.axis[i] < 0 ? 0 : whole - begin.axis[i]; /* a begin below 0 is refused by the shape rule */
+        sizes.dims[i] = size.axis[i] != -1 ? size.axis[i] : whole == LS_BATCH ? LS_BATCH : rest;
     }
     return ls_node_make(
         NULL, &(ls_node_spec){ .op = LS_OP_slice, .in = &x, .input_count = 1, .shape = sizes, .attr = attr });
@@ -365,7 +373,7 @@ ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes
         from = from < 0 ? from + whole : from;
         to = to < 0 ? to + whole : to;
         attr.slice.begin[i] = from;
-        sizes.dims[i] = step.axis[i] < 1 || to <= from ? 0 : (to - from + step.axis[i] - 1) / step.axis[i];
+        sizes.dims[i] = step.axis[i] < 1 || from < 0 || to <= from ? 0 : (to - from - 1) / step.axis[i] + 1;
     }
     return ls_node_make(
         NULL, &(ls_node_spec){ .op = LS_OP_slice, .in = &x, .input_count = 1, .shape = sizes, .attr = attr });
