@@ -118,6 +118,8 @@ static ls_status check_result(const ls_tensor *node)
     char text[LS_SHAPE_TEXT];
     int64_t count;
     size_t bytes;
+    if ((unsigned)node->dtype >= LS_DTYPE_COUNT)
+        return ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)node->dtype);
     if (node->shape.rank < 0 || node->shape.rank > LS_MAX_RANK)
         return ls_fail(LS_ERR_SHAPE, "a result of rank %d: ranks go from 0 to %d", node->shape.rank, LS_MAX_RANK);
     for (int i = 0; i < node->shape.rank; i++)
