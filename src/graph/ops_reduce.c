@@ -34,7 +34,9 @@ static ls_status axes_mask(const ls_tensor *x, const ls_axes *axes, int64_t *mas
         *mask = ((int64_t)1 << x->shape.rank) - 1;
         return LS_OK;
     }
-    for (int i = 0; i < axes->count && i < LS_MAX_RANK; i++) {
+    if (axes->count > LS_MAX_RANK)
+        return ls_fail(LS_ERR_SHAPE, "%d axes are named, the tensor has %d", axes->count, x->shape.rank);
+    for (int i = 0; i < axes->count; i++) {
         int64_t axis;
         LS_TRY(ls_rule_axis(&x->shape, axes->axis[i], &axis));
         if (*mask >> axis & 1)
