@@ -134,12 +134,10 @@ static ls_tensor *inference(ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, con
     return ls_op_add(ls_op_mul(ls_op_sub(x, options->moving_mean), scale), beta);
 }
 
-ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
+static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
 {
     if (ls_tensor_is_error(x))
         return x;
-    if (options.updates)
-        options.updates[0] = options.updates[1] = NULL;
     ls_status status = need_channels(x);
     if (status == LS_OK && !(options.epsilon >= 0))
         status = ls_fail(LS_ERR_INVALID, "epsilon is %g", options.epsilon);
@@ -160,6 +158,17 @@ ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
         ls_node_make(x->graph, &(ls_node_spec){ .op = LS_OP_batch_norm, .in = in, .input_count = 4, .attr = attr });
     if (options.updates && !ls_tensor_is_error(y))
         update_moving(x, moments, &options);
+    return y;
+}
+
+/* Updates are set always: of an error they are the error, so that running them reports it. */
+ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
+{
+    if (options.updates)
+        options.updates[0] = options.updates[1] = NULL;
+    ls_tensor *y = batch_norm(x, options);
+    if (options.updates && ls_tensor_is_error(y))
+        options.updates[0] = options.updates[1] = y;
     return y;
 }
 
