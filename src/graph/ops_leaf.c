@@ -147,12 +147,17 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
     ls_tensor *node = leaf(graph, LS_OP_variable, dtype, options.shape, attr);
     if (name)
         node = ls_named(node, name);
-    if (!ls_tensor_is_error(node))
+    if (!ls_tensor_is_error(node)) {
         variable->node = node;
+    } else { /* a wrong name: no state stays behind */
+        free(variable->data);
+        variable->data = NULL;
+        graph->variable_count--;
+    }
     return node;
 }
 
-static ls_status check_variable(const ls_tensor *variable, const char *what, size_t bytes)
+static ls_status check_variable(const ls_tensor *variable, const char *what, const void *data, size_t bytes)
 {
     char label[LS_NODE_TEXT];
     if (!variable)
@@ -164,12 +169,15 @@ static ls_status check_variable(const ls_tensor *variable, const char *what, siz
     if (variable->attr.variable.variable->bytes != bytes)
         return ls_fail(LS_ERR_SHAPE, "%s: %s has %zu bytes, %zu were given", what, ls_node_label(variable, label),
                        variable->attr.variable.variable->bytes, bytes);
+    if (!data && bytes > 0)
+        return ls_fail(LS_ERR_INVALID, "%s: %s has %zu bytes, the data is NULL", what, ls_node_label(variable, label),
+                       bytes);
     return LS_OK;
 }
 
 ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
 {
-    LS_TRY(check_variable(variable, "ls_variable_set", bytes));
+    LS_TRY(check_variable(variable, "ls_variable_set", data, bytes));
     if (bytes)
         memcpy(variable->attr.variable.variable->data, data, bytes);
     return LS_OK;
@@ -177,7 +185,7 @@ ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
 
 ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
 {
-    LS_TRY(check_variable(variable, "ls_variable_get", bytes));
+    LS_TRY(check_variable(variable, "ls_variable_get", data, bytes));
     if (bytes)
         memcpy(data, variable->attr.variable.variable->data, bytes);
     return LS_OK;
@@ -308,6 +316,10 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     ls_variable *to = target(LS_OP_apply, variable, ls_graph_of(&gradient, 1), &error);
     if (!to)
         return error;
+    ls_tensor *given[] = { gradient, options.slots[0], options.slots[1] }; /* an error goes on before others are found */
+    for (int i = 0; i < 3; i++)
+        if (given[i] && ls_tensor_is_error(given[i]))
+            return given[i];
     ls_attrs attr = { .apply = { .rule = options.rule,
                                  .variable = to,
                                  .momentum = options.momentum,
