@@ -23,12 +23,12 @@ static ls_tensor *fit(ls_tensor *g, const ls_tensor *input)
     int64_t mask = 0;
     int extra = g->shape.rank - input->shape.rank;
     if (extra < 0)
-        return ls_op_broadcast(g, input->shape);
+        return ls_op_broadcast_like(g, input);
     for (int i = 0; i < g->shape.rank; i++)
         if (i < extra || (input->shape.dims[i - extra] == 1 && g->shape.dims[i] != 1))
             mask |= (int64_t)1 << i;
     if (mask == 0)
-        return ls_op_broadcast(g, input->shape);
+        return ls_op_broadcast_like(g, input);
     return ls_op_reshape(ls_op_reduce_sum(g, ls_axes_of_mask(mask), true), input->shape);
 }
 
@@ -111,7 +111,7 @@ static ls_status walk_back(walk *w, ls_tensor *loss, const ls_gradients_options 
     if (!w->needed[loss->place])
         return LS_OK;
     w->gradient[loss->place] =
-        options->cotangent ? options->cotangent : ls_op_fill(loss->graph, loss->dtype, loss->shape, 1);
+        options->cotangent ? options->cotangent : ls_op_broadcast_like(ls_scalar_like(loss, 1), loss);
     for (size_t i = w->count; i-- > 0;)
         if (w->needed[i] && w->gradient[i])
             LS_TRY(step_back(w, w->order[i], w->gradient[i]));
@@ -146,7 +146,7 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
         ls_tensor *v = variables[i];
         out[i] = v->mark == mark ? w.gradient[v->place] : NULL;
         if (!out[i] && options.zeros)
-            out[i] = ls_op_broadcast(ls_scalar_like(v, 0), v->shape);
+            out[i] = ls_op_broadcast_like(ls_scalar_like(v, 0), v);
     }
     free(w.order);
     free(w.gradient);

@@ -84,7 +84,7 @@ static ls_tensor *with_kept_axes(ls_tensor *y, ls_tensor *t)
 
 void ls_grad_reduce_sum(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
-    dx[0] = ls_op_broadcast(with_kept_axes(y, dy), y->in[0]->shape);
+    dx[0] = ls_op_broadcast_like(with_kept_axes(y, dy), y->in[0]);
 }
 
 /* Shared out evenly among equals. */

@@ -195,10 +195,8 @@ ls_status ls_shape_broadcast(ls_tensor *node)
     return LS_OK;
 }
 
-/* A shape with LS_BATCH in front makes a per-sample tensor. */
-ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape)
+static ls_tensor *broadcast(ls_tensor *x, ls_shape shape, bool per_sample)
 {
-    bool per_sample = shape.rank > 0 && shape.dims[0] == LS_BATCH;
     if (!ls_tensor_is_error(x) && ls_shape_equal(&x->shape, &shape) && x->per_sample == per_sample)
         return x;
     return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_broadcast,
@@ -206,6 +204,17 @@ ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape)
                                                .input_count = 1,
                                                .shape = shape,
                                                .per_sample = per_sample });
+}
+
+/* A shape with LS_BATCH in front makes a per-sample tensor. */
+ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape)
+{
+    return broadcast(x, shape, shape.rank > 0 && shape.dims[0] == LS_BATCH);
+}
+
+ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like)
+{
+    return broadcast(x, like->shape, like->per_sample);
 }
 
 void ls_grad_broadcast(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
