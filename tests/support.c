@@ -1,0 +1,391 @@
+/* Help for tests of graphs: see support.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "support.h"
+
+/* ---- Data ---- */
+
+void test_random(double *out, size_t n, uint32_t stream, double low, double high)
+{
+    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, stream, 0);
+    for (size_t i = 0; i < n; i++) {
+        ls_philox_block block = ls_random_block(key, 0, 0, (uint32_t)i);
+        out[i] = low + (high - low) * ls_random_unit_f64(block.word[0], block.word[1]);
+    }
+}
+
+/* Cell i of n equal cells between -2 and 2, somewhere in its middle half, but never about 0; then shuffled. */
+void test_random_apart(double *out, size_t n, uint32_t stream)
+{
+    test_random(out, n, stream, 0, 1);
+    for (size_t i = 0; i < n; i++) {
+        double jitter = out[i], cell = 4.0 / (double)n;
+        out[i] = -2 + cell * ((double)i + 0.25 + 0.5 * jitter);
+        if (fabs(out[i]) < cell / 8)
+            out[i] = cell / 8;
+    }
+    for (size_t i = n; i-- > 1;) {
+        double pick;
+        test_random(&pick, 1, stream * 65536 + (uint32_t)i, 0, (double)i + 1);
+        size_t k = (size_t)pick;
+        double other = out[k];
+        out[k] = out[i];
+        out[i] = other;
+    }
+}
+
+bool test_is_near(double a, double b, double tolerance)
+{
+    return fabs(a - b) <= tolerance * fmax(1, fabs(b)); /* false when either is NaN */
+}
+
+void test_assert_near(const char *what, const double *a, const double *b, size_t n, double tolerance)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!test_is_near(a[i], b[i], tolerance))
+            fail_msg("%s: element %zu of %zu is %.17g, expected %.17g", what, i, n, a[i], b[i]);
+}
+
+/* ---- Specs ---- */
+
+bool test_spec_is_real(const char *spec)
+{
+    return !strchr(spec, ':');
+}
+
+bool test_spec_has_batch(const char *spec)
+{
+    const char *sizes = strchr(spec, ':');
+    sizes = sizes ? sizes + 1 : spec + strspn(spec, "+~#");
+    return *sizes == 'N';
+}
+
+static ls_shape parse_sizes(const char *sizes, int64_t batch)
+{
+    ls_shape shape = { .rank = 0 };
+    while (*sizes) {
+        char *end = (char *)sizes + 1;
+        bool letter = *sizes == 'N' || *sizes == 'n';
+        shape.dims[shape.rank++] = letter ? batch : strtoll(sizes, &end, 10);
+        assert_true(end > sizes && (*end == ',' || *end == 0));
+        sizes = *end ? end + 1 : end;
+    }
+    return shape;
+}
+
+static void make_reals(char domain, double *out, size_t n, uint32_t stream)
+{
+    if (domain == '+')
+        test_random(out, n, stream, 0.5, 2.5);
+    else if (domain == '~')
+        test_random(out, n, stream, 0.05, 0.95);
+    else
+        test_random_apart(out, n, stream);
+    for (size_t i = 0; domain == '#' && i < n; i++)
+        out[i] = floor(out[i] * 64) / 64;
+}
+
+/* Integers below `bound`, of the leaf's type. */
+static void make_integers(test_leaf *leaf, uint32_t stream, double bound)
+{
+    for (size_t i = 0; i < leaf->count; i++) {
+        double number;
+        test_random(&number, 1, stream * 65536 + (uint32_t)i, 0, bound);
+        if (leaf->dtype == LS_I64)
+            ((int64_t *)leaf->data)[i] = (int64_t)number;
+        else if (leaf->dtype == LS_I32)
+            ((int32_t *)leaf->data)[i] = (int32_t)number;
+        else
+            ((uint8_t *)leaf->data)[i] = (uint8_t)number;
+    }
+}
+
+static test_leaf *new_leaf(test_graph *t, ls_dtype dtype, ls_shape shape)
+{
+    assert_true(t->count < TEST_LEAVES);
+    int64_t count;
+    assert_true(ls_shape_count(&shape, t->batch, &count));
+    test_leaf *leaf = &t->leaf[t->count++];
+    *leaf = (test_leaf){ .dtype = dtype, .shape = shape, .count = (size_t)count };
+    leaf->data = calloc(leaf->count + 1, ls_dtype_bytes(dtype));
+    assert_non_null(leaf->data);
+    return leaf;
+}
+
+/* ---- Graphs ---- */
+
+void test_graph_open(test_graph *t, int64_t batch)
+{
+    *t = (test_graph){ .batch = batch };
+    assert_int_equal(ls_context_open(NULL, &t->ctx), LS_OK);
+    assert_int_equal(ls_graph_create(t->ctx, &t->graph, .seed = 1), LS_OK);
+}
+
+void test_graph_close(test_graph *t)
+{
+    for (int i = 0; i < t->count; i++)
+        free(t->leaf[i].data);
+    ls_graph_destroy(t->graph);
+    ls_context_close(t->ctx);
+    *t = (test_graph){ 0 };
+}
+
+static void make_tensor(test_graph *t, test_leaf *leaf, test_kind kind, bool per_sample)
+{
+    leaf->kind = kind == TEST_GATHERED && !per_sample ? TEST_FED : kind;
+    ls_shape shape = leaf->shape;
+    if (per_sample)
+        shape.dims[0] = LS_BATCH;
+    if (kind == TEST_CONSTANT)
+        leaf->source = ls_op_constant(t->graph, leaf->dtype, leaf->shape, leaf->data);
+    else if (kind == TEST_VARIABLE)
+        leaf->source = ls_op_variable(t->graph, NULL, leaf->dtype, leaf->shape, .data = leaf->data);
+    else
+        leaf->source = ls_op_input(t->graph, NULL, leaf->dtype, shape);
+    leaf->tensor = leaf->kind == TEST_GATHERED ? ls_op_gather_batch(leaf->source) : leaf->source;
+    assert_false(ls_tensor_is_error(leaf->tensor));
+}
+
+test_leaf *test_add(test_graph *t, const char *spec, test_kind kind)
+{
+    uint32_t stream = (uint32_t)t->count + 1;
+    const char *colon = strchr(spec, ':'), *sizes = colon ? colon + 1 : spec + strspn(spec, "+~#");
+    static const struct {
+        char letter;
+        ls_dtype dtype;
+    } integers[] = { { 'i', LS_I64 }, { 'j', LS_I32 }, { 'u', LS_U8 }, { 'b', LS_BOOL } };
+    ls_dtype dtype = LS_F64;
+    for (size_t i = 0; colon && i < sizeof integers / sizeof *integers; i++)
+        if (*spec == integers[i].letter)
+            dtype = integers[i].dtype;
+    test_leaf *leaf = new_leaf(t, dtype, parse_sizes(sizes, t->batch));
+    if (dtype == LS_F64)
+        make_reals(*spec, leaf->data, leaf->count, stream);
+    else
+        make_integers(leaf, stream, dtype == LS_BOOL ? 2 : strtod(spec + 1, NULL));
+    make_tensor(t, leaf, kind, test_spec_has_batch(spec) && (kind == TEST_FED || kind == TEST_GATHERED));
+    return leaf;
+}
+
+test_leaf *test_add_like(test_graph *t, const ls_tensor *y)
+{
+    uint32_t stream = (uint32_t)t->count + 1;
+    assert_int_equal(y->dtype, LS_F64);
+    test_leaf *leaf = new_leaf(t, LS_F64, ls_shape_at(&y->shape, t->batch));
+    make_reals(0, leaf->data, leaf->count, stream);
+    make_tensor(t, leaf, y->per_sample ? TEST_FED : TEST_VARIABLE, y->per_sample);
+    return leaf;
+}
+
+ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count)
+{
+    ls_feed feeds[TEST_LEAVES];
+    size_t fed = 0;
+    for (int i = 0; i < t->count; i++) {
+        test_leaf *leaf = &t->leaf[i];
+        if (leaf->kind == TEST_VARIABLE)
+            LS_TRY(ls_variable_set(leaf->source, leaf->data, leaf->count * ls_dtype_bytes(leaf->dtype)));
+        else if (leaf->kind != TEST_CONSTANT)
+            feeds[fed++] = (ls_feed){ leaf->source, ls_array_of(leaf->dtype, leaf->shape, leaf->data) };
+    }
+    t->graph->run = 0;
+    return ls_eval(t->graph, feeds, fed, fetches, count);
+}
+
+static double element(const ls_array *value, size_t i)
+{
+    switch (value->dtype) {
+    case LS_F32:
+        return ((const float *)value->data)[i];
+    case LS_F64:
+        return ((const double *)value->data)[i];
+    case LS_I32:
+        return ((const int32_t *)value->data)[i];
+    case LS_I64:
+        return (double)((const int64_t *)value->data)[i];
+    default:
+        return ((const uint8_t *)value->data)[i];
+    }
+}
+
+double *test_values(ls_tensor *tensor, size_t *count)
+{
+    ls_array value;
+    int64_t n;
+    if (ls_value(tensor, &value) != LS_OK)
+        fail_msg("no value: %s", ls_last_error());
+    assert_true(ls_shape_count(&value.shape, 0, &n));
+    double *out = calloc((size_t)n + 1, sizeof *out);
+    assert_non_null(out);
+    for (size_t i = 0; i < (size_t)n; i++)
+        out[i] = element(&value, i);
+    *count = (size_t)n;
+    return out;
+}
+
+double test_scalar(ls_tensor *tensor)
+{
+    double value = NAN;
+    if (ls_read_scalar(tensor, &value) != LS_OK)
+        fail_msg("no scalar: %s", ls_last_error());
+    return value;
+}
+
+bool test_has_op(const ls_graph *graph, const char *op)
+{
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (strcmp(ls_tensor_op(graph->nodes[i]), op) == 0)
+            return true;
+    return false;
+}
+
+/* ---- Builders ---- */
+
+ls_tensor *test_build(const test_case *c, ls_tensor *const *x)
+{
+    return c->build ? c->build(c, x) : c->one ? c->one(x[0]) : c->two(x[0], x[1]);
+}
+
+ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy)
+{
+    ls_tensor *dx = NULL;
+    if (ls_gradients_with(y, &x, 1, (ls_gradients_options){ .cotangent = dy }, &dx) != LS_OK)
+        return NULL;
+    return dx;
+}
+
+ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_matmul(x[0], x[1], .transpose_a = c->number & 1, .transpose_b = c->number & 2);
+}
+
+ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x)
+{
+    ls_conv2d_op options = c->options ? *(const ls_conv2d_op *)c->options : (ls_conv2d_op){ 0 };
+    options.kernel = x[1];
+    return ls_op_conv2d_with(x[0], options);
+}
+
+ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_max_pool2d_with(x[0], *(const ls_pool2d_op *)c->options);
+}
+
+ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_average_pool2d_with(x[0], *(const ls_pool2d_op *)c->options);
+}
+
+ls_tensor *test_transpose(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_transpose(x[0], *(const ls_axes *)c->options);
+}
+
+ls_tensor *test_concat(const test_case *c, ls_tensor *const *x)
+{
+    size_t count = 0;
+    while (count < TEST_INPUTS && c->in[count])
+        count++;
+    return ls_op_concat(x, count, c->number);
+}
+
+ls_tensor *test_softmax(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_softmax(x[0], c->number);
+}
+
+ls_tensor *test_log_softmax(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_log_softmax(x[0], c->number);
+}
+
+ls_tensor *test_top_k(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_top_k(x[0], c->number);
+}
+
+ls_tensor *test_gather(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_gather(x[0], x[1], c->number);
+}
+
+ls_tensor *test_clip(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_clip(x[0], -0.7, 0.9);
+}
+
+ls_tensor *test_leaky_relu(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_leaky_relu(x[0], c->real);
+}
+
+ls_tensor *test_elu(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_elu(x[0], c->real);
+}
+
+ls_tensor *test_gelu(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_gelu(x[0], c->number);
+}
+
+ls_tensor *test_select(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_select(x[0], x[1], x[2]);
+}
+
+ls_tensor *test_cast(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_cast(ls_op_cast(x[0], LS_F32), LS_F64);
+}
+
+ls_tensor *test_huber(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_huber(x[0], x[1], c->real);
+}
+
+ls_tensor *test_layer_norm(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_layer_norm(x[0], .gamma = x[1], .beta = x[2], .axes = c->number);
+}
+
+ls_tensor *test_batch_norm_training(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_batch_norm(x[0], .gamma = x[1], .beta = x[2], .training = true, .epsilon = c->real);
+}
+
+ls_tensor *test_batch_norm_inference(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_batch_norm(x[0], .gamma = x[1], .beta = x[2], .moving_mean = x[3], .moving_variance = x[4],
+                            .epsilon = c->real);
+}
+
+ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *scores = c->number == 2 ? ls_op_softmax(x[0], -1) : x[0];
+    return ls_op_sparse_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+}
+
+ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *scores = c->number == 2 ? ls_op_softmax(x[0], -1) : x[0];
+    return ls_op_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+}
+
+ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *scores = c->number == 2 ? ls_op_sigmoid(x[0]) : x[0];
+    return ls_op_binary_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+}

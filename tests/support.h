@@ -1,0 +1,145 @@
+/* Help for tests of graphs: data, leaves made from a few letters, runs that can be repeated, comparing; and test_case,
+ * a row of a table of expressions, with builders that many rows share. Linked into every test program. */
+#ifndef TESTS_SUPPORT_H
+#define TESTS_SUPPORT_H
+
+#include "graph/node.h"
+#include "lockstep/device.h"
+#include "lockstep/run.h"
+
+/* ---- Data ---- */
+
+/* n numbers in [low, high), the same for the same stream: Philox. */
+void test_random(double *out, size_t n, uint32_t stream, double low, double high);
+
+/* n numbers between -2 and 2 in random order, no two alike and none near 0: safe for kinks and ties. */
+void test_random_apart(double *out, size_t n, uint32_t stream);
+
+/* Fails the running test unless |a - b| <= tolerance max(1, |b|) for every element, so NaN fails. `what` names the
+ * pair. */
+void test_assert_near(const char *what, const double *a, const double *b, size_t n, double tolerance);
+bool test_is_near(double a, double b, double tolerance);
+
+/* ---- Leaves and graphs ---- */
+
+typedef enum test_kind {
+    TEST_CONSTANT,
+    TEST_VARIABLE,
+    TEST_FED,      /* an input; per-sample when its spec has N in front */
+    TEST_GATHERED, /* the same through ls_op_gather_batch, where its spec has N in front */
+} test_kind;
+
+typedef struct test_leaf {
+    test_kind kind;
+    ls_tensor *tensor; /* what expressions use */
+    ls_tensor *source; /* what is fed or differentiated: `tensor`, or the input behind the gathered batch */
+    ls_dtype dtype;
+    ls_shape shape; /* every size known */
+    size_t count;
+    void *data; /* row-major; a test may change it between runs */
+} test_leaf;
+
+#define TEST_LEAVES 16
+typedef struct test_graph {
+    ls_context *ctx;
+    ls_graph *graph;
+    int64_t batch;
+    int count;
+    test_leaf leaf[TEST_LEAVES];
+} test_graph;
+
+void test_graph_open(test_graph *t, int64_t batch);
+void test_graph_close(test_graph *t);
+
+/* Adds a leaf described by a spec: what the numbers are, then sizes ("" is a scalar; N: the batch; n: as many, but no
+ * batch axis). "N,7" test_random_apart; "+N,7" 0.5 to 2.5; "~N,7" 0.05 to 0.95; "#N,7" multiples of 1/64; "i5:N" int64,
+ * "j5:N" int32, "u5:N" uint8, all from 0 to 4; "b:N,7" bool. */
+test_leaf *test_add(test_graph *t, const char *spec, test_kind kind);
+
+/* Adds a leaf for the cotangent of y: of y's type, shape and batch axis. */
+test_leaf *test_add_like(test_graph *t, const ls_tensor *y);
+
+bool test_spec_is_real(const char *spec);
+bool test_spec_has_batch(const char *spec);
+
+/* Runs with the leaves' data as it is now. Every run has the run counter 0: random numbers stay the same. */
+ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count);
+
+/* The value a tensor holds, as doubles; free() it. */
+double *test_values(ls_tensor *tensor, size_t *count);
+double test_scalar(ls_tensor *tensor);
+
+/* Is there a node of this op in the graph? */
+bool test_has_op(const ls_graph *graph, const char *op);
+
+/* ---- Rows of tables ---- */
+
+#define TEST_INPUTS 5
+typedef struct test_case test_case;
+typedef ls_tensor *(*test_builder)(const test_case *c, ls_tensor *const *x);
+
+struct test_case {
+    const char *op;      /* a name of ops.def: the expression has a node of it */
+    const char *variant; /* what is special about the row */
+    const char *in[TEST_INPUTS];
+    test_builder build; /* or one of the next two */
+    ls_tensor *(*one)(ls_tensor *);
+    ls_tensor *(*two)(ls_tensor *, ls_tensor *);
+    const void *options; /* what the builder needs, one of these three */
+    int number;
+    double real;
+    int64_t batch; /* samples; 0: the test's own choice */
+
+    /* For the gradient test. */
+    unsigned none;    /* bit i: input i has no gradient (NULL), and moving it changes nothing */
+    unsigned fixed;   /* bit i: input i is not moved */
+    bool fed_only;    /* the expression needs a batch axis */
+    bool many;        /* one sample is not enough */
+    bool once;        /* no rule for the second derivative */
+    bool mostly_zero; /* few elements have a gradient */
+    double step;      /* of the differences; 0: the test's own */
+
+    /* For the batch-axis test. */
+    bool reduces;             /* the result is whole */
+    const char *refused;      /* with every N a batch axis: what the message says */
+    const char *unnamed;      /* a composite's own name, where the message says it instead of the op's */
+    const char *not_gathered; /* with every N a gathered batch: what the message says */
+    bool never;               /* refused in any case */
+    bool alone;               /* only with every N a batch axis */
+    bool values_only;         /* no gradient is compared */
+    test_builder whole;       /* the same computation without a batch axis, where `build` cannot be it */
+};
+
+ls_tensor *test_build(const test_case *c, ls_tensor *const *x);
+
+/* The gradient of x, given y's: an expression like any other. NULL and the last error when refused. */
+ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy);
+
+/* Builders. Each says what it takes from the row beside its inputs. */
+ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);       /* number: 1 transposes a, 2 transposes b */
+ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);       /* options: ls_conv2d_op */
+ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x);     /* options: ls_pool2d_op */
+ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
+ls_tensor *test_transpose(const test_case *c, ls_tensor *const *x);    /* options: ls_axes */
+ls_tensor *test_concat(const test_case *c, ls_tensor *const *x);       /* number: axis; all inputs */
+ls_tensor *test_softmax(const test_case *c, ls_tensor *const *x);      /* number: axis */
+ls_tensor *test_log_softmax(const test_case *c, ls_tensor *const *x);  /* number: axis */
+ls_tensor *test_top_k(const test_case *c, ls_tensor *const *x);        /* number: k */
+ls_tensor *test_gather(const test_case *c, ls_tensor *const *x);       /* number: axis */
+ls_tensor *test_clip(const test_case *c, ls_tensor *const *x);         /* -0.7 to 0.9 */
+ls_tensor *test_leaky_relu(const test_case *c, ls_tensor *const *x);   /* real: slope */
+ls_tensor *test_elu(const test_case *c, ls_tensor *const *x);          /* real: alpha */
+ls_tensor *test_gelu(const test_case *c, ls_tensor *const *x);         /* number: 1 the tanh form */
+ls_tensor *test_select(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_cast(const test_case *c, ls_tensor *const *x);       /* to float32 and back */
+ls_tensor *test_huber(const test_case *c, ls_tensor *const *x);      /* real: delta */
+ls_tensor *test_layer_norm(const test_case *c, ls_tensor *const *x); /* number: axes; gamma and beta if given */
+ls_tensor *test_batch_norm_training(const test_case *c, ls_tensor *const *x);  /* gamma and beta if given */
+ls_tensor *test_batch_norm_inference(const test_case *c, ls_tensor *const *x); /* gamma, beta, mean, variance */
+
+/* number: 0 from logits, 1 from probabilities, 2 from probabilities made by softmax or sigmoid */
+ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x);
+
+#endif

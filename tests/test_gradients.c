@@ -1,0 +1,1141 @@
+/* Gradients of every op against central differences in float64, elementwise, signed, with a random cotangent. One table
+ * of expressions serves first and second derivatives, variables, constants and per-sample inputs. The coverage test at
+ * the end fails when an op of ops.def has no row. How leaves are written ("N,7"): support.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/rules.h"
+#include "support.h"
+
+#define STEP        1e-5
+#define TOLERANCE   1e-6
+#define MOST_SECOND 24 /* elements of a leaf that are moved for a second derivative */
+
+/* ---- One expression under test ---- */
+
+typedef struct probe {
+    const test_case *c;
+    char where[160]; /* for messages */
+    test_graph t;
+    int inputs;
+    ls_tensor *y;
+    test_leaf *dy;
+    int reals; /* inputs that have a gradient or might have one */
+    int number[TEST_INPUTS + 1];
+    test_leaf *leaf[TEST_INPUTS + 1]; /* the reals; dy behind them */
+    ls_tensor *g[TEST_INPUTS];
+} probe;
+
+/* Tensors, each with the weights of its elements: what is differentiated is the sum of all products. */
+typedef struct objective {
+    size_t count;
+    ls_tensor *y[TEST_INPUTS];
+    const test_leaf *weight[TEST_INPUTS];
+} objective;
+
+static double objective_value(probe *p, const objective *o)
+{
+    double sum = 0;
+    if (test_run(&p->t, o->y, o->count) != LS_OK)
+        fail_msg("%s: %s", p->where, ls_last_error());
+    for (size_t k = 0; k < o->count; k++) {
+        ls_array value;
+        assert_int_equal(ls_value(o->y[k], &value), LS_OK);
+        const double *y = value.data, *w = o->weight[k]->data;
+        for (size_t i = 0; i < o->weight[k]->count; i++)
+            sum += w[i] * y[i];
+    }
+    return sum;
+}
+
+static double central_difference(probe *p, const objective *o, test_leaf *leaf, size_t i)
+{
+    double *x = leaf->data, old = x[i], step = p->c->step ? p->c->step : STEP;
+    x[i] = old + step;
+    double up = objective_value(p, o);
+    x[i] = old - step;
+    double down = objective_value(p, o);
+    x[i] = old;
+    return (up - down) / (2 * step);
+}
+
+/* An analytic gradient that is nearly all exact zeros proves little. */
+static void check_trust(const probe *p, const char *order, int number, const double *g, size_t n)
+{
+    size_t live = 0;
+    for (size_t i = 0; i < n; i++)
+        live += g[i] != 0;
+    if (live == 0 || (!p->c->mostly_zero && live * 10 < n))
+        fail_msg("%s: %s of input %d mistrusted: %zu of %zu elements are not zero", p->where, order, number, live, n);
+}
+
+static void check_shape(const probe *p, const char *order, int number, const ls_tensor *x, const ls_tensor *g)
+{
+    if (!ls_shape_equal(&g->shape, &x->shape) || g->dtype != x->dtype || g->per_sample != x->per_sample)
+        fail_msg("%s: %s of input %d has another shape, type or batch axis than the input", p->where, order, number);
+}
+
+/* One leaf: g (NULL: none) against differences of the objective, at most `most` elements. */
+static void check_leaf(probe *p, const char *order, const objective *o, int k, ls_tensor *g, bool trust, size_t most)
+{
+    test_leaf *leaf = p->leaf[k];
+    size_t n = leaf->count;
+    double *analytic = calloc(n + 1, sizeof *analytic);
+    if (g) {
+        free(analytic);
+        check_shape(p, order, p->number[k], leaf->tensor, g);
+        if (test_run(&p->t, &g, 1) != LS_OK)
+            fail_msg("%s: %s of input %d: %s", p->where, order, p->number[k], ls_last_error());
+        analytic = test_values(g, &n);
+        assert_int_equal(n, leaf->count);
+        if (trust)
+            check_trust(p, order, p->number[k], analytic, n);
+    }
+    size_t stride = n > most ? (n + most - 1) / most : 1;
+    for (size_t i = 0; i < n; i += stride) {
+        double numeric = central_difference(p, o, leaf, i);
+        if (!test_is_near(analytic[i], numeric, TOLERANCE))
+            fail_msg("%s: %s of input %d, element %zu of %zu: %.12g, but differences say %.12g", p->where, order,
+                     p->number[k], i, n, analytic[i], numeric);
+    }
+    free(analytic);
+}
+
+static void probe_open(probe *p, const test_case *c, test_kind kind, int64_t batch)
+{
+    static const char *const kinds[] = { "constants", "variables", "fed" };
+    ls_tensor *x[TEST_INPUTS] = { NULL };
+    *p = (probe){ .c = c };
+    snprintf(p->where, sizeof p->where, "%s (%s), %s, batch %d", c->op, c->variant, kinds[kind], (int)batch);
+    test_graph_open(&p->t, batch);
+    for (; p->inputs < TEST_INPUTS && c->in[p->inputs]; p->inputs++) {
+        test_leaf *leaf = test_add(&p->t, c->in[p->inputs], kind);
+        x[p->inputs] = leaf->tensor;
+        if (test_spec_is_real(c->in[p->inputs]) && !(c->fixed >> p->inputs & 1)) {
+            p->number[p->reals] = p->inputs;
+            p->leaf[p->reals++] = leaf;
+        }
+    }
+    p->y = test_build(c, x);
+    if (ls_tensor_is_error(p->y))
+        fail_msg("%s: %s", p->where, p->y ? p->y->message : ls_last_error());
+    if (!test_has_op(p->t.graph, c->op))
+        fail_msg("%s: the expression has no node of the op", p->where);
+    p->dy = p->leaf[p->reals] = test_add_like(&p->t, p->y);
+    p->number[p->reals] = p->inputs;
+}
+
+static void differentiate(probe *p)
+{
+    ls_tensor *x[TEST_INPUTS];
+    for (int k = 0; k < p->reals; k++)
+        x[k] = p->leaf[k]->tensor;
+    ls_gradients_options options = { .cotangent = p->dy->tensor };
+    if (ls_gradients_with(p->y, x, (size_t)p->reals, options, p->g) != LS_OK)
+        fail_msg("%s: %s", p->where, ls_last_error());
+    for (int k = 0; k < p->reals; k++)
+        if ((p->g[k] == NULL) != (bool)(p->c->none >> p->number[k] & 1))
+            fail_msg("%s: input %d has %s gradient", p->where, p->number[k], p->g[k] ? "a" : "no");
+}
+
+static void check_first(probe *p)
+{
+    objective o = { .count = 1, .y = { p->y }, .weight = { p->dy } };
+    for (int k = 0; k < p->reals; k++)
+        check_leaf(p, "the gradient", &o, k, p->g[k], true, SIZE_MAX);
+}
+
+/* Gradients of the gradients, of the inputs and of the cotangent, which they must depend on. */
+static void check_second(probe *p)
+{
+    objective o = { .count = 0 };
+    ls_tensor *sum = NULL, *x[TEST_INPUTS + 1], *gg[TEST_INPUTS + 1];
+    for (int k = 0; k < p->reals; k++) {
+        if (!p->g[k])
+            continue;
+        const test_leaf *weight = test_add_like(&p->t, p->g[k]);
+        ls_tensor *part = ls_op_reduce_sum(ls_op_mul(weight->tensor, p->g[k]), LS_ALL_AXES, false);
+        sum = sum ? ls_op_add(sum, part) : part;
+        o.y[o.count] = p->g[k];
+        o.weight[o.count++] = weight;
+    }
+    for (int k = 0; k <= p->reals; k++)
+        x[k] = p->leaf[k]->tensor;
+    if (ls_gradients(sum, x, (size_t)p->reals + 1, gg) != LS_OK)
+        fail_msg("%s: the second gradient: %s", p->where, ls_last_error());
+    if (!gg[p->reals])
+        fail_msg("%s: the gradient does not depend on the cotangent", p->where);
+    for (int k = 0; k <= p->reals; k++)
+        check_leaf(p, "the second gradient", &o, k, gg[k], k == p->reals, MOST_SECOND);
+}
+
+/* Constants have the very gradients that variables of the same values have. */
+static void check_constants(const test_case *c, probe *variables)
+{
+    probe p;
+    probe_open(&p, c, TEST_CONSTANT, variables->t.batch);
+    differentiate(&p);
+    for (int k = 0; k < p.reals; k++) {
+        size_t n, m;
+        if (!p.g[k])
+            continue;
+        assert_int_equal(test_run(&p.t, &p.g[k], 1), LS_OK);
+        assert_int_equal(test_run(&variables->t, &variables->g[k], 1), LS_OK);
+        double *a = test_values(p.g[k], &n), *b = test_values(variables->g[k], &m);
+        assert_int_equal(n, m);
+        test_assert_near(p.where, a, b, n, 0);
+        free(a);
+        free(b);
+    }
+    test_graph_close(&p.t);
+}
+
+static void check_case(const test_case *c, test_kind kind, int64_t batch)
+{
+    probe p;
+    probe_open(&p, c, kind, batch);
+    differentiate(&p);
+    check_first(&p);
+    if (kind == TEST_VARIABLE)
+        check_constants(c, &p);
+    if (!c->once)
+        check_second(&p);
+    test_graph_close(&p.t);
+}
+
+static void gradient_is_right(void **state)
+{
+    const test_case *c = *state;
+    int64_t batch = c->batch ? c->batch : 7;
+    bool has_batch = false;
+    for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
+        has_batch = has_batch || test_spec_has_batch(c->in[i]);
+    if (!c->fed_only)
+        check_case(c, TEST_VARIABLE, batch);
+    if (has_batch)
+        check_case(c, TEST_FED, batch);
+    if (has_batch && !c->many)
+        check_case(c, TEST_FED, 1);
+}
+
+/* ---- Builders of this table alone ---- */
+
+static ls_tensor *by_random_numbers(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    ls_shape shape = ls_tensor_shape(x[0]);
+    ls_tensor *normal = ls_op_random_normal(x[0]->graph, LS_F64, shape, 0, 1);
+    return ls_op_add(ls_op_mul(x[0], normal), ls_op_random_uniform(x[0]->graph, LS_F64, shape, -1, 1));
+}
+
+static ls_tensor *third_power(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_pow(x[0], ls_op_scalar(x[0]->graph, LS_F64, 3));
+}
+
+static ls_tensor *scale_and_shift(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_shift(ls_op_scale(x[0], -1.5), 0.25);
+}
+
+static ls_tensor *relu_grad(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_relu_grad(x[0], x[1], c->real);
+}
+
+/* To [as before, 21], or with LS_REMAINING. */
+static ls_tensor *reshape(const test_case *c, ls_tensor *const *x)
+{
+    int64_t first = ls_tensor_shape(x[0]).dims[0];
+    return ls_op_reshape(x[0], LS_SHAPE(first, c->number ? LS_REMAINING : 7, 3));
+}
+
+static ls_tensor *reshape_scalar(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_reshape(x[0], LS_SHAPE(1, 1));
+}
+
+static ls_tensor *broadcast(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_broadcast(x[0], *(const ls_shape *)c->options);
+}
+
+/* [N,1,7] to [N,3,7] */
+static ls_tensor *broadcast_middle(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_broadcast(x[0], LS_SHAPE(ls_tensor_shape(x[0]).dims[0], 3, 7));
+}
+
+static ls_tensor *broadcast_to_second(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_mul(ls_op_broadcast(x[0], ls_tensor_shape(x[1])), x[1]);
+}
+
+static ls_tensor *concat_with_itself(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_concat((ls_tensor *[]){ x[0], x[1], x[0] }, 3, c->number);
+}
+
+static ls_tensor *split(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *part[3];
+    ls_op_split(x[0], c->number, LS_AXES(2, 2, 3), part);
+    return ls_op_concat((ls_tensor *[]){ ls_op_scale(part[2], 2), ls_op_mul(part[0], part[1]) }, 2, c->number);
+}
+
+typedef struct cut {
+    ls_axes begin, end, step; /* no step: end is the size */
+} cut;
+
+static ls_tensor *slice(const test_case *c, ls_tensor *const *x)
+{
+    const cut *o = c->options;
+    return o->step.count ? ls_op_strided_slice(x[0], o->begin, o->end, o->step) : ls_op_slice(x[0], o->begin, o->end);
+}
+
+static ls_tensor *slice_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(slice(c, x), x[0], x[1]);
+}
+
+static ls_tensor *pad(const test_case *c, ls_tensor *const *x)
+{
+    const cut *o = c->options;
+    return ls_op_pad(x[0], o->begin, o->end, c->real);
+}
+
+static ls_tensor *gather_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_gather(c, x), x[0], x[2]);
+}
+
+static ls_tensor *conv2d_grad_input(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_conv2d(c, x), x[0], x[2]);
+}
+
+static ls_tensor *conv2d_grad_kernel(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_conv2d(c, x), x[1], x[2]);
+}
+
+static ls_tensor *average_pool_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_average_pool(c, x), x[0], x[1]);
+}
+
+static ls_tensor *sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_sparse_cross_entropy(c, x), x[0], x[2]);
+}
+
+static ls_tensor *dropout(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_dropout(x[0], x[1] ? x[1] : ls_op_scalar(x[0]->graph, LS_F64, c->real));
+}
+
+/* x against all samples of the batch: the pairs of a contrastive loss. */
+static ls_tensor *pairs_weighted(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    ls_tensor *pairs = ls_op_matmul(x[0], ls_op_gather_batch(x[0]), .transpose_b = true);
+    return ls_op_matmul(ls_op_softmax(pairs, -1), ls_op_gather_batch(x[1]));
+}
+
+/* Softmax over the samples, each taking its row back. */
+static ls_tensor *softmax_over_batch(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_scatter_batch(ls_op_softmax(ls_op_gather_batch(x[0]), 0));
+}
+
+/* Sums of a gathered batch along each axis, and all. */
+static ls_tensor *reduce_gathered(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *all = ls_op_square(ls_op_gather_batch(x[0]));
+    if (c->number == 1)
+        return ls_op_scatter_batch(ls_op_reduce_sum(all, LS_AXES(1), false));
+    return ls_op_reduce_mean(all, c->number == 0 ? LS_AXES(0) : LS_ALL_AXES, false);
+}
+
+/* ---- The table ---- */
+
+/* clang-format off */
+#define POOL(...) &(const ls_pool2d_op){ __VA_ARGS__ }
+#define CONV(...) &(const ls_conv2d_op){ __VA_ARGS__ }
+#define AXES(...) &(const ls_axes)EACH(__VA_ARGS__)
+#define TO(...) &(const ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } }
+#define EACH(...) { .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } }
+#define CUT(from, to) &(const cut){ .begin = from, .end = to }
+#define CUT_BY(from, to, by) &(const cut){ .begin = from, .end = to, .step = by }
+
+static const test_case table[] = {
+    { "gather_batch", "pairs weighted", { "N,3", "N,2" }, .build = pairs_weighted, .fed_only = true, .many = true },
+    { "gather_batch", "mean over the batch", { "N,3" }, .build = reduce_gathered, .fed_only = true, .number = 0 },
+    { "gather_batch", "sum of each row", { "N,3" }, .build = reduce_gathered, .fed_only = true, .number = 1 },
+    { "gather_batch", "mean of all", { "N,3" }, .build = reduce_gathered, .fed_only = true, .number = 2 },
+    { "scatter_batch", "softmax over the batch", { "N,3" }, .build = softmax_over_batch, .fed_only = true,
+      .many = true },
+
+    { "cast", "float32 and back", { "#N,7" }, .build = test_cast, .step = 0.125 },
+    { "random_normal", "as factors", { "N,7" }, .build = by_random_numbers },
+    { "random_uniform", "as factors", { "33" }, .build = by_random_numbers },
+    { "pow", "negative bases, a whole exponent", { "N,7" }, .build = third_power },
+    { "mul", "scale and shift", { "N,7" }, .build = scale_and_shift },
+    { "relu_grad", "slope 0", { "N,7", "N,7" }, .build = relu_grad, .none = 2 },
+    { "relu_grad", "slope 0.2", { "33", "33" }, .build = relu_grad, .real = 0.2, .none = 2 },
+
+    { "select", "one shape", { "b:N,7", "N,7", "N,7" }, .build = test_select },
+    { "select", "a whole condition", { "b:7", "N,7", "N,7" }, .build = test_select },
+    { "select", "a condition for each row", { "b:33,1", "33,7", "33,7" }, .build = test_select },
+    { "select", "whole choices", { "b:N,7", "7", "" }, .build = test_select, .many = true, .batch = 33 },
+    { "select", "all broadcast", { "b:N,1,7", "3,1", "N,3,7" }, .build = test_select, .many = true },
+
+    { "reshape", "keeps axis 0", { "N,21" }, .build = reshape },
+    { "reshape", "the remaining axis", { "N,3,7" }, .build = reshape, .number = 1 },
+    { "reshape", "a scalar", { "" }, .build = reshape_scalar },
+    { "reshape", "flatten", { "N,3,7" }, .one = ls_op_flatten },
+    { "transpose", "last two", { "N,3,7" }, .build = test_transpose, .options = AXES(0, 2, 1) },
+    { "transpose", "turn left", { "3,5,7" }, .build = test_transpose, .options = AXES(1, 2, 0) },
+    { "transpose", "turn right", { "3,5,7" }, .build = test_transpose, .options = AXES(2, 0, 1) },
+    { "transpose", "counted from the end", { "2,3,1,5" }, .build = test_transpose, .options = AXES(-1, -4, -2, -3) },
+    { "transpose", "of a matrix", { "33,7" }, .build = test_transpose, .options = AXES(1, 0) },
+    { "broadcast", "an inner axis", { "N,1,7" }, .build = broadcast_middle },
+    { "broadcast", "new axes", { "7" }, .build = broadcast, .options = TO(3, 1, 7) },
+    { "broadcast", "two axes of one", { "1,7,1" }, .build = broadcast, .options = TO(3, 7, 5) },
+    { "broadcast", "a scalar", { "" }, .build = broadcast, .options = TO(3, 7) },
+    { "broadcast", "to every sample", { "7", "N,7" }, .build = broadcast_to_second },
+    { "concat", "last axis", { "N,3", "N,1", "N,7" }, .build = test_concat, .number = -1 },
+    { "concat", "middle axis", { "N,3,2", "N,5,2" }, .build = test_concat, .number = 1 },
+    { "concat", "axis 0", { "3,7", "1,7", "33,7" }, .build = test_concat, .number = 0 },
+    { "concat", "one part", { "N,3" }, .build = test_concat, .number = 1 },
+    { "concat", "a part twice", { "N,3", "N,2" }, .build = concat_with_itself, .number = 1 },
+    { "slice", "split, last axis", { "N,7" }, .build = split, .number = 1 },
+    { "slice", "split, axis 0", { "7,3" }, .build = split, .number = 0 },
+    { "slice", "a box", { "N,5,7" }, .build = slice, .options = CUT(EACH(0, 1, 2), EACH(-1, 3, 4)) },
+    { "slice", "to the end", { "33" }, .build = slice, .options = CUT(EACH(20), EACH(-1)) },
+    { "slice", "steps 2 and 3", { "5,7" }, .build = slice, .options = CUT_BY(EACH(1, 0), EACH(5, 7), EACH(2, 3)) },
+    { "slice", "ends counted from the end", { "7,33" }, .build = slice,
+      .options = CUT_BY(EACH(-5, 2), EACH(-1, -2), EACH(1, 4)) },
+    { "slice_grad", "a box", { "N,5,7", "N,3,4" }, .build = slice_grad, .none = 1,
+      .options = CUT(EACH(0, 1, 2), EACH(-1, 3, 4)) },
+    { "slice_grad", "steps", { "5,7", "2,3" }, .build = slice_grad, .none = 1,
+      .options = CUT_BY(EACH(1, 0), EACH(5, 7), EACH(2, 3)) },
+    { "pad", "zeros", { "N,3,7" }, .build = pad, .options = CUT(EACH(0, 1, 0), EACH(0, 2, 3)) },
+    { "pad", "a value", { "5,1" }, .build = pad, .options = CUT(EACH(2, 1), EACH(0, 3)), .real = 1.5 },
+    { "gather", "embedding", { "7,3", "i7:N,33" }, .build = test_gather, .batch = 3 },
+    { "gather", "embedding, int32", { "33,3", "j33:N" }, .build = test_gather, .batch = 33, .many = true },
+    { "gather", "axis 1", { "N,7,3", "i7:5" }, .build = test_gather, .number = 1 },
+    { "gather", "last axis", { "N,3,7", "i7:2,3" }, .build = test_gather, .number = -1 },
+    { "gather", "one index", { "N,7", "i7:" }, .build = test_gather, .number = 1 },
+    { "gather_grad", "embedding", { "7,3", "i7:N,33", "N,33,3" }, .build = gather_grad, .none = 1, .batch = 3 },
+    { "gather_grad", "axis 1", { "N,7,3", "i7:5", "N,5,3" }, .build = gather_grad, .none = 1, .number = 1 },
+
+    { "matmul", "contracts the batch", { "N,7", "N,3" }, .build = test_matmul, .number = 1 },
+    { "matmul", "33 rows", { "33,7", "7,1" }, .build = test_matmul },
+    { "matmul", "33 inside", { "1,33", "33,7" }, .build = test_matmul },
+    { "matmul", "leading axes spread both ways", { "2,1,3,4", "3,4,2" }, .build = test_matmul },
+    { "matmul", "one leading axis of one", { "1,3,4", "N,4,2" }, .build = test_matmul },
+    { "matmul", "two leading axes, one matrix", { "N,2,3,4", "4,5" }, .build = test_matmul, .batch = 3 },
+    { "matmul", "one matrix, two leading axes", { "3,4", "N,2,4,5" }, .build = test_matmul, .batch = 3 },
+
+    { "top_k", "the largest", { "N,7" }, .build = test_top_k, .number = 1 },
+    { "top_k", "three of 33", { "33" }, .build = test_top_k, .number = 3, .mostly_zero = true },
+    { "top_k", "all, three axes", { "N,3,5" }, .build = test_top_k, .number = 5, .batch = 3 },
+    { "softmax", "last axis", { "N,7" }, .build = test_softmax, .number = -1 },
+    { "softmax", "middle axis", { "N,3,5" }, .build = test_softmax, .number = 1, .batch = 3 },
+    { "softmax", "axis 0", { "7,3" }, .build = test_softmax, .number = 0 },
+    { "softmax", "33 numbers", { "33" }, .build = test_softmax },
+    { "log_softmax", "last axis", { "N,7" }, .build = test_log_softmax, .number = -1 },
+    { "log_softmax", "middle axis", { "N,3,5" }, .build = test_log_softmax, .number = 1, .batch = 3 },
+    { "log_softmax", "axis 0", { "7,3" }, .build = test_log_softmax, .number = 0 },
+    { "log_softmax", "33 numbers", { "33" }, .build = test_log_softmax },
+
+    { "conv2d", "valid", { "N,7,5,2", "3,3,2,3" }, .build = test_conv2d, .batch = 3 },
+    { "conv2d", "same", { "N,7,5,2", "3,3,2,3" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.padding = LS_SAME) },
+    { "conv2d", "same, even kernel", { "N,5,7,1", "2,4,1,2" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.padding = LS_SAME) },
+    { "conv2d", "valid, stride 2", { "N,7,7,2", "3,3,2,1" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.stride = { 2, 2 }) },
+    { "conv2d", "same, strides 2 and 3", { "N,7,7,2", "3,2,2,2" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.stride = { 2, 3 }, .padding = LS_SAME) },
+    { "conv2d", "same, stride 3 and kernel 1", { "N,7,7,2", "1,1,2,7" }, .build = test_conv2d, .batch = 1,
+      .mostly_zero = true, .options = CONV(.stride = { 3, 3 }, .padding = LS_SAME) },
+    { "conv2d", "explicit", { "N,4,5,1", "3,3,1,2" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.stride = { 2, 1 }, .padding = LS_EXPLICIT, .pad = { 2, 0, 1, 3 }) },
+    { "conv2d", "dilation, valid", { "N,7,7,1", "3,2,1,2" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.dilation = { 2, 3 }) },
+    { "conv2d", "dilation, same, stride 2", { "N,7,7,1", "3,3,1,1" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.stride = { 2, 2 }, .dilation = { 2, 1 }, .padding = LS_SAME) },
+    { "conv2d", "two groups", { "N,5,5,4", "3,3,2,6" }, .build = test_conv2d, .batch = 2,
+      .options = CONV(.groups = 2) },
+    { "conv2d", "depthwise", { "N,5,5,3", "3,3,1,3" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.groups = 3, .padding = LS_SAME) },
+    { "conv2d", "depthwise, two each", { "N,5,5,3", "2,2,1,6" }, .build = test_conv2d, .batch = 2,
+      .options = CONV(.groups = 3, .stride = { 1, 2 }) },
+    { "conv2d", "one pixel", { "N,1,1,3", "3,3,3,2" }, .build = test_conv2d, .batch = 3,
+      .options = CONV(.padding = LS_SAME), .mostly_zero = true },
+    { "conv2d", "a row of 33", { "N,1,33,1", "1,5,1,2" }, .build = test_conv2d, .batch = 2,
+      .options = CONV(.stride = { 1, 3 }) },
+    { "conv2d_grad_input", "same, stride 2", { "N,5,5,2", "3,3,2,3", "N,3,3,3" }, .build = conv2d_grad_input, .none = 1,
+      .batch = 2, .options = CONV(.stride = { 2, 2 }, .padding = LS_SAME) },
+    { "conv2d_grad_input", "groups, dilation", { "N,5,5,4", "2,2,2,2", "N,3,4,2" }, .build = conv2d_grad_input,
+      .none = 1, .batch = 2, .options = CONV(.dilation = { 2, 1 }, .groups = 2) },
+    { "conv2d_grad_kernel", "same, stride 2", { "N,5,5,2", "3,3,2,3", "N,3,3,3" }, .build = conv2d_grad_kernel,
+      .none = 2, .batch = 2, .options = CONV(.stride = { 2, 2 }, .padding = LS_SAME) },
+    { "conv2d_grad_kernel", "groups, dilation", { "N,5,5,4", "2,2,2,2", "N,3,4,2" }, .build = conv2d_grad_kernel,
+      .none = 2, .batch = 2, .options = CONV(.dilation = { 2, 1 }, .groups = 2) },
+
+    { "max_pool2d", "valid 2", { "N,7,7,2" }, .build = test_max_pool, .batch = 3, .once = true,
+      .options = POOL(.window = { 2, 2 }) },
+    { "max_pool2d", "same, window 3, stride 2", { "N,7,5,2" }, .build = test_max_pool, .batch = 3, .once = true,
+      .options = POOL(.window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME) },
+    { "max_pool2d", "overlapping, stride 1", { "N,5,7,1" }, .build = test_max_pool, .batch = 3, .once = true,
+      .options = POOL(.window = { 2, 3 }, .stride = { 1, 1 }) },
+    { "max_pool2d", "explicit, stride 3", { "N,7,7,1" }, .build = test_max_pool, .batch = 3, .once = true,
+      .options = POOL(.window = { 3, 2 }, .stride = { 3, 1 }, .padding = LS_EXPLICIT, .pad = { 2, 0, 1, 1 }) },
+    { "max_pool2d", "one pixel", { "N,1,1,7" }, .build = test_max_pool, .once = true,
+      .options = POOL(.window = { 2, 2 }, .padding = LS_SAME) },
+    { "average_pool2d", "valid 2", { "N,7,7,2" }, .build = test_average_pool, .batch = 3,
+      .options = POOL(.window = { 2, 2 }) },
+    { "average_pool2d", "same, window 3, stride 2", { "N,7,5,2" }, .build = test_average_pool, .batch = 3,
+      .options = POOL(.window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME) },
+    { "average_pool2d", "explicit, padding counted", { "N,5,7,1" }, .build = test_average_pool, .batch = 3,
+      .options = POOL(.window = { 3, 2 }, .stride = { 1, 3 }, .padding = LS_EXPLICIT, .pad = { 2, 0, 1, 1 },
+                      .count_padding = true) },
+    { "average_pool2d", "explicit, padding left out", { "N,5,7,1" }, .build = test_average_pool, .batch = 3,
+      .options = POOL(.window = { 3, 2 }, .stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 0, 1, 2, 0 }) },
+    { "average_pool2d_grad", "same", { "N,5,5,2", "N,3,3,2" }, .build = average_pool_grad, .none = 1, .batch = 3,
+      .options = POOL(.window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME) },
+    { "reduce_max", "global pool", { "N,3,5,2" }, .one = ls_op_global_max_pool2d, .batch = 3, .mostly_zero = true },
+    { "reduce_sum", "global average pool", { "N,3,5,2" }, .one = ls_op_global_average_pool2d, .batch = 3 },
+
+    { "batch_norm", "training", { "N,3", "+3", "3" }, .build = test_batch_norm_training, .once = true, .many = true },
+    { "batch_norm", "training, images", { "N,2,3,2", "+2", "2" }, .build = test_batch_norm_training, .once = true,
+      .batch = 3 },
+    { "batch_norm", "training, no gamma or beta", { "N,7" }, .build = test_batch_norm_training, .once = true,
+      .many = true },
+    { "batch_norm", "training, 33 samples, epsilon 0.5", { "N,1", "+1", "1" }, .build = test_batch_norm_training,
+      .once = true, .many = true, .batch = 33, .real = 0.5 },
+    { "rsqrt", "batch norm, inference", { "N,7", "+7", "7", "7", "+7" }, .build = test_batch_norm_inference },
+    { "rsqrt", "batch norm of images, inference", { "N,3,2,3", "+3", "3", "3", "+3" },
+      .build = test_batch_norm_inference, .batch = 3 },
+    { "rsqrt", "layer norm", { "N,7", "+7", "7" }, .build = test_layer_norm },
+    { "rsqrt", "layer norm, two axes", { "N,3,5", "+3,5", "3,5" }, .build = test_layer_norm, .number = 2, .batch = 3 },
+    { "rsqrt", "layer norm, no gamma or beta", { "33" }, .build = test_layer_norm },
+    { "dropout", "rate 0.4", { "N,7" }, .build = dropout, .real = 0.4 },
+    { "dropout", "a rate that is fed", { "N,7", "~" }, .build = dropout, .fixed = 2 },
+    { "dropout", "rate 0", { "33" }, .build = dropout },
+
+    { "sparse_cross_entropy", "logits", { "N,7", "i7:N" }, .build = test_sparse_cross_entropy },
+    { "sparse_cross_entropy", "logits, int32", { "N,33", "j33:N" }, .build = test_sparse_cross_entropy, .batch = 3 },
+    { "sparse_cross_entropy", "logits, uint8, a sequence", { "N,3,5", "u5:N,3" }, .build = test_sparse_cross_entropy,
+      .batch = 3 },
+    { "sparse_cross_entropy", "one sample, no batch", { "7", "i7:" }, .build = test_sparse_cross_entropy },
+    { "sparse_cross_entropy", "probabilities", { "~N,7", "i7:N" }, .build = test_sparse_cross_entropy, .number = 1 },
+    { "sparse_cross_entropy", "softmax", { "N,7", "i7:N" }, .build = test_sparse_cross_entropy, .number = 2 },
+    { "sparse_cross_entropy_grad", "", { "N,7", "i7:N", "N" }, .build = sparse_cross_entropy_grad },
+    { "log_softmax", "cross-entropy, logits", { "N,7", "~N,7" }, .build = test_cross_entropy },
+    { "log", "cross-entropy, probabilities", { "~N,7", "~N,7" }, .build = test_cross_entropy, .number = 1 },
+    { "log_softmax", "cross-entropy, softmax", { "N,7", "~N,7" }, .build = test_cross_entropy, .number = 2 },
+    { "softplus", "binary cross-entropy, logits", { "N,7", "~N,7" }, .build = test_binary_cross_entropy },
+    { "log", "binary cross-entropy, probabilities", { "~N,7", "~N,7" }, .build = test_binary_cross_entropy,
+      .number = 1 },
+    { "softplus", "binary cross-entropy, sigmoid", { "N,7", "~N,7" }, .build = test_binary_cross_entropy, .number = 2 },
+    { "square", "mean squared error", { "N,7", "N,7" }, .two = ls_op_mean_squared_error },
+    { "abs", "mean absolute error", { "N,7", "N,7" }, .two = ls_op_mean_absolute_error },
+    { "select", "huber", { "N,7", "N,7" }, .build = test_huber, .real = 1.1 },
+};
+/* clang-format on */
+
+/* ---- Rows that are made: every op of a family with every shape ---- */
+
+#define MOST_CASES 1024
+static test_case cases[MOST_CASES];
+static struct CMUnitTest tests[MOST_CASES + 64];
+static size_t case_count, test_count;
+
+static char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static char *text(const char *format, ...)
+{
+    char *out = NULL;
+    va_list list;
+    va_start(list, format);
+    if (vasprintf(&out, format, list) < 0)
+        abort();
+    va_end(list);
+    return out;
+}
+
+static void add_case(const test_case *c)
+{
+    if (case_count == MOST_CASES)
+        abort();
+    cases[case_count++] = *c;
+}
+
+static const test_case unary[] = {
+    { "neg", .one = ls_op_neg },
+    { "abs", .one = ls_op_abs },
+    { "square", .one = ls_op_square },
+    { "exp", .one = ls_op_exp },
+    { "log", .in = { "+" }, .one = ls_op_log },
+    { "sqrt", .in = { "+" }, .one = ls_op_sqrt },
+    { "rsqrt", .in = { "+" }, .one = ls_op_rsqrt },
+    { "erf", .one = ls_op_erf },
+    { "clip", .build = test_clip },
+    { "relu", .one = ls_op_relu },
+    { "leaky_relu", .build = test_leaky_relu, .real = 0.1 },
+    { "sigmoid", .one = ls_op_sigmoid },
+    { "tanh", .one = ls_op_tanh },
+    { "softplus", .one = ls_op_softplus },
+    { "gelu", .build = test_gelu, .number = 0 },
+    { "gelu", .build = test_gelu, .number = 1 },
+    { "silu", .one = ls_op_silu },
+    { "elu", .build = test_elu, .real = 1.3 },
+};
+
+static void add_unary(void)
+{
+    static const char *const shapes[] = { "N,7", "33", "1", "" };
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+            test_case c = unary[i];
+            /* A single number is positive, so that relu and clip have a gradient there. */
+            const char *domain = c.in[0] ? c.in[0] : k < 2 ? "" : "~";
+            c.in[0] = text("%s%s", domain, shapes[k]);
+            c.variant = text("number %d, shape (%s)", c.number, shapes[k]);
+            add_case(&c);
+        }
+    }
+}
+
+static const test_case binary[] = {
+    { "add", .two = ls_op_add },
+    { "sub", .two = ls_op_sub },
+    { "mul", .two = ls_op_mul },
+    { "div", .in = { "", "+" }, .two = ls_op_div },
+    { "pow", .in = { "+", "" }, .two = ls_op_pow },
+    { "maximum", .in = { "", "" }, .two = ls_op_maximum, .mostly_zero = true },
+    { "minimum", .in = { "", "" }, .two = ls_op_minimum, .mostly_zero = true },
+};
+
+static void add_binary(void)
+{
+    static const char *const shapes[][2] = {
+        { "N,7", "N,7" }, { "33", "33" },     { "", "" },         { "7", "" },   { "", "7" },       { "33", "1" },
+        { "N,7", "7" },   { "7", "N,7" },     { "N,7", "" },      { "", "N,7" }, { "N,7", "N,1" },  { "N,1", "N,7" },
+        { "N,7", "1,7" }, { "N,1,5", "3,1" }, { "1,3", "N,7,1" }, { "N", "N" },  { "3,1", "1,33" }, { "2,1,3", "5,1" },
+    };
+    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) {
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+            test_case c = binary[i];
+            bool extreme = c.mostly_zero; /* of two single numbers only one has a gradient: make them many */
+            if (extreme && (strcmp(shapes[k][0], "") == 0 || strcmp(shapes[k][1], "") == 0))
+                continue;
+            c.many = extreme;
+            c.variant = text("(%s) and (%s)", shapes[k][0], shapes[k][1]);
+            for (int side = 0; side < 2; side++)
+                c.in[side] = text("%s%s", c.in[side] ? c.in[side] : "", shapes[k][side]);
+            add_case(&c);
+        }
+    }
+}
+
+/* All transposes of products of [m,k] and [k,n] behind leading axes. */
+static void add_products(void)
+{
+    static const struct {
+        const char *lead_a, *lead_b;
+        int m, k, n;
+    } products[] = {
+        { "", "", 7, 3, 5 },   { "", "", 1, 7, 1 },   { "", "", 3, 33, 1 },      { "N,", "N,", 2, 3, 4 },
+        { "N,", "", 2, 3, 4 }, { "", "N,", 2, 3, 4 }, { "2,1,", "3,", 2, 1, 3 }, { "N,1,", "2,", 2, 3, 1 },
+    };
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        int m = products[i].m, k = products[i].k, n = products[i].n;
+        for (int t = 0; t < 4; t++) {
+            test_case c = { "matmul", .build = test_matmul, .number = t };
+            c.in[0] = text("%s%d,%d", products[i].lead_a, t & 1 ? k : m, t & 1 ? m : k);
+            c.in[1] = text("%s%d,%d", products[i].lead_b, t & 2 ? n : k, t & 2 ? k : n);
+            c.variant =
+                text("(%s)%s times (%s)%s", c.in[0], t & 1 ? " transposed" : "", c.in[1], t & 2 ? " transposed" : "");
+            add_case(&c);
+        }
+    }
+    for (int t = 0; t < 4; t += 2) /* every sample a row of the first */
+        add_case(&(test_case){ "matmul",
+                               text("(N,7) times (7,3), %d", t),
+                               { "N,7", t ? "3,7" : "7,3" },
+                               .build = test_matmul,
+                               .number = t });
+}
+
+typedef struct reduction {
+    const char *op, *name;
+    ls_tensor *(*make)(ls_tensor *, ls_axes, bool);
+} reduction;
+
+static const reduction reductions[] = { { "reduce_sum", "sum", ls_op_reduce_sum },
+                                        { "reduce_sum", "mean", ls_op_reduce_mean },
+                                        { "reduce_max", "max", ls_op_reduce_max },
+                                        { "reduce_min", "min", ls_op_reduce_min } };
+
+/* number: the axes as bits, and 64 to keep them. The square makes a sum's gradient differ from element to element. */
+static ls_tensor *reduce(const test_case *c, ls_tensor *const *x)
+{
+    const reduction *r = c->options;
+    return r->make(ls_op_square(x[0]), ls_axes_of_mask(c->number & 63), c->number & 64);
+}
+
+static void add_reductions(void)
+{
+    for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++) {
+        test_case c = { reductions[i].op, .build = reduce, .options = &reductions[i], .mostly_zero = i >= 2,
+                        .batch = 3 };
+        for (int axes = 0; axes < 8; axes++) {
+            for (int keep = 0; keep <= 64; keep += 64) {
+                c.in[0] = "N,3,5";
+                c.number = axes | keep;
+                c.variant = text("%s, axes %d, keep %d", reductions[i].name, axes, keep);
+                add_case(&c);
+            }
+        }
+        c.number = 1;
+        c.in[0] = "33";
+        c.variant = text("%s of 33", reductions[i].name);
+        add_case(&c);
+        c.in[0] = "1";
+        c.variant = text("%s of one", reductions[i].name);
+        add_case(&c);
+    }
+}
+
+/* ---- Ops without a gradient ---- */
+
+static ls_tensor *constant(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_constant(x[0]->graph, LS_F64, LS_SHAPE(2), (const double[]){ 1, 2 });
+}
+
+static ls_tensor *fill(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_fill(x[0]->graph, LS_F64, ls_tensor_shape(x[0]), 2);
+}
+
+static ls_tensor *input(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_input(x[0]->graph, "fed", LS_F64, LS_SHAPE(LS_BATCH, 3));
+}
+
+static ls_tensor *variable(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_variable(x[0]->graph, "other", LS_F64, LS_SHAPE(3));
+}
+
+static ls_tensor *count(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_count(x[0]->graph, LS_F64);
+}
+
+static ls_tensor *random_uniform(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_random_uniform(x[0]->graph, LS_F64, LS_SHAPE(3), 0, 1);
+}
+
+static ls_tensor *random_normal(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_random_normal(x[0]->graph, LS_F64, LS_SHAPE(3), 0, 1);
+}
+
+static ls_tensor *compare(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_cast(ls_op_compare(x[0], LS_GREATER, ls_op_scale(x[0], 2)), LS_F64);
+}
+
+static ls_tensor *one_hot(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_one_hot(ls_op_cast(x[0], LS_I64), LS_F64, 3);
+}
+
+static ls_tensor *argmax(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_cast(ls_op_argmax(x[0], -1), LS_F64);
+}
+
+static ls_tensor *top_k_indices(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_cast(ls_op_top_k_indices(x[0], 2), LS_F64);
+}
+
+static ls_tensor *cast_to_integer(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_cast(ls_op_cast(x[0], LS_I32), LS_F64);
+}
+
+static ls_tensor *assign(const test_case *c, ls_tensor *const *x)
+{
+    return c->number ? ls_op_assign_add(x[0], ls_op_square(x[0])) : ls_op_assign(x[0], ls_op_square(x[0]));
+}
+
+static ls_tensor *apply(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_apply(x[0], ls_op_square(x[0]), LS_APPLY_SGD, ls_op_scalar(x[0]->graph, LS_F64, 0.1));
+}
+
+static ls_tensor *max_pool_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_max_pool(c, x), x[0], x[1]);
+}
+
+static ls_tensor *moments(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_node_make1(LS_OP_moments, x[0], ls_no_attrs());
+}
+
+/* number: whose gradient; x, gamma, beta, dy */
+static ls_tensor *batch_norm_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_batch_norm_training(c, x), x[c->number], x[3]);
+}
+
+/* Nothing flows back to input 0. */
+static const test_case silent[] = {
+    { "constant", "", { "3" }, .build = constant },
+    { "fill", "", { "3" }, .build = fill },
+    { "input", "", { "3" }, .build = input },
+    { "variable", "", { "3" }, .build = variable },
+    { "count", "", { "3" }, .build = count },
+    { "random_uniform", "", { "3" }, .build = random_uniform },
+    { "random_normal", "", { "3" }, .build = random_normal },
+    { "stop_gradient", "", { "3" }, .one = ls_op_stop_gradient },
+    { "compare", "", { "3" }, .build = compare },
+    { "sign", "", { "3" }, .one = ls_op_sign },
+    { "one_hot", "", { "3" }, .build = one_hot },
+    { "argmax", "", { "3" }, .build = argmax },
+    { "top_k_indices", "", { "3" }, .build = top_k_indices },
+    { "cast", "to an integer", { "3" }, .build = cast_to_integer },
+};
+
+/* Asking for the gradient of input 0 is an error that names the op. */
+static const test_case missing[] = {
+    { "assign", "", { "3" }, .build = assign },
+    { "assign_add", "", { "3" }, .build = assign, .number = 1 },
+    { "apply", "", { "3" }, .build = apply },
+    { "max_pool2d_grad", "", { "1,4,4,1", "1,2,2,1" }, .build = max_pool_grad, .options = POOL(.window = { 2, 2 }) },
+    { "moments", "", { "5,3" }, .build = moments },
+    { "batch_norm_grad_moments",
+      "of gamma's gradient",
+      { "5,3", "3", "3", "5,3" },
+      .build = batch_norm_grad,
+      .number = 1 },
+    { "batch_norm_grad_input",
+      "of the input's gradient",
+      { "5,3", "3", "3", "5,3" },
+      .build = batch_norm_grad,
+      .number = 0 },
+};
+
+/* Builds the row's expression on variables; returns what ls_gradients says of input 0. */
+static ls_status ask(const test_case *c, test_graph *t, ls_tensor **g)
+{
+    ls_tensor *x[TEST_INPUTS] = { NULL };
+    test_graph_open(t, 1);
+    for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
+        x[i] = test_add(t, c->in[i], TEST_VARIABLE)->tensor;
+    ls_tensor *y = test_build(c, x);
+    if (ls_tensor_is_error(y) || !test_has_op(t->graph, c->op))
+        fail_msg("%s: no such node: %s", c->op, ls_last_error());
+    return ls_gradients(y, x, 1, g);
+}
+
+static void no_gradient_flows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++) {
+        test_graph t;
+        ls_tensor *g = NULL;
+        if (ask(&silent[i], &t, &g) != LS_OK)
+            fail_msg("%s: %s", silent[i].op, ls_last_error());
+        if (g)
+            fail_msg("%s: something flows back", silent[i].op);
+        test_graph_close(&t);
+    }
+}
+
+static void a_missing_rule_names_the_op(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) {
+        test_graph t;
+        ls_tensor *g = NULL;
+        ls_status status = ask(&missing[i], &t, &g);
+        if (status != LS_ERR_UNSUPPORTED)
+            fail_msg("%s: %s, not LS_ERR_UNSUPPORTED", missing[i].op, ls_status_name(status));
+        if (!strstr(ls_last_error(), text("the op %s ", missing[i].op)))
+            fail_msg("%s: the message does not name it: %s", missing[i].op, ls_last_error());
+        assert_null(g);
+        test_graph_close(&t);
+    }
+}
+
+/* ---- Coverage ---- */
+
+static bool in_table(const char *op, const test_case *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].op, op) == 0)
+            return true;
+    return false;
+}
+
+static void every_op_has_a_row(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LS_OP_COUNT; i++) {
+        const ls_op_info *op = &ls_ops[i];
+        if (op->gradient == ls_grad_zero) {
+            if (!in_table(op->name, silent, sizeof silent / sizeof *silent))
+                fail_msg("%s has no gradient and no row in `silent`", op->name);
+        } else if (op->gradient == ls_grad_missing) {
+            if (!in_table(op->name, missing, sizeof missing / sizeof *missing))
+                fail_msg("%s has no gradient rule and no row in `missing`", op->name);
+        } else if (!in_table(op->name, cases, case_count)) {
+            fail_msg("%s has a gradient rule and no row in the table", op->name);
+        }
+    }
+}
+
+/* ---- Whole graphs ---- */
+
+/* A graph with one variable of three numbers. */
+static ls_tensor *three(test_graph *t)
+{
+    test_graph_open(t, 4);
+    return test_add(t, "3", TEST_VARIABLE)->tensor;
+}
+
+/* Runs `got` and compares it with factor times `like`'s data. */
+static void assert_values(test_graph *t, ls_tensor *got, const double *expected, size_t n)
+{
+    size_t have;
+    if (test_run(t, &got, 1) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    double *values = test_values(got, &have);
+    assert_int_equal(have, n);
+    test_assert_near("gradient", values, expected, n, 1e-12);
+    free(values);
+}
+
+static void several_gradients_of_one_graph(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *first, *again, *other, *second;
+    const double *v = t.leaf[0].data;
+    ls_tensor *square = ls_op_square(x), *cube = ls_op_mul(square, x);
+    assert_int_equal(ls_gradients(square, &x, 1, &first), LS_OK);
+    assert_int_equal(ls_gradients(square, &x, 1, &again), LS_OK);
+    assert_int_equal(ls_gradients(cube, &x, 1, &other), LS_OK);
+    assert_int_equal(ls_gradients(other, &x, 1, &second), LS_OK);
+    assert_values(&t, first, (double[]){ 2 * v[0], 2 * v[1], 2 * v[2] }, 3);
+    assert_values(&t, again, (double[]){ 2 * v[0], 2 * v[1], 2 * v[2] }, 3);
+    assert_values(&t, other, (double[]){ 3 * v[0] * v[0], 3 * v[1] * v[1], 3 * v[2] * v[2] }, 3);
+    assert_values(&t, second, (double[]){ 6 * v[0], 6 * v[1], 6 * v[2] }, 3);
+    test_graph_close(&t);
+}
+
+static void a_loss_that_is_no_scalar_is_summed(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *g;
+    test_leaf *batch = test_add(&t, "N,3", TEST_FED);
+    double expected[3] = { 0 };
+    for (size_t i = 0; i < batch->count; i++)
+        expected[i % 3] += ((double *)batch->data)[i];
+    assert_int_equal(ls_gradients(ls_op_mul(batch->tensor, x), &x, 1, &g), LS_OK);
+    assert_values(&t, g, expected, 3);
+    assert_int_equal(ls_gradients(ls_op_gather_batch(ls_op_mul(batch->tensor, x)), &x, 1, &g), LS_OK);
+    assert_values(&t, g, expected, 3);
+    test_graph_close(&t);
+}
+
+static void stop_gradient_stops_one_path_only(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *g;
+    const double *v = t.leaf[0].data;
+    assert_int_equal(ls_gradients(ls_op_mul(x, ls_op_stop_gradient(ls_op_square(x))), &x, 1, &g), LS_OK);
+    assert_values(&t, g, (double[]){ v[0] * v[0], v[1] * v[1], v[2] * v[2] }, 3);
+    test_graph_close(&t);
+}
+
+static void a_variable_off_the_path_has_none_or_zeros(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *off = test_add(&t, "2,2", TEST_VARIABLE)->tensor;
+    ls_tensor *sample = test_add(&t, "N,2", TEST_FED)->tensor, *gathered = test_add(&t, "N,2", TEST_GATHERED)->tensor;
+    ls_tensor *v[] = { off, x, sample, gathered, ls_op_square(x) }, *g[5];
+    assert_int_equal(ls_gradients(ls_op_exp(x), v, 5, g), LS_OK);
+    assert_null(g[0]);
+    assert_non_null(g[1]);
+    assert_null(g[2]);
+    assert_null(g[3]);
+    assert_null(g[4]); /* made from x, but the loss is not made from it */
+    assert_int_equal(ls_gradients_with(ls_op_exp(x), v, 5, (ls_gradients_options){ .zeros = true }, g), LS_OK);
+    const size_t sizes[] = { 4, 3, 8, 8, 3 };
+    for (int i = 0; i < 5; i++) {
+        const double zeros[8] = { 0 };
+        assert_true(ls_tensor_is_per_sample(g[i]) == ls_tensor_is_per_sample(v[i]));
+        if (i != 1)
+            assert_values(&t, g[i], zeros, sizes[i]);
+    }
+    test_graph_close(&t);
+}
+
+static void uses_accumulate_also_through_diamonds(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *g, *side[2];
+    const double *v = t.leaf[0].data;
+    ls_tensor *same = ls_op_add(ls_op_add(x, x), x);
+    assert_int_equal(ls_gradients(same, &x, 1, &g), LS_OK);
+    assert_values(&t, g, (double[]){ 3, 3, 3 }, 3);
+    ls_tensor *top = ls_op_scale(x, 2); /* 2x: left 2x * 2x, right 3 * 2x */
+    side[0] = ls_op_square(top);
+    side[1] = ls_op_scale(top, 3);
+    assert_int_equal(ls_gradients(ls_op_add(side[0], side[1]), &x, 1, &g), LS_OK);
+    assert_values(&t, g, (double[]){ 8 * v[0] + 6, 8 * v[1] + 6, 8 * v[2] + 6 }, 3);
+    ls_tensor *many = x; /* ten diamonds in a row: 2^10 paths */
+    for (int i = 0; i < 10; i++)
+        many = ls_op_add(many, many);
+    assert_int_equal(ls_gradients(many, &x, 1, &g), LS_OK);
+    assert_values(&t, g, (double[]){ 1024, 1024, 1024 }, 3);
+    test_graph_close(&t);
+}
+
+static void the_loss_and_inner_tensors_have_gradients(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *inner = ls_op_square(x), *loss = ls_op_scale(inner, 3), *g[3];
+    const double *v = t.leaf[0].data;
+    assert_int_equal(ls_gradients(loss, (ls_tensor *[]){ loss, inner, x }, 3, g), LS_OK);
+    assert_values(&t, g[0], (double[]){ 1, 1, 1 }, 3);
+    assert_values(&t, g[1], (double[]){ 3, 3, 3 }, 3);
+    assert_values(&t, g[2], (double[]){ 6 * v[0], 6 * v[1], 6 * v[2] }, 3);
+    test_graph_close(&t);
+}
+
+static void integers_and_strangers_are_refused(void **state)
+{
+    (void)state;
+    test_graph t, other;
+    ls_tensor *x = three(&t), *far = three(&other), *g = NULL;
+    ls_tensor *whole = test_add(&t, "i5:3", TEST_VARIABLE)->tensor;
+    assert_int_equal(ls_gradients(ls_op_square(x), &whole, 1, &g), LS_ERR_DTYPE);
+    assert_non_null(strstr(ls_last_error(), "int64"));
+    assert_int_equal(ls_gradients(whole, &x, 1, &g), LS_ERR_DTYPE);
+    assert_int_equal(ls_gradients(ls_op_square(x), &far, 1, &g), LS_ERR_INVALID);
+    assert_int_equal(ls_gradients(NULL, &x, 1, &g), LS_ERR_INVALID);
+    assert_int_equal(ls_gradients(ls_op_matmul(x, x), &x, 1, &g), LS_ERR_SHAPE);
+    assert_non_null(strstr(ls_last_error(), "matmul"));
+    ls_gradients_options options = { .cotangent = ls_op_scalar(t.graph, LS_F64, 1) };
+    assert_int_equal(ls_gradients_with(ls_op_square(x), &x, 1, options, &g), LS_ERR_SHAPE);
+    assert_non_null(strstr(ls_last_error(), "cotangent"));
+    assert_null(g);
+    test_graph_close(&t);
+    test_graph_close(&other);
+}
+
+static void dropout_s_rate_has_no_gradient(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *rate = test_add(&t, "~", TEST_FED)->tensor, *g;
+    assert_int_equal(ls_gradients(ls_op_dropout(x, rate), &rate, 1, &g), LS_OK);
+    assert_null(g);
+    test_graph_close(&t);
+}
+
+static void a_chain_of_ten_thousand_nodes(void **state)
+{
+    (void)state;
+    test_graph t;
+    ls_tensor *x = three(&t), *y = x, *g;
+    double slope = 1;
+    for (int i = 0; i < 5000; i++) { /* y = 1.0002 y + x */
+        y = ls_op_add(ls_op_scale(y, 1.0002), x);
+        slope = 1.0002 * slope + 1;
+    }
+    assert_true(ls_graph_node_count(t.graph) > 10000);
+    assert_int_equal(ls_gradients(y, &x, 1, &g), LS_OK);
+    assert_values(&t, g, (double[]){ slope, slope, slope }, 3);
+    test_graph_close(&t);
+}
+
+/* ---- All together ---- */
+
+static void add_test(const char *name, CMUnitTestFunction run, void *row)
+{
+    tests[test_count++] = (struct CMUnitTest){ .name = name, .test_func = run, .initial_state = row };
+}
+
+#define ADD(test) add_test(#test, test, NULL)
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        add_case(&table[i]);
+    add_unary();
+    add_binary();
+    add_products();
+    add_reductions();
+    for (size_t i = 0; i < case_count; i++)
+        add_test(text("%s: %s", cases[i].op, cases[i].variant), gradient_is_right, &cases[i]);
+    ADD(no_gradient_flows);
+    ADD(a_missing_rule_names_the_op);
+    ADD(every_op_has_a_row);
+    ADD(several_gradients_of_one_graph);
+    ADD(a_loss_that_is_no_scalar_is_summed);
+    ADD(stop_gradient_stops_one_path_only);
+    ADD(a_variable_off_the_path_has_none_or_zeros);
+    ADD(uses_accumulate_also_through_diamonds);
+    ADD(the_loss_and_inner_tensors_have_gradients);
+    ADD(integers_and_strangers_are_refused);
+    ADD(dropout_s_rate_has_no_gradient);
+    ADD(a_chain_of_ten_thousand_nodes);
+    return _cmocka_run_group_tests("gradients", tests, test_count, NULL, NULL);
+}
