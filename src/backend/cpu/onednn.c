@@ -25,22 +25,21 @@ struct ls_dnn {
     dnnl_stream_t streams[]; /* a stream must not be shared by threads */
 };
 
-typedef enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, REORDER } kind;
+typedef enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, REORDER, MATMUL } kind;
 
 static const char *const kind_names[] = { "convolution", "convolution's data gradient", "convolution's kernel gradient",
-                                          "reorder of a kernel" };
+                                          "reorder of the kernel of a convolution", "matmul" };
 
 struct ls_dnn_op {
     ls_dnn *dnn;
     kind kind;
-    ls_dnn_conv conv;
-    dnnl_primitive_t primitive;
+    char what[256]; /* for messages: the sizes */
     char name[64];
-    dnnl_memory_desc_t hwio, packed;
+    dnnl_primitive_t primitive;
+    dnnl_memory_desc_t hwio, packed; /* of the kernel */
     size_t scratch_bytes;
     bool bias; /* is among the arguments */
-    int args;  /* of each worker: the arrays in the run function's order, then bias, then scratch, where there are such
-                */
+    int args;  /* of each worker: three arrays (a reorder: two) as its run function has them, then bias, then scratch */
     dnnl_exec_arg_t arg[]; /* MAX_ARGS for each worker */
 };
 
@@ -160,25 +159,11 @@ static ls_status status_of(dnnl_status_t status)
     }
 }
 
-static ls_status fail_conv(ls_status status, kind kind, const ls_dnn_conv *v, const char *reason)
-{
-    return ls_fail(status,
-                   "oneDNN: %s of [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] with kernel [%" PRId64 ",%" PRId64
-                   ",%" PRId64 ",%" PRId64 "] to %" PRId64 "x%" PRId64 ", stride %" PRId64 "x%" PRId64
-                   ", dilation %" PRId64 "x%" PRId64 ", padding %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                   ", groups %" PRId64 ": %s",
-                   kind_names[kind], v->n, v->h, v->w, v->c, v->kh, v->kw, v->groups > 0 ? v->c / v->groups : v->c,
-                   v->o, v->oh, v->ow, v->stride[0], v->stride[1], v->dilation[0], v->dilation[1], v->pad[0], v->pad[1],
-                   v->pad[2], v->pad[3], v->groups, reason);
-}
-
-static ls_status check_conv(dnnl_status_t status, kind kind, const ls_dnn_conv *v)
+static ls_status check(dnnl_status_t status, const ls_dnn_op *op)
 {
     if (status == dnnl_success)
         return LS_OK;
-    char reason[40];
-    snprintf(reason, sizeof reason, "status %d", (int)status);
-    return fail_conv(status_of(status), kind, v, reason);
+    return ls_fail(status_of(status), "oneDNN: %s: status %d", op->what, (int)status);
 }
 
 /* ---- engine ---- */
@@ -215,16 +200,26 @@ void ls_dnn_close(ls_dnn *dnn)
 
 /* ---- operations in general ---- */
 
-static ls_status op_new(ls_dnn *dnn, kind kind, const ls_dnn_conv *conv, ls_dnn_op **out)
+static ls_status op_new(ls_dnn *dnn, kind kind, ls_dnn_op **out)
 {
+    LS_TRY(check_thread());
     ls_dnn_op *op = calloc(1, sizeof *op + (size_t)dnn->workers * MAX_ARGS * sizeof *op->arg);
     if (op == NULL)
-        return fail_conv(LS_ERR_MEMORY, kind, conv, "no memory");
+        return ls_fail(LS_ERR_MEMORY, "no memory for a %s of oneDNN", kind_names[kind]);
     op->dnn = dnn;
     op->kind = kind;
-    op->conv = *conv;
     *out = op;
     return LS_OK;
+}
+
+/* Hands out an operation that was filled, or destroys it. */
+static ls_status finish(ls_status status, ls_dnn_op *op, ls_dnn_op **out)
+{
+    if (status == LS_OK)
+        *out = op;
+    else
+        ls_dnn_op_destroy(op);
+    return status;
 }
 
 void ls_dnn_op_destroy(ls_dnn_op *op)
@@ -248,7 +243,7 @@ static ls_status add_arg(ls_dnn_op *op, int which, const dnnl_memory_desc_t *des
         dnnl_exec_arg_t *arg = &op->arg[w * MAX_ARGS + at];
         arg->arg = which;
         dnnl_status_t status = dnnl_memory_create(&arg->memory, desc, op->dnn->engine, DNNL_MEMORY_NONE);
-        LS_TRY(check_conv(status, op->kind, &op->conv));
+        LS_TRY(check(status, op));
     }
     return LS_OK;
 }
@@ -260,10 +255,10 @@ static ls_status make_primitive(ls_dnn_op *op, dnnl_primitive_desc_t pd)
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
     snprintf(op->name, sizeof op->name, "%s", name);
     if (op->kind != REORDER && strncmp(name, "ref", 3) == 0)
-        return fail_conv(LS_ERR_UNSUPPORTED, op->kind, &op->conv, "only the slow reference kernel takes these");
+        return ls_fail(LS_ERR_UNSUPPORTED, "oneDNN: %s: only its slow reference kernel takes these", op->what);
     const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     op->scratch_bytes = scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch);
-    return check_conv(dnnl_primitive_create(&op->primitive, pd), op->kind, &op->conv);
+    return check(dnnl_primitive_create(&op->primitive, pd), op);
 }
 
 static ls_status add_scratch(ls_dnn_op *op)
@@ -271,7 +266,7 @@ static ls_status add_scratch(ls_dnn_op *op)
     if (op->scratch_bytes == 0)
         return LS_OK;
     const_dnnl_primitive_desc_t pd;
-    LS_TRY(check_conv(dnnl_primitive_get_primitive_desc(op->primitive, &pd), op->kind, &op->conv));
+    LS_TRY(check(dnnl_primitive_get_primitive_desc(op->primitive, &pd), op));
     return add_arg(op, DNNL_ARG_SCRATCHPAD, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
 }
 
@@ -308,17 +303,28 @@ typedef struct descs {
     dnnl_dim_t stride[DNNL_MAX_NDIMS], dilation[DNNL_MAX_NDIMS], before[DNNL_MAX_NDIMS], after[DNNL_MAX_NDIMS];
 } descs;
 
-static ls_status check_sizes(kind kind, const ls_dnn_conv *v)
+static void name_conv(ls_dnn_op *op, const ls_dnn_conv *v)
 {
-    const int64_t positive[] = { v->n, v->h, v->w, v->c, v->kh, v->kw, v->o, v->oh, v->ow, v->groups };
+    snprintf(op->what, sizeof op->what,
+             "%s of [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] by %" PRId64 "x%" PRId64 " to [%" PRId64
+             ",%" PRId64 ",%" PRId64 "], stride %" PRId64 "x%" PRId64 ", dilation %" PRId64 "x%" PRId64
+             ", padding %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ", groups %" PRId64,
+             kind_names[op->kind], v->n, v->h, v->w, v->c, v->kh, v->kw, v->oh, v->ow, v->o, v->stride[0], v->stride[1],
+             v->dilation[0], v->dilation[1], v->pad[0], v->pad[1], v->pad[2], v->pad[3], v->groups);
+}
+
+static ls_status check_sizes(const ls_dnn_op *op, const ls_dnn_conv *v)
+{
+    const int64_t positive[] = { v->n,  v->h,  v->w,         v->c,         v->kh,          v->kw,          v->o,
+                                 v->oh, v->ow, v->stride[0], v->stride[1], v->dilation[0], v->dilation[1], v->groups };
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
         if (positive[i] < 1)
-            return fail_conv(LS_ERR_INVALID, kind, v, "sizes must be positive");
-    for (int i = 0; i < 2; i++)
-        if (v->stride[i] < 1 || v->dilation[i] < 1 || v->pad[i] < 0 || v->pad[i + 2] < 0)
-            return fail_conv(LS_ERR_INVALID, kind, v, "stride, dilation or padding is too small");
+            return ls_fail(LS_ERR_INVALID, "oneDNN: %s: a size is below 1", op->what);
+    for (int i = 0; i < 4; i++)
+        if (v->pad[i] < 0)
+            return ls_fail(LS_ERR_INVALID, "oneDNN: %s: a padding is below 0", op->what);
     if (v->c % v->groups != 0 || v->o % v->groups != 0)
-        return fail_conv(LS_ERR_INVALID, kind, v, "the groups do not divide the channels");
+        return ls_fail(LS_ERR_INVALID, "oneDNN: %s: the groups do not divide the channels", op->what);
     return LS_OK;
 }
 
@@ -426,20 +432,23 @@ static ls_status add_conv_args(ls_dnn_op *op, const descs *d)
     };
     for (int i = 0; i < 3; i++)
         LS_TRY(add_arg(op, order[op->kind][i], arrays[op->kind][i]));
-    op->bias = op->kind != BACKWARD_DATA && op->conv.bias;
+    op->bias = op->kind != BACKWARD_DATA && d->bias_or_null != NULL;
     if (op->bias)
         LS_TRY(add_arg(op, order[op->kind][3], &d->bias));
     return add_scratch(op);
 }
 
-static ls_status fill_conv(ls_dnn_op *op, const ls_dnn_op *like)
+static ls_status fill_conv(ls_dnn_op *op, const ls_dnn_conv *conv, const ls_dnn_op *like)
 {
+    name_conv(op, conv);
+    LS_TRY(check_sizes(op, conv));
     descs d;
-    LS_TRY(check_conv(describe(&op->conv, like, &op->hwio, &d), op->kind, &op->conv));
+    LS_TRY(check(describe(conv, like, &op->hwio, &d), op));
     if (like != NULL && !dnnl_memory_desc_equal(&op->hwio, &like->hwio))
-        return fail_conv(LS_ERR_INVALID, op->kind, &op->conv, "the operation to be like has another kernel");
+        return ls_fail(LS_ERR_INVALID, "oneDNN: %s: its kernel has another shape than the %s has", op->what,
+                       like->what);
     dnnl_primitive_desc_t pd;
-    LS_TRY(check_conv(conv_desc(op->dnn, op->kind, &op->conv, &d, &pd), op->kind, &op->conv));
+    LS_TRY(check(conv_desc(op->dnn, op->kind, conv, &d, &pd), op));
     dnnl_query_t kernel = op->kind == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
     op->packed = *dnnl_primitive_desc_query_md(pd, kernel, 0);
     ls_status status = make_primitive(op, pd);
@@ -449,16 +458,9 @@ static ls_status fill_conv(ls_dnn_op *op, const ls_dnn_op *like)
 
 static ls_status make_conv(ls_dnn *dnn, kind kind, const ls_dnn_conv *conv, const ls_dnn_op *like, ls_dnn_op **out)
 {
-    LS_TRY(check_thread());
-    LS_TRY(check_sizes(kind, conv));
     ls_dnn_op *op;
-    LS_TRY(op_new(dnn, kind, conv, &op));
-    ls_status status = fill_conv(op, like);
-    if (status == LS_OK)
-        *out = op;
-    else
-        ls_dnn_op_destroy(op);
-    return status;
+    LS_TRY(op_new(dnn, kind, &op));
+    return finish(fill_conv(op, conv, like), op, out);
 }
 
 ls_status ls_dnn_conv_forward(ls_dnn *dnn, const ls_dnn_conv *conv, const ls_dnn_op *like, ls_dnn_op **out)
@@ -493,7 +495,7 @@ static dnnl_status_t reorder_desc(dnnl_engine_t engine, const dnnl_memory_desc_t
 static ls_status fill_reorder(ls_dnn_op *op, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
 {
     dnnl_primitive_desc_t pd;
-    LS_TRY(check_conv(reorder_desc(op->dnn->engine, from, to, &pd), REORDER, &op->conv));
+    LS_TRY(check(reorder_desc(op->dnn->engine, from, to, &pd), op));
     ls_status status = make_primitive(op, pd);
     dnnl_primitive_desc_destroy(pd);
     LS_TRY(status);
@@ -504,17 +506,13 @@ static ls_status fill_reorder(ls_dnn_op *op, const dnnl_memory_desc_t *from, con
 
 static ls_status make_reorder(ls_dnn *dnn, const ls_dnn_op *of, bool to_hwio, ls_dnn_op **out)
 {
-    LS_TRY(check_thread());
     ls_dnn_op *op;
-    LS_TRY(op_new(dnn, REORDER, &of->conv, &op));
+    LS_TRY(op_new(dnn, REORDER, &op));
+    snprintf(op->what, sizeof op->what, "reorder for a %.200s", of->what);
     op->hwio = of->hwio;
     op->packed = of->packed;
     ls_status status = to_hwio ? fill_reorder(op, &op->packed, &op->hwio) : fill_reorder(op, &op->hwio, &op->packed);
-    if (status == LS_OK)
-        *out = op;
-    else
-        ls_dnn_op_destroy(op);
-    return status;
+    return finish(status, op, out);
 }
 
 ls_status ls_dnn_reorder_from_hwio(ls_dnn *dnn, const ls_dnn_op *op, ls_dnn_op **out)
@@ -525,6 +523,72 @@ ls_status ls_dnn_reorder_from_hwio(ls_dnn *dnn, const ls_dnn_op *op, ls_dnn_op *
 ls_status ls_dnn_reorder_to_hwio(ls_dnn *dnn, const ls_dnn_op *op, ls_dnn_op **out)
 {
     return make_reorder(dnn, op, true, out);
+}
+
+/* ---- matrix products ---- */
+
+/* rows x columns, rows `lead` floats apart; transposed: the array holds columns x rows. */
+static dnnl_status_t matrix(int64_t rows, int64_t columns, bool transposed, int64_t lead, dnnl_memory_desc_t *out)
+{
+    int64_t dense = transposed ? rows : columns;
+    dnnl_dim_t dims[DNNL_MAX_NDIMS] = { rows, columns }, strides[DNNL_MAX_NDIMS] = { 0 };
+    strides[transposed] = lead == 0 ? dense : lead;
+    strides[!transposed] = 1;
+    return dnnl_memory_desc_init_by_strides(out, 2, dims, dnnl_f32, strides);
+}
+
+static dnnl_status_t matmul_desc(dnnl_engine_t engine, const ls_dnn_matmul *v, dnnl_memory_desc_t m[4],
+                                 dnnl_primitive_desc_t *out)
+{
+    dnnl_matmul_desc_t desc;
+    dnnl_status_t status = matrix(v->m, v->k, v->ta, v->lda, &m[0]);
+    if (status == dnnl_success)
+        status = matrix(v->k, v->n, v->tb, v->ldb, &m[1]);
+    if (status == dnnl_success)
+        status = matrix(v->m, v->n, false, v->ldc, &m[2]);
+    if (status == dnnl_success)
+        status = matrix(1, v->n, false, 0, &m[3]);
+    if (status == dnnl_success)
+        status = dnnl_matmul_desc_init(&desc, &m[0], &m[1], v->bias ? &m[3] : NULL, &m[2]);
+    if (status != dnnl_success)
+        return status;
+    dnnl_primitive_attr_t attr;
+    status = make_attr(v->relu, &attr);
+    if (status != dnnl_success)
+        return status;
+    status = dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static ls_status fill_matmul(ls_dnn_op *op, const ls_dnn_matmul *v)
+{
+    snprintf(op->what, sizeof op->what,
+             "matmul of %" PRId64 "x%" PRId64 "%s and %" PRId64 "x%" PRId64 "%s, leading %" PRId64 ", %" PRId64
+             ", %" PRId64,
+             v->m, v->k, v->ta ? " transposed" : "", v->k, v->n, v->tb ? " transposed" : "", v->lda, v->ldb, v->ldc);
+    if (v->m < 1 || v->n < 1 || v->k < 1)
+        return ls_fail(LS_ERR_INVALID, "oneDNN: %s: a size is below 1", op->what);
+    dnnl_memory_desc_t m[4];
+    dnnl_primitive_desc_t pd;
+    LS_TRY(check(matmul_desc(op->dnn->engine, v, m, &pd), op));
+    ls_status status = make_primitive(op, pd);
+    dnnl_primitive_desc_destroy(pd);
+    LS_TRY(status);
+    LS_TRY(add_arg(op, DNNL_ARG_SRC, &m[0]));
+    LS_TRY(add_arg(op, DNNL_ARG_WEIGHTS, &m[1]));
+    LS_TRY(add_arg(op, DNNL_ARG_DST, &m[2]));
+    op->bias = v->bias;
+    if (op->bias)
+        LS_TRY(add_arg(op, DNNL_ARG_BIAS, &m[3]));
+    return add_scratch(op);
+}
+
+ls_status ls_dnn_matmul_create(ls_dnn *dnn, const ls_dnn_matmul *matmul, ls_dnn_op **out)
+{
+    ls_dnn_op *op;
+    LS_TRY(op_new(dnn, MATMUL, &op));
+    return finish(fill_matmul(op, matmul), op, out);
 }
 
 /* ---- asking ---- */
@@ -576,11 +640,11 @@ static ls_status run(ls_dnn_op *op, kind kind, int worker, void *const data[MAX_
     dnnl_stream_t stream = op->dnn->streams[worker];
     for (int i = 0; i < op->args; i++) {
         if (data[i] == NULL)
-            return fail_conv(LS_ERR_INTERNAL, kind, &op->conv, "an array is missing");
-        LS_TRY(check_conv(point(arg[i].memory, data[i], stream), kind, &op->conv));
+            return ls_fail(LS_ERR_INTERNAL, "oneDNN: %s: array %d of %d is missing", op->what, i + 1, op->args);
+        LS_TRY(check(point(arg[i].memory, data[i], stream), op));
     }
-    LS_TRY(check_conv(dnnl_primitive_execute(op->primitive, stream, op->args, arg), kind, &op->conv));
-    return check_conv(dnnl_stream_wait(stream), kind, &op->conv);
+    LS_TRY(check(dnnl_primitive_execute(op->primitive, stream, op->args, arg), op));
+    return check(dnnl_stream_wait(stream), op);
 }
 
 ls_status ls_dnn_run_forward(ls_dnn_op *op, int worker, const float *x, const float *kernel, const float *bias,
@@ -606,6 +670,13 @@ ls_status ls_dnn_run_backward_weights(ls_dnn_op *op, int worker, const float *x,
 ls_status ls_dnn_run_reorder(ls_dnn_op *op, int worker, const float *from, float *to, void *scratch)
 {
     return run(op, REORDER, worker, (void *[MAX_ARGS]){ (void *)from, to, scratch });
+}
+
+ls_status ls_dnn_run_matmul(ls_dnn_op *op, int worker, const float *a, const float *b, const float *bias, float *c,
+                            void *scratch)
+{
+    void *last = op->bias ? (void *)bias : scratch;
+    return run(op, MATMUL, worker, (void *[MAX_ARGS]){ (void *)a, (void *)b, c, last, scratch });
 }
 
 ls_status ls_dnn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,

@@ -19,7 +19,7 @@
 #include "lockstep/base.h"
 
 typedef struct ls_dnn ls_dnn;       /* the engine, with one stream for each worker */
-typedef struct ls_dnn_op ls_dnn_op; /* a convolution of one kind and size, or a reorder of its kernel */
+typedef struct ls_dnn_op ls_dnn_op; /* a convolution of one kind and size, a reorder of its kernel, a matmul */
 
 typedef struct ls_dnn_conv {
     int64_t n, h, w, c; /* the input */
@@ -31,6 +31,16 @@ typedef struct ls_dnn_conv {
     bool bias; /* forward adds one, backward-weights also makes its gradient; backward-data does not look */
     bool relu; /* forward ends with max(0, .); the backward ones do not look */
 } ls_dnn_conv;
+
+/* c = op(a) op(b) [+ bias] [, max(0, .)], row-major: op(a) is m x k, op(b) is k x n; ta, tb: the array holds the
+ * transpose. Where the operation's name begins with "brg:", a row of c has the same bits whatever m is, 1 included. */
+typedef struct ls_dnn_matmul {
+    int64_t m, n, k;
+    bool ta, tb;
+    int64_t lda, ldb, ldc; /* floats from row to row of the array; 0: rows lie close */
+    bool bias;             /* n values, added to every row */
+    bool relu;
+} ls_dnn_matmul;
 
 /* This thread takes part from now on: OpenMP uses one thread when called from here. Other threads are not changed. */
 void ls_dnn_enter_thread(void);
@@ -53,9 +63,11 @@ ls_status ls_dnn_conv_backward_weights(ls_dnn *dnn, const ls_dnn_conv *conv, con
 ls_status ls_dnn_reorder_from_hwio(ls_dnn *dnn, const ls_dnn_op *op, ls_dnn_op **out);
 ls_status ls_dnn_reorder_to_hwio(ls_dnn *dnn, const ls_dnn_op *op, ls_dnn_op **out);
 
+ls_status ls_dnn_matmul_create(ls_dnn *dnn, const ls_dnn_matmul *matmul, ls_dnn_op **out);
+
 void ls_dnn_op_destroy(ls_dnn_op *op); /* NULL is fine */
 
-/* ---- asking ---- */
+/* ---- asking ---- (ls_dnn_op_weights_..., ls_dnn_same_weights: not of a matmul) */
 const char *ls_dnn_op_name(const ls_dnn_op *op);      /* oneDNN's: "brgconv:avx512_core"; lives as long as op */
 size_t ls_dnn_op_scratch_bytes(const ls_dnn_op *op);  /* for each worker; often 0 */
 size_t ls_dnn_op_weights_bytes(const ls_dnn_op *op);  /* of the packed kernel (or its gradient): HWIO's or more */
@@ -64,7 +76,7 @@ bool ls_dnn_same_weights(const ls_dnn_op *a, const ls_dnn_op *b); /* one packed 
 
 /* ---- running ----
  * `kernel` and `dkernel` are packed. scratch: ls_dnn_op_scratch_bytes, of no one else meanwhile; NULL when 0. Outputs
- * are overwritten, never added to. bias and dbias: NULL exactly when the convolution has none. Where the packed kernel
+ * are overwritten, never added to. bias and dbias: not looked at when the operation has none. Where the packed kernel
  * is padded, running writes zeros over the zeros of its padding, also when it is an input. */
 ls_status ls_dnn_run_forward(ls_dnn_op *op, int worker, const float *x, const float *kernel, const float *bias,
                              float *y, void *scratch);
@@ -73,9 +85,12 @@ ls_status ls_dnn_run_backward_data(ls_dnn_op *op, int worker, const float *dy, c
 ls_status ls_dnn_run_backward_weights(ls_dnn_op *op, int worker, const float *x, const float *dy, float *dkernel,
                                       float *dbias, void *scratch);
 ls_status ls_dnn_run_reorder(ls_dnn_op *op, int worker, const float *from, float *to, void *scratch);
+ls_status ls_dnn_run_matmul(ls_dnn_op *op, int worker, const float *a, const float *b, const float *bias, float *c,
+                            void *scratch);
 
-/* c = op(a) op(b) + beta c, row-major: op(a) is m x k, op(b) is k x n; ta, tb: the array holds the transpose. On a
- * thread that entered. With m = 1 oneDNN sums in another order than with more rows. */
+/* c = op(a) op(b) + beta c, as ls_dnn_matmul but with nothing made before; as fast as that without tb, down to half as
+ * fast with tb. On a thread that entered. With m = 1 it sums in another order than with more rows. It takes its scratch
+ * from malloc. */
 ls_status ls_dnn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                        int64_t ldb, float beta, float *c, int64_t ldc);
 
