@@ -92,17 +92,26 @@ void ls_grad_matmul(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[1] = tb ? matmul(dy, a, true, ta, sum_b) : matmul(a, dy, !ta, false, sum_b);
 }
 
+static double size_or_one(int64_t size)
+{
+    return size == LS_BATCH ? 1 : (double)size;
+}
+
+/* Axis i of the leading ones, counted from the last of them; 1 where there is none. */
+static double leading_size(const ls_tensor *x, int i)
+{
+    int at = x->shape.rank - 3 - i;
+    return at < 0 ? 1 : size_or_one(x->shape.dims[at]);
+}
+
 double ls_flops_matmul(const ls_tensor *node)
 {
     const ls_tensor *a = node->in[0], *b = node->in[1];
-    int64_t ca, cb, inner = a->shape.dims[a->shape.rank - (node->attr.matmul.transpose_a ? 2 : 1)];
-    inner = inner == LS_BATCH ? 1 : inner;
-    operand shape_b = read_operand(b, node->attr.matmul.transpose_b);
-    operand shape_a = read_operand(a, node->attr.matmul.transpose_a);
-    double columns = shape_b.columns == LS_BATCH ? 1 : (double)shape_b.columns;
-    double rows = shape_a.rows == LS_BATCH ? 1 : (double)shape_a.rows;
-    if (!ls_shape_count(&a->shape, 1, &ca) || !ls_shape_count(&b->shape, 1, &cb) || inner < 1)
-        return 0;
-    double from_a = 2.0 * (double)ca * columns, from_b = 2.0 * (double)cb * rows; /* the larger has all leading axes */
-    return from_a > from_b ? from_a : from_b;
+    operand left = read_operand(a, node->attr.matmul.transpose_a), right = read_operand(b, node->attr.matmul.transpose_b);
+    double flops = 2 * size_or_one(left.rows) * size_or_one(left.columns) * size_or_one(right.columns);
+    for (int i = 0; i < LS_MAX_RANK; i++) { /* each may have axes that the other lacks */
+        double in_a = leading_size(a, i), in_b = leading_size(b, i);
+        flops *= in_a == 1 ? in_b : in_a;
+    }
+    return flops;
 }
