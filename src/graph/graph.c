@@ -126,6 +126,8 @@ uint32_t ls_graph_next_mark(ls_graph *graph)
     if (++graph->mark == 0) { /* after 2^32 walks: old marks could be met again */
         for (size_t i = 0; i < graph->node_count; i++)
             graph->nodes[i]->mark = 0;
+        for (size_t i = 0; i < graph->variable_count; i++)
+            graph->variables[i]->mark = 0;
         graph->mark = 1;
     }
     return graph->mark;

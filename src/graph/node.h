@@ -87,6 +87,7 @@ struct ls_variable {
     void *data;      /* row-major, 64-byte aligned; swapped with a shadow when a run commits */
     size_t bytes;
     uint32_t number; /* creation order within the graph */
+    uint32_t mark;   /* equal to graph->mark when the run under way writes it */
     bool trainable;
 };
 

@@ -217,7 +217,7 @@ static ls_status add_shadows(run *r, const ls_tensor *node, void *slots[2])
     int writes = ls_node_writes(node, written);
     char a[LS_NODE_TEXT], b[LS_NODE_TEXT], c[LS_NODE_TEXT];
     for (int i = 0; i < writes; i++) {
-        for (size_t k = 0; k < r->shadow_count; k++)
+        for (size_t k = 0; k < r->shadow_count && written[i]->mark == r->graph->mark; k++)
             if (r->shadows[k].variable == written[i])
                 return ls_fail(LS_ERR_INVALID, "%s is written twice in one run, by %s and by %s",
                                ls_node_label(written[i]->node, a), ls_node_label(r->shadows[k].writer, b),
@@ -234,6 +234,7 @@ static ls_status add_shadows(run *r, const ls_tensor *node, void *slots[2])
         if (!data)
             return no_memory(node, written[i]->bytes);
         r->shadows[r->shadow_count++] = (shadow){ written[i], data, node };
+        written[i]->mark = r->graph->mark;
         if (i > 0)
             slots[i - 1] = data;
     }
