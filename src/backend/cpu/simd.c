@@ -1,0 +1,66 @@
+/* Which table of vectorised kernels runs, and what all tables share. */
+#include "backend/cpu/simd.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/simd_tables.h"
+#include "base/math.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+/* __builtin_cpu_supports also asks whether the system saves the wide registers. */
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+const ls_simd *ls_simd_named(const char *name)
+{
+    if (!name)
+        return NULL;
+    if (strcmp(name, "base") == 0)
+        return &ls_simd_base;
+#if defined(__x86_64__) || defined(__i386__)
+    if (strcmp(name, "avx2") == 0 && has_avx2())
+        return &ls_simd_avx2;
+    if (strcmp(name, "avx512") == 0 && has_avx512())
+        return &ls_simd_avx512;
+#endif
+    return NULL;
+}
+
+const ls_simd *ls_simd_choose(void)
+{
+    const ls_simd *asked = ls_simd_named(getenv("LOCKSTEP_ISA"));
+    if (asked)
+        return asked;
+    const ls_simd *best = ls_simd_named("avx512");
+    best = best ? best : ls_simd_named("avx2");
+    return best ? best : &ls_simd_base;
+}
+
+ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, double momentum, double beta1, double beta2,
+                                 double rho, double epsilon, double weight_decay)
+{
+    ls_simd_update u = {
+        .rate = rate,
+        .momentum = (float)momentum,
+        .rho = (float)rho,
+        .one_minus_rho = (float)(1 - rho),
+        .epsilon = (float)epsilon,
+        .decay = rate * (float)weight_decay,
+        .one_minus_beta1 = (float)(1 - beta1),
+        .one_minus_beta2 = (float)(1 - beta2),
+    };
+    if (rule == LS_APPLY_ADAM)
+        u.alpha = (float)(rate * sqrt(1 - ls_pow(beta2, step)) / (1 - ls_pow(beta1, step)));
+    return u;
+}

@@ -1,0 +1,5 @@
+/* The kernels for any CPU: vectors of 4 floats (SSE2, NEON, or whatever the compiler makes of them). */
+#define LS_SIMD_NAME  "base"
+#define LS_SIMD_TABLE ls_simd_base
+#define LS_SIMD_WIDTH 4
+#include "backend/cpu/simd.inc"

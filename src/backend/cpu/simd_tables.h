@@ -1,0 +1,13 @@
+/* The tables, one per instruction set; ask ls_simd_named, which knows what this CPU can run. */
+#ifndef LS_BACKEND_CPU_SIMD_TABLES_H
+#define LS_BACKEND_CPU_SIMD_TABLES_H
+
+#include "backend/cpu/simd.h"
+
+extern const ls_simd ls_simd_base;
+#if defined(__x86_64__) || defined(__i386__)
+extern const ls_simd ls_simd_avx2;
+extern const ls_simd ls_simd_avx512;
+#endif
+
+#endif
