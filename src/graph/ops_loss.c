@@ -56,7 +56,7 @@ ls_status ls_shape_sparse_cross_entropy(ls_tensor *node)
     ls_shape expected = logits->shape;
     if (expected.rank < 1 || (logits->per_sample && expected.rank < 2))
         return ls_fail(LS_ERR_SHAPE, "the logits need an axis of classes beside the batch's");
-    if (expected.dims[expected.rank - 1] < 1)
+    if (expected.dims[expected.rank - 1] == 0)
         return ls_fail(LS_ERR_SHAPE, "there are no classes");
     expected.rank--;
     if (!ls_shape_equal(&expected, &labels->shape) || logits->per_sample != labels->per_sample) {
