@@ -97,10 +97,13 @@ void ls_grad_batch_norm(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 static ls_tensor *channel_count(ls_tensor *x)
 {
     double known = 1;
-    for (int i = x->per_sample ? 1 : 0; i < x->shape.rank - 1; i++)
-        known *= (double)x->shape.dims[i];
+    bool batch = false; /* also of a gathered batch, whose axis may have moved */
+    for (int i = 0; i < x->shape.rank - 1; i++) {
+        batch = batch || x->shape.dims[i] == LS_BATCH;
+        known *= x->shape.dims[i] == LS_BATCH ? 1 : (double)x->shape.dims[i];
+    }
     ls_tensor *scalar = ls_op_scalar(x->graph, LS_F64, known);
-    return x->per_sample ? ls_op_mul(scalar, ls_op_count(x->graph, LS_F64)) : scalar;
+    return batch ? ls_op_mul(scalar, ls_op_count(x->graph, LS_F64)) : scalar;
 }
 
 /* moving + (value - moving) (1 - momentum), in f64, as an assignment. */
