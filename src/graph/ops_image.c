@@ -111,6 +111,11 @@ ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options)
     ls_status status = need_image(x);
     if (status == LS_OK && kernel->shape.rank != 4)
         status = ls_fail(LS_ERR_SHAPE, "kernels have 4 axes, [H,W,in,out]; this has %d", kernel->shape.rank);
+    if (status == LS_OK && kernel->per_sample)
+        status = ls_fail(LS_ERR_SHAPE, "the kernel must be whole, but it has a batch axis");
+    for (int i = 0; i < 2 && status == LS_OK; i++)
+        if (kernel->shape.dims[i] == LS_BATCH)
+            status = ls_fail(LS_ERR_SHAPE, "axis %d of the kernel is the batch's: its size is not known", i);
     if (status == LS_OK) {
         for (int i = 0; i < 2; i++) {
             attr.window.window[i] = kernel->shape.dims[i];
