@@ -6,10 +6,12 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/philox.h"
+#include "graph/rules.h"
 #include "support.h"
 
 /* ---- Data ---- */
@@ -388,4 +390,174 @@ ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *scores = c->number == 2 ? ls_op_sigmoid(x[0]) : x[0];
     return ls_op_binary_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+}
+
+ls_tensor *test_slice(const test_case *c, ls_tensor *const *x)
+{
+    const test_cut *o = c->options;
+    return o->step.count ? ls_op_strided_slice(x[0], o->begin, o->end, o->step) : ls_op_slice(x[0], o->begin, o->end);
+}
+
+ls_tensor *test_slice_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_slice(c, x), x[0], x[1]);
+}
+
+ls_tensor *test_pad(const test_case *c, ls_tensor *const *x)
+{
+    const test_cut *o = c->options;
+    return ls_op_pad(x[0], o->begin, o->end, c->real);
+}
+
+ls_tensor *test_gather_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_gather(c, x), x[0], x[2]);
+}
+
+ls_tensor *test_conv2d_grad_input(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_conv2d(c, x), x[0], x[2]);
+}
+
+ls_tensor *test_conv2d_grad_kernel(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_conv2d(c, x), x[1], x[2]);
+}
+
+ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_average_pool(c, x), x[0], x[1]);
+}
+
+ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_max_pool(c, x), x[0], x[1]);
+}
+
+ls_tensor *test_sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_sparse_cross_entropy(c, x), x[0], x[2]);
+}
+
+ls_tensor *test_batch_norm_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_batch_norm_training(c, x), x[c->number], x[3]);
+}
+
+ls_tensor *test_dropout(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_dropout(x[0], x[1] ? x[1] : ls_op_scalar(x[0]->graph, LS_F64, c->real));
+}
+
+ls_tensor *test_one_hot(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_one_hot(ls_op_cast(x[0], LS_I64), LS_F64, 3);
+}
+
+ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_relu_grad(x[0], x[1], c->real);
+}
+
+ls_tensor *test_reduce(const test_case *c, ls_tensor *const *x)
+{
+    const test_reduction *r = c->options;
+    return r->make(ls_op_square(x[0]), ls_axes_of_mask(c->number & 63), c->number & 64);
+}
+
+/* ---- Families ---- */
+
+const test_case test_unary[] = {
+    { "neg", .one = ls_op_neg },
+    { "abs", .one = ls_op_abs },
+    { "square", .one = ls_op_square },
+    { "exp", .one = ls_op_exp },
+    { "log", .in = { "+" }, .one = ls_op_log },
+    { "sqrt", .in = { "+" }, .one = ls_op_sqrt },
+    { "rsqrt", .in = { "+" }, .one = ls_op_rsqrt },
+    { "erf", .one = ls_op_erf },
+    { "clip", .build = test_clip },
+    { "relu", .one = ls_op_relu },
+    { "leaky_relu", .build = test_leaky_relu, .real = 0.1 },
+    { "sigmoid", .one = ls_op_sigmoid },
+    { "tanh", .one = ls_op_tanh },
+    { "softplus", .one = ls_op_softplus },
+    { "gelu", .build = test_gelu, .number = 0 },
+    { "gelu", .build = test_gelu, .number = 1 },
+    { "silu", .one = ls_op_silu },
+    { "elu", .build = test_elu, .real = 1.3 },
+};
+const size_t test_unary_count = sizeof test_unary / sizeof *test_unary;
+
+const test_case test_binary[] = {
+    { "add", .two = ls_op_add },
+    { "sub", .two = ls_op_sub },
+    { "mul", .two = ls_op_mul },
+    { "div", .in = { "", "+" }, .two = ls_op_div },
+    { "pow", .in = { "+", "" }, .two = ls_op_pow },
+    { "maximum", .in = { "", "" }, .two = ls_op_maximum, .mostly_zero = true },
+    { "minimum", .in = { "", "" }, .two = ls_op_minimum, .mostly_zero = true },
+};
+const size_t test_binary_count = sizeof test_binary / sizeof *test_binary;
+
+const test_reduction test_reductions[] = { { "reduce_sum", "sum", ls_op_reduce_sum },
+                                           { "reduce_sum", "mean", ls_op_reduce_mean },
+                                           { "reduce_max", "max", ls_op_reduce_max },
+                                           { "reduce_min", "min", ls_op_reduce_min } };
+const size_t test_reduction_count = sizeof test_reductions / sizeof *test_reductions;
+
+/* ---- Suites ---- */
+
+#define MOST_CASES 1024
+test_case test_cases[MOST_CASES];
+size_t test_case_count;
+static struct CMUnitTest suite[MOST_CASES + 64];
+static size_t suite_count;
+
+char *test_text(const char *format, ...)
+{
+    char *out = NULL;
+    va_list list;
+    va_start(list, format);
+    if (vasprintf(&out, format, list) < 0)
+        abort();
+    va_end(list);
+    return out;
+}
+
+void test_cases_add(const test_case *rows, size_t count)
+{
+    if (count > MOST_CASES - test_case_count)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        test_cases[test_case_count++] = rows[i];
+}
+
+bool test_cases_have(const test_case *rows, size_t count, const char *op)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].op, op) == 0)
+            return true;
+    return false;
+}
+
+void test_suite_add(const char *name, void (*run)(void **state))
+{
+    if (suite_count == sizeof suite / sizeof *suite)
+        abort();
+    suite[suite_count++] = (struct CMUnitTest){ .name = name, .test_func = run };
+}
+
+void test_suite_add_cases(void (*run)(void **state))
+{
+    for (size_t i = 0; i < test_case_count; i++) {
+        test_suite_add(test_text("%s: %s", test_cases[i].op, test_cases[i].variant), run);
+        suite[suite_count - 1].initial_state = &test_cases[i];
+    }
+}
+
+int test_suite_run(const char *name)
+{
+    return _cmocka_run_group_tests(name, suite, suite_count, NULL, NULL);
 }

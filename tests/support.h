@@ -102,13 +102,33 @@ struct test_case {
     /* For the batch-axis test. */
     bool reduces;             /* the result is whole */
     const char *refused;      /* with every N a batch axis: what the message says */
-    const char *unnamed;      /* a composite's own name, where the message says it instead of the op's */
+    const char *named;        /* what the message begins with, where it is not the op */
     const char *not_gathered; /* with every N a gathered batch: what the message says */
     bool never;               /* refused in any case */
     bool alone;               /* only with every N a batch axis */
     bool values_only;         /* no gradient is compared */
     test_builder whole;       /* the same computation without a batch axis, where `build` cannot be it */
 };
+
+/* Options of rows. */
+typedef struct test_cut {
+    ls_axes begin, end, step; /* no step: end is the size */
+} test_cut;
+
+typedef struct test_reduction {
+    const char *op, *name;
+    ls_tensor *(*make)(ls_tensor *, ls_axes, bool);
+} test_reduction;
+
+/* clang-format off */
+#define POOL(...) &(const ls_pool2d_op){ __VA_ARGS__ }
+#define CONV(...) &(const ls_conv2d_op){ __VA_ARGS__ }
+#define AXES(...) &(const ls_axes)EACH(__VA_ARGS__)
+#define TO(...) &(const ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } }
+#define EACH(...) { .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } }
+#define CUT(from, to) &(const test_cut){ .begin = from, .end = to }
+#define CUT_BY(from, to, by) &(const test_cut){ .begin = from, .end = to, .step = by }
+/* clang-format on */
 
 ls_tensor *test_build(const test_case *c, ls_tensor *const *x);
 
@@ -137,9 +157,51 @@ ls_tensor *test_layer_norm(const test_case *c, ls_tensor *const *x); /* number: 
 ls_tensor *test_batch_norm_training(const test_case *c, ls_tensor *const *x);  /* gamma and beta if given */
 ls_tensor *test_batch_norm_inference(const test_case *c, ls_tensor *const *x); /* gamma, beta, mean, variance */
 
+ls_tensor *test_dropout(const test_case *c, ls_tensor *const *x); /* real: the rate, or input 1 is */
+ls_tensor *test_one_hot(const test_case *c, ls_tensor *const *x); /* of 3 */
+ls_tensor *test_slice(const test_case *c, ls_tensor *const *x);   /* options: test_cut */
+ls_tensor *test_pad(const test_case *c, ls_tensor *const *x);     /* options: test_cut, before and after; real */
+ls_tensor *test_reduce(const test_case *c, ls_tensor *const *x);  /* of squares; options: test_reduction; number: the
+                                                                     axes  as bits, and 64 to keep them */
+
+/* What gradients are made of. The last input is the cotangent; the others, and what is taken from the row, are those of
+ * the builder whose gradient it is. */
+ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x); /* of dy and x; real: slope */
+ls_tensor *test_slice_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_gather_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_conv2d_grad_input(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_conv2d_grad_kernel(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_batch_norm_grad(const test_case *c, ls_tensor *const *x); /* number: of which input */
+ls_tensor *test_sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x);
+
 /* number: 0 from logits, 1 from probabilities, 2 from probabilities made by softmax or sigmoid */
 ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x);
+
+/* Families of ops: rows to be finished. What stands in `in` are the letters of a spec that the op needs before the
+ * sizes. */
+extern const test_case test_unary[], test_binary[];
+extern const size_t test_unary_count, test_binary_count;
+
+extern const test_reduction test_reductions[];
+extern const size_t test_reduction_count;
+
+/* ---- Suites: a test for every row, and others ---- */
+
+extern test_case test_cases[];
+extern size_t test_case_count;
+void test_cases_add(const test_case *rows, size_t count);
+bool test_cases_have(const test_case *rows, size_t count, const char *op);
+
+/* Names for made rows: printf to memory that is never given back. */
+char *test_text(const char *format, ...) LS_PRINTF(1, 2);
+
+void test_suite_add(const char *name, void (*run)(void **state));
+void test_suite_add_cases(void (*run)(void **state)); /* one test a row; *state is the test_case */
+int test_suite_run(const char *name);
+#define TEST_SUITE_ADD(test) test_suite_add(#test, test)
 
 #endif

@@ -248,11 +248,6 @@ static ls_tensor *scale_and_shift(const test_case *c, ls_tensor *const *x)
     return ls_op_shift(ls_op_scale(x[0], -1.5), 0.25);
 }
 
-static ls_tensor *relu_grad(const test_case *c, ls_tensor *const *x)
-{
-    return ls_op_relu_grad(x[0], x[1], c->real);
-}
-
 /* To [as before, 21], or with LS_REMAINING. */
 static ls_tensor *reshape(const test_case *c, ls_tensor *const *x)
 {
@@ -296,57 +291,6 @@ static ls_tensor *split(const test_case *c, ls_tensor *const *x)
     return ls_op_concat((ls_tensor *[]){ ls_op_scale(part[2], 2), ls_op_mul(part[0], part[1]) }, 2, c->number);
 }
 
-typedef struct cut {
-    ls_axes begin, end, step; /* no step: end is the size */
-} cut;
-
-static ls_tensor *slice(const test_case *c, ls_tensor *const *x)
-{
-    const cut *o = c->options;
-    return o->step.count ? ls_op_strided_slice(x[0], o->begin, o->end, o->step) : ls_op_slice(x[0], o->begin, o->end);
-}
-
-static ls_tensor *slice_grad(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(slice(c, x), x[0], x[1]);
-}
-
-static ls_tensor *pad(const test_case *c, ls_tensor *const *x)
-{
-    const cut *o = c->options;
-    return ls_op_pad(x[0], o->begin, o->end, c->real);
-}
-
-static ls_tensor *gather_grad(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_gather(c, x), x[0], x[2]);
-}
-
-static ls_tensor *conv2d_grad_input(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_conv2d(c, x), x[0], x[2]);
-}
-
-static ls_tensor *conv2d_grad_kernel(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_conv2d(c, x), x[1], x[2]);
-}
-
-static ls_tensor *average_pool_grad(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_average_pool(c, x), x[0], x[1]);
-}
-
-static ls_tensor *sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_sparse_cross_entropy(c, x), x[0], x[2]);
-}
-
-static ls_tensor *dropout(const test_case *c, ls_tensor *const *x)
-{
-    return ls_op_dropout(x[0], x[1] ? x[1] : ls_op_scalar(x[0]->graph, LS_F64, c->real));
-}
-
 /* x against all samples of the batch: the pairs of a contrastive loss. */
 static ls_tensor *pairs_weighted(const test_case *c, ls_tensor *const *x)
 {
@@ -374,14 +318,6 @@ static ls_tensor *reduce_gathered(const test_case *c, ls_tensor *const *x)
 /* ---- The table ---- */
 
 /* clang-format off */
-#define POOL(...) &(const ls_pool2d_op){ __VA_ARGS__ }
-#define CONV(...) &(const ls_conv2d_op){ __VA_ARGS__ }
-#define AXES(...) &(const ls_axes)EACH(__VA_ARGS__)
-#define TO(...) &(const ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } }
-#define EACH(...) { .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } }
-#define CUT(from, to) &(const cut){ .begin = from, .end = to }
-#define CUT_BY(from, to, by) &(const cut){ .begin = from, .end = to, .step = by }
-
 static const test_case table[] = {
     { "gather_batch", "pairs weighted", { "N,3", "N,2" }, .build = pairs_weighted, .fed_only = true, .many = true },
     { "gather_batch", "mean over the batch", { "N,3" }, .build = reduce_gathered, .fed_only = true, .number = 0 },
@@ -395,8 +331,8 @@ static const test_case table[] = {
     { "random_uniform", "as factors", { "33" }, .build = by_random_numbers },
     { "pow", "negative bases, a whole exponent", { "N,7" }, .build = third_power },
     { "mul", "scale and shift", { "N,7" }, .build = scale_and_shift },
-    { "relu_grad", "slope 0", { "N,7", "N,7" }, .build = relu_grad, .none = 2 },
-    { "relu_grad", "slope 0.2", { "33", "33" }, .build = relu_grad, .real = 0.2, .none = 2 },
+    { "relu_grad", "slope 0", { "N,7", "N,7" }, .build = test_relu_grad, .none = 2 },
+    { "relu_grad", "slope 0.2", { "33", "33" }, .build = test_relu_grad, .real = 0.2, .none = 2 },
 
     { "select", "one shape", { "b:N,7", "N,7", "N,7" }, .build = test_select },
     { "select", "a whole condition", { "b:7", "N,7", "N,7" }, .build = test_select },
@@ -425,24 +361,24 @@ static const test_case table[] = {
     { "concat", "a part twice", { "N,3", "N,2" }, .build = concat_with_itself, .number = 1 },
     { "slice", "split, last axis", { "N,7" }, .build = split, .number = 1 },
     { "slice", "split, axis 0", { "7,3" }, .build = split, .number = 0 },
-    { "slice", "a box", { "N,5,7" }, .build = slice, .options = CUT(EACH(0, 1, 2), EACH(-1, 3, 4)) },
-    { "slice", "to the end", { "33" }, .build = slice, .options = CUT(EACH(20), EACH(-1)) },
-    { "slice", "steps 2 and 3", { "5,7" }, .build = slice, .options = CUT_BY(EACH(1, 0), EACH(5, 7), EACH(2, 3)) },
-    { "slice", "ends counted from the end", { "7,33" }, .build = slice,
+    { "slice", "a box", { "N,5,7" }, .build = test_slice, .options = CUT(EACH(0, 1, 2), EACH(-1, 3, 4)) },
+    { "slice", "to the end", { "33" }, .build = test_slice, .options = CUT(EACH(20), EACH(-1)) },
+    { "slice", "steps 2 and 3", { "5,7" }, .build = test_slice, .options = CUT_BY(EACH(1, 0), EACH(5, 7), EACH(2, 3)) },
+    { "slice", "ends counted from the end", { "7,33" }, .build = test_slice,
       .options = CUT_BY(EACH(-5, 2), EACH(-1, -2), EACH(1, 4)) },
-    { "slice_grad", "a box", { "N,5,7", "N,3,4" }, .build = slice_grad, .none = 1,
+    { "slice_grad", "a box", { "N,5,7", "N,3,4" }, .build = test_slice_grad, .none = 1,
       .options = CUT(EACH(0, 1, 2), EACH(-1, 3, 4)) },
-    { "slice_grad", "steps", { "5,7", "2,3" }, .build = slice_grad, .none = 1,
+    { "slice_grad", "steps", { "5,7", "2,3" }, .build = test_slice_grad, .none = 1,
       .options = CUT_BY(EACH(1, 0), EACH(5, 7), EACH(2, 3)) },
-    { "pad", "zeros", { "N,3,7" }, .build = pad, .options = CUT(EACH(0, 1, 0), EACH(0, 2, 3)) },
-    { "pad", "a value", { "5,1" }, .build = pad, .options = CUT(EACH(2, 1), EACH(0, 3)), .real = 1.5 },
+    { "pad", "zeros", { "N,3,7" }, .build = test_pad, .options = CUT(EACH(0, 1, 0), EACH(0, 2, 3)) },
+    { "pad", "a value", { "5,1" }, .build = test_pad, .options = CUT(EACH(2, 1), EACH(0, 3)), .real = 1.5 },
     { "gather", "embedding", { "7,3", "i7:N,33" }, .build = test_gather, .batch = 3 },
     { "gather", "embedding, int32", { "33,3", "j33:N" }, .build = test_gather, .batch = 33, .many = true },
     { "gather", "axis 1", { "N,7,3", "i7:5" }, .build = test_gather, .number = 1 },
     { "gather", "last axis", { "N,3,7", "i7:2,3" }, .build = test_gather, .number = -1 },
     { "gather", "one index", { "N,7", "i7:" }, .build = test_gather, .number = 1 },
-    { "gather_grad", "embedding", { "7,3", "i7:N,33", "N,33,3" }, .build = gather_grad, .none = 1, .batch = 3 },
-    { "gather_grad", "axis 1", { "N,7,3", "i7:5", "N,5,3" }, .build = gather_grad, .none = 1, .number = 1 },
+    { "gather_grad", "embedding", { "7,3", "i7:N,33", "N,33,3" }, .build = test_gather_grad, .none = 1, .batch = 3 },
+    { "gather_grad", "axis 1", { "N,7,3", "i7:5", "N,5,3" }, .build = test_gather_grad, .none = 1, .number = 1 },
 
     { "matmul", "contracts the batch", { "N,7", "N,3" }, .build = test_matmul, .number = 1 },
     { "matmul", "33 rows", { "33,7", "7,1" }, .build = test_matmul },
@@ -491,13 +427,13 @@ static const test_case table[] = {
       .options = CONV(.padding = LS_SAME), .mostly_zero = true },
     { "conv2d", "a row of 33", { "N,1,33,1", "1,5,1,2" }, .build = test_conv2d, .batch = 2,
       .options = CONV(.stride = { 1, 3 }) },
-    { "conv2d_grad_input", "same, stride 2", { "N,5,5,2", "3,3,2,3", "N,3,3,3" }, .build = conv2d_grad_input, .none = 1,
+    { "conv2d_grad_input", "same, stride 2", { "N,5,5,2", "3,3,2,3", "N,3,3,3" }, .build = test_conv2d_grad_input, .none = 1,
       .batch = 2, .options = CONV(.stride = { 2, 2 }, .padding = LS_SAME) },
-    { "conv2d_grad_input", "groups, dilation", { "N,5,5,4", "2,2,2,2", "N,3,4,2" }, .build = conv2d_grad_input,
+    { "conv2d_grad_input", "groups, dilation", { "N,5,5,4", "2,2,2,2", "N,3,4,2" }, .build = test_conv2d_grad_input,
       .none = 1, .batch = 2, .options = CONV(.dilation = { 2, 1 }, .groups = 2) },
-    { "conv2d_grad_kernel", "same, stride 2", { "N,5,5,2", "3,3,2,3", "N,3,3,3" }, .build = conv2d_grad_kernel,
+    { "conv2d_grad_kernel", "same, stride 2", { "N,5,5,2", "3,3,2,3", "N,3,3,3" }, .build = test_conv2d_grad_kernel,
       .none = 2, .batch = 2, .options = CONV(.stride = { 2, 2 }, .padding = LS_SAME) },
-    { "conv2d_grad_kernel", "groups, dilation", { "N,5,5,4", "2,2,2,2", "N,3,4,2" }, .build = conv2d_grad_kernel,
+    { "conv2d_grad_kernel", "groups, dilation", { "N,5,5,4", "2,2,2,2", "N,3,4,2" }, .build = test_conv2d_grad_kernel,
       .none = 2, .batch = 2, .options = CONV(.dilation = { 2, 1 }, .groups = 2) },
 
     { "max_pool2d", "valid 2", { "N,7,7,2" }, .build = test_max_pool, .batch = 3, .once = true,
@@ -519,7 +455,7 @@ static const test_case table[] = {
                       .count_padding = true) },
     { "average_pool2d", "explicit, padding left out", { "N,5,7,1" }, .build = test_average_pool, .batch = 3,
       .options = POOL(.window = { 3, 2 }, .stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 0, 1, 2, 0 }) },
-    { "average_pool2d_grad", "same", { "N,5,5,2", "N,3,3,2" }, .build = average_pool_grad, .none = 1, .batch = 3,
+    { "average_pool2d_grad", "same", { "N,5,5,2", "N,3,3,2" }, .build = test_average_pool_grad, .none = 1, .batch = 3,
       .options = POOL(.window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME) },
     { "reduce_max", "global pool", { "N,3,5,2" }, .one = ls_op_global_max_pool2d, .batch = 3, .mostly_zero = true },
     { "reduce_sum", "global average pool", { "N,3,5,2" }, .one = ls_op_global_average_pool2d, .batch = 3 },
@@ -537,9 +473,9 @@ static const test_case table[] = {
     { "rsqrt", "layer norm", { "N,7", "+7", "7" }, .build = test_layer_norm },
     { "rsqrt", "layer norm, two axes", { "N,3,5", "+3,5", "3,5" }, .build = test_layer_norm, .number = 2, .batch = 3 },
     { "rsqrt", "layer norm, no gamma or beta", { "33" }, .build = test_layer_norm },
-    { "dropout", "rate 0.4", { "N,7" }, .build = dropout, .real = 0.4 },
-    { "dropout", "a rate that is fed", { "N,7", "~" }, .build = dropout, .fixed = 2 },
-    { "dropout", "rate 0", { "33" }, .build = dropout },
+    { "dropout", "rate 0.4", { "N,7" }, .build = test_dropout, .real = 0.4 },
+    { "dropout", "a rate that is fed", { "N,7", "~" }, .build = test_dropout, .fixed = 2 },
+    { "dropout", "rate 0", { "33" }, .build = test_dropout },
 
     { "sparse_cross_entropy", "logits", { "N,7", "i7:N" }, .build = test_sparse_cross_entropy },
     { "sparse_cross_entropy", "logits, int32", { "N,33", "j33:N" }, .build = test_sparse_cross_entropy, .batch = 3 },
@@ -548,7 +484,7 @@ static const test_case table[] = {
     { "sparse_cross_entropy", "one sample, no batch", { "7", "i7:" }, .build = test_sparse_cross_entropy },
     { "sparse_cross_entropy", "probabilities", { "~N,7", "i7:N" }, .build = test_sparse_cross_entropy, .number = 1 },
     { "sparse_cross_entropy", "softmax", { "N,7", "i7:N" }, .build = test_sparse_cross_entropy, .number = 2 },
-    { "sparse_cross_entropy_grad", "", { "N,7", "i7:N", "N" }, .build = sparse_cross_entropy_grad },
+    { "sparse_cross_entropy_grad", "", { "N,7", "i7:N", "N" }, .build = test_sparse_cross_entropy_grad },
     { "log_softmax", "cross-entropy, logits", { "N,7", "~N,7" }, .build = test_cross_entropy },
     { "log", "cross-entropy, probabilities", { "~N,7", "~N,7" }, .build = test_cross_entropy, .number = 1 },
     { "log_softmax", "cross-entropy, softmax", { "N,7", "~N,7" }, .build = test_cross_entropy, .number = 2 },
@@ -564,75 +500,20 @@ static const test_case table[] = {
 
 /* ---- Rows that are made: every op of a family with every shape ---- */
 
-#define MOST_CASES 1024
-static test_case cases[MOST_CASES];
-static struct CMUnitTest tests[MOST_CASES + 64];
-static size_t case_count, test_count;
-
-static char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static char *text(const char *format, ...)
-{
-    char *out = NULL;
-    va_list list;
-    va_start(list, format);
-    if (vasprintf(&out, format, list) < 0)
-        abort();
-    va_end(list);
-    return out;
-}
-
-static void add_case(const test_case *c)
-{
-    if (case_count == MOST_CASES)
-        abort();
-    cases[case_count++] = *c;
-}
-
-static const test_case unary[] = {
-    { "neg", .one = ls_op_neg },
-    { "abs", .one = ls_op_abs },
-    { "square", .one = ls_op_square },
-    { "exp", .one = ls_op_exp },
-    { "log", .in = { "+" }, .one = ls_op_log },
-    { "sqrt", .in = { "+" }, .one = ls_op_sqrt },
-    { "rsqrt", .in = { "+" }, .one = ls_op_rsqrt },
-    { "erf", .one = ls_op_erf },
-    { "clip", .build = test_clip },
-    { "relu", .one = ls_op_relu },
-    { "leaky_relu", .build = test_leaky_relu, .real = 0.1 },
-    { "sigmoid", .one = ls_op_sigmoid },
-    { "tanh", .one = ls_op_tanh },
-    { "softplus", .one = ls_op_softplus },
-    { "gelu", .build = test_gelu, .number = 0 },
-    { "gelu", .build = test_gelu, .number = 1 },
-    { "silu", .one = ls_op_silu },
-    { "elu", .build = test_elu, .real = 1.3 },
-};
-
 static void add_unary(void)
 {
     static const char *const shapes[] = { "N,7", "33", "1", "" };
-    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
+    for (size_t i = 0; i < test_unary_count; i++) {
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-            test_case c = unary[i];
+            test_case c = test_unary[i];
             /* A single number is positive, so that relu and clip have a gradient there. */
             const char *domain = c.in[0] ? c.in[0] : k < 2 ? "" : "~";
-            c.in[0] = text("%s%s", domain, shapes[k]);
-            c.variant = text("number %d, shape (%s)", c.number, shapes[k]);
-            add_case(&c);
+            c.in[0] = test_text("%s%s", domain, shapes[k]);
+            c.variant = test_text("number %d, shape (%s)", c.number, shapes[k]);
+            test_cases_add(&c, 1);
         }
     }
 }
-
-static const test_case binary[] = {
-    { "add", .two = ls_op_add },
-    { "sub", .two = ls_op_sub },
-    { "mul", .two = ls_op_mul },
-    { "div", .in = { "", "+" }, .two = ls_op_div },
-    { "pow", .in = { "+", "" }, .two = ls_op_pow },
-    { "maximum", .in = { "", "" }, .two = ls_op_maximum, .mostly_zero = true },
-    { "minimum", .in = { "", "" }, .two = ls_op_minimum, .mostly_zero = true },
-};
 
 static void add_binary(void)
 {
@@ -641,17 +522,17 @@ static void add_binary(void)
         { "N,7", "7" },   { "7", "N,7" },     { "N,7", "" },      { "", "N,7" }, { "N,7", "N,1" },  { "N,1", "N,7" },
         { "N,7", "1,7" }, { "N,1,5", "3,1" }, { "1,3", "N,7,1" }, { "N", "N" },  { "3,1", "1,33" }, { "2,1,3", "5,1" },
     };
-    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) {
+    for (size_t i = 0; i < test_binary_count; i++) {
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-            test_case c = binary[i];
+            test_case c = test_binary[i];
             bool extreme = c.mostly_zero; /* of two single numbers only one has a gradient: make them many */
             if (extreme && (strcmp(shapes[k][0], "") == 0 || strcmp(shapes[k][1], "") == 0))
                 continue;
             c.many = extreme;
-            c.variant = text("(%s) and (%s)", shapes[k][0], shapes[k][1]);
+            c.variant = test_text("(%s) and (%s)", shapes[k][0], shapes[k][1]);
             for (int side = 0; side < 2; side++)
-                c.in[side] = text("%s%s", c.in[side] ? c.in[side] : "", shapes[k][side]);
-            add_case(&c);
+                c.in[side] = test_text("%s%s", c.in[side] ? c.in[side] : "", shapes[k][side]);
+            test_cases_add(&c, 1);
         }
     }
 }
@@ -670,58 +551,42 @@ static void add_products(void)
         int m = products[i].m, k = products[i].k, n = products[i].n;
         for (int t = 0; t < 4; t++) {
             test_case c = { "matmul", .build = test_matmul, .number = t };
-            c.in[0] = text("%s%d,%d", products[i].lead_a, t & 1 ? k : m, t & 1 ? m : k);
-            c.in[1] = text("%s%d,%d", products[i].lead_b, t & 2 ? n : k, t & 2 ? k : n);
-            c.variant =
-                text("(%s)%s times (%s)%s", c.in[0], t & 1 ? " transposed" : "", c.in[1], t & 2 ? " transposed" : "");
-            add_case(&c);
+            c.in[0] = test_text("%s%d,%d", products[i].lead_a, t & 1 ? k : m, t & 1 ? m : k);
+            c.in[1] = test_text("%s%d,%d", products[i].lead_b, t & 2 ? n : k, t & 2 ? k : n);
+            c.variant = test_text("(%s)%s times (%s)%s", c.in[0], t & 1 ? " transposed" : "", c.in[1],
+                                  t & 2 ? " transposed" : "");
+            test_cases_add(&c, 1);
         }
     }
     for (int t = 0; t < 4; t += 2) /* every sample a row of the first */
-        add_case(&(test_case){ "matmul",
-                               text("(N,7) times (7,3), %d", t),
-                               { "N,7", t ? "3,7" : "7,3" },
-                               .build = test_matmul,
-                               .number = t });
-}
-
-typedef struct reduction {
-    const char *op, *name;
-    ls_tensor *(*make)(ls_tensor *, ls_axes, bool);
-} reduction;
-
-static const reduction reductions[] = { { "reduce_sum", "sum", ls_op_reduce_sum },
-                                        { "reduce_sum", "mean", ls_op_reduce_mean },
-                                        { "reduce_max", "max", ls_op_reduce_max },
-                                        { "reduce_min", "min", ls_op_reduce_min } };
-
-/* number: the axes as bits, and 64 to keep them. The square makes a sum's gradient differ from element to element. */
-static ls_tensor *reduce(const test_case *c, ls_tensor *const *x)
-{
-    const reduction *r = c->options;
-    return r->make(ls_op_square(x[0]), ls_axes_of_mask(c->number & 63), c->number & 64);
+        test_cases_add(&(test_case){ "matmul",
+                                     test_text("(N,7) times (7,3), %d", t),
+                                     { "N,7", t ? "3,7" : "7,3" },
+                                     .build = test_matmul,
+                                     .number = t },
+                       1);
 }
 
 static void add_reductions(void)
 {
-    for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++) {
-        test_case c = { reductions[i].op, .build = reduce, .options = &reductions[i], .mostly_zero = i >= 2,
-                        .batch = 3 };
+    for (size_t i = 0; i < test_reduction_count; i++) {
+        test_case c = { test_reductions[i].op, .build = test_reduce, .options = &test_reductions[i],
+                        .mostly_zero = i >= 2, .batch = 3 };
         for (int axes = 0; axes < 8; axes++) {
             for (int keep = 0; keep <= 64; keep += 64) {
                 c.in[0] = "N,3,5";
                 c.number = axes | keep;
-                c.variant = text("%s, axes %d, keep %d", reductions[i].name, axes, keep);
-                add_case(&c);
+                c.variant = test_text("%s, axes %d, keep %d", test_reductions[i].name, axes, keep);
+                test_cases_add(&c, 1);
             }
         }
         c.number = 1;
         c.in[0] = "33";
-        c.variant = text("%s of 33", reductions[i].name);
-        add_case(&c);
+        c.variant = test_text("%s of 33", test_reductions[i].name);
+        test_cases_add(&c, 1);
         c.in[0] = "1";
-        c.variant = text("%s of one", reductions[i].name);
-        add_case(&c);
+        c.variant = test_text("%s of one", test_reductions[i].name);
+        test_cases_add(&c, 1);
     }
 }
 
@@ -775,12 +640,6 @@ static ls_tensor *compare(const test_case *c, ls_tensor *const *x)
     return ls_op_cast(ls_op_compare(x[0], LS_GREATER, ls_op_scale(x[0], 2)), LS_F64);
 }
 
-static ls_tensor *one_hot(const test_case *c, ls_tensor *const *x)
-{
-    (void)c;
-    return ls_op_one_hot(ls_op_cast(x[0], LS_I64), LS_F64, 3);
-}
-
 static ls_tensor *argmax(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
@@ -810,21 +669,10 @@ static ls_tensor *apply(const test_case *c, ls_tensor *const *x)
     return ls_op_apply(x[0], ls_op_square(x[0]), LS_APPLY_SGD, ls_op_scalar(x[0]->graph, LS_F64, 0.1));
 }
 
-static ls_tensor *max_pool_grad(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_max_pool(c, x), x[0], x[1]);
-}
-
 static ls_tensor *moments(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
     return ls_node_make1(LS_OP_moments, x[0], ls_no_attrs());
-}
-
-/* number: whose gradient; x, gamma, beta, dy */
-static ls_tensor *batch_norm_grad(const test_case *c, ls_tensor *const *x)
-{
-    return test_pull_back(test_batch_norm_training(c, x), x[c->number], x[3]);
 }
 
 /* Nothing flows back to input 0. */
@@ -839,7 +687,7 @@ static const test_case silent[] = {
     { "stop_gradient", "", { "3" }, .one = ls_op_stop_gradient },
     { "compare", "", { "3" }, .build = compare },
     { "sign", "", { "3" }, .one = ls_op_sign },
-    { "one_hot", "", { "3" }, .build = one_hot },
+    { "one_hot", "", { "3" }, .build = test_one_hot },
     { "argmax", "", { "3" }, .build = argmax },
     { "top_k_indices", "", { "3" }, .build = top_k_indices },
     { "cast", "to an integer", { "3" }, .build = cast_to_integer },
@@ -850,17 +698,21 @@ static const test_case missing[] = {
     { "assign", "", { "3" }, .build = assign },
     { "assign_add", "", { "3" }, .build = assign, .number = 1 },
     { "apply", "", { "3" }, .build = apply },
-    { "max_pool2d_grad", "", { "1,4,4,1", "1,2,2,1" }, .build = max_pool_grad, .options = POOL(.window = { 2, 2 }) },
+    { "max_pool2d_grad",
+      "",
+      { "1,4,4,1", "1,2,2,1" },
+      .build = test_max_pool_grad,
+      .options = POOL(.window = { 2, 2 }) },
     { "moments", "", { "5,3" }, .build = moments },
     { "batch_norm_grad_moments",
       "of gamma's gradient",
       { "5,3", "3", "3", "5,3" },
-      .build = batch_norm_grad,
+      .build = test_batch_norm_grad,
       .number = 1 },
     { "batch_norm_grad_input",
       "of the input's gradient",
       { "5,3", "3", "3", "5,3" },
-      .build = batch_norm_grad,
+      .build = test_batch_norm_grad,
       .number = 0 },
 };
 
@@ -900,7 +752,7 @@ static void a_missing_rule_names_the_op(void **state)
         ls_status status = ask(&missing[i], &t, &g);
         if (status != LS_ERR_UNSUPPORTED)
             fail_msg("%s: %s, not LS_ERR_UNSUPPORTED", missing[i].op, ls_status_name(status));
-        if (!strstr(ls_last_error(), text("the op %s ", missing[i].op)))
+        if (!strstr(ls_last_error(), test_text("the op %s ", missing[i].op)))
             fail_msg("%s: the message does not name it: %s", missing[i].op, ls_last_error());
         assert_null(g);
         test_graph_close(&t);
@@ -909,26 +761,18 @@ static void a_missing_rule_names_the_op(void **state)
 
 /* ---- Coverage ---- */
 
-static bool in_table(const char *op, const test_case *rows, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(rows[i].op, op) == 0)
-            return true;
-    return false;
-}
-
 static void every_op_has_a_row(void **state)
 {
     (void)state;
     for (int i = 0; i < LS_OP_COUNT; i++) {
         const ls_op_info *op = &ls_ops[i];
         if (op->gradient == ls_grad_zero) {
-            if (!in_table(op->name, silent, sizeof silent / sizeof *silent))
+            if (!test_cases_have(silent, sizeof silent / sizeof *silent, op->name))
                 fail_msg("%s has no gradient and no row in `silent`", op->name);
         } else if (op->gradient == ls_grad_missing) {
-            if (!in_table(op->name, missing, sizeof missing / sizeof *missing))
+            if (!test_cases_have(missing, sizeof missing / sizeof *missing, op->name))
                 fail_msg("%s has no gradient rule and no row in `missing`", op->name);
-        } else if (!in_table(op->name, cases, case_count)) {
+        } else if (!test_cases_have(test_cases, test_case_count, op->name)) {
             fail_msg("%s has a gradient rule and no row in the table", op->name);
         }
     }
@@ -1108,34 +952,25 @@ static void a_chain_of_ten_thousand_nodes(void **state)
 
 /* ---- All together ---- */
 
-static void add_test(const char *name, CMUnitTestFunction run, void *row)
-{
-    tests[test_count++] = (struct CMUnitTest){ .name = name, .test_func = run, .initial_state = row };
-}
-
-#define ADD(test) add_test(#test, test, NULL)
-
 int main(void)
 {
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        add_case(&table[i]);
+    test_cases_add(table, sizeof table / sizeof *table);
     add_unary();
     add_binary();
     add_products();
     add_reductions();
-    for (size_t i = 0; i < case_count; i++)
-        add_test(text("%s: %s", cases[i].op, cases[i].variant), gradient_is_right, &cases[i]);
-    ADD(no_gradient_flows);
-    ADD(a_missing_rule_names_the_op);
-    ADD(every_op_has_a_row);
-    ADD(several_gradients_of_one_graph);
-    ADD(a_loss_that_is_no_scalar_is_summed);
-    ADD(stop_gradient_stops_one_path_only);
-    ADD(a_variable_off_the_path_has_none_or_zeros);
-    ADD(uses_accumulate_also_through_diamonds);
-    ADD(the_loss_and_inner_tensors_have_gradients);
-    ADD(integers_and_strangers_are_refused);
-    ADD(dropout_s_rate_has_no_gradient);
-    ADD(a_chain_of_ten_thousand_nodes);
-    return _cmocka_run_group_tests("gradients", tests, test_count, NULL, NULL);
+    test_suite_add_cases(gradient_is_right);
+    TEST_SUITE_ADD(no_gradient_flows);
+    TEST_SUITE_ADD(a_missing_rule_names_the_op);
+    TEST_SUITE_ADD(every_op_has_a_row);
+    TEST_SUITE_ADD(several_gradients_of_one_graph);
+    TEST_SUITE_ADD(a_loss_that_is_no_scalar_is_summed);
+    TEST_SUITE_ADD(stop_gradient_stops_one_path_only);
+    TEST_SUITE_ADD(a_variable_off_the_path_has_none_or_zeros);
+    TEST_SUITE_ADD(uses_accumulate_also_through_diamonds);
+    TEST_SUITE_ADD(the_loss_and_inner_tensors_have_gradients);
+    TEST_SUITE_ADD(integers_and_strangers_are_refused);
+    TEST_SUITE_ADD(dropout_s_rate_has_no_gradient);
+    TEST_SUITE_ADD(a_chain_of_ten_thousand_nodes);
+    return test_suite_run("gradients");
 }
