@@ -857,7 +857,7 @@ static void every_op_has_a_row(void **state)
         for (size_t k = 0; k < sizeof tried / sizeof *tried; k++)
             found = found || strcmp(tried[k], ls_ops[i].name) == 0;
         if (!found)
-            fail_msg("%s is tried out with no batch axis: it has no row", ls_ops[i].name);
+            fail_msg("%s has no row: nothing tries it with a batch axis", ls_ops[i].name);
     }
 }
 
