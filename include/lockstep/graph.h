@@ -172,6 +172,9 @@ typedef struct ls_apply_op {
     ls_op_apply_with(variable, gradient, (ls_apply_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_op options);
 
+/* Fetching the group runs all its parts, writes above all; its own value is nothing of interest (a scalar 0). */
+LS_API ls_tensor *ls_op_group(ls_tensor *const *parts, size_t count);
+
 /* New numbers every run, the same for the same (seed, run, sample, node): Philox. */
 LS_API ls_tensor *ls_op_random_uniform(ls_graph *graph, ls_dtype dtype, ls_shape shape, double low, double high);
 LS_API ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, double mean, double deviation);

@@ -32,6 +32,14 @@ typedef struct ls_feed {
 LS_API ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
                          size_t fetch_count);
 
+/* How many lanes the batch of this graph's runs is cut into; 0: chosen from the size of the work. The number of lanes is
+ * part of what decides the bits; the number of devices is not. */
+LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);
+
+/* What a run of these fetches would do and need with that many samples: each node's kernel and micro-batch, and the memory;
+ * the caller frees the text. batch -1: there is no batch axis. */
+LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out);
+
 /* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */
 LS_API ls_status ls_value(ls_tensor *tensor, ls_array *out);
 

@@ -7,6 +7,10 @@
 
 struct ls_context {
     ls_logger log;
+    ls_context_options options;
+    struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
+    void (*close_runtime)(struct ls_runtime *runtime);
+    pthread_mutex_t mutex; /* of the making of it */
 };
 
 #endif

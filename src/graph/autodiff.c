@@ -118,20 +118,12 @@ static ls_status walk_back(walk *w, ls_tensor *loss, const ls_gradients_options 
     return LS_OK;
 }
 
-/* An order in which every node comes after its inputs, whatever the walk found first: by creation. */
-static int by_creation(const void *a, const void *b)
-{
-    uint32_t x = (*(ls_tensor *const *)a)->id, y = (*(ls_tensor *const *)b)->id;
-    return (x > y) - (x < y);
-}
-
 ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_gradients_options options,
                             ls_tensor **out)
 {
     LS_TRY(check_arguments(loss, variables, count, &options, out));
     walk w = { 0 };
     LS_TRY(ls_graph_order(loss->graph, &loss, 1, NULL, NULL, &w.order, &w.count));
-    qsort(w.order, w.count, sizeof(*w.order), by_creation);
     uint32_t mark = loss->graph->mark; /* of the nodes the loss needs; building below makes no new walk */
     w.gradient = calloc(w.count, sizeof(*w.gradient));
     w.needed = calloc(w.count, sizeof(*w.needed));

@@ -54,6 +54,8 @@ static void drop_name(ls_graph *graph, ls_tensor *node);
 /* Ends the nodes made last; their memory goes with the arena. */
 static void drop_nodes(ls_graph *graph, size_t keep)
 {
+    if (graph->runs && graph->node_count > keep)
+        graph->trim_runs(graph, keep);
     while (graph->node_count > keep) {
         ls_tensor *node = graph->nodes[--graph->node_count];
         free(node->held.data);
@@ -68,6 +70,9 @@ void ls_graph_destroy(ls_graph *graph)
 {
     if (!graph)
         return;
+    if (graph->runs)
+        graph->drop_runs(graph);
+    graph->runs = NULL;
     drop_nodes(graph, 0);
     drop_variables(graph, 0);
     ls_arena_free(&graph->arena);
@@ -349,6 +354,12 @@ static bool push(frame **stack, size_t *depth, size_t *room, ls_tensor *node)
     return true;
 }
 
+static int by_creation(const void *a, const void *b)
+{
+    uint32_t x = (*(ls_tensor *const *)a)->id, y = (*(ls_tensor *const *)b)->id;
+    return (x > y) - (x < y);
+}
+
 ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count, bool (*stop)(const ls_tensor *, void *),
                          void *user, ls_tensor ***out, size_t *out_count)
 {
@@ -384,6 +395,8 @@ ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
         free(order);
         return ls_fail(LS_ERR_MEMORY, "no memory to order %zu nodes", graph->node_count);
     }
+    if (found > 1)
+        qsort(order, found, sizeof(*order), by_creation);
     *out = order;
     *out_count = found;
     return LS_OK;

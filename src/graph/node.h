@@ -172,6 +172,9 @@ struct ls_graph {
     ls_tensor *error; /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */
     uint32_t mark;
+    struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
+    void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
+    void (*drop_runs)(ls_graph *graph);
 };
 
 /* Registers a node under prefix + name. */
@@ -182,8 +185,8 @@ ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
 /* A fresh mark: no node carries it. */
 uint32_t ls_graph_next_mark(ls_graph *graph);
 
-/* The nodes that `roots` need, each after its inputs. *out is the caller's to free. `stop` (may be NULL) says of a node
- * that its inputs are not needed. */
+/* The nodes that `roots` need, in the order of their creation: each after its inputs. *out is the caller's to free.
+ * `stop` (may be NULL) says of a node that its inputs are not needed. */
 ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count, bool (*stop)(const ls_tensor *, void *),
                          void *user, ls_tensor ***out, size_t *out_count);
 

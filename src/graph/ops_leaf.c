@@ -336,3 +336,26 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     return ls_node_make(variable->graph,
                         &(ls_node_spec){ .op = LS_OP_apply, .in = in, .input_count = inputs, .attr = attr });
 }
+
+/* ---- Groups ---- */
+
+ls_status ls_shape_group(ls_tensor *node)
+{
+    for (int i = 0; i < node->input_count; i++)
+        LS_TRY(ls_need_whole(node, i, "a part of a group"));
+    node->dtype = LS_I64;
+    node->shape = LS_SCALAR;
+    node->use = LS_USE_WHOLE;
+    return LS_OK;
+}
+
+ls_tensor *ls_op_group(ls_tensor *const *parts, size_t count)
+{
+    if (!parts || count == 0)
+        return NULL;
+    if (count > 65535) {
+        ls_graph *graph = ls_graph_of(parts, 65535);
+        return graph ? ls_node_error(graph, ls_fail(LS_ERR_INVALID, "%zu parts are too many", count), "group") : NULL;
+    }
+    return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_group, .in = parts, .input_count = (int)count });
+}

@@ -1,41 +1,26 @@
-/* Running a graph on the reference device: feeds are checked, nodes computed each after its inputs, values kept for the
- * fetched ones, and writes committed together at the end. One slice holds the whole batch. */
+/* Running a graph: feeds are checked, a plan is found or made, the executor runs it; then writes go to their variables and
+ * fetched values are held. Eager runs are the same with plans that serve once and values that are all kept. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/ref/ref.h"
 #include "base/size.h"
-#include "device/context.h"
+#include "base/text.h"
 #include "lockstep/run.h"
 #include "run/run.h"
+#include "run/runs.h"
 
 #define NO_BATCH (-1)
-
-/* Where a node's value is during a run. */
-typedef struct place {
-    void *data;
-    size_t bytes;
-    int uses; /* still to come; the buffer goes back at 0 */
-    bool owned;
-} place;
-
-/* A variable's next value, until the run has succeeded. */
-typedef struct shadow {
-    ls_variable *variable;
-    void *data;
-    const ls_tensor *writer;
-} shadow;
 
 typedef struct run {
     ls_graph *graph;
     bool eager;
     int64_t batch; /* NO_BATCH: not known (yet) */
     const ls_tensor *batch_from;
-    ls_tensor **order;
-    size_t count;
-    place *places;
-    shadow *shadows;
-    size_t shadow_count, shadow_room;
+    const ls_feed *feeds;
+    size_t feed_count;
+    ls_tensor *const *fetches;
+    size_t fetch_count;
+    ls_executor *executor;
 } run;
 
 /* ---- Batch size and feeds ---- */
@@ -83,24 +68,7 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
     return input->per_sample ? learn_batch(r, input, shape->dims[0]) : LS_OK;
 }
 
-/* Which data an input was fed with; the first of two feeds of one input would be lost, so two are refused. */
-static ls_status take_feeds(run *r, const ls_feed *feeds, size_t count)
-{
-    char label[LS_NODE_TEXT];
-    for (size_t i = 0; i < count; i++) {
-        ls_tensor *input = feeds[i].input;
-        if (input->mark != r->graph->mark)
-            continue; /* fed, but not needed by this run */
-        place *p = &r->places[input->place];
-        if (p->data)
-            return ls_fail(LS_ERR_INVALID, "%s is fed twice", ls_node_label(input, label));
-        static char nothing; /* an address for data of no bytes */
-        p->data = feeds[i].value.data ? feeds[i].value.data : &nothing;
-    }
-    return LS_OK;
-}
-
-/* ---- Setting up ---- */
+/* ---- What a plan reads from outside ---- */
 
 /* An eager run takes held values as they are. */
 static bool is_held(const ls_tensor *node, void *user)
@@ -117,55 +85,60 @@ static bool has_batch_axis(const ls_tensor *node)
     return false;
 }
 
-static ls_status node_bytes(const run *r, const ls_tensor *node, size_t *bytes)
+/* The data an input was fed with, or NULL. Of two feeds of one input one would be lost, so two are refused. */
+static ls_status find_feed(const run *r, const ls_tensor *input, const void **out)
 {
-    char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
-    int64_t count;
-    if (has_batch_axis(node) && r->batch == NO_BATCH)
-        return ls_fail(LS_ERR_SHAPE, "%s has a batch axis, but no input with one was fed: the batch size is not known",
-                       ls_node_label(node, label));
-    if (!ls_shape_count(&node->shape, r->batch, &count) ||
-        !ls_size_mul((size_t)count, ls_dtype_bytes(node->dtype), bytes) || *bytes > PTRDIFF_MAX - 64)
-        return ls_fail(LS_ERR_OVERFLOW, "%s of shape %s overflows with %lld samples", ls_node_label(node, label),
-                       ls_shape_format(&node->shape, text), (long long)r->batch);
+    static const char nothing; /* an address for data of no bytes */
+    char label[LS_NODE_TEXT];
+    *out = NULL;
+    for (size_t i = 0; i < r->feed_count; i++) {
+        if (r->feeds[i].input != input)
+            continue;
+        if (*out)
+            return ls_fail(LS_ERR_INVALID, "%s is fed twice", ls_node_label(input, label));
+        *out = r->feeds[i].value.data ? r->feeds[i].value.data : &nothing;
+    }
+    if (!*out)
+        return ls_fail(LS_ERR_INVALID, "%s is needed but was not fed", ls_node_label(input, label));
     return LS_OK;
 }
 
-/* Gives every node of the order a place; leaves find their data. */
-static ls_status lay_out(run *r)
+/* Checks that cost a walk over the nodes: done once for each plan. */
+static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count)
 {
-    char label[LS_NODE_TEXT];
-    for (size_t i = 0; i < r->count; i++) {
-        const ls_tensor *node = r->order[i];
-        place *p = &r->places[i];
-        if (node->op == LS_OP_input && !p->data && !is_held(node, r))
-            return ls_fail(LS_ERR_INVALID, "%s is needed but was not fed", ls_node_label(node, label));
-        LS_TRY(node_bytes(r, node, &p->bytes));
-        if (is_held(node, r)) {
-            p->data = node->held.data;
+    char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
+    for (size_t i = 0; i < count; i++) {
+        const ls_tensor *node = order[i];
+        int64_t elements;
+        size_t bytes;
+        const void *data;
+        if (is_held(node, (void *)r))
             continue;
-        }
-        for (int k = 0; k < node->input_count; k++)
-            r->places[node->in[k]->place].uses++;
-        if (node->op == LS_OP_constant)
-            p->data = (void *)node->attr.data.data.bytes; /* only read */
-        else if (node->op == LS_OP_variable)
-            p->data = node->attr.variable.variable->data;
-        else if (node->op == LS_OP_count && r->batch == NO_BATCH)
+        if (node->op == LS_OP_input)
+            LS_TRY(find_feed(r, node, &data));
+        if (has_batch_axis(node) && r->batch == NO_BATCH)
+            return ls_fail(LS_ERR_SHAPE,
+                           "%s has a batch axis, but no input with one was fed: the batch size is not known",
+                           ls_node_label(node, label));
+        if (node->op == LS_OP_count && r->batch == NO_BATCH)
             return ls_fail(LS_ERR_STATE, "%s counts samples, but no input with a batch axis was fed",
                            ls_node_label(node, label));
+        if (!ls_shape_count(&node->shape, r->batch, &elements) ||
+            !ls_size_mul((size_t)elements, ls_dtype_bytes(node->dtype), &bytes) || bytes > PTRDIFF_MAX / 4)
+            return ls_fail(LS_ERR_OVERFLOW, "%s of shape %s overflows with %lld samples", ls_node_label(node, label),
+                           ls_shape_format(&node->shape, text), (long long)r->batch);
     }
     return LS_OK;
 }
 
 /* Learns the batch from held values, too: an eager program feeds nothing. Those with a batch axis must agree. Of whole ones
  * (two losses, say) each may come from a run of its own; only where all agree, their batch is the one to count. */
-static ls_status find_held_batch(run *r)
+static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
 {
     int64_t whole = NO_BATCH;
     bool agree = true;
-    for (size_t i = 0; i < r->count; i++) {
-        const ls_tensor *node = r->order[i];
+    for (size_t i = 0; i < count; i++) {
+        const ls_tensor *node = order[i];
         if (!is_held(node, r) || node->held.batch == NO_BATCH)
             continue;
         if (has_batch_axis(node))
@@ -178,192 +151,106 @@ static ls_status find_held_batch(run *r)
     return LS_OK;
 }
 
-static ls_status prepare(run *r, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches, size_t fetch_count)
+/* Points the plan's leaves at their data. */
+static ls_status set_outside(run *r)
 {
-    for (size_t i = 0; i < feed_count; i++)
-        LS_TRY(check_feed(r, &feeds[i], i));
-    LS_TRY(ls_graph_order(r->graph, fetches, fetch_count, is_held, r, &r->order, &r->count));
-    for (size_t i = 0; i < r->count; i++)
-        r->order[i]->place = (int32_t)i;
-    r->places = calloc(r->count ? r->count : 1, sizeof(*r->places));
-    if (!r->places)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a run of %zu nodes", r->count);
-    LS_TRY(take_feeds(r, feeds, feed_count));
-    LS_TRY(find_held_batch(r));
-    LS_TRY(lay_out(r));
-    for (size_t i = 0; i < fetch_count; i++)
-        r->places[fetches[i]->place].uses++;
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    const void **outside = ls_executor_outside(r->executor);
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_tensor *node = plan->nodes[i].node;
+        if (plan->nodes[i].group >= 0 || plan->nodes[i].in)
+            continue;
+        if (is_held(node, r))
+            outside[i] = node->held.data;
+        else if (node->op == LS_OP_constant)
+            outside[i] = node->attr.data.data.bytes;
+        else if (node->op == LS_OP_variable)
+            outside[i] = node->attr.variable.variable->data;
+        else
+            LS_TRY(find_feed(r, node, &outside[i]));
+    }
     return LS_OK;
 }
 
-/* ---- Computing ---- */
+/* ---- Ending ---- */
 
 static void *allocate(size_t bytes)
 {
     return aligned_alloc(64, ls_size_align(bytes ? bytes : 1, 64));
 }
 
-static ls_status no_memory(const ls_tensor *node, size_t bytes)
+/* Room for the fetched values is made before anything is written, so that a run fails as a whole or not at all. */
+static ls_status make_room(const run *r, void ***rooms)
 {
-    char label[LS_NODE_TEXT];
-    return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of %s (op %s)", bytes, ls_node_label(node, label),
-                   ls_tensor_op(node));
-}
-
-/* A buffer for the new value of each variable the node writes. The value of the node itself is a copy of the first. */
-static ls_status add_shadows(run *r, const ls_tensor *node, void *slots[2])
-{
-    ls_variable *written[LS_MAX_WRITES];
-    int writes = ls_node_writes(node, written);
-    char a[LS_NODE_TEXT], b[LS_NODE_TEXT], c[LS_NODE_TEXT];
-    for (int i = 0; i < writes; i++) {
-        for (size_t k = 0; k < r->shadow_count && written[i]->mark == r->graph->mark; k++)
-            if (r->shadows[k].variable == written[i])
-                return ls_fail(LS_ERR_INVALID, "%s is written twice in one run, by %s and by %s",
-                               ls_node_label(written[i]->node, a), ls_node_label(r->shadows[k].writer, b),
-                               ls_node_label(node, c));
-        if (r->shadow_count == r->shadow_room) {
-            size_t room = r->shadow_room ? r->shadow_room * 2 : 16;
-            shadow *grown = realloc(r->shadows, room * sizeof(*grown));
-            if (!grown)
-                return no_memory(node, room * sizeof(*grown));
-            r->shadows = grown;
-            r->shadow_room = room;
-        }
-        void *data = allocate(written[i]->bytes);
-        if (!data)
-            return no_memory(node, written[i]->bytes);
-        r->shadows[r->shadow_count++] = (shadow){ written[i], data, node };
-        written[i]->mark = r->graph->mark;
-        if (i > 0)
-            slots[i - 1] = data;
-    }
-    return LS_OK;
-}
-
-static ls_ref_array array_at(const run *r, const ls_tensor *node)
-{
-    return (ls_ref_array){ r->places[node->place].data, node->dtype, ls_shape_at(&node->shape, r->batch) };
-}
-
-/* Releases what this node was the last to use. */
-static void release_inputs(run *r, const ls_tensor *node)
-{
-    for (int k = 0; k < node->input_count; k++) {
-        place *p = &r->places[node->in[k]->place];
-        if (--p->uses == 0 && p->owned) {
-            free(p->data);
-            p->data = NULL;
-            p->owned = false;
-        }
-    }
-}
-
-static ls_status compute(run *r, const ls_tensor *node)
-{
-    place *p = &r->places[node->place];
-    if (p->data)
-        return LS_OK; /* a leaf, or held */
-    size_t first_shadow = r->shadow_count;
-    ls_ref_array few[8], *in = few;
-    ls_ref_call call = { .node = node,
-                         .batch = r->batch == NO_BATCH ? 1 : r->batch,
-                         .seed = r->graph->seed,
-                         .run = r->graph->run };
-    LS_TRY(add_shadows(r, node, call.slots));
-    p->data = allocate(p->bytes);
-    if (!p->data)
-        return no_memory(node, p->bytes);
-    p->owned = true;
-    if (node->input_count > 8 && !(in = malloc((size_t)node->input_count * sizeof(*in))))
-        return no_memory(node, (size_t)node->input_count * sizeof(*in));
-    for (int k = 0; k < node->input_count; k++)
-        in[k] = array_at(r, node->in[k]);
-    call.in = in;
-    call.out = array_at(r, node);
-    ls_status status = ls_ref_run(&call);
-    if (in != few)
-        free(in);
-    if (status != LS_OK) {
-        char label[LS_NODE_TEXT], message[512];
-        snprintf(message, sizeof(message), "%s", ls_last_error());
-        return ls_fail(status, "%s (op %s): %s", ls_node_label(node, label), ls_tensor_op(node), message);
-    }
-    if (r->shadow_count > first_shadow && p->bytes)
-        memcpy(r->shadows[first_shadow].data, p->data, p->bytes);
-    release_inputs(r, node);
-    return LS_OK;
-}
-
-/* ---- Ending ---- */
-
-static void hold(run *r, ls_tensor *node)
-{
-    place *p = &r->places[node->place];
-    free(node->held.data);
-    node->held = (ls_held){ .data = p->data, .bytes = p->bytes, .batch = r->batch, .valid = true };
-    p->owned = false;
-}
-
-/* A constant or input is fetched: its value is copied, since it belongs to another. A variable holds nothing. */
-static ls_status own_fetches(run *r, ls_tensor *const *fetches, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        place *p = &r->places[fetches[i]->place];
-        if (p->owned || is_held(fetches[i], r) || fetches[i]->op == LS_OP_variable)
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    *rooms = calloc(r->fetch_count ? r->fetch_count : 1, sizeof(**rooms));
+    if (!*rooms)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu fetched values", r->fetch_count);
+    for (size_t i = 0; i < r->fetch_count; i++) {
+        const ls_tensor *fetch = r->fetches[i];
+        size_t bytes = ls_plan_unit(plan, fetch) * (fetch->per_sample ? (size_t)r->batch : 1);
+        if (fetch->op == LS_OP_variable || is_held(fetch, (void *)r))
             continue;
-        void *copy = allocate(p->bytes);
-        if (!copy)
-            return no_memory(fetches[i], p->bytes);
-        if (p->bytes)
-            memcpy(copy, p->data, p->bytes);
-        p->data = copy;
-        p->owned = true;
+        if (fetch->held.data && fetch->held.bytes == bytes)
+            continue; /* the old value's room serves again */
+        (*rooms)[i] = allocate(bytes);
+        if (!(*rooms)[i]) {
+            char label[LS_NODE_TEXT];
+            for (size_t k = 0; k < i; k++)
+                free((*rooms)[k]);
+            free(*rooms);
+            return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of %s (op %s)", bytes, ls_node_label(fetch, label),
+                           ls_tensor_op(fetch));
+        }
     }
     return LS_OK;
 }
 
-static void commit(run *r, ls_tensor *const *fetches, size_t count)
+static void hold(run *r, ls_tensor *fetch, void *room)
 {
-    for (size_t i = 0; i < r->shadow_count; i++) {
-        void *old = r->shadows[i].variable->data;
-        r->shadows[i].variable->data = r->shadows[i].data;
-        r->shadows[i].data = old;
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    size_t bytes = ls_plan_unit(plan, fetch) * (fetch->per_sample ? (size_t)r->batch : 1);
+    const ls_plan_node *node = &plan->nodes[fetch->place];
+    bool in_place = node->group >= 0 && plan->groups[node->group].in_place;
+    const void *from = in_place ? fetch->attr.apply.variable->data : ls_executor_value(r->executor, fetch->place);
+    if (room) {
+        free(fetch->held.data);
+        fetch->held.data = room;
     }
-    for (size_t i = 0; i < count; i++)
-        if (r->places[fetches[i]->place].owned)
-            hold(r, fetches[i]);
-    for (size_t i = 0; r->eager && i < r->count; i++)
-        if (r->places[i].owned)
-            hold(r, r->order[i]);
+    if (bytes)
+        memcpy(fetch->held.data, from, bytes);
+    fetch->held.bytes = bytes;
+    fetch->held.batch = r->batch;
+    fetch->held.valid = true;
+}
+
+/* Assignments, then held values. */
+static void commit(run *r, void **rooms)
+{
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    for (int i = 0; i < plan->node_count; i++)
+        ((ls_tensor *)plan->nodes[i].node)->place = i;
+    for (int i = 0; i < plan->write_count; i++)
+        if (plan->writes[i].variable->bytes)
+            memcpy(plan->writes[i].variable->data, ls_executor_operand(r->executor, &plan->writes[i].from),
+                   plan->writes[i].variable->bytes);
+    for (size_t i = 0; i < r->fetch_count; i++)
+        if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
+            hold(r, r->fetches[i], rooms[i]);
     r->graph->run++;
 }
 
-static void clean_up(run *r)
+static ls_status execute(run *r)
 {
-    for (size_t i = 0; r->places && i < r->count; i++)
-        if (r->places[i].owned)
-            free(r->places[i].data);
-    for (size_t i = 0; i < r->shadow_count; i++)
-        free(r->shadows[i].data);
-    free(r->shadows);
-    free(r->places);
-    free(r->order);
-}
-
-/* Eager runs keep every value they compute, so that all that was read together stays together. */
-static ls_status run_graph(run *r, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches, size_t fetch_count)
-{
-    ls_status status = prepare(r, feeds, feed_count, fetches, fetch_count);
-    for (size_t i = 0; i < r->count && status == LS_OK && r->eager; i++)
-        r->places[i].uses++;
-    for (size_t i = 0; i < r->count && status == LS_OK; i++)
-        status = compute(r, r->order[i]);
+    void **rooms;
+    LS_TRY(set_outside(r));
+    LS_TRY(make_room(r, &rooms));
+    ls_status status = ls_executor_run(r->executor, r->graph->seed, r->graph->run);
     if (status == LS_OK)
-        status = own_fetches(r, fetches, fetch_count);
-    if (status == LS_OK)
-        commit(r, fetches, fetch_count);
-    clean_up(r);
+        commit(r, rooms);
+    for (size_t i = 0; status != LS_OK && i < r->fetch_count; i++)
+        free(rooms[i]);
+    free(rooms);
     return status;
 }
 
@@ -379,6 +266,21 @@ static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size
     return LS_OK;
 }
 
+/* Whether the plan of these fetches and this batch is there already: then its nodes have been checked. */
+static ls_status prepare(run *r)
+{
+    ls_runs *runs = NULL;
+    ls_tensor **order = NULL;
+    size_t count = 0;
+    LS_TRY(ls_runs_of(r->graph, &runs));
+    if (ls_runs_has(runs, r->fetches, r->fetch_count, r->batch))
+        return LS_OK;
+    LS_TRY(ls_graph_order(r->graph, r->fetches, r->fetch_count, NULL, NULL, &order, &count));
+    ls_status status = check_nodes(r, order, count);
+    free(order);
+    return status;
+}
+
 ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches, size_t fetch_count)
 {
     if (!graph)
@@ -388,8 +290,48 @@ ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_t
                        fetch_count);
     for (size_t i = 0; i < fetch_count; i++)
         LS_TRY(check_fetch(graph, fetches[i], i));
-    run r = { .graph = graph, .batch = NO_BATCH };
-    return run_graph(&r, feeds, feed_count, fetches, fetch_count);
+    run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count, .fetches = fetches,
+              .fetch_count = fetch_count };
+    for (size_t i = 0; i < feed_count; i++)
+        LS_TRY(check_feed(&r, &feeds[i], i));
+    LS_TRY(prepare(&r));
+    LS_TRY(ls_runs_get(graph, fetches, fetch_count, r.batch, &r.executor));
+    return execute(&r);
+}
+
+/* Every node that the tensor needs and that is computed: an eager run keeps them all, so that what was read together stays
+ * together. */
+static size_t keep_computed(const run *r, ls_tensor **order, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!ls_plan_is_leaf(order[i]) && !is_held(order[i], (void *)r))
+            order[kept++] = order[i];
+    return kept;
+}
+
+static ls_status run_eagerly(run *r, ls_tensor *tensor)
+{
+    ls_tensor **order = NULL;
+    size_t count = 0;
+    LS_TRY(ls_graph_order(r->graph, &tensor, 1, is_held, r, &order, &count));
+    ls_status status = find_held_batch(r, order, count);
+    if (status == LS_OK)
+        status = check_nodes(r, order, count);
+    if (status == LS_OK) {
+        r->fetches = order;
+        r->fetch_count = ls_plan_is_leaf(tensor) ? 0 : keep_computed(r, order, count);
+        if (r->fetch_count == 0) { /* a constant: its own value */
+            r->fetches = &tensor;
+            r->fetch_count = 1;
+        }
+        status = ls_runs_make(r->graph, r->fetches, r->fetch_count, r->batch, is_held, r, &r->executor);
+    }
+    if (status == LS_OK)
+        status = execute(r);
+    ls_executor_destroy(r->executor);
+    free(order);
+    return status;
 }
 
 ls_status ls_run_eagerly(ls_tensor *tensor)
@@ -397,5 +339,41 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
     if (tensor->held.valid)
         return LS_OK;
     run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
-    return run_graph(&r, NULL, 0, &tensor, 1);
+    return run_eagerly(&r, tensor);
+}
+
+/* ---- Settings and explanations ---- */
+
+ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
+{
+    ls_runs *runs = NULL;
+    if (!graph)
+        return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: the graph is NULL");
+    if (lanes < 0 || lanes > LS_SIMD_MAX_LANES)
+        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_SIMD_MAX_LANES);
+    LS_TRY(ls_runs_of(graph, &runs));
+    ls_runs_clear(runs);
+    runs->settings.plan.lanes = lanes;
+    return LS_OK;
+}
+
+ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
+{
+    if (!graph || !out || (fetch_count > 0 && !fetches))
+        return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
+    if (batch < NO_BATCH)
+        return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
+    for (size_t i = 0; i < fetch_count; i++)
+        LS_TRY(check_fetch(graph, fetches[i], i));
+    ls_executor *executor = NULL;
+    ls_text text = { 0 };
+    LS_TRY(ls_runs_make(graph, fetches, fetch_count, batch, NULL, NULL, &executor));
+    ls_status status = ls_plan_print(ls_executor_plan(executor), &text);
+    if (status == LS_OK)
+        status = ls_plan_print_memory(ls_executor_plan(executor), &text);
+    ls_executor_destroy(executor);
+    if (status == LS_OK)
+        return ls_text_take(&text, out);
+    ls_text_free(&text);
+    return status;
 }

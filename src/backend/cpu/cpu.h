@@ -1,0 +1,67 @@
+/* The CPU backend: where its kernels come from. Each kernels_*.c has makers, tried in turn from fastest to reference
+ * (source.c); the first that accepts a group wins. A maker that does not want a group says LS_ERR_UNSUPPORTED, which is not
+ * an error: the next is asked. */
+#ifndef LS_BACKEND_CPU_CPU_H
+#define LS_BACKEND_CPU_CPU_H
+
+#include "backend/cpu/onednn.h"
+#include "backend/cpu/simd.h"
+#include "base/log.h"
+#include "plan/plan.h"
+
+typedef struct ls_cpu {
+    ls_dnn *dnn;
+    const ls_simd *simd;
+    ls_logger *log;
+    int workers;
+    uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
+    bool reference; /* every group by its reference kernel */
+} ls_cpu;
+
+ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out);
+void ls_cpu_close(ls_cpu *cpu);
+ls_kernel_source ls_cpu_source(ls_cpu *cpu);
+
+/* A kernel and what it knows. */
+typedef struct ls_cpu_kernel {
+    ls_kernel base;
+    ls_cpu *cpu;
+    const ls_group *group;
+} ls_cpu_kernel;
+
+typedef ls_status (*ls_cpu_maker)(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+
+ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_update(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+
+/* A kernel of `bytes` (at least an ls_cpu_kernel) with its common part filled in; destroyed by free(). */
+void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
+                        ls_status (*run)(ls_kernel *, const ls_kernel_call *));
+
+/* Not for this maker. */
+static inline ls_status ls_cpu_pass(void)
+{
+    return LS_ERR_UNSUPPORTED;
+}
+
+static inline const ls_simd *ls_simd_of(const ls_kernel *kernel)
+{
+    return ((const ls_cpu_kernel *)kernel)->cpu->simd;
+}
+
+/* Elements of one sample of a per-sample node, of all of a whole one. */
+int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node);
+
+/* The node behind input i of a group. */
+static inline const ls_tensor *ls_group_input(const ls_group *group, int i)
+{
+    return group->plan->nodes[group->in[i]].node;
+}
+
+#endif

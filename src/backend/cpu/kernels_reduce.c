@@ -1,0 +1,82 @@
+/* Sums of float32 over all axes but the last (a bias's gradient, a loss), over an image's pixels (a global pool), and the
+ * spreading that is the latter's gradient. */
+#include "backend/cpu/cpu.h"
+
+typedef struct reduce {
+    ls_cpu_kernel base;
+    int64_t rows, row_len, channels; /* of one sample */
+} reduce;
+
+static ls_status run_channel_sum(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const reduce *r = (const reduce *)kernel;
+    ls_simd_of(kernel)->channel_sum(call->out, call->in[0], (size_t)(call->samples * r->rows), (size_t)r->row_len,
+                                    (size_t)r->channels, call->scratch);
+    return LS_OK;
+}
+
+static ls_status run_spatial_sum(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const reduce *r = (const reduce *)kernel;
+    ls_simd_of(kernel)->spatial_sum(call->out, call->in[0], (size_t)call->samples, (size_t)r->rows, (size_t)r->row_len,
+                                    (size_t)r->channels, 1);
+    return LS_OK;
+}
+
+static ls_status run_spread(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const reduce *r = (const reduce *)kernel;
+    ls_simd_of(kernel)->spread(call->out, call->in[0], (size_t)call->samples, (size_t)(r->rows * r->row_len),
+                               (size_t)r->channels, 1);
+    return LS_OK;
+}
+
+/* Everything but the last axis, the batch included; or everything. */
+static bool is_channel_sum(const ls_tensor *node)
+{
+    const ls_shape *x = &node->in[0]->shape;
+    int64_t all = ((int64_t)1 << x->rank) - 1, axes = node->attr.reduce.axes;
+    return x->rank > 0 && (axes == all || axes == (all & ~((int64_t)1 << (x->rank - 1))));
+}
+
+static void image_sizes(reduce *r, const ls_tensor *x, bool everything)
+{
+    int rank = x->shape.rank, inner = everything ? rank : rank - 1; /* axes that are summed */
+    r->channels = everything ? 1 : x->shape.dims[rank - 1];
+    r->row_len = inner > 1 ? x->shape.dims[inner - 1] : 1;
+    r->rows = 1;
+    for (int i = 1; i < inner - 1; i++)
+        r->rows *= x->shape.dims[i];
+}
+
+ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
+{
+    (void)samples, (void)kinds;
+    const ls_tensor *node = group->root;
+    if (group->node_count != 1 || node->dtype != LS_F32 || node->input_count < 1)
+        return ls_cpu_pass();
+    const ls_tensor *x = node->in[0];
+    reduce probe = { .rows = 1 };
+    ls_status (*run)(ls_kernel *, const ls_kernel_call *) = NULL;
+    if (node->op == LS_OP_reduce_sum && x->per_sample && is_channel_sum(node)) {
+        image_sizes(&probe, x, node->attr.reduce.axes >> (x->shape.rank - 1) & 1);
+        run = run_channel_sum;
+    } else if (node->op == LS_OP_reduce_sum && x->per_sample && x->shape.rank == 4 && node->attr.reduce.axes == 6) {
+        image_sizes(&probe, x, false);
+        run = run_spatial_sum;
+    } else if (node->op == LS_OP_broadcast && x->per_sample && x->shape.rank == 4 && x->shape.dims[1] == 1 &&
+               x->shape.dims[2] == 1 && x->shape.dims[3] == node->shape.dims[3]) {
+        image_sizes(&probe, node, false);
+        run = run_spread;
+    }
+    if (!run)
+        return ls_cpu_pass();
+    reduce *r = ls_cpu_kernel_new(cpu, group, sizeof(*r), "simd sum", run);
+    if (!r)
+        return LS_ERR_MEMORY;
+    probe.base = r->base;
+    *r = probe;
+    r->base.base.scratch_bytes = (size_t)r->channels * sizeof(double);
+    *out = &r->base.base;
+    return LS_OK;
+}

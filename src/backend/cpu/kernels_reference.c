@@ -1,0 +1,68 @@
+/* The last resort: a group of one node by its reference kernel, on the samples at hand. */
+#include <stdlib.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/ref/ref.h"
+
+typedef struct reference {
+    ls_cpu_kernel base;
+    ls_ref_array *arrays; /* of each worker: one for each input */
+} reference;
+
+/* Axis 0 of a per-sample tensor has the samples of this call; other batch-sized axes have the whole batch's. */
+static ls_shape shape_of(const ls_tensor *node, const ls_kernel_call *call)
+{
+    ls_shape shape = ls_shape_at(&node->shape, call->batch);
+    if (node->per_sample)
+        shape.dims[0] = call->samples;
+    return shape;
+}
+
+static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const reference *r = (const reference *)kernel;
+    const ls_group *group = r->base.group;
+    const ls_tensor *node = group->root;
+    ls_ref_array *in = r->arrays + (size_t)call->worker * (size_t)(node->input_count + 1);
+    for (int i = 0; i < group->in_count; i++) {
+        const ls_tensor *input = node->in[i];
+        in[i] = (ls_ref_array){ (void *)call->in[i], input->dtype, shape_of(input, call) };
+    }
+    ls_ref_call ref = { .node = node,
+                        .in = in,
+                        .out = { call->out, node->dtype, shape_of(node, call) },
+                        .batch = call->batch < 0 ? 1 : call->batch,
+                        .first = call->first,
+                        .seed = call->seed,
+                        .run = call->run };
+    if (node->op == LS_OP_gather_batch)
+        ref.out.shape.dims[0] = call->samples;
+    if (node->op == LS_OP_apply) {
+        ref.slots[0] = call->slots[0];
+        ref.slots[1] = call->slots[1];
+    }
+    return ls_ref_run(&ref);
+}
+
+static void destroy(ls_kernel *kernel)
+{
+    free(((reference *)kernel)->arrays);
+    free(kernel);
+}
+
+ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
+{
+    (void)samples, (void)kinds;
+    reference *r = ls_cpu_kernel_new(cpu, group, sizeof(*r), "reference", run);
+    if (!r)
+        return LS_ERR_MEMORY;
+    size_t inputs = (size_t)group->root->input_count + 1;
+    r->arrays = calloc(inputs * (size_t)cpu->workers, sizeof(*r->arrays));
+    if (!r->arrays) {
+        free(r);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a kernel of %zu inputs", inputs);
+    }
+    r->base.base.destroy = destroy;
+    *out = &r->base.base;
+    return LS_OK;
+}

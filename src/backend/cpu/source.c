@@ -1,0 +1,97 @@
+/* Choosing kernels for groups, and opening the backend. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+
+static const ls_cpu_maker makers[] = {
+    ls_cpu_make_conv,        ls_cpu_make_matmul, ls_cpu_make_norm,   ls_cpu_make_pool,
+    ls_cpu_make_elementwise, ls_cpu_make_reduce, ls_cpu_make_update,
+};
+
+ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out)
+{
+    ls_cpu *cpu = calloc(1, sizeof(*cpu));
+    if (!cpu)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the CPU backend");
+    cpu->simd = ls_simd_choose();
+    cpu->log = log;
+    cpu->workers = workers;
+    cpu->reference = reference;
+    ls_status status = ls_dnn_open(workers, &cpu->dnn);
+    if (status != LS_OK) {
+        free(cpu);
+        return status;
+    }
+    *out = cpu;
+    return LS_OK;
+}
+
+void ls_cpu_close(ls_cpu *cpu)
+{
+    if (!cpu)
+        return;
+    ls_dnn_close(cpu->dnn);
+    free(cpu);
+}
+
+int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node)
+{
+    return (int64_t)(ls_plan_unit(plan, node) / ls_dtype_bytes(node->dtype));
+}
+
+static void destroy(ls_kernel *kernel)
+{
+    free(kernel);
+}
+
+void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
+                        ls_status (*run)(ls_kernel *, const ls_kernel_call *))
+{
+    ls_cpu_kernel *kernel = calloc(1, bytes);
+    if (!kernel) {
+        ls_fail(LS_ERR_MEMORY, "no memory for a kernel");
+        return NULL;
+    }
+    kernel->base = (ls_kernel){ .name = name, .layout = "", .run = run, .destroy = destroy, .any_order = true };
+    kernel->cpu = cpu;
+    kernel->group = group;
+    return kernel;
+}
+
+/* Fused kernels exist for float32 alone. */
+static bool can_fuse(void *backend, const ls_group *group)
+{
+    const ls_cpu *cpu = backend;
+    return !cpu->reference && group->nodes[0]->dtype != LS_F64 && group->root->in[0]->dtype == LS_F32;
+}
+
+/* One line for each op that has no kernel of ours. */
+static void announce(ls_cpu *cpu, const ls_tensor *node)
+{
+    uint64_t *word = &cpu->announced[node->op / 64], bit = (uint64_t)1 << (node->op % 64);
+    if (cpu->reference || *word & bit || node->dtype != LS_F32)
+        return;
+    *word |= bit;
+    ls_log_write(cpu->log, LS_LOG_INFO, "%s %s: no CPU kernel for this use, the reference kernel runs",
+                 ls_dtype_name(node->dtype), ls_tensor_op(node));
+}
+
+static ls_status make(void *backend, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
+{
+    ls_cpu *cpu = backend;
+    for (size_t i = 0; !cpu->reference && i < sizeof(makers) / sizeof(makers[0]); i++) {
+        ls_status status = makers[i](cpu, group, samples, kinds, out);
+        if (status != LS_ERR_UNSUPPORTED)
+            return status;
+    }
+    if (group->node_count > 1)
+        return ls_fail(LS_ERR_INTERNAL, "no kernel for a fused group that ends in %s", ls_tensor_op(group->root));
+    announce(cpu, group->root);
+    return ls_cpu_make_reference(cpu, group, samples, kinds, out);
+}
+
+ls_kernel_source ls_cpu_source(ls_cpu *cpu)
+{
+    return (ls_kernel_source){ .backend = cpu, .can_fuse = can_fuse, .make = make };
+}

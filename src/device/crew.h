@@ -1,0 +1,22 @@
+/* A crew: worker threads that do one job together. A job is a function that every worker runs once, with its own number;
+ * the caller sleeps until all have returned. Who does what inside a job is the job's business (src/run/executor.c). */
+#ifndef LS_DEVICE_CREW_H
+#define LS_DEVICE_CREW_H
+
+#include "base/status.h"
+
+typedef struct ls_crew ls_crew;
+
+/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker, or NULL. */
+ls_status ls_crew_create(int workers, const int *cores, void (*begin)(void), ls_crew **out);
+void ls_crew_destroy(ls_crew *crew);
+
+int ls_crew_workers(const ls_crew *crew);
+
+/* Jobs of several callers come one after the other. */
+void ls_crew_run(ls_crew *crew, void (*job)(void *user, int worker), void *user);
+
+/* More workers than cores: waiting must not spin. */
+bool ls_crew_is_crowded(const ls_crew *crew);
+
+#endif

@@ -1,0 +1,312 @@
+/* Pass 2: nodes become groups. A group is computed by one kernel and never cut; fusing is decided here, from the graph
+ * alone, before anything is known about devices. Each pattern is a chain whose inner values nobody else uses. */
+#include "plan/plan.h"
+
+typedef struct fuser {
+    ls_plan *plan;
+    int *user; /* by node: its user, when there is one alone */
+    bool *absorbed;
+} fuser;
+
+static const ls_tensor *node_at(const fuser *f, int i)
+{
+    return f->plan->nodes[i].node;
+}
+
+/* The one user of node i that could follow it in a group, or -1. */
+static int follower(const fuser *f, int i, ls_op op)
+{
+    const ls_plan_node *p = &f->plan->nodes[i];
+    if (p->users != 1 || p->fetched || f->absorbed[f->user[i]] || node_at(f, f->user[i])->op != op)
+        return -1;
+    return f->user[i];
+}
+
+static void absorb(ls_group *group, const ls_tensor *node)
+{
+    group->nodes[group->node_count++] = node;
+    group->root = node;
+}
+
+/* The other operand of a two-input node. */
+static int other_input(const fuser *f, int node, int one)
+{
+    const int *in = f->plan->nodes[node].in;
+    return in[0] == one ? in[1] : in[0];
+}
+
+/* A whole vector that is added to the last axis. */
+static bool is_bias(const ls_tensor *bias, const ls_tensor *x)
+{
+    return !bias->per_sample && bias->shape.rank == 1 && bias->dtype == x->dtype &&
+           bias->shape.dims[0] == x->shape.dims[x->shape.rank - 1];
+}
+
+static void follow_relu(fuser *f, ls_group *group, int *last)
+{
+    int relu = follower(f, *last, LS_OP_relu);
+    if (relu < 0)
+        return;
+    absorb(group, node_at(f, relu));
+    group->relu = true;
+    *last = relu;
+}
+
+/* conv2d or matmul, then a bias, then a ReLU. */
+static int fuse_product(fuser *f, ls_group *group, int i)
+{
+    int last = i, add = follower(f, i, LS_OP_add);
+    group->fusion = group->root->op == LS_OP_conv2d ? LS_FUSE_CONV : LS_FUSE_DENSE;
+    if (add >= 0) {
+        int bias = other_input(f, add, i);
+        if (bias != i && is_bias(node_at(f, bias), node_at(f, i))) {
+            absorb(group, node_at(f, add));
+            group->bias = true;
+            group->in[group->in_count++] = bias;
+            last = add;
+        }
+    }
+    follow_relu(f, group, &last);
+    return last;
+}
+
+/* batch_norm, then the addition of a residual, then a ReLU. */
+static int fuse_norm(fuser *f, ls_group *group, int i)
+{
+    int last = i, add = follower(f, i, LS_OP_add);
+    group->fusion = LS_FUSE_NORM;
+    if (add >= 0) {
+        int residual = other_input(f, add, i);
+        const ls_tensor *r = node_at(f, residual);
+        if (residual != i && r->per_sample == group->root->per_sample && ls_shape_equal(&r->shape, &group->root->shape)) {
+            absorb(group, node_at(f, add));
+            group->residual = true;
+            group->in[group->in_count++] = residual;
+            last = add;
+        }
+    }
+    follow_relu(f, group, &last);
+    return last;
+}
+
+static int fuse_relu_pool(fuser *f, ls_group *group, int i)
+{
+    int pool = follower(f, i, LS_OP_max_pool2d);
+    if (pool < 0)
+        return i;
+    group->fusion = LS_FUSE_RELU_POOL;
+    group->relu = true;
+    absorb(group, node_at(f, pool));
+    return pool;
+}
+
+/* max_pool2d_grad(y, dp), then relu_grad(that, y) */
+static int fuse_pool_grad(fuser *f, ls_group *group, int i)
+{
+    int relu = follower(f, i, LS_OP_relu_grad);
+    if (relu < 0 || f->plan->nodes[relu].in[0] != i || f->plan->nodes[relu].in[1] != f->plan->nodes[i].in[0] ||
+        node_at(f, relu)->attr.slope.slope != 0)
+        return i;
+    group->fusion = LS_FUSE_POOL_RELU_GRAD;
+    group->relu = true;
+    absorb(group, node_at(f, relu));
+    return relu;
+}
+
+/* The batch norm whose ReLU a relu_grad undoes, when nothing stands between them; else -1. */
+static int norm_behind(const fuser *f, int relu_grad)
+{
+    const ls_plan_node *nodes = f->plan->nodes;
+    int y = nodes[relu_grad].in[1];
+    if (nodes[relu_grad].node->attr.slope.slope != 0 || nodes[y].node->op != LS_OP_relu || !nodes[y].in)
+        return -1;
+    int norm = nodes[y].in[0];
+    return nodes[norm].node->op == LS_OP_batch_norm && nodes[norm].in ? norm : -1;
+}
+
+/* A gradient of a batch norm takes the ReLU's mask in: it can be made again from x. The relu_grad itself stays a group of
+ * its own, which is computed only if somebody else asks for it. */
+static void fuse_norm_grad(fuser *f, ls_group *group, int i)
+{
+    const ls_plan_node *nodes = f->plan->nodes;
+    int relu_grad = nodes[i].in[0];
+    if (nodes[relu_grad].node->op != LS_OP_relu_grad || !nodes[relu_grad].in)
+        return;
+    int norm = norm_behind(f, relu_grad);
+    if (norm < 0 || nodes[norm].in[0] != nodes[i].in[1] || nodes[norm].in[1] != nodes[i].in[2])
+        return;
+    bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments;
+    group->fusion = moments ? LS_FUSE_NORM_GRAD_MOMENTS : LS_FUSE_NORM_GRAD_INPUT;
+    group->relu = true;
+    group->nodes[0] = nodes[relu_grad].node;
+    group->nodes[1] = nodes[i].node;
+    group->node_count = 2;
+    group->in[0] = nodes[relu_grad].in[0];
+    if (moments)
+        group->in[group->in_count++] = nodes[norm].in[2]; /* gamma */
+    group->in[group->in_count++] = nodes[norm].in[3];     /* beta */
+}
+
+static bool is_dense(const ls_tensor *node)
+{
+    return node->use == LS_USE_KEEPS && node->in[0]->per_sample && node->shape.rank == 2 && node->in[1]->shape.rank == 2 &&
+           !node->attr.matmul.transpose_a;
+}
+
+/* Tries the pattern that begins with node i; returns the last node of the group. */
+static int match(fuser *f, ls_group *group, int i)
+{
+    switch (group->root->op) {
+    case LS_OP_conv2d:
+        return fuse_product(f, group, i);
+    case LS_OP_matmul:
+        return is_dense(group->root) ? fuse_product(f, group, i) : i;
+    case LS_OP_batch_norm:
+        return fuse_norm(f, group, i);
+    case LS_OP_relu:
+        return fuse_relu_pool(f, group, i);
+    case LS_OP_max_pool2d_grad:
+        return fuse_pool_grad(f, group, i);
+    case LS_OP_batch_norm_grad_moments:
+    case LS_OP_batch_norm_grad_input:
+        fuse_norm_grad(f, group, i);
+        return i;
+    default:
+        return i;
+    }
+}
+
+/* Cheap to make again from its inputs, which are kept or cheap themselves: one pass over memory, no sum. */
+static bool is_cheap_op(const ls_tensor *node)
+{
+    switch (node->op) {
+    case LS_OP_relu:
+    case LS_OP_leaky_relu:
+    case LS_OP_relu_grad:
+    case LS_OP_batch_norm:
+    case LS_OP_batch_norm_grad_input:
+    case LS_OP_cast:
+    case LS_OP_fill:
+    case LS_OP_broadcast:
+    case LS_OP_neg:
+    case LS_OP_square:
+    case LS_OP_one_hot:
+        return true;
+    case LS_OP_add: /* of a sum of two per-sample tensors one is enough to keep: else chains of them are made again */
+    case LS_OP_sub:
+    case LS_OP_mul:
+        return !(node->in[0]->per_sample && node->in[1]->per_sample);
+    default:
+        return false;
+    }
+}
+
+static void describe(ls_plan *plan, ls_group *group)
+{
+    const ls_tensor *root = group->root;
+    group->per_sample = root->use != LS_USE_WHOLE || root->per_sample;
+    group->reduces = root->use == LS_USE_REDUCES;
+    group->alias = group->node_count == 1 && (root->op == LS_OP_reshape || root->op == LS_OP_stop_gradient ||
+                                              root->op == LS_OP_scatter_batch);
+    group->cheap = group->per_sample && !group->reduces;
+    for (int i = 0; i < group->node_count; i++)
+        group->cheap = group->cheap && is_cheap_op(group->nodes[i]);
+    if (group->residual)
+        group->cheap = false;
+    group->home = -1;
+    group->plan = plan;
+}
+
+/* An update may be written in place when nobody in the plan looks at its value. */
+static void find_updates(ls_plan *plan)
+{
+    for (int i = 0; i < plan->node_count; i++) {
+        ls_plan_node *p = &plan->nodes[i];
+        if (p->node->op == LS_OP_apply && p->group >= 0)
+            plan->groups[p->group].in_place = true;
+    }
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_plan_node *p = &plan->nodes[i];
+        for (int k = 0; p->in && p->node->op != LS_OP_group && k < p->node->input_count; k++)
+            if (plan->nodes[p->in[k]].node->op == LS_OP_apply && plan->nodes[p->in[k]].group >= 0)
+                plan->groups[plan->nodes[p->in[k]].group].in_place = false;
+    }
+}
+
+static ls_status prepare(fuser *f)
+{
+    ls_plan *plan = f->plan;
+    size_t count = (size_t)plan->node_count;
+    f->user = ls_plan_alloc(plan, count, sizeof(*f->user));
+    f->absorbed = ls_plan_alloc(plan, count, sizeof(*f->absorbed));
+    if (!f->user || !f->absorbed)
+        return LS_ERR_MEMORY;
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_plan_node *p = &plan->nodes[i];
+        for (int k = 0; p->in && k < p->node->input_count; k++)
+            f->user[p->in[k]] = i;
+    }
+    return LS_OK;
+}
+
+/* The group that node i begins, as large as patterns and backend allow; its root's index is returned. */
+static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
+{
+    ls_plan *plan = f->plan;
+    const ls_plan_node *p = &plan->nodes[i];
+    *group = (ls_group){ .node_count = 1, .nodes = { p->node }, .root = p->node, .in_count = p->node->input_count };
+    group->in = ls_plan_alloc(plan, (size_t)p->node->input_count + 2, sizeof(*group->in));
+    if (!group->in)
+        return LS_ERR_MEMORY;
+    for (int k = 0; k < p->node->input_count; k++)
+        group->in[k] = p->in[k];
+    if (p->node->op == LS_OP_group)
+        group->in_count = 0; /* it looks at no value */
+    ls_group plain = *group;
+    *root = plan->options.unfused ? i : match(f, group, i);
+    if (group->node_count > 1) {
+        describe(plan, group);
+        if (!plan->source.can_fuse(plan->source.backend, group)) {
+            for (int k = 0; k < plain.root->input_count; k++)
+                group->in[k] = p->in[k];
+            *group = plain;
+            *root = i;
+        }
+    } else {
+        *group = plain;
+    }
+    group->value = *root;
+    describe(plan, group);
+    return LS_OK;
+}
+
+ls_status ls_plan_fuse(ls_plan *plan)
+{
+    fuser f = { .plan = plan };
+    LS_TRY(prepare(&f));
+    ls_group *at_root = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*at_root)); /* by root: keeps the order */
+    plan->groups = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->groups));
+    if (!at_root || !plan->groups)
+        return LS_ERR_MEMORY;
+    for (int i = 0; i < plan->node_count; i++) {
+        if (!plan->nodes[i].in || f.absorbed[i])
+            continue;
+        ls_group group;
+        int root;
+        LS_TRY(make_group(&f, i, &group, &root));
+        for (int k = i; k != root;) { /* what the chain went through belongs to it */
+            f.absorbed[k] = true;
+            k = f.user[k];
+        }
+        f.absorbed[root] = true;
+        at_root[root] = group;
+    }
+    for (int i = 0; i < plan->node_count; i++) {
+        if (at_root[i].node_count == 0)
+            continue;
+        plan->nodes[i].group = plan->group_count;
+        plan->groups[plan->group_count++] = at_root[i];
+    }
+    find_updates(plan);
+    return LS_OK;
+}

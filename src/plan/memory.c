@@ -1,0 +1,601 @@
+/* Pass 5: every value gets a place. Lifetimes become offsets: whole values live from level to level, kept ones from segment
+ * to segment, those of a micro-batch from step to step in the worker's own arena. */
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "plan/plan.h"
+
+/* ---- Lifetimes to offsets ---- */
+
+typedef struct span {
+    int first, last; /* both included */
+    size_t bytes;
+    size_t *offset;
+} span;
+
+typedef struct hole {
+    size_t offset, bytes;
+} hole;
+
+typedef struct packer {
+    span *spans;
+    int count, room;
+    hole *holes; /* by offset */
+    int hole_count;
+} packer;
+
+static ls_status add_span(packer *p, int first, int last, size_t bytes, size_t *offset)
+{
+    if (p->count == p->room) {
+        int room = p->room ? p->room * 2 : 64;
+        span *grown = realloc(p->spans, (size_t)room * sizeof(*grown));
+        if (!grown)
+            return ls_fail(LS_ERR_MEMORY, "no memory to place %d values", room);
+        p->spans = grown;
+        p->room = room;
+    }
+    p->spans[p->count++] = (span){ first, last, ls_size_align(bytes ? bytes : 1, LS_ALIGN), offset };
+    return LS_OK;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    if (x->first != y->first)
+        return (x->first > y->first) - (x->first < y->first);
+    return (y->bytes > x->bytes) - (y->bytes < x->bytes); /* large ones first: they fit worst */
+}
+
+/* Gives bytes back, joining neighbours. */
+static void give_back(packer *p, size_t offset, size_t bytes)
+{
+    int at = p->hole_count;
+    while (at > 0 && p->holes[at - 1].offset > offset) {
+        p->holes[at] = p->holes[at - 1];
+        at--;
+    }
+    p->holes[at] = (hole){ offset, bytes };
+    p->hole_count++;
+    for (int i = at > 0 ? at - 1 : 0; i < p->hole_count - 1 && i <= at;) {
+        if (p->holes[i].offset + p->holes[i].bytes != p->holes[i + 1].offset) {
+            i++;
+            continue;
+        }
+        p->holes[i].bytes += p->holes[i + 1].bytes;
+        for (int k = i + 1; k < p->hole_count - 1; k++)
+            p->holes[k] = p->holes[k + 1];
+        p->hole_count--;
+    }
+}
+
+/* The smallest hole that fits, else new room at the top. */
+static size_t take(packer *p, size_t bytes, size_t *top)
+{
+    int best = -1;
+    for (int i = 0; i < p->hole_count; i++)
+        if (p->holes[i].bytes >= bytes && (best < 0 || p->holes[i].bytes < p->holes[best].bytes))
+            best = i;
+    if (best < 0) {
+        size_t offset = *top;
+        if (p->hole_count > 0) { /* a hole at the very top grows */
+            hole *last = &p->holes[p->hole_count - 1];
+            if (last->offset + last->bytes == *top) {
+                offset = last->offset;
+                p->hole_count--;
+            }
+        }
+        *top = offset + bytes;
+        return offset;
+    }
+    size_t offset = p->holes[best].offset;
+    p->holes[best].offset += bytes;
+    p->holes[best].bytes -= bytes;
+    if (p->holes[best].bytes == 0) {
+        for (int k = best; k < p->hole_count - 1; k++)
+            p->holes[k] = p->holes[k + 1];
+        p->hole_count--;
+    }
+    return offset;
+}
+
+/* Live spans as a heap on their last moment. */
+static void heap_push(int *heap, int *count, const span *spans, int item)
+{
+    int i = (*count)++;
+    heap[i] = item;
+    while (i > 0 && spans[heap[(i - 1) / 2]].last > spans[heap[i]].last) {
+        int swap = heap[i];
+        heap[i] = heap[(i - 1) / 2];
+        heap[(i - 1) / 2] = swap;
+        i = (i - 1) / 2;
+    }
+}
+
+static int heap_pop(int *heap, int *count, const span *spans)
+{
+    int top = heap[0];
+    heap[0] = heap[--*count];
+    for (int i = 0;;) {
+        int least = i, left = 2 * i + 1;
+        for (int k = left; k <= left + 1 && k < *count; k++)
+            if (spans[heap[k]].last < spans[heap[least]].last)
+                least = k;
+        if (least == i)
+            return top;
+        int swap = heap[i];
+        heap[i] = heap[least];
+        heap[least] = swap;
+        i = least;
+    }
+}
+
+/* Sets all offsets; returns the bytes needed, and forgets the spans. */
+static ls_status pack(packer *p, size_t *bytes)
+{
+    size_t top = 0;
+    int live = 0, *heap = malloc(((size_t)p->count + 1) * sizeof(*heap));
+    p->holes = malloc(((size_t)p->count + 2) * sizeof(*p->holes));
+    p->hole_count = 0;
+    if (!heap || !p->holes) {
+        free(heap);
+        free(p->holes);
+        return ls_fail(LS_ERR_MEMORY, "no memory to place %d values", p->count);
+    }
+    qsort(p->spans, (size_t)p->count, sizeof(*p->spans), by_first);
+    for (int i = 0; i < p->count; i++) {
+        while (live > 0 && p->spans[heap[0]].last < p->spans[i].first) {
+            const span *ended = &p->spans[heap_pop(heap, &live, p->spans)];
+            give_back(p, *ended->offset, ended->bytes);
+        }
+        *p->spans[i].offset = take(p, p->spans[i].bytes, &top);
+        heap_push(heap, &live, p->spans, i);
+    }
+    free(heap);
+    free(p->holes);
+    p->count = 0;
+    *bytes = top;
+    return LS_OK;
+}
+
+/* ---- Values ---- */
+
+typedef struct placer {
+    ls_plan *plan;
+    packer packer;
+    int *whole_last; /* by group: last level that reads its whole value */
+    int *kept_first, *kept_last; /* by group: segments */
+    int *step_of;    /* by group: its step in the segment at hand + 1 */
+    int *read_by;    /* by value: the segment that last had it in its cache + 1 */
+} placer;
+
+static int source_group(const ls_plan *plan, int value)
+{
+    int group = plan->nodes[value].group;
+    while (group >= 0 && plan->groups[group].alias)
+        group = plan->nodes[plan->groups[group].in[0]].group;
+    return group;
+}
+
+/* The leaf behind reshapes. */
+static int source_value(const ls_plan *plan, int value)
+{
+    while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
+        value = plan->groups[plan->nodes[value].group].in[0];
+    return value;
+}
+
+/* When whole values are last read: by level, kept values by segment. */
+static void find_lifetimes(placer *p)
+{
+    ls_plan *plan = p->plan;
+    for (int g = 0; g < plan->group_count; g++) {
+        p->whole_last[g] = plan->groups[g].level + (plan->groups[g].reduces ? 1 : 0);
+        p->kept_first[g] = plan->groups[g].home;
+        p->kept_last[g] = plan->groups[g].home;
+    }
+    for (int g = 0; g < plan->group_count; g++) {
+        const ls_group *group = &plan->groups[g];
+        if (group->per_sample || !group->needed)
+            continue;
+        for (int k = 0; k < group->in_count; k++) {
+            int from = source_group(plan, group->in[k]);
+            int level = group->in_place ? plan->levels : group->level;
+            if (from >= 0 && p->whole_last[from] < level)
+                p->whole_last[from] = level;
+        }
+    }
+    for (int s = 0; s < plan->segment_count; s++)
+        for (int i = 0; i < plan->segments[s].step_count; i++) {
+            const ls_group *group = plan->segments[s].steps[i].group;
+            for (int k = 0; k < group->in_count; k++) {
+                int from = source_group(plan, group->in[k]);
+                if (from < 0)
+                    continue;
+                if (p->whole_last[from] < plan->segments[s].level)
+                    p->whole_last[from] = plan->segments[s].level;
+                if (p->kept_last[from] < s)
+                    p->kept_last[from] = s;
+            }
+        }
+    for (int i = 0; i < plan->fetch_count; i++) {
+        int from = source_group(plan, plan->fetches[i]);
+        if (from >= 0) {
+            p->whole_last[from] = plan->levels;
+            p->kept_last[from] = plan->segment_count;
+        }
+    }
+}
+
+static bool is_gather_batch(const ls_group *group)
+{
+    return group->root->op == LS_OP_gather_batch;
+}
+
+/* Whole values, joined partials and prepared weights share one arena; levels are its time. */
+static ls_status place_whole(placer *p)
+{
+    ls_plan *plan = p->plan;
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        bool whole = !group->per_sample || group->reduces;
+        if (!whole || !group->needed || group->alias || group->in_place)
+            continue;
+        int last = p->whole_last[g];
+        if (group->root->op == LS_OP_assign || group->root->op == LS_OP_assign_add || group->root->op == LS_OP_apply)
+            last = plan->levels; /* copied to the variable at the end */
+        ls_operand *value = &plan->value_of[group->value];
+        *value = (ls_operand){ .value = group->value, .home = LS_HOME_WHOLE, .unit = ls_plan_unit(plan, group->root) };
+        LS_TRY(add_span(&p->packer, group->level, last, value->unit, &value->offset));
+    }
+    for (int i = 0; i < plan->join_count; i++) {
+        ls_join *join = &plan->joins[i];
+        if (join->group->kernel->finish)
+            LS_TRY(add_span(&p->packer, join->level, join->level, join->stride, &join->joined));
+    }
+    for (int i = 0; i < plan->prepared_count; i++) {
+        ls_prepared *prepared = &plan->prepared[i];
+        LS_TRY(add_span(&p->packer, prepared->level, prepared->last, prepared->group->kernel->prepare.bytes,
+                        &prepared->offset));
+    }
+    for (int i = 0; i < plan->whole_count; i++) {
+        ls_step *step = &plan->whole_steps[i];
+        if (step->group->root->op == LS_OP_apply)
+            for (int k = 0; k < 2; k++)
+                LS_TRY(add_span(&p->packer, step->group->level, plan->levels, ls_plan_unit(plan, step->group->root),
+                                &step->slots[k]));
+    }
+    return pack(&p->packer, &plan->whole_bytes);
+}
+
+static ls_status place_kept(placer *p)
+{
+    ls_plan *plan = p->plan;
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        if (!group->kept || group->alias || group->reduces || !group->per_sample || group->home < 0)
+            continue;
+        ls_operand *value = &plan->value_of[group->value];
+        size_t unit = ls_plan_unit(plan, group->root), bytes;
+        *value = (ls_operand){ .value = group->value, .home = LS_HOME_KEPT, .unit = unit, .per_sample = true };
+        if (!ls_size_mul(unit, (size_t)plan->batch, &bytes) || bytes > PTRDIFF_MAX / 4)
+            return ls_fail(LS_ERR_OVERFLOW, "%lld samples of %zu bytes overflow", (long long)plan->batch, unit);
+        LS_TRY(add_span(&p->packer, p->kept_first[g], p->kept_last[g], bytes, &value->offset));
+    }
+    return pack(&p->packer, &plan->kept_bytes);
+}
+
+/* Partials of a level are joined at its end: levels share the room. */
+static ls_status place_partials(ls_plan *plan)
+{
+    size_t used = 0;
+    for (int i = 0; i < plan->join_count; i++) {
+        ls_join *join = &plan->joins[i];
+        size_t bytes;
+        if (i == 0 || plan->joins[i - 1].level != join->level)
+            used = 0;
+        join->partial = used;
+        if (!ls_size_mul(join->stride, (size_t)plan->lanes, &bytes) || !ls_size_add(used, bytes, &used))
+            return ls_fail(LS_ERR_OVERFLOW, "partials of %d lanes overflow", plan->lanes);
+        if (used > plan->partial_bytes)
+            plan->partial_bytes = used;
+    }
+    return LS_OK;
+}
+
+/* ---- Operands ---- */
+
+/* Where an input is, for a step that is not in a segment or finds it kept. */
+static ls_operand settled(const ls_plan *plan, int value)
+{
+    int source = source_value(plan, value);
+    const ls_tensor *node = plan->nodes[value].node;
+    ls_operand operand = plan->value_of[source];
+    if (plan->nodes[source].group < 0)
+        operand = (ls_operand){ .value = source, .home = LS_HOME_OUTSIDE };
+    operand.per_sample = node->per_sample;
+    operand.unit = ls_plan_unit(plan, node);
+    return operand;
+}
+
+static ls_status settle_step(ls_plan *plan, ls_step *step)
+{
+    ls_group *group = step->group;
+    step->in = ls_plan_alloc(plan, (size_t)group->in_count, sizeof(*step->in));
+    if (!step->in)
+        return LS_ERR_MEMORY;
+    for (int k = 0; k < group->in_count; k++)
+        step->in[k] = settled(plan, group->in[k]);
+    step->out = plan->value_of[group->value];
+    return LS_OK;
+}
+
+/* A weight that the kernel wants prepared is read from its prepared place. */
+static void use_prepared(const ls_plan *plan, ls_step *step)
+{
+    const ls_prepare *want = &step->group->kernel->prepare;
+    if (want->bytes == 0)
+        return;
+    ls_operand *in = &step->in[want->input];
+    in->home = LS_HOME_WHOLE;
+    in->offset = plan->prepared[step->group->prepared].offset;
+}
+
+/* The join that a reduction's partials go to. */
+static ls_join *join_of(ls_plan *plan, const ls_group *group)
+{
+    return &plan->joins[group->join];
+}
+
+static ls_status place_segment(placer *p, ls_segment *segment)
+{
+    ls_plan *plan = p->plan;
+    int *last = ls_plan_alloc(plan, (size_t)segment->step_count, sizeof(*last));
+    if (!last)
+        return LS_ERR_MEMORY;
+    for (int i = 0; i < segment->step_count; i++) {
+        ls_step *step = &segment->steps[i];
+        LS_TRY(settle_step(plan, step));
+        use_prepared(plan, step);
+        last[i] = i;
+        for (int k = 0; k < step->group->in_count; k++) {
+            int g = source_group(plan, step->group->in[k]);
+            if (g >= 0 && p->step_of[g] > 0)
+                last[p->step_of[g] - 1] = i;
+        }
+        p->step_of[step->group - plan->groups] = i + 1;
+    }
+    for (int i = 0; i < segment->step_count; i++) {
+        ls_step *step = &segment->steps[i];
+        ls_group *group = step->group;
+        if (group->reduces) {
+            if (is_gather_batch(group)) {
+                step->out.per_sample = true;
+                step->out.unit = ls_plan_unit(plan, group->root->in[0]);
+                continue;
+            }
+            ls_join *join = join_of(plan, group);
+            step->out = (ls_operand){ .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial,
+                                      .unit = join->stride };
+            LS_TRY(add_span(&p->packer, i, i, join->stride, &step->temp));
+        } else if (!group->kept) {
+            size_t unit = ls_plan_unit(plan, group->root);
+            step->out = (ls_operand){ .value = group->value, .home = LS_HOME_MICRO, .unit = unit, .per_sample = true };
+            LS_TRY(add_span(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
+        }
+    }
+    LS_TRY(pack(&p->packer, &segment->micro_bytes));
+    if (segment->micro_bytes > plan->worker_bytes)
+        plan->worker_bytes = segment->micro_bytes;
+    for (int i = 0; i < segment->step_count; i++) { /* inputs made in this segment */
+        ls_step *step = &segment->steps[i];
+        for (int k = 0; k < step->group->in_count; k++) {
+            int g = source_group(plan, step->group->in[k]);
+            if (g < 0 || p->step_of[g] == 0 || plan->groups[g].kept || plan->groups[g].reduces)
+                continue;
+            const ls_operand *made = &segment->steps[p->step_of[g] - 1].out;
+            step->in[k].home = LS_HOME_MICRO;
+            step->in[k].offset = made->offset;
+        }
+    }
+    for (int i = 0; i < segment->step_count; i++)
+        p->step_of[segment->steps[i].group - plan->groups] = 0;
+    return LS_OK;
+}
+
+/* What a step moves through memory at least: kept values written and read, once a segment, weights and partials. */
+static void count_traffic(placer *p)
+{
+    ls_plan *plan = p->plan;
+    double bytes = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        for (int i = 0; i < plan->segments[s].step_count; i++) {
+            const ls_step *step = &plan->segments[s].steps[i];
+            if (step->out.home == LS_HOME_KEPT)
+                bytes += (double)step->out.unit * (double)plan->batch;
+            for (int k = 0; k < step->group->in_count; k++) {
+                const ls_operand *in = &step->in[k];
+                bool far = in->per_sample && (in->home == LS_HOME_KEPT || in->home == LS_HOME_OUTSIDE);
+                if (far && p->read_by[in->value] != s + 1)
+                    bytes += (double)in->unit * (double)plan->batch;
+                if (far)
+                    p->read_by[in->value] = s + 1;
+            }
+            if (step->out.home == LS_HOME_KEPT)
+                p->read_by[step->out.value] = s + 1; /* readers in this segment find it in the cache */
+        }
+    for (int i = 0; i < plan->join_count; i++)
+        bytes += (2.0 * plan->lanes + 1) * (double)plan->joins[i].stride;
+    for (int i = 0; i < plan->prepared_count; i++)
+        bytes += 2.0 * (double)plan->prepared[i].group->kernel->prepare.bytes;
+    for (int i = 0; i < plan->update_count; i++)
+        bytes += 4.0 * (double)ls_plan_unit(plan, plan->updates[i].group->root);
+    plan->traffic_bytes = bytes;
+}
+
+/* ---- Lists that memory needs: joins, prepared weights, whole steps ---- */
+
+static ls_join_kind join_kind(const ls_group *group)
+{
+    return group->root->op == LS_OP_reduce_max   ? LS_JOIN_MAX
+           : group->root->op == LS_OP_reduce_min ? LS_JOIN_MIN
+                                                 : LS_JOIN_SUM;
+}
+
+/* One prepared weight serves all groups that want the same of it. */
+static int find_prepared(const ls_plan *plan, const ls_group *group, int value)
+{
+    const ls_prepare *want = &group->kernel->prepare;
+    for (int i = 0; i < plan->prepared_count; i++) {
+        const ls_kernel *other = plan->prepared[i].group->kernel;
+        if (plan->prepared[i].value == value && other->prepare.run == want->run && want->same(other, group->kernel))
+            return i;
+    }
+    return -1;
+}
+
+static void list_prepared(ls_plan *plan, ls_group *group)
+{
+    if (!group->kernel || group->kernel->prepare.bytes == 0)
+        return;
+    int value = source_value(plan, group->in[group->kernel->prepare.input]);
+    int from = source_group(plan, value), at = find_prepared(plan, group, value);
+    int level = from < 0 ? 0 : plan->groups[from].level + (plan->groups[from].reduces ? 1 : 0);
+    if (at < 0) {
+        at = plan->prepared_count++;
+        plan->prepared[at] = (ls_prepared){ .group = group, .value = value, .level = level, .last = group->level };
+    }
+    if (plan->prepared[at].last < group->level)
+        plan->prepared[at].last = group->level;
+    group->prepared = at;
+}
+
+static int by_level(const void *a, const void *b)
+{
+    const ls_join *x = a, *y = b;
+    if (x->level != y->level)
+        return (x->level > y->level) - (x->level < y->level);
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+static void list_joins(ls_plan *plan)
+{
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        if (!group->reduces || !group->needed || is_gather_batch(group) || !group->kernel)
+            continue;
+        size_t own = group->kernel->partial_bytes, bytes = own ? own : ls_plan_unit(plan, group->root);
+        plan->joins[plan->join_count++] =
+            (ls_join){ .group = group,
+                       .kind = join_kind(group),
+                       .dtype = group->root->dtype,
+                       .level = group->level,
+                       .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
+                       .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) };
+    }
+    qsort(plan->joins, (size_t)plan->join_count, sizeof(*plan->joins), by_level);
+    for (int i = 0; i < plan->join_count; i++)
+        plan->joins[i].group->join = i;
+}
+
+static int steps_by_level(const void *a, const void *b)
+{
+    const ls_group *x = ((const ls_step *)a)->group, *y = ((const ls_step *)b)->group;
+    if (x->level != y->level)
+        return (x->level > y->level) - (x->level < y->level);
+    return (x > y) - (x < y);
+}
+
+static int prepared_by_level(const void *a, const void *b)
+{
+    const ls_prepared *x = a, *y = b;
+    if (x->level != y->level)
+        return (x->level > y->level) - (x->level < y->level);
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+static void list_whole(ls_plan *plan)
+{
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        if (group->per_sample || !group->needed || group->alias)
+            continue;
+        if (group->in_place)
+            plan->updates[plan->update_count++] = (ls_step){ .group = group };
+        else
+            plan->whole_steps[plan->whole_count++] = (ls_step){ .group = group };
+    }
+    qsort(plan->whole_steps, (size_t)plan->whole_count, sizeof(*plan->whole_steps), steps_by_level);
+}
+
+static ls_status make_lists(ls_plan *plan)
+{
+    size_t groups = (size_t)plan->group_count;
+    plan->joins = ls_plan_alloc(plan, groups, sizeof(*plan->joins));
+    plan->prepared = ls_plan_alloc(plan, groups, sizeof(*plan->prepared));
+    plan->whole_steps = ls_plan_alloc(plan, groups, sizeof(*plan->whole_steps));
+    plan->updates = ls_plan_alloc(plan, groups, sizeof(*plan->updates));
+    plan->value_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->value_of));
+    if (!plan->joins || !plan->prepared || !plan->whole_steps || !plan->updates || !plan->value_of)
+        return LS_ERR_MEMORY;
+    list_joins(plan);
+    for (int g = 0; g < plan->group_count; g++)
+        list_prepared(plan, &plan->groups[g]);
+    qsort(plan->prepared, (size_t)plan->prepared_count, sizeof(*plan->prepared), prepared_by_level);
+    for (int g = 0; g < plan->group_count; g++) { /* sorting moved them */
+        ls_group *group = &plan->groups[g];
+        if (group->kernel && group->kernel->prepare.bytes)
+            group->prepared = find_prepared(plan, group, source_value(plan, group->in[group->kernel->prepare.input]));
+    }
+    list_whole(plan);
+    return LS_OK;
+}
+
+static ls_status settle_all(placer *p)
+{
+    ls_plan *plan = p->plan;
+    for (int i = 0; i < plan->whole_count; i++) {
+        LS_TRY(settle_step(plan, &plan->whole_steps[i]));
+        use_prepared(plan, &plan->whole_steps[i]);
+    }
+    for (int i = 0; i < plan->update_count; i++)
+        LS_TRY(settle_step(plan, &plan->updates[i]));
+    for (int i = 0; i < plan->join_count; i++) {
+        ls_join *join = &plan->joins[i];
+        join->out = plan->value_of[join->group->value];
+        if (!join->group->kernel->finish)
+            join->joined = join->out.offset;
+    }
+    for (int s = 0; s < plan->segment_count; s++)
+        LS_TRY(place_segment(p, &plan->segments[s]));
+    for (int i = 0; i < plan->node_count; i++) /* aliases and leaves find their bytes, too: a fetch may be one */
+        plan->value_of[i] = settled(plan, i);
+    return LS_OK;
+}
+
+ls_status ls_plan_memory(ls_plan *plan)
+{
+    placer p = { .plan = plan };
+    size_t groups = (size_t)plan->group_count;
+    p.whole_last = ls_plan_alloc(plan, groups, sizeof(*p.whole_last));
+    p.kept_first = ls_plan_alloc(plan, groups, sizeof(*p.kept_first));
+    p.kept_last = ls_plan_alloc(plan, groups, sizeof(*p.kept_last));
+    p.step_of = ls_plan_alloc(plan, groups, sizeof(*p.step_of));
+    p.read_by = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*p.read_by));
+    if (!p.whole_last || !p.kept_first || !p.kept_last || !p.step_of || !p.read_by)
+        return LS_ERR_MEMORY;
+    ls_status status = make_lists(plan);
+    if (status == LS_OK) {
+        find_lifetimes(&p);
+        status = place_whole(&p);
+    }
+    if (status == LS_OK)
+        status = place_kept(&p);
+    if (status == LS_OK)
+        status = place_partials(plan);
+    if (status == LS_OK)
+        status = settle_all(&p);
+    free(p.packer.spans);
+    if (status == LS_OK)
+        count_traffic(&p);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* Pass 1: the nodes a plan needs, as a list of its own in which inputs may be replaced by equal values. */
+#include "plan/plan.h"
+
+/* relu'(x) looks only at the sign of x, which relu(x) has too: with the output for x, a convolution can end in its ReLU
+ * without keeping what came before. The same bits, so it is done wherever the output is there. */
+static void use_relu_outputs(ls_plan *plan)
+{
+    int *relu_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*relu_of));
+    if (!relu_of)
+        return; /* only slower */
+    for (int i = 0; i < plan->node_count; i++)
+        relu_of[i] = -1;
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].node->op == LS_OP_relu && plan->nodes[i].in)
+            relu_of[plan->nodes[i].in[0]] = i;
+    for (int i = 0; i < plan->node_count; i++) {
+        ls_plan_node *p = &plan->nodes[i];
+        if (p->node->op == LS_OP_relu_grad && p->in && p->node->attr.slope.slope == 0 && relu_of[p->in[1]] >= 0)
+            p->in[1] = relu_of[p->in[1]];
+    }
+}
+
+static void count_users(ls_plan *plan)
+{
+    for (int i = 0; i < plan->node_count; i++)
+        plan->nodes[i].users = 0;
+    for (int i = 0; i < plan->node_count; i++)
+        for (int k = 0; plan->nodes[i].in && k < plan->nodes[i].node->input_count; k++)
+            plan->nodes[plan->nodes[i].in[k]].users++;
+}
+
+ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls_tensor *const *fetches,
+                        size_t fetch_count, bool (*stop)(const ls_tensor *, void *), void *user)
+{
+    plan->nodes = ls_plan_alloc(plan, count, sizeof(*plan->nodes));
+    plan->fetches = ls_plan_alloc(plan, fetch_count, sizeof(*plan->fetches));
+    if (!plan->nodes || !plan->fetches)
+        return LS_ERR_MEMORY;
+    plan->node_count = (int)count;
+    for (int i = 0; i < plan->node_count; i++)
+        order[i]->place = i;
+    for (int i = 0; i < plan->node_count; i++) {
+        ls_tensor *node = order[i];
+        ls_plan_node *p = &plan->nodes[i];
+        *p = (ls_plan_node){ .node = node, .group = -1 };
+        plan->newest = node->id > plan->newest ? node->id : plan->newest;
+        if (ls_plan_is_leaf(node) || (stop && stop(node, user)))
+            continue;
+        p->in = ls_plan_alloc(plan, (size_t)node->input_count, sizeof(*p->in));
+        if (!p->in)
+            return LS_ERR_MEMORY;
+        for (int k = 0; k < node->input_count; k++)
+            p->in[k] = node->in[k]->place;
+        if (node->input_count > plan->max_inputs)
+            plan->max_inputs = node->input_count;
+    }
+    plan->fetch_count = (int)fetch_count;
+    for (size_t i = 0; i < fetch_count; i++) {
+        plan->fetches[i] = fetches[i]->place;
+        plan->nodes[fetches[i]->place].fetched = true;
+    }
+    if (!plan->options.unfused)
+        use_relu_outputs(plan);
+    count_users(plan);
+    return LS_OK;
+}

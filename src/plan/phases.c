@@ -1,0 +1,106 @@
+/* Pass 6: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end a
+ * training step: every gradient known to be finite, and only then the updates. */
+#include "plan/plan.h"
+
+static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, int count)
+{
+    if (count > 0)
+        plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count };
+}
+
+/* Whole steps of a level: runs of small ones, and large tiled ones alone. */
+static void whole_phases(ls_plan *plan, int level, int first, int count)
+{
+    int run = first;
+    for (int i = first; i < first + count; i++) {
+        const ls_group *group = plan->whole_steps[i].group;
+        size_t elements = ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype);
+        if (!group->kernel->tiled || elements <= LS_TILE)
+            continue;
+        add_phase(plan, LS_PHASE_WHOLE, level, run, i - run);
+        add_phase(plan, LS_PHASE_TILES, level, i, 1);
+        run = i + 1;
+    }
+    add_phase(plan, LS_PHASE_WHOLE, level, run, first + count - run);
+}
+
+static bool has_finish(const ls_plan *plan, int first, int count)
+{
+    for (int i = first; i < first + count; i++)
+        if (plan->joins[i].group->kernel->finish)
+            return true;
+    return false;
+}
+
+static ls_status list_writes(ls_plan *plan)
+{
+    plan->writes = ls_plan_alloc(plan, (size_t)plan->group_count * LS_MAX_WRITES, sizeof(*plan->writes));
+    if (!plan->writes)
+        return LS_ERR_MEMORY;
+    for (int i = 0; i < plan->whole_count; i++) {
+        const ls_step *step = &plan->whole_steps[i];
+        ls_variable *written[LS_MAX_WRITES];
+        int count = ls_node_writes(step->group->root, written);
+        for (int k = 0; k < count; k++) {
+            ls_write *write = &plan->writes[plan->write_count++];
+            *write = (ls_write){ .variable = written[k], .from = step->out, .writer = step->group->root };
+            if (k > 0)
+                write->from.offset = step->slots[k - 1];
+        }
+    }
+    return LS_OK;
+}
+
+/* Two writes of one variable in a run would leave open which is last. */
+static ls_status check_writes(ls_plan *plan)
+{
+    char a[LS_NODE_TEXT], b[LS_NODE_TEXT], c[LS_NODE_TEXT];
+    size_t variables = plan->graph->variable_count;
+    const ls_tensor **writer = ls_plan_alloc(plan, variables, sizeof(*writer));
+    if (!writer)
+        return LS_ERR_MEMORY;
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_variable *written[LS_MAX_WRITES];
+        int count = plan->groups[g].needed ? ls_node_writes(plan->groups[g].root, written) : 0;
+        for (int k = 0; k < count; k++) {
+            const ls_tensor **slot = &writer[written[k]->number];
+            if (*slot)
+                return ls_fail(LS_ERR_INVALID, "%s is written twice in one run, by %s and by %s",
+                               ls_node_label(written[k]->node, a), ls_node_label(*slot, b),
+                               ls_node_label(plan->groups[g].root, c));
+            *slot = plan->groups[g].root;
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_plan_phases(ls_plan *plan)
+{
+    LS_TRY(check_writes(plan));
+    LS_TRY(list_writes(plan));
+    size_t most = (size_t)plan->levels * 5 + (size_t)plan->whole_count * 2 + 2;
+    plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
+    if (!plan->phases)
+        return LS_ERR_MEMORY;
+    int whole = 0, prepared = 0, segment = 0, join = 0;
+    for (int level = 0; level < plan->levels; level++) {
+        int w = whole, p = prepared, s = segment, j = join;
+        while (whole < plan->whole_count && plan->whole_steps[whole].group->level == level)
+            whole++;
+        while (prepared < plan->prepared_count && plan->prepared[prepared].level == level)
+            prepared++;
+        while (segment < plan->segment_count && plan->segments[segment].level == level)
+            segment++;
+        while (join < plan->join_count && plan->joins[join].level == level)
+            join++;
+        whole_phases(plan, level, w, whole - w);
+        add_phase(plan, LS_PHASE_PREPARE, level, p, prepared - p);
+        add_phase(plan, LS_PHASE_LANES, level, s, segment - s);
+        add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
+        if (has_finish(plan, j, join - j))
+            add_phase(plan, LS_PHASE_FINISH, level, j, join - j);
+    }
+    add_phase(plan, LS_PHASE_CHECK, plan->levels, 0, plan->update_count);
+    add_phase(plan, LS_PHASE_UPDATE, plan->levels, 0, plan->update_count);
+    return LS_OK;
+}

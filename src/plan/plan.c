@@ -1,0 +1,107 @@
+/* Making a plan: the passes in their order, and the default number of lanes. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+#include "base/size.h"
+
+void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes)
+{
+    size_t total;
+    void *memory = ls_size_mul(count ? count : 1, bytes, &total) ? ls_arena_alloc(&plan->arena, total) : NULL;
+    if (!memory)
+        ls_fail(LS_ERR_MEMORY, "no memory to plan %zu things of %zu bytes", count, bytes);
+    return memory;
+}
+
+size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
+{
+    int64_t count = 0;
+    ls_shape shape = node->shape;
+    if (node->per_sample) {
+        shape.dims[0] = 1;
+        ls_shape_count(&shape, plan->batch, &count);
+    } else {
+        ls_shape_count(&shape, plan->batch < 0 ? 0 : plan->batch, &count);
+    }
+    return (size_t)count * ls_dtype_bytes(node->dtype);
+}
+
+/* s: the smallest power of two with s x FLOPs >= 2048 x parameters, within 4 to 32. V: the largest power of two, at most
+ * 32, that leaves s samples a lane, but at least min(4, batch). */
+int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch)
+{
+    int64_t s = 4, lanes = 1, least = batch < 4 ? (batch < 1 ? 1 : batch) : 4;
+    while (s < 32 && (double)s * flops_per_sample < 2048 * parameters)
+        s *= 2;
+    while (lanes < 32 && lanes * 2 * s <= batch)
+        lanes *= 2;
+    return (int)(lanes < least ? least : lanes);
+}
+
+/* Work of one sample, and parameters: the variables that the plan updates, or all it reads where it updates none. */
+static int default_lanes(const ls_plan *plan)
+{
+    double flops = 0, updated = 0, read = 0;
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_tensor *node = plan->nodes[i].node;
+        int64_t count = 0;
+        if (node->use != LS_USE_WHOLE)
+            flops += ls_node_flops(node);
+        ls_shape_count(&node->shape, 1, &count);
+        if (node->op == LS_OP_variable)
+            read += (double)count;
+        if (node->op == LS_OP_apply)
+            updated += (double)count;
+    }
+    return ls_plan_lanes(flops, updated > 0 ? updated : read, plan->batch);
+}
+
+ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count,
+                         bool (*stop)(const ls_tensor *, void *), void *user, ls_plan_options options,
+                         ls_kernel_source source, ls_plan **out)
+{
+    ls_plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a plan");
+    plan->graph = graph;
+    plan->options = options;
+    plan->source = source;
+    plan->batch = options.batch;
+    plan->lanes = 1;
+    ls_tensor **order = NULL;
+    size_t count = 0;
+    ls_status status = ls_graph_order(graph, fetches, fetch_count, stop, user, &order, &count);
+    if (status == LS_OK)
+        status = ls_plan_nodes(plan, order, count, fetches, fetch_count, stop, user);
+    free(order);
+    if (status == LS_OK && plan->batch >= 0)
+        plan->lanes = options.lanes > 0 ? options.lanes : default_lanes(plan);
+    if (status == LS_OK)
+        status = ls_plan_fuse(plan);
+    if (status == LS_OK)
+        status = ls_plan_segments(plan);
+    if (status == LS_OK)
+        status = ls_plan_kernels(plan);
+    if (status == LS_OK)
+        status = ls_plan_memory(plan);
+    if (status == LS_OK)
+        status = ls_plan_phases(plan);
+    if (status != LS_OK) {
+        ls_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return LS_OK;
+}
+
+void ls_plan_destroy(ls_plan *plan)
+{
+    if (!plan)
+        return;
+    for (int i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].kernel)
+            plan->groups[i].kernel->destroy(plan->groups[i].kernel);
+    ls_arena_free(&plan->arena);
+    free(plan);
+}

@@ -1,0 +1,293 @@
+/* A plan: a part of a graph compiled for one batch size. Read DESIGN's words first: lane, micro-batch, segment, task, join.
+ *
+ * Passes, in order, each a file: nodes.c (what is needed, who uses it), fusion.c (nodes to groups), segments.c (levels
+ * between joins, segments, what is kept and what is computed again), kernels.c (a kernel for each group, micro-batches),
+ * memory.c (lifetimes to offsets), phases.c (the order of work). Placement comes last and is not part of the plan: which
+ * device runs a task (segment, lane) is a map given to the executor (src/run), which can change no kernel and no sum.
+ *
+ * Everything up to memory is a function of graph, batch, lanes and the bit class alone. */
+#ifndef LS_PLAN_PLAN_H
+#define LS_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "graph/node.h"
+
+#define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache, a constant of the bit class */
+#define LS_ALIGN 64
+#define LS_TILE 16384 /* elements of a tile of an update or an elementwise op on whole tensors */
+
+/* ---- Kernels, as the plan sees them ---- */
+
+typedef struct ls_kernel ls_kernel;
+typedef struct ls_group ls_group;
+typedef struct ls_plan ls_plan;
+
+/* One call: some samples of a per-sample group, one tile of a whole one, or all of it. */
+typedef struct ls_kernel_call {
+    const void *const *in; /* the group's inputs, at the call's first sample where they are per-sample */
+    void *out;
+    void *const *slots; /* apply: the variable's slots */
+    int64_t samples;    /* in this call; 1 for whole groups */
+    int64_t first;      /* position of the first in the batch */
+    int64_t batch;      /* samples in the whole batch */
+    int64_t from, to;   /* elements of the tile, where the kernel is tiled */
+    uint64_t seed, run;
+    int worker;
+    void *scratch;
+} ls_kernel_call;
+
+/* What a kernel wants done once a step to a whole input before any call: a weight in another format. */
+typedef struct ls_prepare {
+    int input;    /* of the group */
+    size_t bytes; /* of the prepared form; 0: nothing to prepare */
+    ls_status (*run)(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch);
+    bool (*same)(const ls_kernel *a, const ls_kernel *b); /* one prepared form serves both (a and b have this `run`) */
+} ls_prepare;
+
+struct ls_kernel {
+    const char *name;
+    const char *layout; /* of the prepared input, "" if plain */
+    ls_status (*run)(ls_kernel *kernel, const ls_kernel_call *call);
+    void (*destroy)(ls_kernel *kernel);
+    size_t scratch_bytes;
+    ls_prepare prepare;
+    /* Of a reduction: the partials' own format, and how the joined one becomes the value. 0, NULL: the value's. */
+    size_t partial_bytes;
+    ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
+    bool tiled;     /* takes any range of output elements */
+    bool any_order; /* may run in the caller's thread: no library that minds */
+    const ls_group *group;
+};
+
+/* Where kernels come from: the backend. */
+typedef struct ls_kernel_source {
+    void *backend;
+    /* May these nodes become one group? */
+    bool (*can_fuse)(void *backend, const ls_group *group);
+    /* The kernel of a group for the given sample counts (1 for whole groups). */
+    ls_status (*make)(void *backend, const ls_group *group, const int64_t *samples, int sample_kinds, ls_kernel **out);
+} ls_kernel_source;
+
+/* ---- Nodes and groups ---- */
+
+/* A node of the graph as far as this plan is concerned. */
+typedef struct ls_plan_node {
+    const ls_tensor *node;
+    int *in; /* plan nodes; may differ from node->in where an equal value serves better */
+    int users;
+    bool fetched;
+    int group; /* that computes it; -1: a leaf, or absorbed */
+} ls_plan_node;
+
+typedef enum ls_fusion {
+    LS_FUSE_NONE,
+    LS_FUSE_CONV,            /* conv2d [+ bias] [+ relu] */
+    LS_FUSE_DENSE,           /* matmul [+ bias] [+ relu] */
+    LS_FUSE_RELU_POOL,       /* relu + max_pool2d */
+    LS_FUSE_POOL_RELU_GRAD,  /* max_pool2d_grad + relu_grad */
+    LS_FUSE_NORM,            /* batch_norm [+ residual] [+ relu] */
+    LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad + batch_norm_grad_moments */
+    LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad + batch_norm_grad_input */
+} ls_fusion;
+
+#define LS_GROUP_NODES 4
+
+struct ls_group {
+    ls_fusion fusion;
+    const ls_tensor *nodes[LS_GROUP_NODES]; /* in order; the last is the group's value */
+    int node_count;
+    const ls_tensor *root;
+    int value;  /* the root's plan node */
+    int *in;    /* plan nodes, by the role that the fusion gives them */
+    int in_count;
+    bool bias, relu, residual;
+    bool per_sample; /* works on samples: keeps or reduces them */
+    bool reduces;
+    bool cheap;   /* computed again where it is needed in another segment, not kept */
+    int cheap_depth;
+    bool alias;   /* its value is its input's bytes: nothing to do */
+    bool in_place; /* an update written straight to its variable when the step is known good */
+    bool needed;   /* somebody looks at its value, or it writes */
+    bool kept;     /* its samples are kept for other segments, or fetched */
+    int level;
+    int home; /* segment that computes it; -1: it is whole, or computed wherever it is needed */
+    int join;     /* of a reduction */
+    int prepared; /* the weight its kernel wants in another form */
+    ls_kernel *kernel;
+    const ls_plan *plan;
+};
+
+/* ---- Values ---- */
+
+typedef enum ls_home {
+    LS_HOME_OUTSIDE, /* fed, constant or a variable: the run knows where */
+    LS_HOME_WHOLE,   /* one for the run */
+    LS_HOME_KEPT,    /* all samples of the batch, for several segments */
+    LS_HOME_MICRO,   /* a worker's own: one micro-batch */
+    LS_HOME_PARTIAL, /* a lane's part of a reduction */
+} ls_home;
+
+typedef struct ls_operand {
+    int value; /* plan node */
+    ls_home home;
+    size_t offset;   /* in its home */
+    size_t unit;     /* bytes of a sample, or of the whole */
+    bool per_sample; /* moves on with the samples */
+} ls_operand;
+
+/* A group at work in a segment, or among the whole ones. */
+typedef struct ls_step {
+    ls_group *group;
+    ls_operand *in;
+    ls_operand out;
+    size_t temp;     /* of a reduction: where later micro-batches go before they are added, in the worker's arena */
+    size_t slots[2]; /* of an update that is not in place: new slot values, in the whole arena */
+} ls_step;
+
+typedef struct ls_segment {
+    int level;
+    int index; /* among all segments */
+    int64_t micro;
+    ls_step *steps;
+    int step_count;
+    size_t micro_bytes; /* a worker's arena for it */
+} ls_segment;
+
+/* A batch reduction: partials by lane, then the tree. */
+typedef enum ls_join_kind { LS_JOIN_SUM, LS_JOIN_MAX, LS_JOIN_MIN, LS_JOIN_ROWS } ls_join_kind;
+typedef struct ls_join {
+    ls_group *group;
+    ls_join_kind kind;
+    ls_dtype dtype;
+    int level;
+    int64_t count;    /* elements of a partial */
+    size_t partial;   /* offset of lane 0's partial; lanes follow each other at `stride` */
+    size_t stride;
+    size_t joined;    /* offset in the whole arena of the joined partial */
+    ls_operand out;   /* the value, after `finish` where there is one */
+} ls_join;
+
+/* A weight in the form its kernel wants. */
+typedef struct ls_prepared {
+    ls_group *group; /* the first that asked; others with the same layout share it */
+    int value;
+    size_t offset; /* in the whole arena */
+    int level, last;
+} ls_prepared;
+
+/* A new value and where it goes once the run has succeeded. */
+typedef struct ls_write {
+    ls_variable *variable;
+    ls_operand from;
+    const ls_tensor *writer;
+} ls_write;
+
+typedef enum ls_phase_kind {
+    LS_PHASE_WHOLE,   /* steps on whole tensors, one after the other */
+    LS_PHASE_TILES,   /* one step on whole tensors, in tiles */
+    LS_PHASE_PREPARE, /* weights to their formats, side by side */
+    LS_PHASE_LANES,   /* the segments of a level: tasks (segment, lane) */
+    LS_PHASE_JOIN,    /* the joins of a level, in chunks */
+    LS_PHASE_FINISH,  /* joined partials to values, side by side */
+    LS_PHASE_CHECK,   /* gradients of in-place updates are finite */
+    LS_PHASE_UPDATE,  /* in-place updates, in tiles */
+} ls_phase_kind;
+
+typedef struct ls_phase {
+    ls_phase_kind kind;
+    int level;
+    int first, count; /* of whole steps, prepared weights, segments, joins or updates */
+} ls_phase;
+
+typedef struct ls_plan_options {
+    int64_t batch;   /* -1: no batch axis */
+    int lanes;       /* 0: by the rule of ls_plan_lanes */
+    bool unfused;    /* every node its own group */
+    bool cut_everywhere; /* every group its own segment: what the finest placement would do */
+    int64_t micro;   /* 0: by size */
+} ls_plan_options;
+
+struct ls_plan {
+    ls_arena arena; /* of everything below */
+    ls_graph *graph;
+    ls_plan_options options;
+    ls_kernel_source source;
+    int64_t batch;
+    int lanes; /* that have samples or not: lane v holds samples floor(v n / V) .. floor((v+1) n / V) - 1 */
+
+    ls_plan_node *nodes;
+    int node_count;
+    uint32_t newest; /* largest node id: the plan ends when that node does */
+    int *fetches;
+    int fetch_count;
+
+    ls_group *groups; /* each after those it needs */
+    int group_count;
+    int levels;
+
+    ls_segment *segments;
+    int segment_count;
+    ls_step *whole_steps; /* by level */
+    int whole_count;
+    ls_join *joins; /* by level */
+    int join_count;
+    ls_prepared *prepared; /* by level */
+    int prepared_count;
+    ls_step *updates; /* in place */
+    int update_count;
+    ls_phase *phases;
+    int phase_count;
+
+    ls_operand *value_of; /* by plan node: where its value is for good (whole or kept) */
+
+    size_t whole_bytes, kept_bytes, partial_bytes, worker_bytes, scratch_bytes;
+    double flops;          /* of one step */
+    double traffic_bytes;  /* that a step moves through kept values, partials and weights, at least */
+    ls_write *writes;      /* assignments to be copied to their variables at the end */
+    int write_count;
+    int max_inputs;
+    bool any_order; /* every kernel may run in the caller's thread */
+};
+
+/* ---- Passes ---- */
+
+ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count,
+                         bool (*stop)(const ls_tensor *, void *), void *user, ls_plan_options options,
+                         ls_kernel_source source, ls_plan **out);
+void ls_plan_destroy(ls_plan *plan);
+
+ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls_tensor *const *fetches,
+                        size_t fetch_count, bool (*stop)(const ls_tensor *, void *), void *user);
+ls_status ls_plan_fuse(ls_plan *plan);
+ls_status ls_plan_segments(ls_plan *plan);
+ls_status ls_plan_kernels(ls_plan *plan);
+ls_status ls_plan_memory(ls_plan *plan);
+ls_status ls_plan_phases(ls_plan *plan);
+
+/* The default V for this work: DESIGN, "What else must not depend on the devices". */
+int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch);
+
+/* Samples of lane v: from floor(v n / V) to floor((v+1) n / V). */
+static inline int64_t ls_lane_first(int64_t batch, int lanes, int lane)
+{
+    return lane * (batch / lanes) + lane * (batch % lanes) / lanes; /* without overflow */
+}
+
+/* The list (node, kernel, layout, micro-batch), and the memory: what the plan needs and its largest values. */
+ls_status ls_plan_print(const ls_plan *plan, ls_text *text);
+ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text);
+
+/* Memory of the plan's own arena; the failure is reported. */
+void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes);
+
+static inline bool ls_plan_is_leaf(const ls_tensor *node)
+{
+    return node->op == LS_OP_constant || node->op == LS_OP_variable || node->op == LS_OP_input;
+}
+
+/* Bytes of one sample, or of a whole value. */
+size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);
+
+#endif

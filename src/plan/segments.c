@@ -1,0 +1,338 @@
+/* Pass 3: levels, segments, and what is kept.
+ *
+ * A level is what can be done between two joins: a group's level is that of its inputs, one more behind a reduction. The
+ * per-sample groups of a level are cut into segments, runs that go through a micro-batch together. A value that another
+ * segment needs is kept for the whole batch, unless it is cheap: then that segment computes it again, in its own cache.
+ * Cheap groups have no home; they are computed where somebody asks for them. */
+#include "plan/plan.h"
+
+#define HEAVY_BYTES ((size_t)512 << 10) /* a weight this large is swept as rarely as possible: the whole lane at once */
+
+typedef struct cutter {
+    ls_plan *plan;
+    bool *needed;  /* by group: somebody looks at its value, or it writes */
+    bool *kept;    /* by group */
+    int *place;    /* by group: step of the segment being built + 1; 0: not in it */
+    int *touched;  /* groups with a place, to be undone */
+    int touched_count;
+    ls_step *steps; /* of the segment being built */
+    int step_count;
+    size_t *size;  /* micro_size: bytes of a sample born at a step, and freed behind one */
+    size_t *freed;
+} cutter;
+
+#define CHEAP_DEPTH 4 /* so many cheap groups on top of each other are computed again, not more: work stays linear */
+
+static void set_levels(ls_plan *plan)
+{
+    for (int i = 0; i < plan->group_count; i++) {
+        ls_group *group = &plan->groups[i];
+        int depth = 1;
+        group->level = 0;
+        for (int k = 0; k < group->in_count; k++) {
+            int input = plan->nodes[group->in[k]].group;
+            if (input < 0)
+                continue;
+            const ls_group *before = &plan->groups[input];
+            int level = before->level + (before->reduces ? 1 : 0);
+            group->level = level > group->level ? level : group->level;
+            if (before->per_sample && before->cheap_depth >= depth)
+                depth = before->cheap_depth + (before->alias ? 0 : 1);
+        }
+        group->cheap = group->cheap && depth <= CHEAP_DEPTH;
+        group->cheap_depth = group->cheap || group->alias ? depth : 0;
+        if (group->level + 1 > plan->levels)
+            plan->levels = group->level + 1;
+    }
+    if (plan->levels == 0)
+        plan->levels = 1;
+}
+
+static bool writes(const ls_group *group)
+{
+    ls_op op = group->root->op;
+    return op == LS_OP_assign || op == LS_OP_assign_add || op == LS_OP_apply;
+}
+
+static void find_needed(cutter *c)
+{
+    ls_plan *plan = c->plan;
+    for (int i = plan->group_count; i-- > 0;) {
+        const ls_group *group = &plan->groups[i];
+        if (writes(group) || plan->nodes[group->value].fetched)
+            c->needed[i] = true;
+        for (int k = 0; c->needed[i] && k < group->in_count; k++)
+            if (plan->nodes[group->in[k]].group >= 0)
+                c->needed[plan->nodes[group->in[k]].group] = true;
+    }
+}
+
+/* The group whose bytes a value is, through reshapes; -1: a leaf. */
+static int source_group(const ls_plan *plan, int value)
+{
+    int group = plan->nodes[value].group;
+    while (group >= 0 && plan->groups[group].alias)
+        group = plan->nodes[plan->groups[group].in[0]].group;
+    return group;
+}
+
+/* Per-sample groups that are computed once, in their own level. */
+static bool has_home(const cutter *c, int g)
+{
+    const ls_group *group = &c->plan->groups[g];
+    return group->per_sample && c->needed[g] && !group->alias && (!group->cheap || c->kept[g]);
+}
+
+static void add_step(cutter *c, int g)
+{
+    c->steps[c->step_count] = (ls_step){ .group = &c->plan->groups[g] };
+    c->place[g] = ++c->step_count;
+    c->touched[c->touched_count++] = g;
+}
+
+/* Makes a value available in the segment being built: kept by another, or computed here. */
+static void demand(cutter *c, int value)
+{
+    ls_plan *plan = c->plan;
+    int g = source_group(plan, value);
+    if (g < 0 || !plan->groups[g].per_sample || plan->groups[g].reduces || c->place[g])
+        return;
+    ls_group *group = &plan->groups[g];
+    if (!group->cheap || c->kept[g]) {
+        c->kept[g] = true;
+        return;
+    }
+    for (int k = 0; k < group->in_count; k++)
+        demand(c, group->in[k]);
+    add_step(c, g);
+}
+
+/* Bytes of weights that one call of the group reads or writes. */
+static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
+{
+    const ls_tensor *node = group->nodes[0];
+    switch (node->op) {
+    case LS_OP_conv2d:
+    case LS_OP_matmul:
+        return node->use == LS_USE_REDUCES ? ls_plan_unit(plan, node)
+               : node->in[1]->per_sample   ? 0
+                                           : ls_plan_unit(plan, node->in[1]);
+    case LS_OP_conv2d_grad_input:
+        return ls_plan_unit(plan, node->in[0]);
+    case LS_OP_conv2d_grad_kernel:
+    case LS_OP_gather_grad:
+        return ls_plan_unit(plan, node);
+    default:
+        return 0;
+    }
+}
+
+static bool is_heavy(const ls_plan *plan, const ls_group *group)
+{
+    return weight_bytes(plan, group) >= HEAVY_BYTES;
+}
+
+static int64_t largest_lane(const ls_plan *plan)
+{
+    return (plan->batch + plan->lanes - 1) / plan->lanes;
+}
+
+/* The size of a value whose samples are live in this segment. */
+static size_t unit_here(const ls_plan *plan, int value)
+{
+    const ls_tensor *node = plan->nodes[value].node;
+    return node->per_sample ? ls_plan_unit(plan, node) : 0;
+}
+
+/* Bytes of one sample at the busiest step: a micro-batch of these should fit the nominal cache. */
+static size_t busiest_bytes(cutter *c)
+{
+    ls_plan *plan = c->plan;
+    size_t live = 0, most = 1;
+    for (int i = 0; i <= c->step_count; i++)
+        c->size[i] = c->freed[i] = 0;
+    for (int i = c->step_count; i-- > 0;) { /* last uses, from behind */
+        const ls_group *group = c->steps[i].group;
+        for (int k = 0; k < group->in_count; k++) {
+            int g = source_group(plan, group->in[k]);
+            size_t bytes = unit_here(plan, group->in[k]);
+            if (g >= 0 && c->place[g] > 0) {
+                c->freed[i] += bytes; /* its last use, the walk being from behind */
+                c->place[g] = -c->place[g];
+            } else if (g < 0 || c->place[g] == 0) {
+                c->size[i] += bytes; /* read from outside: live for this step alone */
+                c->freed[i] += bytes;
+            }
+        }
+        c->size[i] += unit_here(plan, group->value);
+    }
+    for (int i = 0; i < c->step_count; i++) {
+        live += c->size[i];
+        most = live > most ? live : most;
+        live -= c->freed[i] < live ? c->freed[i] : live;
+    }
+    for (int i = 0; i < c->touched_count; i++)
+        if (c->place[c->touched[i]] < 0)
+            c->place[c->touched[i]] = -c->place[c->touched[i]];
+    return most;
+}
+
+static int64_t micro_size(cutter *c, bool heavy)
+{
+    const ls_plan *plan = c->plan;
+    int64_t lane = largest_lane(plan);
+    if (lane < 1)
+        return 1;
+    int64_t micro = (int64_t)(LS_MICRO_BYTES / busiest_bytes(c));
+    if (plan->options.micro > 0)
+        micro = plan->options.micro;
+    else if (heavy)
+        micro = lane;
+    else if (micro < 2)
+        micro = 2; /* one image alone leaves kernels half empty */
+    micro = micro > lane ? lane : micro;
+    int64_t pieces = (lane + micro - 1) / micro;
+    return (lane + pieces - 1) / pieces; /* even pieces */
+}
+
+/* Takes the built steps as a segment. */
+static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
+{
+    ls_plan *plan = c->plan;
+    if (c->step_count == 0)
+        return LS_OK;
+    ls_segment *segment = &plan->segments[plan->segment_count];
+    *segment = (ls_segment){ .level = level, .index = plan->segment_count, .step_count = c->step_count };
+    segment->steps = ls_plan_alloc(plan, (size_t)c->step_count, sizeof(*segment->steps));
+    if (!segment->steps)
+        return LS_ERR_MEMORY;
+    for (int i = 0; i < c->step_count; i++)
+        segment->steps[i] = c->steps[i];
+    segment->micro = micro ? micro : micro_size(c, heavy);
+    plan->segment_count++;
+    for (int i = 0; i < c->touched_count; i++)
+        c->place[c->touched[i]] = 0;
+    c->touched_count = 0;
+    c->step_count = 0;
+    return LS_OK;
+}
+
+/* A home group with all that it needs here. */
+static void add_home(cutter *c, int g)
+{
+    ls_group *group = &c->plan->groups[g];
+    for (int k = 0; k < group->in_count; k++)
+        demand(c, group->in[k]);
+    add_step(c, g);
+    group->home = c->plan->segment_count;
+}
+
+/* The natural segments: within a level, runs of groups that want the same size of micro-batch. */
+static ls_status cut_level(cutter *c, const int *groups, int count, int level)
+{
+    bool heavy = false;
+    for (int i = 0; i < count; i++) {
+        bool next = is_heavy(c->plan, &c->plan->groups[groups[i]]);
+        if (i > 0 && next != heavy)
+            LS_TRY(end_segment(c, level, heavy, 0));
+        heavy = next;
+        add_home(c, groups[i]);
+    }
+    return end_segment(c, level, heavy, 0);
+}
+
+/* Every home group a segment of its own, with the micro-batch its natural segment had. */
+static ls_status cut_finely(cutter *c, const int *groups, int count, int level, const int64_t *micro)
+{
+    for (int i = 0; i < count; i++) {
+        add_home(c, groups[i]);
+        LS_TRY(end_segment(c, level, false, micro[groups[i]]));
+    }
+    return LS_OK;
+}
+
+/* Home groups sorted by level, keeping their order; start[l] is where level l begins. */
+static int sort_by_level(cutter *c, int *sorted, int *start)
+{
+    ls_plan *plan = c->plan;
+    for (int l = 0; l <= plan->levels; l++)
+        start[l] = 0;
+    for (int g = 0; g < plan->group_count; g++)
+        if (has_home(c, g))
+            start[plan->groups[g].level + 1]++;
+    for (int l = 0; l < plan->levels; l++)
+        start[l + 1] += start[l];
+    int *next = c->touched; /* free at this time */
+    for (int l = 0; l < plan->levels; l++)
+        next[l] = start[l];
+    for (int g = 0; g < plan->group_count; g++)
+        if (has_home(c, g))
+            sorted[next[plan->groups[g].level]++] = g;
+    return start[plan->levels];
+}
+
+static ls_status cut_all(cutter *c, const int *sorted, const int *start, const int64_t *micro)
+{
+    ls_plan *plan = c->plan;
+    plan->segment_count = 0;
+    for (int l = 0; l < plan->levels; l++) {
+        int count = start[l + 1] - start[l];
+        LS_TRY(micro ? cut_finely(c, sorted + start[l], count, l, micro) : cut_level(c, sorted + start[l], count, l));
+    }
+    return LS_OK;
+}
+
+/* Cheap groups whose value is fetched are kept, and so get a home. */
+static void keep_fetches(cutter *c)
+{
+    for (int i = 0; i < c->plan->fetch_count; i++) {
+        int g = source_group(c->plan, c->plan->fetches[i]);
+        if (g >= 0 && c->plan->groups[g].per_sample && !c->plan->groups[g].reduces)
+            c->kept[g] = true;
+    }
+}
+
+static ls_status cutter_prepare(cutter *c)
+{
+    ls_plan *plan = c->plan;
+    size_t groups = (size_t)plan->group_count + (size_t)plan->levels + 1;
+    c->needed = ls_plan_alloc(plan, groups, sizeof(*c->needed));
+    c->kept = ls_plan_alloc(plan, groups, sizeof(*c->kept));
+    c->place = ls_plan_alloc(plan, groups, sizeof(*c->place));
+    c->touched = ls_plan_alloc(plan, groups, sizeof(*c->touched));
+    c->steps = ls_plan_alloc(plan, groups, sizeof(*c->steps));
+    c->size = ls_plan_alloc(plan, groups, sizeof(*c->size));
+    c->freed = ls_plan_alloc(plan, groups, sizeof(*c->freed));
+    plan->segments = ls_plan_alloc(plan, groups, sizeof(*plan->segments));
+    bool all = c->needed && c->kept && c->place && c->touched && c->steps && c->size && c->freed && plan->segments;
+    return all ? LS_OK : LS_ERR_MEMORY;
+}
+
+ls_status ls_plan_segments(ls_plan *plan)
+{
+    cutter c = { .plan = plan };
+    set_levels(plan);
+    LS_TRY(cutter_prepare(&c));
+    find_needed(&c);
+    keep_fetches(&c);
+    int *sorted = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*sorted));
+    int *start = ls_plan_alloc(plan, (size_t)plan->levels + 1, sizeof(*start));
+    if (!sorted || !start)
+        return LS_ERR_MEMORY;
+    sort_by_level(&c, sorted, start);
+    LS_TRY(cut_all(&c, sorted, start, NULL));
+    if (plan->options.cut_everywhere) {
+        int64_t *micro = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*micro));
+        if (!micro)
+            return LS_ERR_MEMORY;
+        for (int g = 0; g < plan->group_count; g++)
+            if (plan->groups[g].home >= 0)
+                micro[g] = plan->segments[plan->groups[g].home].micro;
+        LS_TRY(cut_all(&c, sorted, start, micro));
+    }
+    for (int g = 0; g < plan->group_count; g++) {
+        plan->groups[g].kept = c.kept[g];
+        plan->groups[g].needed = c.needed[g];
+    }
+    return LS_OK;
+}

@@ -1,0 +1,673 @@
+/* Running a plan. Phases follow each other; the units of a phase are taken by whoever is free and allowed. A lane's
+ * micro-batches go through a segment in order; a reduction's partial is stored by the first and joined by the next. Nothing
+ * is allocated here while a run goes on. */
+#include "run/executor.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "run/join.h"
+
+#define JOIN_CHUNK 16384 /* elements; the layout of chunks changes no bit */
+#define SPINS 2000
+
+/* A piece of a phase. */
+typedef struct unit {
+    int device;       /* that must take it; -1: any */
+    int index;        /* of a step, join, prepared weight or update; of the first segment of a lane's run */
+    int count;        /* segments */
+    int lane;
+    int64_t from, to; /* elements */
+} unit;
+
+typedef struct work {
+    unit *units;
+    int count;
+} work;
+
+struct ls_executor {
+    ls_plan *plan;
+    ls_crew *crew;
+    const ls_simd *simd;
+    int workers, devices;
+    int *device_of; /* by worker */
+    work *phases;
+    int phase_count;
+    const void **outside;
+    char *whole, *kept, *partial, **arena; /* arena: by worker: a micro-batch's values, then scratch */
+    const void ***inputs;                  /* by worker: pointers of the step at hand */
+    const void ***lanes;                   /* by worker: pointers of the partials at hand */
+    ls_mutation mutation;
+    int64_t *units_of; /* by device */
+
+    /* the run at hand */
+    uint64_t seed, run;
+    pthread_mutex_t mutex;
+    pthread_cond_t progress;
+    int phase, next, done;
+    int *claimed;         /* by unit of a LANES phase: taken */
+    int *lane_done;       /* by lane: segments of this phase that are done */
+    atomic_int moved;     /* changes with every progress: what spinning looks at */
+    bool waiting;
+    ls_status status; /* the first failure in the order of units, whoever met it */
+    int failed_phase, failed_unit;
+    char message[1024];
+};
+
+/* ---- Where things are ---- */
+
+static char *locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first)
+{
+    size_t skip = o->per_sample ? o->unit * (size_t)first : 0;
+    switch (o->home) {
+    case LS_HOME_OUTSIDE:
+        return (char *)e->outside[o->value] + skip;
+    case LS_HOME_WHOLE:
+        return e->whole + o->offset + skip;
+    case LS_HOME_KEPT:
+        return e->kept + o->offset + skip;
+    case LS_HOME_MICRO:
+        return e->arena[worker] + o->offset;
+    case LS_HOME_PARTIAL:
+        return e->partial + o->offset + o->unit * (size_t)lane;
+    }
+    return NULL;
+}
+
+const void *ls_executor_operand(ls_executor *e, const ls_operand *operand)
+{
+    return locate(e, operand, 0, 0, 0);
+}
+
+const void *ls_executor_value(ls_executor *e, int value)
+{
+    return locate(e, &e->plan->value_of[value], 0, 0, 0);
+}
+
+static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first)
+{
+    for (int k = 0; k < step->group->in_count; k++)
+        e->inputs[worker][k] = locate(e, &step->in[k], worker, lane, first);
+    return (ls_kernel_call){ .in = e->inputs[worker],
+                             .samples = 1,
+                             .first = first,
+                             .batch = e->plan->batch,
+                             .seed = e->seed,
+                             .run = e->run,
+                             .worker = worker,
+                             .scratch = e->arena[worker] + e->plan->worker_bytes };
+}
+
+/* A kernel's message, with the node it was about. */
+static ls_status explain(ls_status status, const ls_group *group)
+{
+    char label[LS_NODE_TEXT], message[512];
+    if (status == LS_OK)
+        return LS_OK;
+    snprintf(message, sizeof(message), "%s", ls_last_error());
+    return ls_fail(status, "%s (op %s): %s", ls_node_label(group->root, label), ls_tensor_op(group->root), message);
+}
+
+/* ---- Units ---- */
+
+static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+{
+    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    void *slots[2] = { e->whole + step->slots[0], e->whole + step->slots[1] };
+    call.out = locate(e, &step->out, worker, 0, 0);
+    call.slots = slots;
+    call.from = from;
+    call.to = to;
+    return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+}
+
+static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+{
+    const ls_attrs *attr = &step->group->root->attr;
+    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    void *slots[2] = { NULL, NULL };
+    for (int i = 0; i < 2; i++)
+        if (attr->apply.slot[i])
+            slots[i] = attr->apply.slot[i]->data;
+    call.out = attr->apply.variable->data;
+    call.slots = slots;
+    call.from = from;
+    call.to = to;
+    return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+}
+
+/* A step for some samples of a lane. later: the lane's first micro-batch is done, partials are joined to it. */
+static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first, int64_t samples,
+                               bool later)
+{
+    ls_group *group = step->group;
+    ls_kernel_call call = call_for(e, step, worker, lane, first);
+    call.samples = samples;
+    call.out = locate(e, &step->out, worker, lane, first);
+    bool join = later && step->out.home == LS_HOME_PARTIAL;
+    void *partial = call.out;
+    if (join)
+        call.out = e->arena[worker] + step->temp;
+    ls_status status = group->kernel->run(group->kernel, &call);
+    if (status != LS_OK)
+        return explain(status, group);
+    if (join) {
+        const ls_join *j = &e->plan->joins[group->join];
+        ls_join_next(e->simd, j->kind, j->dtype, partial, call.out, (size_t)j->count);
+    }
+    return LS_OK;
+}
+
+static ls_status run_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
+{
+    int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
+    int64_t end = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1);
+    for (int64_t at = first; at < end; at += segment->micro) {
+        int64_t samples = end - at < segment->micro ? end - at : segment->micro;
+        for (int i = 0; i < segment->step_count; i++)
+            LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples, at > first));
+    }
+    return LS_OK;
+}
+
+/* The partials of a join, empty lanes without; a mutated tree has them in another order. */
+static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
+{
+    int count = e->plan->lanes;
+    for (int v = 0; v < count; v++) {
+        bool empty = ls_lane_first(e->plan->batch, count, v) == ls_lane_first(e->plan->batch, count, v + 1);
+        lanes[v] = empty ? NULL : e->partial + join->partial + join->stride * (size_t)v;
+    }
+    if (e->mutation == LS_MUTATE_NOTHING || count < 3)
+        return;
+    int a = e->mutation == LS_MUTATE_SWAP ? 1 : 0, b = e->mutation == LS_MUTATE_SWAP ? 2 : count - 1;
+    const void *swap = lanes[a];
+    lanes[a] = lanes[b];
+    lanes[b] = swap;
+}
+
+static ls_status run_join(ls_executor *e, const ls_join *join, int worker, int64_t from, int64_t to)
+{
+    const void **lanes = e->lanes[worker];
+    list_lanes(e, join, lanes);
+    ls_join_lanes(e->simd, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes, (size_t)from,
+                  (size_t)to);
+    return LS_OK;
+}
+
+static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
+{
+    ls_kernel *kernel = join->group->kernel;
+    if (!kernel->finish)
+        return LS_OK;
+    return explain(kernel->finish(kernel, e->whole + join->joined, e->whole + join->out.offset, worker,
+                                  e->arena[worker] + e->plan->worker_bytes),
+                   join->group);
+}
+
+static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
+{
+    ls_kernel *kernel = prepared->group->kernel;
+    const void *from = ls_executor_value(e, prepared->value);
+    return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker,
+                                       e->arena[worker] + e->plan->worker_bytes),
+                   prepared->group);
+}
+
+static bool is_finite_f64(const double *x, int64_t from, int64_t to)
+{
+    double sum = 0;
+    for (int64_t i = from; i < to; i++)
+        sum += x[i] * 0; /* an infinity or NaN leaves NaN */
+    return sum == 0;
+}
+
+/* Sweep 1: the gradient of an update that will be done in place. */
+static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, int64_t to)
+{
+    const ls_tensor *node = step->group->root;
+    const char *gradient = locate(e, &step->in[0], 0, 0, 0);
+    bool good = node->dtype == LS_F32 ? e->simd->finite((const float *)gradient + from, (size_t)(to - from))
+                                      : is_finite_f64((const double *)gradient, from, to);
+    if (good)
+        return LS_OK;
+    char label[LS_NODE_TEXT];
+    return ls_fail(LS_ERR_NOT_FINITE, "the gradient of %s is not finite: no variable was changed",
+                   ls_node_label(node->attr.apply.variable->node, label));
+}
+
+static ls_status run_unit(ls_executor *e, const ls_phase *phase, const unit *u, int worker)
+{
+    const ls_plan *plan = e->plan;
+    switch (phase->kind) {
+    case LS_PHASE_WHOLE:
+        for (int i = 0; i < u->count; i++)
+            LS_TRY(run_whole_step(e, &plan->whole_steps[u->index + i], worker, 0, 0));
+        return LS_OK;
+    case LS_PHASE_TILES:
+        return run_whole_step(e, &plan->whole_steps[u->index], worker, u->from, u->to);
+    case LS_PHASE_PREPARE:
+        return run_prepare(e, &plan->prepared[u->index], worker);
+    case LS_PHASE_LANES:
+        for (int i = 0; i < u->count; i++)
+            LS_TRY(run_task(e, &plan->segments[u->index + i], worker, u->lane));
+        return LS_OK;
+    case LS_PHASE_JOIN:
+        return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
+    case LS_PHASE_FINISH:
+        return run_finish(e, &plan->joins[u->index], worker);
+    case LS_PHASE_CHECK:
+        return run_check(e, &plan->updates[u->index], u->from, u->to);
+    case LS_PHASE_UPDATE:
+        return run_update(e, &plan->updates[u->index], worker, u->from, u->to);
+    }
+    return LS_OK;
+}
+
+/* ---- Taking units ---- */
+
+static void tell(ls_executor *e)
+{
+    atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
+    if (e->waiting) {
+        e->waiting = false;
+        pthread_cond_broadcast(&e->progress);
+    }
+}
+
+static void start_phase(ls_executor *e)
+{
+    e->next = 0;
+    e->done = 0;
+    while (e->phase < e->plan->phase_count && e->phases[e->phase].count == 0)
+        e->phase++;
+    if (e->phase < e->plan->phase_count && e->plan->phases[e->phase].kind == LS_PHASE_LANES) {
+        memset(e->claimed, 0, (size_t)e->phases[e->phase].count * sizeof(*e->claimed));
+        memset(e->lane_done, 0, (size_t)e->plan->lanes * sizeof(*e->lane_done));
+    }
+}
+
+/* A lane's run of segments may start when the lane has come that far. */
+static int find_lane_unit(ls_executor *e, int device)
+{
+    const work *w = &e->phases[e->phase];
+    int first = e->plan->phases[e->phase].first;
+    while (e->next < w->count && e->claimed[e->next])
+        e->next++;
+    for (int i = e->next; i < w->count; i++)
+        if (!e->claimed[i] && w->units[i].device == device && e->lane_done[w->units[i].lane] == w->units[i].index - first) {
+            e->claimed[i] = 1;
+            return i;
+        }
+    return -1;
+}
+
+/* The unit this worker should do next; -1: none at the moment. */
+static int find_unit(ls_executor *e, int device)
+{
+    const work *w = &e->phases[e->phase];
+    if (e->plan->phases[e->phase].kind == LS_PHASE_LANES)
+        return find_lane_unit(e, device);
+    return e->next < w->count ? e->next++ : -1;
+}
+
+/* Waits until something has moved; the mutex is held on entry and exit. */
+static void wait_for_progress(ls_executor *e)
+{
+    int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
+    if (!ls_crew_is_crowded(e->crew)) {
+        pthread_mutex_unlock(&e->mutex);
+        for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
+            __builtin_ia32_pause();
+        pthread_mutex_lock(&e->mutex);
+    }
+    while (atomic_load_explicit(&e->moved, memory_order_relaxed) == seen) {
+        e->waiting = true;
+        pthread_cond_wait(&e->progress, &e->mutex);
+    }
+}
+
+static void note_failure(ls_executor *e, int phase, int unit_index, ls_status status)
+{
+    if (e->status != LS_OK && (e->failed_phase < phase || (e->failed_phase == phase && e->failed_unit <= unit_index)))
+        return;
+    e->status = status;
+    e->failed_phase = phase;
+    e->failed_unit = unit_index;
+    snprintf(e->message, sizeof(e->message), "%s", ls_last_error());
+}
+
+/* A worker's part of a run. */
+static void take_part(void *user, int worker)
+{
+    ls_executor *e = user;
+    int device = e->device_of[worker];
+    pthread_mutex_lock(&e->mutex);
+    while (e->phase < e->plan->phase_count && e->status == LS_OK) {
+        int index = find_unit(e, device), phase = e->phase;
+        if (index < 0) {
+            wait_for_progress(e);
+            continue;
+        }
+        const unit *u = &e->phases[phase].units[index];
+        pthread_mutex_unlock(&e->mutex);
+        ls_status status = run_unit(e, &e->plan->phases[phase], u, worker);
+        pthread_mutex_lock(&e->mutex);
+        e->units_of[device]++;
+        if (status != LS_OK)
+            note_failure(e, phase, index, status);
+        bool lanes = e->plan->phases[phase].kind == LS_PHASE_LANES;
+        if (lanes)
+            e->lane_done[u->lane] += u->count;
+        if (++e->done == e->phases[phase].count) {
+            e->phase++;
+            start_phase(e);
+            tell(e);
+        } else if (status != LS_OK || (lanes && e->devices > 1)) {
+            tell(e);
+        }
+    }
+    pthread_mutex_unlock(&e->mutex);
+}
+
+/* Without a crew: every unit in order, which is allowed for any device. */
+static void run_alone(ls_executor *e)
+{
+    for (int p = 0; p < e->plan->phase_count && e->status == LS_OK; p++)
+        for (int i = 0; i < e->phases[p].count && e->status == LS_OK; i++) {
+            ls_status status = run_unit(e, &e->plan->phases[p], &e->phases[p].units[i], 0);
+            e->units_of[0]++;
+            if (status != LS_OK)
+                note_failure(e, p, i, status);
+        }
+}
+
+ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
+{
+    e->seed = seed;
+    e->run = run;
+    e->status = LS_OK;
+    memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
+    if (e->crew) {
+        e->phase = 0;
+        start_phase(e);
+        ls_crew_run(e->crew, take_part, e);
+    } else {
+        run_alone(e);
+    }
+    return e->status == LS_OK ? LS_OK : ls_fail(e->status, "%s", e->message);
+}
+
+/* ---- Setting up ---- */
+
+static ls_status no_memory(void)
+{
+    return ls_fail(LS_ERR_MEMORY, "no memory for an executor");
+}
+
+/* Cuts `count` elements into pieces. */
+static void add_pieces(work *w, int index, int64_t count, int64_t piece)
+{
+    for (int64_t from = 0; from < count; from += piece)
+        w->units[w->count++] =
+            (unit){ .device = -1, .index = index, .from = from, .to = from + piece < count ? from + piece : count };
+}
+
+static int64_t pieces(int64_t count, int64_t piece)
+{
+    return (count + piece - 1) / piece;
+}
+
+static int64_t elements_of(const ls_plan *plan, const ls_tensor *node)
+{
+    return (int64_t)(ls_plan_unit(plan, node) / ls_dtype_bytes(node->dtype));
+}
+
+static int64_t update_piece(const ls_step *step, int64_t elements)
+{
+    return step->group->kernel->tiled ? LS_TILE : elements > 0 ? elements : 1;
+}
+
+static int64_t count_units(const ls_plan *plan, const ls_phase *phase)
+{
+    int64_t count = 0;
+    for (int i = phase->first; i < phase->first + phase->count; i++)
+        switch (phase->kind) {
+        case LS_PHASE_WHOLE:
+            return 1;
+        case LS_PHASE_LANES:
+            return (int64_t)plan->lanes * phase->count;
+        case LS_PHASE_TILES:
+            count += pieces(elements_of(plan, plan->whole_steps[i].group->root), LS_TILE);
+            break;
+        case LS_PHASE_JOIN:
+            count += pieces(plan->joins[i].count, JOIN_CHUNK);
+            break;
+        case LS_PHASE_CHECK:
+        case LS_PHASE_UPDATE:
+            count += pieces(elements_of(plan, plan->updates[i].group->root), LS_TILE) + 1;
+            break;
+        default:
+            count++;
+        }
+    return count;
+}
+
+/* Lane by lane: runs of segments that stay on one device. */
+static void add_lanes(const ls_plan *plan, const ls_phase *phase, const ls_map *map, work *w)
+{
+    for (int lane = 0; lane < plan->lanes; lane++)
+        for (int s = 0; s < phase->count;) {
+            int device = map->devices > 1 ? map->device(map->user, phase->first + s, lane) : 0, first = s++;
+            while (s < phase->count &&
+                   (map->devices <= 1 || map->device(map->user, phase->first + s, lane) == device))
+                s++;
+            w->units[w->count++] =
+                (unit){ .device = device, .index = phase->first + first, .count = s - first, .lane = lane };
+        }
+}
+
+static ls_status make_units(const ls_plan *plan, const ls_phase *phase, const ls_map *map, work *w)
+{
+    w->units = calloc((size_t)count_units(plan, phase) + 1, sizeof(*w->units));
+    if (!w->units)
+        return no_memory();
+    if (phase->kind == LS_PHASE_LANES)
+        add_lanes(plan, phase, map, w);
+    else if (phase->kind == LS_PHASE_WHOLE)
+        w->units[w->count++] = (unit){ .device = -1, .index = phase->first, .count = phase->count };
+    else
+        for (int i = phase->first; i < phase->first + phase->count; i++) {
+            int64_t count;
+            switch (phase->kind) {
+            case LS_PHASE_TILES:
+                add_pieces(w, i, elements_of(plan, plan->whole_steps[i].group->root), LS_TILE);
+                break;
+            case LS_PHASE_JOIN:
+                add_pieces(w, i, plan->joins[i].count, JOIN_CHUNK);
+                break;
+            case LS_PHASE_CHECK:
+                add_pieces(w, i, elements_of(plan, plan->updates[i].group->root), LS_TILE);
+                break;
+            case LS_PHASE_UPDATE:
+                count = elements_of(plan, plan->updates[i].group->root);
+                add_pieces(w, i, count, update_piece(&plan->updates[i], count));
+                break;
+            default:
+                w->units[w->count++] = (unit){ .device = -1, .index = i };
+            }
+        }
+    return LS_OK;
+}
+
+/* Every device must have workers, or its lanes would wait for ever. */
+static ls_status check_map(const ls_executor *e)
+{
+    for (int p = 0; p < e->plan->phase_count; p++)
+        for (int i = 0; i < e->phases[p].count; i++) {
+            int device = e->phases[p].units[i].device;
+            bool found = device < 0;
+            for (int w = 0; w < e->workers && !found; w++)
+                found = e->device_of[w] == device;
+            if (!found)
+                return ls_fail(LS_ERR_INVALID, "the map gives work to device %d, which has no worker", device);
+        }
+    return LS_OK;
+}
+
+static char *room(size_t bytes)
+{
+    return aligned_alloc(LS_ALIGN, ls_size_align(bytes ? bytes : 1, LS_ALIGN));
+}
+
+static ls_status make_worker(ls_executor *e, int w)
+{
+    const ls_plan *plan = e->plan;
+    e->arena[w] = room(plan->worker_bytes + plan->scratch_bytes);
+    e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
+    e->lanes[w] = calloc((size_t)plan->lanes, sizeof(**e->lanes));
+    return e->arena[w] && e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
+}
+
+/* Names the largest value: that is what to look at first. */
+static ls_status no_room(const ls_plan *plan)
+{
+    const ls_tensor *largest = NULL;
+    double most = -1, total = (double)plan->whole_bytes + (double)plan->kept_bytes + (double)plan->partial_bytes;
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_operand *value = &plan->value_of[i];
+        double bytes = (double)value->unit * (value->home == LS_HOME_KEPT ? (double)plan->batch : 1);
+        if (value->home != LS_HOME_OUTSIDE && bytes > most) {
+            most = bytes;
+            largest = plan->nodes[i].node;
+        }
+    }
+    char label[LS_NODE_TEXT];
+    return ls_fail(LS_ERR_MEMORY, "no memory for a plan that needs %.1f MiB; its largest value is %s (op %s) with %.1f MiB",
+                   total / 1048576, largest ? ls_node_label(largest, label) : "none",
+                   largest ? ls_tensor_op(largest) : "none", most / 1048576);
+}
+
+static ls_status make_memory(ls_executor *e)
+{
+    const ls_plan *plan = e->plan;
+    size_t workers = (size_t)e->workers;
+    e->whole = room(plan->whole_bytes);
+    e->kept = room(plan->kept_bytes);
+    e->partial = room(plan->partial_bytes);
+    e->outside = calloc((size_t)plan->node_count + 1, sizeof(*e->outside));
+    e->arena = calloc(workers, sizeof(*e->arena));
+    e->inputs = calloc(workers, sizeof(*e->inputs));
+    e->lanes = calloc(workers, sizeof(*e->lanes));
+    e->lane_done = calloc((size_t)plan->lanes, sizeof(*e->lane_done));
+    e->units_of = calloc((size_t)e->devices, sizeof(*e->units_of));
+    if (!e->whole || !e->kept || !e->partial || !e->outside || !e->arena || !e->inputs || !e->lanes || !e->lane_done ||
+        !e->units_of)
+        return no_room(plan);
+    for (int w = 0; w < e->workers; w++)
+        LS_TRY(make_worker(e, w));
+    return LS_OK;
+}
+
+static ls_status make_phases(ls_executor *e, const ls_map *map)
+{
+    int most = 1;
+    e->phases = calloc((size_t)e->plan->phase_count + 1, sizeof(*e->phases));
+    if (!e->phases)
+        return no_memory();
+    e->phase_count = e->plan->phase_count;
+    for (int p = 0; p < e->plan->phase_count; p++) {
+        LS_TRY(make_units(e->plan, &e->plan->phases[p], map, &e->phases[p]));
+        most = e->phases[p].count > most ? e->phases[p].count : most;
+    }
+    e->claimed = calloc((size_t)most, sizeof(*e->claimed));
+    return e->claimed ? LS_OK : no_memory();
+}
+
+ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_worker, const ls_map *map,
+                             const ls_simd *simd, ls_executor **out)
+{
+    ls_executor *e = calloc(1, sizeof(*e));
+    if (!e)
+        return no_memory();
+    e->plan = plan;
+    e->crew = crew;
+    e->simd = simd;
+    e->workers = crew ? ls_crew_workers(crew) : 1;
+    e->devices = crew && map->devices > 1 ? map->devices : 1;
+    pthread_mutex_init(&e->mutex, NULL);
+    pthread_cond_init(&e->progress, NULL);
+    e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
+    ls_map alone = { .devices = 1 };
+    ls_status status = e->device_of ? make_memory(e) : no_memory();
+    if (status == LS_OK) {
+        for (int w = 0; crew && w < e->workers; w++)
+            e->device_of[w] = e->devices > 1 ? device_of_worker[w] : 0;
+        status = make_phases(e, crew ? map : &alone);
+    }
+    if (status == LS_OK)
+        status = check_map(e);
+    if (status != LS_OK) {
+        e->plan = NULL; /* still the caller's */
+        ls_executor_destroy(e);
+        return status;
+    }
+    *out = e;
+    return LS_OK;
+}
+
+void ls_executor_destroy(ls_executor *e)
+{
+    if (!e)
+        return;
+    for (int w = 0; w < e->workers; w++) {
+        if (e->arena)
+            free(e->arena[w]);
+        if (e->inputs)
+            free(e->inputs[w]);
+        if (e->lanes)
+            free(e->lanes[w]);
+    }
+    for (int p = 0; e->phases && p < e->phase_count; p++)
+        free(e->phases[p].units);
+    free(e->arena);
+    free(e->inputs);
+    free(e->lanes);
+    free(e->lane_done);
+    free(e->units_of);
+    free(e->claimed);
+    free(e->phases);
+    free(e->outside);
+    free(e->whole);
+    free(e->kept);
+    free(e->partial);
+    free(e->device_of);
+    pthread_cond_destroy(&e->progress);
+    pthread_mutex_destroy(&e->mutex);
+    ls_plan_destroy(e->plan);
+    free(e);
+}
+
+ls_plan *ls_executor_plan(ls_executor *e)
+{
+    return e->plan;
+}
+
+const void **ls_executor_outside(ls_executor *e)
+{
+    return e->outside;
+}
+
+int64_t ls_executor_units_of(const ls_executor *e, int device)
+{
+    return device < e->devices ? e->units_of[device] : 0;
+}
+
+void ls_executor_mutate(ls_executor *e, ls_mutation mutation)
+{
+    e->mutation = mutation;
+}

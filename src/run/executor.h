@@ -1,0 +1,42 @@
+/* The executor: runs a plan's phases on a crew. A phase is a list of units of work; what a unit computes is fixed by the
+ * plan, who takes it is not. Which device takes a lane's segments is the map's word, and all that a strategy says. */
+#ifndef LS_RUN_EXECUTOR_H
+#define LS_RUN_EXECUTOR_H
+
+#include "backend/cpu/simd.h"
+#include "device/crew.h"
+#include "plan/plan.h"
+
+/* The device of task (segment, lane), 0 .. devices-1. */
+typedef struct ls_map {
+    int devices;
+    int (*device)(void *user, int segment, int lane);
+    void *user;
+} ls_map;
+
+typedef struct ls_executor ls_executor;
+
+/* device_of_worker: for each worker of the crew. crew NULL: everything is done by the caller. */
+ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_worker, const ls_map *map,
+                             const ls_simd *simd, ls_executor **out); /* takes the plan over on success */
+void ls_executor_destroy(ls_executor *executor);
+ls_plan *ls_executor_plan(ls_executor *executor);
+
+/* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run. */
+const void **ls_executor_outside(ls_executor *executor);
+
+/* One run, up to the point where everything is known to be good: updates are done, assignments are not. */
+ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
+
+/* After a run: where the value of a plan node is. */
+const void *ls_executor_value(ls_executor *executor, int value);
+const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand);
+
+/* Counts for tests: units done by each device in the last run. */
+int64_t ls_executor_units_of(const ls_executor *executor, int device);
+
+/* Tests make the tree wrong with these, to see that it is noticed. */
+typedef enum ls_mutation { LS_MUTATE_NOTHING, LS_MUTATE_SWAP, LS_MUTATE_ARRIVAL } ls_mutation;
+void ls_executor_mutate(ls_executor *executor, ls_mutation mutation);
+
+#endif

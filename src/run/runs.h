@@ -1,0 +1,45 @@
+/* What is kept for a graph between runs: its settings and its compiled plans. */
+#ifndef LS_RUN_RUNS_H
+#define LS_RUN_RUNS_H
+
+#include "run/executor.h"
+#include "run/runtime.h"
+
+#define LS_CACHED_PLANS 16
+
+typedef struct ls_run_settings {
+    ls_plan_options plan; /* lanes, and what tests change; batch is each run's */
+    ls_map map;           /* devices 0: lanes shared out evenly over the context's devices */
+    ls_mutation mutation;
+} ls_run_settings;
+
+typedef struct ls_cached {
+    ls_executor *executor;
+    ls_tensor **fetches;
+    size_t fetch_count;
+    int64_t batch;
+    uint64_t used; /* the least recently used goes first */
+} ls_cached;
+
+typedef struct ls_runs {
+    ls_run_settings settings;
+    ls_cached cached[LS_CACHED_PLANS];
+    int count;
+    uint64_t clock;
+} ls_runs;
+
+ls_status ls_runs_of(ls_graph *graph, ls_runs **out);
+
+/* Changing settings ends the plans made with the old ones. */
+void ls_runs_clear(ls_runs *runs);
+
+/* A compiled executor for these fetches and this batch, from the cache or new; it stays the cache's. */
+ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_executor **out);
+
+bool ls_runs_has(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t batch);
+
+/* One for a single use; the caller destroys it. `stop` as in ls_graph_order. */
+ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
+                       bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out);
+
+#endif

@@ -1,0 +1,23 @@
+/* What runs of one context share: the crew of worker threads and the CPU backend. */
+#ifndef LS_RUN_RUNTIME_H
+#define LS_RUN_RUNTIME_H
+
+#include "backend/cpu/cpu.h"
+#include "device/context.h"
+#include "device/crew.h"
+
+typedef struct ls_runtime {
+    ls_cpu *cpu;
+    ls_crew *crew; /* NULL until a run needs it */
+    int workers, devices;
+    int *device_of_worker;
+    int *cores; /* by worker; NULL: not bound */
+} ls_runtime;
+
+/* The context's runtime, made at the first call. */
+ls_status ls_runtime_of(ls_context *ctx, ls_runtime **out);
+
+/* Its crew, started at the first call. */
+ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out);
+
+#endif
