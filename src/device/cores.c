@@ -1,5 +1,5 @@
 /* Cores and quota, read from /sys and /proc. Not through hwloc: its start alone opens some 20 libraries (X11, libxml2,
- * OpenCL), so it takes 3 ms when they are in memory and 13 when not; reading these few files takes 0.2. */
+ * OpenCL), so it takes 3 ms when they are in memory and 13 when not; reading these few files takes 0.3. */
 #include "device/cores.h"
 
 #include <errno.h>

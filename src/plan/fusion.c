@@ -6,6 +6,7 @@ typedef struct fuser {
     ls_plan *plan;
     int *user; /* by node: its user, when there is one alone */
     bool *absorbed;
+    bool *inside; /* by node: absorbed, and not its group's value */
 } fuser;
 
 static const ls_tensor *node_at(const fuser *f, int i)
@@ -133,6 +134,8 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
     if (nodes[relu_grad].node->op != LS_OP_relu_grad || !nodes[relu_grad].in)
         return;
     int norm = norm_behind(f, relu_grad);
+    if (f->inside[nodes[relu_grad].in[0]])
+        return; /* a pool's gradient has taken the ReLU in already */
     if (norm < 0 || nodes[norm].in[0] != nodes[i].in[1] || nodes[norm].in[1] != nodes[i].in[2])
         return;
     bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments;
@@ -239,7 +242,8 @@ static ls_status prepare(fuser *f)
     size_t count = (size_t)plan->node_count;
     f->user = ls_plan_alloc(plan, count, sizeof(*f->user));
     f->absorbed = ls_plan_alloc(plan, count, sizeof(*f->absorbed));
-    if (!f->user || !f->absorbed)
+    f->inside = ls_plan_alloc(plan, count, sizeof(*f->inside));
+    if (!f->user || !f->absorbed || !f->inside)
         return LS_ERR_MEMORY;
     for (int i = 0; i < plan->node_count; i++) {
         const ls_plan_node *p = &plan->nodes[i];
@@ -296,6 +300,7 @@ ls_status ls_plan_fuse(ls_plan *plan)
         LS_TRY(make_group(&f, i, &group, &root));
         for (int k = i; k != root;) { /* what the chain went through belongs to it */
             f.absorbed[k] = true;
+            f.inside[k] = true;
             k = f.user[k];
         }
         f.absorbed[root] = true;

@@ -18,6 +18,7 @@ typedef struct hole {
 } hole;
 
 typedef struct packer {
+    size_t guard; /* bytes behind every value */
     span *spans;
     int count, room;
     hole *holes; /* by offset */
@@ -26,6 +27,7 @@ typedef struct packer {
 
 static ls_status add_span(packer *p, int first, int last, size_t bytes, size_t *offset)
 {
+    bytes += p->guard;
     if (p->count == p->room) {
         int room = p->room ? p->room * 2 : 64;
         span *grown = realloc(p->spans, (size_t)room * sizeof(*grown));
@@ -489,8 +491,9 @@ static void list_joins(ls_plan *plan)
                        .kind = join_kind(group),
                        .dtype = group->root->dtype,
                        .level = group->level,
+                       .bytes = bytes,
                        .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
-                       .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) };
+                       .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) + (plan->options.guards ? LS_ALIGN : 0) };
     }
     qsort(plan->joins, (size_t)plan->join_count, sizeof(*plan->joins), by_level);
     for (int i = 0; i < plan->join_count; i++)
@@ -574,7 +577,7 @@ static ls_status settle_all(placer *p)
 
 ls_status ls_plan_memory(ls_plan *plan)
 {
-    placer p = { .plan = plan };
+    placer p = { .plan = plan, .packer = { .guard = plan->options.guards ? LS_ALIGN : 0 } };
     size_t groups = (size_t)plan->group_count;
     p.whole_last = ls_plan_alloc(plan, groups, sizeof(*p.whole_last));
     p.kept_first = ls_plan_alloc(plan, groups, sizeof(*p.kept_first));

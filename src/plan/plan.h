@@ -163,6 +163,7 @@ typedef struct ls_join {
     ls_dtype dtype;
     int level;
     int64_t count;    /* elements of a partial */
+    size_t bytes;     /* of a partial */
     size_t partial;   /* offset of lane 0's partial; lanes follow each other at `stride` */
     size_t stride;
     size_t joined;    /* offset in the whole arena of the joined partial */
@@ -207,6 +208,7 @@ typedef struct ls_plan_options {
     bool unfused;    /* every node its own group */
     bool cut_everywhere; /* every group its own segment: what the finest placement would do */
     int64_t micro;   /* 0: by size */
+    bool guards;     /* room behind every value, so that the executor can see a kernel write too far */
 } ls_plan_options;
 
 struct ls_plan {

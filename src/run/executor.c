@@ -112,6 +112,23 @@ static ls_status explain(ls_status status, const ls_group *group)
     return ls_fail(status, "%s (op %s): %s", ls_node_label(group->root, label), ls_tensor_op(group->root), message);
 }
 
+/* ---- Guards: with room behind every value, a kernel that writes too far is caught ---- */
+
+#define GUARD_BYTE 0x5a
+
+static ls_status run_guarded(ls_executor *e, ls_group *group, const ls_kernel_call *call, size_t bytes)
+{
+    if (!e->plan->options.guards)
+        return group->kernel->run(group->kernel, call);
+    unsigned char *guard = (unsigned char *)call->out + bytes;
+    memset(guard, GUARD_BYTE, LS_ALIGN);
+    LS_TRY(group->kernel->run(group->kernel, call));
+    for (int i = 0; i < LS_ALIGN; i++)
+        if (guard[i] != GUARD_BYTE)
+            return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote behind its output", group->kernel->name);
+    return LS_OK;
+}
+
 /* ---- Units ---- */
 
 static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
@@ -122,7 +139,9 @@ static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker,
     call.slots = slots;
     call.from = from;
     call.to = to;
-    return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+    if (to > 0) /* a tile: what follows is another's */
+        return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+    return explain(run_guarded(e, step->group, &call, step->out.unit), step->group);
 }
 
 static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
@@ -152,7 +171,10 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     void *partial = call.out;
     if (join)
         call.out = e->arena[worker] + step->temp;
-    ls_status status = group->kernel->run(group->kernel, &call);
+    bool last = first + samples == e->plan->batch || step->out.home == LS_HOME_MICRO;
+    size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
+    ls_status status = last || !step->out.per_sample ? run_guarded(e, group, &call, bytes) /* else a neighbour follows */
+                                                     : group->kernel->run(group->kernel, &call);
     if (status != LS_OK)
         return explain(status, group);
     if (join) {
