@@ -702,6 +702,8 @@ static void variables_are_written_with_whole_values(void **state)
     assert_refused(ls_op_assign(v, fed), "assign", "must be whole");
     assert_refused(ls_op_assign_add(v, fed), "assign_add", "must be whole");
     assert_refused(ls_op_apply(v, fed, LS_APPLY_SGD, rate), "apply", "must be whole");
+    assert_refused(ls_op_group((ls_tensor *[]){ v, fed }, 2), "group", "must be whole");
+    assert_false(ls_tensor_is_error(ls_op_group((ls_tensor *[]){ v, gathered }, 2)));
     assert_refused(ls_op_assign(v, gathered), "assign", "has shape");
     assert_refused(ls_op_apply(v, v, LS_APPLY_SGD, fed), "apply", "must be a scalar");
     test_graph_close(&t);
@@ -846,8 +848,8 @@ static void contrast_finds_itself(void **state)
 /* ---- Coverage ---- */
 
 /* Ops that tests above try out, beside those of the table. */
-static const char *const tried[] = { "constant",      "input",      "variable", "count",  "random_uniform",
-                                     "random_normal", "assign_add", "apply",    "dropout" };
+static const char *const tried[] = { "constant",      "input",      "variable", "count",   "random_uniform",
+                                     "random_normal", "assign_add", "apply",    "dropout", "group" };
 
 static void every_op_has_a_row(void **state)
 {

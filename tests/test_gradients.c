@@ -658,6 +658,12 @@ static ls_tensor *cast_to_integer(const test_case *c, ls_tensor *const *x)
     return ls_op_cast(ls_op_cast(x[0], LS_I32), LS_F64);
 }
 
+static ls_tensor *group(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_cast(ls_op_group(x, 1), LS_F64);
+}
+
 static ls_tensor *assign(const test_case *c, ls_tensor *const *x)
 {
     return c->number ? ls_op_assign_add(x[0], ls_op_square(x[0])) : ls_op_assign(x[0], ls_op_square(x[0]));
@@ -684,6 +690,7 @@ static const test_case silent[] = {
     { "count", "", { "3" }, .build = count },
     { "random_uniform", "", { "3" }, .build = random_uniform },
     { "random_normal", "", { "3" }, .build = random_normal },
+    { "group", "", { "3" }, .build = group },
     { "stop_gradient", "", { "3" }, .one = ls_op_stop_gradient },
     { "compare", "", { "3" }, .build = compare },
     { "sign", "", { "3" }, .one = ls_op_sign },

@@ -846,7 +846,7 @@ FAMILY(loss, run_modes)
 FAMILY(update, run_update)
 
 /* Ops that no peer can have values for. */
-static const char *const without_values[] = { "random_uniform", "random_normal" };
+static const char *const without_values[] = { "random_uniform", "random_normal", "group" };
 
 static void test_every_op_has_values(void **state)
 {
