@@ -47,8 +47,8 @@ const ls_simd *ls_simd_choose(void)
     return best ? best : &ls_simd_base;
 }
 
-ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, double momentum, double beta1, double beta2,
-                                 double rho, double epsilon, double weight_decay)
+ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, double momentum, double beta1,
+                                 double beta2, double rho, double epsilon, double weight_decay)
 {
     ls_simd_update u = {
         .rate = rate,

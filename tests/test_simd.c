@@ -1,0 +1,1395 @@
+/* The vectorised kernels: each table against plain computations in double, odd sizes, guard zones around every output,
+ * infinities and NaN; the same bits from every table; the reference kernels' bits where they are promised.
+ *
+ * Inputs are allocated to the byte, so the address sanitizer sees a read beyond them. Start reading at `output`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/simd.h"
+#include "backend/ref/ref.h"
+#include "base/philox.h"
+
+static const ls_simd *tables[3];
+static int table_count;
+
+static const size_t sizes[] = { 1, 7, 15, 16, 17, 33, 100, 1000 };
+static const size_t channel_counts[] = { 1, 3, 16, 20, 64, 150 };
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* ---- Arrays ---- */
+
+static void *array(size_t count, size_t each)
+{
+    void *data = malloc(count > 0 ? count * each : 1);
+    assert_non_null(data);
+    return data;
+}
+
+static float *floats(size_t count)
+{
+    return array(count, sizeof(float));
+}
+
+#define GUARD 72 /* bytes before and after an output; leaves doubles aligned, vectors not */
+
+typedef struct output {
+    unsigned char *block;
+    float *f32; /* the same place, by type */
+    double *f64;
+    int64_t *i64;
+    size_t bytes;
+} output;
+
+static output output_of(size_t bytes)
+{
+    output o = { .block = array(bytes + 2 * GUARD, 1), .bytes = bytes };
+    memset(o.block, 0xA5, bytes + 2 * GUARD);
+    void *data = o.block + GUARD;
+    o.f32 = data;
+    o.f64 = data;
+    o.i64 = data;
+    return o;
+}
+
+static void output_check(const output *o, const char *what)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (o->block[i] != 0xA5 || o->block[GUARD + o->bytes + i] != 0xA5)
+            fail_msg("%s wrote outside its output (guard byte %zu)", what, i);
+}
+
+/* Equal bits, or both NaN. */
+static bool same_f32(float a, float b)
+{
+    return (a != a && b != b) || memcmp(&a, &b, sizeof a) == 0;
+}
+
+static bool same_f64(double a, double b)
+{
+    return (a != a && b != b) || memcmp(&a, &b, sizeof a) == 0;
+}
+
+static void expect_same(const float *got, const float *want, size_t n, const char *what, const char *table)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!same_f32(got[i], want[i]))
+            fail_msg("%s of %s: element %zu is %a, not %a", what, table, i, (double)got[i], (double)want[i]);
+}
+
+static void expect_same_f64(const double *got, const double *want, size_t n, const char *what, const char *table)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!same_f64(got[i], want[i]))
+            fail_msg("%s of %s: element %zu is %a, not %a", what, table, i, got[i], want[i]);
+}
+
+/* One output per table: the guards are checked, the others compared with the first, all freed. */
+static void outputs_done(output *outs, const char *what, bool doubles)
+{
+    for (int t = 0; t < table_count; t++)
+        output_check(&outs[t], what);
+    for (int t = 1; t < table_count; t++) {
+        if (doubles)
+            expect_same_f64(outs[t].f64, outs[0].f64, outs[0].bytes / sizeof(double), what, tables[t]->name);
+        else
+            expect_same(outs[t].f32, outs[0].f32, outs[0].bytes / sizeof(float), what, tables[t]->name);
+    }
+    for (int t = 0; t < table_count; t++)
+        free(outs[t].block);
+}
+
+/* ---- Numbers ---- */
+
+static uint32_t counter;
+
+static uint32_t word(void)
+{
+    return ls_philox((ls_philox_block){ { counter++, 0, 0, 0 } }, (ls_philox_key){ { 1, 2 } }).word[0];
+}
+
+static float within(double low, double high)
+{
+    return (float)(low + (high - low) * ls_random_unit_f32(word()));
+}
+
+static float *random_floats(size_t n, double low, double high)
+{
+    float *x = floats(n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = within(low, high);
+    return x;
+}
+
+/* With infinities, NaN, zeros of both signs, subnormals and limits among them. */
+static float *wild_floats(size_t n, double low, double high)
+{
+    static const float special[] = { 0.0f,    -0.0f,     INFINITY,   -INFINITY, NAN,      1e-40f,
+                                     -1e-40f, 0x1p-149f, -0x1p-149f, FLT_MAX,   -FLT_MAX, FLT_MIN };
+    float *x = random_floats(n, low, high);
+    for (size_t i = 0; i < n; i++)
+        if (word() % 4 == 0)
+            x[i] = special[word() % COUNT(special)];
+    return x;
+}
+
+/* |got - want| in units of the last place of want as a float. */
+static double ulps(float got, double want)
+{
+    if (want != want || got != got)
+        return want != want && got != got ? 0 : INFINITY;
+    if (fabs(want) >= 0x1.ffffffp127) /* rounds to infinity */
+        return (double)got == copysign(INFINITY, want) ? 0 : INFINITY;
+    int e;
+    frexp(want, &e);
+    e = e - 24 < -149 || want == 0 ? -149 : e - 24;
+    return fabs(got - want) / ldexp(1, e);
+}
+
+static void expect_near(float got, double want, double tolerance, const char *what, const char *table, double x)
+{
+    if (!(ulps(got, want) <= tolerance))
+        fail_msg("%s of %s: f(%a = %g) is %.9g, not %.12g: %.3g units", what, table, x, x, (double)got, want,
+                 ulps(got, want));
+}
+
+/* ---- Elementwise: one input ---- */
+
+static double ref_sigmoid(double x)
+{
+    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+
+static double ref_silu(double x)
+{
+    return x * ref_sigmoid(x);
+}
+
+static double ref_softplus(double x)
+{
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+static double ref_gelu(double x)
+{
+    return x * (0.5 * erfc(-x * sqrt(0.5)));
+}
+
+static double ref_gelu_tanh(double x)
+{
+    return x * ref_sigmoid(2 * sqrt(0x1.45f306dc9c883p-1) * (x + 0.044715 * x * x * x)); /* 2/pi */
+}
+
+static double ref_relu(double x)
+{
+    return x <= 0 ? 0 : x;
+}
+
+static double ref_square(double x)
+{
+    return x * x;
+}
+
+static double ref_neg(double x)
+{
+    return -x;
+}
+
+static double ref_rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+
+static const struct unary {
+    const char *name;
+    size_t member;
+    double (*want)(double);
+    double low, high, tolerance;
+} unaries[] = {
+#define UNARY(name, want, low, high, tolerance)                                                                        \
+    {                                                                                                                  \
+#name, offsetof(ls_simd, name), want, low, high, tolerance                                                     \
+    }
+    UNARY(relu, ref_relu, -9, 9, 0),
+    UNARY(neg, ref_neg, -9, 9, 0),
+    UNARY(abs, fabs, -9, 9, 0),
+    UNARY(square, ref_square, -9, 9, 0.5),
+    UNARY(sqrt, sqrt, -1, 9, 0.5),
+    UNARY(rsqrt, ref_rsqrt, -1, 9, 0.5001),
+    UNARY(exp, exp, -110, 90, 0.5001),
+    UNARY(log, log, -1, 20, 0.5001),
+    UNARY(tanh, tanh, -12, 12, 0.5001),
+    UNARY(erf, erf, -5, 5, 0.501),
+    UNARY(sigmoid, ref_sigmoid, -110, 30, 0.501),
+    UNARY(silu, ref_silu, -110, 30, 0.501),
+    UNARY(softplus, ref_softplus, -110, 30, 0.501),
+    UNARY(gelu, ref_gelu, -15, 9, 0.51),
+    UNARY(gelu_tanh, ref_gelu_tanh, -12, 9, 0.501),
+};
+
+static ls_simd_unary *unary_of(const ls_simd *table, size_t member)
+{
+    ls_simd_unary *kernel;
+    memcpy(&kernel, (const char *)table + member, sizeof kernel);
+    return kernel;
+}
+
+static void try_unary(const struct unary *u, const float *x, size_t n)
+{
+    output outs[3];
+    for (int t = 0; t < table_count; t++) {
+        outs[t] = output_of(n * sizeof(float));
+        unary_of(tables[t], u->member)(outs[t].f32, x, n);
+        for (size_t i = 0; i < n; i++)
+            expect_near(outs[t].f32[i], u->want(x[i]), u->tolerance, u->name, tables[t]->name, (double)x[i]);
+        float *in_place = floats(n);
+        memcpy(in_place, x, n * sizeof *x);
+        unary_of(tables[t], u->member)(in_place, in_place, n);
+        expect_same(in_place, outs[t].f32, n, u->name, "in place");
+        free(in_place);
+    }
+    outputs_done(outs, u->name, false);
+}
+
+static void functions_of_one_input(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < COUNT(unaries); f++) {
+        const struct unary *u = &unaries[f];
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            float *x = wild_floats(sizes[s], u->low, u->high);
+            try_unary(u, x, sizes[s]);
+            free(x);
+        }
+        enum { MANY = 100000 };
+        float *x = random_floats(MANY, u->low, u->high);
+        for (size_t i = 0; i < MANY; i += 2) /* close to 0 and 1, where cancellation is */
+            x[i] = i % 4 == 0 ? ldexpf(x[i], -(int)(word() % 60)) : 1 + ldexpf(within(-1, 1), -(int)(word() % 24));
+        try_unary(u, x, MANY);
+        free(x);
+    }
+}
+
+/* Zeros keep their sign where the reference kernels keep it. */
+static void signs_of_zero(void **state)
+{
+    (void)state;
+    for (int t = 0; t < table_count; t++) {
+        float x[2] = { -0.0f, 0.0f }, y[2];
+        tables[t]->relu(y, x, 2);
+        assert_true(!signbit(y[0]) && !signbit(y[1]));
+        tables[t]->tanh(y, x, 2);
+        assert_true(signbit(y[0]) && !signbit(y[1]));
+        tables[t]->erf(y, x, 2);
+        assert_true(signbit(y[0]) && !signbit(y[1]));
+        tables[t]->elu(y, x, 0.3f, 2);
+        assert_true(signbit(y[0]) && !signbit(y[1]));
+        tables[t]->maximum(y, x, (float[]){ 0.0f, -0.0f }, 2); /* of equals the first */
+        assert_true(signbit(y[0]) && !signbit(y[1]));
+        tables[t]->minimum(y, x, (float[]){ 0.0f, -0.0f }, 2);
+        assert_true(signbit(y[0]) && !signbit(y[1]));
+    }
+}
+
+/* ---- Elementwise: two inputs, a scalar, a row ---- */
+
+static float ref_max(float a, float b)
+{
+    return a >= b || a != a ? a : b;
+}
+
+static float ref_min(float a, float b)
+{
+    return a <= b || a != a ? a : b;
+}
+
+static float binary_want(int which, float a, float b)
+{
+    switch (which) {
+    case 0:
+        return a + b;
+    case 1:
+        return a - b;
+    case 2:
+        return a * b;
+    case 3:
+        return a / b;
+    case 4:
+        return ref_max(a, b);
+    default:
+        return ref_min(a, b);
+    }
+}
+
+static ls_simd_binary *binary_of(const ls_simd *table, int which)
+{
+    ls_simd_binary *const kernels[] = {
+        table->add, table->sub, table->mul, table->div, table->maximum, table->minimum
+    };
+    return kernels[which];
+}
+
+static void functions_of_two_inputs(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 6; which++) {
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            size_t n = sizes[s];
+            float *a = wild_floats(n, -9, 9), *b = wild_floats(n, -9, 9);
+            output outs[3];
+            for (int t = 0; t < table_count; t++) {
+                outs[t] = output_of(n * sizeof(float));
+                binary_of(tables[t], which)(outs[t].f32, a, b, n);
+                for (size_t i = 0; i < n; i++)
+                    assert_true(same_f32(outs[t].f32[i], binary_want(which, a[i], b[i])));
+            }
+            outputs_done(outs, "a function of two inputs", false);
+            free(a);
+            free(b);
+        }
+    }
+}
+
+static float scalar_want(int which, float x, float s)
+{
+    switch (which) {
+    case 0:
+        return x * s;
+    case 1:
+        return x + s;
+    case 2:
+        return x > 0 ? x : s * x;
+    default:
+        return x > 0 ? x : (float)(s * expm1(x));
+    }
+}
+
+static void functions_with_a_scalar(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 4; which++) {
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            size_t n = sizes[s];
+            float *x = wild_floats(n, -9, 9), scalar = 0.3f;
+            output outs[3];
+            for (int t = 0; t < table_count; t++) {
+                const ls_simd *v = tables[t];
+                ls_simd_with_scalar *const kernels[] = { v->scale, v->add_scalar, v->leaky_relu, v->elu };
+                outs[t] = output_of(n * sizeof(float));
+                kernels[which](outs[t].f32, x, scalar, n);
+                for (size_t i = 0; i < n; i++) /* elu: in double, and rounded once */
+                    expect_near(outs[t].f32[i], (double)scalar_want(which, x[i], scalar), which == 3 ? 1 : 0, "scalar",
+                                v->name, (double)x[i]);
+            }
+            outputs_done(outs, "a function with a scalar", false);
+            free(x);
+        }
+    }
+}
+
+static void clip_and_gradient_of_relu(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        size_t n = sizes[s];
+        float *x = wild_floats(n, -9, 9), *dy = wild_floats(n, -9, 9);
+        for (int which = 0; which < 3; which++) {
+            float slope = which == 1 ? 0 : 0.3f;
+            output outs[3];
+            for (int t = 0; t < table_count; t++) {
+                outs[t] = output_of(n * sizeof(float));
+                if (which == 2)
+                    tables[t]->clip(outs[t].f32, x, -1.5f, 2.5f, n);
+                else
+                    tables[t]->relu_grad(outs[t].f32, dy, x, slope, n);
+                for (size_t i = 0; i < n; i++) {
+                    float clipped = x[i] < -1.5f ? -1.5f : x[i] > 2.5f ? 2.5f : x[i];
+                    float grad = x[i] > 0 ? dy[i] : slope == 0 ? 0 : slope * dy[i];
+                    assert_true(same_f32(outs[t].f32[i], which == 2 ? clipped : grad));
+                }
+            }
+            outputs_done(outs, "clip or relu_grad", false);
+        }
+        free(x);
+        free(dy);
+    }
+}
+
+static void rows_added_and_multiplied(void **state)
+{
+    (void)state;
+    const size_t rows = 5;
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        size_t cols = sizes[s];
+        float *x = wild_floats(rows * cols, -9, 9), *row = random_floats(cols, -9, 9);
+        for (int which = 0; which < 3; which++) {
+            output outs[3];
+            for (int t = 0; t < table_count; t++) {
+                ls_simd_with_row *const kernels[] = { tables[t]->add_row, tables[t]->mul_row, tables[t]->add_row_relu };
+                outs[t] = output_of(rows * cols * sizeof(float));
+                kernels[which](outs[t].f32, x, row, rows, cols);
+                for (size_t i = 0; i < rows * cols; i++) {
+                    float r = row[i % cols], sum = x[i] + r;
+                    assert_true(same_f32(outs[t].f32[i], which == 0   ? sum
+                                                         : which == 1 ? x[i] * r
+                                                                      : (float)ref_relu((double)sum)));
+                }
+            }
+            outputs_done(outs, "a function with a row", false);
+        }
+        free(x);
+        free(row);
+    }
+}
+
+/* ---- Casts, accumulating, finite, sum of squares, transpose ---- */
+
+static void casts(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        size_t n = sizes[s];
+        uint8_t *u8 = array(n, 1);
+        int32_t *i32 = array(n, sizeof *i32);
+        double *f64 = array(n, sizeof *f64);
+        float *f32 = wild_floats(n, -9, 9);
+        for (size_t i = 0; i < n; i++) {
+            u8[i] = (uint8_t)word();
+            i32[i] = (int32_t)word();
+            f64[i] = i % 5 == 0 ? 1e300 : i % 5 == 1 ? 1e-42 : (double)within(-1, 1) / 3;
+        }
+        output a[3], b[3], c[3], d[3];
+        for (int t = 0; t < table_count; t++) {
+            a[t] = output_of(n * sizeof(float));
+            b[t] = output_of(n * sizeof(float));
+            c[t] = output_of(n * sizeof(double));
+            d[t] = output_of(n * sizeof(float));
+            tables[t]->u8_to_f32(a[t].f32, u8, 1.0f / 255, n);
+            tables[t]->i32_to_f32(b[t].f32, i32, n);
+            tables[t]->f32_to_f64(c[t].f64, f32, n);
+            tables[t]->f64_to_f32(d[t].f32, f64, n);
+            for (size_t i = 0; i < n; i++) {
+                assert_true(a[t].f32[i] == (float)u8[i] * (1.0f / 255));
+                assert_true(b[t].f32[i] == (float)i32[i]);
+                assert_true(same_f64(c[t].f64[i], (double)f32[i]));
+                assert_true(same_f32(d[t].f32[i], (float)f64[i]));
+            }
+        }
+        outputs_done(a, "u8_to_f32", false);
+        outputs_done(b, "i32_to_f32", false);
+        outputs_done(c, "f32_to_f64", true);
+        outputs_done(d, "f64_to_f32", false);
+        free(u8);
+        free(i32);
+        free(f64);
+        free(f32);
+    }
+}
+
+static void accumulating(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        size_t n = sizes[s];
+        float *f32 = wild_floats(n, -9, 9);
+        double *f64 = array(n, sizeof *f64);
+        int64_t *i64 = array(n, sizeof *i64);
+        for (size_t i = 0; i < n; i++) {
+            f64[i] = (double)within(-1, 1) / 3;
+            i64[i] = (int64_t)((uint64_t)word() << 32 | word());
+        }
+        for (int t = 0; t < table_count; t++) {
+            output a = output_of(n * sizeof(float)), b = output_of(n * sizeof(double)),
+                   c = output_of(n * sizeof(int64_t));
+            for (size_t i = 0; i < n; i++) {
+                a.f32[i] = 0.7f;
+                b.f64[i] = 0.7;
+                c.i64[i] = INT64_MAX;
+            }
+            tables[t]->accumulate_f32(a.f32, f32, n);
+            tables[t]->accumulate_f64(b.f64, f64, n);
+            tables[t]->accumulate_i64(c.i64, i64, n);
+            for (size_t i = 0; i < n; i++) {
+                assert_true(same_f32(a.f32[i], 0.7f + f32[i]));
+                assert_true(b.f64[i] == 0.7 + f64[i]);
+                assert_true((uint64_t)c.i64[i] == (uint64_t)INT64_MAX + (uint64_t)i64[i]);
+            }
+            output_check(&a, "accumulate_f32");
+            output_check(&b, "accumulate_f64");
+            output_check(&c, "accumulate_i64");
+            free(a.block);
+            free(b.block);
+            free(c.block);
+        }
+        free(f32);
+        free(f64);
+        free(i64);
+    }
+}
+
+static void finite_sees_every_place(void **state)
+{
+    (void)state;
+    const float bad[] = { INFINITY, -INFINITY, NAN };
+    for (int t = 0; t < table_count; t++) {
+        assert_true(tables[t]->finite(NULL, 0));
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            size_t n = sizes[s];
+            float *x = random_floats(n, -9, 9);
+            x[0] = FLT_MAX;
+            x[n - 1] = -FLT_MAX;
+            assert_true(tables[t]->finite(x, n));
+            for (size_t i = 0; i < n; i++) {
+                float old = x[i];
+                x[i] = bad[i % 3];
+                assert_false(tables[t]->finite(x, n));
+                x[i] = old;
+            }
+            free(x);
+        }
+    }
+}
+
+static void sum_of_squares(void **state)
+{
+    (void)state;
+    static const size_t more[] = { 0, 1, 5, 16, 17, 100, 4095, 4096, 4097, 8192, 10000 };
+    for (size_t s = 0; s < COUNT(more); s++) {
+        size_t n = more[s];
+        float *x = random_floats(n, -9, 9);
+        long double want = 0;
+        for (size_t i = 0; i < n; i++)
+            want += (long double)x[i] * x[i];
+        double first = tables[0]->sum_squares(x, n);
+        assert_true(fabsl(first - want) <= want * 1e-14L);
+        for (int t = 0; t < table_count; t++) {
+            assert_true(same_f64(tables[t]->sum_squares(x, n), first));
+            double parts = 0; /* cut at a multiple of 4,096 */
+            for (size_t i = 0; i < n; i += 4096)
+                parts += tables[t]->sum_squares(x + i, n - i < 4096 ? n - i : 4096);
+            assert_true(same_f64(parts, first));
+        }
+        free(x);
+    }
+}
+
+static void transpose(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < COUNT(channel_counts); a++) {
+        for (size_t b = 0; b < COUNT(channel_counts); b++) {
+            size_t rows = channel_counts[a], cols = channel_counts[b];
+            float *x = random_floats(rows * cols, -9, 9);
+            output outs[3];
+            for (int t = 0; t < table_count; t++) {
+                outs[t] = output_of(rows * cols * sizeof(float));
+                tables[t]->transpose_2d(outs[t].f32, x, rows, cols);
+                for (size_t i = 0; i < rows * cols; i++)
+                    assert_true(outs[t].f32[i % cols * rows + i / cols] == x[i]);
+            }
+            outputs_done(outs, "transpose_2d", false);
+            free(x);
+        }
+    }
+}
+
+/* ---- The tree of lanes ---- */
+
+typedef struct maybe {
+    bool there;
+    float value;
+} maybe;
+
+/* DESIGN's definition, word for word. swapped: the mutation, right operands of the upper joins taken as if k were the
+ * smaller half. */
+static maybe naive_tree(const float *const *lane, int a, int b, size_t i, bool mutated)
+{
+    if (b - a == 1)
+        return lane[a] ? (maybe){ true, lane[a][i] } : (maybe){ false, 0 };
+    int k = 1;
+    while (2 * k < b - a)
+        k *= 2;
+    if (mutated)
+        k = b - a - k;
+    maybe left = naive_tree(lane, a, a + k, i, mutated), right = naive_tree(lane, a + k, b, i, mutated);
+    if (!left.there || !right.there)
+        return left.there ? left : right;
+    return (maybe){ true, left.value + right.value };
+}
+
+/* As a chain from the left: arrival order. */
+static maybe chain(const float *const *lane, int lanes, size_t i)
+{
+    maybe sum = { false, 0 };
+    for (int l = 0; l < lanes; l++)
+        if (lane[l])
+            sum = (maybe){ true, sum.there ? sum.value + lane[l][i] : lane[l][i] };
+    return sum;
+}
+
+static const int lane_counts[] = { 1, 2, 3, 5, 8, 32 };
+
+static void try_join(int lanes, size_t n, bool holes, size_t *chained_equal, size_t *mutated_equal)
+{
+    float *data[32];
+    const float *lane[32];
+    size_t from = n / 3, to = n - n / 7;
+    for (int l = 0; l < lanes; l++) {
+        data[l] = random_floats(n, -1, 1);
+        for (size_t i = 0; i < n; i++)
+            data[l][i] = ldexpf(data[l][i], (int)(word() % 20));
+        lane[l] = holes && word() % 3 == 0 ? NULL : data[l];
+    }
+    output outs[3];
+    for (int t = 0; t < table_count; t++) {
+        outs[t] = output_of(n * sizeof(float));
+        float before = outs[t].f32[0], after = outs[t].f32[n - 1];
+        assert_true(tables[t]->join_f32(outs[t].f32, lane, lanes, from, to));
+        assert_true(from == 0 || same_f32(outs[t].f32[0], before));
+        assert_true(to == n || same_f32(outs[t].f32[n - 1], after));
+        for (size_t i = from; i < to; i++) {
+            maybe want = naive_tree(lane, 0, lanes, i, false), late = chain(lane, lanes, i);
+            maybe other = naive_tree(lane, 0, lanes, i, true);
+            assert_true(same_f32(outs[t].f32[i], want.there ? want.value : 0));
+            *chained_equal += t == 0 && same_f32(want.value, late.value);
+            *mutated_equal += t == 0 && same_f32(want.value, other.value);
+        }
+    }
+    outputs_done(outs, "join_f32", false);
+    if (lane[lanes - 1]) { /* into a lane itself */
+        output again = output_of(n * sizeof(float));
+        tables[0]->join_f32(again.f32, lane, lanes, from, to);
+        tables[table_count - 1]->join_f32(data[lanes - 1], lane, lanes, from, to);
+        expect_same(data[lanes - 1] + from, again.f32 + from, to - from, "join_f32", "in place");
+        free(again.block);
+    }
+    for (int l = 0; l < lanes; l++)
+        free(data[l]);
+}
+
+static void lanes_join_by_the_tree(void **state)
+{
+    (void)state;
+    const size_t n = 2500;
+    for (size_t c = 0; c < COUNT(lane_counts); c++) {
+        size_t chained = 0, mutated = 0, total = (n - n / 7) - n / 3;
+        try_join(lane_counts[c], n, false, &chained, &mutated);
+        if (lane_counts[c] > 3) /* another order has other bits: the comparison above can fail */
+            assert_true(chained < total);
+        if (lane_counts[c] == 5 || lane_counts[c] == 3)
+            assert_true(mutated < total);
+        for (size_t s = 0; s < COUNT(sizes); s++)
+            try_join(lane_counts[c], sizes[s], true, &chained, &mutated);
+    }
+}
+
+static void joins_of_nothing_and_of_infinity(void **state)
+{
+    (void)state;
+    for (int t = 0; t < table_count; t++) {
+        const float *none[3] = { NULL, NULL, NULL };
+        float out[3] = { 1, 1, 1 };
+        assert_true(tables[t]->join_f32(out, none, 3, 0, 3));
+        assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0);
+        assert_true(tables[t]->join_f32(out, none, 0, 0, 3));
+        float a[3] = { 1, FLT_MAX, -0.0f }, b[3] = { 2, FLT_MAX, -0.0f };
+        const float *lane[3] = { a, NULL, b };
+        assert_false(tables[t]->join_f32(out, lane, 3, 0, 3)); /* overflow */
+        assert_true(out[0] == 3 && out[1] == INFINITY && signbit(out[2]));
+        assert_true(tables[t]->join_f32(out, lane, 3, 0, 1));
+        const float *one[3] = { NULL, a, NULL };
+        assert_true(tables[t]->join_f32(out, one, 3, 0, 3));
+        assert_memory_equal(out, a, sizeof out);
+    }
+}
+
+static void joins_of_other_types(void **state)
+{
+    (void)state;
+    enum { N = 700 };
+    static double f64[5][N];
+    static int64_t i64[5][N];
+    static float f32[5][N];
+    const double *dl[5];
+    const int64_t *il[5];
+    const float *fl[5];
+    for (int l = 0; l < 5; l++) {
+        for (size_t i = 0; i < N; i++) {
+            f64[l][i] = (double)within(-1, 1) / 3;
+            i64[l][i] = (int64_t)((uint64_t)word() << 32);
+            f32[l][i] = word() % 50 == 0 ? NAN : within(-9, 9);
+        }
+        dl[l] = f64[l];
+        il[l] = i64[l];
+        fl[l] = l == 1 ? NULL : f32[l];
+    }
+    for (int t = 0; t < table_count; t++) {
+        static double d[N];
+        static int64_t q[N];
+        static float hi[N], lo[N];
+        assert_true(tables[t]->join_f64(d, dl, 5, 0, N));
+        assert_true(tables[t]->join_i64(q, il, 5, 0, N));
+        assert_false(tables[t]->join_max_f32(hi, fl, 5, 0, N));
+        assert_false(tables[t]->join_min_f32(lo, fl, 5, 0, N));
+        for (size_t i = 0; i < N; i++) {
+            assert_true(d[i] == (f64[0][i] + f64[1][i] + (f64[2][i] + f64[3][i])) + f64[4][i]);
+            uint64_t sum = 0;
+            for (int l = 0; l < 5; l++)
+                sum += (uint64_t)i64[l][i];
+            assert_true((uint64_t)q[i] == sum);
+            assert_true(same_f32(hi[i], ref_max(ref_max(ref_max(f32[0][i], f32[2][i]), f32[3][i]), f32[4][i])));
+            assert_true(same_f32(lo[i], ref_min(ref_min(ref_min(f32[0][i], f32[2][i]), f32[3][i]), f32[4][i])));
+        }
+        f64[3][N - 1] = INFINITY;
+        assert_false(tables[t]->join_f64(d, dl, 5, 0, N));
+        f64[3][N - 1] = 0;
+    }
+}
+
+/* ---- Sums over pixels ---- */
+
+#define ROWS    6
+#define ROW_LEN 5
+
+static void sums_over_pixels(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+        size_t c = channel_counts[s], n = 2, per = ROWS / 2 * ROW_LEN;
+        float *x = random_floats(ROWS * ROW_LEN * c, -9, 9);
+        output sum[3], mom[3], spatial[3], spread[3], scratch = output_of(c * sizeof(double));
+        for (int t = 0; t < table_count; t++) {
+            sum[t] = output_of(c * sizeof(float));
+            mom[t] = output_of(2 * c * sizeof(double));
+            spatial[t] = output_of(n * c * sizeof(float));
+            spread[t] = output_of(n * per * c * sizeof(float));
+            tables[t]->channel_sum(sum[t].f32, x, ROWS, ROW_LEN, c, scratch.f64);
+            tables[t]->moments(mom[t].f64, x, ROWS, ROW_LEN, c);
+            tables[t]->spatial_sum(spatial[t].f32, x, n, ROWS / 2, ROW_LEN, c, 0.25f);
+            tables[t]->spread(spread[t].f32, x, n, per, c, 0.3f);
+            for (size_t j = 0; j < c; j++) {
+                double total = 0, squares = 0, image[2] = { 0, 0 };
+                for (size_t p = 0; p < ROWS * ROW_LEN; p++) {
+                    double v = x[p * c + j];
+                    total += v;
+                    squares += v * v;
+                    image[p / per] += v;
+                }
+                assert_true(fabs(sum[t].f32[j] - total) <= 1e-4);
+                assert_true(mom[t].f64[j] == total); /* the reference kernel's order and bits */
+                assert_true(mom[t].f64[c + j] == squares);
+                for (size_t i = 0; i < n; i++)
+                    assert_true(fabs(spatial[t].f32[i * c + j] - 0.25 * image[i]) <= 1e-4);
+                for (size_t p = 0; p < n * per; p++)
+                    assert_true(spread[t].f32[p * c + j] == 0.3f * x[p / per * c + j]);
+            }
+        }
+        output_check(&scratch, "channel_sum");
+        outputs_done(sum, "channel_sum", false);
+        outputs_done(mom, "moments", true);
+        outputs_done(spatial, "spatial_sum", false);
+        outputs_done(spread, "spread", false);
+        free(scratch.block);
+        free(x);
+    }
+}
+
+/* f32 within a row, f64 over rows, exactly. */
+static void row_sums_are_in_f32(void **state)
+{
+    (void)state;
+    const size_t c = 20;
+    float *x = random_floats(ROWS * ROW_LEN * c, -9, 9);
+    double scratch[20];
+    float got[20];
+    for (int t = 0; t < table_count; t++) {
+        tables[t]->channel_sum(got, x, ROWS, ROW_LEN, c, scratch);
+        for (size_t j = 0; j < c; j++) {
+            double total = 0;
+            for (size_t r = 0; r < ROWS; r++) {
+                float row = x[r * ROW_LEN * c + j];
+                for (size_t p = 1; p < ROW_LEN; p++)
+                    row += x[(r * ROW_LEN + p) * c + j];
+                total += row;
+            }
+            assert_true(same_f32(got[j], (float)total));
+        }
+    }
+    free(x);
+}
+
+static void variance_of_data_far_from_zero(void **state)
+{
+    (void)state;
+    for (size_t side = 7; side <= 56; side *= 2) {
+        const size_t images = 4, c = 16;
+        size_t pixels = images * side * side;
+        float *x = floats(pixels * c);
+        double dst[32];
+        for (size_t i = 0; i < pixels * c; i++) {
+            double sum = 0;
+            for (int k = 0; k < 12; k++)
+                sum += (double)within(0, 1);
+            x[i] = (float)(1000 + (sum - 6));
+        }
+        tables[table_count - 1]->moments(dst, x, images * side, side, c);
+        for (size_t j = 0; j < c; j++) {
+            long double mean = 0, variance = 0;
+            for (size_t p = 0; p < pixels; p++)
+                mean += x[p * c + j];
+            mean /= (long double)pixels;
+            for (size_t p = 0; p < pixels; p++)
+                variance += (x[p * c + j] - mean) * (x[p * c + j] - mean);
+            variance /= (long double)pixels;
+            double m = dst[j] / (double)pixels, got = dst[c + j] / (double)pixels - m * m;
+            assert_true(fabsl(got - variance) <= 1e-6L * variance);
+        }
+        free(x);
+    }
+}
+
+/* ---- Batch norm ---- */
+
+typedef struct norm_case {
+    size_t c, pixels;
+    float *x, *dy, *residual, *mean, *inv, *scale, *beta, *g0, *g1;
+} norm_case;
+
+static norm_case norm_case_of(size_t c)
+{
+    size_t pixels = ROWS * ROW_LEN, n = pixels * c;
+    return (norm_case){ .c = c,
+                        .pixels = pixels,
+                        .x = random_floats(n, -3, 3),
+                        .dy = random_floats(n, -3, 3),
+                        .residual = random_floats(n, -3, 3),
+                        .mean = random_floats(c, -1, 1),
+                        .inv = random_floats(c, 0.5, 2),
+                        .scale = random_floats(c, -2, 2),
+                        .beta = random_floats(c, -1, 1),
+                        .g0 = random_floats(c, -1, 1),
+                        .g1 = random_floats(c, -1, 1) };
+}
+
+static void norm_case_free(norm_case *v)
+{
+    float *all[] = { v->x, v->dy, v->residual, v->mean, v->inv, v->scale, v->beta, v->g0, v->g1 };
+    for (size_t i = 0; i < COUNT(all); i++)
+        free(all[i]);
+}
+
+static void batch_norm_forward(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+        norm_case v = norm_case_of(channel_counts[s]);
+        size_t n = v.pixels * v.c;
+        v.x[0] = NAN;
+        for (int which = 0; which < 4; which++) {
+            bool relu = which & 1, residual = which & 2;
+            output outs[3];
+            for (int t = 0; t < table_count; t++) {
+                outs[t] = output_of(n * sizeof(float));
+                if (residual)
+                    tables[t]->batch_norm_add(outs[t].f32, v.x, v.mean, v.scale, v.beta, v.residual, v.pixels, v.c,
+                                              relu);
+                else
+                    tables[t]->batch_norm(outs[t].f32, v.x, v.mean, v.scale, v.beta, v.pixels, v.c, relu);
+                for (size_t i = 0; i < n; i++) {
+                    size_t j = i % v.c;
+                    float y = (v.x[i] - v.mean[j]) * v.scale[j] + v.beta[j];
+                    y = residual ? y + v.residual[i] : y;
+                    assert_true(same_f32(outs[t].f32[i], relu && y <= 0 ? 0 : y));
+                }
+            }
+            outputs_done(outs, "batch_norm", false);
+        }
+        norm_case_free(&v);
+    }
+}
+
+static float passed(const norm_case *v, size_t i, bool relu)
+{
+    size_t j = i % v->c;
+    return !relu || (v->x[i] - v->mean[j]) * v->scale[j] + v->beta[j] > 0 ? v->dy[i] : 0;
+}
+
+static void batch_norm_backward(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+        norm_case v = norm_case_of(channel_counts[s]);
+        size_t n = v.pixels * v.c;
+        for (int relu = 0; relu < 2; relu++) {
+            output sums[3], outs[3];
+            for (int t = 0; t < table_count; t++) {
+                const float *beta = relu ? v.beta : NULL, *scale = relu ? v.scale : NULL;
+                sums[t] = output_of(2 * v.c * sizeof(double));
+                outs[t] = output_of(n * sizeof(float));
+                tables[t]->batch_norm_grad_moments(sums[t].f64, v.dy, v.x, v.mean, v.inv, scale, beta, ROWS, ROW_LEN,
+                                                   v.c, relu);
+                tables[t]->batch_norm_grad_input(outs[t].f32, v.dy, v.x, v.mean, v.inv, v.scale, beta, v.g0, v.g1,
+                                                 v.pixels, v.c, relu);
+                for (size_t j = 0; j < v.c; j++) {
+                    double total = 0, products = 0;
+                    for (size_t i = j; i < n; i += v.c) {
+                        double g = passed(&v, i, relu), normal = ((double)v.x[i] - v.mean[j]) * v.inv[j];
+                        total += g;
+                        products += g * normal;
+                        float own = passed(&v, i, relu), hat = (v.x[i] - v.mean[j]) * v.inv[j];
+                        float want = v.scale[j] * (own - (v.g0[j] + hat * v.g1[j]));
+                        assert_true(same_f32(outs[t].f32[i], want));
+                        double exact = v.scale[j] * (g - (v.g0[j] + normal * v.g1[j]));
+                        assert_true(fabs(want - exact) <= 1e-5);
+                    }
+                    assert_true(fabs(sums[t].f64[j] - total) <= 1e-4);
+                    assert_true(fabs(sums[t].f64[v.c + j] - products) <= 1e-3);
+                }
+            }
+            outputs_done(sums, "batch_norm_grad_moments", true);
+            outputs_done(outs, "batch_norm_grad_input", false);
+        }
+        norm_case_free(&v);
+    }
+}
+
+/* ---- Pooling, against the reference kernels ---- */
+
+static void reference(ls_op op, ls_attrs attr, ls_ref_array out, const ls_ref_array *in, int count)
+{
+    ls_tensor first = { .per_sample = true };
+    ls_tensor *inputs[3] = { &first, &first, &first };
+    ls_tensor node = { .op = op, .attr = attr, .per_sample = true, .input_count = count, .in = inputs };
+    ls_ref_call call = { .node = &node, .out = out, .in = in, .batch = 4 };
+    assert_int_equal(ls_ref_run(&call), LS_OK);
+}
+
+static ls_ref_array image_array(const float *data, int64_t n, int64_t h, int64_t w, int64_t c)
+{
+    return (ls_ref_array){ .data = (void *)(uintptr_t)data, .dtype = LS_F32, .shape = LS_SHAPE(n, h, w, c) };
+}
+
+static const ls_simd_pool pools[] = {
+    { .h = 6, .w = 8, .oh = 3, .ow = 4, .kh = 2, .kw = 2, .sh = 2, .sw = 2 },
+    { .h = 7, .w = 5, .oh = 3, .ow = 2, .kh = 2, .kw = 2, .sh = 2, .sw = 2 }, /* a row and a column left over */
+    { .h = 9, .w = 8, .oh = 5, .ow = 4, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .pad_top = 1, .pad_left = 1 }, /* ResNet */
+    { .h = 5, .w = 5, .oh = 3, .ow = 3, .kh = 2, .kw = 2, .sh = 2, .sw = 2, .pad_top = 1, .pad_left = 1 },
+    { .h = 5, .w = 6, .oh = 3, .ow = 4, .kh = 3, .kw = 3, .sh = 1, .sw = 1 },
+    { .h = 7, .w = 7, .oh = 1, .ow = 1, .kh = 7, .kw = 7, .sh = 7, .sw = 7 },
+    { .h = 5, .w = 5, .oh = 3, .ow = 3, .kh = 1, .kw = 1, .sh = 2, .sw = 2 }, /* pixels no window sees */
+    { .h = 6, .w = 6, .oh = 3, .ow = 3, .kh = 3, .kw = 2, .sh = 2, .sw = 2, .pad_left = 1, .count_padding = true },
+};
+
+/* Few different values, so that there are ties; some NaN and infinities. */
+static float *pool_floats(size_t n)
+{
+    float *x = floats(n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = word() % 40 == 0 ? NAN : word() % 40 == 0 ? -INFINITY : (float)((int)(word() % 9) - 4);
+    return x;
+}
+
+static void try_max_pool(const ls_simd_pool *v, ls_attrs attr, bool relu)
+{
+    size_t n_in = (size_t)(v->n * v->h * v->w * v->c), n_out = (size_t)(v->n * v->oh * v->ow * v->c);
+    float *x = pool_floats(n_in), *dy = random_floats(n_out, -1, 1), *y = floats(n_out), *dx = floats(n_in);
+    ls_ref_array in[2] = { image_array(x, v->n, v->h, v->w, v->c), image_array(dy, v->n, v->oh, v->ow, v->c) };
+    float *activated = floats(n_in);
+    tables[0]->relu(activated, x, n_in);
+    if (relu)
+        in[0].data = activated;
+    reference(LS_OP_max_pool2d, attr, image_array(y, v->n, v->oh, v->ow, v->c), in, 1);
+    reference(LS_OP_max_pool2d_grad, attr, image_array(dx, v->n, v->h, v->w, v->c), in, 2);
+    if (relu)
+        tables[0]->relu_grad(dx, dx, x, 0, n_in);
+    output outs[3], grads[3];
+    for (int t = 0; t < table_count; t++) {
+        outs[t] = output_of(n_out * sizeof(float));
+        grads[t] = output_of(n_in * sizeof(float));
+        tables[t]->max_pool2d(outs[t].f32, x, v, relu);
+        tables[t]->max_pool2d_grad(grads[t].f32, x, dy, v, relu);
+        expect_same(outs[t].f32, y, n_out, "max_pool2d", tables[t]->name);
+        expect_same(grads[t].f32, dx, n_in, "max_pool2d_grad", tables[t]->name);
+    }
+    outputs_done(outs, "max_pool2d", false);
+    outputs_done(grads, "max_pool2d_grad", false);
+    free(x);
+    free(dy);
+    free(y);
+    free(dx);
+    free(activated);
+}
+
+static void try_average_pool(const ls_simd_pool *v, ls_attrs attr)
+{
+    size_t n_in = (size_t)(v->n * v->h * v->w * v->c), n_out = (size_t)(v->n * v->oh * v->ow * v->c);
+    float *x = wild_floats(n_in, -9, 9), *dy = random_floats(n_out, -1, 1), *y = floats(n_out), *dx = floats(n_in);
+    ls_ref_array in = image_array(x, v->n, v->h, v->w, v->c), gradient = image_array(dy, v->n, v->oh, v->ow, v->c);
+    reference(LS_OP_average_pool2d, attr, image_array(y, v->n, v->oh, v->ow, v->c), &in, 1);
+    reference(LS_OP_average_pool2d_grad, attr, image_array(dx, v->n, v->h, v->w, v->c), &gradient, 1);
+    output outs[3], grads[3];
+    for (int t = 0; t < table_count; t++) {
+        outs[t] = output_of(n_out * sizeof(float));
+        grads[t] = output_of(n_in * sizeof(float));
+        tables[t]->average_pool2d(outs[t].f32, x, v);
+        tables[t]->average_pool2d_grad(grads[t].f32, dy, v);
+        expect_same(outs[t].f32, y, n_out, "average_pool2d", tables[t]->name);
+        expect_same(grads[t].f32, dx, n_in, "average_pool2d_grad", tables[t]->name);
+    }
+    outputs_done(outs, "average_pool2d", false);
+    outputs_done(grads, "average_pool2d_grad", false);
+    free(x);
+    free(dy);
+    free(y);
+    free(dx);
+}
+
+static void pooling_has_the_reference_bits(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < COUNT(pools); p++) {
+        for (size_t s = 0; s < COUNT(channel_counts); s++) {
+            ls_simd_pool v = pools[p];
+            v.n = 2;
+            v.c = (int64_t)channel_counts[s];
+            ls_attrs attr = { .window = { .window = { v.kh, v.kw },
+                                          .stride = { v.sh, v.sw },
+                                          .pad = { v.pad_top, v.pad_left },
+                                          .count_padding = v.count_padding } };
+            try_max_pool(&v, attr, false);
+            try_max_pool(&v, attr, true);
+            try_average_pool(&v, attr);
+        }
+    }
+}
+
+/* ---- Softmax and cross-entropy ---- */
+
+static void softmax(void **state)
+{
+    (void)state;
+    const size_t rows = 3;
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        size_t cols = sizes[s], n = rows * cols;
+        float *x = random_floats(n, -20, 20);
+        x[n - 1] = cols > 1 ? -INFINITY : 0;
+        output outs[3], logs[3];
+        for (int t = 0; t < table_count; t++) {
+            outs[t] = output_of(n * sizeof(float));
+            logs[t] = output_of(n * sizeof(float));
+            tables[t]->softmax_rows(outs[t].f32, x, rows, cols);
+            tables[t]->log_softmax_rows(logs[t].f32, x, rows, cols);
+            for (size_t r = 0; r < rows; r++) {
+                double largest = -INFINITY, sum = 0;
+                for (size_t j = 0; j < cols; j++)
+                    largest = fmax(largest, (double)x[r * cols + j]);
+                for (size_t j = 0; j < cols; j++)
+                    sum += exp(x[r * cols + j] - largest);
+                for (size_t j = 0; j < cols; j++) {
+                    double shifted = x[r * cols + j] - largest;
+                    expect_near(outs[t].f32[r * cols + j], exp(shifted) / sum, 0.501, "softmax", tables[t]->name,
+                                shifted);
+                    expect_near(logs[t].f32[r * cols + j], shifted - log(sum), 0.501, "log_softmax", tables[t]->name,
+                                shifted);
+                }
+            }
+        }
+        outputs_done(outs, "softmax_rows", false);
+        outputs_done(logs, "log_softmax_rows", false);
+        free(x);
+    }
+    float bad[4] = { 1, NAN, INFINITY, 2 }, y[4];
+    for (int t = 0; t < table_count; t++) {
+        tables[t]->softmax_rows(y, bad, 1, 2); /* NaN in a row makes the row NaN */
+        assert_true(y[0] != y[0] && y[1] != y[1]);
+        tables[t]->softmax_rows(y, bad + 2, 1, 2);
+        assert_true(y[0] != y[0]);
+    }
+}
+
+static void try_cross_entropy(const float *x, const void *labels, ls_dtype kind, const int64_t *label,
+                              const float *weight, size_t rows, size_t cols)
+{
+    output losses[3], grads[3];
+    for (int t = 0; t < table_count; t++) {
+        losses[t] = output_of(rows * sizeof(float));
+        grads[t] = output_of(rows * cols * sizeof(float));
+        int64_t bad = tables[t]->sparse_cross_entropy(losses[t].f32, grads[t].f32, x, labels, kind, weight, rows, cols);
+        assert_int_equal(bad, -1);
+        for (size_t r = 0; r < rows; r++) {
+            const float *row = x + r * cols;
+            double sum = 0, w = weight ? weight[r] : 1;
+            for (size_t j = 0; j < cols; j++)
+                sum += exp(row[j] - 20.0);
+            double loss = log(sum) - (row[label[r]] - 20.0);
+            assert_true(fabs(losses[t].f32[r] - loss) <= 1e-7 * fabs(loss) + 1e-13);
+            for (size_t j = 0; j < cols; j++) {
+                double want = (exp(row[j] - 20.0) / sum - (j == (size_t)label[r])) * w;
+                assert_true(fabs(grads[t].f32[r * cols + j] - want) <= 1e-7 * fabs(want) + 1e-13);
+            }
+        }
+        float *apart = floats(rows * cols);
+        assert_int_equal(tables[t]->sparse_cross_entropy(NULL, apart, x, labels, kind, weight, rows, cols), -1);
+        expect_same(apart, grads[t].f32, rows * cols, "gradient alone", tables[t]->name);
+        assert_int_equal(tables[t]->sparse_cross_entropy(apart, NULL, x, labels, kind, weight, rows, cols), -1);
+        expect_same(apart, losses[t].f32, rows, "loss alone", tables[t]->name);
+        free(apart);
+    }
+    outputs_done(losses, "sparse_cross_entropy (loss)", false);
+    outputs_done(grads, "sparse_cross_entropy (gradient)", false);
+}
+
+static void cross_entropy(void **state)
+{
+    (void)state;
+    enum { MOST_ROWS = 9 };
+    for (size_t s = 0; s < 7; s++) {
+        size_t cols = sizes[s], rows = MOST_ROWS;
+        float *x = random_floats(rows * cols, -20, 20), *weight = random_floats(rows, -1, 1);
+        int64_t i64[MOST_ROWS];
+        int32_t i32[MOST_ROWS];
+        uint8_t u8[MOST_ROWS];
+        for (size_t r = 0; r < rows; r++) {
+            i64[r] = (int64_t)(word() % cols);
+            i32[r] = (int32_t)i64[r];
+            u8[r] = (uint8_t)i64[r];
+        }
+        try_cross_entropy(x, i64, LS_I64, i64, weight, rows, cols);
+        try_cross_entropy(x, i32, LS_I32, i64, NULL, rows, cols);
+        try_cross_entropy(x, u8, LS_U8, i64, weight, rows, cols);
+        for (int t = 0; t < table_count; t++) {
+            i64[4] = (int64_t)cols;
+            i64[6] = -1;
+            assert_int_equal(tables[t]->sparse_cross_entropy(NULL, NULL, x, i64, LS_I64, NULL, rows, cols), 4);
+            i64[4] = 0;
+            assert_int_equal(tables[t]->sparse_cross_entropy(NULL, NULL, x, i64, LS_I64, NULL, rows, cols), 6);
+        }
+        free(x);
+        free(weight);
+    }
+}
+
+/* ---- Random numbers, against the reference kernels ---- */
+
+static void dropout_has_the_reference_bits(void **state)
+{
+    (void)state;
+    const uint64_t seed = 7, run = (UINT64_C(5) << 32) + 9;
+    const int64_t samples = 3, first = 1000;
+    ls_philox_key key = ls_random_key(seed, LS_RANDOM_DROPOUT, 11, 2);
+    ls_philox_key op_key = ls_random_key(seed, LS_RANDOM_OP, 11, 2);
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        int64_t each = (int64_t)sizes[s];
+        size_t n = (size_t)(samples * each);
+        float *x = wild_floats(n, -9, 9), *want = floats(n), *uniform = floats(n), rate = 0.3f;
+        ls_ref_array in[2] = { { x, LS_F32, LS_SHAPE(samples, each) }, { &rate, LS_F32, LS_SCALAR } };
+        ls_tensor node = { .op = LS_OP_dropout, .per_sample = true, .input_count = 2 };
+        node.attr.random.layer = 11;
+        node.attr.random.call = 2;
+        ls_ref_call call = { .node = &node,
+                             .out = { want, LS_F32, LS_SHAPE(samples, each) },
+                             .in = in,
+                             .batch = 5000,
+                             .first = first,
+                             .seed = seed,
+                             .run = run };
+        assert_int_equal(ls_ref_run(&call), LS_OK);
+        node.op = LS_OP_random_uniform;
+        node.input_count = 0;
+        node.attr.random.a = -0.1;
+        node.attr.random.b = 0.7;
+        call.out.data = uniform;
+        assert_int_equal(ls_ref_run(&call), LS_OK);
+        output outs[3], draws[3];
+        for (int t = 0; t < table_count; t++) {
+            outs[t] = output_of(n * sizeof(float));
+            draws[t] = output_of(n * sizeof(float));
+            tables[t]->dropout(outs[t].f32, x, key, run, (uint32_t)first, (size_t)samples, (size_t)each, rate);
+            tables[t]->random_uniform(draws[t].f32, op_key, run, (uint32_t)first, (size_t)samples, (size_t)each, -0.1,
+                                      0.7);
+            expect_same(outs[t].f32, want, n, "dropout", tables[t]->name);
+            expect_same(draws[t].f32, uniform, n, "random_uniform", tables[t]->name);
+        }
+        outputs_done(outs, "dropout", false);
+        outputs_done(draws, "random_uniform", false);
+        free(x);
+        free(want);
+        free(uniform);
+    }
+}
+
+/* ---- Updates, against the reference kernels ---- */
+
+typedef struct update_case {
+    ls_apply_rule rule;
+    double momentum, decay;
+    float rate, step;
+    size_t n;
+    float *w, *g, *slot[2];
+} update_case;
+
+#define BETA1   0.9
+#define BETA2   0.999
+#define RHO     0.95
+#define EPSILON 1e-7
+
+/* New w and slots by the reference kernel. */
+static void update_reference(const update_case *v, float *out[3])
+{
+    float rate = v->rate, step = v->step;
+    ls_variable w = { .data = v->w }, slots[2] = { { .data = v->slot[0] }, { .data = v->slot[1] } };
+    ls_shape shape = LS_SHAPE((int64_t)v->n);
+    ls_ref_array in[3] = { { v->g, LS_F32, shape }, { &rate, LS_F32, LS_SCALAR }, { &step, LS_F32, LS_SCALAR } };
+    ls_tensor node = { .op = LS_OP_apply, .input_count = 3 };
+    node.attr.apply.rule = v->rule;
+    node.attr.apply.variable = &w;
+    node.attr.apply.slot[0] = &slots[0];
+    node.attr.apply.slot[1] = &slots[1];
+    node.attr.apply.momentum = v->momentum;
+    node.attr.apply.beta1 = BETA1;
+    node.attr.apply.beta2 = BETA2;
+    node.attr.apply.rho = RHO;
+    node.attr.apply.epsilon = EPSILON;
+    node.attr.apply.weight_decay = v->decay;
+    ls_ref_call call = { .node = &node, .out = { out[0], LS_F32, shape }, .in = in, .slots = { out[1], out[2] } };
+    memcpy(out[1], v->slot[0], v->n * sizeof(float)); /* a slot that the rule has not stays */
+    memcpy(out[2], v->slot[1], v->n * sizeof(float));
+    assert_int_equal(ls_ref_run(&call), LS_OK);
+}
+
+static void try_update(const update_case *v)
+{
+    size_t bytes = v->n * sizeof(float), from = v->n / 5, to = v->n - v->n / 7;
+    float *want[3] = { floats(v->n), floats(v->n), floats(v->n) };
+    update_reference(v, want);
+    ls_simd_update params =
+        ls_simd_update_of(v->rule, v->rate, v->step, v->momentum, BETA1, BETA2, RHO, EPSILON, v->decay);
+    const float *old[3] = { v->w, v->slot[0], v->slot[1] };
+    output outs[3][3]; /* array, table */
+    for (int t = 0; t < table_count; t++) {
+        for (int a = 0; a < 3; a++) {
+            outs[a][t] = output_of(bytes);
+            memcpy(outs[a][t].f32, old[a], bytes);
+        }
+        tables[t]->update(v->rule, outs[0][t].f32, v->g, outs[1][t].f32, outs[2][t].f32, from, to, &params);
+        for (int a = 0; a < 3; a++)
+            for (size_t i = 0; i < v->n; i++)
+                if (!same_f32(outs[a][t].f32[i], i >= from && i < to ? want[a][i] : old[a][i]))
+                    fail_msg("rule %d of %s, array %d: element %zu", (int)v->rule, tables[t]->name, a, i);
+    }
+    for (int a = 0; a < 3; a++) {
+        outputs_done(outs[a], "update", false);
+        free(want[a]);
+    }
+}
+
+static void updates_have_the_reference_bits(void **state)
+{
+    (void)state;
+    for (int rule = LS_APPLY_SGD; rule <= LS_APPLY_ADAGRAD; rule++) {
+        for (int variant = 0; variant < 4; variant++) {
+            for (size_t s = 0; s < COUNT(sizes); s++) {
+                size_t n = sizes[s];
+                update_case v = { .rule = (ls_apply_rule)rule,
+                                  .momentum = variant & 1 ? 0.9 : 0,
+                                  .decay = variant & 2 ? 0.01 : 0,
+                                  .rate = 0.003f,
+                                  .step = (float)(1 + s),
+                                  .n = n,
+                                  .w = random_floats(n, -1, 1),
+                                  .g = random_floats(n, -1, 1),
+                                  .slot = { random_floats(n, 0, 1), random_floats(n, 0, 1) } };
+                try_update(&v);
+                free(v.w);
+                free(v.g);
+                free(v.slot[0]);
+                free(v.slot[1]);
+            }
+        }
+    }
+}
+
+/* ---- Choosing ---- */
+
+static void tables_by_name(void **state)
+{
+    (void)state;
+    assert_null(ls_simd_named(NULL));
+    assert_null(ls_simd_named("avx9"));
+    const char *const names[] = { "base", "avx2", "avx512" };
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (ls_simd_named(names[i]))
+            assert_string_equal(ls_simd_named(names[i])->name, names[i]);
+    const char *old = getenv("LOCKSTEP_ISA");
+    char *kept = old ? strdup(old) : NULL;
+    unsetenv("LOCKSTEP_ISA");
+    const ls_simd *best = ls_simd_choose();
+    assert_string_equal(best->name, tables[table_count - 1]->name);
+    setenv("LOCKSTEP_ISA", "base", 1);
+    assert_string_equal(ls_simd_choose()->name, "base");
+    setenv("LOCKSTEP_ISA", "sse9", 1); /* ignored */
+    assert_ptr_equal(ls_simd_choose(), best);
+    if (kept)
+        setenv("LOCKSTEP_ISA", kept, 1);
+    else
+        unsetenv("LOCKSTEP_ISA");
+    free(kept);
+}
+
+static void every_table_is_full(void **state)
+{
+    (void)state;
+    for (int t = 0; t < table_count; t++) {
+        const unsigned char *bytes = (const unsigned char *)tables[t];
+        for (size_t at = 0; at < sizeof(ls_simd); at += sizeof(void *)) {
+            const void *member;
+            memcpy(&member, bytes + at, sizeof member);
+            assert_non_null(member);
+        }
+    }
+}
+
+int main(void)
+{
+    const char *const names[] = { "base", "avx2", "avx512" };
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (ls_simd_named(names[i]))
+            tables[table_count++] = ls_simd_named(names[i]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_by_name),
+        cmocka_unit_test(every_table_is_full),
+        cmocka_unit_test(functions_of_one_input),
+        cmocka_unit_test(signs_of_zero),
+        cmocka_unit_test(functions_of_two_inputs),
+        cmocka_unit_test(functions_with_a_scalar),
+        cmocka_unit_test(clip_and_gradient_of_relu),
+        cmocka_unit_test(rows_added_and_multiplied),
+        cmocka_unit_test(casts),
+        cmocka_unit_test(accumulating),
+        cmocka_unit_test(finite_sees_every_place),
+        cmocka_unit_test(sum_of_squares),
+        cmocka_unit_test(transpose),
+        cmocka_unit_test(lanes_join_by_the_tree),
+        cmocka_unit_test(joins_of_nothing_and_of_infinity),
+        cmocka_unit_test(joins_of_other_types),
+        cmocka_unit_test(sums_over_pixels),
+        cmocka_unit_test(row_sums_are_in_f32),
+        cmocka_unit_test(variance_of_data_far_from_zero),
+        cmocka_unit_test(batch_norm_forward),
+        cmocka_unit_test(batch_norm_backward),
+        cmocka_unit_test(pooling_has_the_reference_bits),
+        cmocka_unit_test(softmax),
+        cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(dropout_has_the_reference_bits),
+        cmocka_unit_test(updates_have_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
