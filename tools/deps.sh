@@ -20,7 +20,6 @@ libc6-dev header:stdio.h
 make command:make
 pkg-config command:pkg-config
 libdnnl-dev onednn
-libhwloc-dev module:hwloc
 libssl-dev module:libcrypto
 libjansson-dev module:jansson
 zlib1g-dev module:zlib

@@ -2,10 +2,8 @@
 #include "device/crew.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "device/cores.h"
 
@@ -83,7 +81,7 @@ static void stop(ls_crew *crew, int started)
     free(crew);
 }
 
-ls_status ls_crew_create(int workers, const int *cores, void (*begin)(void), ls_crew **out)
+ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*begin)(void), ls_crew **out)
 {
     ls_crew *crew = calloc(1, sizeof(*crew));
     if (!crew)
@@ -94,7 +92,7 @@ ls_status ls_crew_create(int workers, const int *cores, void (*begin)(void), ls_
     pthread_cond_init(&crew->end, NULL);
     crew->begin = begin;
     crew->workers = workers;
-    crew->crowded = workers > sysconf(_SC_NPROCESSORS_ONLN);
+    crew->crowded = crowded;
     crew->threads = calloc((size_t)workers, sizeof(*crew->threads));
     crew->members = calloc((size_t)workers, sizeof(*crew->members));
     crew->cores = cores ? calloc((size_t)workers, sizeof(*crew->cores)) : NULL;

@@ -7,8 +7,9 @@
 
 typedef struct ls_crew ls_crew;
 
-/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker, or NULL. */
-ls_status ls_crew_create(int workers, const int *cores, void (*begin)(void), ls_crew **out);
+/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker, or NULL. crowded: there
+ * are fewer cores than workers, so waiting must not spin. */
+ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*begin)(void), ls_crew **out);
 void ls_crew_destroy(ls_crew *crew);
 
 int ls_crew_workers(const ls_crew *crew);
@@ -16,7 +17,6 @@ int ls_crew_workers(const ls_crew *crew);
 /* Jobs of several callers come one after the other. */
 void ls_crew_run(ls_crew *crew, void (*job)(void *user, int worker), void *user);
 
-/* More workers than cores: waiting must not spin. */
 bool ls_crew_is_crowded(const ls_crew *crew);
 
 #endif

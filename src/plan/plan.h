@@ -194,6 +194,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_FINISH,  /* joined partials to values, side by side */
     LS_PHASE_CHECK,   /* gradients of in-place updates are finite */
     LS_PHASE_UPDATE,  /* in-place updates, in tiles */
+    LS_PHASE_KINDS,
 } ls_phase_kind;
 
 typedef struct ls_phase {

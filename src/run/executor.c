@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/size.h"
 #include "run/join.h"
@@ -42,7 +43,9 @@ struct ls_executor {
     const void ***inputs;                  /* by worker: pointers of the step at hand */
     const void ***lanes;                   /* by worker: pointers of the partials at hand */
     ls_mutation mutation;
-    int64_t *units_of; /* by device */
+    int64_t *units_of;      /* by device */
+    double *group_seconds;  /* by worker and group; NULL: not measured */
+    double *phase_seconds;  /* by worker and phase kind */
 
     /* the run at hand */
     uint64_t seed, run;
@@ -112,6 +115,20 @@ static ls_status explain(ls_status status, const ls_group *group)
     return ls_fail(status, "%s (op %s): %s", ls_node_label(group->root, label), ls_tensor_op(group->root), message);
 }
 
+/* ---- Profile ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void charge(ls_executor *e, const ls_group *group, int worker, double start)
+{
+    e->group_seconds[(size_t)worker * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] += now() - start;
+}
+
 /* ---- Guards: with room behind every value, a kernel that writes too far is caught ---- */
 
 #define GUARD_BYTE 0x5a
@@ -173,6 +190,7 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
         call.out = e->arena[worker] + step->temp;
     bool last = first + samples == e->plan->batch || step->out.home == LS_HOME_MICRO;
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
+    double start = e->group_seconds ? now() : 0;
     ls_status status = last || !step->out.per_sample ? run_guarded(e, group, &call, bytes) /* else a neighbour follows */
                                                      : group->kernel->run(group->kernel, &call);
     if (status != LS_OK)
@@ -181,6 +199,8 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
         const ls_join *j = &e->plan->joins[group->join];
         ls_join_next(e->simd, j->kind, j->dtype, partial, call.out, (size_t)j->count);
     }
+    if (e->group_seconds)
+        charge(e, group, worker, start);
     return LS_OK;
 }
 
@@ -286,6 +306,8 @@ static ls_status run_unit(ls_executor *e, const ls_phase *phase, const unit *u, 
         return run_check(e, &plan->updates[u->index], u->from, u->to);
     case LS_PHASE_UPDATE:
         return run_update(e, &plan->updates[u->index], worker, u->from, u->to);
+    case LS_PHASE_KINDS:
+        break;
     }
     return LS_OK;
 }
@@ -377,7 +399,10 @@ static void take_part(void *user, int worker)
         }
         const unit *u = &e->phases[phase].units[index];
         pthread_mutex_unlock(&e->mutex);
+        double start = e->phase_seconds ? now() : 0;
         ls_status status = run_unit(e, &e->plan->phases[phase], u, worker);
+        if (e->phase_seconds)
+            e->phase_seconds[worker * LS_PHASE_KINDS + (int)e->plan->phases[phase].kind] += now() - start;
         pthread_mutex_lock(&e->mutex);
         e->units_of[device]++;
         if (status != LS_OK)
@@ -661,6 +686,8 @@ void ls_executor_destroy(ls_executor *e)
     free(e->lanes);
     free(e->lane_done);
     free(e->units_of);
+    free(e->group_seconds);
+    free(e->phase_seconds);
     free(e->claimed);
     free(e->phases);
     free(e->outside);
@@ -692,4 +719,63 @@ int64_t ls_executor_units_of(const ls_executor *e, int device)
 void ls_executor_mutate(ls_executor *e, ls_mutation mutation)
 {
     e->mutation = mutation;
+}
+
+/* ---- Profile, printed ---- */
+
+void ls_executor_profile(ls_executor *e, bool on)
+{
+    free(e->group_seconds);
+    free(e->phase_seconds);
+    size_t workers = (size_t)e->workers;
+    e->group_seconds = on ? calloc(workers * ((size_t)e->plan->group_count + 1), sizeof(double)) : NULL;
+    e->phase_seconds = on ? calloc(workers * LS_PHASE_KINDS, sizeof(double)) : NULL;
+}
+
+typedef struct share {
+    const ls_group *group;
+    double seconds;
+} share;
+
+static int by_seconds(const void *a, const void *b)
+{
+    const share *x = a, *y = b;
+    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+#define SHOWN_GROUPS 24
+
+ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
+{
+    static const char *const names[] = { "whole", "tiles", "prepare", "lanes", "join", "finish", "check", "update" };
+    int groups = e->plan->group_count;
+    share *shares = calloc((size_t)groups + 1, sizeof(*shares));
+    if (!e->group_seconds || !e->phase_seconds || !shares) {
+        free(shares);
+        return ls_fail(LS_ERR_STATE, "the executor was not profiled");
+    }
+    double all = 0;
+    for (int k = 0; k < LS_PHASE_KINDS; k++) {
+        double seconds = 0;
+        for (int w = 0; w < e->workers; w++)
+            seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
+        ls_text_add(text, "%s %.4f s  ", names[k], seconds);
+        all += seconds;
+    }
+    ls_text_put(text, "\n");
+    for (int g = 0; g < groups; g++) {
+        shares[g].group = &e->plan->groups[g];
+        for (int w = 0; w < e->workers; w++)
+            shares[g].seconds += e->group_seconds[(size_t)w * (size_t)groups + (size_t)g];
+    }
+    qsort(shares, (size_t)groups, sizeof(*shares), by_seconds);
+    for (int g = 0; g < groups && g < SHOWN_GROUPS && shares[g].seconds > 0; g++) {
+        char label[LS_NODE_TEXT];
+        const ls_group *group = shares[g].group;
+        double flops = ls_node_flops(group->nodes[0]) * (double)e->plan->batch;
+        ls_text_add(text, "  %5.1f %%  %.4f s  %6.1f GFLOP a run  %s %s\n", 100 * shares[g].seconds / all, shares[g].seconds,
+                    flops * 1e-9, ls_node_label(group->root, label), group->kernel ? group->kernel->name : "");
+    }
+    free(shares);
+    return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a profile") : LS_OK;
 }

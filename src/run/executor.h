@@ -35,6 +35,10 @@ const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand
 /* Counts for tests: units done by each device in the last run. */
 int64_t ls_executor_units_of(const ls_executor *executor, int device);
 
+/* Where the time goes, summed over runs and workers: seconds by phase kind and, most expensive first, by group. */
+void ls_executor_profile(ls_executor *executor, bool on);
+ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
+
 /* Tests make the tree wrong with these, to see that it is noticed. */
 typedef enum ls_mutation { LS_MUTATE_NOTHING, LS_MUTATE_SWAP, LS_MUTATE_ARRIVAL } ls_mutation;
 void ls_executor_mutate(ls_executor *executor, ls_mutation mutation);

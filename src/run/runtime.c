@@ -22,6 +22,7 @@ static ls_status share_out(ls_runtime *runtime, const ls_cores *cores, const ls_
     workers = workers < devices ? devices : workers;
     runtime->devices = devices;
     runtime->workers = workers;
+    runtime->crowded = workers > cores->count;
     runtime->device_of_worker = calloc((size_t)workers, sizeof(*runtime->device_of_worker));
     bool bind = cores->bind && workers <= cores->count;
     runtime->cores = bind ? calloc((size_t)workers, sizeof(*runtime->cores)) : NULL;
@@ -77,7 +78,7 @@ ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out)
     ls_status status = LS_OK;
     pthread_mutex_lock(&ctx->mutex);
     if (!runtime->crew)
-        status = ls_crew_create(runtime->workers, runtime->cores, ls_dnn_enter_thread, &runtime->crew);
+        status = ls_crew_create(runtime->workers, runtime->cores, runtime->crowded, ls_dnn_enter_thread, &runtime->crew);
     pthread_mutex_unlock(&ctx->mutex);
     if (status == LS_OK)
         *out = runtime->crew;

@@ -10,6 +10,7 @@ typedef struct ls_runtime {
     ls_cpu *cpu;
     ls_crew *crew; /* NULL until a run needs it */
     int workers, devices;
+    bool crowded; /* more workers than cores */
     int *device_of_worker;
     int *cores; /* by worker; NULL: not bound */
 } ls_runtime;

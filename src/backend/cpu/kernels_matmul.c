@@ -1,26 +1,44 @@
-/* Matrix products by oneDNN's sgemm, with a bias and a ReLU as a second pass over what is still in the cache. */
+/* Matrix products by oneDNN. Products that keep the batch axis are made as operations, with bias and ReLU inside; weight
+ * gradients, which reduce it, go through sgemm. Measured, on one thread: with the second operand transposed (a dense layer's
+ * data gradient) the operation is up to twice as fast as sgemm; for weight gradients sgemm is as fast or faster. */
+#include <stdlib.h>
+
 #include "backend/cpu/cpu.h"
+
+#define MAX_KINDS 8
 
 typedef struct matmul {
     ls_cpu_kernel base;
-    int64_t m, n, k;      /* -1: as many as samples */
-    int64_t lda, ldb;
-    bool ta, tb;
+    ls_dnn_matmul size; /* m or k is -1 where it is the number of samples */
+    int64_t samples[MAX_KINDS];
+    ls_dnn_op *ops[MAX_KINDS];
+    int kinds;
+    char name[64];
 } matmul;
 
-static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
+static ls_status run_operation(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const matmul *p = (const matmul *)kernel;
-    const ls_group *group = p->base.group;
-    int64_t m = p->m < 0 ? call->samples : p->m, k = p->k < 0 ? call->samples : p->k;
-    float *out = call->out;
-    LS_TRY(ls_dnn_sgemm(p->ta, p->tb, m, p->n, k, call->in[0], p->lda, call->in[1], p->ldb, 0, out, p->n));
-    const ls_simd *simd = ls_simd_of(kernel);
-    if (group->bias)
-        (group->relu ? simd->add_row_relu : simd->add_row)(out, out, call->in[2], (size_t)m, (size_t)p->n);
-    else if (group->relu)
-        simd->relu(out, out, (size_t)(m * p->n));
-    return LS_OK;
+    for (int i = 0; i < p->kinds; i++)
+        if (p->samples[i] == call->samples)
+            return ls_dnn_run_matmul(p->ops[i], call->worker, call->in[0], call->in[1],
+                                     p->size.bias ? call->in[2] : NULL, call->out, call->scratch);
+    return ls_fail(LS_ERR_INTERNAL, "no product was made for %lld samples", (long long)call->samples);
+}
+
+static ls_status run_sgemm(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const ls_dnn_matmul *s = &((const matmul *)kernel)->size;
+    int64_t k = s->k < 0 ? call->samples : s->k;
+    return ls_dnn_sgemm(s->ta, s->tb, s->m, s->n, k, call->in[0], s->lda, call->in[1], s->ldb, 0, call->out, s->n);
+}
+
+static void destroy(ls_kernel *kernel)
+{
+    matmul *p = (matmul *)kernel;
+    for (int i = 0; i < p->kinds; i++)
+        ls_dnn_op_destroy(p->ops[i]);
+    free(p);
 }
 
 /* A size, or -1 where it is the batch's. */
@@ -29,32 +47,64 @@ static int64_t rows_of(const ls_tensor *x)
     return x->per_sample ? -1 : x->shape.dims[0];
 }
 
+static bool is_ours(const ls_tensor *node)
+{
+    if (node->op != LS_OP_matmul || node->dtype != LS_F32)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const ls_tensor *x = node->in[i];
+        if (x->shape.rank != 2)
+            return false;
+        for (int k = 0; k < 2; k++) /* a gathered batch has sizes that only the run knows; empty ones are the reference's */
+            if (x->shape.dims[k] == 0 || (x->shape.dims[k] == LS_BATCH && !(x->per_sample && k == 0)))
+                return false;
+    }
+    return true;
+}
+
+static ls_status make_operations(matmul *p, const int64_t *samples, int kinds)
+{
+    for (int i = 0; i < kinds; i++) {
+        ls_dnn_matmul size = p->size;
+        size.m = size.m < 0 ? samples[i] : size.m;
+        LS_TRY(ls_dnn_matmul_create(p->base.cpu->dnn, &size, &p->ops[i]));
+        p->samples[i] = samples[i];
+        p->kinds = i + 1;
+        size_t scratch = ls_dnn_op_scratch_bytes(p->ops[i]);
+        if (scratch > p->base.base.scratch_bytes)
+            p->base.base.scratch_bytes = scratch;
+    }
+    snprintf(p->name, sizeof(p->name), "onednn %s", ls_dnn_op_name(p->ops[0]));
+    p->base.base.name = p->name;
+    return LS_OK;
+}
+
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     const ls_tensor *node = group->nodes[0];
-    (void)samples, (void)kinds;
-    if (node->op != LS_OP_matmul || node->dtype != LS_F32)
+    if (!is_ours(node) || kinds > MAX_KINDS)
         return ls_cpu_pass();
     const ls_tensor *a = node->in[0], *b = node->in[1];
-    if (a->shape.rank != 2 || b->shape.rank != 2)
-        return ls_cpu_pass();
-    for (int i = 0; i < 2; i++) /* a gathered batch has sizes that only the run knows */
-        if ((!a->per_sample && a->shape.dims[i] == LS_BATCH) || (!b->per_sample && b->shape.dims[i] == LS_BATCH))
-            return ls_cpu_pass();
-    if (node->shape.dims[1] == 0 || a->shape.dims[1] == 0 || b->shape.dims[1] == 0 || a->shape.dims[0] == 0 ||
-        b->shape.dims[0] == 0)
-        return ls_cpu_pass(); /* sgemm does not take empty matrices */
-    matmul *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), "onednn sgemm", run);
+    bool reduces = node->use == LS_USE_REDUCES, ta = node->attr.matmul.transpose_a;
+    matmul *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), "onednn sgemm", reduces ? run_sgemm : run_operation);
     if (!p)
         return LS_ERR_MEMORY;
-    p->ta = node->attr.matmul.transpose_a;
-    p->tb = node->attr.matmul.transpose_b;
-    p->m = p->ta ? a->shape.dims[1] : rows_of(a);
-    p->k = p->ta ? rows_of(a) : a->shape.dims[1];
-    p->n = node->shape.dims[1];
-    p->lda = a->shape.dims[1];
-    p->ldb = b->shape.dims[1];
+    p->base.base.destroy = destroy;
     p->base.base.any_order = false;
+    p->size = (ls_dnn_matmul){ .ta = ta,
+                               .tb = node->attr.matmul.transpose_b,
+                               .m = ta ? a->shape.dims[1] : rows_of(a),
+                               .k = ta ? rows_of(a) : a->shape.dims[1],
+                               .n = node->shape.dims[1],
+                               .lda = a->shape.dims[1],
+                               .ldb = b->shape.dims[1],
+                               .bias = group->bias,
+                               .relu = group->relu };
+    ls_status status = reduces ? LS_OK : make_operations(p, samples, kinds);
+    if (status != LS_OK) {
+        destroy(&p->base.base);
+        return status;
+    }
     *out = &p->base.base;
     return LS_OK;
 }
