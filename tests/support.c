@@ -84,7 +84,7 @@ static ls_shape parse_sizes(const char *sizes, int64_t batch)
     return shape;
 }
 
-static void make_reals(char domain, double *out, size_t n, uint32_t stream)
+static void make_doubles(char domain, double *out, size_t n, uint32_t stream)
 {
     if (domain == '+')
         test_random(out, n, stream, 0.5, 2.5);
@@ -94,6 +94,21 @@ static void make_reals(char domain, double *out, size_t n, uint32_t stream)
         test_random_apart(out, n, stream);
     for (size_t i = 0; domain == '#' && i < n; i++)
         out[i] = floor(out[i] * 64) / 64;
+}
+
+/* Reals of the leaf's type: those of float32 are those of float64, rounded. */
+static void make_reals(test_leaf *leaf, char domain, uint32_t stream)
+{
+    if (leaf->dtype == LS_F64) {
+        make_doubles(domain, leaf->data, leaf->count, stream);
+        return;
+    }
+    double *numbers = calloc(leaf->count + 1, sizeof *numbers);
+    assert_non_null(numbers);
+    make_doubles(domain, numbers, leaf->count, stream);
+    for (size_t i = 0; i < leaf->count; i++)
+        ((float *)leaf->data)[i] = (float)numbers[i];
+    free(numbers);
 }
 
 /* Integers below `bound`, of the leaf's type. */
@@ -125,11 +140,18 @@ static test_leaf *new_leaf(test_graph *t, ls_dtype dtype, ls_shape shape)
 
 /* ---- Graphs ---- */
 
+void test_graph_open_in(test_graph *t, ls_context *ctx, int64_t batch, ls_dtype real)
+{
+    *t = (test_graph){ .ctx = ctx, .shared = true, .batch = batch, .real = real };
+    assert_int_equal(ls_graph_create(t->ctx, &t->graph, .seed = 1), LS_OK);
+}
+
 void test_graph_open(test_graph *t, int64_t batch)
 {
-    *t = (test_graph){ .batch = batch };
-    assert_int_equal(ls_context_open(NULL, &t->ctx), LS_OK);
-    assert_int_equal(ls_graph_create(t->ctx, &t->graph, .seed = 1), LS_OK);
+    ls_context *ctx;
+    assert_int_equal(ls_context_open(NULL, &ctx), LS_OK);
+    test_graph_open_in(t, ctx, batch, LS_F64);
+    t->shared = false;
 }
 
 void test_graph_close(test_graph *t)
@@ -137,7 +159,8 @@ void test_graph_close(test_graph *t)
     for (int i = 0; i < t->count; i++)
         free(t->leaf[i].data);
     ls_graph_destroy(t->graph);
-    ls_context_close(t->ctx);
+    if (!t->shared)
+        ls_context_close(t->ctx);
     *t = (test_graph){ 0 };
 }
 
@@ -165,13 +188,13 @@ test_leaf *test_add(test_graph *t, const char *spec, test_kind kind)
         char letter;
         ls_dtype dtype;
     } integers[] = { { 'i', LS_I64 }, { 'j', LS_I32 }, { 'u', LS_U8 }, { 'b', LS_BOOL } };
-    ls_dtype dtype = LS_F64;
+    ls_dtype dtype = t->real;
     for (size_t i = 0; colon && i < sizeof integers / sizeof *integers; i++)
         if (*spec == integers[i].letter)
             dtype = integers[i].dtype;
     test_leaf *leaf = new_leaf(t, dtype, parse_sizes(sizes, t->batch));
-    if (dtype == LS_F64)
-        make_reals(*spec, leaf->data, leaf->count, stream);
+    if (dtype == t->real)
+        make_reals(leaf, *spec, stream);
     else
         make_integers(leaf, stream, dtype == LS_BOOL ? 2 : strtod(spec + 1, NULL));
     make_tensor(t, leaf, kind, test_spec_has_batch(spec) && (kind == TEST_FED || kind == TEST_GATHERED));
@@ -181,9 +204,9 @@ test_leaf *test_add(test_graph *t, const char *spec, test_kind kind)
 test_leaf *test_add_like(test_graph *t, const ls_tensor *y)
 {
     uint32_t stream = (uint32_t)t->count + 1;
-    assert_int_equal(y->dtype, LS_F64);
-    test_leaf *leaf = new_leaf(t, LS_F64, ls_shape_at(&y->shape, t->batch));
-    make_reals(0, leaf->data, leaf->count, stream);
+    assert_int_equal(y->dtype, t->real);
+    test_leaf *leaf = new_leaf(t, t->real, ls_shape_at(&y->shape, t->batch));
+    make_reals(leaf, 0, stream);
     make_tensor(t, leaf, y->per_sample ? TEST_FED : TEST_VARIABLE, y->per_sample);
     return leaf;
 }
@@ -350,7 +373,7 @@ ls_tensor *test_select(const test_case *c, ls_tensor *const *x)
 ls_tensor *test_cast(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
-    return ls_op_cast(ls_op_cast(x[0], LS_F32), LS_F64);
+    return ls_op_cast(ls_op_cast(x[0], x[0]->dtype == LS_F64 ? LS_F32 : LS_F64), x[0]->dtype);
 }
 
 ls_tensor *test_huber(const test_case *c, ls_tensor *const *x)
@@ -446,13 +469,13 @@ ls_tensor *test_batch_norm_grad(const test_case *c, ls_tensor *const *x)
 
 ls_tensor *test_dropout(const test_case *c, ls_tensor *const *x)
 {
-    return ls_op_dropout(x[0], x[1] ? x[1] : ls_op_scalar(x[0]->graph, LS_F64, c->real));
+    return ls_op_dropout(x[0], x[1] ? x[1] : ls_op_scalar(x[0]->graph, x[0]->dtype, c->real));
 }
 
 ls_tensor *test_one_hot(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
-    return ls_op_one_hot(ls_op_cast(x[0], LS_I64), LS_F64, 3);
+    return ls_op_one_hot(ls_op_cast(x[0], LS_I64), x[0]->dtype == LS_F32 ? LS_F32 : LS_F64, 3);
 }
 
 ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x)

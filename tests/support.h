@@ -42,13 +42,17 @@ typedef struct test_leaf {
 #define TEST_LEAVES 16
 typedef struct test_graph {
     ls_context *ctx;
+    bool shared; /* the context is the caller's */
+    ls_dtype real;
     ls_graph *graph;
     int64_t batch;
     int count;
     test_leaf leaf[TEST_LEAVES];
 } test_graph;
 
+/* With a context of its own and reals in float64; or in the given context, with reals of that type. */
 void test_graph_open(test_graph *t, int64_t batch);
+void test_graph_open_in(test_graph *t, ls_context *ctx, int64_t batch, ls_dtype real);
 void test_graph_close(test_graph *t);
 
 /* Adds a leaf described by a spec: what the numbers are, then sizes ("" is a scalar; N: the batch; n: as many, but no
@@ -151,7 +155,7 @@ ls_tensor *test_leaky_relu(const test_case *c, ls_tensor *const *x);   /* real: 
 ls_tensor *test_elu(const test_case *c, ls_tensor *const *x);          /* real: alpha */
 ls_tensor *test_gelu(const test_case *c, ls_tensor *const *x);         /* number: 1 the tanh form */
 ls_tensor *test_select(const test_case *c, ls_tensor *const *x);
-ls_tensor *test_cast(const test_case *c, ls_tensor *const *x);       /* to float32 and back */
+ls_tensor *test_cast(const test_case *c, ls_tensor *const *x);       /* to the other real type and back */
 ls_tensor *test_huber(const test_case *c, ls_tensor *const *x);      /* real: delta */
 ls_tensor *test_layer_norm(const test_case *c, ls_tensor *const *x); /* number: axes; gamma and beta if given */
 ls_tensor *test_batch_norm_training(const test_case *c, ls_tensor *const *x);  /* gamma and beta if given */
