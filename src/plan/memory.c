@@ -1,5 +1,5 @@
-/* Pass 5: every value gets a place. Lifetimes become offsets: whole values live from level to level, kept ones from segment
- * to segment, those of a micro-batch from step to step in the worker's own arena. */
+/* Pass 5: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of a
+ * micro-batch from step to step in the worker's own arena. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -281,7 +281,9 @@ static ls_status place_kept(placer *p)
         *value = (ls_operand){ .value = group->value, .home = LS_HOME_KEPT, .unit = unit, .per_sample = true };
         if (!ls_size_mul(unit, (size_t)plan->batch, &bytes) || bytes > PTRDIFF_MAX / 4)
             return ls_fail(LS_ERR_OVERFLOW, "%lld samples of %zu bytes overflow", (long long)plan->batch, unit);
-        LS_TRY(add_span(&p->packer, p->kept_first[g], p->kept_last[g], bytes, &value->offset));
+        int last = p->kept_last[g]; /* levels are the time: within one, a lane may be segments ahead of another */
+        LS_TRY(add_span(&p->packer, plan->segments[p->kept_first[g]].level,
+                        last < plan->segment_count ? plan->segments[last].level : plan->levels, bytes, &value->offset));
     }
     return pack(&p->packer, &plan->kept_bytes);
 }
