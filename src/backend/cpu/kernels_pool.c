@@ -55,7 +55,8 @@ ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     if (!p)
         return LS_ERR_MEMORY;
     const int64_t *in = x->shape.dims, *window = node->attr.window.window, *stride = node->attr.window.stride;
-    p->size = (ls_simd_pool){ .n = x->per_sample ? -1 : in[0], .h = in[1], .w = in[2], .c = in[3] };
+    int64_t images = x->per_sample ? -1 : in[0] == LS_BATCH ? group->plan->batch : in[0]; /* -1: those of the call */
+    p->size = (ls_simd_pool){ .n = images, .h = in[1], .w = in[2], .c = in[3] };
     p->size.oh = y->shape.dims[1], p->size.ow = y->shape.dims[2];
     p->size.kh = window[0], p->size.kw = window[1], p->size.sh = stride[0], p->size.sw = stride[1];
     p->size.pad_top = node->attr.window.pad[0], p->size.pad_left = node->attr.window.pad[1];
