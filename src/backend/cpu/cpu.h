@@ -40,6 +40,11 @@ ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *
 ls_status ls_cpu_make_update(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 
+/* Whether a maker takes groups of this node's family: what is fused must find its kernel. */
+bool ls_cpu_takes_conv(const ls_tensor *node);
+bool ls_cpu_takes_matmul(const ls_tensor *node);
+bool ls_cpu_takes_norm(const ls_tensor *x); /* what is normalised */
+
 /* A kernel of `bytes` (at least an ls_cpu_kernel) with its common part filled in; destroyed by free(). */
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
                         ls_status (*run)(ls_kernel *, const ls_kernel_call *));

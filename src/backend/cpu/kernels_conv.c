@@ -133,11 +133,23 @@ static ls_status make_reorder(conv *c, const ls_group *group)
     return LS_OK;
 }
 
+bool ls_cpu_takes_conv(const ls_tensor *node)
+{
+    bool ours = node->op == LS_OP_conv2d || node->op == LS_OP_conv2d_grad_input || node->op == LS_OP_conv2d_grad_kernel;
+    if (!ours || node->dtype != LS_F32 || node->use == LS_USE_WHOLE)
+        return false;
+    for (int k = 0; k < 3; k++) { /* no empty images, no empty kernels */
+        const ls_shape *shape = k < 2 ? &node->in[k]->shape : &node->shape;
+        for (int i = 0; i < shape->rank; i++)
+            if (shape->dims[i] == 0)
+                return false;
+    }
+    return true;
+}
+
 ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
-    const ls_tensor *node = group->nodes[0];
-    bool ours = node->op == LS_OP_conv2d || node->op == LS_OP_conv2d_grad_input || node->op == LS_OP_conv2d_grad_kernel;
-    if (!ours || node->dtype != LS_F32 || !group->per_sample || kinds > MAX_KINDS)
+    if (!ls_cpu_takes_conv(group->nodes[0]) || kinds > MAX_KINDS)
         return ls_cpu_pass();
     conv *c = ls_cpu_kernel_new(cpu, group, sizeof(*c), "", run);
     if (!c)

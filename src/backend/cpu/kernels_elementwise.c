@@ -281,7 +281,7 @@ static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *
         return real && last_axis ? run_softmax : NULL;
     case LS_OP_sparse_cross_entropy:
     case LS_OP_sparse_cross_entropy_grad:
-        return real ? run_cross_entropy : NULL;
+        return real && e->row > 0 ? run_cross_entropy : NULL; /* scores of a gathered batch: the run knows how many */
     default:
         break;
     }

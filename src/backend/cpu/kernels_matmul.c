@@ -47,7 +47,7 @@ static int64_t rows_of(const ls_tensor *x)
     return x->per_sample ? -1 : x->shape.dims[0];
 }
 
-static bool is_ours(const ls_tensor *node)
+bool ls_cpu_takes_matmul(const ls_tensor *node)
 {
     if (node->op != LS_OP_matmul || node->dtype != LS_F32)
         return false;
@@ -82,7 +82,7 @@ static ls_status make_operations(matmul *p, const int64_t *samples, int kinds)
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     const ls_tensor *node = group->nodes[0];
-    if (!is_ours(node) || kinds > MAX_KINDS)
+    if (!ls_cpu_takes_matmul(node) || kinds > MAX_KINDS)
         return ls_cpu_pass();
     const ls_tensor *a = node->in[0], *b = node->in[1];
     bool reduces = node->use == LS_USE_REDUCES, ta = node->attr.matmul.transpose_a;

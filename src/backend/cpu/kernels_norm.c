@@ -111,6 +111,11 @@ static const ls_tensor *image_of(const ls_group *group)
     return group->nodes[0]->in[0];
 }
 
+bool ls_cpu_takes_norm(const ls_tensor *x)
+{
+    return x->dtype == LS_F32 && x->per_sample;
+}
+
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     (void)samples, (void)kinds;
@@ -121,7 +126,7 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
                                                             : last->op == LS_OP_batch_norm_grad_moments ? run_grad_moments
                                                             : last->op == LS_OP_batch_norm_grad_input   ? run_grad_input
                                                                                                         : NULL;
-    if (!run || x->dtype != LS_F32 || !x->per_sample)
+    if (!run || !ls_cpu_takes_norm(x))
         return ls_cpu_pass();
     norm *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), group->relu ? "simd norm+relu" : "simd norm", run);
     if (!p)

@@ -36,7 +36,7 @@ static bool is_channel_sum(const ls_tensor *node)
 {
     const ls_shape *x = &node->in[0]->shape;
     int64_t all = ((int64_t)1 << x->rank) - 1, axes = node->attr.reduce.axes;
-    return x->rank > 0 && (axes == all || axes == (all & ~((int64_t)1 << (x->rank - 1))));
+    return axes & 1 && (axes == all || axes == (all & ~((int64_t)1 << (x->rank - 1))));
 }
 
 static void image_sizes(reduce *r, const ls_tensor *x, bool everything)

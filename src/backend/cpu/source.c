@@ -59,11 +59,25 @@ void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const 
     return kernel;
 }
 
-/* Fused kernels exist for float32 alone. */
+/* Fused kernels exist for float32 alone, and where a maker takes the group. */
 static bool can_fuse(void *backend, const ls_group *group)
 {
     const ls_cpu *cpu = backend;
-    return !cpu->reference && group->nodes[0]->dtype != LS_F64 && group->root->in[0]->dtype == LS_F32;
+    const ls_tensor *first = group->nodes[0];
+    if (cpu->reference || first->dtype == LS_F64 || group->root->in[0]->dtype != LS_F32)
+        return false;
+    switch (group->fusion) {
+    case LS_FUSE_CONV:
+        return ls_cpu_takes_conv(first);
+    case LS_FUSE_DENSE:
+        return ls_cpu_takes_matmul(first);
+    case LS_FUSE_NORM:
+    case LS_FUSE_NORM_GRAD_MOMENTS:
+    case LS_FUSE_NORM_GRAD_INPUT:
+        return ls_cpu_takes_norm(first->in[0]);
+    default:
+        return true;
+    }
 }
 
 /* One line for each op that has no kernel of ours. */
