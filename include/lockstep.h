@@ -6,5 +6,6 @@
 #include "lockstep/graph.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
+#include "lockstep/data.h"
 
 #endif
