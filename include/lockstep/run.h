@@ -32,6 +32,11 @@ typedef struct ls_feed {
 LS_API ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
                          size_t fetch_count);
 
+/* The same with a batch picked from sets in memory: sample i is row rows[i] of every value fed to a per-sample input. The
+ * rows are read where they are, by the task that needs them. */
+LS_API ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count, const int64_t *rows,
+                              int64_t row_count, ls_tensor *const *fetches, size_t fetch_count);
+
 /* How many lanes the batch of this graph's runs is cut into; 0: chosen from the size of the work. The number of lanes is
  * part of what decides the bits; the number of devices is not. */
 LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);

@@ -401,8 +401,13 @@ static ls_status place_segment(placer *p, ls_segment *segment)
             step->in[k].offset = made->offset;
         }
     }
-    for (int i = 0; i < segment->step_count; i++)
-        p->step_of[segment->steps[i].group - plan->groups] = 0;
+    for (int i = 0; i < segment->step_count; i++) {
+        ls_step *step = &segment->steps[i];
+        for (int k = 0; k < step->group->in_count; k++)
+            if (step->in[k].home == LS_HOME_OUTSIDE && step->in[k].per_sample)
+                step->reads_input = true;
+        p->step_of[step->group - plan->groups] = 0;
+    }
     return LS_OK;
 }
 

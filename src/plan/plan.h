@@ -144,6 +144,7 @@ typedef struct ls_step {
     ls_operand out;
     size_t temp;     /* of a reduction: where later micro-batches go before they are added, in the worker's arena */
     size_t slots[2]; /* of an update that is not in place: new slot values, in the whole arena */
+    bool reads_input; /* samples that were fed */
 } ls_step;
 
 typedef struct ls_segment {

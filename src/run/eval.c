@@ -18,6 +18,8 @@ typedef struct run {
     const ls_tensor *batch_from;
     const ls_feed *feeds;
     size_t feed_count;
+    const int64_t *rows; /* of what is fed; NULL: all, in order */
+    int64_t row_count;
     ls_tensor *const *fetches;
     size_t fetch_count;
     ls_executor *executor;
@@ -36,6 +38,18 @@ static ls_status learn_batch(run *r, const ls_tensor *from, int64_t batch)
                        ls_node_label(r->batch_from, a), (long long)batch, ls_node_label(from, b));
     }
     return LS_OK;
+}
+
+/* The batch is picked from the rows of what is fed: each must be there. */
+static ls_status check_rows(run *r, const ls_feed *feed, size_t number)
+{
+    char label[LS_NODE_TEXT];
+    for (int64_t i = 0; i < r->row_count; i++)
+        if (r->rows[i] < 0 || r->rows[i] >= feed->value.shape.dims[0])
+            return ls_fail(LS_ERR_DATA, "feed %zu: sample %lld of %s is row %lld of %lld", number, (long long)i,
+                           ls_node_label(feed->input, label), (long long)r->rows[i],
+                           (long long)feed->value.shape.dims[0]);
+    return learn_batch(r, feed->input, r->row_count);
 }
 
 static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
@@ -65,6 +79,8 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
         return ls_fail(LS_ERR_OVERFLOW, "feed %zu: shape %s overflows", number, ls_shape_format(shape, given));
     if (!feed->value.data && count > 0)
         return ls_fail(LS_ERR_INVALID, "feed %zu: %s is fed with no data", number, ls_node_label(input, label));
+    if (r->rows && input->per_sample)
+        return check_rows(r, feed, number);
     return input->per_sample ? learn_batch(r, input, shape->dims[0]) : LS_OK;
 }
 
@@ -85,20 +101,21 @@ static bool has_batch_axis(const ls_tensor *node)
     return false;
 }
 
-/* The data an input was fed with, or NULL. Of two feeds of one input one would be lost, so two are refused. */
-static ls_status find_feed(const run *r, const ls_tensor *input, const void **out)
+/* The data an input was fed with. Of two feeds of one input one would be lost, so two are refused. */
+static ls_status find_feed(const run *r, const ls_tensor *input, ls_outside *out)
 {
     static const char nothing; /* an address for data of no bytes */
     char label[LS_NODE_TEXT];
-    *out = NULL;
+    *out = (ls_outside){ .data = NULL };
     for (size_t i = 0; i < r->feed_count; i++) {
         if (r->feeds[i].input != input)
             continue;
-        if (*out)
+        if (out->data)
             return ls_fail(LS_ERR_INVALID, "%s is fed twice", ls_node_label(input, label));
-        *out = r->feeds[i].value.data ? r->feeds[i].value.data : &nothing;
+        out->data = r->feeds[i].value.data ? r->feeds[i].value.data : &nothing;
+        out->rows = input->per_sample ? r->rows : NULL;
     }
-    if (!*out)
+    if (!out->data)
         return ls_fail(LS_ERR_INVALID, "%s is needed but was not fed", ls_node_label(input, label));
     return LS_OK;
 }
@@ -111,7 +128,7 @@ static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count
         const ls_tensor *node = order[i];
         int64_t elements;
         size_t bytes;
-        const void *data;
+        ls_outside data;
         if (is_held(node, (void *)r))
             continue;
         if (node->op == LS_OP_input)
@@ -155,17 +172,17 @@ static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
 static ls_status set_outside(run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    const void **outside = ls_executor_outside(r->executor);
+    ls_outside *outside = ls_executor_outside(r->executor);
     for (int i = 0; i < plan->node_count; i++) {
         const ls_tensor *node = plan->nodes[i].node;
         if (plan->nodes[i].group >= 0 || plan->nodes[i].in)
             continue;
         if (is_held(node, r))
-            outside[i] = node->held.data;
+            outside[i] = (ls_outside){ .data = node->held.data };
         else if (node->op == LS_OP_constant)
-            outside[i] = node->attr.data.data.bytes;
+            outside[i] = (ls_outside){ .data = node->attr.data.data.bytes };
         else if (node->op == LS_OP_variable)
-            outside[i] = node->attr.variable.variable->data;
+            outside[i] = (ls_outside){ .data = node->attr.variable.variable->data };
         else
             LS_TRY(find_feed(r, node, &outside[i]));
     }
@@ -206,6 +223,18 @@ static ls_status make_room(const run *r, void ***rooms)
     return LS_OK;
 }
 
+/* A fetched input, sample by sample where rows of it were fed. */
+static void copy_input(run *r, ls_tensor *fetch)
+{
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    const ls_outside *from = &ls_executor_outside(r->executor)[fetch->place];
+    size_t unit = ls_plan_unit(plan, fetch);
+    int64_t count = fetch->per_sample ? r->batch : 1;
+    for (int64_t i = 0; i < count; i++)
+        memcpy((char *)fetch->held.data + unit * (size_t)i,
+               (const char *)from->data + unit * (size_t)(from->rows ? from->rows[i] : i), unit);
+}
+
 static void hold(run *r, ls_tensor *fetch, void *room)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -217,7 +246,9 @@ static void hold(run *r, ls_tensor *fetch, void *room)
         free(fetch->held.data);
         fetch->held.data = room;
     }
-    if (bytes)
+    if (bytes && fetch->op == LS_OP_input)
+        copy_input(r, fetch);
+    else if (bytes)
         memcpy(fetch->held.data, from, bytes);
     fetch->held.bytes = bytes;
     fetch->held.batch = r->batch;
@@ -281,22 +312,40 @@ static ls_status prepare(run *r)
     return status;
 }
 
+static ls_status eval(run *r)
+{
+    if (!r->graph)
+        return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
+    if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
+        return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given", r->feed_count,
+                       r->fetch_count);
+    for (size_t i = 0; i < r->fetch_count; i++)
+        LS_TRY(check_fetch(r->graph, r->fetches[i], i));
+    for (size_t i = 0; i < r->feed_count; i++)
+        LS_TRY(check_feed(r, &r->feeds[i], i));
+    LS_TRY(prepare(r));
+    LS_TRY(ls_runs_get(r->graph, r->fetches, r->fetch_count, r->batch, &r->executor));
+    return execute(r);
+}
+
 ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches, size_t fetch_count)
 {
-    if (!graph)
-        return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
-    if ((feed_count > 0 && !feeds) || (fetch_count > 0 && !fetches))
-        return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given", feed_count,
-                       fetch_count);
-    for (size_t i = 0; i < fetch_count; i++)
-        LS_TRY(check_fetch(graph, fetches[i], i));
-    run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count, .fetches = fetches,
-              .fetch_count = fetch_count };
-    for (size_t i = 0; i < feed_count; i++)
-        LS_TRY(check_feed(&r, &feeds[i], i));
-    LS_TRY(prepare(&r));
-    LS_TRY(ls_runs_get(graph, fetches, fetch_count, r.batch, &r.executor));
-    return execute(&r);
+    run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count };
+    r.fetches = fetches;
+    r.fetch_count = fetch_count;
+    return eval(&r);
+}
+
+ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count, const int64_t *rows, int64_t row_count,
+                       ls_tensor *const *fetches, size_t fetch_count)
+{
+    if (!rows || row_count < 0)
+        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: %lld rows were announced, but not given", (long long)row_count);
+    run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count, .rows = rows };
+    r.row_count = row_count;
+    r.fetches = fetches;
+    r.fetch_count = fetch_count;
+    return eval(&r);
 }
 
 /* Every node that the tensor needs and that is computed: an eager run keeps them all, so that what was read together stays

@@ -38,7 +38,9 @@ struct ls_executor {
     int *device_of; /* by worker */
     work *phases;
     int phase_count;
-    const void **outside;
+    ls_outside *outside;
+    size_t *stage; /* by plan node: where rows picked from a fed input go, in a worker's arena behind scratch */
+    size_t stage_bytes;
     char *whole, *kept, *partial, **arena; /* arena: by worker: a micro-batch's values, then scratch */
     const void ***inputs;                  /* by worker: pointers of the step at hand */
     const void ***lanes;                   /* by worker: pointers of the partials at hand */
@@ -68,7 +70,9 @@ static char *locate(const ls_executor *e, const ls_operand *o, int worker, int l
     size_t skip = o->per_sample ? o->unit * (size_t)first : 0;
     switch (o->home) {
     case LS_HOME_OUTSIDE:
-        return (char *)e->outside[o->value] + skip;
+        if (o->per_sample && e->outside[o->value].rows)
+            return e->arena[worker] + e->stage[o->value];
+        return (char *)e->outside[o->value].data + skip;
     case LS_HOME_WHOLE:
         return e->whole + o->offset + skip;
     case LS_HOME_KEPT:
@@ -204,14 +208,32 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     return LS_OK;
 }
 
+/* Copies the rows that a step reads from a set in memory next to each other. */
+static void pick_rows(ls_executor *e, const ls_step *step, int worker, int64_t first, int64_t samples)
+{
+    for (int k = 0; k < step->group->in_count; k++) {
+        const ls_operand *in = &step->in[k];
+        if (in->home != LS_HOME_OUTSIDE || !in->per_sample || !e->outside[in->value].rows)
+            continue;
+        const ls_outside *from = &e->outside[in->value];
+        size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
+        char *to = e->arena[worker] + e->stage[in->value];
+        for (int64_t i = 0; i < samples; i++)
+            memcpy(to + unit * (size_t)i, (const char *)from->data + unit * (size_t)from->rows[first + i], unit);
+    }
+}
+
 static ls_status run_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
 {
     int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
     int64_t end = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1);
     for (int64_t at = first; at < end; at += segment->micro) {
         int64_t samples = end - at < segment->micro ? end - at : segment->micro;
-        for (int i = 0; i < segment->step_count; i++)
+        for (int i = 0; i < segment->step_count; i++) {
+            if (segment->steps[i].reads_input)
+                pick_rows(e, &segment->steps[i], worker, at, samples);
             LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples, at > first));
+        }
     }
     return LS_OK;
 }
@@ -574,7 +596,7 @@ static char *room(size_t bytes)
 static ls_status make_worker(ls_executor *e, int w)
 {
     const ls_plan *plan = e->plan;
-    e->arena[w] = room(plan->worker_bytes + plan->scratch_bytes);
+    e->arena[w] = room(ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN) + e->stage_bytes);
     e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
     e->lanes[w] = calloc((size_t)plan->lanes, sizeof(**e->lanes));
     return e->arena[w] && e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
@@ -599,10 +621,32 @@ static ls_status no_room(const ls_plan *plan)
                    largest ? ls_tensor_op(largest) : "none", most / 1048576);
 }
 
+/* Room for one micro-batch of every fed input, behind the scratch. */
+static ls_status make_stage(ls_executor *e)
+{
+    const ls_plan *plan = e->plan;
+    size_t base = ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN);
+    int64_t micro = 0;
+    e->stage = calloc((size_t)plan->node_count + 1, sizeof(*e->stage));
+    if (!e->stage)
+        return no_memory();
+    for (int s = 0; s < plan->segment_count; s++)
+        micro = plan->segments[s].micro > micro ? plan->segments[s].micro : micro;
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_tensor *node = plan->nodes[i].node;
+        if (node->op != LS_OP_input || !node->per_sample)
+            continue;
+        e->stage[i] = base + e->stage_bytes;
+        e->stage_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
+    }
+    return LS_OK;
+}
+
 static ls_status make_memory(ls_executor *e)
 {
     const ls_plan *plan = e->plan;
     size_t workers = (size_t)e->workers;
+    LS_TRY(make_stage(e));
     e->whole = room(plan->whole_bytes);
     e->kept = room(plan->kept_bytes);
     e->partial = room(plan->partial_bytes);
@@ -691,6 +735,7 @@ void ls_executor_destroy(ls_executor *e)
     free(e->claimed);
     free(e->phases);
     free(e->outside);
+    free(e->stage);
     free(e->whole);
     free(e->kept);
     free(e->partial);
@@ -706,7 +751,7 @@ ls_plan *ls_executor_plan(ls_executor *e)
     return e->plan;
 }
 
-const void **ls_executor_outside(ls_executor *e)
+ls_outside *ls_executor_outside(ls_executor *e)
 {
     return e->outside;
 }

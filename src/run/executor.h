@@ -23,7 +23,11 @@ void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
 
 /* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run. */
-const void **ls_executor_outside(ls_executor *executor);
+typedef struct ls_outside {
+    const void *data;
+    const int64_t *rows; /* sample i is row rows[i] of the data; NULL: row i */
+} ls_outside;
+ls_outside *ls_executor_outside(ls_executor *executor);
 
 /* One run, up to the point where everything is known to be good: updates are done, assignments are not. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
