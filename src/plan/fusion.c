@@ -220,7 +220,39 @@ static void describe(ls_plan *plan, ls_group *group)
     group->plan = plan;
 }
 
-/* An update may be written in place when nobody in the plan looks at its value. */
+/* The variable whose bytes a value is, through reshapes; NULL: none. */
+static const ls_variable *variable_behind(const ls_plan *plan, int value)
+{
+    while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
+        value = plan->groups[plan->nodes[value].group].in[0];
+    const ls_tensor *node = plan->nodes[value].node;
+    return node->op == LS_OP_variable ? node->attr.variable.variable : NULL;
+}
+
+static bool is_updated(const ls_plan *plan, const ls_variable *variable)
+{
+    for (int i = 0; i < plan->node_count; i++) {
+        ls_variable *written[LS_MAX_WRITES];
+        int count = plan->nodes[i].node->op == LS_OP_apply ? ls_node_writes(plan->nodes[i].node, written) : 0;
+        for (int k = 0; k < count; k++)
+            if (written[k] == variable)
+                return true;
+    }
+    return false;
+}
+
+/* A fetched view of a variable is copied: it shows the value from before the run's writes. */
+static void copy_views(ls_plan *plan)
+{
+    for (int i = 0; i < plan->fetch_count; i++) {
+        int group = plan->nodes[plan->fetches[i]].group;
+        if (group >= 0 && plan->groups[group].alias && variable_behind(plan, plan->fetches[i]))
+            plan->groups[group].alias = false;
+    }
+}
+
+/* An update may be written in place when nobody in the plan looks at its value, and when what it reads is not updated
+ * by another at that time. */
 static void find_updates(ls_plan *plan)
 {
     for (int i = 0; i < plan->node_count; i++) {
@@ -230,6 +262,11 @@ static void find_updates(ls_plan *plan)
     }
     for (int i = 0; i < plan->node_count; i++) {
         const ls_plan_node *p = &plan->nodes[i];
+        for (int k = 0; p->in && p->node->op == LS_OP_apply && p->group >= 0 && k < p->node->input_count; k++) {
+            const ls_variable *read = variable_behind(plan, p->in[k]);
+            if (read && is_updated(plan, read))
+                plan->groups[p->group].in_place = false;
+        }
         for (int k = 0; p->in && p->node->op != LS_OP_group && k < p->node->input_count; k++)
             if (plan->nodes[p->in[k]].node->op == LS_OP_apply && plan->nodes[p->in[k]].group >= 0)
                 plan->groups[plan->nodes[p->in[k]].group].in_place = false;
@@ -312,6 +349,7 @@ ls_status ls_plan_fuse(ls_plan *plan)
         plan->nodes[i].group = plan->group_count;
         plan->groups[plan->group_count++] = at_root[i];
     }
+    copy_views(plan);
     find_updates(plan);
     return LS_OK;
 }
