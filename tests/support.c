@@ -532,7 +532,7 @@ const size_t test_reduction_count = sizeof test_reductions / sizeof *test_reduct
 
 /* ---- Suites ---- */
 
-#define MOST_CASES 1024
+#define MOST_CASES 2048
 test_case test_cases[MOST_CASES];
 size_t test_case_count;
 static struct CMUnitTest suite[MOST_CASES + 64];

@@ -1,0 +1,938 @@
+/* The CPU device against the reference device: every expression of expressions.c and more, in float32, forward and
+ * backward, under every way of cutting the batch; then random graphs. With guards behind every value, so that a kernel
+ * that writes too far is seen. Where the CPU has no kernel of its own the reference kernel runs, and the bits must be
+ * equal; else what may differ is said in `families`. Read on at right_on_the_cpu. How rows are written: support.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "expressions.h"
+#include "graph/rules.h"
+#include "run/runs.h"
+
+static ls_context *reference, *cpu;
+
+/* ---- How far a kernel may be from the reference ---- */
+
+/* In units of the result's largest element, at least 1, and of the square root of the terms in a sum. Ops that stand in
+ * no family have the reference's bits: moves, plain arithmetic, extremes, pools, dropout, updates. */
+#define FUNCTION 3e-7 /* another polynomial: units in the last place */
+#define SUM      1e-6 /* another order, more or fewer digits between */
+#define NORM     5e-6 /* differences of sums, divided by a deviation */
+
+/* clang-format off */
+static const struct family {
+    double unit;
+    int count;
+    ls_op ops[16];
+} families[] = {
+    { FUNCTION, 13, { LS_OP_exp, LS_OP_log, LS_OP_erf, LS_OP_sigmoid, LS_OP_tanh, LS_OP_softplus, LS_OP_gelu, LS_OP_silu,
+                      LS_OP_elu, LS_OP_softmax, LS_OP_log_softmax, LS_OP_sparse_cross_entropy,
+                      LS_OP_sparse_cross_entropy_grad } },
+    { SUM, 5, { LS_OP_reduce_sum, LS_OP_matmul, LS_OP_conv2d, LS_OP_conv2d_grad_input, LS_OP_conv2d_grad_kernel } },
+    { NORM, 4, { LS_OP_moments, LS_OP_batch_norm, LS_OP_batch_norm_grad_moments, LS_OP_batch_norm_grad_input } },
+};
+/* clang-format on */
+
+static double unit_of(ls_op op)
+{
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (int i = 0; i < families[f].count; i++)
+            if (families[f].ops[i] == op)
+                return families[f].unit;
+    return 0;
+}
+
+/* Terms of the longest sum that makes an element of the node. */
+static double terms_of(const ls_tensor *node, int64_t batch)
+{
+    ls_shape out = ls_shape_at(&node->shape, batch < 0 ? 0 : batch);
+    int64_t count = 1;
+    ls_shape_count(&out, 0, &count);
+    double flops = ls_node_flops(node) * (node->use == LS_USE_WHOLE ? 1 : (double)batch);
+    return count > 0 && flops > (double)count ? flops / (double)count : 1;
+}
+
+/* ---- What ran ---- */
+
+static bool own[LS_OP_COUNT], fell[LS_OP_COUNT], alias[LS_OP_COUNT]; /* by op: how it was seen to run */
+
+static bool is_reference(const ls_kernel *kernel)
+{
+    return strcmp(kernel->name, "reference") == 0;
+}
+
+static void note_kernels(const ls_plan *plan)
+{
+    for (int g = 0; g < plan->group_count; g++) {
+        const ls_group *group = &plan->groups[g];
+        for (int i = 0; group->needed && i < group->node_count; i++) {
+            ls_op op = group->nodes[i]->op;
+            if (group->alias)
+                alias[op] = true;
+            else if (group->kernel)
+                *(is_reference(group->kernel) ? &fell[op] : &own[op]) = true;
+        }
+    }
+}
+
+/* By group, what its value may differ by: 0 where all it is made from has the reference's bits. */
+static double *group_tolerances(const ls_plan *plan)
+{
+    double *unit = calloc((size_t)plan->group_count + 1, sizeof *unit);
+    double *terms = calloc((size_t)plan->group_count + 1, sizeof *terms);
+    assert_true(unit && terms);
+    for (int g = 0; g < plan->group_count; g++) {
+        const ls_group *group = &plan->groups[g];
+        bool ours = group->kernel && !is_reference(group->kernel);
+        terms[g] = 1;
+        for (int i = 0; i < group->node_count; i++) {
+            unit[g] = ours ? fmax(unit[g], unit_of(group->nodes[i]->op)) : 0;
+            terms[g] = fmax(terms[g], terms_of(group->nodes[i], plan->batch));
+        }
+        for (int k = 0; k < group->in_count; k++) {
+            int from = plan->nodes[group->in[k]].group;
+            unit[g] = from < 0 ? unit[g] : fmax(unit[g], unit[from]);
+            terms[g] = from < 0 ? terms[g] : fmax(terms[g], terms[from]);
+        }
+    }
+    for (int g = 0; g < plan->group_count; g++)
+        unit[g] *= sqrt(terms[g]);
+    free(terms);
+    return unit;
+}
+
+/* ---- One graph on one device ---- */
+
+#define MOST_FETCHES 64
+
+typedef struct setting {
+    int lanes;
+    int64_t micro;
+    bool unfused, finely; /* finely: every group a segment of its own */
+} setting;
+
+typedef struct side {
+    test_graph t;
+    size_t count;
+    ls_tensor *fetch[MOST_FETCHES];
+    size_t bytes[MOST_FETCHES];
+    void *value[MOST_FETCHES];
+    double tolerance[MOST_FETCHES];
+    ls_status status;
+    char message[512];
+} side;
+
+static void forget_values(side *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->value[i]);
+        s->value[i] = NULL;
+    }
+}
+
+static void side_close(side *s)
+{
+    forget_values(s);
+    test_graph_close(&s->t);
+}
+
+static ls_runs *apply_setting(ls_graph *graph, const setting *how)
+{
+    ls_runs *runs = NULL;
+    assert_int_equal(ls_runs_of(graph, &runs), LS_OK);
+    ls_runs_clear(runs);
+    runs->settings.plan = (ls_plan_options){
+        .lanes = how->lanes, .micro = how->micro, .unfused = how->unfused, .cut_everywhere = how->finely, .guards = true
+    };
+    return runs;
+}
+
+static void keep_value(side *s, size_t i)
+{
+    ls_array value;
+    int64_t count = 0;
+    assert_int_equal(ls_value(s->fetch[i], &value), LS_OK);
+    ls_shape_count(&value.shape, 0, &count);
+    s->bytes[i] = (size_t)count * ls_dtype_bytes(value.dtype);
+    s->value[i] = malloc(s->bytes[i] + 1);
+    assert_non_null(s->value[i]);
+    if (s->bytes[i])
+        memcpy(s->value[i], value.data, s->bytes[i]);
+}
+
+static void keep_tolerances(side *s, const ls_plan *plan)
+{
+    double *tolerance = group_tolerances(plan);
+    for (size_t i = 0; i < s->count; i++) {
+        int group = plan->nodes[plan->fetches[i]].group;
+        s->tolerance[i] = group < 0 ? 0 : tolerance[group];
+    }
+    free(tolerance);
+}
+
+static void side_run(side *s, const setting *how)
+{
+    ls_runs *runs = apply_setting(s->t.graph, how);
+    forget_values(s);
+    s->status = test_run(&s->t, s->fetch, s->count);
+    snprintf(s->message, sizeof s->message, "%s", s->status == LS_OK ? "" : ls_last_error());
+    if (s->status != LS_OK)
+        return;
+    for (size_t i = 0; i < s->count; i++)
+        keep_value(s, i);
+    if (s->t.ctx == cpu) {
+        const ls_plan *plan = ls_executor_plan(runs->cached[0].executor);
+        note_kernels(plan);
+        keep_tolerances(s, plan);
+    }
+}
+
+/* ---- Comparing ---- */
+
+static double number_at(const void *data, ls_dtype dtype, size_t i)
+{
+    switch (dtype) {
+    case LS_F32:
+        return ((const float *)data)[i];
+    case LS_F64:
+        return ((const double *)data)[i];
+    case LS_I32:
+        return ((const int32_t *)data)[i];
+    case LS_I64:
+        return (double)((const int64_t *)data)[i];
+    default:
+        return ((const uint8_t *)data)[i];
+    }
+}
+
+/* NULL, or what is wrong, in memory of its own. slack (may be NULL): by element, what else may differ. */
+static char *difference(const char *where, const side *got, const side *wanted, size_t i, double tolerance,
+                        const double *slack)
+{
+    ls_dtype dtype = got->fetch[i]->dtype;
+    size_t width = ls_dtype_bytes(dtype), n = got->bytes[i] / width;
+    bool real = dtype == LS_F32 || dtype == LS_F64;
+    char label[LS_NODE_TEXT];
+    if (got->bytes[i] != wanted->bytes[i])
+        return test_text("%s: %s has %zu bytes, %zu are expected", where, ls_node_label(got->fetch[i], label),
+                         got->bytes[i], wanted->bytes[i]);
+    double largest = 1;
+    for (size_t k = 0; k < n; k++)
+        largest = fmax(largest, fabs(number_at(wanted->value[i], dtype, k)));
+    for (size_t k = 0; k < n; k++) {
+        const char *a = (const char *)got->value[i] + k * width, *b = (const char *)wanted->value[i] + k * width;
+        double x = number_at(a, dtype, 0), y = number_at(b, dtype, 0);
+        double allowed = tolerance * largest + (slack ? slack[k] : 0);
+        bool same = real && tolerance > 0 ? fabs(x - y) <= allowed : memcmp(a, b, width) == 0 && x == x;
+        same = same || (got->t.batch == 0 && isnan(x) && isnan(y)); /* means of nothing */
+        if (!same)
+            return test_text(
+                "%s: fetch %zu, %s (op %s), element %zu of %zu is %.9g, the reference has %.9g: %.3g apart, %.3g is "
+                "allowed",
+                where, i, ls_node_label(got->fetch[i], label), ls_tensor_op(got->fetch[i]), k, n, x, y, fabs(x - y),
+                real ? allowed : 0);
+    }
+    return NULL;
+}
+
+static void compare(const char *where, const side *got, const side *wanted, size_t i, double tolerance)
+{
+    const char *message = difference(where, got, wanted, i, tolerance, NULL);
+    if (message)
+        fail_msg("%s", message);
+}
+
+/* Values that are nearly all zero prove little. */
+static void check_trust(const char *where, const side *s, size_t i, bool mostly_zero)
+{
+    ls_dtype dtype = s->fetch[i]->dtype;
+    size_t n = s->bytes[i] / ls_dtype_bytes(dtype), live = 0;
+    for (size_t k = 0; k < n; k++)
+        live += number_at(s->value[i], dtype, k) != 0;
+    if (n > 0 && (live == 0 || (!mostly_zero && live * 10 < n)))
+        fail_msg("%s: fetch %zu mistrusted: %zu of %zu elements are not zero", where, i, live, n);
+}
+
+/* ---- One row ---- */
+
+static bool is_empty(const test_case *c)
+{
+    for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
+        for (const char *s = c->in[i]; *s; s++)
+            if (*s == '0' && !(s > c->in[i] && s[-1] >= '0' && s[-1] <= '9'))
+                return true;
+    return false;
+}
+
+/* The row's value, and the gradients of its inputs where it has some; false: not with this kind of leaf. */
+static bool side_open(side *s, const test_case *c, ls_context *ctx, test_kind kind, int64_t batch)
+{
+    ls_tensor *x[TEST_INPUTS] = { NULL }, *real[TEST_INPUTS], *g[TEST_INPUTS] = { NULL };
+    size_t reals = 0;
+    *s = (side){ .count = 1 };
+    test_graph_open_in(&s->t, ctx, batch, LS_F32);
+    for (int i = 0; i < TEST_INPUTS && c->in[i]; i++) {
+        test_leaf *leaf = test_add(&s->t, c->in[i], kind);
+        x[i] = leaf->tensor;
+        if (leaf->dtype == LS_F32 && !(c->fixed >> i & 1))
+            real[reals++] = leaf->source;
+    }
+    ls_tensor *y = s->fetch[0] = test_build(c, x);
+    if (ls_tensor_is_error(y)) {
+        if (kind != TEST_GATHERED)
+            fail_msg("%s (%s): %s", c->op, c->variant, y ? y->message : ls_last_error());
+        return false;
+    }
+    if (!test_has_op(s->t.graph, c->op))
+        fail_msg("%s (%s): the expression has no node of the op", c->op, c->variant);
+    if (y->dtype != LS_F32)
+        return true;
+    bool gathered = false; /* no leaf has such a shape: the gradient of squares */
+    for (int i = 0; i < y->shape.rank; i++)
+        gathered = gathered || (y->shape.dims[i] == LS_BATCH && !(y->per_sample && i == 0));
+    ls_gradients_options options = { .cotangent = gathered ? NULL : test_add_like(&s->t, y)->tensor };
+    ls_status status = ls_gradients_with(gathered ? ls_op_square(y) : y, real, reals, options, g);
+    if (status != LS_OK && status != LS_ERR_UNSUPPORTED)
+        fail_msg("%s (%s): %s", c->op, c->variant, ls_last_error());
+    for (size_t i = 0; i < reals; i++)
+        if (g[i])
+            s->fetch[s->count++] = g[i];
+    return true;
+}
+
+/* The same cut of the batch on both devices: the bits, or as near as the kernels promise. Against no cut at all: sums
+ * have another order. */
+static void check_setting(const char *row, side *ours, side *theirs, side *uncut, const setting *how)
+{
+    char where[256];
+    snprintf(where, sizeof where, "%s, %d lanes, micro-batch %d%s", row, how->lanes, (int)how->micro,
+             how->unfused ? ", unfused" : "");
+    side_run(ours, how);
+    if (ours->status != theirs->status)
+        fail_msg("%s: %s, the reference: %s", where, ours->status == LS_OK ? "fine" : ours->message,
+                 theirs->status == LS_OK ? "fine" : theirs->message);
+    for (size_t i = 0; ours->status == LS_OK && i < ours->count; i++) {
+        compare(where, ours, theirs, i, ours->tolerance[i]);
+        compare(where, ours, uncut, i, fmax(ours->tolerance[i], NORM));
+    }
+}
+
+static void check_kind(const test_case *c, test_kind kind, int64_t batch)
+{
+    static const char *const kinds[] = { "constants", "variables", "fed", "gathered" };
+    static const int lanes[] = { 1, 3, 5 };
+    char row[160];
+    side ours, theirs, uncut;
+    snprintf(row, sizeof row, "%s (%s), %s, batch %d", c->op, c->variant, kinds[kind], (int)batch);
+    bool taken = side_open(&ours, c, cpu, kind, batch);
+    side_open(&theirs, c, reference, kind, batch);
+    side_open(&uncut, c, reference, kind, batch);
+    bool cuts = kind == TEST_FED && batch > 1;
+    if (taken)
+        side_run(&uncut, &(setting){ .lanes = 1, .micro = batch, .unfused = true });
+    for (size_t i = 0; taken && uncut.status == LS_OK && batch > 1 && !is_empty(c) && i < uncut.count; i++)
+        check_trust(row, &uncut, i, c->mostly_zero || c->many);
+    for (int l = 0; taken && l < (kind == TEST_VARIABLE ? 1 : 3); l++)
+        for (int64_t micro = 0; micro <= (cuts ? 2 : 0); micro++) {
+            side_run(&theirs, &(setting){ lanes[l], micro, .unfused = true });
+            check_setting(row, &ours, &theirs, &uncut, &(setting){ lanes[l], micro, .unfused = false });
+            check_setting(row, &ours, &theirs, &uncut, &(setting){ lanes[l], micro, .unfused = true });
+        }
+    side_close(&ours);
+    side_close(&theirs);
+    side_close(&uncut);
+}
+
+static void right_on_the_cpu(void **state)
+{
+    static const int64_t batches[] = { 0, 1, 7, 33 };
+    const test_case *c = *state;
+    bool has_batch = false;
+    for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
+        has_batch = has_batch || test_spec_has_batch(c->in[i]);
+    if (!c->fed_only)
+        check_kind(c, TEST_VARIABLE, 7);
+    for (size_t b = 0; has_batch && b < sizeof batches / sizeof *batches; b++)
+        check_kind(c, TEST_FED, batches[b]);
+    if (has_batch && !c->fed_only)
+        check_kind(c, TEST_GATHERED, 7);
+}
+
+/* ---- Builders of rows that aim at kernels ---- */
+
+enum { RELU = 1, BIAS = 2, RESIDUAL = 2, POOLED = 4, SHARED = 8 };
+
+/* number: RELU, POOLED (by windows of 3, one apart), and SHARED: what the ReLU takes is used beside it */
+static ls_tensor *finish(const test_case *c, ls_tensor *y)
+{
+    ls_tensor *before = y;
+    if (c->number & RELU)
+        y = ls_op_relu(y);
+    if (c->number & POOLED)
+        y = ls_op_max_pool2d(y, .window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME);
+    return c->number & SHARED ? ls_op_add(y, ls_op_scale(before, 0.5)) : y;
+}
+
+static ls_tensor *dense(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = ls_op_matmul(x[0], x[1]);
+    return finish(c, c->number & BIAS ? ls_op_add(y, x[2]) : y);
+}
+
+static ls_tensor *bias_first(const test_case *c, ls_tensor *const *x)
+{
+    return finish(c, ls_op_add(x[2], ls_op_matmul(x[0], x[1])));
+}
+
+static ls_tensor *convolution(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = test_conv2d(c, x);
+    return finish(c, c->number & BIAS ? ls_op_add(y, x[2]) : y);
+}
+
+/* in: x, gamma, beta, residual */
+static ls_tensor *norm(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = ls_op_batch_norm(x[0], .gamma = x[1], .beta = x[2], .training = true, .epsilon = c->real);
+    return finish(c, c->number & RESIDUAL ? ls_op_add(x[3], y) : y);
+}
+
+/* Twice the block that residual networks are made of: the second norm's gradient goes back through the first. in: x,
+ * kernel, gamma, beta */
+static ls_tensor *residual_blocks(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = x[0];
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *z = ls_op_conv2d(y, x[1], .padding = LS_SAME);
+        z = ls_op_batch_norm(z, .gamma = x[2], .beta = x[3], .training = true, .epsilon = c->real);
+        z = ls_op_conv2d(ls_op_relu(z), x[1], .padding = LS_SAME);
+        z = ls_op_batch_norm(z, .gamma = x[2], .beta = x[3], .training = true, .epsilon = c->real);
+        y = ls_op_relu(ls_op_add(z, y));
+    }
+    return y;
+}
+
+/* Convolution, ReLU, pool, dense: one after the other. in: x, kernel, bias, dense kernel, dense bias */
+static ls_tensor *small_network(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = ls_op_relu(ls_op_add(ls_op_conv2d(x[0], x[1]), x[2]));
+    y = ls_op_max_pool2d(y, .window = { 2, 2 });
+    y = ls_op_reshape(y, LS_SHAPE(ls_tensor_shape(y).dims[0], LS_REMAINING));
+    y = ls_op_add(ls_op_matmul(y, x[3]), x[4]);
+    return c->number & RELU ? ls_op_relu(y) : y;
+}
+
+static ls_tensor *pool_of_relu(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = ls_op_relu(x[0]), *p = test_max_pool(c, &y);
+    return c->number & SHARED ? ls_op_mul(p, ls_op_reduce_mean(y, LS_AXES(1, 2), true)) : p;
+}
+
+/* Cross-entropy of every sample against all of the batch. */
+static ls_tensor *pairs(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *all = ls_op_gather_batch(x[0]), *scores = ls_op_matmul(x[0], all, .transpose_b = true);
+    scores = c->number & RELU ? ls_op_relu(scores) : scores;
+    return c->number & BIAS ? ls_op_sparse_cross_entropy(scores, x[1], LS_LOGITS) : ls_op_softmax(scores, -1);
+}
+
+/* From one type to the other and on to float32: number is 8 times one plus the other. */
+static ls_tensor *cast_both(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *from = ls_op_cast(ls_op_scale(x[0], 70), (ls_dtype)(c->number / 8));
+    return ls_op_cast(from, (ls_dtype)(c->number % 8));
+}
+
+static ls_tensor *relation(const test_case *c, ls_tensor *const *x)
+{
+    bool flags = x[0]->dtype == LS_BOOL;
+    return ls_op_compare(flags ? ls_op_cast(x[0], LS_I32) : x[0], (ls_relation)c->number,
+                         flags ? ls_op_cast(x[1], LS_I32) : x[1]);
+}
+
+static ls_tensor *argmax(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_argmax(x[0], c->number);
+}
+
+static ls_tensor *top_k_indices(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_top_k_indices(x[0], c->number);
+}
+
+static ls_tensor *filled(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_mul(x[0], ls_op_fill(x[0]->graph, x[0]->dtype, ls_tensor_shape(x[0]), c->real));
+}
+
+static ls_tensor *counted(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_mul(x[0], ls_op_count(x[0]->graph, x[0]->dtype));
+}
+
+static ls_tensor *stopped(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_mul(x[0], ls_op_stop_gradient(ls_op_relu(x[0])));
+}
+
+static ls_tensor *moments(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_node_make1(LS_OP_moments, x[0], ls_no_attrs());
+}
+
+/* number 0: uniform */
+static ls_tensor *random_numbers(const test_case *c, ls_tensor *const *x)
+{
+    ls_shape shape = ls_tensor_shape(x[0]);
+    return c->number ? ls_op_random_normal(x[0]->graph, LS_F32, shape, 1, 2)
+                     : ls_op_random_uniform(x[0]->graph, LS_F32, shape, -1, 2);
+}
+
+/* ---- Rows that aim at kernels ---- */
+
+/* clang-format off */
+static const test_case table[] = {
+    { "matmul", "dense: bias", { "N,17", "17,33", "33" }, .build = dense, .number = BIAS },
+    { "matmul", "dense: bias, ReLU", { "N,64", "64,16", "16" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "dense: ReLU", { "N,5", "5,19" }, .build = dense, .number = RELU },
+    { "matmul", "dense: one in, one out", { "N,1", "1,1", "1" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "dense: bias first", { "N,5", "5,3", "3" }, .build = bias_first, .number = RELU },
+    { "matmul", "dense: shared before the ReLU", { "N,5", "5,7", "7" }, .build = dense, .number = BIAS | RELU | SHARED },
+    { "matmul", "dense: a bias for each sample", { "N,5", "5,7", "N,7" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "dense: one bias for all", { "N,5", "5,7", "1" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "dense: a scalar bias", { "N,5", "5,7", "" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "three axes: bias, ReLU", { "N,3,5", "5,7", "7" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "nothing inside", { "N,0", "0,3" }, .build = dense },
+    { "matmul", "nothing inside: bias, ReLU", { "N,0", "0,3", "3" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "nothing out: bias", { "N,3", "3,0", "0" }, .build = dense, .number = BIAS },
+    { "matmul", "large", { "N,130", "130,70", "70" }, .build = dense, .number = BIAS | RELU },
+    { "gather_batch", "pairs: softmax", { "N,3" }, .build = pairs, .fed_only = true, .many = true },
+    { "gather_batch", "pairs: ReLU", { "N,3" }, .build = pairs, .number = RELU, .fed_only = true, .many = true },
+    { "gather_batch", "pairs: cross-entropy", { "N,3", "i1:N" }, .build = pairs, .number = BIAS, .fed_only = true,
+      .many = true },
+
+    { "conv2d", "bias", { "N,5,7,3", "3,3,3,5", "5" }, .build = convolution, .number = BIAS },
+    { "conv2d", "bias, ReLU", { "N,6,5,1", "3,3,1,16", "16" }, .build = convolution, .number = BIAS | RELU },
+    { "conv2d", "ReLU", { "N,5,5,16", "3,3,16,16" }, .build = convolution, .number = RELU,
+      .options = CONV(.padding = LS_SAME) },
+    { "conv2d", "bias, ReLU, pool", { "N,7,7,3", "3,3,3,32", "32" }, .build = convolution,
+      .number = BIAS | RELU | POOLED, .options = CONV(.padding = LS_SAME) },
+    { "conv2d", "bias, ReLU, shared before it", { "N,5,5,2", "2,2,2,3", "3" }, .build = convolution,
+      .number = BIAS | RELU | SHARED, .options = CONV(.padding = LS_SAME, .stride = { 2, 1 }) },
+    { "conv2d", "one by one, bias, ReLU", { "N,3,3,17", "1,1,17,33", "33" }, .build = convolution,
+      .number = BIAS | RELU },
+    { "conv2d", "groups, bias, ReLU", { "N,5,5,6", "3,3,3,4", "4" }, .build = convolution, .number = BIAS | RELU,
+      .options = CONV(.groups = 2) },
+    { "conv2d", "depthwise of 16, bias, ReLU", { "N,5,5,16", "3,3,1,16", "16" }, .build = convolution,
+      .number = BIAS | RELU, .options = CONV(.groups = 16, .padding = LS_SAME) },
+    { "conv2d", "dilation, bias, ReLU", { "N,7,7,3", "3,2,3,4", "4" }, .build = convolution, .number = BIAS | RELU,
+      .options = CONV(.dilation = { 2, 3 }, .padding = LS_SAME) },
+    { "conv2d", "explicit, stride 2, bias, ReLU", { "N,6,7,3", "3,3,3,4", "4" }, .build = convolution,
+      .number = BIAS | RELU,
+      .options = CONV(.stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 2, 0, 1, 3 }) },
+    { "conv2d", "no pixels out, bias", { "N,2,2,3", "2,2,3,4", "4" }, .build = convolution, .number = BIAS,
+      .options = CONV(.stride = { 2, 2 }) },
+    { "conv2d", "no channels, bias, ReLU", { "N,3,3,0", "2,2,0,4", "4" }, .build = convolution, .number = BIAS | RELU },
+    { "conv2d", "seven by seven, stride 2", { "N,15,15,3", "7,7,3,16" }, .build = convolution,
+      .options = CONV(.stride = { 2, 2 }, .padding = LS_SAME), .batch = 7 },
+    { "conv2d", "a small network", { "N,8,8,1", "3,3,1,16", "16", "144,10", "10" }, .build = small_network },
+    { "conv2d", "a small network, ReLU last", { "N,6,8,2", "3,3,2,5", "5", "30,7", "7" }, .build = small_network,
+      .number = RELU },
+
+    { "max_pool2d", "of ReLU", { "N,7,5,17" }, .build = pool_of_relu, .options = POOL(.window = { 2, 2 }) },
+    { "max_pool2d", "of ReLU, same, overlapping", { "N,7,5,3" }, .build = pool_of_relu,
+      .options = POOL(.window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME) },
+    { "max_pool2d", "of ReLU, explicit", { "N,5,6,2" }, .build = pool_of_relu,
+      .options = POOL(.window = { 3, 2 }, .stride = { 1, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 0, 2, 1 }) },
+    { "max_pool2d", "of ReLU that is used beside it", { "N,4,6,3" }, .build = pool_of_relu, .number = SHARED,
+      .options = POOL(.window = { 2, 2 }) },
+    { "max_pool2d", "16 channels, stride 1", { "N,5,5,16" }, .build = test_max_pool,
+      .options = POOL(.window = { 3, 3 }, .stride = { 1, 1 }, .padding = LS_SAME) },
+    { "max_pool2d", "no channels", { "N,4,4,0" }, .build = test_max_pool, .options = POOL(.window = { 2, 2 }) },
+    { "average_pool2d", "overlapping, 17 channels", { "N,6,5,17" }, .build = test_average_pool,
+      .options = POOL(.window = { 3, 2 }, .stride = { 1, 1 }, .padding = LS_SAME) },
+    { "average_pool2d", "no channels", { "N,4,4,0" }, .build = test_average_pool, .options = POOL(.window = { 2, 2 }) },
+    { "reduce_sum", "global average pool, 17 channels", { "N,7,5,17" }, .one = ls_op_global_average_pool2d },
+    { "reduce_sum", "global average pool, one pixel", { "N,1,1,5" }, .one = ls_op_global_average_pool2d },
+
+    { "batch_norm", "ReLU", { "N,4,3,5", "+5", "5" }, .build = norm, .number = RELU, .many = true },
+    { "batch_norm", "residual", { "N,4,3,5", "+5", "5", "N,4,3,5" }, .build = norm, .number = RESIDUAL, .many = true },
+    { "batch_norm", "residual, ReLU", { "N,3,3,17", "+17", "17", "N,3,3,17" }, .build = norm,
+      .number = RESIDUAL | RELU, .many = true },
+    { "batch_norm", "ReLU, pool", { "N,5,5,3", "+3", "3" }, .build = norm, .number = RELU | POOLED, .many = true },
+    { "batch_norm", "ReLU, shared before it", { "N,5,5,3", "+3", "3" }, .build = norm, .number = RELU | SHARED,
+      .many = true },
+    { "batch_norm", "rank 2, ReLU", { "N,19", "+19", "19" }, .build = norm, .number = RELU, .many = true },
+    { "batch_norm", "rank 3, ReLU", { "N,3,7", "+7", "7" }, .build = norm, .number = RELU, .many = true },
+    { "batch_norm", "rank 5, residual, ReLU", { "N,2,3,2,5", "+5", "5", "N,2,3,2,5" }, .build = norm,
+      .number = RESIDUAL | RELU, .many = true },
+    { "batch_norm", "a residual for all samples, ReLU", { "N,3,5", "+5", "5", "5" }, .build = norm,
+      .number = RESIDUAL | RELU, .many = true },
+    { "batch_norm", "no channels, ReLU", { "N,3,0", "+0", "0" }, .build = norm, .number = RELU },
+    { "batch_norm", "two residual blocks", { "N,5,5,4", "3,3,4,4", "+4", "4" }, .build = residual_blocks,
+      .real = 0.1, .many = true },
+    { "moments", "images", { "N,3,5,7" }, .build = moments },
+    { "moments", "rows", { "N,17" }, .build = moments },
+
+    { "sparse_cross_entropy", "u8, 10 classes", { "N,10", "u10:N" }, .build = test_sparse_cross_entropy },
+    { "sparse_cross_entropy", "i32, rank 3", { "N,3,17", "j17:N,3" }, .build = test_sparse_cross_entropy },
+    { "sparse_cross_entropy", "i64, rank 4", { "N,3,2,5", "i5:N,3,2" }, .build = test_sparse_cross_entropy },
+    { "sparse_cross_entropy", "no rows", { "N,0,5", "i5:N,0" }, .build = test_sparse_cross_entropy },
+    { "softmax", "no columns", { "N,3,0" }, .build = test_softmax, .number = -1 },
+    { "softmax", "no rows", { "N,0,3" }, .build = test_softmax, .number = -1 },
+    { "softmax", "100 columns", { "N,100" }, .build = test_softmax, .number = -1 },
+    { "log_softmax", "100 columns", { "N,2,100" }, .build = test_log_softmax, .number = -1 },
+    { "softmax", "rank 4, axis 2", { "N,3,5,2" }, .build = test_softmax, .number = 2 },
+    { "log_softmax", "rank 5, last", { "N,2,3,2,5" }, .build = test_log_softmax, .number = -1 },
+
+    { "dropout", "images", { "N,3,5,7" }, .build = test_dropout, .real = 0.3 },
+    { "dropout", "no elements", { "N,0" }, .build = test_dropout, .real = 0.3 },
+    { "random_uniform", "per sample", { "N,7" }, .build = random_numbers },
+    { "random_normal", "per sample", { "N,3,5" }, .build = random_numbers, .number = 1 },
+    { "random_uniform", "33", { "33" }, .build = random_numbers },
+    { "compare", "equal", { "b:N,7", "b:N,7" }, .build = relation, .number = LS_EQUAL, .mostly_zero = true, .many = true },
+    { "compare", "not equal", { "#N,7", "#7" }, .build = relation, .number = LS_NOT_EQUAL },
+    { "compare", "less", { "N,7", "N,7" }, .build = relation, .number = LS_LESS },
+    { "compare", "less or equal", { "N,7", "7" }, .build = relation, .number = LS_LESS_EQUAL },
+    { "compare", "greater", { "7", "N,7" }, .build = relation, .number = LS_GREATER },
+    { "compare", "greater or equal", { "N,7", "N,1" }, .build = relation, .number = LS_GREATER_EQUAL },
+    { "sign", "", { "N,7" }, .one = ls_op_sign },
+    { "argmax", "last axis", { "N,3,7" }, .build = argmax, .number = -1 },
+    { "argmax", "axis 1", { "N,3,7" }, .build = argmax, .number = 1 },
+    { "top_k_indices", "three", { "N,7" }, .build = top_k_indices, .number = 3 },
+    { "one_hot", "", { "N,7" }, .build = test_one_hot },
+    { "fill", "", { "N,7" }, .build = filled, .real = -1.25 },
+    { "count", "", { "N,7" }, .build = counted, .fed_only = true },
+    { "stop_gradient", "", { "N,7" }, .build = stopped },
+    { "mul", "one pixel and images", { "N,1,1,7", "N,3,5,7" }, .two = ls_op_mul },
+    { "concat", "nothing and something", { "N,0", "N,3" }, .build = test_concat, .number = 1 },
+};
+/* clang-format on */
+
+/* Ops by families with shapes that the table of expressions has not: more axes, rows and ones in all places, nothing.
+ */
+static void add_elementwise(void)
+{
+    static const char *const single[] = { "N,3,5,7", "N,17", "N,0", "0,3", "N" };
+    static const char *const both[][2] = {
+        { "N,3,5,7", "N,3,5,7" },
+        { "N,3,5,7", "7" },
+        { "5,7", "N,3,5,7" },
+        { "N,3,5,7", "1,1,7" },
+        { "1,3,5,7", "N,3,5,7" },
+        { "N,3,5,7", "3,1,7" },
+        { "3,5,1", "N,3,5,7" },
+        { "N,3,5,7", "1,1" },
+        { "1,1,1,1", "N,3,5,7" },
+        { "N,1,1,7", "N,3,5,7" },
+        { "N,3,5,7", "N,1,1,1" },
+        { "N,2,3,2,3", "3" },
+        { "N,17", "17" },
+        { "1,17", "N,17" },
+        { "N,1", "17" },
+        { "N,0", "N,0" },
+        { "N,3,0", "1" },
+        { "0", "N,2,0" },
+        { "N,17", "N" },
+        { "2,1,17", "2,3,17" },
+        { "N", "1" },
+        { "", "N" },
+        { "33,17", "17" },
+        { "17", "33,17" },
+    };
+    for (size_t i = 0; i < test_unary_count; i++)
+        for (size_t k = 0; k < sizeof single / sizeof *single; k++) {
+            test_case c = test_unary[i];
+            c.variant = test_text("number %d, shape (%s)", c.number, single[k]);
+            c.in[0] = test_text("%s%s", c.in[0] ? c.in[0] : "", single[k]);
+            test_cases_add(&c, 1);
+        }
+    for (size_t i = 0; i < test_binary_count; i++)
+        for (size_t k = 0; k < sizeof both / sizeof *both; k++) {
+            test_case c = test_binary[i];
+            if (strcmp(both[k][1], "N") == 0 && strcmp(both[k][0], "N,17") == 0)
+                continue; /* would add samples to features */
+            c.variant = test_text("(%s) and (%s)", both[k][0], both[k][1]);
+            for (int side = 0; side < 2; side++)
+                c.in[side] = test_text("%s%s", c.in[side] ? c.in[side] : "", both[k][side]);
+            test_cases_add(&c, 1);
+        }
+}
+
+/* Sums, and extremes, over every set of axes. */
+static void add_sums(void)
+{
+    static const char *const shapes[] = { "N", "N,17", "N,3,5,4", "N,2,3,2,5", "N,0", "N,3,0" };
+    static const int ranks[] = { 1, 2, 4, 5, 2, 3 };
+    for (size_t i = 0; i < test_reduction_count; i++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            for (int axes = 0; axes < 1 << ranks[k]; axes++) {
+                bool extreme = i >= 2, nothing = k >= 4;
+                if ((extreme && (nothing || k == 3)) || (i == 1 && nothing))
+                    continue; /* of nothing there is no extreme and no mean */
+                test_case c = { test_reductions[i].op,
+                                .in = { shapes[k] },
+                                .build = test_reduce,
+                                .options = &test_reductions[i],
+                                .number = axes | (axes % 3 == 0 ? 64 : 0),
+                                .mostly_zero = extreme };
+                c.variant = test_text("%s of (%s), axes %d", test_reductions[i].name, shapes[k], axes);
+                test_cases_add(&c, 1);
+            }
+}
+
+static void add_casts(void)
+{
+    for (int from = 0; from < LS_DTYPE_COUNT; from++)
+        for (int to = 0; to < LS_DTYPE_COUNT; to++) {
+            if (from == LS_F32 && to == LS_F32)
+                continue;
+            test_case c = { "cast", .in = { "N,19" }, .build = cast_both, .number = 8 * from + to };
+            c.variant = test_text("%s to %s", ls_dtype_name((ls_dtype)from), ls_dtype_name((ls_dtype)to));
+            test_cases_add(&c, 1);
+        }
+}
+
+/* ---- Large values: tiles, and micro-batches by size ---- */
+
+/* Every elementwise op on as many elements as the leaves have. */
+static ls_tensor *everything(const test_case *c, ls_tensor *const *x)
+{
+    ls_tensor *y = ls_op_div(ls_op_mul(x[0], x[2]), x[1]);
+    for (size_t i = 0; i < test_unary_count; i++)
+        y = ls_op_add(y, test_build(&test_unary[i], &x[i % 2]));
+    y = ls_op_maximum(ls_op_sub(y, x[2]), ls_op_minimum(x[1], ls_op_sub(x[2], y)));
+    return ls_op_mul(y,
+                     ls_op_add(x[1], ls_op_fill(x[0]->graph, x[0]->dtype, c->number ? LS_SHAPE(1) : LS_SCALAR, 0.5)));
+}
+
+/* Values of several tiles, enough of them that several workers take part. */
+static void tiles_are_right(void **state)
+{
+    (void)state;
+    static const test_case rows[] = {
+        { "tanh", "three tiles", { "+40001", "+40001", "+" }, .build = everything },
+        { "tanh", "exactly two tiles", { "+32768", "+32768", "+" }, .build = everything, .number = 1 },
+        { "tanh", "one more than a tile", { "+16385", "+1", "+" }, .build = everything },
+        { "tanh", "rows", { "+211,190", "+190", "+" }, .build = everything },
+        { "tanh", "samples", { "+N,3001", "+3001", "+" }, .build = everything },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_kind(&rows[i], test_spec_has_batch(rows[i].in[0]) ? TEST_FED : TEST_VARIABLE, 7);
+}
+
+/* Where a sample's values are large, the plan cuts lanes into micro-batches by itself. */
+static void large_samples_are_right(void **state)
+{
+    (void)state;
+    const test_case row = {
+        "batch_norm", "large", { "N,33,31,8", "3,3,8,8", "+8", "8" }, .build = residual_blocks, .real = 0.1
+    };
+    side ours, uncut;
+    side_open(&ours, &row, cpu, TEST_FED, 17);
+    side_open(&uncut, &row, reference, TEST_FED, 17);
+    side_run(&uncut, &(setting){ .lanes = 1, .micro = 17, .unfused = true });
+    for (int lanes = 1; lanes <= 3; lanes += 2)
+        for (int unfused = 0; unfused < 2; unfused++) {
+            side_run(&ours, &(setting){ .lanes = lanes, .unfused = unfused });
+            assert_string_equal(ours.message, "");
+            for (size_t i = 0; i < ours.count; i++)
+                compare("large samples", &ours, &uncut, i, ours.tolerance[i]);
+        }
+    const ls_plan *plan = ls_executor_plan(ours.t.graph->runs->cached[0].executor);
+    bool cut = false;
+    for (int i = 0; i < plan->segment_count; i++)
+        cut = cut || plan->segments[i].micro < 6;
+    assert_true(cut);
+    side_close(&ours);
+    side_close(&uncut);
+}
+
+/* ---- Updates ---- */
+
+#define UPDATES     9
+#define UPDATE_RUNS 3
+
+typedef struct update {
+    ls_apply_rule rule;
+    int slots;
+    double momentum, weight_decay;
+} update;
+
+static const update updates[UPDATES] = {
+    { LS_APPLY_SGD, 0, 0, 0 },          { LS_APPLY_SGD, 0, 0, 0.01 },        { LS_APPLY_MOMENTUM, 1, 0.9, 0 },
+    { LS_APPLY_NESTEROV, 1, 0.9, 0.1 }, { LS_APPLY_ADAM, 2, 0, 0.01 },       { LS_APPLY_RMSPROP, 1, 0, 0 },
+    { LS_APPLY_RMSPROP, 2, 0.8, 0 },    { LS_APPLY_RMSPROP_TF1, 2, 0.9, 0 }, { LS_APPLY_ADAGRAD, 1, 0, 0 },
+};
+
+/* How an update's value is used: by nobody, fetched, or by another op, so that it cannot be done in place. */
+typedef enum use { UNUSED, FETCHED, USED } use;
+
+/* A variable and its slots for every rule, updated by a fed gradient, and two that are assigned; all of them are
+ * fetched behind `fetch[0]`. */
+static void open_updates(side *s, ls_context *ctx, const char *spec, use how)
+{
+    ls_tensor *part[UPDATES + 2], *used = NULL;
+    *s = (side){ .count = 1 };
+    test_graph_open_in(&s->t, ctx, 1, LS_F32);
+    ls_tensor *gradient = test_add(&s->t, spec, TEST_FED)->tensor, *start = test_add(&s->t, spec, TEST_FED)->tensor;
+    ls_tensor *step = test_add(&s->t, "+", TEST_FED)->tensor, *rate = ls_op_scalar(s->t.graph, LS_F32, 0.05);
+    ls_shape shape = ls_tensor_shape(gradient);
+    (void)start;
+    for (int i = 0; i < UPDATES; i++) {
+        const update *u = &updates[i];
+        ls_tensor *slot[2] = { NULL, NULL };
+        ls_tensor *w = ls_op_variable(s->t.graph, NULL, LS_F32, shape, .data = s->t.leaf[1].data);
+        for (int k = 0; k < u->slots; k++)
+            slot[k] = s->fetch[s->count++] = ls_op_variable(s->t.graph, NULL, LS_F32, shape);
+        s->fetch[s->count++] = w;
+        part[i] = ls_op_apply(w, gradient, u->rule, rate, .step = u->rule == LS_APPLY_ADAM ? step : NULL,
+                              .slots = { slot[0], slot[1] }, .momentum = u->momentum, .beta1 = 0.9, .beta2 = 0.99,
+                              .rho = 0.9, .epsilon = 1e-6, .weight_decay = u->weight_decay);
+        if (how == FETCHED)
+            s->fetch[s->count++] = part[i];
+        used = how != USED ? NULL : used ? ls_op_add(used, part[i]) : part[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *w = s->fetch[s->count++] = ls_op_variable(s->t.graph, NULL, LS_F32, shape);
+        part[UPDATES + i] = i ? ls_op_assign_add(w, gradient) : ls_op_assign(w, gradient);
+    }
+    s->fetch[0] = ls_op_group(part, UPDATES + 2);
+    if (used)
+        s->fetch[s->count++] = used;
+    assert_int_equal(ls_graph_status(s->t.graph), LS_OK);
+}
+
+static void updates_have_the_reference_s_bits(void **state)
+{
+    (void)state;
+    static const char *const specs[] = { "1", "3,11", "16384", "40001", "0" };
+    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
+        for (use how = UNUSED; how <= USED; how++) {
+            side ours, theirs;
+            open_updates(&ours, cpu, specs[k], how);
+            open_updates(&theirs, reference, specs[k], how);
+            for (int run = 0; run < UPDATE_RUNS; run++) {
+                *(float *)ours.t.leaf[2].data = *(float *)theirs.t.leaf[2].data = (float)(run + 1);
+                side_run(&ours, &(setting){ .lanes = 1 });
+                side_run(&theirs, &(setting){ .lanes = 1, .unfused = true });
+                assert_string_equal(ours.message, "");
+                assert_string_equal(theirs.message, "");
+                for (size_t i = 0; i < ours.count; i++)
+                    compare(test_text("updates of (%s), use %d, run %d", specs[k], how, run), &ours, &theirs, i, 0);
+            }
+            side_close(&ours);
+            side_close(&theirs);
+        }
+}
+
+/* A run reads every variable as it was at its start, whoever updates it meanwhile. */
+static void updates_in_place_show_at_the_end(void **state)
+{
+    (void)state;
+    const float start[2][3] = { { 1, 2, 3 }, { 10, 20, 30 } };
+    test_graph t;
+    float now[3];
+    test_graph_open_in(&t, cpu, 1, LS_F32);
+    ls_tensor *a = ls_op_variable(t.graph, "a", LS_F32, LS_SHAPE(3), .data = start[0]);
+    ls_tensor *b = ls_op_variable(t.graph, "b", LS_F32, LS_SHAPE(3), .data = start[1]);
+    ls_tensor *one = ls_op_scalar(t.graph, LS_F32, 1);
+    ls_tensor *fetch[] = { ls_op_apply(a, b, LS_APPLY_SGD, one),
+                           ls_op_apply(b, ls_op_reshape(a, LS_SHAPE(3)), LS_APPLY_SGD, one),
+                           ls_op_reshape(a, LS_SHAPE(3, 1)), ls_op_stop_gradient(b) };
+    assert_int_equal(ls_eval(t.graph, NULL, 0, fetch, 4), LS_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ls_read(fetch[i], now, sizeof now), LS_OK);
+        for (int k = 0; k < 3; k++) {
+            float old[] = { start[0][k], start[1][k] };
+            float expected = i < 2 ? old[i] - old[1 - i] : old[i - 2];
+            if (now[k] != expected)
+                fail_msg("fetch %d, element %d is %g, expected %g", i, k, (double)now[k], (double)expected);
+        }
+    }
+    test_graph_close(&t);
+}
+
+/* ---- Coverage ---- */
+
+/* Ops that have no kernel of ours: they move elements, are rare, or draw numbers. A kernel that is made for one leaves
+ * this list; one that is lost is missed here. */
+static const ls_op fall_backs[] = {
+    LS_OP_fill,          LS_OP_count,   LS_OP_random_uniform, LS_OP_random_normal, LS_OP_assign, LS_OP_assign_add,
+    LS_OP_group,         LS_OP_pow,     LS_OP_gather_batch,   LS_OP_compare,       LS_OP_select, LS_OP_sign,
+    LS_OP_transpose,     LS_OP_concat,  LS_OP_slice,          LS_OP_slice_grad,    LS_OP_pad,    LS_OP_gather,
+    LS_OP_gather_grad,   LS_OP_one_hot, LS_OP_reduce_max,     LS_OP_reduce_min,    LS_OP_argmax, LS_OP_top_k,
+    LS_OP_top_k_indices,
+};
+
+static bool falls_back(ls_op op)
+{
+    for (size_t i = 0; i < sizeof fall_backs / sizeof *fall_backs; i++)
+        if (fall_backs[i] == op)
+            return true;
+    return false;
+}
+
+static void print_ops(const char *title, bool ours, bool theirs)
+{
+    printf("%s:", title);
+    for (int i = 0; i < LS_OP_COUNT; i++)
+        if (own[i] == ours && fell[i] == theirs && ls_ops[i].kernel != LS_KERNEL_NONE && !alias[i])
+            printf(" %s", ls_ops[i].name);
+    printf("\n");
+}
+
+/* After all others: every op was seen to run, by a kernel of ours or else as the list says. */
+static void every_op_has_its_kernel(void **state)
+{
+    (void)state;
+    print_ops("by kernels of ours", true, false);
+    print_ops("by ours, for some uses by the reference's", true, true);
+    print_ops("by the reference's", false, true);
+    for (int i = 0; i < LS_OP_COUNT; i++) {
+        if (ls_ops[i].kernel == LS_KERNEL_NONE || alias[i])
+            continue;
+        if (!own[i] && !fell[i])
+            fail_msg("%s was never run", ls_ops[i].name);
+        if (!own[i] && !falls_back((ls_op)i))
+            fail_msg("%s has lost its kernel: only the reference's was seen", ls_ops[i].name);
+        if (own[i] && falls_back((ls_op)i))
+            fail_msg("%s has a kernel of its own: take it off the list", ls_ops[i].name);
+    }
+}
+
+/* ---- All together ---- */
+
+int main(void)
+{
+    ls_context_options plain = { .reference = true, .threads = 1 }, ours = { .threads = 2 };
+    LS_CHECK(ls_context_open(&plain, &reference));
+    LS_CHECK(ls_context_open(&ours, &cpu));
+    test_expressions_add();
+    test_cases_add(table, sizeof table / sizeof *table);
+    add_elementwise();
+    add_sums();
+    add_casts();
+    test_suite_add_cases(right_on_the_cpu);
+    TEST_SUITE_ADD(tiles_are_right);
+    TEST_SUITE_ADD(large_samples_are_right);
+    TEST_SUITE_ADD(updates_have_the_reference_s_bits);
+    TEST_SUITE_ADD(updates_in_place_show_at_the_end);
+    TEST_SUITE_ADD(every_op_has_its_kernel);
+    int failed = test_suite_run("cpu");
+    ls_context_close(cpu);
+    ls_context_close(reference);
+    return failed;
+}
