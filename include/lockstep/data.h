@@ -69,7 +69,6 @@ LS_API ls_status ls_idx_read(const char *path, ls_array *out); /* gzip or not */
 LS_API ls_status ls_npy_read(const char *path, ls_array *out);
 LS_API ls_status ls_npz_read(const char *path, const char *name, ls_array *out); /* one array of the archive */
 LS_API ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels);
-LS_API ls_status ls_npy_write(const char *path, const ls_array *array);
 
 /* ---- Sources ---- */
 
