@@ -108,11 +108,12 @@ TEST_SCRIPTS   := $(sort $(wildcard tests/test_*.sh))
 TEST_PROGRAMS  := $(TEST_SOURCES:tests/%.c=$(B)/tests/%)
 BENCH_SOURCES  := $(sort $(wildcard bench/bench_*.c))
 BENCH_PROGRAMS := $(BENCH_SOURCES:bench/%.c=$(B)/bench/%)
+BENCH_HELPERS  := $(filter-out $(BENCH_SOURCES),$(sort $(wildcard bench/*.c)))
 EXAMPLE_SOURCES  := $(sort $(wildcard examples/*.c))
 EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:examples/%.c=$(B)/examples/%)
 
 OBJECTS := $(LIB_OBJECTS) $(TOOL_OBJECTS) \
-           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(EXAMPLE_SOURCES))
+           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES))
 
 STATIC  := $(B)/liblockstep.a
 SHARED  := $(B)/liblockstep.so.$(VERSION)
@@ -195,7 +196,7 @@ $(EXAMPLE_PROGRAMS): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(call link)
 
-$(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
+$(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPERS)) $(STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(call link)
@@ -216,7 +217,7 @@ demo: $(B)/examples/line
 
 .PHONY: bench
 bench: $(BENCH_PROGRAMS) $(COMMAND)
-	@PEERS='$(PEERS)' bench/run.sh $(BENCH_PROGRAMS)
+	@PEERS='$(PEERS)' BENCH_JSON='$(B)/bench.json' bench/run.sh $(BENCH_PROGRAMS)
 
 .PHONY: bench-peers
 bench-peers:

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t state = 1;
+static uint64_t state;
 
 static float uniform(void) /* xorshift: what the weights are does not matter here, only that they are ordinary */
 {
@@ -32,7 +32,8 @@ static ls_tensor *vector(ls_bench_model *m, int64_t count, float value, bool tra
     float *data = malloc((size_t)count * sizeof(*data));
     for (int64_t i = 0; data && i < count; i++)
         data[i] = value;
-    ls_tensor *variable = ls_op_variable(m->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .not_trainable = !trained);
+    ls_tensor *variable =
+        ls_op_variable(m->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .not_trainable = !trained);
     free(data);
     if (trained)
         m->variables[m->variable_count++] = variable;
@@ -44,8 +45,8 @@ static ls_tensor *conv(ls_bench_model *m, ls_tensor *x, int64_t out, int64_t siz
 {
     int64_t in = ls_tensor_shape(x).dims[3], pad = size / 2;
     ls_tensor *kernel = weight(m, NULL, LS_SHAPE(size, size, in, out), size * size * in, size * size * out);
-    ls_tensor *y = ls_op_conv2d(x, kernel, .stride = { stride, stride }, .padding = padding,
-                                .pad = { pad, pad, pad, pad });
+    ls_tensor *y =
+        ls_op_conv2d(x, kernel, .stride = { stride, stride }, .padding = padding, .pad = { pad, pad, pad, pad });
     return bias ? ls_op_add(y, vector(m, out, 0, true)) : y;
 }
 
@@ -147,6 +148,7 @@ static ls_status train(ls_bench_model *m, ls_tensor *logits, rule r, double lear
 ls_status ls_bench_model_create(ls_context *ctx, const char *name, ls_bench_model *out)
 {
     bool resnet = strcmp(name, "resnet50") == 0, wide = strcmp(name, "wide") == 0;
+    state = 1;
     *out = (ls_bench_model){ .height = resnet ? 224 : 28, .width = resnet ? 224 : 28, .channels = resnet ? 3 : 1 };
     ls_status status = ls_graph_create(ctx, &out->graph, .seed = 1);
     if (status != LS_OK)
