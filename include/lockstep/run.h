@@ -45,6 +45,10 @@ LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);
  * the caller frees the text. batch -1: there is no batch axis. */
 LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out);
 
+/* What decides the bits of this context's runs beside graph, data and lanes: library and instruction set, kernel set, nominal
+ * cache, and the hash of a canary, a small training step that is run for it; free() the text. Equal texts, equal bits. */
+LS_API ls_status ls_bit_class(ls_context *ctx, char **out);
+
 /* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */
 LS_API ls_status ls_value(ls_tensor *tensor, ls_array *out);
 

@@ -15,7 +15,7 @@ static void whole_phases(ls_plan *plan, int level, int first, int count)
     for (int i = first; i < first + count; i++) {
         const ls_group *group = plan->whole_steps[i].group;
         size_t elements = ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype);
-        if (!group->kernel->tiled || elements <= LS_TILE)
+        if (!group->kernel->tiled || (int64_t)elements <= ls_plan_tile(group))
             continue;
         add_phase(plan, LS_PHASE_WHOLE, level, run, i - run);
         add_phase(plan, LS_PHASE_TILES, level, i, 1);

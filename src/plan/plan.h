@@ -2,8 +2,8 @@
  *
  * Passes, in order, each a file: nodes.c (what is needed, who uses it), fusion.c (nodes to groups), segments.c (levels
  * between joins, segments, what is kept and what is computed again), kernels.c (a kernel for each group, micro-batches),
- * memory.c (lifetimes to offsets), phases.c (the order of work). Placement comes last and is not part of the plan: which
- * device runs a task (segment, lane) is a map given to the executor (src/run), which can change no kernel and no sum.
+ * memory.c (lifetimes to offsets), phases.c (the order of work). Placement (placement.c) comes last and is not part of the
+ * plan: which device runs a task (segment, lane) is a map given to the executor (src/run), and can change no kernel and no sum.
  *
  * Everything up to memory is a function of graph, batch, lanes and the bit class alone. */
 #ifndef LS_PLAN_PLAN_H
@@ -56,7 +56,8 @@ struct ls_kernel {
     /* Of a reduction: the partials' own format, and how the joined one becomes the value. 0, NULL: the value's. */
     size_t partial_bytes;
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
-    bool tiled;     /* takes any range of output elements */
+    bool tiled;     /* takes ranges of output elements, of a whole value */
+    int64_t tile;   /* elements of a tile, from the shape alone; 0: LS_TILE */
     bool any_order; /* may run in the caller's thread: no library that minds */
     const ls_group *group;
 };
@@ -255,6 +256,22 @@ struct ls_plan {
     bool any_order; /* every kernel may run in the caller's thread */
 };
 
+/* ---- Placement: the last pass, and not part of the plan ---- */
+
+/* Which device runs task (segment, lane): 0 .. devices-1. That is all that a strategy says; it can change no kernel and no
+ * sum. */
+typedef struct ls_map {
+    int devices;
+    int (*device)(void *user, int segment, int lane);
+    void *user;
+} ls_map;
+
+/* Lanes in contiguous shares, as even as can be; `share` must live as long as the map. */
+typedef struct ls_even_share {
+    int lanes, devices;
+} ls_even_share;
+ls_map ls_map_evenly(ls_even_share *share);
+
 /* ---- Passes ---- */
 
 ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count,
@@ -289,6 +306,12 @@ void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes);
 static inline bool ls_plan_is_leaf(const ls_tensor *node)
 {
     return node->op == LS_OP_constant || node->op == LS_OP_variable || node->op == LS_OP_input;
+}
+
+/* Elements of a tile of a whole group. */
+static inline int64_t ls_plan_tile(const ls_group *group)
+{
+    return group->kernel->tile ? group->kernel->tile : LS_TILE;
 }
 
 /* Bytes of one sample, or of a whole value. */

@@ -511,7 +511,7 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase)
         case LS_PHASE_LANES:
             return (int64_t)plan->lanes * phase->count;
         case LS_PHASE_TILES:
-            count += pieces(elements_of(plan, plan->whole_steps[i].group->root), LS_TILE);
+            count += pieces(elements_of(plan, plan->whole_steps[i].group->root), ls_plan_tile(plan->whole_steps[i].group));
             break;
         case LS_PHASE_JOIN:
             count += pieces(plan->joins[i].count, JOIN_CHUNK);
@@ -554,7 +554,8 @@ static ls_status make_units(const ls_plan *plan, const ls_phase *phase, const ls
             int64_t count;
             switch (phase->kind) {
             case LS_PHASE_TILES:
-                add_pieces(w, i, elements_of(plan, plan->whole_steps[i].group->root), LS_TILE);
+                add_pieces(w, i, elements_of(plan, plan->whole_steps[i].group->root),
+                           ls_plan_tile(plan->whole_steps[i].group));
                 break;
             case LS_PHASE_JOIN:
                 add_pieces(w, i, plan->joins[i].count, JOIN_CHUNK);

@@ -7,13 +7,6 @@
 #include "device/crew.h"
 #include "plan/plan.h"
 
-/* The device of task (segment, lane), 0 .. devices-1. */
-typedef struct ls_map {
-    int devices;
-    int (*device)(void *user, int segment, int lane);
-    void *user;
-} ls_map;
-
 typedef struct ls_executor ls_executor;
 
 /* device_of_worker: for each worker of the crew. crew NULL: everything is done by the caller. */

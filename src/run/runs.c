@@ -100,12 +100,12 @@ static void make_plan(void *user, int worker)
         snprintf(m->message, sizeof(m->message), "%s", ls_last_error());
 }
 
-/* Lanes in contiguous shares, as even as can be. */
-static int even_share(void *user, int segment, int lane)
+/* Cores that have nothing to do are said, not hidden: more lanes would use them, but give other bits. */
+static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
-    const ls_map *map = user;
-    (void)segment;
-    return (int)((int64_t)lane * map->devices / *(const int *)map->user);
+    if (plan->segment_count > 0 && plan->lanes < workers)
+        ls_log_write(&ctx->log, LS_LOG_INFO, "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)",
+                     plan->lanes, workers, workers - plan->lanes, workers);
 }
 
 ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
@@ -133,10 +133,10 @@ ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count,
     } else {
         LS_TRY(ls_plan_create(graph, fetches, count, stop, user, m.options, m.source, &m.plan));
     }
-    ls_map even = { .devices = runtime->devices, .user = &m.plan->lanes };
-    ls_map map = { .devices = runtime->devices, .device = even_share, .user = &even };
-    if (runs->settings.map.devices > 0)
-        map = runs->settings.map;
+    if (crewed)
+        report_idle(graph->context, m.plan, runtime->workers);
+    ls_even_share share = { .lanes = m.plan->lanes, .devices = runtime->devices };
+    ls_map map = runs->settings.map.devices > 0 ? runs->settings.map : ls_map_evenly(&share);
     ls_status status = ls_executor_create(m.plan, crew, runtime->device_of_worker, &map, runtime->cpu->simd, out);
     if (status != LS_OK)
         ls_plan_destroy(m.plan);

@@ -6,24 +6,38 @@
 #include "backend/cpu/cpu.h"
 
 #define MAX_KINDS 8
+#define TILE_ROWS 64 /* of a product without a batch axis */
 
 typedef struct matmul {
     ls_cpu_kernel base;
     ls_dnn_matmul size; /* m or k is -1 where it is the number of samples */
-    int64_t samples[MAX_KINDS];
+    int64_t rows[MAX_KINDS]; /* of each operation */
     ls_dnn_op *ops[MAX_KINDS];
     int kinds;
     char name[64];
 } matmul;
 
-static ls_status run_operation(ls_kernel *kernel, const ls_kernel_call *call)
+static ls_status run_rows(const matmul *p, const ls_kernel_call *call, int64_t rows, const float *a, float *out)
+{
+    for (int i = 0; i < p->kinds; i++)
+        if (p->rows[i] == rows)
+            return ls_dnn_run_matmul(p->ops[i], call->worker, a, call->in[1], p->size.bias ? call->in[2] : NULL, out,
+                                     call->scratch);
+    return ls_fail(LS_ERR_INTERNAL, "no product was made for %lld rows", (long long)rows);
+}
+
+static ls_status run_samples(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    return run_rows((const matmul *)kernel, call, call->samples, call->in[0], call->out);
+}
+
+/* All rows of a whole product, or a tile of them. */
+static ls_status run_whole(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const matmul *p = (const matmul *)kernel;
-    for (int i = 0; i < p->kinds; i++)
-        if (p->samples[i] == call->samples)
-            return ls_dnn_run_matmul(p->ops[i], call->worker, call->in[0], call->in[1],
-                                     p->size.bias ? call->in[2] : NULL, call->out, call->scratch);
-    return ls_fail(LS_ERR_INTERNAL, "no product was made for %lld samples", (long long)call->samples);
+    int64_t first = call->from / p->size.n, rows = call->to > 0 ? (call->to - call->from) / p->size.n : p->size.m;
+    const float *a = (const float *)call->in[0] + first * (p->size.ta ? 1 : p->size.lda);
+    return run_rows(p, call, rows, a, (float *)call->out + call->from);
 }
 
 static ls_status run_sgemm(ls_kernel *kernel, const ls_kernel_call *call)
@@ -62,13 +76,13 @@ bool ls_cpu_takes_matmul(const ls_tensor *node)
     return true;
 }
 
-static ls_status make_operations(matmul *p, const int64_t *samples, int kinds)
+static ls_status make_operations(matmul *p, const int64_t *rows, int kinds)
 {
     for (int i = 0; i < kinds; i++) {
         ls_dnn_matmul size = p->size;
-        size.m = size.m < 0 ? samples[i] : size.m;
+        size.m = rows[i];
         LS_TRY(ls_dnn_matmul_create(p->base.cpu->dnn, &size, &p->ops[i]));
-        p->samples[i] = samples[i];
+        p->rows[i] = rows[i];
         p->kinds = i + 1;
         size_t scratch = ls_dnn_op_scratch_bytes(p->ops[i]);
         if (scratch > p->base.base.scratch_bytes)
@@ -79,6 +93,19 @@ static ls_status make_operations(matmul *p, const int64_t *samples, int kinds)
     return LS_OK;
 }
 
+/* Whole products are cut into tiles of rows. */
+static ls_status make_tiles(matmul *p)
+{
+    int64_t rows[2] = { p->size.m, 0 };
+    if (p->size.m > TILE_ROWS) {
+        rows[0] = TILE_ROWS;
+        rows[1] = p->size.m % TILE_ROWS;
+        p->base.base.tiled = true;
+        p->base.base.tile = TILE_ROWS * p->size.n;
+    }
+    return make_operations(p, rows, rows[1] ? 2 : 1);
+}
+
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     const ls_tensor *node = group->nodes[0];
@@ -86,7 +113,8 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
         return ls_cpu_pass();
     const ls_tensor *a = node->in[0], *b = node->in[1];
     bool reduces = node->use == LS_USE_REDUCES, ta = node->attr.matmul.transpose_a;
-    matmul *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), "onednn sgemm", reduces ? run_sgemm : run_operation);
+    matmul *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), "onednn sgemm",
+                                  reduces ? run_sgemm : group->per_sample ? run_samples : run_whole);
     if (!p)
         return LS_ERR_MEMORY;
     p->base.base.destroy = destroy;
@@ -100,7 +128,7 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
                                .ldb = b->shape.dims[1],
                                .bias = group->bias,
                                .relu = group->relu };
-    ls_status status = reduces ? LS_OK : make_operations(p, samples, kinds);
+    ls_status status = reduces ? LS_OK : group->per_sample ? make_operations(p, samples, kinds) : make_tiles(p);
     if (status != LS_OK) {
         destroy(&p->base.base);
         return status;

@@ -1,0 +1,104 @@
+/* The bit class: everything that decides the bits of a run besides the graph, its data and the lanes. Two processes of one
+ * class give the same bits; a canary, a small training step, is run and hashed to prove it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "lockstep/run.h"
+#include "run/runtime.h"
+
+#define KERNEL_SET 1 /* changes with every change of the bits of our own kernels */
+#define FORMAT 1     /* of what is saved */
+
+#define SAMPLES 5
+#define SIZE 10
+#define CLASSES 4
+
+static void fill(float *to, size_t count, uint32_t stream)
+{
+    ls_philox_key key = ls_random_key(0, LS_RANDOM_TEST, stream, 0);
+    for (size_t i = 0; i < count; i++)
+        to[i] = ls_random_unit_f32(ls_random_block(key, 0, 0, (uint32_t)(i / 4)).word[i % 4]) - 0.5f;
+}
+
+/* conv + bias + ReLU, pool, dense, cross-entropy, and two steps of momentum. */
+static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_tensor *variables[4])
+{
+    float values[8 * 16 * CLASSES * 16];
+    const ls_shape shapes[] = { LS_SHAPE(3, 3, 3, 16), LS_SHAPE(16), LS_SHAPE(16 * 16, CLASSES), LS_SHAPE(CLASSES) };
+    ls_tensor *gradients[4] = { NULL }, *updates[5];
+    for (uint32_t i = 0; i < 4; i++) {
+        fill(values, sizeof(values) / sizeof(*values), i);
+        variables[i] = ls_op_variable(graph, NULL, LS_F32, shapes[i], .data = values);
+    }
+    *x = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, SIZE, SIZE, 3));
+    *labels = ls_op_input(graph, "labels", LS_I32, LS_SHAPE(LS_BATCH));
+    ls_tensor *y = ls_op_relu(ls_op_add(ls_op_conv2d(*x, variables[0]), variables[1]));
+    y = ls_op_flatten(ls_op_max_pool2d(y, { 2, 2 }));
+    y = ls_op_add(ls_op_matmul(y, variables[2]), variables[3]);
+    ls_tensor *loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(y, *labels, LS_LOGITS), LS_ALL_AXES, false);
+    if (ls_gradients(loss, variables, 4, gradients) != LS_OK)
+        return NULL;
+    ls_tensor *rate = ls_op_scalar(graph, LS_F32, 0.1);
+    for (int i = 0; i < 4; i++) {
+        ls_tensor *slot = ls_op_variable(graph, NULL, LS_F32, shapes[i], .not_trainable = true);
+        updates[i] = ls_op_apply(variables[i], gradients[i], LS_APPLY_MOMENTUM, .learning_rate = rate, .slots = { slot },
+                                 .momentum = 0.9);
+    }
+    updates[4] = loss;
+    return ls_op_group(updates, 5);
+}
+
+static ls_status hash_variables(ls_tensor *const *variables, char hex[65])
+{
+    ls_sha256 *hash = NULL;
+    LS_TRY(ls_sha256_begin(&hash));
+    ls_status status = LS_OK;
+    for (int i = 0; i < 4 && status == LS_OK; i++) {
+        ls_array value;
+        int64_t count = 0;
+        status = ls_value(variables[i], &value);
+        if (status == LS_OK && ls_shape_count(&value.shape, 0, &count))
+            status = ls_sha256_add(hash, value.data, (size_t)count * sizeof(float));
+    }
+    if (status == LS_OK)
+        return ls_sha256_end(hash, hex);
+    ls_sha256_destroy(hash);
+    return status;
+}
+
+static ls_status run_canary(ls_graph *graph, char hex[65])
+{
+    float pixels[SAMPLES * SIZE * SIZE * 3];
+    const int32_t classes[SAMPLES] = { 0, 1, 2, 3, 0 };
+    ls_tensor *x, *labels, *variables[4], *step = build(graph, &x, &labels, variables);
+    fill(pixels, sizeof(pixels) / sizeof(*pixels), 9);
+    LS_TRY(ls_graph_status(graph));
+    LS_TRY(ls_graph_set_lanes(graph, 3));
+    const ls_feed feeds[] = { { x, ls_array_of(LS_F32, LS_SHAPE(SAMPLES, SIZE, SIZE, 3), pixels) },
+                              { labels, ls_array_of(LS_I32, LS_SHAPE(SAMPLES), classes) } };
+    for (int i = 0; i < 2; i++)
+        LS_TRY(ls_eval(graph, feeds, 2, &step, 1));
+    return hash_variables(variables, hex);
+}
+
+ls_status ls_bit_class(ls_context *ctx, char **out)
+{
+    ls_graph *graph = NULL;
+    ls_runtime *runtime = NULL;
+    char hex[65], library[96];
+    if (!ctx || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
+    LS_TRY(ls_runtime_of(ctx, &runtime));
+    LS_TRY(ls_graph_create(ctx, &graph));
+    ls_status status = run_canary(graph, hex);
+    ls_graph_destroy(graph);
+    LS_TRY(status);
+    ls_dnn_identity(library, sizeof(library));
+    ls_text text = { 0 };
+    ls_text_add(&text, "%s%s; kernels %d; nominal cache %zu KiB; tree; format %d; canary %.16s", library,
+                ctx->options.reference ? " (reference kernels)" : "", KERNEL_SET, LS_MICRO_BYTES >> 10, FORMAT, hex);
+    return ls_text_take(&text, out);
+}
