@@ -1,0 +1,49 @@
+#!/bin/sh
+# gcc and clang builds give the same bits: equal canaries. So do other instruction sets of our own kernels.
+. "$(dirname "$0")/lib.sh"
+
+cat >"$TMP/canary.c" <<'END'
+#include <lockstep.h>
+int main(void)
+{
+    ls_context *ctx;
+    char *text;
+    LS_CHECK(ls_context_open(NULL, &ctx));
+    LS_CHECK(ls_bit_class(ctx, &text));
+    puts(text);
+    free(text);
+    ls_context_close(ctx);
+    return 0;
+}
+END
+
+# canary COMPILER DIRECTORY: prints the bit class of that build
+canary() {
+    $1 -std=c11 -Iinclude "$TMP/canary.c" "$2/liblockstep.a" -ldnnl -lgomp -lcrypto -ljansson -lz -lm -pthread \
+        -o "$TMP/canary-$1" && "$TMP/canary-$1"
+}
+
+same_compilers() {
+    make --no-print-directory CC=clang SANITIZE= build-clang/liblockstep.a >"$TMP/make.out" 2>&1 &&
+        canary clang build-clang >"$TMP/clang" && cat "$TMP/clang" && diff "$TMP/here" "$TMP/clang"
+}
+
+same_instruction_sets() {
+    for isa in base avx2 avx512; do
+        LOCKSTEP_ISA=$isa "$TMP/canary-$CC" >"$TMP/isa" && diff "$TMP/here" "$TMP/isa" || return 1
+    done
+}
+
+if [ -n "$SANITIZE" ]; then
+    skip canary "sanitized builds are slow, the plain one has shown it"
+    finish
+fi
+canary "$CC" "$LS_BUILD" >"$TMP/here" || true # a failure shows in the next line
+check bit_class_is_printed grep -E "canary [0-9a-f]{16}$" "$TMP/here"
+check own_kernels_same_bits_on_any_instruction_set same_instruction_sets
+if [ "$CC" = gcc ] && command -v clang >/dev/null; then
+    check gcc_and_clang_same_canary same_compilers
+else
+    skip gcc_and_clang_same_canary "no second compiler"
+fi
+finish
