@@ -38,7 +38,7 @@ if [ -n "$SANITIZE" ]; then
     skip canary "sanitized builds are slow, the plain one has shown it"
     finish
 fi
-canary "$CC" "$LS_BUILD" >"$TMP/here" || true # a failure shows in the next line
+if ! canary "$CC" "$LS_BUILD" >"$TMP/here"; then echo failed >"$TMP/here"; fi
 check bit_class_is_printed grep -E "canary [0-9a-f]{16}$" "$TMP/here"
 check own_kernels_same_bits_on_any_instruction_set same_instruction_sets
 if [ "$CC" = gcc ] && command -v clang >/dev/null; then
