@@ -145,8 +145,12 @@ static ls_status finish(network *n)
 
 ls_status network_create(ls_context *ctx, network_kind kind, network *out)
 {
-    *out = (network){ .kind = kind };
-    out->size = kind == NETWORK_MLP ? 8 : 12;
+    return network_create_sized(ctx, kind, kind == NETWORK_MLP ? 8 : 12, out);
+}
+
+ls_status network_create_sized(ls_context *ctx, network_kind kind, int64_t size, network *out)
+{
+    *out = (network){ .kind = kind, .size = size };
     out->channels = kind == NETWORK_RESIDUAL ? 3 : 1;
     LS_TRY(ls_graph_create(ctx, &out->graph, .seed = 11));
     out->images = ls_op_input(out->graph, "images", LS_U8, LS_SHAPE(LS_BATCH, out->size, out->size, out->channels));
@@ -217,11 +221,35 @@ void network_batch_free(network_batch *batch)
 
 /* ---- Running ---- */
 
+/* The set is the batch backwards. */
+static ls_status step_on_rows(network *n, int64_t batch, network_batch *data, ls_tensor *const *fetches)
+{
+    size_t pixels = (size_t)(n->size * n->size * n->channels), count = (size_t)batch;
+    uint8_t *images = calloc(count * pixels + 1, 1), *labels = calloc(count + 1, 1);
+    int64_t *rows = calloc(count + 1, sizeof(*rows));
+    ls_status status = images && labels && rows ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu rows", count);
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        memcpy(images + i * pixels, data->images + (count - 1 - i) * pixels, pixels);
+        labels[i] = data->labels[count - 1 - i];
+        rows[i] = batch - 1 - (int64_t)i;
+    }
+    data->feeds[0].value.data = images;
+    data->feeds[1].value.data = labels;
+    if (status == LS_OK)
+        status = ls_eval_rows(n->graph, data->feeds, data->feed_count, rows, batch, fetches, 2);
+    free(images);
+    free(labels);
+    free(rows);
+    return status;
+}
+
 ls_status network_step(network *n, int64_t batch, uint64_t step)
 {
     network_batch data;
+    ls_tensor *const fetches[] = { n->loss, n->step };
     LS_TRY(network_batch_make(n, batch, step, &data));
-    ls_status status = ls_eval(n->graph, data.feeds, data.feed_count, (ls_tensor *[]){ n->loss, n->step }, 2);
+    ls_status status =
+        n->picked ? step_on_rows(n, batch, &data, fetches) : ls_eval(n->graph, data.feeds, data.feed_count, fetches, 2);
     network_batch_free(&data);
     return status;
 }

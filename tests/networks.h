@@ -32,9 +32,11 @@ typedef struct network {
     ls_tensor *extra[NETWORK_VARIABLES]; /* updates of moving statistics */
     size_t extra_count;
     int64_t size, channels; /* of an image */
+    bool picked;            /* samples are fed as rows of a set in another order */
 } network;
 
 ls_status network_create(ls_context *ctx, network_kind kind, network *out);
+ls_status network_create_sized(ls_context *ctx, network_kind kind, int64_t size, network *out); /* other images */
 void network_destroy(network *n);
 
 /* Changes how the graph is run; ends its plans. */

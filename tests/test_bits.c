@@ -1,15 +1,14 @@
 /* The promise: the same bits on any devices. SHA-256 of the loss of every step and of all variables after training is
  * equal for equal (network, batch, lanes), whatever runs the tasks.
  *
- * What is covered, for each of the three networks (tests/networks.h):
- * - every batch of 1, 7, 32, 33, 100 with every number of lanes of 1, 2, 3, 5, 8, 32, each against one worker alone
- * under `spread` choices of (threads, devices, map, cut), taken in turn from all of them so that neighbours differ;
- * - for a few of these, every number of threads from 1 to 8 with every number of devices from 1 to 8, maps taken in
- * turn;
- * - for a few of these, every map with 2, 3, 5 and 8 devices, segments as they are and cut as finely as they can be;
- * - the list (node, kernel, layout, micro-batch) of each of these runs;
- * - mutations of the tree, which must be noticed;
- * - any OMP_NUM_THREADS, a caller that uses OpenMP itself, and several contexts and graphs at the same time. */
+ * What is covered, for each of the three networks (tests/networks.h), always against one worker alone:
+ * - batches of 1, 7, 32, 33, 100 with 1, 2, 3, 5, 8, 32 lanes: `spread` choices of (threads, devices, map, cut or not,
+ *   fed as rows of a set or not) for each pair, taken in turn so that neighbours differ;
+ * - a few of these pairs: 1 to 8 threads with 1 to 8 devices, maps in turn;
+ * - the same: every map with 2, 3, 5 and 8 devices, segments as they are and cut as finely as they can be;
+ * - the list (node, kernel, layout, micro-batch) of each of these runs.
+ * Then mutations of the tree, which must be noticed; any OMP_NUM_THREADS; a caller that uses OpenMP itself; and several
+ * contexts and graphs at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -151,7 +150,7 @@ typedef struct job {
     int lanes;
     int threads, devices;
     size_t map;
-    bool cut;
+    bool cut, picked;
     uint32_t stream;
     ls_mutation mutation;
 } job;
@@ -164,9 +163,9 @@ typedef struct result {
 static const char *describe(const job *j)
 {
     static char text[256];
-    snprintf(text, sizeof(text), "%s, batch %lld, %d lanes on %d threads and %d devices, map \"%s\"%s",
+    snprintf(text, sizeof(text), "%s, batch %lld, %d lanes on %d threads and %d devices, map \"%s\"%s%s",
              network_name(j->kind), (long long)j->batch, j->lanes, j->threads, j->devices, maps[j->map].name,
-             j->cut ? ", cut everywhere" : "");
+             j->cut ? ", cut everywhere" : "", j->picked ? ", picked rows" : "");
     return text;
 }
 
@@ -179,6 +178,7 @@ static ls_status run_in(ls_context *ctx, const job *j, result *out, bool list)
     if (maps[j->map].device)
         settings.map = (ls_map){ .devices = j->devices, .device = maps[j->map].device, .user = &m };
     LS_TRY(network_create(ctx, j->kind, &n));
+    n.picked = j->picked;
     ls_status status = network_set(&n, &settings);
     if (status == LS_OK)
         status = network_train(&n, j->batch, STEPS, out->hash);
@@ -230,9 +230,10 @@ static job choose(network_kind kind, int64_t batch, int lanes, size_t c)
                   .batch = batch,
                   .lanes = lanes,
                   .threads = 1 + (int)(c * 5 % 8),
-                  .devices = 1 + (int)(c % 8 * 3 % 8),
+                  .devices = 1 + (int)((c / 8 + c * 3) % 8),
                   .map = c % LENGTH(maps),
                   .cut = c / 2 % 3 != 0,
+                  .picked = c % 5 == 0,
                   .stream = (uint32_t)c };
 }
 

@@ -1,0 +1,1460 @@
+/* Plans: what each pass makes of small graphs; memory, its places and its bytes; plans that are kept and plans that
+ * end; what a step computes however it is cut, and that a step that fails changes nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/philox.h"
+#include "base/sha256.h"
+#include "base/size.h"
+#include "networks.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#define COUNTS_ALLOCATIONS
+#endif
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
+/* ---- Allocations, counted where our own code asks for them: libraries' are theirs ---- */
+
+static atomic_long allocations;
+static atomic_size_t aligned_bytes;
+
+#ifdef COUNTS_ALLOCATIONS
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *old, size_t bytes);
+extern void *__libc_memalign(size_t align, size_t bytes);
+extern char __executable_start, etext;
+
+/* The address that a call returns to is in this program, into which the library is linked. */
+static void count(const void *caller)
+{
+    if ((uintptr_t)caller >= (uintptr_t)&__executable_start && (uintptr_t)caller < (uintptr_t)&etext)
+        atomic_fetch_add(&allocations, 1);
+}
+
+void *malloc(size_t bytes)
+{
+    count(__builtin_return_address(0));
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t each, size_t bytes)
+{
+    count(__builtin_return_address(0));
+    return __libc_calloc(each, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    count(__builtin_return_address(0));
+    return __libc_realloc(old, bytes);
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    count(__builtin_return_address(0));
+    atomic_fetch_add(&aligned_bytes, bytes);
+    return __libc_memalign(align, bytes);
+}
+
+int posix_memalign(void **out, size_t align, size_t bytes)
+{
+    count(__builtin_return_address(0));
+    *out = __libc_memalign(align, bytes);
+    return *out ? 0 : 12; /* ENOMEM */
+}
+#endif
+
+/* ---- Small graphs ---- */
+
+typedef struct bed {
+    ls_context *ctx;
+    ls_graph *graph;
+    ls_runs *runs;
+} bed;
+
+static void open_bed_with(bed *b, const ls_context_options *options)
+{
+    assert_int_equal(ls_context_open(options, &b->ctx), LS_OK);
+    assert_int_equal(ls_graph_create(b->ctx, &b->graph, .seed = 4), LS_OK);
+    assert_int_equal(ls_runs_of(b->graph, &b->runs), LS_OK);
+}
+
+static void open_bed(bed *b)
+{
+    open_bed_with(b, &(ls_context_options){ .threads = 2 });
+}
+
+static void close_bed(bed *b)
+{
+    ls_graph_destroy(b->graph);
+    ls_context_close(b->ctx);
+}
+
+static float uniform(uint32_t stream, size_t i)
+{
+    ls_philox_key key = ls_random_key(8, LS_RANDOM_TEST, stream, 0);
+    return 2 * ls_random_unit_f32(ls_random_block(key, 0, 0, (uint32_t)i).word[0]) - 1;
+}
+
+static float *numbers(size_t count, uint32_t stream)
+{
+    float *out = calloc(count + 1, sizeof(*out));
+    assert_non_null(out);
+    for (size_t i = 0; i < count; i++)
+        out[i] = uniform(stream, i);
+    return out;
+}
+
+static size_t shape_count(ls_shape shape)
+{
+    int64_t n = 0;
+    assert_true(ls_shape_count(&shape, 0, &n));
+    return (size_t)n;
+}
+
+static ls_tensor *variable(bed *b, const char *name, ls_shape shape)
+{
+    float *data = numbers(shape_count(shape), 100 + (uint32_t)b->graph->variable_count);
+    ls_tensor *v = ls_op_variable(b->graph, name, LS_F32, shape, .data = data);
+    free(data);
+    return v;
+}
+
+static ls_tensor *sum(ls_tensor *x)
+{
+    return ls_op_reduce_sum(x, LS_ALL_AXES, false);
+}
+
+static const ls_plan *plan_of(bed *b, ls_tensor *const *fetches, size_t fetch_count, int64_t batch)
+{
+    ls_executor *executor = NULL;
+    ls_runs_clear(b->runs);
+    if (ls_runs_get(b->graph, fetches, fetch_count, batch, &executor) != LS_OK)
+        fail_msg("no plan: %s", ls_last_error());
+    return ls_executor_plan(executor);
+}
+
+/* "conv2d+add+relu" */
+static const char *group_text(const ls_group *group)
+{
+    static char text[256];
+    text[0] = '\0';
+    for (int i = 0; i < group->node_count; i++)
+        strcat(strcat(text, i ? "+" : ""), ls_tensor_op(group->nodes[i]));
+    return text;
+}
+
+static int count_groups(const ls_plan *plan, const char *text)
+{
+    int found = 0;
+    for (int g = 0; g < plan->group_count; g++)
+        found += plan->groups[g].needed && strcmp(group_text(&plan->groups[g]), text) == 0;
+    return found;
+}
+
+/* ---- Pass 1: nodes ---- */
+
+static void only_needed_nodes_are_planned(void **state)
+{
+    (void)state;
+    bed b;
+    open_bed(&b);
+    ls_tensor *x = ls_op_input(b.graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 4));
+    ls_tensor *y = ls_op_input(b.graph, "y", LS_F32, LS_SHAPE(LS_BATCH, 4));
+    ls_tensor *used = ls_op_exp(x), *unused = ls_op_log(ls_op_add(used, y));
+    const ls_plan *plan = plan_of(&b, &used, 1, 3);
+    assert_int_equal(plan->node_count, 2);
+    assert_int_equal(plan->group_count, 1);
+    assert_true(plan->newest < unused->id);
+    /* Its input is not fed, and need not be. */
+    const float data[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(2, 4), data) };
+    assert_int_equal(ls_eval(b.graph, &feed, 1, &used, 1), LS_OK);
+    assert_int_equal(ls_eval(b.graph, &feed, 1, &unused, 1), LS_ERR_INVALID);
+    close_bed(&b);
+}
+
+/* ---- Pass 2: fusion ---- */
+
+#define PATTERN_VALUES 8
+typedef struct pattern {
+    ls_tensor *x;                     /* the input */
+    ls_tensor *inner[PATTERN_VALUES]; /* values inside a group */
+    int inner_count;
+    ls_tensor *out[PATTERN_VALUES]; /* what is fetched anyway */
+    int out_count;
+} pattern;
+
+static void conv_pattern(bed *b, pattern *p)
+{
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
+    ls_tensor *conv = ls_op_conv2d(p->x, variable(b, "k", LS_SHAPE(3, 3, 5, 16)));
+    ls_tensor *biased = ls_op_add(conv, variable(b, "b", LS_SHAPE(16)));
+    p->inner[p->inner_count++] = conv;
+    p->inner[p->inner_count++] = biased;
+    p->out[p->out_count++] = ls_op_relu(biased);
+}
+
+static void dense_pattern(bed *b, pattern *p)
+{
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 21));
+    ls_tensor *product = ls_op_matmul(p->x, variable(b, "w", LS_SHAPE(21, 17)));
+    ls_tensor *biased = ls_op_add(product, variable(b, "b", LS_SHAPE(17)));
+    p->inner[p->inner_count++] = product;
+    p->inner[p->inner_count++] = biased;
+    p->out[p->out_count++] = ls_op_relu(biased);
+}
+
+static void pool_pattern(bed *b, pattern *p)
+{
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
+    ls_tensor *relu = ls_op_relu(p->x);
+    p->inner[p->inner_count++] = relu;
+    p->out[p->out_count++] = ls_op_max_pool2d(relu, { 2, 2 });
+}
+
+/* The first node of that op. */
+static ls_tensor *node_of(bed *b, ls_op op)
+{
+    for (size_t i = 0; i < b->graph->node_count; i++)
+        if (b->graph->nodes[i]->op == op)
+            return b->graph->nodes[i];
+    fail_msg("no node of op %d", (int)op);
+    return NULL;
+}
+
+static void pool_backward_pattern(bed *b, pattern *p)
+{
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
+    ls_tensor *k = variable(b, "k", LS_SHAPE(3, 3, 5, 16)), *bias = variable(b, "b", LS_SHAPE(16));
+    ls_tensor *y = ls_op_relu(ls_op_add(ls_op_conv2d(p->x, k), bias));
+    ls_tensor *loss = sum(ls_op_square(ls_op_max_pool2d(y, { 2, 2 })));
+    assert_int_equal(ls_gradients(loss, (ls_tensor *[]){ k, bias }, 2, p->out), LS_OK);
+    p->out_count = 2;
+    p->inner[p->inner_count++] = node_of(b, LS_OP_max_pool2d_grad);
+}
+
+static ls_tensor *normed(bed *b, ls_tensor *x, ls_tensor **gamma, ls_tensor **beta)
+{
+    *gamma = variable(b, NULL, LS_SHAPE(5));
+    *beta = variable(b, NULL, LS_SHAPE(5));
+    return ls_op_batch_norm(x, *gamma, *beta, .training = true);
+}
+
+static void norm_pattern(bed *b, pattern *p)
+{
+    ls_tensor *gamma, *beta;
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
+    ls_tensor *norm = normed(b, p->x, &gamma, &beta);
+    p->inner[p->inner_count++] = norm;
+    p->out[p->out_count++] = ls_op_relu(norm);
+}
+
+static void norm_residual_pattern(bed *b, pattern *p)
+{
+    ls_tensor *gamma, *beta;
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
+    ls_tensor *norm = normed(b, p->x, &gamma, &beta), *added = ls_op_add(norm, p->x);
+    p->inner[p->inner_count++] = norm;
+    p->inner[p->inner_count++] = added;
+    p->out[p->out_count++] = ls_op_relu(added);
+}
+
+static void norm_backward_pattern(bed *b, pattern *p)
+{
+    ls_tensor *gamma, *beta;
+    p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
+    ls_tensor *k = variable(b, "k", LS_SHAPE(1, 1, 5, 5));
+    ls_tensor *norm = normed(b, ls_op_conv2d(p->x, k), &gamma, &beta);
+    ls_tensor *loss = sum(ls_op_square(ls_op_relu(norm)));
+    assert_int_equal(ls_gradients(loss, (ls_tensor *[]){ k, gamma, beta }, 3, p->out), LS_OK);
+    p->out_count = 3;
+}
+
+static const struct {
+    const char *name;
+    void (*build)(bed *b, pattern *p);
+    const char *fused[2];
+} patterns[] = {
+    { "convolution", conv_pattern, { "conv2d+add+relu" } },
+    { "dense", dense_pattern, { "matmul+add+relu" } },
+    { "pool", pool_pattern, { "relu+max_pool2d" } },
+    { "pool, backward", pool_backward_pattern, { "max_pool2d_grad+relu_grad" } },
+    { "norm", norm_pattern, { "batch_norm+relu" } },
+    { "norm with residual", norm_residual_pattern, { "batch_norm+add+relu" } },
+    { "norm, backward",
+      norm_backward_pattern,
+      { "relu_grad+batch_norm_grad_moments", "relu_grad+batch_norm_grad_input" } },
+};
+
+static void patterns_are_found(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(patterns); i++) {
+        bed b;
+        pattern p = { .inner_count = 0 };
+        open_bed(&b);
+        patterns[i].build(&b, &p);
+        assert_int_equal(ls_graph_status(b.graph), LS_OK);
+        const ls_plan *plan = plan_of(&b, p.out, (size_t)p.out_count, 5);
+        for (int k = 0; k < 2 && patterns[i].fused[k]; k++)
+            if (count_groups(plan, patterns[i].fused[k]) != 1)
+                fail_msg("%s: no group %s", patterns[i].name, patterns[i].fused[k]);
+        b.runs->settings.plan.unfused = true;
+        plan = plan_of(&b, p.out, (size_t)p.out_count, 5);
+        for (int g = 0; g < plan->group_count; g++)
+            assert_int_equal(plan->groups[g].node_count, 1);
+        close_bed(&b);
+    }
+}
+
+/* An inner value that is fetched or has another user must be there: the chain ends before it. */
+static void patterns_end_where_a_value_is_needed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(patterns); i++) {
+        bed b;
+        pattern p = { .inner_count = 0 };
+        open_bed(&b);
+        patterns[i].build(&b, &p);
+        for (int k = 0; k < p.inner_count; k++)
+            for (int used = 0; used < 2; used++) {
+                ls_tensor *fetches[PATTERN_VALUES + 1];
+                memcpy(fetches, p.out, sizeof(p.out));
+                fetches[p.out_count] = used ? sum(ls_op_exp(p.inner[k])) : p.inner[k];
+                const ls_plan *plan = plan_of(&b, fetches, (size_t)p.out_count + 1, 5);
+                if (count_groups(plan, patterns[i].fused[0]) != 0)
+                    fail_msg("%s: fused although inner value %d is %s", patterns[i].name, k,
+                             used ? "used twice" : "fetched");
+                for (int g = 0; g < plan->group_count; g++)
+                    for (int n = 0; n + 1 < plan->groups[g].node_count; n++)
+                        assert_ptr_not_equal(plan->groups[g].nodes[n], p.inner[k]);
+            }
+        close_bed(&b);
+    }
+}
+
+/* Largest |a - b| of all values of two runs, in units in the last place of the tensor's largest value. */
+static double far_apart(const float *a, const float *b, size_t n)
+{
+    double most = 0, far = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)b[i]));
+        far = fmax(far, fabs((double)a[i] - (double)b[i]));
+        if (isnan(a[i]) || isnan(b[i]))
+            return INFINITY;
+    }
+    return most > 0 ? far / (ldexp(1, ilogb(most)) * 0x1p-23) : far > 0 ? INFINITY : 0;
+}
+
+static float *read_values(ls_tensor *tensor, size_t *n)
+{
+    ls_array value;
+    if (ls_value(tensor, &value) != LS_OK)
+        fail_msg("no value: %s", ls_last_error());
+    assert_int_equal(value.dtype, LS_F32);
+    *n = shape_count(value.shape);
+    float *out = calloc(*n + 1, sizeof(*out));
+    assert_non_null(out);
+    memcpy(out, value.data, *n * sizeof(*out));
+    return out;
+}
+
+/* Runs and compares with what a former run left in `before`; filled in when empty. */
+static double compare(ls_tensor *const *values, size_t value_count, float **before)
+{
+    double far = 0;
+    for (size_t i = 0; i < value_count; i++) {
+        size_t n;
+        float *now = read_values(values[i], &n);
+        size_t zeros = 0;
+        for (size_t k = 0; k < n; k++)
+            zeros += now[k] == 0;
+        if (n >= 8 && zeros * 10 > n * 9)
+            fail_msg("%s: %zu of %zu values are zero: nothing is compared", ls_tensor_op(values[i]), zeros, n);
+        if (before[i]) {
+            far = fmax(far, far_apart(now, before[i], n));
+            free(now);
+        } else {
+            before[i] = now;
+        }
+    }
+    return far;
+}
+
+static void fused_groups_agree_with_their_chains(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(patterns); i++) {
+        bed b;
+        pattern p = { .inner_count = 0 };
+        float *before[PATTERN_VALUES] = { NULL };
+        open_bed(&b);
+        patterns[i].build(&b, &p);
+        ls_shape shape = ls_tensor_shape(p.x);
+        shape.dims[0] = 7;
+        float *data = numbers(shape_count(shape), 9);
+        ls_feed feed = { p.x, ls_array_of(LS_F32, shape, data) };
+        for (int unfused = 1; unfused >= 0; unfused--) {
+            ls_runs_clear(b.runs);
+            b.runs->settings.plan.unfused = unfused;
+            if (ls_eval(b.graph, &feed, 1, p.out, (size_t)p.out_count) != LS_OK)
+                fail_msg("%s: %s", patterns[i].name, ls_last_error());
+            double far = compare(p.out, (size_t)p.out_count, before);
+            if (!(far <= 4))
+                fail_msg("%s: %g units in the last place from its chain", patterns[i].name, far);
+        }
+        for (int k = 0; k < p.out_count; k++)
+            free(before[k]);
+        free(data);
+        close_bed(&b);
+    }
+}
+
+/* ---- Networks ---- */
+
+typedef struct lab {
+    ls_context *ctx;
+    network n;
+} lab;
+
+static void open_lab(lab *l, network_kind kind, const ls_context_options *options)
+{
+    assert_int_equal(ls_context_open(options, &l->ctx), LS_OK);
+    if (network_create(l->ctx, kind, &l->n) != LS_OK)
+        fail_msg("%s: %s", network_name(kind), ls_last_error());
+}
+
+static void close_lab(lab *l)
+{
+    network_destroy(&l->n);
+    ls_context_close(l->ctx);
+}
+
+/* Loss and gradients of one batch, nothing updated: compared with those before. */
+static double compare_gradients(lab *l, const ls_run_settings *settings, int64_t batch, float **before)
+{
+    ls_tensor *fetches[NETWORK_VARIABLES + 2];
+    size_t count = 0;
+    network_batch data;
+    assert_int_equal(network_set(&l->n, settings), LS_OK);
+    fetches[count++] = l->n.loss;
+    fetches[count++] = l->n.logits;
+    for (size_t i = 0; i < l->n.trained_count; i++)
+        fetches[count++] = l->n.gradients[i];
+    assert_int_equal(network_batch_make(&l->n, batch, 0, &data), LS_OK);
+    l->n.graph->run = 0;
+    if (ls_eval(l->n.graph, data.feeds, data.feed_count, fetches, count) != LS_OK)
+        fail_msg("%s: %s", network_name(l->n.kind), ls_last_error());
+    network_batch_free(&data);
+    return compare(fetches, count, before);
+}
+
+static void free_all(float **values)
+{
+    for (int i = 0; i < NETWORK_VARIABLES + 2; i++)
+        free(values[i]);
+}
+
+/* Measured: no difference at all, in units in the last place of a tensor's largest value. */
+static void networks_fused_and_unfused_agree(void **state)
+{
+    (void)state;
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        lab l;
+        float *before[NETWORK_VARIABLES + 2] = { NULL };
+        open_lab(&l, kind, &(ls_context_options){ .threads = 2 });
+        compare_gradients(&l, &(ls_run_settings){ .plan = { .lanes = 4, .unfused = true } }, 33, before);
+        double far = compare_gradients(&l, &(ls_run_settings){ .plan = { .lanes = 4 } }, 33, before);
+        if (!(far <= 4))
+            fail_msg("%s: fused and unfused are %g units in the last place apart", network_name(kind), far);
+        free_all(before);
+        close_lab(&l);
+    }
+}
+
+/* However the batch is cut, the numbers are those of the unsplit graph, as the reference kernels give them.
+ * Measured: 5.4 (cnn), 4 (mlp) and 32 (residual) units in the last place of a tensor's largest value. */
+static void any_lanes_and_micro_batches_agree(void **state)
+{
+    (void)state;
+    static const int lane_counts[] = { 1, 2, 3, 5, 8, 32, 33, 64 };
+    static const int64_t micros[] = { 0, 1, 2, 3, 7 };
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        lab l;
+        float *before[NETWORK_VARIABLES + 2] = { NULL };
+        open_lab(&l, kind, &(ls_context_options){ .threads = 1, .reference = true });
+        compare_gradients(&l, &(ls_run_settings){ .plan = { .lanes = 1 } }, 33, before);
+        close_lab(&l);
+        open_lab(&l, kind, &(ls_context_options){ .threads = 2 });
+        for (size_t v = 0; v < LENGTH(lane_counts); v++)
+            for (size_t m = 0; m < LENGTH(micros); m++) {
+                ls_run_settings settings = { .plan = { .lanes = lane_counts[v], .micro = micros[m] } };
+                double far = compare_gradients(&l, &settings, 33, before);
+                if (!(far <= 64))
+                    fail_msg("%s: %d lanes, micro-batches of %lld: %g units in the last place from the reference",
+                             network_name(kind), lane_counts[v], (long long)micros[m], far);
+            }
+        free_all(before);
+        close_lab(&l);
+    }
+}
+
+/* ---- Pass 3: levels, segments, what is kept ---- */
+
+#define NORMS  6 /* batch norms of the residual network */
+#define CONVS  6
+#define DENSES 2 /* kernel and bias */
+
+static const ls_plan *step_plan(lab *l, int64_t batch)
+{
+    ls_executor *executor = NULL;
+    if (network_executor(&l->n, batch, &executor) != LS_OK)
+        fail_msg("no plan: %s", ls_last_error());
+    return ls_executor_plan(executor);
+}
+
+static int count_joins(const ls_plan *plan, ls_op op)
+{
+    int found = 0;
+    for (int i = 0; i < plan->join_count; i++)
+        found += plan->joins[i].group->root->op == op;
+    return found;
+}
+
+static void a_norm_has_one_join_each_way(void **state)
+{
+    (void)state;
+    lab l;
+    open_lab(&l, NETWORK_RESIDUAL, &(ls_context_options){ .threads = 1 });
+    const ls_plan *plan = step_plan(&l, 33);
+    assert_int_equal(count_joins(plan, LS_OP_moments), NORMS);
+    assert_int_equal(count_joins(plan, LS_OP_batch_norm_grad_moments), NORMS);
+    assert_int_equal(count_joins(plan, LS_OP_conv2d_grad_kernel), CONVS);
+    assert_int_equal(count_joins(plan, LS_OP_matmul), 1);
+    assert_int_equal(count_joins(plan, LS_OP_reduce_sum), 2); /* the dense layer's bias, the loss */
+    assert_int_equal(plan->join_count, NORMS + NORMS + CONVS + DENSES + 1);
+    for (int i = 0; i < plan->join_count; i++) /* statistics are joined in f64 */
+        if (plan->joins[i].group->root->op == LS_OP_moments)
+            assert_int_equal(plan->joins[i].dtype, LS_F64);
+    /* Five norms follow each other forward (the projection's stands beside the block's first), and five backward. */
+    assert_int_equal(plan->levels, 2 * 5 + 2);
+    for (int s = 0; s < plan->segment_count; s++) {
+        assert_int_equal(plan->segments[s].index, s);
+        if (s > 0)
+            assert_true(plan->segments[s].level >= plan->segments[s - 1].level);
+    }
+    close_lab(&l);
+    open_lab(&l, NETWORK_CNN, &(ls_context_options){ .threads = 1 });
+    plan = step_plan(&l, 33);
+    assert_int_equal(plan->segment_count, 1); /* nothing meets before the gradients do */
+    assert_int_equal(plan->join_count, 6 + 1);
+    close_lab(&l);
+}
+
+/* No group's input is joined later than the group runs, and nothing is read before it is computed. */
+static void levels_and_segments_are_in_order(void **state)
+{
+    (void)state;
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
+        for (int cut = 0; cut < 2; cut++) {
+            lab l;
+            open_lab(&l, kind, &(ls_context_options){ .threads = 1 });
+            assert_int_equal(network_set(&l.n, &(ls_run_settings){ .plan = { .cut_everywhere = cut } }), LS_OK);
+            const ls_plan *plan = step_plan(&l, 33);
+            for (int g = 0; g < plan->group_count; g++)
+                for (int k = 0; k < plan->groups[g].in_count; k++) {
+                    int from = plan->nodes[plan->groups[g].in[k]].group;
+                    if (from >= 0)
+                        assert_true(plan->groups[from].level + (plan->groups[from].reduces ? 1 : 0) <=
+                                    plan->groups[g].level);
+                }
+            int homes = 0;
+            for (int s = 0; s < plan->segment_count; s++)
+                for (int i = 0; i < plan->segments[s].step_count; i++) {
+                    const ls_step *step = &plan->segments[s].steps[i];
+                    homes += step->group->home == s;
+                    for (int k = 0; k < step->group->in_count; k++)
+                        if (step->in[k].home == LS_HOME_MICRO) {
+                            int made = 0;
+                            for (int j = 0; j < i; j++)
+                                made += plan->segments[s].steps[j].out.home == LS_HOME_MICRO &&
+                                        plan->segments[s].steps[j].out.offset == step->in[k].offset;
+                            assert_true(made > 0);
+                        }
+                }
+            int wanted = 0;
+            for (int g = 0; g < plan->group_count; g++)
+                wanted += plan->groups[g].home >= 0;
+            assert_int_equal(homes, wanted); /* each computed once, in its own segment */
+            if (cut)
+                assert_true(plan->segment_count == wanted && wanted > 10);
+            close_lab(&l);
+        }
+}
+
+static void cheap_values_are_computed_again(void **state)
+{
+    (void)state;
+    lab l;
+    open_lab(&l, NETWORK_RESIDUAL, &(ls_context_options){ .threads = 1 });
+    const ls_plan *plan = step_plan(&l, 33);
+    size_t kept = 0, outputs = 0;
+    int again = 0;
+    for (int g = 0; g < plan->group_count; g++) {
+        const ls_group *group = &plan->groups[g];
+        if (!group->needed || !group->per_sample || group->reduces)
+            continue;
+        if (group->cheap && group->kept)
+            fail_msg("%s is cheap, but kept", group_text(group));
+        int times = 0;
+        for (int s = 0; s < plan->segment_count; s++)
+            for (int i = 0; i < plan->segments[s].step_count; i++)
+                times += plan->segments[s].steps[i].group == group;
+        if (!group->cheap && !group->alias)
+            assert_int_equal(times, 1);
+        again += group->cheap && times > 1 && group->nodes[0]->op == LS_OP_batch_norm;
+        kept += group->kept ? ls_plan_unit(plan, group->root) : 0;
+        outputs += group->nodes[0]->op == LS_OP_conv2d ? ls_plan_unit(plan, group->root) : 0;
+    }
+    assert_true(again >= 3); /* norm + relu before a convolution: forward, its weights' gradient, the mask */
+    if (kept > 3 * outputs)
+        fail_msg("%zu bytes a sample are kept, convolutions make %zu", kept, outputs);
+    close_lab(&l);
+    /* A fetched one is kept, of course. */
+    bed b;
+    open_bed(&b);
+    ls_tensor *x = ls_op_input(b.graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 4)), *y = ls_op_relu(ls_op_exp(x));
+    plan = plan_of(&b, (ls_tensor *[]){ y, sum(y) }, 2, 8);
+    for (int g = 0; g < plan->group_count; g++)
+        assert_int_equal(plan->groups[g].kept, plan->groups[g].root->op == LS_OP_relu);
+    close_bed(&b);
+}
+
+/* ---- Pass 5: memory ---- */
+
+/* A stretch of an arena, from its first write to its last read; moments are the caller's. */
+typedef struct stretch {
+    long key; /* what lives there */
+    size_t offset, bytes;
+    int first, last;
+} stretch;
+
+typedef struct arena {
+    const char *name;
+    size_t bytes;
+    stretch *all;
+    int count;
+} arena;
+
+#define KEY_VALUE(v)    (long)(v)
+#define KEY_PREPARED(i) (1000000L + (i))
+#define KEY_JOINED(i)   (2000000L + (i))
+#define KEY_SLOT(i, k)  (3000000L + 2 * (i) + (k))
+#define KEY_TEMP(i)     (4000000L + (i))
+
+static void live(arena *a, long key, size_t offset, size_t bytes, int at)
+{
+    for (int i = 0; i < a->count; i++)
+        if (a->all[i].key == key) {
+            assert_true(a->all[i].offset == offset);
+            a->all[i].first = at < a->all[i].first ? at : a->all[i].first;
+            a->all[i].last = at > a->all[i].last ? at : a->all[i].last;
+            return;
+        }
+    a->all = realloc(a->all, ((size_t)a->count + 1) * sizeof(*a->all));
+    assert_non_null(a->all);
+    a->all[a->count++] = (stretch){ key, offset, bytes, at, at };
+}
+
+static void check_arena(arena *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        const stretch *x = &a->all[i];
+        if (x->offset % LS_ALIGN != 0 || x->offset + x->bytes > a->bytes)
+            fail_msg("%s: %ld at %zu + %zu of %zu", a->name, x->key, x->offset, x->bytes, a->bytes);
+        for (int k = 0; k < i; k++) {
+            const stretch *y = &a->all[k];
+            bool together = x->first <= y->last && y->first <= x->last;
+            if (together && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes)
+                fail_msg("%s: %ld (%zu + %zu, alive %d to %d) and %ld (%zu + %zu, alive %d to %d) overlap", a->name,
+                         x->key, x->offset, x->bytes, x->first, x->last, y->key, y->offset, y->bytes, y->first,
+                         y->last);
+        }
+    }
+    free(a->all);
+    a->all = NULL;
+    a->count = 0;
+}
+
+/* The plan node whose bytes a value is: reshapes are their input. */
+static int behind(const ls_plan *plan, int value)
+{
+    while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
+        value = plan->groups[plan->nodes[value].group].in[0];
+    return value;
+}
+
+typedef struct memory_check {
+    const ls_plan *plan;
+    arena whole, kept;
+} memory_check;
+
+static void touch(memory_check *c, const ls_operand *o, int value, int phase)
+{
+    size_t times = (size_t)(c->plan->batch > 0 ? c->plan->batch : 0);
+    int source = behind(c->plan, value);
+    if (o->home == LS_HOME_WHOLE)
+        live(&c->whole, KEY_VALUE(source), o->offset, o->per_sample ? o->unit * times : o->unit, phase);
+    else if (o->home == LS_HOME_KEPT)
+        live(&c->kept, KEY_VALUE(source), o->offset, o->unit * times, phase);
+}
+
+static void touch_inputs(memory_check *c, const ls_step *step, int phase)
+{
+    const ls_prepare *want = &step->group->kernel->prepare;
+    for (int k = 0; k < step->group->in_count; k++)
+        if (want->bytes && k == want->input)
+            live(&c->whole, KEY_PREPARED(step->group->prepared), step->in[k].offset, want->bytes, phase);
+        else
+            touch(c, &step->in[k], step->group->in[k], phase);
+}
+
+/* A segment's own values, by step. */
+static void check_micro(const ls_plan *plan, const ls_segment *segment)
+{
+    arena a = { .name = "micro", .bytes = plan->worker_bytes };
+    assert_true(segment->micro_bytes <= plan->worker_bytes);
+    for (int i = 0; i < segment->step_count; i++) {
+        const ls_step *step = &segment->steps[i];
+        for (int k = 0; k < step->group->in_count; k++)
+            if (step->in[k].home == LS_HOME_MICRO)
+                live(&a, KEY_VALUE(behind(plan, step->group->in[k])), step->in[k].offset, 0, i);
+        if (step->out.home == LS_HOME_MICRO)
+            live(&a, KEY_VALUE(step->group->value), step->out.offset, step->out.unit * (size_t)segment->micro, i);
+        if (step->out.home == LS_HOME_PARTIAL)
+            live(&a, KEY_TEMP(i), step->temp, plan->joins[step->group->join].bytes, i);
+    }
+    check_arena(&a);
+}
+
+static void check_phase(memory_check *c, int p)
+{
+    const ls_plan *plan = c->plan;
+    const ls_phase *phase = &plan->phases[p];
+    for (int i = phase->first; i < phase->first + phase->count; i++)
+        switch (phase->kind) {
+        case LS_PHASE_WHOLE:
+        case LS_PHASE_TILES:
+            touch_inputs(c, &plan->whole_steps[i], p);
+            touch(c, &plan->whole_steps[i].out, plan->whole_steps[i].group->value, p);
+            for (int k = 0; k < 2 && plan->whole_steps[i].group->root->op == LS_OP_apply; k++)
+                live(&c->whole, KEY_SLOT(i, k), plan->whole_steps[i].slots[k], plan->whole_steps[i].out.unit, p);
+            break;
+        case LS_PHASE_PREPARE:
+            touch(c, &plan->value_of[plan->prepared[i].value], plan->prepared[i].value, p);
+            live(&c->whole, KEY_PREPARED(i), plan->prepared[i].offset, plan->prepared[i].group->kernel->prepare.bytes,
+                 p);
+            break;
+        case LS_PHASE_LANES:
+            for (int k = 0; k < plan->segments[i].step_count; k++) {
+                touch_inputs(c, &plan->segments[i].steps[k], p);
+                touch(c, &plan->segments[i].steps[k].out, plan->segments[i].steps[k].group->value, p);
+            }
+            check_micro(plan, &plan->segments[i]);
+            break;
+        case LS_PHASE_JOIN:
+        case LS_PHASE_FINISH:
+            if (plan->joins[i].group->kernel->finish)
+                live(&c->whole, KEY_JOINED(i), plan->joins[i].joined, plan->joins[i].bytes, p);
+            else
+                assert_true(plan->joins[i].joined == plan->joins[i].out.offset);
+            touch(c, &plan->joins[i].out, plan->joins[i].group->value, p);
+            break;
+        case LS_PHASE_CHECK:
+        case LS_PHASE_UPDATE:
+            touch_inputs(c, &plan->updates[i], p);
+            break;
+        default:
+            fail_msg("a phase of kind %d", (int)phase->kind);
+        }
+}
+
+static void check_partials(const ls_plan *plan)
+{
+    size_t lanes = (size_t)plan->lanes;
+    for (int i = 0; i < plan->join_count; i++) {
+        const ls_join *x = &plan->joins[i];
+        assert_true(x->bytes <= x->stride && x->stride % LS_ALIGN == 0 && x->partial % LS_ALIGN == 0);
+        assert_true(x->partial + x->stride * lanes <= plan->partial_bytes);
+        for (int k = 0; k < i; k++) {
+            const ls_join *y = &plan->joins[k];
+            assert_true(x->level != y->level || x->partial >= y->partial + y->stride * lanes ||
+                        y->partial >= x->partial + x->stride * lanes);
+        }
+    }
+}
+
+static void check_memory(const ls_plan *plan)
+{
+    memory_check c = { .plan = plan,
+                       .whole = { .name = "whole", .bytes = plan->whole_bytes },
+                       .kept = { .name = "kept", .bytes = plan->kept_bytes } };
+    for (int p = 0; p < plan->phase_count; p++)
+        check_phase(&c, p);
+    for (int i = 0; i < plan->write_count; i++) { /* copied to their variables behind the last phase */
+        const ls_operand *from = &plan->writes[i].from;
+        bool found = false;
+        for (int k = 0; k < c.whole.count; k++)
+            if (c.whole.all[k].offset == from->offset &&
+                (c.whole.all[k].key == KEY_VALUE(behind(plan, from->value)) || c.whole.all[k].key >= KEY_SLOT(0, 0))) {
+                c.whole.all[k].last = plan->phase_count;
+                found = true;
+            }
+        assert_true(found);
+    }
+    for (int i = 0; i < plan->fetch_count; i++)
+        touch(&c, &plan->value_of[plan->fetches[i]], plan->fetches[i], plan->phase_count);
+    assert_true(c.whole.count > 0);
+    check_arena(&c.whole);
+    check_arena(&c.kept);
+    check_partials(plan);
+}
+
+static void values_do_not_overlap(void **state)
+{
+    (void)state;
+    static const ls_plan_options options[] = {
+        { .lanes = 1 },      { .lanes = 8 },
+        { .unfused = true }, { .lanes = 5, .cut_everywhere = true },
+        { .guards = true },  { .lanes = 3, .unfused = true, .cut_everywhere = true, .micro = 2 },
+    };
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        lab l;
+        ls_executor *executor = NULL;
+        open_lab(&l, kind, &(ls_context_options){ .threads = 1 });
+        for (size_t i = 0; i < LENGTH(options); i++) {
+            assert_int_equal(network_set(&l.n, &(ls_run_settings){ .plan = options[i] }), LS_OK);
+            check_memory(step_plan(&l, 33));
+            /* Everything fetched: all values live to the end. */
+            ls_tensor *fetches[NETWORK_VARIABLES + 2] = { l.n.logits, l.n.step };
+            memcpy(fetches + 2, l.n.gradients, sizeof(l.n.gradients));
+            assert_int_equal(ls_runs_get(l.n.graph, fetches, 2 + l.n.trained_count, 7, &executor), LS_OK);
+            check_memory(ls_executor_plan(executor));
+        }
+        close_lab(&l);
+    }
+}
+
+/* Room behind every value: a kernel that writes too far is caught; and it changes no bit. */
+static void no_kernel_writes_behind_its_output(void **state)
+{
+    (void)state;
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
+        for (int unfused = 0; unfused < 2; unfused++) {
+            char hash[2][65];
+            for (int guards = 0; guards < 2; guards++) {
+                lab l;
+                open_lab(&l, kind, &(ls_context_options){ .threads = 2 });
+                ls_run_settings settings = { .plan = { .lanes = 5, .unfused = unfused, .guards = guards } };
+                assert_int_equal(network_set(&l.n, &settings), LS_OK);
+                if (network_train(&l.n, 33, 2, hash[guards]) != LS_OK)
+                    fail_msg("%s: %s", network_name(kind), ls_last_error());
+                close_lab(&l);
+            }
+            assert_string_equal(hash[0], hash[1]);
+        }
+}
+
+static void bytes_printed_are_bytes_allocated(void **state)
+{
+    (void)state;
+#ifdef COUNTS_ALLOCATIONS
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        lab l;
+        char expected[256], *text = NULL;
+        open_lab(&l, kind, &(ls_context_options){ .threads = 3 });
+        ls_tensor *fetches[] = { l.n.loss, l.n.step };
+        ls_executor *warm = NULL, *executor = NULL; /* threads and libraries start with the first */
+        assert_int_equal(ls_runs_make(l.n.graph, fetches, 2, 100, NULL, NULL, &warm), LS_OK);
+        atomic_store(&aligned_bytes, 0);
+        assert_int_equal(ls_runs_make(l.n.graph, fetches, 2, 100, NULL, NULL, &executor), LS_OK);
+        size_t got = atomic_load(&aligned_bytes);
+        const ls_plan *plan = ls_executor_plan(executor);
+        size_t each = ls_size_align(plan->worker_bytes + plan->scratch_bytes, 64);
+        size_t wanted = ls_size_align(plan->whole_bytes, 64) + ls_size_align(plan->kept_bytes, 64) +
+                        ls_size_align(plan->partial_bytes, 64) + 3 * each;
+        /* An arena of nothing still has an address; and kernels keep tables of their own. */
+        if (got < wanted || got > wanted + 64 * 4)
+            fail_msg("%s: %zu bytes announced, %zu allocated", network_name(kind), wanted, got);
+        assert_int_equal(ls_explain(l.n.graph, fetches, 2, 100, &text), LS_OK);
+        snprintf(expected, sizeof(expected),
+                 "whole values %.2f, activations kept %.2f, partials %.2f, %.2f for each worker",
+                 (double)plan->whole_bytes / 1048576, (double)plan->kept_bytes / 1048576,
+                 (double)plan->partial_bytes / 1048576, (double)(plan->worker_bytes + plan->scratch_bytes) / 1048576);
+        if (!strstr(text, expected))
+            fail_msg("%s is not in\n%s", expected, text);
+        free(text);
+        ls_executor_destroy(warm);
+        ls_executor_destroy(executor);
+        close_lab(&l);
+    }
+#else
+    skip();
+#endif
+}
+
+/* ---- Plans that are kept ---- */
+
+static void plans_are_kept_and_used_again(void **state)
+{
+    (void)state;
+    lab l;
+    ls_executor *full = NULL, *last = NULL, *again = NULL;
+    open_lab(&l, NETWORK_CNN, &(ls_context_options){ .threads = 2 });
+    ls_runs *runs = NULL;
+    assert_int_equal(ls_runs_of(l.n.graph, &runs), LS_OK);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(network_step(&l.n, 32, 0), LS_OK);
+        assert_int_equal(network_step(&l.n, 7, 0), LS_OK); /* the short last batch */
+        assert_int_equal(runs->count, 2);
+        assert_int_equal(network_executor(&l.n, 32, &again), LS_OK);
+        full = epoch ? full : again;
+        assert_ptr_equal(again, full);
+        assert_int_equal(network_executor(&l.n, 7, &again), LS_OK);
+        last = epoch ? last : again;
+        assert_ptr_equal(again, last);
+    }
+    assert_int_equal(ls_executor_plan(full)->batch, 32);
+    assert_int_equal(ls_executor_plan(last)->batch, 7);
+    /* Other sizes push the one out that was used longest ago. */
+    for (int64_t batch = 8; batch < 8 + LS_CACHED_PLANS - 1; batch++) {
+        assert_int_equal(network_executor(&l.n, 32, &again), LS_OK);
+        assert_ptr_equal(again, full);
+        assert_int_equal(network_step(&l.n, batch, 0), LS_OK);
+    }
+    assert_int_equal(runs->count, LS_CACHED_PLANS);
+    ls_tensor *fetches[] = { l.n.loss, l.n.step };
+    assert_true(ls_runs_has(runs, fetches, 2, 32));
+    assert_false(ls_runs_has(runs, fetches, 2, 7));
+    /* Other lanes are other plans. */
+    assert_int_equal(ls_graph_set_lanes(l.n.graph, 3), LS_OK);
+    assert_int_equal(runs->count, 0);
+    assert_int_equal(network_step(&l.n, 32, 0), LS_OK);
+    assert_int_equal(step_plan(&l, 32)->lanes, 3);
+    close_lab(&l);
+}
+
+static void plans_end_with_their_scope(void **state)
+{
+    (void)state;
+    bed b;
+    open_bed(&b);
+    ls_tensor *x = ls_op_input(b.graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 3)), *y = sum(ls_op_exp(x));
+    const float data[6] = { 0, 0, 0, 0, 0, 0 };
+    ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(2, 3), data) };
+    assert_int_equal(ls_eval(b.graph, &feed, 1, &y, 1), LS_OK);
+    assert_int_equal(b.runs->count, 1);
+    for (int i = 0; i < 100; i++)
+        LS_SCOPE(b.graph)
+        {
+            double value = 0;
+            ls_tensor *inside = ls_op_scale(y, i);
+            assert_int_equal(ls_eval(b.graph, &feed, 1, &inside, 1), LS_OK);
+            assert_int_equal(ls_read_scalar(inside, &value), LS_OK);
+            assert_true(value == 6.0 * i);
+            assert_int_equal(b.runs->count, 2);
+        }
+    assert_int_equal(b.runs->count, 1);
+    assert_true(ls_runs_has(b.runs, &y, 1, 2));
+    assert_int_equal(ls_eval(b.graph, &feed, 1, &y, 1), LS_OK);
+    close_bed(&b);
+}
+
+static void lanes_by_default(void **state)
+{
+    (void)state;
+    assert_int_equal(ls_plan_lanes(24.5e9, 25.6e6, 32), 8); /* ResNet-50 */
+    assert_int_equal(ls_plan_lanes(24.5e9, 25.6e6, 256), 32);
+    assert_int_equal(ls_plan_lanes(24.5e9, 25.6e6, 4), 4);
+    assert_int_equal(ls_plan_lanes(97e6, 5.06e6, 128),
+                     4); /* the wide CNN: its weights are swept as rarely as possible */
+    assert_int_equal(ls_plan_lanes(0, 1e6, 1024), 32);
+    for (int64_t batch = 0; batch < 4; batch++)
+        assert_int_equal(ls_plan_lanes(1e6, 1e3, batch), batch ? batch : 1);
+    lab l;
+    assert_int_equal(ls_context_open(&(ls_context_options){ .threads = 1 }, &l.ctx), LS_OK);
+    assert_int_equal(network_create_sized(l.ctx, NETWORK_CNN, 28, &l.n), LS_OK); /* the first seed's own size */
+    assert_int_equal(step_plan(&l, 256)->lanes, 32);
+    assert_int_equal(step_plan(&l, 10)->lanes, 4);
+    assert_int_equal(step_plan(&l, 4096)->lanes, 32);
+    assert_int_equal(step_plan(&l, 1)->lanes, 1);
+    close_lab(&l);
+}
+
+static void a_run_allocates_nothing(void **state)
+{
+    (void)state;
+#ifdef COUNTS_ALLOCATIONS
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
+        for (int cut = 0; cut < 2; cut++) {
+            lab l;
+            network_batch data;
+            ls_executor *executor = NULL;
+            open_lab(&l, kind, &(ls_context_options){ .threads = 2, .cpu_devices = 1 + cut });
+            assert_int_equal(network_set(&l.n, &(ls_run_settings){ .plan = { .lanes = 5, .cut_everywhere = cut } }),
+                             LS_OK);
+            assert_int_equal(network_batch_make(&l.n, 33, 0, &data), LS_OK);
+            atomic_store(&allocations, 0);
+            ls_tensor *fetches[] = { l.n.loss, l.n.step };
+            assert_int_equal(ls_eval(l.n.graph, data.feeds, data.feed_count, fetches, 2), LS_OK);
+            assert_true(atomic_load(&allocations) > 100); /* they are counted */
+            assert_int_equal(network_executor(&l.n, 33, &executor), LS_OK);
+            atomic_store(&allocations, 0);
+            for (uint64_t i = 1; i < 5; i++)
+                assert_int_equal(ls_executor_run(executor, 11, i), LS_OK);
+            if (atomic_load(&allocations) != 0)
+                fail_msg("%s: %ld allocations in four runs", network_name(kind), atomic_load(&allocations));
+            network_batch_free(&data);
+            close_lab(&l);
+        }
+#else
+    skip();
+#endif
+}
+
+/* ---- Batch norm ---- */
+
+/* y = norm(x) with gamma 1 and beta 0, against f64. */
+static void check_norm(int lanes, int64_t n, int64_t size, double mean, double deviation, double tolerance)
+{
+    enum { CHANNELS = 19 };
+    bed b;
+    open_bed(&b);
+    size_t pixels = (size_t)(n * size * size), count = pixels * CHANNELS, got;
+    float *data = numbers(count, 31);
+    for (size_t i = 0; i < count; i++)
+        data[i] = (float)(mean + deviation * sqrt(3) * data[i]); /* uniform with that deviation */
+    ls_tensor *x = ls_op_input(b.graph, "x", LS_F32, LS_SHAPE(LS_BATCH, size, size, CHANNELS));
+    ls_tensor *y = ls_op_batch_norm(x, .training = true);
+    ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(n, size, size, CHANNELS), data) };
+    b.runs->settings.plan.lanes = lanes;
+    if (ls_eval(b.graph, &feed, 1, &y, 1) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    float *values = read_values(y, &got);
+    assert_int_equal(got, count);
+    for (size_t c = 0; c < CHANNELS; c++) {
+        double total = 0, squares = 0;
+        for (size_t p = 0; p < pixels; p++)
+            total += data[p * CHANNELS + c];
+        for (size_t p = 0; p < pixels; p++)
+            squares += pow(data[p * CHANNELS + c] - total / (double)pixels, 2);
+        double inverse = 1 / sqrt(squares / (double)pixels + 1e-3);
+        for (size_t p = 0; p < pixels; p++) {
+            double wanted = (data[p * CHANNELS + c] - total / (double)pixels) * inverse;
+            if (!(fabs(values[p * CHANNELS + c] - wanted) <= tolerance))
+                fail_msg("%d lanes, mean %g: %g instead of %g", lanes, mean, (double)values[p * CHANNELS + c], wanted);
+        }
+    }
+    free(values);
+    free(data);
+    close_bed(&b);
+}
+
+static void batch_norm_sees_the_whole_batch(void **state)
+{
+    (void)state;
+    static const int lane_counts[] = { 1, 2, 3, 8, 32, 40 };
+    for (size_t v = 0; v < LENGTH(lane_counts); v++) {
+        check_norm(lane_counts[v], 33, 5, 0, 1, 1e-6);
+        check_norm(lane_counts[v], 33, 5, 1000, 1, 1e-4); /* the mean, as float32, is 3e-5 off at worst */
+        check_norm(lane_counts[v], 2, 28, 1000, 1, 1e-4);
+    }
+}
+
+/* Moving statistics after a step, and logits: 8 lanes and one. */
+static void batch_norm_over_lanes_is_that_of_the_batch(void **state)
+{
+    (void)state;
+    float *statistics[NETWORK_VARIABLES] = { NULL };
+    for (int lanes = 1; lanes <= 8; lanes += 7) {
+        lab l;
+        ls_tensor *moving[NETWORK_VARIABLES];
+        size_t count = 0;
+        open_lab(&l, NETWORK_RESIDUAL, &(ls_context_options){ .threads = 2 });
+        assert_int_equal(ls_graph_set_lanes(l.n.graph, lanes), LS_OK);
+        assert_int_equal(network_step(&l.n, 33, 0), LS_OK);
+        for (size_t i = 0; i < l.n.extra_count; i++)
+            moving[count++] = l.n.extra[i]->attr.variable.variable->node;
+        assert_int_equal(count, 2 * NORMS);
+        double far = compare(moving, count, statistics);
+        if (!(far <= 4))
+            fail_msg("moving statistics of 8 lanes are %g units in the last place from those of one", far);
+        close_lab(&l);
+    }
+    for (size_t i = 0; i < NETWORK_VARIABLES; i++)
+        free(statistics[i]);
+}
+
+/* ---- Steps that fail ---- */
+
+/* The step fails with this status and a message that holds `named`, and nothing has changed. */
+static void must_fail(network *n, const network_batch *data, ls_status wanted, const char *named)
+{
+    char before[65], after[65];
+    assert_int_equal(network_state(n, before), LS_OK);
+    ls_status status = ls_eval(n->graph, data->feeds, data->feed_count, (ls_tensor *[]){ n->loss, n->step }, 2);
+    if (status != wanted || !strstr(ls_last_error(), named))
+        fail_msg("%s: %s (%s) instead of %s with \"%s\"", network_name(n->kind), ls_status_name(status),
+                 status ? ls_last_error() : "", ls_status_name(wanted), named);
+    assert_int_equal(network_state(n, after), LS_OK);
+    assert_string_equal(before, after);
+}
+
+static const ls_run_settings ways[] = {
+    { .plan = { .lanes = 1 } },
+    { .plan = { .lanes = 8 } },
+    { .plan = { .lanes = 8, .unfused = true } },
+    { .plan = { .lanes = 5, .cut_everywhere = true, .micro = 2 } },
+};
+
+static void a_bad_label_changes_nothing(void **state)
+{
+    (void)state;
+    static const int64_t samples[] = { 0, 13, 32 };
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        char hash[65], clean[65];
+        lab l;
+        open_lab(&l, kind, &(ls_context_options){ .threads = 3, .cpu_devices = 2 });
+        assert_int_equal(network_set(&l.n, &ways[1]), LS_OK);
+        assert_int_equal(network_train(&l.n, 33, 3, clean), LS_OK);
+        close_lab(&l);
+        open_lab(&l, kind, &(ls_context_options){ .threads = 3, .cpu_devices = 2 });
+        for (size_t w = 0; w < LENGTH(ways); w++)
+            for (size_t s = 0; s < LENGTH(samples); s++) {
+                char named[64];
+                network_batch data;
+                assert_int_equal(network_set(&l.n, &ways[w]), LS_OK);
+                assert_int_equal(network_batch_make(&l.n, 33, 1, &data), LS_OK);
+                data.labels[samples[s]] = NETWORK_CLASSES + 3;
+                snprintf(named, sizeof(named), "label 13 of sample %lld ", (long long)samples[s]);
+                must_fail(&l.n, &data, LS_ERR_DATA, named);
+                network_batch_free(&data);
+            }
+        /* And training goes on as if nothing had been. */
+        assert_int_equal(network_set(&l.n, &ways[1]), LS_OK);
+        assert_int_equal(network_train(&l.n, 33, 3, hash), LS_OK);
+        assert_string_equal(hash, clean);
+        close_lab(&l);
+    }
+}
+
+/* Of several bad samples one is named: which, is who met it first. */
+static void one_of_several_failures_is_named(void **state)
+{
+    (void)state;
+    lab l;
+    network_batch data;
+    open_lab(&l, NETWORK_MLP, &(ls_context_options){ .threads = 4, .cpu_devices = 4 });
+    assert_int_equal(network_set(&l.n, &ways[1]), LS_OK);
+    assert_int_equal(network_batch_make(&l.n, 33, 1, &data), LS_OK);
+    data.labels[9] = data.labels[20] = data.labels[31] = 99;
+    for (int i = 0; i < 50; i++) {
+        must_fail(&l.n, &data, LS_ERR_DATA, "label 99 of sample ");
+        int sample = atoi(strstr(ls_last_error(), "sample ") + strlen("sample "));
+        assert_true(sample == 9 || sample == 20 || sample == 31);
+    }
+    network_batch_free(&data);
+    close_lab(&l);
+}
+
+/* A network of float32 inputs: convolution, norm with moving statistics, dense layer. Two of its variables have names.
+ */
+typedef struct float_net {
+    ls_tensor *x, *loss, *step, *updated;
+} float_net;
+
+static float_net make_float_net(bed *b)
+{
+    float_net f;
+    ls_tensor *updates[2], *g[5], *parts[8], *rate = ls_op_scalar(b->graph, LS_F32, 0.1);
+    f.x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 6, 6, 3));
+    ls_tensor *kernel = variable(b, "stem/kernel", LS_SHAPE(3, 3, 3, 8)),
+              *w = variable(b, "top/kernel", LS_SHAPE(8, 4));
+    ls_tensor *gamma = variable(b, "gamma", LS_SHAPE(8)), *beta = variable(b, "beta", LS_SHAPE(8));
+    ls_tensor *bias = variable(b, "top/bias", LS_SHAPE(4));
+    ls_tensor *mean = ls_op_variable(b->graph, "mean", LS_F32, LS_SHAPE(8), .not_trainable = true);
+    ls_tensor *variance = ls_op_variable(b->graph, "variance", LS_F32, LS_SHAPE(8), .not_trainable = true);
+    ls_tensor *y =
+        ls_op_batch_norm(ls_op_conv2d(f.x, kernel), gamma, beta, mean, variance, .training = true, .updates = updates);
+    y = ls_op_add(ls_op_matmul(ls_op_global_average_pool2d(ls_op_relu(y)), w), bias);
+    f.loss = ls_op_reduce_mean(ls_op_square(y), LS_ALL_AXES, false);
+    ls_tensor *all[] = { kernel, gamma, beta, w, bias };
+    assert_int_equal(ls_gradients(f.loss, all, 5, g), LS_OK);
+    for (int i = 0; i < 5; i++) {
+        ls_tensor *slot = ls_op_variable(b->graph, NULL, LS_F32, ls_tensor_shape(all[i]), .not_trainable = true);
+        parts[i] =
+            ls_op_apply(all[i], g[i], LS_APPLY_MOMENTUM, .learning_rate = rate, .slots = { slot }, .momentum = 0.9);
+    }
+    parts[5] = updates[0];
+    parts[6] = updates[1];
+    f.step = ls_op_group(parts, 7);
+    f.updated = sum(parts[3]); /* somebody looks at a new weight: that update is not done in place */
+    assert_int_equal(ls_graph_status(b->graph), LS_OK);
+    return f;
+}
+
+static void state_of(const bed *b, char hex[65])
+{
+    network n = { .graph = b->graph };
+    assert_int_equal(network_state(&n, hex), LS_OK);
+}
+
+static void what_is_not_finite_changes_nothing(void **state)
+{
+    (void)state;
+    enum { N = 21, EACH = 6 * 6 * 3 };
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    bed b;
+    open_bed_with(&b, &(ls_context_options){ .threads = 3, .cpu_devices = 2 });
+    float_net f = make_float_net(&b);
+    float *data = numbers(N * EACH, 77);
+    ls_feed feed = { f.x, ls_array_of(LS_F32, LS_SHAPE(N, 6, 6, 3), data) };
+    for (size_t w = 0; w < LENGTH(ways); w++)
+        for (size_t i = 0; i < LENGTH(bad); i++)
+            for (int looked = 0; looked < 2; looked++) {
+                char before[65], after[65];
+                ls_tensor *fetches[] = { f.loss, f.step, f.updated };
+                size_t at = (size_t)(11 * EACH + 40);
+                float good = data[at];
+                ls_runs_clear(b.runs);
+                b.runs->settings = ways[w];
+                if (ls_eval(b.graph, &feed, 1, fetches, 2) != LS_OK)
+                    fail_msg("%s", ls_last_error());
+                data[at] = bad[i];
+                state_of(&b, before);
+                ls_status status = ls_eval(b.graph, &feed, 1, fetches, looked ? 3 : 2);
+                if (status != LS_ERR_NOT_FINITE)
+                    fail_msg("an input of %g: %s", (double)bad[i], ls_status_name(status));
+                if (!strstr(ls_last_error(), "stem/kernel") && !looked)
+                    fail_msg("no variable is named: %s", ls_last_error());
+                state_of(&b, after);
+                assert_string_equal(before, after);
+                data[at] = good;
+            }
+    free(data);
+    close_bed(&b);
+}
+
+/* Not one update is done when one alone, and not in place, is bad. */
+static void an_update_that_is_looked_at_is_checked_too(void **state)
+{
+    (void)state;
+    bed b;
+    char before[65], after[65];
+    open_bed(&b);
+    ls_tensor *x = ls_op_input(b.graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 4));
+    ls_tensor *w = variable(&b, "w", LS_SHAPE(4)), *v = variable(&b, "v", LS_SHAPE(4));
+    ls_tensor *rate = ls_op_scalar(b.graph, LS_F32, 0.1);
+    ls_tensor *apply = ls_op_apply(w, ls_op_reduce_sum(x, LS_AXES(0), false), LS_APPLY_SGD, .learning_rate = rate);
+    ls_tensor *fine = ls_op_apply(v, ls_op_scale(v, 1), LS_APPLY_SGD, .learning_rate = rate);
+    ls_tensor *fetches[] = { sum(apply), fine };
+    const float data[8] = { 1, 2, 3, 4, 5, NAN, 7, 8 };
+    ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(2, 4), data) };
+    state_of(&b, before);
+    ls_status status = ls_eval(b.graph, &feed, 1, fetches, 2);
+    state_of(&b, after);
+    if (status != LS_ERR_NOT_FINITE)
+        fail_msg("a NaN gradient of an update whose value is fetched: %s", ls_status_name(status));
+    assert_string_equal(before, after);
+    close_bed(&b);
+}
+
+/* ---- Injected errors ---- */
+
+static int64_t fail_from; /* the sample from which kernels fail */
+
+static ls_status fail_run(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    (void)kernel;
+    if (kernel->group->per_sample && call->first + call->samples <= fail_from)
+        return LS_OK; /* without a value: nobody will see it */
+    return ls_fail(LS_ERR_DEVICE, "injected");
+}
+
+static ls_status fail_finish(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch)
+{
+    (void)kernel, (void)joined, (void)out, (void)worker, (void)scratch;
+    return ls_fail(LS_ERR_DEVICE, "injected");
+}
+
+static ls_status fail_prepare(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
+{
+    return fail_finish(kernel, from, to, worker, scratch);
+}
+
+static void an_injected_error_changes_nothing(void **state)
+{
+    (void)state;
+    int injected = 0;
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
+        for (size_t w = 0; w < LENGTH(ways); w += SANITIZED ? 3 : 1) {
+            lab l;
+            network_batch data;
+            open_lab(&l, kind, &(ls_context_options){ .threads = 3, .cpu_devices = 3 });
+            assert_int_equal(network_set(&l.n, &ways[w]), LS_OK);
+            assert_int_equal(network_step(&l.n, 33, 0), LS_OK);
+            assert_int_equal(network_batch_make(&l.n, 33, 1, &data), LS_OK);
+            const ls_plan *plan = step_plan(&l, 33);
+            for (int g = 0; g < plan->group_count; g++) {
+                ls_kernel *kernel = plan->groups[g].kernel;
+                if (!kernel || plan->groups[g].in_place) /* an update cannot fail: all that could was done before */
+                    continue;
+                ls_kernel good = *kernel;
+                char named[LS_NODE_TEXT];
+                ls_node_label(plan->groups[g].root, named);
+                fail_from = g * 7 % 33;
+                kernel->run = fail_run;
+                must_fail(&l.n, &data, LS_ERR_DEVICE, named);
+                kernel->run = good.run;
+                injected++;
+                if (good.finish) {
+                    kernel->finish = fail_finish;
+                    must_fail(&l.n, &data, LS_ERR_DEVICE, "injected");
+                    kernel->finish = good.finish;
+                }
+                if (good.prepare.bytes && plan->prepared[plan->groups[g].prepared].group == &plan->groups[g]) {
+                    kernel->prepare.run = fail_prepare;
+                    must_fail(&l.n, &data, LS_ERR_DEVICE, "injected");
+                    kernel->prepare.run = good.prepare.run;
+                }
+            }
+            assert_int_equal(network_step(&l.n, 33, 1), LS_OK);
+            network_batch_free(&data);
+            close_lab(&l);
+        }
+    assert_true(injected > 200);
+}
+
+/* ---- Time: a run reads every variable as it was at the run's start ---- */
+
+static void updates_see_variables_as_they_were(void **state)
+{
+    (void)state;
+    bed b;
+    open_bed(&b);
+    const float one[4] = { 1, 2, 3, 4 }, two[4] = { 10, 20, 30, 40 };
+    ls_tensor *v = ls_op_variable(b.graph, "v", LS_F32, LS_SHAPE(4), .data = one);
+    ls_tensor *w = ls_op_variable(b.graph, "w", LS_F32, LS_SHAPE(4), .data = two);
+    ls_tensor *u = ls_op_variable(b.graph, "u", LS_F32, LS_SHAPE(4), .data = one);
+    ls_tensor *rate = ls_op_scalar(b.graph, LS_F32, 1);
+    /* Each is the other's gradient: in whatever order the updates are done, both gradients are the old values. */
+    ls_tensor *fetches[] = { ls_op_apply(v, w, LS_APPLY_SGD, .learning_rate = rate),
+                             ls_op_apply(w, v, LS_APPLY_SGD, .learning_rate = rate), ls_op_reshape(v, LS_SHAPE(2, 2)),
+                             ls_op_assign(u, w), ls_op_reshape(u, LS_SHAPE(2, 2)) };
+    if (ls_eval(b.graph, NULL, 0, fetches, 5) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    float now[4], seen[4], next[4], old[4], before[4];
+    assert_int_equal(ls_read(v, now, sizeof(now)), LS_OK);
+    assert_int_equal(ls_read(w, next, sizeof(next)), LS_OK);
+    assert_int_equal(ls_read(fetches[2], seen, sizeof(seen)), LS_OK);
+    assert_int_equal(ls_read(u, old, sizeof(old)), LS_OK);
+    assert_int_equal(ls_read(fetches[4], before, sizeof(before)), LS_OK);
+    for (int i = 0; i < 4; i++) {
+        if (now[i] != one[i] - two[i] || next[i] != two[i] - one[i])
+            fail_msg("v %g, w %g: an update saw the other's new value", (double)now[i], (double)next[i]);
+        if (seen[i] != one[i] || before[i] != one[i])
+            fail_msg("a reshaped variable is %g and %g, but was %g when the run began", (double)seen[i],
+                     (double)before[i], (double)one[i]);
+        if (old[i] != two[i])
+            fail_msg("an assignment saw %g, the variable was %g", (double)old[i], (double)two[i]);
+    }
+    close_bed(&b);
+}
+
+/* ---- Memory stays flat ---- */
+
+static long resident_bytes(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*d %ld", &pages), 1);
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static void a_thousand_steps_leave_memory_flat(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        lab l;
+        long after_ten = 0;
+        open_lab(&l, kind, &(ls_context_options){ .threads = 2 });
+        for (uint64_t i = 0; i < 1000; i++) {
+            if (network_step(&l.n, i % 5 == 4 ? 7 : 32, i % 8) != LS_OK)
+                fail_msg("%s, step %d: %s", network_name(kind), (int)i, ls_last_error());
+            if (i == 9)
+                after_ten = resident_bytes();
+        }
+        long grown = resident_bytes() - after_ten;
+        if (grown > 1 << 20)
+            fail_msg("%s: %ld bytes more after 1,000 steps than after 10", network_name(kind), grown);
+        close_lab(&l);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_needed_nodes_are_planned),
+        cmocka_unit_test(patterns_are_found),
+        cmocka_unit_test(patterns_end_where_a_value_is_needed),
+        cmocka_unit_test(fused_groups_agree_with_their_chains),
+        cmocka_unit_test(networks_fused_and_unfused_agree),
+        cmocka_unit_test(any_lanes_and_micro_batches_agree),
+        cmocka_unit_test(a_norm_has_one_join_each_way),
+        cmocka_unit_test(levels_and_segments_are_in_order),
+        cmocka_unit_test(cheap_values_are_computed_again),
+        cmocka_unit_test(values_do_not_overlap),
+        cmocka_unit_test(no_kernel_writes_behind_its_output),
+        cmocka_unit_test(bytes_printed_are_bytes_allocated),
+        cmocka_unit_test(plans_are_kept_and_used_again),
+        cmocka_unit_test(plans_end_with_their_scope),
+        cmocka_unit_test(lanes_by_default),
+        cmocka_unit_test(a_run_allocates_nothing),
+        cmocka_unit_test(batch_norm_sees_the_whole_batch),
+        cmocka_unit_test(batch_norm_over_lanes_is_that_of_the_batch),
+        cmocka_unit_test(a_bad_label_changes_nothing),
+        cmocka_unit_test(one_of_several_failures_is_named),
+        cmocka_unit_test(what_is_not_finite_changes_nothing),
+        cmocka_unit_test(an_update_that_is_looked_at_is_checked_too),
+        cmocka_unit_test(an_injected_error_changes_nothing),
+        cmocka_unit_test(updates_see_variables_as_they_were),
+        cmocka_unit_test(a_thousand_steps_leave_memory_flat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
