@@ -480,7 +480,7 @@ ls_status ls_shape_dropout(ls_tensor *node)
     return LS_OK;
 }
 
-static ls_tensor *dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call)
+ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call)
 {
     return ls_node_make2(LS_OP_dropout, x, rate, (ls_attrs){ .random = { .layer = layer, .call = call } });
 }
@@ -489,11 +489,11 @@ ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate)
 {
     if (ls_tensor_is_error(x))
         return x;
-    return dropout_keyed(x, rate, x->graph->random_count++, 0);
+    return ls_op_dropout_keyed(x, rate, x->graph->random_count++, 0);
 }
 
 /* The mask is made again from the same key. */
 void ls_grad_dropout(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
-    dx[0] = dropout_keyed(dy, y->in[1], y->attr.random.layer, y->attr.random.call);
+    dx[0] = ls_op_dropout_keyed(dy, y->in[1], y->attr.random.layer, y->attr.random.call);
 }

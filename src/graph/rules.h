@@ -57,6 +57,9 @@ ls_tensor *ls_op_with_last_axis(ls_tensor *x);
 /* Gradients of the reduce builders use these too: an ls_axes of the bits set in mask. */
 ls_axes ls_axes_of_mask(int64_t mask);
 
+/* ls_op_dropout with its key given: the same layer and call draw the same masks, however often they are traced. */
+ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call);
+
 /* Builders that only gradients use. */
 ls_tensor *ls_op_relu_grad(ls_tensor *dy, ls_tensor *x, double slope);
 
