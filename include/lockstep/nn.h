@@ -54,6 +54,7 @@ typedef enum ls_initializer_kind {
     LS_INIT_ORTHOGONAL,       /* gain a */
 } ls_initializer_kind;
 
+/* .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers left out are Keras's: deviation 0.05, -0.05 to 0.05, gain 1. */
 typedef struct ls_initializer {
     ls_initializer_kind kind;
     double a, b;
@@ -93,35 +94,39 @@ typedef enum ls_layer_kind {
     LS_LAYER_KINDS,
 } ls_layer_kind;
 
-/* One struct for every kind: a layer uses the fields that its constructor below names. */
+/* One struct for every kind. An option that a layer does not have is an error that names it, when the model is made. */
 typedef struct ls_layer_options {
     int ls_first;
     int64_t first, second, third, fourth; /* the positional arguments of a constructor */
     const char *name;                     /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
-    ls_activation activation;
-    ls_switch use_bias; /* default on */
-    ls_initializer kernel_initializer, bias_initializer;
-    ls_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;
-    ls_switch trainable; /* default on; off: no gradient, and a batch norm in inference mode */
-    /* images */
-    int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2];
-    int64_t groups, depth_multiplier; /* 0: 1 */
+    ls_activation activation;             /* softmax: over the last axis */
+    ls_switch use_bias;                   /* default on */
+    ls_initializer kernel_initializer, bias_initializer; /* kernel: of a depthwise kernel and of embeddings, too */
+    ls_regularizer kernel_regularizer, bias_regularizer;
+    ls_regularizer activity_regularizer; /* not honoured: an error */
+    ls_switch trainable;                 /* default on; off: no gradient, and a batch norm in inference mode */
+    /* images; where one of a pair is 0, it is as the other */
+    int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2]; /* strides of a pool: default the pool_size */
+    int64_t groups, depth_multiplier;                                   /* 0: 1 */
     ls_padding padding;
-    int64_t zero_padding[4]; /* top, bottom, left, right */
+    int64_t zero_padding[4]; /* top, bottom, left, right: of a ZeroPadding2D; of other layers with LS_EXPLICIT */
+    bool keepdims;           /* global pools: [N,1,1,C], not [N,C] */
     /* normalisation */
     double momentum, epsilon; /* 0: 0.99, 1e-3 */
     ls_switch center, scale;  /* default on */
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
+    ls_regularizer beta_regularizer, gamma_regularizer;
+    int last_axes; /* layer normalisation: over how many; 0: 1 */
     /* others */
-    double rate;         /* dropout */
-    double slope;        /* leaky ReLU: 0: 0.3 */
-    double max_value;    /* ReLU: 0: none */
-    double threshold;
-    double scale_by, offset; /* rescaling */
-    int64_t axis;        /* of softmax, concatenate, normalisation: 0: -1 */
-    ls_shape shape;      /* of an input (without the batch axis), of a reshape */
-    ls_dtype dtype;      /* of an input */
-    const char *device;  /* placement, when a strategy asks for it */
+    double rate;             /* dropout: from 0 up to, not including, 1 */
+    double negative_slope;   /* leaky ReLU: 0: 0.3; ReLU: 0 */
+    double max_value;        /* ReLU: 0: none */
+    double threshold;        /* ReLU */
+    double scale_by, offset; /* rescaling: x scale_by + offset */
+    int64_t axis;            /* of softmax, concatenate, batch norm; 0: -1, the last. Axis 0 is the batch's */
+    ls_shape shape;          /* of an input (without the batch axis), of a reshape: where four places are too few */
+    ls_dtype dtype;          /* of an input */
+    const char *device;      /* placement, when a strategy asks for it */
 } ls_layer_options;
 
 typedef struct ls_layer {
@@ -131,33 +136,37 @@ typedef struct ls_layer {
 
 #define LS_LAYER_(layer_kind, ...) ((ls_layer){ .kind = layer_kind, .options = { .ls_first = 0, __VA_ARGS__ } })
 
-/* ls_input(28, 28, 1): sizes of one sample; a pixel type other than float32 by ls_input(28, 28, 1, .dtype = LS_U8) */
-#define ls_input(...) LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)
+/* Keras's positional arguments, then options by name:
+ *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .use_bias = LS_OFF, .name = "conv1")
+ * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not. */
+#define ls_input(...) LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)                       /* sizes of one sample; none: a number */
 #define ls_dense(...) LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)                       /* units */
-#define ls_conv2d(...) LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)                     /* filters, size of a square kernel */
-#define ls_depthwise_conv2d(...) LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__) /* size of a square kernel */
-#define ls_max_pool2d(...) LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)             /* size of a square window */
-#define ls_average_pool2d(...) LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)
-#define ls_global_max_pool2d() LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, .first = 0)
-#define ls_global_average_pool2d() LS_LAYER_(LS_LAYER_GLOBAL_AVERAGE_POOL2D, .first = 0)
-#define ls_flatten() LS_LAYER_(LS_LAYER_FLATTEN, .first = 0)
-#define ls_reshape(...) LS_LAYER_(LS_LAYER_RESHAPE, .shape = LS_SHAPE(__VA_ARGS__))
-#define ls_dropout(...) LS_LAYER_(LS_LAYER_DROPOUT, .rate = __VA_ARGS__)           /* rate */
-#define ls_batch_normalization(...) ((ls_layer){ .kind = LS_LAYER_BATCH_NORMALIZATION, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_layer_normalization(...) ((ls_layer){ .kind = LS_LAYER_LAYER_NORMALIZATION, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_activation_layer(...) LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__)
-#define ls_relu() LS_LAYER_(LS_LAYER_RELU, .first = 0)
-#define ls_leaky_relu(...) LS_LAYER_(LS_LAYER_LEAKY_RELU, .slope = __VA_ARGS__)
-#define ls_softmax() LS_LAYER_(LS_LAYER_SOFTMAX, .first = 0)
-#define ls_add() LS_LAYER_(LS_LAYER_ADD, .first = 0)
-#define ls_multiply() LS_LAYER_(LS_LAYER_MULTIPLY, .first = 0)
-#define ls_concatenate() LS_LAYER_(LS_LAYER_CONCATENATE, .first = 0)
-#define ls_zero_padding2d(...) LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__) /* on every side */
-#define ls_embedding(...) LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)           /* rows, width */
-#define ls_rescaling(...) LS_LAYER_(LS_LAYER_RESCALING, .scale_by = __VA_ARGS__)
+#define ls_conv2d(...) LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)                     /* filters, kernel size, strides */
+#define ls_depthwise_conv2d(...) LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__) /* kernel size, strides */
+#define ls_max_pool2d(...) LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)             /* pool size (none: 2), strides */
+#define ls_average_pool2d(...) LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)     /* pool size (none: 2), strides */
+#define ls_global_max_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, __VA_ARGS__)
+#define ls_global_average_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_AVERAGE_POOL2D, __VA_ARGS__)
+#define ls_flatten(...) LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
+#define ls_reshape(...) LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__)       /* sizes of one sample; one may be -1: the rest */
+#define ls_dropout(...) LS_LAYER_(LS_LAYER_DROPOUT, .rate = __VA_ARGS__) /* rate: the part that is dropped, not kept */
+#define ls_batch_normalization(...) LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
+#define ls_layer_normalization(...) LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
+#define ls_activation_layer(...) LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__) /* LS_RELU, ... */
+#define ls_relu(...) LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
+#define ls_leaky_relu(...) LS_LAYER_(LS_LAYER_LEAKY_RELU, .negative_slope = __VA_ARGS__) /* slope */
+#define ls_softmax(...) LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
+#define ls_add(...) LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
+#define ls_multiply(...) LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
+#define ls_concatenate(...) LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
+#define ls_zero_padding2d(...) LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__) /* rows and columns on every side (none: 1) */
+#define ls_embedding(...) LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)           /* rows (input_dim), width (output_dim) */
+#define ls_rescaling(...) LS_LAYER_(LS_LAYER_RESCALING, .scale_by = __VA_ARGS__) /* scale; .offset = -1 */
 
 /* ---- Models ---- */
 
+/* A model owns a graph with its variables, made with initial values when the model is. Nothing else is in that graph until
+ * the model is traced. */
 typedef struct ls_model ls_model;
 
 /* ls_sequential(ctx, "cnn", &cnn, ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU), ...) */
@@ -168,12 +177,12 @@ LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model 
                                     size_t count);
 
 /* Functional models: layers called on symbols. A wrong call gives a symbol that swallows further calls; ls_functional_end
- * reports the first. A layer called twice shares its weights.
+ * reports the first. The model is the caller's from ls_functional_begin on, and of use after ls_functional_end.
  *     ls_functional_begin(ctx, "net", &model);
  *     ls_symbol a = ls_symbol_input(model, ls_input(8, .name = "a"));
- *     ls_symbol b = ls_symbol_call(model, ls_dense(4, .activation = LS_RELU), a);
+ *     ls_symbol b = ls_symbol_call(model, ls_dense(8, .activation = LS_RELU), a);
  *     ls_symbol c = ls_symbol_call(model, ls_add(), b, a);
- *     ls_functional_end(model, c); */
+ *     ls_functional_end(model, c);      several outputs: ls_functional_end(model, b, c) */
 typedef struct ls_symbol {
     ls_model *model;
     int index; /* -1: an error */
@@ -184,14 +193,17 @@ LS_API ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model
 LS_API ls_symbol ls_symbol_input(ls_model *model, ls_layer input);
 #define ls_symbol_call(model, layer, ...) ls_symbol_call_with(model, layer, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count);
-/* The layer that made `symbol`, called again: its weights are shared. */
+/* The layer that made `symbol`, called again on other inputs: its weights are shared. */
 #define ls_symbol_share(symbol, ...) ls_symbol_share_with(symbol, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count);
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
 
-/* Custom models: a C function that calls layers, as a subclassed Keras model's `call`. It is traced for training and for
- * inference; a layer is known by its name, so the function must give each its own. */
+/* Custom models: a C function that calls layers, as a subclassed Keras model's `call`. It may use ls_op_... on the tensors, too.
+ * It is called once for every trace, for training and for inference, and first when the model is made, on a graph that is
+ * thrown away (so constants belong to ls_tensor_graph(inputs[0])). A layer is known by its name: the same name is the same
+ * layer, in one call of the function (its weights are shared) and in the next. Layers without a name are counted
+ * in the order they are called in ("conv2d", "conv2d_1"), so that order must not change. */
 typedef struct ls_call ls_call;
 typedef void (*ls_call_function)(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user);
 LS_API ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs, size_t input_count,
@@ -200,8 +212,16 @@ LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
 LS_API bool ls_call_is_training(const ls_call *call);
 
-/* "linear", "mlp", "mnist-cnn" (first seed), "mnist-cnn-wide" (fifth seed), "resnet18", "resnet50" */
+/* By name; images are float32 from 0 to 1.
+ *     linear          Dense(1) of one number
+ *     mlp             28x28x1, flattened, Dense 128 ReLU, Dense 10 softmax
+ *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10 softmax
+ *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10; no biases, logits
+ *     resnet18        224x224x3, 1000 logits: basic blocks 2-2-2-2
+ *     resnet50        224x224x3, 1000 logits: bottlenecks 3-4-6-3, the stride in the 3x3 convolution ("v1.5", torchvision's) */
 LS_API ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out);
+/* The names of the built-in models, in order; NULL past the last. */
+LS_API const char *ls_model_builtin_name(size_t index);
 
 /* What model.to_json() of Keras 3 writes, Sequential or Functional. What we do not honour is an error that names it. */
 LS_API ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out);
@@ -212,30 +232,42 @@ LS_API ls_graph *ls_model_graph(ls_model *model);
 LS_API size_t ls_model_input_count(const ls_model *model);
 LS_API size_t ls_model_output_count(const ls_model *model);
 LS_API ls_shape ls_model_input_shape(const ls_model *model, size_t input); /* LS_BATCH first */
+LS_API ls_dtype ls_model_input_dtype(const ls_model *model, size_t input);
+LS_API const char *ls_model_input_name(const ls_model *model, size_t input); /* of the input layer; "" past the last */
+LS_API ls_shape ls_model_output_shape(const ls_model *model, size_t output);
+LS_API const char *ls_model_output_name(const ls_model *model, size_t output); /* of the layer that made it; custom: "output_1" */
 
-/* Variables in creation order; names as Keras has them: "conv2d/kernel". The initial values come from `seed` by Philox. */
+/* Variables in creation order; names as Keras has them: "conv2d/kernel". Past the last: NULL, "", false. */
 LS_API size_t ls_model_variable_count(const ls_model *model);
 LS_API ls_tensor *ls_model_variable(const ls_model *model, size_t index);
 LS_API const char *ls_model_variable_name(const ls_model *model, size_t index);
 LS_API bool ls_model_variable_is_trainable(const ls_model *model, size_t index);
-LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed); /* new initial values; made with seed 0 at first */
+LS_API int64_t ls_model_parameter_count(const ls_model *model); /* elements of all variables, trainable or not */
 
-/* The model's nodes for these inputs: outputs, the regularisers' loss (NULL: none), and the assignments of moving statistics
- * that belong to a training step (count at most 2 for each batch norm; free() the array). */
+/* The model as one just made with that seed: every variable its initial value, random numbers (dropout) from their start.
+ * The same seed gives the same bits anywhere. A model is made with seed 0. */
+LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
+
+/* The nodes of one pass over the model, added to its graph: outputs, the regularisers' loss (NULL: none), and the
+ * assignments of moving statistics that belong to a training step. Each trace of a layer draws the same dropout masks in
+ * the same run. */
 typedef struct ls_trace {
-    ls_tensor *regularization;
-    ls_tensor **updates;
+    ls_tensor *regularization; /* a scalar to be added to the loss, of any trace */
+    ls_tensor **updates;       /* free() the array; NULL when there are none */
     size_t update_count;
 } ls_trace;
+/* inputs: of the model's graph, in the types and, but for axis 0, the shapes of its inputs. trace may be NULL in inference. */
 LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs,
                                 ls_trace *trace);
 
-/* As Keras prints it, with FLOPs and activation bytes of a sample; free() the text. */
+/* As Keras prints it, and below the FLOPs and activation bytes of a sample; free() the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
 
-/* Weights as safetensors, names as above. Loading wants every variable, in its shape; what is missing or left over is named. */
+/* Weights as safetensors, names as above. Loading wants every variable in its shape; what is missing or left over is named,
+ * and then no variable has changed. */
 LS_API ls_status ls_model_save_weights(const ls_model *model, const char *path);
 LS_API ls_status ls_model_load_weights(ls_model *model, const char *path);
+/* Of all variables: the trainable ones in creation order, then the others; little-endian, without padding. */
 LS_API ls_status ls_model_weights_sha256(const ls_model *model, char hex[65]);
 
 /* ---- Schedules: the learning rate of a step, counted from 0 ---- */
