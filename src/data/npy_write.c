@@ -1,0 +1,69 @@
+/* The .npy format: a magic number, the length of the header (u16), the header (a Python dictionary, padded with spaces
+ * so that the data begins at a multiple of 64), the elements. */
+#include "data/npy_write.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "base/status.h"
+#include "data/safetensors.h"
+#include "graph/shape.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the descriptions below say so");
+
+#define PREFIX      10 /* magic number, version, length */
+#define HEADER      512
+#define ALIGNMENT   64
+#define MOST_DIGITS 21 /* of axis 0: numpy leaves room for them, so that a file can grow in place */
+
+static const char *const descriptions[LS_DTYPE_COUNT] = {
+    [LS_F32] = "<f4", [LS_F64] = "<f8", [LS_I32] = "<i4", [LS_I64] = "<i8", [LS_U8] = "|u1", [LS_BOOL] = "|b1",
+};
+
+static size_t put(char *header, size_t length, const char *text)
+{
+    memcpy(header + length, text, strlen(text));
+    return length + strlen(text);
+}
+
+/* Returns the header's length; HEADER has room for any shape. */
+static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEADER])
+{
+    char number[32];
+    memset(header, ' ', HEADER);
+    size_t length = put(header, PREFIX, "{'descr': '");
+    length = put(header, length, descriptions[dtype]);
+    length = put(header, length, "', 'fortran_order': False, 'shape': (");
+    for (int i = 0; i < shape->rank; i++) {
+        snprintf(number, sizeof number, "%s%lld", i == 0 ? "" : ", ", (long long)shape->dims[i]);
+        length = put(header, length, number);
+    }
+    length = put(header, length, shape->rank == 1 ? ",), }" : "), }");
+    if (shape->rank > 0)
+        length += MOST_DIGITS - (size_t)snprintf(number, sizeof number, "%lld", (long long)shape->dims[0]);
+    length = ls_size_align(length + 1, ALIGNMENT);
+    header[length - 1] = '\n';
+    memcpy(header, "\x93NUMPY\x01\x00", PREFIX - 2);
+    header[PREFIX - 2] = (char)((length - PREFIX) & 255);
+    header[PREFIX - 1] = (char)((length - PREFIX) >> 8);
+    return length;
+}
+
+ls_status ls_npy_write(const char *path, ls_dtype dtype, const ls_shape *shape, const void *data)
+{
+    char header[HEADER], text[LS_SHAPE_TEXT];
+    int64_t count = 0;
+    size_t bytes = 0;
+    if ((unsigned)dtype >= LS_DTYPE_COUNT)
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': no such dtype: %d", path, (int)dtype);
+    bool good = shape->rank >= 0 && shape->rank <= LS_MAX_RANK;
+    for (int i = 0; good && i < shape->rank; i++)
+        good = shape->dims[i] >= 0; /* LS_BATCH is negative */
+    if (!good || !ls_shape_count(shape, 0, &count) || !ls_size_mul((size_t)count, ls_dtype_bytes(dtype), &bytes))
+        return ls_fail(LS_ERR_SHAPE, "cannot write '%s': an array cannot have the shape %s", path,
+                       ls_shape_format(shape, text));
+    if (bytes != 0 && data == NULL)
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': no data", path);
+    ls_file_part parts[] = { { header, make_header(dtype, shape, header) }, { data, bytes } };
+    return ls_file_write_parts(path, parts, sizeof parts / sizeof *parts);
+}
