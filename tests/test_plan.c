@@ -34,10 +34,10 @@
 
 /* ---- Allocations, counted where our own code asks for them: libraries' are theirs ---- */
 
+#ifdef COUNTS_ALLOCATIONS
 static atomic_long allocations;
 static atomic_size_t aligned_bytes;
 
-#ifdef COUNTS_ALLOCATIONS
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *old, size_t bytes);
