@@ -127,9 +127,13 @@ static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
     }
 }
 
-static bool is_heavy(const ls_plan *plan, const ls_group *group)
+/* What size of micro-batch a group asks for. Groups without weights take what their neighbours want. */
+typedef enum wish { NO_WISH, SMALL, WHOLE_LANE } wish;
+
+static wish wish_of(const ls_plan *plan, const ls_group *group)
 {
-    return weight_bytes(plan, group) >= HEAVY_BYTES;
+    size_t bytes = weight_bytes(plan, group);
+    return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
 static int64_t largest_lane(const ls_plan *plan)
@@ -230,15 +234,15 @@ static void add_home(cutter *c, int g)
 /* The natural segments: within a level, runs of groups that want the same size of micro-batch. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
-    bool heavy = false;
+    wish now = NO_WISH;
     for (int i = 0; i < count; i++) {
-        bool next = is_heavy(c->plan, &c->plan->groups[groups[i]]);
-        if (i > 0 && next != heavy)
-            LS_TRY(end_segment(c, level, heavy, 0));
-        heavy = next;
+        wish next = wish_of(c->plan, &c->plan->groups[groups[i]]);
+        if (next != NO_WISH && now != NO_WISH && next != now)
+            LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
+        now = next != NO_WISH ? next : now;
         add_home(c, groups[i]);
     }
-    return end_segment(c, level, heavy, 0);
+    return end_segment(c, level, now == WHOLE_LANE, 0);
 }
 
 /* Every home group a segment of its own, with the micro-batch its natural segment had. */
