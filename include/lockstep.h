@@ -7,5 +7,6 @@
 #include "lockstep/device.h"
 #include "lockstep/run.h"
 #include "lockstep/data.h"
+#include "lockstep/nn.h"
 
 #endif
