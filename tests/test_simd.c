@@ -17,6 +17,7 @@
 #include "backend/cpu/simd.h"
 #include "backend/ref/ref.h"
 #include "base/philox.h"
+#include "base/sha256.h"
 
 static const ls_simd *tables[3];
 static int table_count;
@@ -608,8 +609,7 @@ typedef struct maybe {
     float value;
 } maybe;
 
-/* DESIGN's definition, word for word. swapped: the mutation, right operands of the upper joins taken as if k were the
- * smaller half. */
+/* DESIGN's definition, word for word. mutated: the smaller part stands left, as if operands were swapped. */
 static maybe naive_tree(const float *const *lane, int a, int b, size_t i, bool mutated)
 {
     if (b - a == 1)
@@ -1317,6 +1317,83 @@ static void updates_have_the_reference_bits(void **state)
     }
 }
 
+/* ---- Bits ---- */
+
+static void hash_floats(ls_sha256 *hash, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        unsigned char bytes[4]; /* little-endian whatever the machine */
+        memcpy(&bits, &x[i], sizeof bits);
+        for (int b = 0; b < 4; b++)
+            bytes[b] = (unsigned char)(bits >> 8 * b);
+        assert_int_equal(ls_sha256_add(hash, bytes, sizeof bytes), LS_OK);
+    }
+}
+
+static void hash_doubles(ls_sha256 *hash, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) { /* in three floats, exactly */
+        float high = (float)x[i], middle = (float)(x[i] - high), low = (float)(x[i] - high - middle);
+        hash_floats(hash, (float[]){ high, middle, low }, 3);
+    }
+}
+
+/* Everything that sums or approximates; what is one operation an element is the same by nature. */
+static void hash_of(const ls_simd *t, char hex[65])
+{
+    enum { C = 37, N = ROWS * ROW_LEN * C };
+    static float out[N];
+    double sums[2 * C];
+    uint8_t labels[ROWS * ROW_LEN] = { 3, 1, 36 };
+    ls_sha256 *hash;
+    assert_int_equal(ls_sha256_begin(&hash), LS_OK);
+    counter = 1u << 30;
+    for (size_t f = 0; f < COUNT(unaries); f++) {
+        float *x = random_floats(N, unaries[f].low < -1 ? unaries[f].low : 0.01, unaries[f].high);
+        unary_of(t, unaries[f].member)(out, x, N);
+        hash_floats(hash, out, N);
+        free(x);
+    }
+    norm_case v = norm_case_of(C);
+    t->elu(out, v.x, 0.3f, N);
+    hash_floats(hash, out, N);
+    t->softmax_rows(out, v.x, ROWS * ROW_LEN, C);
+    hash_floats(hash, out, N);
+    t->log_softmax_rows(out, v.x, ROWS * ROW_LEN, C);
+    hash_floats(hash, out, N);
+    assert_int_equal(t->sparse_cross_entropy(out, NULL, v.x, labels, LS_U8, NULL, ROWS * ROW_LEN, C), -1);
+    hash_floats(hash, out, ROWS * ROW_LEN);
+    assert_int_equal(t->sparse_cross_entropy(NULL, out, v.x, labels, LS_U8, v.dy, ROWS * ROW_LEN, C), -1);
+    hash_floats(hash, out, N);
+    t->channel_sum(out, v.x, ROWS, ROW_LEN, C, sums);
+    hash_floats(hash, out, C);
+    t->spatial_sum(out, v.x, 2, ROWS / 2, ROW_LEN, C, 0.1f);
+    hash_floats(hash, out, 2 * C);
+    t->moments(sums, v.x, ROWS, ROW_LEN, C);
+    hash_doubles(hash, sums, 2 * C);
+    t->batch_norm_grad_moments(sums, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, ROWS, ROW_LEN, C, true);
+    hash_doubles(hash, sums, 2 * C);
+    t->batch_norm_grad_input(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, v.g0, v.g1, v.pixels, C, true);
+    hash_floats(hash, out, N);
+    sums[0] = t->sum_squares(v.x, N);
+    hash_doubles(hash, sums, 1);
+    norm_case_free(&v);
+    assert_int_equal(ls_sha256_end(hash, hex), LS_OK);
+}
+
+/* A compiler or a flag that changes one bit is noticed here. The hash changes only with the kernel-set version. */
+static void the_bits_are_those_of_every_build(void **state)
+{
+    (void)state;
+    for (int t = 0; t < table_count; t++) {
+        char hex[65];
+        hash_of(tables[t], hex);
+        if (strcmp(hex, "1162a682ac12cbe2a0d298bfda2ecb3dd8dd554685046588dfc746011360d444") != 0)
+            fail_msg("%s has other bits: %s", tables[t]->name, hex);
+    }
+}
+
 /* ---- Choosing ---- */
 
 static void tables_by_name(void **state)
@@ -1390,6 +1467,7 @@ int main(void)
         cmocka_unit_test(cross_entropy),
         cmocka_unit_test(dropout_has_the_reference_bits),
         cmocka_unit_test(updates_have_the_reference_bits),
+        cmocka_unit_test(the_bits_are_those_of_every_build),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
