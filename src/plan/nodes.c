@@ -11,12 +11,15 @@ static void use_relu_outputs(ls_plan *plan)
     for (int i = 0; i < plan->node_count; i++)
         relu_of[i] = -1;
     for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].node->op == LS_OP_relu && plan->nodes[i].in)
+        if (plan->nodes[i].node->op == LS_OP_relu && plan->nodes[i].in && relu_of[plan->nodes[i].in[0]] < 0)
             relu_of[plan->nodes[i].in[0]] = i;
     for (int i = 0; i < plan->node_count; i++) {
         ls_plan_node *p = &plan->nodes[i];
-        if (p->node->op == LS_OP_relu_grad && p->in && p->node->attr.slope.slope == 0 && relu_of[p->in[1]] >= 0)
-            p->in[1] = relu_of[p->in[1]];
+        if (p->node->op != LS_OP_relu_grad || !p->in || p->node->attr.slope.slope != 0)
+            continue;
+        int relu = relu_of[p->in[1]];
+        if (relu >= 0 && relu < i) /* one made later would come too late */
+            p->in[1] = relu;
     }
 }
 
