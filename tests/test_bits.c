@@ -245,7 +245,7 @@ static void bits_are_equal_for_every_batch_and_lanes(void **state)
     size_t choice = 0;
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
         for (size_t b = 0; b < LENGTH(batches); b++)
-            for (size_t v = 0; v < LENGTH(lane_counts); v++) {
+            for (size_t v = SANITIZED ? b % 2 : 0; v < LENGTH(lane_counts); v += SANITIZED ? 2 : 1) {
                 result expected = alone(kind, batches[b], lane_counts[v]);
                 for (size_t i = 0; i < spread; i++) {
                     job j = choose(kind, batches[b], lane_counts[v], ++choice);
