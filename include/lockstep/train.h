@@ -1,0 +1,162 @@
+/* lockstep/train.h: compile, fit, evaluate, predict, as in Keras.
+ *
+ * ls_fit is a loop over one traced step function, in calls that users have, too: ls_model_trace, ls_loss_value,
+ * ls_apply_gradients, ls_eval_rows. The batch size is the global one and results do not depend on the devices. */
+#ifndef LOCKSTEP_TRAIN_H
+#define LOCKSTEP_TRAIN_H
+
+#include "lockstep/data.h"
+#include "lockstep/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Compiling ---- */
+
+typedef struct ls_compile_options {
+    int ls_first;
+    ls_optimizer optimizer; /* none: evaluation only */
+    ls_loss loss;
+    ls_metrics_list metrics;
+} ls_compile_options;
+
+/* ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)).
+ * May be called again; the optimizer then starts anew. */
+#define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
+
+/* ---- Strategies: a map from tasks to devices, and never anything else ---- */
+
+typedef enum ls_strategy_kind {
+    LS_STRATEGY_DEFAULT = 0, /* mirrored over all devices of the context */
+    LS_STRATEGY_ONE_DEVICE,
+    LS_STRATEGY_MIRRORED,
+} ls_strategy_kind;
+
+typedef struct ls_strategy {
+    ls_strategy_kind kind;
+    int ls_first;
+    const char *devices; /* "cpu:0,cpu:1", "cpu:0-3"; NULL: all of the context (of one device: the first) */
+} ls_strategy;
+
+#define ls_mirrored(...) ((ls_strategy){ .kind = LS_STRATEGY_MIRRORED, .ls_first = 0, __VA_ARGS__ })
+#define ls_one_device(...) ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
+
+/* ---- Callbacks ---- */
+
+/* What is known at a call: names and values, "loss" first, then metrics, then "val_loss", ... */
+typedef struct ls_logs {
+    size_t count;
+    const char *const *names;
+    const double *values;
+    int64_t epoch, step; /* from 0; steps are counted over all epochs */
+    int64_t samples;     /* seen in this epoch */
+} ls_logs;
+
+/* Each may be NULL. Setting *stop ends training after the current step or epoch. */
+typedef struct ls_callback {
+    void *user;
+    ls_status (*on_train_begin)(void *user, ls_model *model);
+    ls_status (*on_epoch_begin)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_batch_end)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
+    ls_status (*on_epoch_end)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
+    ls_status (*on_train_end)(void *user, ls_model *model, const ls_logs *logs);
+} ls_callback;
+
+/* ---- History: a value for each name and epoch ---- */
+
+typedef struct ls_history ls_history;
+LS_API size_t ls_history_epochs(const ls_history *history);
+LS_API size_t ls_history_count(const ls_history *history);
+LS_API const char *ls_history_name(const ls_history *history, size_t index);
+LS_API ls_status ls_history_value(const ls_history *history, const char *name, size_t epoch, double *out);
+LS_API void ls_history_destroy(ls_history *history);
+
+/* ---- Fit ---- */
+
+typedef enum ls_verbose {
+    LS_VERBOSE_AUTO = 0, /* the progress bar on a terminal, a line an epoch elsewhere */
+    LS_VERBOSE_SILENT,
+    LS_VERBOSE_BAR,
+    LS_VERBOSE_LINES,
+} ls_verbose;
+
+typedef struct ls_fit_options {
+    int ls_first;
+    int64_t epochs;        /* 0: 1 */
+    int64_t batch_size;    /* of the whole batch; 0: 32. A dataset that is batched already has its own */
+    int64_t initial_epoch; /* counted from 0 */
+    int64_t steps_per_epoch;
+    int64_t max_steps; /* in all; 0: no limit */
+    ls_dataset *validation;
+    double validation_split;   /* the last part of the samples is held back */
+    int64_t validation_batch_size;
+    ls_switch shuffle;         /* default on, for data in memory: a new permutation every epoch */
+    uint64_t seed;             /* of the order of data */
+    const double *class_weights; /* by label */
+    size_t class_count;
+    const ls_callback *callbacks;
+    size_t callback_count;
+    ls_verbose verbose;
+    FILE *output;         /* of progress; NULL: standard output */
+    ls_strategy strategy;
+    int lanes;            /* 0: chosen from the size of the work */
+    const char *log;      /* a file of JSON lines */
+    bool log_hash;        /* the hash of parameters and optimizer state with every step */
+    const volatile int *stop; /* becomes not 0: training ends after the current step */
+    ls_history **history; /* out; the caller destroys it */
+} ls_fit_options;
+
+/* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided by
+ * 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is not
+ * finite; the weights are then those of the step before. */
+#define ls_fit(model, data, ...) ls_fit_with(model, data, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options);
+
+/* The same on arrays in memory, which are borrowed for the call. */
+#define ls_fit_arrays(model, x, y, ...) ls_fit_arrays_with(model, x, y, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
+
+/* ---- Evaluate and predict ---- */
+
+#define LS_MAX_RESULTS (LS_MAX_METRICS + 1)
+typedef struct ls_results {
+    size_t count; /* "loss", then metrics */
+    const char *names[LS_MAX_RESULTS];
+    double values[LS_MAX_RESULTS];
+    int64_t samples; /* each counted once */
+} ls_results;
+
+typedef struct ls_evaluate_options {
+    int ls_first;
+    ls_results *out;
+    int64_t batch_size; /* 0: 32 */
+    ls_verbose verbose; /* 0: silent here */
+    FILE *output;
+    ls_strategy strategy;
+    int lanes;
+} ls_evaluate_options;
+
+/* ls_evaluate(model, test, &results, .batch_size = 1000) */
+#define ls_evaluate(model, data, ...) ls_evaluate_with(model, data, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options);
+
+/* The model's first output for every sample; free() out->data. */
+LS_API ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out);
+
+/* ---- State ---- */
+
+/* SHA-256 of parameters and optimizer state: variables in creation order, trainable then not, slots, the step as i64. */
+LS_API ls_status ls_model_state_sha256(ls_model *model, char hex[65]);
+
+/* Where the time of the last fit went, in seconds. */
+typedef struct ls_times {
+    double data, compute, other;
+} ls_times;
+LS_API ls_times ls_model_times(const ls_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
