@@ -215,9 +215,9 @@ static const struct unary {
     double (*want)(double);
     double low, high, tolerance;
 } unaries[] = {
-#define UNARY(name, want, low, high, tolerance)                                                                        \
+#define UNARY(id, function, from, to, units)                                                                           \
     {                                                                                                                  \
-#name, offsetof(ls_simd, name), want, low, high, tolerance                                                     \
+        .name = #id, .member = offsetof(ls_simd, id), .want = function, .low = from, .high = to, .tolerance = units    \
     }
     UNARY(relu, ref_relu, -9, 9, 0),
     UNARY(neg, ref_neg, -9, 9, 0),
