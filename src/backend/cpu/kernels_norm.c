@@ -120,12 +120,12 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
 {
     (void)samples, (void)kinds;
     const ls_tensor *last = group->nodes[group->fusion == LS_FUSE_NORM ? 0 : group->node_count - 1];
-    const ls_tensor *x = image_of(group);
     ls_status (*run)(ls_kernel *, const ls_kernel_call *) = last->op == LS_OP_moments                   ? run_moments
                                                             : last->op == LS_OP_batch_norm              ? run_norm
                                                             : last->op == LS_OP_batch_norm_grad_moments ? run_grad_moments
                                                             : last->op == LS_OP_batch_norm_grad_input   ? run_grad_input
                                                                                                         : NULL;
+    const ls_tensor *x = run ? image_of(group) : NULL; /* other ops may have no input to look at */
     if (!run || !ls_cpu_takes_norm(x))
         return ls_cpu_pass();
     norm *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), group->relu ? "simd norm+relu" : "simd norm", run);
