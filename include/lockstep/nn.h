@@ -272,11 +272,14 @@ LS_API ls_status ls_model_weights_sha256(const ls_model *model, char hex[65]);
 
 /* ---- Schedules: the learning rate of a step, counted from 0 ---- */
 
+/* Formulas are Keras's, computed in double. What is wrong with a schedule is reported by ls_schedule_rate. */
+
 typedef enum ls_schedule_kind {
     LS_SCHEDULE_CONSTANT = 0,
     LS_SCHEDULE_EXPONENTIAL, /* rate * decay ^ (step / steps), staircase: floor of the exponent */
-    LS_SCHEDULE_COSINE,      /* warm-up from `from` to `rate` in `warmup` steps, then cosine to alpha * rate in `steps` */
-    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including boundaries[i] */
+    LS_SCHEDULE_COSINE,      /* warm-up from `from` to `rate` in `warmup` steps, then cosine to alpha * rate in `steps`:
+                              * CosineDecay(from, steps, alpha, warmup_target=rate, warmup_steps=warmup) */
+    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including step boundaries[i], the last value after the last boundary */
     LS_SCHEDULE_BY_BATCH,    /* values[i] for the batch size boundaries[i]: the second seed's table */
 } ls_schedule_kind;
 
@@ -295,32 +298,38 @@ LS_API ls_schedule ls_exponential_decay(double rate, int64_t steps, double decay
 LS_API ls_schedule ls_cosine_decay(double rate, int64_t steps, double alpha, double warmup_from, int64_t warmup_steps);
 LS_API ls_schedule ls_piecewise_decay(const int64_t *boundaries, const double *values, int values_count);
 LS_API ls_schedule ls_rates_by_batch_size(const int64_t *batch_sizes, const double *rates, int count);
+/* batch_size is looked at by a table by batch size alone; one that it does not know is an error. */
 LS_API ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t batch_size, double *out);
 
 /* ---- Optimizers ---- */
 
 typedef enum ls_optimizer_kind {
     LS_OPTIMIZER_NONE = 0,
-    LS_OPTIMIZER_SGD,
-    LS_OPTIMIZER_ADAM,
-    LS_OPTIMIZER_ADAMW,
-    LS_OPTIMIZER_RMSPROP,
-    LS_OPTIMIZER_RMSPROP_TF1,
-    LS_OPTIMIZER_ADAGRAD,
+    LS_OPTIMIZER_SGD,         /* learning rate 0.01; slot momentum, if there is one */
+    LS_OPTIMIZER_ADAM,        /* 0.001; slots momentum, velocity */
+    LS_OPTIMIZER_ADAMW,       /* Adam with a weight decay of 0.004 */
+    LS_OPTIMIZER_RMSPROP,     /* 0.001; slots velocity and, if there is one, momentum */
+    LS_OPTIMIZER_RMSPROP_TF1, /* TensorFlow 1's: the learning rate must be given, velocity starts at 1, epsilon 1e-10 */
+    LS_OPTIMIZER_ADAGRAD,     /* 0.001; slot accumulator */
 } ls_optimizer_kind;
 
+/* An option that a kind does not have, or two that contradict each other, are an error. */
 typedef struct ls_optimizer_options {
     int ls_first;
-    double learning_rate; /* 0: the optimizer's own default, Keras's */
+    double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0 */
     ls_schedule schedule; /* where its kind is not constant, instead of learning_rate */
     double momentum;
-    bool nesterov;
-    double beta_1, beta_2, rho, epsilon; /* 0: 0.9, 0.999, 0.9, 1e-7 */
-    double weight_decay;                 /* decoupled; AdamW: 0: 0.004 */
-    double clipvalue, clipnorm, global_clipnorm; /* after the join; 0: none */
-    int64_t gradient_accumulation_steps;         /* 0: 1 */
-    double initial_accumulator_value;            /* Adagrad: 0: 0.1 */
-    const char *name;
+    bool nesterov;                       /* SGD, with a momentum */
+    double beta_1, beta_2, rho, epsilon; /* 0: 0.9, 0.999, 0.9, 1e-7; LS_ZERO: 0 */
+    double weight_decay;                 /* decoupled, before the update; AdamW: 0: 0.004, LS_ZERO: none */
+    /* One of them at most; 0: none. Norms are of the joined gradients, over the whole batch, summed in double. */
+    double clipvalue, clipnorm, global_clipnorm;
+    /* One update for that many runs, 0: 1. The runs between change sums alone: no weight, no slot, no step. The update is
+     * made from the mean over all samples of those runs: for a loss that is a mean over its batch, that of one big batch,
+     * whatever the sizes of the parts. (Keras takes the mean of the batches' means: the same when they are of one size.) */
+    int64_t gradient_accumulation_steps;
+    double initial_accumulator_value; /* Adagrad: 0: 0.1; LS_ZERO: 0 */
+    const char *name;                 /* of its state, see ls_apply_gradients; NULL: "adam", "adam_1", ... */
 } ls_optimizer_options;
 
 typedef struct ls_optimizer {
@@ -335,8 +344,18 @@ typedef struct ls_optimizer {
 #define ls_rmsprop_tf1(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP_TF1, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_adagrad(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAGRAD, .options = { .ls_first = 0, __VA_ARGS__ } })
 
-/* The update of all variables from their gradients, as one tensor to be fetched; its slots and its step are variables of the
- * graph. learning_rate: a scalar to be fed (f32), or NULL: the spec's constant rate. */
+LS_API const char *ls_optimizer_name(const ls_optimizer *optimizer);
+/* The learning rate of a step: the schedule's, or the constant one. */
+LS_API ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out);
+
+/* The update of all variables from their gradients, as one tensor to be fetched. Its state are variables of the graph that are
+ * not trained, made in this order: for each variable "adam/<variable>/momentum" and so on (with accumulation also
+ * ".../gradient_accumulator"; then "adam/accumulated_batches" and "adam/accumulated_samples"), and last the step,
+ * "adam/iterations" (i64: updates made). An optimizer with a name goes on with the state of that name, if the graph has it:
+ * one optimizer can be applied in several tensors (of which a run fetches one). Without a name each call has its own state.
+ * learning_rate: a scalar to be fed (f32), or NULL: the spec's constant rate; with a schedule it is then an input named
+ * "adam/learning_rate", to be fed with ls_optimizer_rate. A NULL gradient (the loss does not depend on the variable) leaves
+ * its variable alone, with a warning. With a global norm that norm, before clipping, is named "adam/global_norm" (f64). */
 LS_API ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                      size_t count, ls_tensor *learning_rate);
 /* Gradients of the loss by every trainable variable of the graph it depends on, and their update, named `name` (or NULL). */
@@ -358,7 +377,7 @@ typedef enum ls_reduction { LS_REDUCE_MEAN = 0, LS_REDUCE_SUM, LS_REDUCE_NONE } 
 
 typedef struct ls_loss_options {
     int ls_first;
-    bool from_logits;
+    bool from_logits; /* of a cross-entropy */
     ls_reduction reduction;
     double delta; /* Huber: 0: 1 */
 } ls_loss_options;
@@ -376,13 +395,21 @@ typedef struct ls_loss {
 #define ls_mean_absolute_error(...) ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_huber(...) ((ls_loss){ .kind = LS_LOSS_HUBER, .options = { .ls_first = 0, __VA_ARGS__ } })
 
-/* One value a sample: [batch]. Axes beside the batch's and the classes' are averaged. */
+LS_API const char *ls_loss_name(const ls_loss *loss); /* Keras's: "mean_squared_error" */
+
+/* One value a sample: [batch]. Axes beside the batch's and the classes' are averaged (Keras gives a value for each of their
+ * elements; a mean over the batch is the same, a sum is theirs divided by the number of those elements).
+ * Axis 0 is that of the samples, in whole tensors too. Targets are taken as Keras takes them: of any type; labels of a sparse
+ * loss as [N] or [N,1]; elsewhere [N] against [N,1] either way. Other shapes must be equal: nothing is broadcast. */
 LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions);
-/* Put together as the spec says; weights (one a sample, f32) may be NULL. Mean: the sum over samples divided once by their
- * number, for any number of devices; with weights Keras divides by the number of samples, too. */
+/* Put together as the spec says; weights (one a sample: [N], [N,1] or a scalar, of any type) may be NULL. Mean: the sum over
+ * samples divided once by their number, for any number of devices; with weights, too, by the number of samples and not by the
+ * sum of weights: that is Keras's sum_over_batch_size. */
 LS_API ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 
 /* ---- Metrics: a fixed vector of sums over samples, and a result ---- */
+
+#define LS_AUC_THRESHOLDS 200
 
 typedef enum ls_metric_kind {
     LS_METRIC_NONE = 0,
@@ -390,19 +417,19 @@ typedef enum ls_metric_kind {
     LS_METRIC_BINARY_ACCURACY,
     LS_METRIC_CATEGORICAL_ACCURACY,
     LS_METRIC_SPARSE_CATEGORICAL_ACCURACY,
-    LS_METRIC_TOP_K, /* k: 0: 5 */
-    LS_METRIC_MEAN,
+    LS_METRIC_TOP_K, /* k: 0: 5; categorical or sparse, by the shapes; of equal scores at place k all are in */
+    LS_METRIC_MEAN,  /* of the predictions; there are no targets (NULL) */
     LS_METRIC_MEAN_SQUARED_ERROR,
     LS_METRIC_MEAN_ABSOLUTE_ERROR,
     LS_METRIC_PRECISION,
     LS_METRIC_RECALL,
-    LS_METRIC_AUC,
+    LS_METRIC_AUC, /* under the ROC curve, by 200 thresholds and trapezoids */
 } ls_metric_kind;
 
 typedef struct ls_metric {
     ls_metric_kind kind;
     int64_t k;
-    double threshold; /* 0: 0.5 */
+    double threshold; /* of binary accuracy, precision and recall; 0: 0.5, LS_ZERO: 0 */
     const char *name; /* NULL: Keras's: "accuracy", "top_k_categorical_accuracy", ... */
 } ls_metric;
 
@@ -419,10 +446,23 @@ typedef struct ls_metrics {
     ((ls_metrics_list){ .count = sizeof((const ls_metric[]){ __VA_ARGS__ }) / sizeof(ls_metric), .metric = { __VA_ARGS__ } })
 
 LS_API const char *ls_metric_name(const ls_metric *metric);
-/* A vector of sums over the samples of the batch (f64, joined once a step); result: what it means. */
+/* A vector of sums over the samples of the batch (f64, joined once a step); result: what it means. Sums of several batches are
+ * added element by element before the result is taken. Targets, weights and shapes as for losses; a mean is the sum of
+ * weight * value over the sum of weights, and 0 where that is 0. */
 LS_API ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 LS_API size_t ls_metric_sums_count(const ls_metric *metric);
 LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
+
+/* The same as state: fetching `update` (best in the step's group) adds a batch to the variable `sums`; the result is of all
+ * batches since the last reset. Errors are error tensors, reported by what runs or reads them. */
+typedef struct ls_metric_state {
+    ls_metric metric;
+    ls_tensor *update, *sums;
+} ls_metric_state;
+LS_API ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions,
+                                          ls_tensor *weights);
+LS_API ls_status ls_metric_state_result(const ls_metric_state *state, double *out);
+LS_API ls_status ls_metric_state_reset(const ls_metric_state *state);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,105 @@
+/* Losses: one value a sample, and how samples are put together. The formulas are those of lockstep/graph.h; here targets are
+ * brought to the predictions' type and shape, as Keras does, and samples are weighed and reduced. */
+#include "graph/rules.h"
+#include "nn/parts.h"
+
+typedef struct loss_info {
+    const char *name;
+    ls_op behind; /* what makes probabilities of its logits; LS_OP_COUNT: it takes none */
+} loss_info;
+
+static const loss_info kinds[] = {
+    [LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY] = { "sparse_categorical_crossentropy", LS_OP_softmax },
+    [LS_LOSS_CATEGORICAL_CROSSENTROPY] = { "categorical_crossentropy", LS_OP_softmax },
+    [LS_LOSS_BINARY_CROSSENTROPY] = { "binary_crossentropy", LS_OP_sigmoid },
+    [LS_LOSS_MEAN_SQUARED_ERROR] = { "mean_squared_error", LS_OP_COUNT },
+    [LS_LOSS_MEAN_ABSOLUTE_ERROR] = { "mean_absolute_error", LS_OP_COUNT },
+    [LS_LOSS_HUBER] = { "huber", LS_OP_COUNT },
+};
+
+const char *ls_loss_name(const ls_loss *loss)
+{
+    bool known = loss && loss->kind > LS_LOSS_NONE && (size_t)loss->kind < sizeof(kinds) / sizeof(*kinds);
+    return known ? kinds[loss->kind].name : "loss";
+}
+
+static ls_status check_spec(const ls_loss *loss)
+{
+    if (loss->kind <= LS_LOSS_NONE || (size_t)loss->kind >= sizeof(kinds) / sizeof(*kinds))
+        return ls_fail(LS_ERR_INVALID, "there is no loss number %d", (int)loss->kind);
+    const loss_info *info = &kinds[loss->kind];
+    if (loss->options.from_logits && info->behind == LS_OP_COUNT)
+        return ls_fail(LS_ERR_INVALID, "%s knows no logits: from_logits is for cross-entropies", info->name);
+    if (loss->options.delta != 0 && loss->kind != LS_LOSS_HUBER)
+        return ls_fail(LS_ERR_INVALID, "%s has no delta", info->name);
+    if ((unsigned)loss->options.reduction > LS_REDUCE_NONE)
+        return ls_fail(LS_ERR_INVALID, "there is no reduction number %d", (int)loss->options.reduction);
+    return LS_OK;
+}
+
+/* Logits that are a softmax's output are a slip that trains badly and says nothing. */
+static void warn_of_logits(const ls_loss *loss, const ls_tensor *predictions)
+{
+    const loss_info *info = &kinds[loss->kind];
+    char label[LS_NODE_TEXT];
+    if (loss->options.from_logits && predictions->op == info->behind)
+        ls_spec_warn(predictions->graph, "%s: from_logits is set, but the predictions (%s) come from a %s", info->name,
+                     ls_node_label(predictions, label), ls_tensor_op(predictions));
+}
+
+ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions)
+{
+    ls_tensor *error = ls_pair_error("loss", targets, predictions), *values = NULL;
+    if (error || !targets || !predictions)
+        return error;
+    if (check_spec(&loss) != LS_OK)
+        return ls_node_error(predictions->graph, LS_ERR_INVALID, "loss");
+    const char *name = kinds[loss.kind].name;
+    ls_scores scores = loss.options.from_logits ? LS_LOGITS : LS_PROBABILITIES;
+    warn_of_logits(&loss, predictions);
+    if (loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY) {
+        ls_tensor *labels = ls_match_labels(name, targets, predictions);
+        return ls_sample_means(ls_tensor_is_error(labels) ? labels
+                                                          : ls_op_sparse_cross_entropy(predictions, labels, scores));
+    }
+    error = ls_match_pair(name, &targets, &predictions);
+    if (error)
+        return error;
+    switch (loss.kind) {
+    case LS_LOSS_CATEGORICAL_CROSSENTROPY:
+        values = ls_op_cross_entropy(predictions, targets, scores);
+        break;
+    case LS_LOSS_BINARY_CROSSENTROPY:
+        values = ls_op_binary_cross_entropy(predictions, targets, scores);
+        break;
+    case LS_LOSS_MEAN_SQUARED_ERROR:
+        values = ls_op_mean_squared_error(predictions, targets);
+        break;
+    case LS_LOSS_MEAN_ABSOLUTE_ERROR:
+        values = ls_op_mean_absolute_error(predictions, targets);
+        break;
+    default:
+        values = ls_op_huber(predictions, targets, ls_spec_number(loss.options.delta, 1));
+        break;
+    }
+    return ls_sample_means(values);
+}
+
+ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    ls_tensor *values = ls_loss_per_sample(loss, targets, predictions);
+    if (ls_tensor_is_error(values))
+        return values;
+    if (weights) {
+        weights = ls_match_weights(kinds[loss.kind].name, weights, values->dtype);
+        values = ls_tensor_is_error(weights) ? weights : ls_op_mul(values, weights);
+    }
+    switch (loss.options.reduction) {
+    case LS_REDUCE_SUM:
+        return ls_op_reduce_sum(values, LS_ALL_AXES, false);
+    case LS_REDUCE_NONE:
+        return values;
+    default:
+        return ls_op_reduce_mean(values, LS_ALL_AXES, false);
+    }
+}

@@ -1,0 +1,384 @@
+/* Metrics: a fixed vector of sums over samples, joined like any other reduction, and a result made of it. Sums of two runs
+ * are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
+ *
+ * The sums are, for each kind:
+ *   accuracies, top-k, mean and errors   sum of weight * value, sum of weights
+ *   precision                            weights of true positives, of false positives
+ *   recall                               weights of true positives, of false negatives
+ *   AUC                                  for each of 200 buckets of predictions the weights of positives, then of negatives */
+#include <stdlib.h>
+
+#include "graph/rules.h"
+#include "nn/parts.h"
+
+#define BUCKETS LS_AUC_THRESHOLDS
+
+typedef struct metric_info {
+    const char *name;
+    bool places;    /* takes k */
+    bool threshold; /* takes a threshold */
+} metric_info;
+
+static const metric_info kinds[] = {
+    [LS_METRIC_ACCURACY] = { "accuracy", .threshold = true },
+    [LS_METRIC_BINARY_ACCURACY] = { "binary_accuracy", .threshold = true },
+    [LS_METRIC_CATEGORICAL_ACCURACY] = { "categorical_accuracy" },
+    [LS_METRIC_SPARSE_CATEGORICAL_ACCURACY] = { "sparse_categorical_accuracy" },
+    [LS_METRIC_TOP_K] = { "top_k_categorical_accuracy", .places = true },
+    [LS_METRIC_MEAN] = { "mean" },
+    [LS_METRIC_MEAN_SQUARED_ERROR] = { "mean_squared_error" },
+    [LS_METRIC_MEAN_ABSOLUTE_ERROR] = { "mean_absolute_error" },
+    [LS_METRIC_PRECISION] = { "precision", .threshold = true },
+    [LS_METRIC_RECALL] = { "recall", .threshold = true },
+    [LS_METRIC_AUC] = { "auc" },
+};
+
+static bool is_known(const ls_metric *metric)
+{
+    return metric && metric->kind > LS_METRIC_NONE && (size_t)metric->kind < sizeof(kinds) / sizeof(*kinds);
+}
+
+const char *ls_metric_name(const ls_metric *metric)
+{
+    if (metric && metric->name)
+        return metric->name;
+    return is_known(metric) ? kinds[metric->kind].name : "metric";
+}
+
+size_t ls_metric_sums_count(const ls_metric *metric)
+{
+    return !is_known(metric) ? 0 : metric->kind == LS_METRIC_AUC ? 2 * BUCKETS : 2;
+}
+
+static ls_status check_spec(const ls_metric *metric)
+{
+    if (!is_known(metric))
+        return ls_fail(LS_ERR_INVALID, "there is no metric number %d", (int)metric->kind);
+    const metric_info *info = &kinds[metric->kind];
+    if (metric->k != 0 && !info->places)
+        return ls_fail(LS_ERR_INVALID, "%s has no k", info->name);
+    if (metric->k < 0)
+        return ls_fail(LS_ERR_INVALID, "%s: k is %lld, at least 1 is needed", info->name, (long long)metric->k);
+    if (metric->threshold != 0 && !info->threshold)
+        return ls_fail(LS_ERR_INVALID, "%s has no threshold", info->name);
+    if (!(metric->threshold >= -1e30 && metric->threshold <= 1e30))
+        return ls_fail(LS_ERR_INVALID, "%s: the threshold is %g", info->name, metric->threshold);
+    return LS_OK;
+}
+
+/* ---- Sums ---- */
+
+/* [N] as [N,1] */
+static ls_tensor *column(ls_tensor *x)
+{
+    return ls_op_with_last_axis(x);
+}
+
+/* The sums over samples of a and of b, both [N], as one vector of two. */
+static ls_tensor *two_sums(ls_tensor *a, ls_tensor *b)
+{
+    ls_tensor *columns[] = { column(a), column(b) };
+    return ls_op_reduce_sum(ls_op_concat(columns, 2, 1), LS_AXES(0), false);
+}
+
+/* Of values [N] or [N,...], whose further axes are averaged; weights NULL: 1 each. */
+static ls_tensor *weighted_mean_sums(ls_tensor *values, ls_tensor *weights)
+{
+    values = ls_sample_means(ls_op_cast(values, LS_F64));
+    if (ls_tensor_is_error(values))
+        return values;
+    if (values->shape.rank == 0)
+        values = ls_op_reshape(values, LS_SHAPE(1));
+    ls_tensor *each = ls_op_broadcast_like(weights ? weights : ls_scalar_like(values, 1), values);
+    return two_sums(weights ? ls_op_mul(values, each) : values, each);
+}
+
+/* 1 where x is above the threshold, else 0; in float64 */
+static ls_tensor *above(ls_tensor *x, double threshold)
+{
+    return ls_op_cast(ls_op_compare(x, LS_GREATER, ls_scalar_like(x, threshold)), LS_F64);
+}
+
+static ls_tensor *is_positive(ls_tensor *targets)
+{
+    return ls_op_cast(ls_op_compare(targets, LS_NOT_EQUAL, ls_scalar_like(targets, 0)), LS_F64);
+}
+
+static ls_tensor *one_minus(ls_tensor *x)
+{
+    return ls_op_sub(ls_scalar_like(x, 1), x);
+}
+
+/* ---- Values a sample ---- */
+
+static ls_tensor *binary_matches(const char *what, ls_tensor *targets, ls_tensor *predictions, double threshold)
+{
+    ls_tensor *error = ls_match_pair(what, &targets, &predictions);
+    if (error)
+        return error;
+    return ls_op_compare(ls_op_cast(targets, LS_F64), LS_EQUAL, above(predictions, threshold));
+}
+
+/* Labels from one-hot rows or from labels in any form, as int64. */
+static ls_tensor *labels_of(const char *what, bool sparse, ls_tensor *targets, ls_tensor *predictions)
+{
+    if (sparse) {
+        ls_tensor *labels = ls_match_labels(what, targets, predictions);
+        return ls_tensor_is_error(labels) ? labels : ls_op_cast(labels, LS_I64);
+    }
+    ls_tensor *error = ls_match_pair(what, &targets, &predictions);
+    return error ? error : ls_op_argmax(targets, -1);
+}
+
+static ls_tensor *class_matches(const char *what, bool sparse, ls_tensor *targets, ls_tensor *predictions)
+{
+    ls_tensor *labels = labels_of(what, sparse, targets, predictions);
+    return ls_tensor_is_error(labels) ? labels : ls_op_compare(labels, LS_EQUAL, ls_op_argmax(predictions, -1));
+}
+
+/* The label's class is among the first k when fewer than k others are above it: of equals all are in. A score that is not a
+ * number, or a label that is no class, is a miss. */
+static ls_tensor *top_k_matches(const char *what, int64_t k, ls_tensor *targets, ls_tensor *predictions)
+{
+    ls_tensor *labels = labels_of(what, ls_targets_are_labels(targets, predictions), targets, predictions);
+    if (ls_tensor_is_error(labels))
+        return labels;
+    int64_t classes = predictions->shape.dims[predictions->shape.rank - 1];
+    if (k > classes)
+        k = classes;
+    ls_tensor *place = ls_op_one_hot(labels, LS_F64, classes), *zero = ls_scalar_like(predictions, 0);
+    ls_tensor *is_label = ls_op_compare(place, LS_EQUAL, ls_scalar_like(place, 1));
+    ls_tensor *score = ls_op_reduce_sum(ls_op_select(is_label, predictions, zero), LS_AXES(-1), true);
+    ls_tensor *not_above = ls_op_cast(ls_op_compare(predictions, LS_LESS_EQUAL, score), LS_F64);
+    ls_tensor *hit = above(ls_op_reduce_sum(not_above, LS_AXES(-1), false), (double)(classes - k));
+    return ls_op_mul(hit, ls_op_reduce_sum(place, LS_AXES(-1), false));
+}
+
+/* Keras's choice of an accuracy by shapes. */
+static ls_tensor *accuracy(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions, double threshold)
+{
+    ls_metric_kind kind = metric->kind;
+    const char *what = kinds[kind].name;
+    if (kind == LS_METRIC_ACCURACY) {
+        int rank = predictions->shape.rank;
+        bool binary = rank < 2 || predictions->shape.dims[rank - 1] == 1;
+        kind = binary                                         ? LS_METRIC_BINARY_ACCURACY
+               : ls_targets_are_labels(targets, predictions) ? LS_METRIC_SPARSE_CATEGORICAL_ACCURACY
+                                                              : LS_METRIC_CATEGORICAL_ACCURACY;
+        if (!binary && metric->threshold != 0)
+            return ls_spec_error(predictions->graph, what, LS_ERR_INVALID, "a threshold makes no sense for classes");
+    }
+    if (kind == LS_METRIC_BINARY_ACCURACY)
+        return binary_matches(what, targets, predictions, threshold);
+    return class_matches(what, kind == LS_METRIC_SPARSE_CATEGORICAL_ACCURACY, targets, predictions);
+}
+
+static ls_tensor *distance(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions)
+{
+    ls_tensor *error = ls_match_pair(kinds[metric->kind].name, &targets, &predictions);
+    if (error)
+        return error;
+    return metric->kind == LS_METRIC_MEAN_SQUARED_ERROR ? ls_op_mean_squared_error(predictions, targets)
+                                                        : ls_op_mean_absolute_error(predictions, targets);
+}
+
+/* ---- Positives and negatives ---- */
+
+/* [N,...] as [N,L] */
+static ls_tensor *rows(ls_tensor *x)
+{
+    return ls_tensor_is_error(x) ? x : ls_op_reshape(x, LS_SHAPE(x->shape.dims[0], LS_REMAINING));
+}
+
+/* Sums over a sample's values, weighed. */
+static ls_tensor *sample_weight(ls_tensor *counts, ls_tensor *weights)
+{
+    ls_tensor *sums = ls_sample_sums(counts);
+    return weights ? ls_op_mul(sums, weights) : sums;
+}
+
+static ls_tensor *confusion_sums(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights,
+                                 double threshold)
+{
+    ls_tensor *error = ls_match_pair(kinds[metric->kind].name, &targets, &predictions);
+    if (error)
+        return error;
+    ls_tensor *positive = is_positive(targets), *found = above(predictions, threshold);
+    ls_tensor *right = ls_op_mul(positive, found);
+    ls_tensor *wrong = metric->kind == LS_METRIC_PRECISION ? ls_op_mul(one_minus(positive), found)
+                                                           : ls_op_mul(positive, one_minus(found));
+    return two_sums(sample_weight(right, weights), sample_weight(wrong, weights));
+}
+
+/* Bucket max(0, ceil(p * 199) - 1) of a prediction p, in float32 as Keras does: a value on a threshold is below it. */
+static ls_tensor *bucket_of(ls_tensor *predictions)
+{
+    ls_tensor *x = ls_op_scale(ls_op_clip(ls_op_cast(predictions, LS_F32), 0, 1), BUCKETS - 1);
+    ls_tensor *whole = ls_op_cast(x, LS_I64);
+    ls_tensor *is_whole = ls_op_cast(ls_op_compare(ls_op_cast(whole, LS_F32), LS_EQUAL, x), LS_I64);
+    return ls_op_maximum(ls_op_sub(whole, is_whole), ls_scalar_like(whole, 0));
+}
+
+static ls_tensor *bucket_sums(ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    ls_tensor *error = ls_match_pair("auc", &targets, &predictions);
+    if (error)
+        return error;
+    ls_tensor *positive = ls_op_with_last_axis(rows(is_positive(targets)));
+    if (weights && weights->shape.rank == 1)
+        weights = ls_op_with_last_axis(column(weights));
+    ls_tensor *parts[] = { positive, one_minus(positive) };
+    ls_tensor *which = ls_op_concat(parts, 2, 2); /* [N,L,2] */
+    if (weights)
+        which = ls_op_mul(which, weights);
+    ls_tensor *places = ls_op_one_hot(rows(bucket_of(predictions)), LS_F64, BUCKETS); /* [N,L,200] */
+    if (ls_tensor_is_error(places))
+        return places;
+    ls_shape shape = places->shape;
+    shape.dims[2] = 1;
+    shape.dims[shape.rank++] = BUCKETS;
+    ls_tensor *each = ls_op_mul(ls_op_with_last_axis(which), ls_op_reshape(places, shape));
+    return ls_op_reshape(ls_op_reduce_sum(each, LS_AXES(0, 1), false), LS_SHAPE(2 * BUCKETS));
+}
+
+ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    ls_tensor *error = ls_pair_error(ls_metric_name(&metric), metric.kind == LS_METRIC_MEAN ? predictions : targets,
+                                     predictions);
+    if (error || !predictions)
+        return error;
+    if (check_spec(&metric) != LS_OK)
+        return ls_node_error(predictions->graph, LS_ERR_INVALID, "metric");
+    double threshold = ls_spec_number(metric.threshold, 0.5);
+    if (weights)
+        weights = ls_match_weights(kinds[metric.kind].name, weights, LS_F64);
+    if (weights && weights->op == LS_OP_ERROR)
+        return weights;
+    switch (metric.kind) {
+    case LS_METRIC_TOP_K:
+        return weighted_mean_sums(
+            top_k_matches(kinds[metric.kind].name, metric.k ? metric.k : 5, targets, predictions), weights);
+    case LS_METRIC_MEAN:
+        return weighted_mean_sums(predictions, weights);
+    case LS_METRIC_MEAN_SQUARED_ERROR:
+    case LS_METRIC_MEAN_ABSOLUTE_ERROR:
+        return weighted_mean_sums(distance(&metric, targets, predictions), weights);
+    case LS_METRIC_PRECISION:
+    case LS_METRIC_RECALL:
+        return confusion_sums(&metric, targets, predictions, weights, threshold);
+    case LS_METRIC_AUC:
+        return bucket_sums(targets, predictions, weights);
+    default:
+        return weighted_mean_sums(accuracy(&metric, targets, predictions, threshold), weights);
+    }
+}
+
+/* ---- Results ---- */
+
+/* Keras's divide_no_nan. */
+static double share(double part, double whole)
+{
+    return whole == 0 ? 0 : part / whole;
+}
+
+/* The area under true-positive rate over false-positive rate, by trapezoids between thresholds. */
+static double area(const double *positives, const double *negatives)
+{
+    double all_positives = 0, all_negatives = 0, area = 0;
+    for (int i = 0; i < BUCKETS; i++) {
+        all_positives += positives[i];
+        all_negatives += negatives[i];
+    }
+    double tp = 0, fp = 0, y = 0, x = 0; /* from the highest threshold down */
+    for (int i = BUCKETS - 1; i >= 0; i--) {
+        tp += positives[i];
+        fp += negatives[i];
+        double next_y = share(tp, all_positives), next_x = share(fp, all_negatives);
+        if (i < BUCKETS - 1)
+            area += (next_x - x) * (y + next_y) / 2;
+        x = next_x;
+        y = next_y;
+    }
+    return area;
+}
+
+double ls_metric_result(const ls_metric *metric, const double *sums)
+{
+    if (!is_known(metric) || !sums)
+        return 0;
+    switch (metric->kind) {
+    case LS_METRIC_PRECISION:
+    case LS_METRIC_RECALL:
+        return share(sums[0], sums[0] + sums[1]);
+    case LS_METRIC_AUC:
+        return area(sums, sums + BUCKETS);
+    default:
+        return share(sums[0], sums[1]);
+    }
+}
+
+/* ---- State ---- */
+
+ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    ls_metric_state state = { .metric = metric };
+    char *name = NULL, *full = NULL;
+    ls_tensor *sums = ls_metric_sums(metric, targets, predictions, weights);
+    state.update = sums;
+    if (ls_tensor_is_error(sums))
+        return state;
+    ls_status status = ls_free_name(sums->graph, ls_metric_name(&metric), "sums", &name);
+    if (status == LS_OK)
+        status = ls_state_name(name, NULL, "sums", &full);
+    if (status != LS_OK) {
+        state.update = ls_node_error(sums->graph, status, "metric");
+    } else {
+        state.sums = ls_state_variable(sums->graph, full, LS_F64, sums->shape, 0);
+        state.update = ls_op_assign_add(state.sums, sums);
+    }
+    free(name);
+    free(full);
+    return state;
+}
+
+/* The sums as they are now; *out is the caller's to free. */
+static ls_status read_sums(const ls_metric_state *state, double **out)
+{
+    if (!state || !state->update)
+        return ls_fail(LS_ERR_INVALID, "a metric's state is needed (ls_metric_state_of)");
+    if (state->update->op == LS_OP_ERROR)
+        return ls_fail(state->update->status, "%s", state->update->message);
+    size_t count = ls_metric_sums_count(&state->metric);
+    double *sums = calloc(count, sizeof(*sums));
+    if (!sums)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu sums", count);
+    ls_status status = ls_variable_get(state->sums, sums, count * sizeof(*sums));
+    if (status != LS_OK) {
+        free(sums);
+        return status;
+    }
+    *out = sums;
+    return LS_OK;
+}
+
+ls_status ls_metric_state_result(const ls_metric_state *state, double *out)
+{
+    double *sums = NULL;
+    LS_TRY(read_sums(state, &sums));
+    if (out)
+        *out = ls_metric_result(&state->metric, sums);
+    free(sums);
+    return out ? LS_OK : ls_fail(LS_ERR_INVALID, "ls_metric_state_result: no place for the result was given");
+}
+
+ls_status ls_metric_state_reset(const ls_metric_state *state)
+{
+    double *sums = NULL;
+    LS_TRY(read_sums(state, &sums));
+    size_t count = ls_metric_sums_count(&state->metric);
+    for (size_t i = 0; i < count; i++)
+        sums[i] = 0;
+    ls_status status = ls_variable_set(state->sums, sums, count * sizeof(*sums));
+    free(sums);
+    return status;
+}

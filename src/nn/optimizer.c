@@ -1,0 +1,649 @@
+/* Optimizers as state nodes: a spec and gradients become one tensor whose run updates every variable. Slots, the step and,
+ * where gradients are accumulated, their sums are variables of the graph.
+ *
+ * The order of things is Keras's: accumulate, clip, decay weights, update. Gradients are whole tensors here, joined over all
+ * samples and devices, so norms are those of the whole batch and are counted once. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "graph/rules.h"
+#include "nn/parts.h"
+
+/* ---- Specs with their defaults in ---- */
+
+enum { MOMENTUM = 1, BETAS = 2, RHO = 4, EPSILON = 8, START = 16 };
+
+typedef struct optimizer_info {
+    const char *name;
+    double rate; /* 0: it must be given */
+    double epsilon;
+    const char *slots[2];
+    double start;   /* of the first slot */
+    unsigned takes; /* options beside those that all take */
+} optimizer_info;
+
+static const optimizer_info kinds[] = {
+    [LS_OPTIMIZER_SGD] = { "sgd", 0.01, 0, { "momentum" }, .takes = MOMENTUM },
+    [LS_OPTIMIZER_ADAM] = { "adam", 0.001, 1e-7, { "momentum", "velocity" }, .takes = BETAS | EPSILON },
+    [LS_OPTIMIZER_ADAMW] = { "adamw", 0.001, 1e-7, { "momentum", "velocity" }, .takes = BETAS | EPSILON },
+    [LS_OPTIMIZER_RMSPROP] = { "rmsprop", 0.001, 1e-7, { "velocity", "momentum" }, .takes = MOMENTUM | RHO | EPSILON },
+    [LS_OPTIMIZER_RMSPROP_TF1] = { "rmsprop_tf1", 0, 1e-10, { "velocity", "momentum" }, 1, MOMENTUM | RHO | EPSILON },
+    [LS_OPTIMIZER_ADAGRAD] = { "adagrad", 0.001, 1e-7, { "accumulator" }, 0.1, EPSILON | START },
+};
+
+typedef struct recipe {
+    const optimizer_info *info;
+    ls_apply_op apply; /* all but the tensors */
+    int slot_count;
+    double rate, start;
+    double clipvalue, clipnorm, global_clipnorm; /* 0: none */
+    int64_t every;                               /* batches an update is made of */
+    bool scheduled;
+} recipe;
+
+const char *ls_optimizer_name(const ls_optimizer *optimizer)
+{
+    bool known = optimizer && optimizer->kind > LS_OPTIMIZER_NONE &&
+                 (size_t)optimizer->kind < sizeof(kinds) / sizeof(*kinds);
+    return !known ? "optimizer" : optimizer->options.name ? optimizer->options.name : kinds[optimizer->kind].name;
+}
+
+static ls_status check_range(const char *what, const char *option, double value, double low, double high)
+{
+    if (value >= low && value <= high)
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID, "%s: %s is %g, it must be from %g to %g", what, option, value, low, high);
+}
+
+/* An option that the kind would ignore is a mistake. */
+static ls_status check_taken(const ls_optimizer *optimizer)
+{
+    const ls_optimizer_options *o = &optimizer->options;
+    const optimizer_info *info = &kinds[optimizer->kind];
+    const struct {
+        const char *name;
+        bool given;
+        unsigned flag;
+    } options[] = {
+        { "momentum", o->momentum != 0, MOMENTUM },
+        { "nesterov", o->nesterov, optimizer->kind == LS_OPTIMIZER_SGD ? MOMENTUM : 0 },
+        { "beta_1", o->beta_1 != 0, BETAS },
+        { "beta_2", o->beta_2 != 0, BETAS },
+        { "rho", o->rho != 0, RHO },
+        { "epsilon", o->epsilon != 0, EPSILON },
+        { "initial_accumulator_value", o->initial_accumulator_value != 0, START },
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+        if (options[i].given && !(info->takes & options[i].flag))
+            return ls_fail(LS_ERR_INVALID, "%s has no option %s", info->name, options[i].name);
+    if (o->nesterov && o->momentum == 0)
+        return ls_fail(LS_ERR_INVALID, "%s: nesterov needs a momentum", info->name);
+    return LS_OK;
+}
+
+static ls_status check_clipping(const char *what, const recipe *r)
+{
+    const double highest = 1e300;
+    LS_TRY(check_range(what, "clipvalue", r->clipvalue, 0, highest));
+    LS_TRY(check_range(what, "clipnorm", r->clipnorm, 0, highest));
+    LS_TRY(check_range(what, "global_clipnorm", r->global_clipnorm, 0, highest));
+    if ((r->clipvalue > 0) + (r->clipnorm > 0) + (r->global_clipnorm > 0) > 1)
+        return ls_fail(LS_ERR_INVALID, "%s: only one of clipnorm (%g), clipvalue (%g) and global_clipnorm (%g) can be set",
+                       what, r->clipnorm, r->clipvalue, r->global_clipnorm);
+    return LS_OK;
+}
+
+static ls_status check_recipe(const char *what, const recipe *r)
+{
+    const double highest = 1e30;
+    LS_TRY(check_range(what, "learning_rate", r->rate, 0, highest));
+    LS_TRY(check_range(what, "momentum", r->apply.momentum, 0, 1));
+    LS_TRY(check_range(what, "beta_1", r->apply.beta1, 0, 0x1.fffffep-1));
+    LS_TRY(check_range(what, "beta_2", r->apply.beta2, 0, 0x1.fffffep-1));
+    LS_TRY(check_range(what, "rho", r->apply.rho, 0, 1));
+    LS_TRY(check_range(what, "epsilon", r->apply.epsilon, 0, highest));
+    LS_TRY(check_range(what, "weight_decay", r->apply.weight_decay, 0, highest));
+    LS_TRY(check_range(what, "initial_accumulator_value", r->start, 0, highest));
+    if (r->every < 1)
+        return ls_fail(LS_ERR_INVALID, "%s: gradient_accumulation_steps is %lld, at least 1 is needed", what,
+                       (long long)r->every);
+    return check_clipping(what, r);
+}
+
+static void choose_rule(ls_optimizer_kind kind, bool nesterov, recipe *r)
+{
+    bool has_momentum = r->apply.momentum != 0;
+    switch (kind) {
+    case LS_OPTIMIZER_SGD:
+        r->apply.rule = nesterov ? LS_APPLY_NESTEROV : has_momentum ? LS_APPLY_MOMENTUM : LS_APPLY_SGD;
+        r->slot_count = has_momentum;
+        break;
+    case LS_OPTIMIZER_RMSPROP:
+        r->apply.rule = LS_APPLY_RMSPROP;
+        r->slot_count = 1 + has_momentum;
+        break;
+    case LS_OPTIMIZER_RMSPROP_TF1:
+        r->apply.rule = LS_APPLY_RMSPROP_TF1;
+        r->slot_count = 2;
+        break;
+    case LS_OPTIMIZER_ADAGRAD:
+        r->apply.rule = LS_APPLY_ADAGRAD;
+        r->slot_count = 1;
+        break;
+    default:
+        r->apply.rule = LS_APPLY_ADAM;
+        r->slot_count = 2;
+        break;
+    }
+}
+
+static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
+{
+    if (optimizer->kind <= LS_OPTIMIZER_NONE || (size_t)optimizer->kind >= sizeof(kinds) / sizeof(*kinds))
+        return ls_fail(LS_ERR_INVALID, "there is no optimizer number %d", (int)optimizer->kind);
+    const ls_optimizer_options *o = &optimizer->options;
+    const optimizer_info *info = &kinds[optimizer->kind];
+    LS_TRY(check_taken(optimizer));
+    *r = (recipe){ .info = info,
+                   .rate = ls_spec_number(o->learning_rate, info->rate),
+                   .start = ls_spec_number(o->initial_accumulator_value, info->start),
+                   .clipvalue = ls_spec_number(o->clipvalue, 0),
+                   .clipnorm = ls_spec_number(o->clipnorm, 0),
+                   .global_clipnorm = ls_spec_number(o->global_clipnorm, 0),
+                   .every = o->gradient_accumulation_steps ? o->gradient_accumulation_steps : 1,
+                   .scheduled = o->schedule.kind != LS_SCHEDULE_CONSTANT };
+    r->apply = (ls_apply_op){ .momentum = ls_spec_number(o->momentum, 0),
+                              .beta1 = ls_spec_number(o->beta_1, 0.9),
+                              .beta2 = ls_spec_number(o->beta_2, 0.999),
+                              .rho = ls_spec_number(o->rho, 0.9),
+                              .epsilon = ls_spec_number(o->epsilon, info->epsilon),
+                              .weight_decay = ls_spec_number(o->weight_decay,
+                                                             optimizer->kind == LS_OPTIMIZER_ADAMW ? 0.004 : 0) };
+    choose_rule(optimizer->kind, o->nesterov, r);
+    if (r->scheduled && o->learning_rate != 0)
+        return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule: only one can be given", info->name,
+                       r->rate);
+    if (!r->scheduled && o->schedule.rate != 0)
+        return ls_fail(LS_ERR_INVALID, "%s: a constant rate is written .learning_rate = %g", info->name, o->schedule.rate);
+    if (!r->scheduled && o->learning_rate == 0 && info->rate == 0)
+        return ls_fail(LS_ERR_INVALID, "%s: the learning rate must be given", info->name);
+    return check_recipe(info->name, r);
+}
+
+ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out)
+{
+    recipe r;
+    if (!optimizer || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_optimizer_rate: an optimizer and a place for the rate are needed");
+    LS_TRY(resolve(optimizer, &r));
+    if (r.scheduled)
+        return ls_schedule_rate(&optimizer->options.schedule, step, batch_size, out);
+    *out = r.rate;
+    return LS_OK;
+}
+
+/* ---- One call ---- */
+
+typedef struct slot_set {
+    ls_tensor *slot[2], *sum; /* sum: of gradients, where they are accumulated */
+} slot_set;
+
+typedef struct job {
+    ls_graph *graph;
+    recipe r;
+    char *name;
+    bool again; /* the optimizer has state in the graph already */
+    ls_tensor **gradients, **variables; /* those that take part */
+    slot_set *state;
+    size_t count;
+    ls_tensor *iterations, *position, *samples; /* position and samples: of the accumulation */
+    ls_tensor *rate[2], *step[2];               /* for float32, float64 variables */
+    ls_tensor *last;                            /* accumulation: bool, the update is made by this batch */
+    ls_tensor **parts;
+    size_t part_count;
+} job;
+
+static void add_part(job *j, ls_tensor *part)
+{
+    j->parts[j->part_count++] = part;
+}
+
+static int by_type(const ls_tensor *variable)
+{
+    return variable->dtype == LS_F64;
+}
+
+static ls_status check_variable(const job *j, size_t i, ls_tensor *gradient, ls_tensor *variable)
+{
+    char label[LS_NODE_TEXT], a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
+    if (!variable)
+        return ls_fail(LS_ERR_INVALID, "variable %zu is NULL", i);
+    if (variable->op == LS_OP_ERROR)
+        return ls_fail(variable->status, "%s", variable->message);
+    if (variable->op != LS_OP_variable || !ls_dtype_is_real(variable->dtype))
+        return ls_fail(LS_ERR_INVALID, "%s is no variable of floats", ls_node_label(variable, label));
+    if (variable->graph != j->graph || (gradient && gradient->graph && gradient->graph != j->graph))
+        return ls_fail(LS_ERR_INVALID, "%s or its gradient belongs to another graph", ls_node_label(variable, label));
+    if (!gradient)
+        return LS_OK;
+    if (gradient->op == LS_OP_ERROR)
+        return ls_fail(gradient->status, "%s", gradient->message);
+    if (gradient->per_sample || gradient->dtype != variable->dtype ||
+        !ls_shape_equal(&gradient->shape, &variable->shape))
+        return ls_fail(LS_ERR_SHAPE, "%s is %s %s, its gradient %s %s", ls_node_label(variable, label),
+                       ls_dtype_name(variable->dtype), ls_shape_format(&variable->shape, a),
+                       ls_dtype_name(gradient->dtype), ls_shape_format(&gradient->shape, b));
+    return LS_OK;
+}
+
+/* The pairs that have a gradient. */
+static ls_status choose_pairs(job *j, ls_tensor *const *gradients, ls_tensor *const *variables, size_t count)
+{
+    char label[LS_NODE_TEXT];
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(check_variable(j, i, gradients[i], variables[i]));
+        if (!gradients[i]) {
+            ls_spec_warn(j->graph, "%s: %s has no gradient and is left as it is", j->name,
+                         ls_node_label(variables[i], label));
+            continue;
+        }
+        j->gradients[j->count] = gradients[i];
+        j->variables[j->count++] = variables[i];
+    }
+    if (j->count == 0)
+        return ls_fail(LS_ERR_INVALID, "none of %zu variables has a gradient", count);
+    return LS_OK;
+}
+
+static ls_status allocate(job *j, size_t count)
+{
+    size_t room = count ? count : 1;
+    j->gradients = calloc(room, sizeof(*j->gradients));
+    j->variables = calloc(room, sizeof(*j->variables));
+    j->state = calloc(room, sizeof(*j->state));
+    j->parts = calloc(room * 4 + 3, sizeof(*j->parts)); /* variable, two slots, sum; step, position, samples */
+    if (!j->gradients || !j->variables || !j->state || !j->parts)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
+    return LS_OK;
+}
+
+static void release(job *j)
+{
+    free(j->name);
+    free(j->gradients);
+    free(j->variables);
+    free(j->state);
+    free(j->parts);
+}
+
+/* ---- State ---- */
+
+/* A name given by the user is the optimizer's identity: its state is used again. Without one each call has its own. */
+static ls_status choose_name(job *j, const ls_optimizer *optimizer)
+{
+    const char *given = optimizer->options.name;
+    if (!given)
+        return ls_free_name(j->graph, j->r.info->name, "iterations", &j->name);
+    ls_text name = { 0 };
+    char *step = NULL;
+    ls_tensor *found = NULL;
+    ls_text_put(&name, given);
+    LS_TRY(ls_text_take(&name, &j->name));
+    LS_TRY(ls_state_name(given, NULL, "iterations", &step));
+    j->again = ls_graph_find(j->graph, step, &found) == LS_OK;
+    free(step);
+    return LS_OK;
+}
+
+/* The variable "<optimizer>/<of>/<what>": the one that is there, or a new one. */
+static ls_status get_state(job *j, const char *of, const char *what, ls_dtype dtype, ls_shape shape, double start,
+                           ls_tensor **out)
+{
+    char *name = NULL;
+    ls_tensor *found = NULL;
+    LS_TRY(ls_state_name(j->name, of, what, &name));
+    bool old = j->again && ls_graph_find(j->graph, name, &found) == LS_OK;
+    if (!old)
+        found = ls_state_variable(j->graph, name, dtype, shape, start);
+    ls_status status = LS_OK;
+    if (ls_tensor_is_error(found))
+        status = ls_fail(found->status, "%s", found->message);
+    else if (found->op != LS_OP_variable || found->dtype != dtype || !ls_shape_equal(&found->shape, &shape))
+        status = ls_fail(LS_ERR_INVALID, "\"%s\" is there, but is not this optimizer's", name);
+    free(name);
+    *out = found;
+    return status;
+}
+
+static ls_status get_slots(job *j, size_t i)
+{
+    const ls_tensor *v = j->variables[i];
+    char number[32];
+    snprintf(number, sizeof(number), "variable_%u", v->attr.variable.variable->number);
+    const char *of = v->name ? v->name : number;
+    for (int s = 0; s < j->r.slot_count; s++)
+        LS_TRY(get_state(j, of, j->r.info->slots[s], v->dtype, v->shape, s == 0 ? j->r.start : 0, &j->state[i].slot[s]));
+    if (j->r.every > 1)
+        LS_TRY(get_state(j, of, "gradient_accumulator", v->dtype, v->shape, 0, &j->state[i].sum));
+    return LS_OK;
+}
+
+/* Slots first, the step last: the order in which states are hashed. */
+static ls_status get_all_state(job *j)
+{
+    for (size_t i = 0; i < j->count; i++)
+        LS_TRY(get_slots(j, i));
+    if (j->r.every > 1) {
+        LS_TRY(get_state(j, NULL, "accumulated_batches", LS_I64, LS_SCALAR, 0, &j->position));
+        LS_TRY(get_state(j, NULL, "accumulated_samples", LS_I64, LS_SCALAR, 0, &j->samples));
+    }
+    return get_state(j, NULL, "iterations", LS_I64, LS_SCALAR, 0, &j->iterations);
+}
+
+/* ---- Learning rate and step ---- */
+
+/* The rate as a float32 scalar: what the caller gave, or an input to be fed where a schedule says it. */
+static ls_status find_rate(job *j, ls_tensor *given, ls_tensor **out)
+{
+    *out = given;
+    if (given && given->op == LS_OP_ERROR)
+        return ls_fail(given->status, "%s", given->message);
+    if (given && (given->graph != j->graph || given->shape.rank != 0 || !ls_dtype_is_real(given->dtype)))
+        return ls_fail(LS_ERR_SHAPE, "the learning rate must be a scalar of floats of the same graph");
+    if (given || !j->r.scheduled)
+        return LS_OK;
+    char *name = NULL;
+    ls_status status = LS_OK;
+    LS_TRY(ls_state_name(j->name, NULL, "learning_rate", &name));
+    if (!(j->again && ls_graph_find(j->graph, name, out) == LS_OK)) {
+        *out = ls_op_input(j->graph, NULL, LS_F32, LS_SCALAR);
+        status = ls_name_state(*out, name);
+    }
+    free(name);
+    return status;
+}
+
+static ls_status make_rates(job *j, ls_tensor *given)
+{
+    static const ls_dtype types[] = { LS_F32, LS_F64 };
+    ls_tensor *rate = NULL, *step = ls_op_shift(j->iterations, 1);
+    LS_TRY(find_rate(j, given, &rate));
+    for (size_t i = 0; i < j->count; i++) {
+        int t = by_type(j->variables[i]);
+        if (j->rate[t])
+            continue;
+        j->rate[t] = rate ? ls_op_cast(rate, types[t]) : ls_op_scalar(j->graph, types[t], j->r.rate);
+        j->step[t] = ls_op_cast(step, types[t]);
+    }
+    return LS_OK;
+}
+
+/* ---- Accumulation ---- */
+
+/* Whether a run of these gradients has a batch whose samples can be counted. */
+static ls_status has_batch(job *j, bool *out)
+{
+    ls_tensor **order = NULL;
+    size_t count = 0;
+    LS_TRY(ls_graph_order(j->graph, j->gradients, j->count, NULL, NULL, &order, &count));
+    *out = false;
+    for (size_t i = 0; i < count && !*out; i++)
+        *out = order[i]->per_sample || order[i]->op == LS_OP_count;
+    free(order);
+    return LS_OK;
+}
+
+static ls_tensor *integer(const job *j, int64_t value)
+{
+    return ls_op_scalar(j->graph, LS_I64, (double)value);
+}
+
+/* `done` when this batch makes the update, else `not_yet`. */
+static ls_tensor *when_last(const job *j, ls_tensor *done, ls_tensor *not_yet)
+{
+    return ls_op_select(j->last, done, not_yet);
+}
+
+/* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided once
+ * by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size. Gradients that
+ * come from no batch count 1 each. */
+static ls_status accumulate(job *j)
+{
+    bool counted;
+    LS_TRY(has_batch(j, &counted));
+    ls_tensor *n = counted ? ls_op_count(j->graph, LS_I64) : integer(j, 1), *zero = integer(j, 0);
+    ls_tensor *total = ls_op_add(j->samples, n);
+    j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
+    for (size_t i = 0; i < j->count; i++) {
+        ls_dtype dtype = j->variables[i]->dtype;
+        ls_tensor *sum = ls_op_add(j->state[i].sum, ls_op_mul(j->gradients[i], ls_op_cast(n, dtype)));
+        add_part(j, ls_op_assign(j->state[i].sum, when_last(j, ls_scalar_like(sum, 0), sum)));
+        j->gradients[i] = ls_op_div(sum, ls_op_cast(total, dtype));
+    }
+    add_part(j, ls_op_assign(j->samples, when_last(j, zero, total)));
+    add_part(j, ls_op_assign(j->position, when_last(j, zero, ls_op_shift(j->position, 1))));
+    return LS_OK;
+}
+
+/* ---- Clipping ---- */
+
+static ls_tensor *sum_of_squares(ls_tensor *gradient)
+{
+    return ls_op_reduce_sum(ls_op_square(ls_op_cast(gradient, LS_F64)), LS_ALL_AXES, false);
+}
+
+/* most / norm where the norm is larger, else exactly 1; a norm that is not finite gives NaN, so that it shows. */
+static ls_tensor *clip_factor(ls_tensor *norm, double most)
+{
+    ls_tensor *limit = ls_scalar_like(norm, most);
+    return ls_op_add(ls_op_div(limit, ls_op_maximum(norm, limit)), ls_op_sub(norm, norm));
+}
+
+static ls_tensor *times(ls_tensor *gradient, ls_tensor *factor)
+{
+    return ls_op_mul(gradient, ls_op_cast(factor, gradient->dtype));
+}
+
+/* Of all variables together. The norm before clipping can be fetched as "<optimizer>/global_norm". */
+static ls_status clip_by_global_norm(job *j)
+{
+    char *name = NULL;
+    ls_tensor *sum = sum_of_squares(j->gradients[0]);
+    for (size_t i = 1; i < j->count; i++)
+        sum = ls_op_add(sum, sum_of_squares(j->gradients[i]));
+    ls_tensor *norm = ls_op_sqrt(sum), *factor = clip_factor(norm, j->r.global_clipnorm);
+    for (size_t i = 0; i < j->count; i++)
+        j->gradients[i] = times(j->gradients[i], factor);
+    if (j->again)
+        return LS_OK; /* the name is the first call's */
+    LS_TRY(ls_state_name(j->name, NULL, "global_norm", &name));
+    ls_status status = ls_name_state(norm, name);
+    free(name);
+    return status;
+}
+
+static ls_status clip(job *j)
+{
+    if (j->r.global_clipnorm > 0)
+        LS_TRY(clip_by_global_norm(j));
+    for (size_t i = 0; i < j->count && j->r.clipnorm > 0; i++)
+        j->gradients[i] = times(j->gradients[i], clip_factor(ls_op_sqrt(sum_of_squares(j->gradients[i])), j->r.clipnorm));
+    for (size_t i = 0; i < j->count && j->r.clipvalue > 0; i++)
+        j->gradients[i] = ls_op_clip(j->gradients[i], -j->r.clipvalue, j->r.clipvalue);
+    return LS_OK;
+}
+
+/* ---- Updates ---- */
+
+/* All at once, in place. */
+static void update(job *j, size_t i)
+{
+    ls_tensor *v = j->variables[i];
+    ls_apply_op apply = j->r.apply;
+    apply.learning_rate = j->rate[by_type(v)];
+    apply.step = j->step[by_type(v)];
+    apply.slots[0] = j->state[i].slot[0];
+    apply.slots[1] = j->state[i].slot[1];
+    add_part(j, ls_op_apply_with(v, j->gradients[i], apply));
+}
+
+/* New values, by ops: operation for operation those of ls_op_apply, so the bits are equal. An update that may not happen needs
+ * them, because ls_op_apply always writes. */
+typedef struct values {
+    ls_tensor *variable, *slot[2];
+} values;
+
+/* rate * sqrt(1 - beta2^t) / (1 - beta1^t), in float64 */
+static ls_tensor *adam_rate(const ls_apply_op *r, ls_tensor *rate, ls_tensor *step)
+{
+    ls_tensor *t = ls_op_cast(step, LS_F64), *one = ls_scalar_like(t, 1);
+    ls_tensor *second = ls_op_sqrt(ls_op_sub(one, ls_op_pow(ls_scalar_like(t, r->beta2), t)));
+    ls_tensor *first = ls_op_sub(one, ls_op_pow(ls_scalar_like(t, r->beta1), t));
+    return ls_op_cast(ls_op_div(ls_op_mul(ls_op_cast(rate, LS_F64), second), first), rate->dtype);
+}
+
+/* old + (new - old) * share */
+static ls_tensor *towards(ls_tensor *old, ls_tensor *new, double share)
+{
+    return ls_op_add(old, ls_op_scale(ls_op_sub(new, old), share));
+}
+
+static ls_tensor *over_root(ls_tensor *down, ls_tensor *square, double epsilon)
+{
+    return ls_op_div(down, ls_op_sqrt(ls_op_shift(square, epsilon)));
+}
+
+static values new_values(const ls_apply_op *r, ls_tensor *g, ls_tensor *rate, ls_tensor *step, values old)
+{
+    ls_tensor *w = old.variable, *down = ls_op_mul(rate, g), *square = ls_op_square(g);
+    values new = { NULL, { NULL, NULL } };
+    if (r->weight_decay != 0)
+        w = ls_op_sub(w, ls_op_mul(ls_op_scale(rate, r->weight_decay), w));
+    switch (r->rule) {
+    case LS_APPLY_SGD:
+        new.variable = ls_op_sub(w, down);
+        break;
+    case LS_APPLY_MOMENTUM:
+    case LS_APPLY_NESTEROV: {
+        ls_tensor *m = ls_op_sub(ls_op_scale(old.slot[0], r->momentum), down);
+        new.slot[0] = m;
+        new.variable = ls_op_add(
+            w, r->rule == LS_APPLY_NESTEROV ? ls_op_sub(ls_op_scale(m, r->momentum), down) : m);
+        break;
+    }
+    case LS_APPLY_ADAM: {
+        ls_tensor *m = new.slot[0] = towards(old.slot[0], g, 1 - r->beta1);
+        ls_tensor *v = new.slot[1] = towards(old.slot[1], square, 1 - r->beta2);
+        ls_tensor *up = ls_op_mul(m, adam_rate(r, rate, step));
+        new.variable = ls_op_sub(w, ls_op_div(up, ls_op_shift(ls_op_sqrt(v), r->epsilon)));
+        break;
+    }
+    case LS_APPLY_RMSPROP:
+    case LS_APPLY_RMSPROP_TF1:
+        new.slot[0] = r->rule == LS_APPLY_RMSPROP
+                          ? ls_op_add(ls_op_scale(old.slot[0], r->rho), ls_op_scale(square, 1 - r->rho))
+                          : towards(old.slot[0], square, 1 - r->rho);
+        down = over_root(down, new.slot[0], r->epsilon);
+        if (old.slot[1])
+            down = new.slot[1] = ls_op_add(ls_op_scale(old.slot[1], r->momentum), down);
+        new.variable = ls_op_sub(w, down);
+        break;
+    case LS_APPLY_ADAGRAD:
+        new.slot[0] = ls_op_add(old.slot[0], square);
+        new.variable = ls_op_sub(w, over_root(down, new.slot[0], r->epsilon));
+        break;
+    }
+    return new;
+}
+
+static void update_when_last(job *j, size_t i)
+{
+    ls_tensor *v = j->variables[i];
+    values old = { v, { j->state[i].slot[0], j->state[i].slot[1] } };
+    values new = new_values(&j->r.apply, j->gradients[i], j->rate[by_type(v)], j->step[by_type(v)], old);
+    add_part(j, ls_op_assign(v, when_last(j, new.variable, v)));
+    for (int s = 0; s < j->r.slot_count; s++)
+        add_part(j, ls_op_assign(old.slot[s], when_last(j, new.slot[s], old.slot[s])));
+}
+
+static ls_status build(job *j, ls_tensor *learning_rate)
+{
+    LS_TRY(get_all_state(j));
+    LS_TRY(make_rates(j, learning_rate));
+    ls_tensor *one = integer(j, 1);
+    if (j->r.every > 1)
+        LS_TRY(accumulate(j));
+    LS_TRY(clip(j));
+    for (size_t i = 0; i < j->count; i++)
+        if (j->last)
+            update_when_last(j, i);
+        else
+            update(j, i);
+    add_part(j, ls_op_assign_add(j->iterations, j->last ? when_last(j, one, integer(j, 0)) : one));
+    return LS_OK;
+}
+
+ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
+                              size_t count, ls_tensor *learning_rate)
+{
+    job j = { .graph = variables && count ? ls_graph_of(variables, (int)count) : NULL };
+    ls_tensor *result = NULL;
+    if (!j.graph)
+        return NULL;
+    ls_status status = gradients ? resolve(&optimizer, &j.r) : ls_fail(LS_ERR_INVALID, "the gradients are NULL");
+    if (status == LS_OK)
+        status = choose_name(&j, &optimizer);
+    if (status == LS_OK)
+        status = allocate(&j, count);
+    if (status == LS_OK)
+        status = choose_pairs(&j, gradients, variables, count);
+    if (status == LS_OK)
+        status = build(&j, learning_rate);
+    result = status == LS_OK ? ls_op_group(j.parts, j.part_count)
+                             : ls_node_error(j.graph, status, "ls_apply_gradients");
+    release(&j);
+    return result;
+}
+
+/* ---- Minimize ---- */
+
+/* Trainable variables of the graph that the loss depends on, and their gradients. */
+static ls_status find_gradients(ls_tensor *loss, ls_tensor **variables, ls_tensor **gradients, size_t *count)
+{
+    const ls_graph *graph = loss->graph;
+    size_t trainable = 0, kept = 0;
+    for (size_t i = 0; i < graph->variable_count; i++) {
+        const ls_variable *v = graph->variables[i];
+        if (v->trainable && v->node && ls_dtype_is_real(v->node->dtype))
+            variables[trainable++] = v->node;
+    }
+    LS_TRY(ls_gradients(loss, variables, trainable, gradients));
+    for (size_t i = 0; i < trainable; i++) {
+        if (!gradients[i])
+            continue;
+        variables[kept] = variables[i];
+        gradients[kept++] = gradients[i];
+    }
+    if (kept == 0)
+        return ls_fail(LS_ERR_INVALID, "the loss depends on none of the graph's %zu trainable variables", trainable);
+    *count = kept;
+    return LS_OK;
+}
+
+ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name)
+{
+    if (ls_tensor_is_error(loss))
+        return loss;
+    ls_graph *graph = loss->graph;
+    size_t count = 0, room = graph->variable_count ? graph->variable_count : 1;
+    ls_tensor **variables = calloc(room, sizeof(*variables)), **gradients = calloc(room, sizeof(*gradients));
+    ls_status status = variables && gradients ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", room);
+    if (status == LS_OK)
+        status = find_gradients(loss, variables, gradients, &count);
+    ls_tensor *step = status == LS_OK ? ls_apply_gradients(optimizer, gradients, variables, count, NULL)
+                                      : ls_node_error(graph, status, "ls_minimize");
+    free(variables);
+    free(gradients);
+    return name && !ls_tensor_is_error(step) ? ls_named(step, name) : step;
+}

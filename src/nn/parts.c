@@ -1,0 +1,207 @@
+/* What optimizers, losses and metrics share. */
+#include "nn/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "device/context.h"
+#include "graph/rules.h"
+
+ls_tensor *ls_spec_error(ls_graph *graph, const char *what, ls_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_fail_v(status, format, args);
+    va_end(args);
+    return ls_node_error(graph, status, what);
+}
+
+void ls_spec_warn(const ls_graph *graph, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    ls_log_write(&graph->context->log, LS_LOG_WARNING, "%s", line);
+}
+
+ls_status ls_free_name(ls_graph *graph, const char *base, const char *part, char **out)
+{
+    for (int number = 0;; number++) {
+        ls_text name = { 0 }, probe = { 0 };
+        ls_tensor *taken = NULL;
+        ls_text_put(&name, base);
+        if (number)
+            ls_text_add(&name, "_%d", number);
+        ls_text_add(&probe, "%s/%s", ls_text_get(&name), part);
+        bool is_free = ls_graph_find(graph, ls_text_get(&probe), &taken) != LS_OK;
+        ls_text_free(&probe);
+        if (is_free)
+            return ls_text_take(&name, out);
+        ls_text_free(&name);
+    }
+}
+
+ls_status ls_state_name(const char *owner, const char *of, const char *what, char **out)
+{
+    ls_text name = { 0 };
+    ls_text_add(&name, "%s/%s%s%s", owner, of ? of : "", of ? "/" : "", what);
+    return ls_text_take(&name, out);
+}
+
+ls_status ls_name_state(ls_tensor *tensor, const char *name)
+{
+    if (ls_tensor_is_error(tensor))
+        return tensor ? ls_fail(tensor->status, "%s", tensor->message) : ls_fail(LS_ERR_INVALID, "%s is NULL", name);
+    const char *prefix = tensor->graph->prefix;
+    tensor->graph->prefix = "";
+    ls_status status = ls_graph_name(tensor->graph, tensor, name);
+    tensor->graph->prefix = prefix;
+    return status;
+}
+
+static void fill(void *data, ls_dtype dtype, int64_t count, double value)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == LS_F32)
+            ((float *)data)[i] = (float)value;
+        else if (dtype == LS_F64)
+            ((double *)data)[i] = value;
+        else
+            ((int64_t *)data)[i] = (int64_t)value;
+    }
+}
+
+ls_tensor *ls_state_variable(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, double start)
+{
+    int64_t count = 0;
+    void *data = NULL;
+    if (start != 0 && ls_shape_count(&shape, 0, &count)) {
+        data = calloc((size_t)count + 1, ls_dtype_bytes(dtype));
+        if (!data)
+            return ls_spec_error(graph, name, LS_ERR_MEMORY, "no memory for %lld elements", (long long)count);
+        fill(data, dtype, count, start);
+    }
+    const char *prefix = graph->prefix;
+    graph->prefix = "";
+    ls_tensor *variable = ls_op_variable(graph, name, dtype, shape, .data = data, .not_trainable = true);
+    graph->prefix = prefix;
+    free(data);
+    return variable;
+}
+
+/* ---- Targets and predictions ---- */
+
+ls_tensor *ls_pair_error(const char *what, ls_tensor *targets, ls_tensor *predictions)
+{
+    ls_graph *graph = ls_graph_of((ls_tensor *[]){ targets, predictions }, 2);
+    if (targets && targets->op == LS_OP_ERROR)
+        return targets;
+    if (predictions && predictions->op == LS_OP_ERROR)
+        return predictions;
+    if (!targets || !predictions)
+        return graph ? ls_spec_error(graph, what, LS_ERR_INVALID, "the %s are NULL", targets ? "predictions" : "targets")
+                     : NULL;
+    return NULL;
+}
+
+static int64_t last_size(const ls_tensor *x)
+{
+    return x->shape.rank ? x->shape.dims[x->shape.rank - 1] : 0;
+}
+
+/* Axis 0 is that of the samples: it never counts as a last axis of size 1. */
+static bool has_single_last_axis(const ls_tensor *x)
+{
+    return x->shape.rank > 1 && last_size(x) == 1;
+}
+
+static ls_tensor *without_last_axis(ls_tensor *x)
+{
+    ls_shape shape = x->shape;
+    shape.rank--;
+    return ls_op_reshape(x, shape);
+}
+
+static ls_tensor *shapes_differ(const char *what, const ls_tensor *targets, const ls_tensor *predictions)
+{
+    char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT];
+    return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE, "targets of shape %s do not fit predictions of shape %s",
+                         ls_shape_format(&targets->shape, t), ls_shape_format(&predictions->shape, p));
+}
+
+ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions)
+{
+    ls_tensor *error = ls_pair_error(what, *targets, *predictions), *t = *targets, *p = *predictions;
+    if (error || !t || !p)
+        return error;
+    if (!ls_dtype_is_real(p->dtype))
+        return ls_spec_error(p->graph, what, LS_ERR_DTYPE, "predictions are %s; float32 or float64 is needed",
+                             ls_dtype_name(p->dtype));
+    t = ls_op_cast(t, p->dtype);
+    if (t->shape.rank == p->shape.rank + 1 && has_single_last_axis(t))
+        p = ls_op_with_last_axis(p);
+    else if (p->shape.rank == t->shape.rank + 1 && has_single_last_axis(p))
+        t = ls_op_with_last_axis(t);
+    if (!ls_shape_equal(&t->shape, &p->shape) || t->per_sample != p->per_sample || p->shape.rank == 0)
+        return shapes_differ(what, *targets, *predictions);
+    *targets = p->shape.rank == 1 ? ls_op_with_last_axis(t) : t;
+    *predictions = p->shape.rank == 1 ? ls_op_with_last_axis(p) : p;
+    return NULL;
+}
+
+ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predictions)
+{
+    ls_tensor *error = ls_pair_error(what, labels, predictions), *t = labels;
+    if (error || !labels || !predictions)
+        return error;
+    if (t->shape.rank == predictions->shape.rank && has_single_last_axis(t))
+        t = without_last_axis(t);
+    ls_shape wanted = predictions->shape;
+    wanted.rank--;
+    if (predictions->shape.rank < 2 || !ls_shape_equal(&t->shape, &wanted) || t->per_sample != predictions->per_sample)
+        return shapes_differ(what, labels, predictions);
+    return ls_dtype_is_integer(t->dtype) || t->dtype == LS_U8 ? t : ls_op_cast(t, LS_I64);
+}
+
+bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *predictions)
+{
+    return targets->shape.rank < predictions->shape.rank || (has_single_last_axis(targets) && last_size(predictions) > 1);
+}
+
+ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype)
+{
+    char text[LS_SHAPE_TEXT];
+    if (ls_tensor_is_error(weights))
+        return weights;
+    if (weights->shape.rank == 2 && has_single_last_axis(weights))
+        weights = without_last_axis(weights);
+    if (weights->shape.rank > 1)
+        return ls_spec_error(weights->graph, what, LS_ERR_SHAPE, "weights have shape %s: one weight a sample is needed",
+                             ls_shape_format(&weights->shape, text));
+    return ls_op_cast(weights, dtype);
+}
+
+static ls_axes all_but_first(const ls_tensor *x)
+{
+    ls_axes axes = { .count = x->shape.rank - 1 };
+    for (int i = 0; i < axes.count; i++)
+        axes.axis[i] = i + 1;
+    return axes;
+}
+
+ls_tensor *ls_sample_means(ls_tensor *values)
+{
+    if (ls_tensor_is_error(values) || values->shape.rank < 2)
+        return values;
+    return ls_op_reduce_mean(values, all_but_first(values), false);
+}
+
+ls_tensor *ls_sample_sums(ls_tensor *values)
+{
+    if (ls_tensor_is_error(values) || values->shape.rank < 2)
+        return values;
+    return ls_op_reduce_sum(values, all_but_first(values), false);
+}
