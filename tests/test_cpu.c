@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "graph/rules.h"
 #include "run/runs.h"
 
+#define DEVICES 2
 static ls_context *reference, *cpu;
 
 /* ---- How far a kernel may be from the reference ---- */
@@ -117,7 +119,8 @@ static double *group_tolerances(const ls_plan *plan)
 typedef struct setting {
     int lanes;
     int64_t micro;
-    bool unfused, finely; /* finely: every group a segment of its own */
+    bool unfused;
+    bool finely; /* every group a segment of its own, on any device */
 } setting;
 
 typedef struct side {
@@ -145,11 +148,18 @@ static void side_close(side *s)
     test_graph_close(&s->t);
 }
 
+static int any_device(void *user, int segment, int lane)
+{
+    (void)user;
+    return (segment * 5 + lane * 3) % 7 % DEVICES;
+}
+
 static ls_runs *apply_setting(ls_graph *graph, const setting *how)
 {
     ls_runs *runs = NULL;
     assert_int_equal(ls_runs_of(graph, &runs), LS_OK);
     ls_runs_clear(runs);
+    runs->settings.map = how->finely ? (ls_map){ .devices = DEVICES, .device = any_device } : (ls_map){ .devices = 0 };
     runs->settings.plan = (ls_plan_options){
         .lanes = how->lanes, .micro = how->micro, .unfused = how->unfused, .cut_everywhere = how->finely, .guards = true
     };
@@ -179,9 +189,10 @@ static void keep_tolerances(side *s, const ls_plan *plan)
     free(tolerance);
 }
 
+/* how NULL: again, by the plan that is there. */
 static void side_run(side *s, const setting *how)
 {
-    ls_runs *runs = apply_setting(s->t.graph, how);
+    ls_runs *runs = how ? apply_setting(s->t.graph, how) : s->t.graph->runs;
     forget_values(s);
     s->status = test_run(&s->t, s->fetch, s->count);
     snprintf(s->message, sizeof s->message, "%s", s->status == LS_OK ? "" : ls_last_error());
@@ -865,6 +876,592 @@ static void updates_in_place_show_at_the_end(void **state)
     test_graph_close(&t);
 }
 
+/* The gradient of a ReLU may use its output, but not that of a node which is made, and so computed, later. */
+static void a_relu_behind_the_gradient_is_not_awaited(void **state)
+{
+    (void)state;
+    side s;
+    s = (side){ .count = 2 };
+    test_graph_open_in(&s.t, cpu, 5, LS_F32);
+    ls_tensor *x = test_add(&s.t, "N,7", TEST_FED)->tensor, *y = ls_op_mul(x, x);
+    ls_tensor *dy = test_add(&s.t, "N,7", TEST_FED)->tensor;
+    s.fetch[0] = ls_op_relu_grad(dy, ls_op_shift(y, -1), 0);
+    s.fetch[1] = ls_op_relu(s.fetch[0]->in[1]);
+    side_run(&s, &(setting){ .lanes = 1 });
+    assert_string_equal(s.message, "");
+    for (size_t i = 0; i < s.t.leaf[0].count; i++) {
+        float v = ((float *)s.t.leaf[0].data)[i], d = ((float *)s.t.leaf[1].data)[i];
+        assert_true(((float *)s.value[0])[i] == (v * v - 1 > 0 ? d : 0 * d));
+    }
+    side_close(&s);
+}
+
+/* ---- Random graphs ---- */
+
+#define SEEDS       200
+#define MOST_VALUES 48
+#define MOST_SLOTS  16
+#define WOBBLE      1e-6 /* how far the leaves of a second look are moved */
+#define WOBBLES     3
+#define ROUGH       2e-5 /* tolerance of a whole graph; more where a wobble of the leaves moves it */
+
+/* A graph that grows: every choice is drawn from the seed and the shapes, so that both devices get the same. */
+typedef struct maker {
+    side *s;
+    ls_philox_key key;
+    uint32_t drawn;
+    int64_t batch;
+    ls_tensor *value[MOST_VALUES]; /* float32 */
+    uint32_t count;
+    ls_tensor *slot[MOST_SLOTS]; /* zeros before every run */
+    size_t slots;
+    ls_tensor *write[MOST_SLOTS];
+    size_t writes;
+} maker;
+
+static uint32_t draw(maker *m, uint32_t below)
+{
+    return ls_random_block(m->key, 0, 0, m->drawn++).word[0] % below;
+}
+
+/* What is refused (samples would mix) is left out. */
+static void keep(maker *m, ls_tensor *x)
+{
+    if (!ls_tensor_is_error(x) && m->count < MOST_VALUES)
+        m->value[m->count++] = x;
+}
+
+/* A value, preferably a late one. */
+static ls_tensor *pick(maker *m)
+{
+    uint32_t a = draw(m, m->count), b = draw(m, m->count);
+    return m->value[a > b ? a : b];
+}
+
+/* One that could stand in x's place, or x. */
+static ls_tensor *pick_like(maker *m, const ls_tensor *x)
+{
+    for (int i = 0; i < 8; i++) {
+        ls_tensor *y = pick(m);
+        if (y != x && y->per_sample == x->per_sample && ls_shape_equal(&y->shape, &x->shape))
+            return y;
+    }
+    return (ls_tensor *)x;
+}
+
+/* A leaf whose sizes are given; NULL when there are enough. */
+static ls_tensor *leaf(maker *m, test_kind kind, const char *format, ...)
+{
+    char spec[64];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(spec, sizeof spec, format, list);
+    va_end(list);
+    return m->s->t.count < TEST_LEAVES - 1 ? test_add(&m->s->t, spec, kind)->tensor : NULL;
+}
+
+static int64_t last_size(const ls_tensor *x)
+{
+    return x->shape.dims[x->shape.rank - 1];
+}
+
+/* An axis that is not the batch's; x has one. */
+static int inner_axis(maker *m, const ls_tensor *x)
+{
+    int first = x->shape.dims[0] == LS_BATCH ? 1 : 0;
+    return first + (int)draw(m, (uint32_t)(x->shape.rank - first));
+}
+
+static bool has_inner(const ls_tensor *x)
+{
+    return x->shape.rank > (x->shape.rank > 0 && x->shape.dims[0] == LS_BATCH ? 1 : 0);
+}
+
+static ls_tensor *positive(ls_tensor *x)
+{
+    return ls_op_shift(ls_op_abs(x), 0.5);
+}
+
+static ls_tensor *grow_unary(maker *m, ls_tensor *x)
+{
+    static ls_tensor *(*const any[])(ls_tensor *) = { ls_op_neg,  ls_op_abs,     ls_op_relu,     ls_op_relu,
+                                                      ls_op_tanh, ls_op_sigmoid, ls_op_softplus, ls_op_silu,
+                                                      ls_op_erf,  ls_op_square,  ls_op_relu };
+    static ls_tensor *(*const above[])(ls_tensor *) = { ls_op_log, ls_op_sqrt, ls_op_rsqrt };
+    switch (draw(m, 8)) {
+    case 0:
+        return above[draw(m, 3)](positive(x));
+    case 1:
+        return ls_op_leaky_relu(x, 0.1);
+    case 2:
+        return ls_op_gelu(x, draw(m, 2));
+    case 3:
+        return ls_op_clip(x, -0.7, 0.9);
+    case 4:
+        return ls_op_scale(ls_op_elu(x, 1.3), 0.7);
+    default:
+        return any[draw(m, sizeof any / sizeof *any)](x);
+    }
+}
+
+static ls_tensor *two_of(maker *m, ls_tensor *a, ls_tensor *b)
+{
+    switch (draw(m, 8)) {
+    case 0:
+        return ls_op_sub(a, b);
+    case 1:
+        return ls_op_mul(a, b);
+    case 2:
+        return ls_op_div(a, positive(b));
+    case 3:
+        return ls_op_maximum(a, b);
+    case 4:
+        return ls_op_minimum(a, b);
+    case 5:
+        return ls_op_select(ls_op_compare(a, LS_LESS, b), a, ls_op_scale(b, 0.5));
+    default:
+        return ls_op_add(a, b);
+    }
+}
+
+static ls_tensor *reduction(maker *m, ls_tensor *x, bool keep_axes)
+{
+    int64_t mask = 1 + draw(m, (1u << x->shape.rank) - 1);
+    ls_axes axes = ls_axes_of_mask(mask);
+    switch (draw(m, 5)) {
+    case 0:
+        return ls_op_reduce_max(x, axes, keep_axes);
+    case 1:
+        return ls_op_reduce_min(x, axes, keep_axes);
+    case 2:
+        return ls_op_scale(ls_op_reduce_sum(x, axes, keep_axes), 0.1);
+    default:
+        return ls_op_reduce_mean(x, axes, keep_axes);
+    }
+}
+
+/* x with a value of its own shape, a reduction of such a one (a join, and levels, where it goes over the batch), a leaf
+ * row or a number. */
+static ls_tensor *grow_binary(maker *m, ls_tensor *x)
+{
+    ls_tensor *other = pick_like(m, x);
+    uint32_t how = draw(m, 5);
+    if (how == 0 && x->shape.rank > 0)
+        other = reduction(m, other, true);
+    if (how == 1 && has_inner(x) && last_size(x) > 0)
+        other = leaf(m, TEST_VARIABLE, "%d", (int)last_size(x));
+    if (how == 2)
+        other = ls_op_scalar(x->graph, LS_F32, 0.75);
+    if (!other)
+        return NULL;
+    return draw(m, 2) ? two_of(m, x, other) : two_of(m, other, x);
+}
+
+static ls_tensor *grow_dense(maker *m, ls_tensor *x)
+{
+    if (x->shape.rank != 2 || last_size(x) <= 0)
+        return NULL;
+    int in = (int)last_size(x), out = 1 + (int)draw(m, 9);
+    ls_tensor *w = leaf(m, TEST_VARIABLE, "%d,%d", in, out), *b = draw(m, 3) ? leaf(m, TEST_VARIABLE, "%d", out) : NULL;
+    if (!w)
+        return NULL;
+    ls_tensor *y = ls_op_matmul(x, w);
+    y = b ? ls_op_add(y, b) : y;
+    if (draw(m, 4) == 0)
+        keep(m, y); /* others may want it before the ReLU */
+    return draw(m, 2) ? ls_op_relu(y) : ls_op_scale(y, 0.5);
+}
+
+static ls_tensor *grow_norm(maker *m, ls_tensor *x)
+{
+    if (x->shape.rank < 2 || !has_inner(x) || last_size(x) <= 0)
+        return NULL;
+    int channels = (int)last_size(x);
+    ls_tensor *gamma = leaf(m, TEST_VARIABLE, "+%d", channels), *beta = leaf(m, TEST_VARIABLE, "%d", channels);
+    ls_tensor *y = ls_op_batch_norm(x, .gamma = gamma, .beta = beta, .training = true, .epsilon = 0.1);
+    y = draw(m, 3) ? y : ls_op_add(y, pick_like(m, x));
+    return draw(m, 2) ? ls_op_relu(y) : y;
+}
+
+static ls_tensor *grow_image(maker *m, ls_tensor *x)
+{
+    if (x->shape.rank != 4 || x->shape.dims[1] < 2 || x->shape.dims[2] < 2)
+        return NULL;
+    int64_t window = 2 + draw(m, 2), stride = 1 + draw(m, 2);
+    ls_padding padding = draw(m, 2) && x->shape.dims[1] > 3 && x->shape.dims[2] > 3 ? LS_VALID : LS_SAME;
+    ls_pool2d_op pool = { .window = { window, window }, .stride = { stride, stride }, .padding = padding };
+    int out = 1 + (int)draw(m, 6);
+    ls_tensor *kernel, *bias;
+    switch (draw(m, 4)) {
+    case 0:
+        return ls_op_max_pool2d_with(draw(m, 2) ? ls_op_relu(x) : x, pool);
+    case 1:
+        return ls_op_average_pool2d_with(x, pool);
+    default:
+        kernel = leaf(m, TEST_VARIABLE, "%d,3,%d,%d", (int)window, (int)last_size(x), out);
+        bias = draw(m, 2) ? leaf(m, TEST_VARIABLE, "%d", out) : NULL;
+        if (!kernel)
+            return NULL;
+        x = ls_op_conv2d(x, kernel, .stride = { stride, 1 }, .padding = padding);
+        x = bias ? ls_op_add(x, bias) : x;
+        return draw(m, 2) ? ls_op_relu(x) : ls_op_scale(x, 0.3);
+    }
+}
+
+static ls_tensor *grow_shape(maker *m, ls_tensor *x)
+{
+    if (!has_inner(x))
+        return NULL;
+    int axis = inner_axis(m, x), rank = x->shape.rank;
+    ls_axes begin = { .count = rank }, size = { .count = rank }, turn = { .count = rank };
+    for (int i = 0; i < rank; i++) {
+        size.axis[i] = i == axis && x->shape.dims[i] > 1 ? x->shape.dims[i] - 1 : -1;
+        turn.axis[i] = i;
+    }
+    int other = inner_axis(m, x);
+    turn.axis[axis] = other;
+    turn.axis[other] = axis;
+    switch (draw(m, 5)) {
+    case 0:
+        return x->shape.dims[0] == LS_BATCH ? ls_op_reshape(x, LS_SHAPE(LS_BATCH, LS_REMAINING)) : ls_op_flatten(x);
+    case 1:
+        return ls_op_slice(x, begin, size);
+    case 2:
+        return ls_op_transpose(x, turn);
+    case 3:
+        return ls_op_reshape(ls_op_relu(ls_op_reshape(x, x->shape)), x->shape);
+    default:
+        return ls_op_concat((ls_tensor *[]){ x, pick_like(m, x) }, 2, axis);
+    }
+}
+
+static ls_tensor *grow_row(maker *m, ls_tensor *x)
+{
+    if (!has_inner(x) || last_size(x) <= 0)
+        return NULL;
+    int axis = inner_axis(m, x);
+    switch (draw(m, 6)) {
+    case 0:
+        return ls_op_softmax(x, axis);
+    case 1:
+        return ls_op_log_softmax(x, axis);
+    case 2:
+        return ls_op_top_k(x, 1 + draw(m, (uint32_t)last_size(x)));
+    case 3:
+        return ls_op_one_hot(ls_op_argmax(x, axis), LS_F32, x->shape.dims[axis]);
+    case 4:
+        return ls_op_dropout(x, ls_op_scalar(x->graph, LS_F32, 0.25));
+    default:
+        return ls_op_softmax(x, -1);
+    }
+}
+
+/* Samples meet: all of them gathered, each against all. */
+static ls_tensor *grow_batch(maker *m, ls_tensor *x)
+{
+    if (!x->per_sample)
+        return NULL;
+    ls_tensor *all = ls_op_gather_batch(x);
+    if (draw(m, 3) == 0)
+        return all;
+    if (draw(m, 2) || x->shape.rank != 2 || last_size(x) <= 0)
+        return ls_op_scatter_batch(draw(m, 2) ? ls_op_softmax(all, 0) : ls_op_tanh(all));
+    ls_tensor *scores = ls_op_matmul(x, all, .transpose_b = true);
+    return ls_op_matmul(ls_op_softmax(scores, -1), all);
+}
+
+static ls_tensor *grow_other(maker *m, ls_tensor *x)
+{
+    switch (draw(m, 4)) {
+    case 0:
+        return ls_op_stop_gradient(x);
+    case 1:
+        return ls_op_cast(ls_op_cast(x, LS_F64), LS_F32);
+    case 2:
+        return ls_op_add(x, ls_op_random_uniform(x->graph, LS_F32, x->shape, -0.5, 0.5));
+    default:
+        return ls_op_mul(x, ls_op_fill(x->graph, LS_F32, x->shape, 0.5));
+    }
+}
+
+static void grow(maker *m)
+{
+    ls_tensor *x = pick(m), *y = NULL;
+    switch (draw(m, 16)) {
+    case 0:
+    case 1:
+    case 2:
+        y = grow_unary(m, x);
+        break;
+    case 3:
+    case 4:
+    case 5:
+        y = grow_binary(m, x);
+        break;
+    case 6:
+    case 7:
+        y = grow_dense(m, x);
+        break;
+    case 8:
+    case 9:
+        y = grow_image(m, x);
+        break;
+    case 10:
+    case 11:
+        y = grow_norm(m, x);
+        break;
+    case 12:
+        y = grow_shape(m, x);
+        break;
+    case 13:
+        y = grow_row(m, x);
+        break;
+    case 14:
+        y = draw(m, 2) ? grow_batch(m, x) : x->shape.rank > 0 ? reduction(m, x, false) : NULL;
+        break;
+    default:
+        y = grow_other(m, x);
+    }
+    if (y)
+        keep(m, y);
+}
+
+/* The mean of squares of some values, and a cross-entropy; or of a gradient, too. */
+static ls_tensor *loss_of(maker *m)
+{
+    ls_tensor *loss = NULL;
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *x = i < 2 ? pick(m) : m->value[m->count - 1];
+        ls_tensor *part = ls_op_reduce_mean(ls_op_square(x), LS_ALL_AXES, false);
+        loss = loss ? ls_op_add(loss, part) : part;
+    }
+    ls_tensor *scores = pick(m), *labels = NULL;
+    if (scores->per_sample && scores->shape.rank == 2 && last_size(scores) > 0)
+        labels = leaf(m, TEST_FED, "%c%d:N", "iju"[draw(m, 3)], (int)last_size(scores));
+    if (labels) {
+        ls_tensor *entropy = ls_op_sparse_cross_entropy(scores, labels, LS_LOGITS);
+        loss = ls_op_add(loss, ls_op_reduce_mean(entropy, LS_ALL_AXES, false));
+    }
+    ls_tensor *x = pick(m), *g = NULL, *gg;
+    if (draw(m, 4) || ls_gradients(loss, &x, 1, &g) != LS_OK || !g)
+        return loss;
+    ls_tensor *both = ls_op_add(loss, ls_op_reduce_mean(ls_op_square(g), LS_ALL_AXES, false));
+    return ls_gradients(both, &x, 1, &gg) == LS_OK ? both : loss; /* not every op has a second derivative */
+}
+
+static ls_tensor *new_slot(maker *m, ls_shape shape)
+{
+    return m->slot[m->slots++] = ls_op_variable(m->s->t.graph, NULL, LS_F32, shape);
+}
+
+/* An update of a variable, or a moving sum of a whole value. */
+static void add_write(maker *m, ls_tensor *variable, ls_tensor *gradient)
+{
+    if (m->slots + 2 > MOST_SLOTS || m->writes == MOST_SLOTS)
+        return;
+    ls_tensor *rate = ls_op_scalar(variable->graph, LS_F32, 0.1);
+    if (variable->op != LS_OP_variable) {
+        ls_tensor *sum = new_slot(m, ls_tensor_shape(variable));
+        m->write[m->writes++] = draw(m, 2) ? ls_op_assign_add(sum, variable) : ls_op_assign(sum, variable);
+    } else if (draw(m, 2)) {
+        m->write[m->writes++] = ls_op_apply(variable, gradient, LS_APPLY_SGD, rate, .weight_decay = 0.01);
+    } else {
+        ls_tensor *slot = new_slot(m, ls_tensor_shape(variable));
+        m->write[m->writes++] =
+            ls_op_apply(variable, gradient, LS_APPLY_MOMENTUM, rate, .slots = { slot }, .momentum = 0.9);
+    }
+}
+
+static void fetch(maker *m, ls_tensor *x)
+{
+    for (size_t i = 0; i < m->s->count; i++)
+        if (m->s->fetch[i] == x)
+            return;
+    if (m->s->count < MOST_FETCHES)
+        m->s->fetch[m->s->count++] = x;
+}
+
+/* Gradients of all leaves and of some inner values, each fetched or used for a write. */
+static void add_gradients(maker *m, ls_tensor *loss)
+{
+    ls_tensor *x[TEST_LEAVES + 2], *g[TEST_LEAVES + 2];
+    size_t count = 0;
+    for (int i = 0; i < m->s->t.count; i++)
+        if (m->s->t.leaf[i].dtype == LS_F32)
+            x[count++] = m->s->t.leaf[i].source;
+    x[count++] = pick(m);
+    x[count++] = pick(m);
+    if (ls_gradients(loss, x, count, g) != LS_OK)
+        fail_msg("a random graph is wrong: %s", ls_last_error());
+    for (size_t i = 0; i < count; i++) {
+        bool written = g[i] && x[i]->op == LS_OP_variable && draw(m, 2) && i + 2 < count;
+        if (written)
+            add_write(m, x[i], g[i]);
+        else if (g[i] && draw(m, 4))
+            fetch(m, g[i]);
+    }
+    if (draw(m, 2)) /* nodes behind the gradient that share its inputs */
+        keep(m, ls_op_relu(pick(m)));
+    for (int i = 0; i < 4; i++) {
+        ls_tensor *y = pick(m);
+        bool known = true; /* every size */
+        for (int k = 0; k < y->shape.rank; k++)
+            known = known && y->shape.dims[k] != LS_BATCH;
+        if (i == 0 && known && !y->per_sample && y->op != LS_OP_variable)
+            add_write(m, y, NULL);
+        else
+            fetch(m, y);
+    }
+}
+
+static void random_open(side *s, maker *m, ls_context *ctx, uint32_t seed)
+{
+    static const int64_t batches[] = { 7, 1, 2, 13, 5, 0 };
+    *s = (side){ .count = 0 };
+    *m = (maker){ .s = s, .key = ls_random_key(seed, LS_RANDOM_TEST, 77, 0) };
+    m->batch = batches[draw(m, 5)];
+    test_graph_open_in(&s->t, ctx, m->batch, LS_F32);
+    keep(m, leaf(m, TEST_FED, "N,%d", 1 + (int)draw(m, 9)));
+    keep(m, leaf(m, TEST_FED, "N,%d,%d,%d", 3 + (int)draw(m, 4), 3 + (int)draw(m, 3), 1 + (int)draw(m, 5)));
+    keep(m, leaf(m, TEST_VARIABLE, "%d,%d", 1 + (int)draw(m, 5), 1 + (int)draw(m, 9)));
+    uint32_t steps = 4 + draw(m, 20);
+    for (uint32_t i = 0; i < steps; i++)
+        grow(m);
+    ls_tensor *loss = loss_of(m);
+    fetch(m, loss);
+    add_gradients(m, loss);
+    if (m->writes > 0)
+        fetch(m, draw(m, 2) ? ls_op_group(m->write, m->writes) : m->write[0]);
+    if (m->writes > 0 && draw(m, 3) == 0)
+        fetch(m, ls_op_scale(m->write[m->writes - 1], 2));
+    for (size_t i = 0; i < m->slots; i++)
+        fetch(m, m->slot[i]);
+    for (int i = 0; i < s->t.count; i++)
+        if (s->t.leaf[i].kind == TEST_VARIABLE)
+            fetch(m, s->t.leaf[i].source);
+}
+
+static void random_run(side *s, maker *m, const setting *how)
+{
+    for (size_t i = 0; i < m->slots; i++) {
+        ls_array value;
+        int64_t count = 0;
+        assert_int_equal(ls_value(m->slot[i], &value), LS_OK);
+        ls_shape_count(&value.shape, 0, &count);
+        memset(value.data, 0, (size_t)count * sizeof(float));
+    }
+    side_run(s, how);
+}
+
+/* How far each element moves when the leaves do: what no arithmetic can promise. A kink that one device may pass on the
+ * other side is found likewise. */
+static void look_twice(uint32_t seed, const side *steady, double *slack[MOST_FETCHES])
+{
+    side s;
+    maker m;
+    random_open(&s, &m, reference, seed);
+    for (int w = 0; w < WOBBLES; w++) {
+        test_leaf before[TEST_LEAVES];
+        for (int i = 0; i < s.t.count; i++) {
+            test_leaf *l = &s.t.leaf[i];
+            before[i] = *l;
+            l->data = calloc(l->count + 1, ls_dtype_bytes(l->dtype));
+            memcpy(l->data, before[i].data, l->count * ls_dtype_bytes(l->dtype));
+            for (size_t k = 0; l->dtype == LS_F32 && k < l->count; k++)
+                ((float *)l->data)[k] *= (float)(1 + (draw(&m, 2) ? WOBBLE : -WOBBLE));
+        }
+        random_run(&s, &m, &(setting){ .lanes = 1, .micro = s.t.batch, .unfused = true });
+        for (size_t i = 0; s.status == LS_OK && i < s.count; i++)
+            for (size_t k = 0; k < s.bytes[i] / ls_dtype_bytes(s.fetch[i]->dtype); k++) {
+                ls_dtype dtype = s.fetch[i]->dtype;
+                double moved = fabs(number_at(s.value[i], dtype, k) - number_at(steady->value[i], dtype, k));
+                slack[i][k] = fmax(slack[i][k], 4 * moved);
+            }
+        for (int i = 0; i < s.t.count; i++) {
+            free(s.t.leaf[i].data);
+            s.t.leaf[i] = before[i];
+        }
+    }
+    side_close(&s);
+}
+
+static char *other_bits(const char *where, const side *a, const side *b, const char *when)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (a->bytes[i] != b->bytes[i] || memcmp(a->value[i], b->value[i], a->bytes[i]) != 0)
+            return test_text("%s: fetch %zu (op %s) has other bits %s", where, i, ls_tensor_op(a->fetch[i]), when);
+    return NULL;
+}
+
+/* One way of cutting: as near to the uncut reference as can be, and the same bits when run again and when every group
+ * is a segment of its own. */
+static char *check_cut(const char *where, const side *theirs, double *const *slack, uint32_t seed, const setting *how)
+{
+    side ours, again;
+    maker m, n;
+    char *message = NULL;
+    setting finely = { how->lanes, how->micro, how->unfused, true };
+    random_open(&ours, &m, cpu, seed);
+    random_open(&again, &n, cpu, seed);
+    random_run(&ours, &m, how);
+    if (ours.status != LS_OK)
+        message = test_text("%s: %s", where, ours.message);
+    for (size_t i = 0; !message && i < ours.count; i++)
+        message = difference(where, &ours, theirs, i, ROUGH, slack[i]);
+    for (int k = 0; !message && k < 2; k++) {
+        random_run(&again, &n, k == 0 ? &finely : NULL);
+        message = again.status != LS_OK ? test_text("%s, finely: %s", where, again.message)
+                                        : other_bits(where, &ours, &again, k ? "when run again" : "when cut finely");
+    }
+    side_close(&ours);
+    side_close(&again);
+    return message;
+}
+
+/* NULL, or what is wrong. */
+static char *check_random(uint32_t seed)
+{
+    static const int lanes[] = { 1, 3, 5 };
+    side theirs;
+    maker m;
+    double *slack[MOST_FETCHES] = { NULL };
+    char *message = NULL;
+    random_open(&theirs, &m, reference, seed);
+    random_run(&theirs, &m, &(setting){ .lanes = 1, .micro = theirs.t.batch, .unfused = true });
+    if (theirs.status != LS_OK)
+        message = test_text("seed %u, the reference: %s", seed, theirs.message);
+    for (size_t i = 0; i < theirs.count; i++)
+        slack[i] = calloc(theirs.bytes[i] + 1, sizeof *slack[i]);
+    if (!message)
+        look_twice(seed, &theirs, slack);
+    for (int l = 0; !message && l < 3; l++) {
+        setting how = { .lanes = lanes[l], .micro = draw(&m, 4), .unfused = draw(&m, 4) == 0 };
+        char *where = test_text("seed %u, batch %d, %d lanes, micro-batch %d%s", seed, (int)theirs.t.batch, how.lanes,
+                                (int)how.micro, how.unfused ? ", unfused" : "");
+        message = check_cut(where, &theirs, slack, seed, &how);
+        free(where);
+    }
+    for (size_t i = 0; i < theirs.count; i++)
+        free(slack[i]);
+    side_close(&theirs);
+    return message;
+}
+
+static void random_graphs_are_right(void **state)
+{
+    (void)state;
+    int failed = 0;
+    for (uint32_t seed = 1; seed <= SEEDS; seed++) {
+        char *message = check_random(seed);
+        if (message)
+            print_error("%s\n", message);
+        failed += message != NULL;
+        free(message);
+    }
+    if (failed)
+        fail_msg("%d of %d random graphs", failed, SEEDS);
+}
+
 /* ---- Coverage ---- */
 
 /* Ops that have no kernel of ours: they move elements, are rare, or draw numbers. A kernel that is made for one leaves
@@ -917,7 +1514,9 @@ static void every_op_has_its_kernel(void **state)
 
 int main(void)
 {
-    ls_context_options plain = { .reference = true, .threads = 1 }, ours = { .threads = 2 };
+    ls_context_options plain = { .reference = true, .threads = 1 },
+                       ours = { .threads = DEVICES, .cpu_devices = DEVICES };
+    mallopt(M_PERTURB, 0x80); /* what is read before it is written is a large number, not zero */
     LS_CHECK(ls_context_open(&plain, &reference));
     LS_CHECK(ls_context_open(&ours, &cpu));
     test_expressions_add();
@@ -930,6 +1529,8 @@ int main(void)
     TEST_SUITE_ADD(large_samples_are_right);
     TEST_SUITE_ADD(updates_have_the_reference_s_bits);
     TEST_SUITE_ADD(updates_in_place_show_at_the_end);
+    TEST_SUITE_ADD(a_relu_behind_the_gradient_is_not_awaited);
+    TEST_SUITE_ADD(random_graphs_are_right);
     TEST_SUITE_ADD(every_op_has_its_kernel);
     int failed = test_suite_run("cpu");
     ls_context_close(cpu);
