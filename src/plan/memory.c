@@ -143,7 +143,8 @@ static ls_status pack(packer *p, size_t *bytes)
         free(p->holes);
         return ls_fail(LS_ERR_MEMORY, "no memory to place %d values", p->count);
     }
-    qsort(p->spans, (size_t)p->count, sizeof(*p->spans), by_first);
+    if (p->count > 0)
+        qsort(p->spans, (size_t)p->count, sizeof(*p->spans), by_first);
     for (int i = 0; i < p->count; i++) {
         while (live > 0 && p->spans[heap[0]].last < p->spans[i].first) {
             const span *ended = &p->spans[heap_pop(heap, &live, p->spans)];
