@@ -635,7 +635,7 @@ static maybe chain(const float *const *lane, int lanes, size_t i)
     return sum;
 }
 
-static const int lane_counts[] = { 1, 2, 3, 5, 8, 32 };
+static const int lane_counts[] = { 1, 2, 3, 5, 7, 8, 32 }; /* 7: a part that is no power of two */
 
 static void try_join(int lanes, size_t n, bool holes, size_t *chained_equal, size_t *mutated_equal)
 {
@@ -1097,8 +1097,9 @@ static void softmax(void **state)
                     double shifted = x[r * cols + j] - largest;
                     expect_near(outs[t].f32[r * cols + j], exp(shifted) / sum, 0.501, "softmax", tables[t]->name,
                                 shifted);
-                    expect_near(logs[t].f32[r * cols + j], shifted - log(sum), 0.501, "log_softmax", tables[t]->name,
-                                shifted);
+                    double want = shifted - log(sum); /* close to 0 the sum's own rounding shows */
+                    assert_true(fabs(logs[t].f32[r * cols + j] - want) <= 0x1.01p-24 * fabs(want) + 1e-14 ||
+                                want == -INFINITY);
                 }
             }
         }
