@@ -91,7 +91,7 @@ typedef struct ls_simd {
      * f32 within a row, f64 over rows. Outputs are stored, not added to. */
     void (*channel_sum)(float *dst /* [channels] */, const float *x, size_t rows, size_t row_len, size_t channels,
                         double *scratch /* [channels] */);
-    /* dst [2][channels]: sums, and sums of squares; see simd.inc for its precision. */
+    /* dst [2][channels]: sums, and sums of squares. All in f64, pixel after pixel: the reference kernel's bits. */
     void (*moments)(double *dst, const float *x, size_t rows, size_t row_len, size_t channels);
     /* dst [n,channels] = scale times the sum over pixels of x [n,rows,row_len,channels] */
     void (*spatial_sum)(float *dst, const float *x, size_t n, size_t rows, size_t row_len, size_t channels,
