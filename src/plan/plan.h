@@ -269,6 +269,8 @@ typedef struct ls_map {
 /* Lanes in contiguous shares, as even as can be; `share` must live as long as the map. */
 typedef struct ls_even_share {
     int lanes, devices;
+    const int *list; /* the devices; NULL: 0, 1, ... */
+    int available;   /* devices that there are */
 } ls_even_share;
 ls_map ls_map_evenly(ls_even_share *share);
 

@@ -135,7 +135,11 @@ ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count,
     }
     if (crewed)
         report_idle(graph->context, m.plan, runtime->workers);
-    ls_even_share share = { .lanes = m.plan->lanes, .devices = runtime->devices };
+    const ls_run_settings *settings = &runs->settings;
+    ls_even_share share = { .lanes = m.plan->lanes,
+                            .devices = settings->device_count ? settings->device_count : runtime->devices,
+                            .list = settings->device_count ? settings->devices : NULL,
+                            .available = runtime->devices };
     ls_map map = runs->settings.map.devices > 0 ? runs->settings.map : ls_map_evenly(&share);
     ls_status status = ls_executor_create(m.plan, crew, runtime->device_of_worker, &map, runtime->cpu->simd, out);
     if (status != LS_OK)

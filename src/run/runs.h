@@ -9,7 +9,9 @@
 
 typedef struct ls_run_settings {
     ls_plan_options plan; /* lanes, and what tests change; batch is each run's */
-    ls_map map;           /* devices 0: lanes shared out evenly over the context's devices */
+    const int *devices;   /* that share the lanes evenly; */
+    int device_count;     /* 0: all of the context */
+    ls_map map;           /* devices not 0: this map instead */
     ls_mutation mutation;
 } ls_run_settings;
 
