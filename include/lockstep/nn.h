@@ -212,13 +212,13 @@ LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
 LS_API bool ls_call_is_training(const ls_call *call);
 
-/* By name; images are float32 from 0 to 1.
- *     linear          Dense(1) of one number
- *     mlp             28x28x1, flattened, Dense 128 ReLU, Dense 10 softmax
- *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10 softmax
- *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10; no biases, logits
- *     resnet18        224x224x3, 1000 logits: basic blocks 2-2-2-2
- *     resnet50        224x224x3, 1000 logits: bottlenecks 3-4-6-3, the stride in the 3x3 convolution ("v1.5", torchvision's) */
+/* By name. Images are float32 from 0 to 1; classifiers end in softmax (a cross-entropy takes the logits before it).
+ *     linear          Dense 1 of one number
+ *     mlp             28x28x1, flattened, Dense 128 ReLU, Dense 10
+ *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10
+ *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10; no biases
+ *     resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000
+ *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution ("v1.5", as torchvision's), Dense 1000 */
 LS_API ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out);
 /* The names of the built-in models, in order; NULL past the last. */
 LS_API const char *ls_model_builtin_name(size_t index);

@@ -1,0 +1,337 @@
+/* Traces: the nodes of one pass over a model. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "nn/init.h"
+#include "nn/model.h"
+
+ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count, ls_status status)
+{
+    ls_text text = { 0 };
+    char shape[LS_SHAPE_TEXT];
+    ls_text_add(&text, "layer \"%s\" (%s)", name, ls_layer_info_of(kind)->class_name);
+    for (size_t i = 0; i < count; i++)
+        ls_text_add(&text, "%s%s", i ? ", " : " on ", ls_shape_format(&inputs[i]->shape, shape));
+    ls_text_add(&text, ": %s", ls_last_error());
+    status = ls_fail(status, "%s", ls_text_get(&text));
+    ls_text_free(&text);
+    return status;
+}
+
+/* ---- Variables ---- */
+
+static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
+{
+    const ls_weight *weight = &layer->weight[i];
+    ls_text name = { 0 };
+    ls_text_add(&name, "%s/%s", layer->name, weight->name);
+    ls_tensor *variable =
+        ls_op_variable(model->graph, ls_text_get(&name), LS_F32, weight->shape, .not_trainable = !weight->trainable);
+    ls_text_free(&name);
+    LS_TRY(ls_tensor_check(variable));
+    layer->variable[i] = variable;
+    ls_philox_key key = ls_random_key(model->seed, LS_RANDOM_INIT, (uint32_t)layer->number, (uint32_t)i);
+    LS_TRY(ls_init_fill(weight->initializer, &weight->shape, key, variable->attr.variable.variable->data));
+    LS_TRY(ls_grow(&model->variables, model->variable_count, &model->variable_room, sizeof(*model->variables)));
+    model->variables[model->variable_count++] = (ls_model_variable_at){ layer, i };
+    return LS_OK;
+}
+
+static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input)
+{
+    LS_TRY(ls_layer_weights(&layer->spec, input, layer->weight, &layer->weight_count));
+    for (size_t i = 0; i < layer->weight_count; i++)
+        LS_TRY(make_variable(model, layer, i));
+    layer->built = true;
+    return LS_OK;
+}
+
+ls_status ls_model_initialize(ls_model *model, uint64_t seed)
+{
+    LS_TRY(ls_model_need_ready(model, "ls_model_initialize"));
+    for (size_t v = 0; v < model->variable_count; v++) {
+        const ls_model_layer *layer = model->variables[v].layer;
+        size_t i = model->variables[v].index;
+        ls_philox_key key = ls_random_key(seed, LS_RANDOM_INIT, (uint32_t)layer->number, (uint32_t)i);
+        LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, key,
+                            layer->variable[i]->attr.variable.variable->data));
+    }
+    model->seed = model->graph->seed = seed;
+    model->graph->run = 0;
+    return LS_OK;
+}
+
+/* ---- One call ---- */
+
+void ls_call_begin(ls_call *call, ls_model *model, ls_graph *graph, bool training, bool making)
+{
+    *call = (ls_call){ .model = model, .graph = graph, .training = training, .making = making };
+    for (size_t i = 0; i < model->layer_count; i++) {
+        model->layers[i]->calls = 0;
+        memset(model->layers[i]->stand_in, 0, sizeof(model->layers[i]->stand_in));
+    }
+}
+
+void ls_call_end(ls_call *call)
+{
+    free(call->updates);
+    call->updates = NULL;
+    call->update_count = call->update_room = 0;
+}
+
+static ls_status weights_of(ls_call *call, ls_model_layer *layer, const ls_shape *input, ls_tensor *const **out)
+{
+    if (!layer->built) {
+        if (!call->making)
+            return ls_fail(LS_ERR_STATE, "it was not called when the model was made");
+        LS_TRY(build(call->model, layer, input));
+    }
+    for (size_t i = 0; call->making && i < layer->weight_count; i++)
+        if (!layer->stand_in[i]) {
+            layer->stand_in[i] = ls_op_input(call->graph, NULL, LS_F32, layer->weight[i].shape);
+            LS_TRY(ls_tensor_check(layer->stand_in[i]));
+        }
+    *out = call->making ? layer->stand_in : layer->variable;
+    return LS_OK;
+}
+
+static void note_output(ls_call *call, ls_model_layer *layer, const ls_tensor *x, const ls_tensor *y)
+{
+    int64_t count;
+    layer->output = y->shape;
+    layer->output_dtype = y->dtype;
+    if (x != y && y->op != LS_OP_reshape && ls_shape_count(&y->shape, 1, &count))
+        call->activation_bytes += (double)count * (double)ls_dtype_bytes(y->dtype);
+}
+
+static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out)
+{
+    if (layer->spec.kind == LS_LAYER_INPUT)
+        return ls_fail(LS_ERR_INVALID, "an input is not called");
+    if (count == 0)
+        return ls_fail(LS_ERR_INVALID, "it is called on nothing");
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i]->graph != call->graph)
+            return ls_fail(LS_ERR_INVALID, "input %zu belongs to another graph than this trace", i);
+    ls_layer_pass pass = { .graph = call->graph,
+                           .inputs = inputs,
+                           .input_count = count,
+                           .training = call->training,
+                           .update = !call->making,
+                           .random_layer = layer->random,
+                           .random_call = layer->calls++ };
+    LS_TRY(weights_of(call, layer, &inputs[0]->shape, &pass.weights));
+    LS_TRY(ls_layer_pass_make(&layer->spec, &pass, out));
+    for (int i = 0; i < 2; i++)
+        if (pass.updates[i]) {
+            LS_TRY(ls_grow(&call->updates, call->update_count, &call->update_room, sizeof(ls_tensor *)));
+            call->updates[call->update_count++] = pass.updates[i];
+        }
+    if (call->making)
+        note_output(call, layer, inputs[0], *out);
+    return LS_OK;
+}
+
+ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out)
+{
+    ls_status status = apply(call, layer, inputs, count, out);
+    return status == LS_OK ? LS_OK : ls_layer_blame(layer->spec.kind, layer->name, inputs, count, status);
+}
+
+/* ---- Calls by hand, in custom models ---- */
+
+static ls_status call_many(ls_call *call, const ls_layer *spec, ls_tensor *const *inputs, size_t count, ls_tensor **out)
+{
+    ls_model_layer *layer;
+    int64_t unnamed = -1;
+    if (!spec->options.name && (unsigned)spec->kind < LS_LAYER_KINDS)
+        unnamed = call->unnamed[spec->kind]++;
+    LS_TRY(ls_model_add_layer(call->model, spec, unnamed, true, &layer));
+    return ls_call_apply(call, layer, inputs, count, out);
+}
+
+ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count)
+{
+    if (!call)
+        return NULL;
+    for (size_t i = 0; inputs && i < count; i++)
+        if (inputs[i] && ls_tensor_is_error(inputs[i]))
+            return inputs[i];
+    ls_tensor *out = NULL;
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        if (!inputs || !inputs[i])
+            status = ls_fail(LS_ERR_INVALID, "layer \"%s\" (%s): input %zu is NULL",
+                             layer.options.name ? layer.options.name : ls_layer_info_of(layer.kind)->base,
+                             ls_layer_info_of(layer.kind)->class_name, i);
+    if (status == LS_OK)
+        status = call_many(call, &layer, inputs, count, &out);
+    return status == LS_OK ? out : ls_node_error(call->graph, status, NULL);
+}
+
+ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x)
+{
+    return ls_layer_call_many(call, layer, &x, 1);
+}
+
+bool ls_call_is_training(const ls_call *call)
+{
+    return call && call->training;
+}
+
+/* ---- The whole model ---- */
+
+ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor **out)
+{
+    for (size_t i = 0; i < model->input_count; i++) {
+        out[i] = ls_op_input(graph, NULL, model->inputs[i]->spec.options.dtype, model->inputs[i]->output);
+        LS_TRY(ls_tensor_check(out[i]));
+    }
+    return LS_OK;
+}
+
+/* Calls stand in an order in which each comes after its inputs. */
+static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
+{
+    ls_tensor **in = NULL;
+    size_t room = 0, next = 0;
+    ls_status status = LS_OK;
+    for (size_t c = 0; c < model->call_count && status == LS_OK; c++) {
+        ls_model_call *at = &model->calls[c];
+        if (at->layer->spec.kind == LS_LAYER_INPUT) {
+            at->value = inputs[next++];
+            continue;
+        }
+        if (at->input_count > room) {
+            free(in);
+            room = at->input_count;
+            in = malloc(room * sizeof(ls_tensor *));
+            if (!in) {
+                status = ls_fail(LS_ERR_MEMORY, "no memory for %zu inputs of a layer", room);
+                break;
+            }
+        }
+        for (size_t i = 0; i < at->input_count; i++)
+            in[i] = model->calls[at->inputs[i]].value;
+        status = ls_call_apply(call, at->layer, in, at->input_count, &at->value);
+    }
+    free(in);
+    for (size_t i = 0; i < model->output_count && status == LS_OK; i++)
+        outputs[i] = model->calls[model->outputs[i]].value;
+    return status;
+}
+
+static ls_status run_function(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
+{
+    for (size_t i = 0; i < model->output_count; i++)
+        outputs[i] = NULL;
+    model->function(call, inputs, outputs, model->user);
+    for (size_t i = 0; i < model->output_count; i++) {
+        if (!outputs[i])
+            return ls_fail(LS_ERR_INVALID, "output %zu was not set", i);
+        LS_TRY(ls_tensor_check(outputs[i]));
+        if (outputs[i]->graph != call->graph)
+            return ls_fail(LS_ERR_INVALID, "output %zu belongs to another graph", i);
+    }
+    return LS_OK;
+}
+
+ls_status ls_model_run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
+{
+    return model->kind == LS_MODEL_CUSTOM ? run_function(model, call, inputs, outputs)
+                                          : run_calls(model, call, inputs, outputs);
+}
+
+/* ---- Traces for users ---- */
+
+static ls_status check_input(const ls_model *model, size_t i, const ls_tensor *x)
+{
+    char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
+    const ls_model_layer *input = model->inputs[i];
+    LS_TRY(ls_tensor_check(x));
+    if (x->graph != model->graph)
+        return ls_fail(LS_ERR_INVALID, "it belongs to another graph; ls_model_graph gives the model's");
+    bool fits = x->shape.rank == input->output.rank;
+    for (int a = 1; fits && a < x->shape.rank; a++)
+        fits = x->shape.dims[a] == input->output.dims[a];
+    if (!fits)
+        return ls_fail(LS_ERR_SHAPE, "it is %s; the model takes %s", ls_shape_format(&x->shape, have),
+                       ls_shape_format(&input->output, need));
+    if (x->dtype != input->spec.options.dtype)
+        return ls_fail(LS_ERR_DTYPE, "it is %s; the model takes %s (ls_op_cast changes the type)",
+                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.options.dtype));
+    return LS_OK;
+}
+
+static ls_status check_inputs(const ls_model *model, ls_tensor *const *inputs)
+{
+    for (size_t i = 0; i < model->input_count; i++) {
+        ls_status status = check_input(model, i, inputs[i]);
+        if (status != LS_OK) {
+            ls_text text = { 0 };
+            ls_text_add(&text, "model \"%s\", input %zu (\"%s\"): %s", model->name, i, model->inputs[i]->name,
+                        ls_last_error());
+            status = ls_fail(status, "%s", ls_text_get(&text));
+            ls_text_free(&text);
+            return status;
+        }
+    }
+    return LS_OK;
+}
+
+static ls_tensor *add(ls_tensor *sum, ls_tensor *term)
+{
+    return sum ? ls_op_add(sum, term) : term;
+}
+
+/* As in Keras: of trainable variables, once for each, however often its layer is called. */
+static ls_status regularize(const ls_model *model, ls_tensor **out)
+{
+    ls_tensor *sum = NULL;
+    for (size_t v = 0; v < model->variable_count; v++) {
+        const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
+        ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
+        if (!weight->trainable)
+            continue;
+        if (weight->regularizer.l1 != 0)
+            sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_abs(w), LS_ALL_AXES, false), weight->regularizer.l1));
+        if (weight->regularizer.l2 != 0)
+            sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_square(w), LS_ALL_AXES, false), weight->regularizer.l2));
+    }
+    if (sum)
+        LS_TRY(ls_tensor_check(sum));
+    *out = sum;
+    return LS_OK;
+}
+
+ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs, ls_trace *trace)
+{
+    LS_TRY(ls_model_need_ready(model, "ls_model_trace"));
+    if (!inputs || !outputs || (training && !trace))
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_model_trace: inputs, a place for outputs and, in training, a trace are needed");
+    LS_TRY(check_inputs(model, inputs));
+    ls_tensor *some[8], **results = some, *regularization = NULL;
+    if (model->output_count > sizeof(some) / sizeof(some[0]))
+        results = malloc(model->output_count * sizeof(ls_tensor *));
+    if (!results)
+        return ls_fail(LS_ERR_MEMORY, "ls_model_trace: no memory for %zu outputs", model->output_count);
+    ls_call call;
+    ls_call_begin(&call, model, model->graph, training, false);
+    ls_status status = ls_model_run_calls(model, &call, inputs, results);
+    if (status == LS_OK && trace)
+        status = regularize(model, &regularization);
+    if (status == LS_OK) {
+        memcpy(outputs, results, model->output_count * sizeof(ls_tensor *));
+        if (trace)
+            *trace = (ls_trace){ regularization, call.updates, call.update_count };
+        else
+            free(call.updates);
+        call.updates = NULL;
+    }
+    ls_call_end(&call);
+    if (results != some)
+        free(results);
+    return status;
+}

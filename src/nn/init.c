@@ -1,0 +1,170 @@
+#include "nn/init.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/status.h"
+#include "graph/shape.h"
+
+/* The deviation of a standard normal variable cut off at two deviations. */
+#define TRUNCATED_DEVIATION 0.87962566103423978
+
+/* ---- Draws ---- */
+
+static void fill(float *out, int64_t count, double value)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)value;
+}
+
+/* Block k holds elements 4k .. 4k + 3. */
+static void uniform(float *out, int64_t count, ls_philox_key key, double low, double high)
+{
+    for (int64_t i = 0; i < count; i += 4) {
+        ls_philox_block block = ls_random_block(key, 0, 0, (uint32_t)(i / 4));
+        for (int64_t j = 0; j < 4 && i + j < count; j++)
+            out[i + j] = (float)(low + (high - low) * (double)ls_random_unit_f32(block.word[j]));
+    }
+}
+
+/* The four standard normal numbers of a block. */
+static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out[4])
+{
+    ls_philox_block words = ls_random_block(key, 0, attempt, block);
+    ls_random_normal_pair(words.word[0], words.word[1], out);
+    ls_random_normal_pair(words.word[2], words.word[3], out + 2);
+}
+
+/* An element beyond `limit` deviations is drawn again: attempt k of the same element. */
+static void normal(float *out, int64_t count, ls_philox_key key, double mean, double deviation, double limit)
+{
+    for (int64_t i = 0; i < count; i += 4) {
+        double value[4], again[4];
+        draw(key, 0, (uint32_t)(i / 4), value);
+        for (int64_t j = 0; j < 4 && i + j < count; j++) {
+            for (uint32_t attempt = 1; !(fabs(value[j]) <= limit); attempt++) {
+                draw(key, attempt, (uint32_t)(i / 4), again);
+                value[j] = again[j];
+            }
+            out[i + j] = (float)(mean + deviation * value[j]);
+        }
+    }
+}
+
+/* ---- Orthogonal ---- */
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* Q of the QR factors with a positive diagonal, by Gram and Schmidt, each vector twice: orthogonal to the last bits.
+ * `vectors` of them, each of `length` numbers, stand one behind the other. */
+static void orthonormalize(double *data, int64_t vectors, int64_t length)
+{
+    for (int64_t v = 0; v < vectors; v++) {
+        double *x = data + v * length;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t u = 0; u < v; u++) {
+                const double *y = data + u * length;
+                double along = dot(x, y, length);
+                for (int64_t i = 0; i < length; i++)
+                    x[i] -= along * y[i];
+            }
+        double norm = sqrt(dot(x, x, length));
+        for (int64_t i = 0; i < length; i++)
+            x[i] = norm > 0 ? x[i] / norm : 0;
+    }
+}
+
+/* Rows: all axes but the last. Where there are fewer rows than columns the rows are orthonormal, else the columns. */
+static ls_status orthogonal(float *out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
+{
+    if (shape->rank < 2)
+        return ls_fail(LS_ERR_SHAPE, "an orthogonal initializer needs at least 2 axes");
+    int64_t columns = shape->dims[shape->rank - 1], rows = columns ? count / columns : 0;
+    int64_t vectors = rows < columns ? rows : columns, length = rows < columns ? columns : rows;
+    size_t bytes;
+    if (!ls_size_mul((size_t)count, sizeof(double), &bytes))
+        return ls_fail(LS_ERR_OVERFLOW, "%lld numbers overflow", (long long)count);
+    double *data = malloc(bytes ? bytes : 1);
+    if (!data)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    for (int64_t i = 0; i < count; i += 4) {
+        double value[4];
+        draw(key, 0, (uint32_t)(i / 4), value);
+        for (int64_t j = 0; j < 4 && i + j < count; j++)
+            data[i + j] = value[j];
+    }
+    orthonormalize(data, vectors, length);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            out[r * columns + c] = (float)(gain * (rows < columns ? data[r * length + c] : data[c * length + r]));
+    free(data);
+    return LS_OK;
+}
+
+/* ---- Kinds ---- */
+
+/* Keras's: of a kernel the last two axes are channels in and out, those before them the window. */
+static void fans(const ls_shape *shape, double *in, double *out)
+{
+    double window = 1;
+    for (int i = 0; i < shape->rank - 2; i++)
+        window *= (double)shape->dims[i];
+    *in = shape->rank == 0 ? 1 : (double)shape->dims[shape->rank < 2 ? 0 : shape->rank - 2] * window;
+    *out = shape->rank == 0 ? 1 : (double)shape->dims[shape->rank - 1] * window;
+}
+
+ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, ls_philox_key key, float *out)
+{
+    int64_t count;
+    if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
+        return ls_fail(LS_ERR_OVERFLOW, "a variable of too many elements");
+    double in, to, a = initializer.a, b = initializer.b;
+    fans(shape, &in, &to);
+    in = fmax(in, 1);
+    to = fmax(to, 1);
+    double glorot = 2 / (in + to), he = 2 / in, lecun = 1 / in; /* variances */
+    switch (initializer.kind) {
+    case LS_INIT_ZEROS:
+        fill(out, count, 0);
+        return LS_OK;
+    case LS_INIT_ONES:
+        fill(out, count, 1);
+        return LS_OK;
+    case LS_INIT_CONSTANT:
+        fill(out, count, a);
+        return LS_OK;
+    case LS_INIT_UNIFORM:
+        uniform(out, count, key, a, b);
+        return LS_OK;
+    case LS_INIT_NORMAL:
+        normal(out, count, key, a, b, INFINITY);
+        return LS_OK;
+    case LS_INIT_TRUNCATED_NORMAL:
+        normal(out, count, key, a, b, 2);
+        return LS_OK;
+    case LS_INIT_GLOROT_UNIFORM:
+    case LS_INIT_HE_UNIFORM:
+    case LS_INIT_LECUN_UNIFORM:
+        a = initializer.kind == LS_INIT_GLOROT_UNIFORM ? glorot : initializer.kind == LS_INIT_HE_UNIFORM ? he : lecun;
+        uniform(out, count, key, -sqrt(3 * a), sqrt(3 * a));
+        return LS_OK;
+    case LS_INIT_GLOROT_NORMAL:
+    case LS_INIT_HE_NORMAL:
+    case LS_INIT_LECUN_NORMAL:
+        a = initializer.kind == LS_INIT_GLOROT_NORMAL ? glorot : initializer.kind == LS_INIT_HE_NORMAL ? he : lecun;
+        normal(out, count, key, 0, sqrt(a) / TRUNCATED_DEVIATION, 2);
+        return LS_OK;
+    case LS_INIT_ORTHOGONAL:
+        return orthogonal(out, shape, count, key, a);
+    case LS_INIT_DEFAULT:
+        break;
+    }
+    return ls_fail(LS_ERR_INTERNAL, "an initializer that was not settled");
+}

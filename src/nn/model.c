@@ -1,0 +1,586 @@
+/* Making models: layers and their names; sequential, functional and custom models; what users ask of a model. */
+#include "nn/model.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+ls_status ls_grow(void *array, size_t count, size_t *room, size_t element)
+{
+    if (count < *room)
+        return LS_OK;
+    size_t more = *room ? *room * 2 : 16;
+    void *old;
+    memcpy(&old, array, sizeof(old)); /* `array` points to a pointer of any type */
+    void *grown = realloc(old, more * element);
+    if (!grown)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu elements of %zu bytes", more, element);
+    memcpy(array, &grown, sizeof(grown));
+    *room = more;
+    return LS_OK;
+}
+
+/* ---- Life ---- */
+
+ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
+{
+    static const char *const names[] = { "sequential", "functional", "model" };
+    if (!ctx || !out)
+        return ls_fail(LS_ERR_INVALID, "a model needs a context and a place to be put");
+    ls_model *model = calloc(1, sizeof(*model));
+    if (!model)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a model");
+    model->kind = kind;
+    model->context = ctx;
+    model->name = ls_arena_strdup(&model->arena, name && *name ? name : names[kind]);
+    ls_status status = model->name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a model");
+    if (status == LS_OK)
+        status = ls_graph_create(ctx, &model->graph);
+    if (status == LS_OK)
+        status = ls_graph_create(ctx, &model->draft);
+    if (status != LS_OK) {
+        ls_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return LS_OK;
+}
+
+void ls_model_destroy(ls_model *model)
+{
+    if (!model)
+        return;
+    if (model->training)
+        model->drop_training(model->training);
+    ls_graph_destroy(model->draft);
+    ls_graph_destroy(model->graph);
+    for (size_t i = 0; i < model->layer_count; i++)
+        free(model->layers[i]);
+    free(model->layers);
+    free(model->variables);
+    free(model->calls);
+    free(model->inputs);
+    free(model->outputs);
+    free(model->output_shapes);
+    ls_arena_free(&model->arena);
+    free(model);
+}
+
+/* Keeps the first error of the model's making. */
+static ls_status keep_error(ls_model *model, ls_status status)
+{
+    if (status != LS_OK && model->status == LS_OK) {
+        model->status = status;
+        model->message = ls_arena_strdup(&model->arena, ls_last_error());
+    }
+    return status;
+}
+
+static ls_status kept_error(const ls_model *model)
+{
+    return ls_fail(model->status, "%s", model->message ? model->message : "no memory");
+}
+
+ls_status ls_model_need_ready(const ls_model *model, const char *what)
+{
+    if (!model)
+        return ls_fail(LS_ERR_INVALID, "%s: the model is NULL", what);
+    if (model->status != LS_OK)
+        return kept_error(model);
+    if (!model->ready)
+        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not finished: ls_functional_end comes first", what,
+                       model->name);
+    return LS_OK;
+}
+
+/* ---- Layers and their names ---- */
+
+static ls_model_layer *find_layer(const ls_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (strcmp(model->layers[i]->name, name) == 0)
+            return model->layers[i];
+    return NULL;
+}
+
+static ls_model_layer *find_unnamed(const ls_model *model, ls_layer_kind kind, int64_t unnamed)
+{
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i]->spec.kind == kind && model->layers[i]->unnamed == unnamed)
+            return model->layers[i];
+    return NULL;
+}
+
+static ls_status check_name(const char *name)
+{
+    bool good = *name != 0;
+    for (const char *c = name; *c; c++)
+        good = good && (unsigned char)*c > ' ' && *c != ':' && *c != '"' && *c != '/';
+    return good ? LS_OK
+                : ls_fail(LS_ERR_INVALID, "\"%s\" is no name of a layer: it holds no space, slash, colon or quote",
+                          name);
+}
+
+/* "conv2d", "conv2d_1", ...: the first that is free. */
+static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
+{
+    const char *base = ls_layer_info_of(kind)->base;
+    for (;; from++) {
+        char name[64];
+        snprintf(name, sizeof(name), from ? "%s_%lld" : "%s", base, (long long)from);
+        if (!find_layer(model, name))
+            return ls_arena_strdup(&model->arena, name);
+    }
+}
+
+/* Equal but for pointers, which are the model's own in a kept spec. */
+static bool same_spec(const ls_layer *a, const ls_layer *b)
+{
+    const ls_layer_options *x = &a->options, *y = &b->options;
+    bool same = a->kind == b->kind && x->first == y->first && x->second == y->second && x->third == y->third &&
+                x->fourth == y->fourth && x->activation == y->activation && x->use_bias == y->use_bias &&
+                x->trainable == y->trainable && x->groups == y->groups && x->depth_multiplier == y->depth_multiplier &&
+                x->padding == y->padding && x->keepdims == y->keepdims && x->momentum == y->momentum &&
+                x->epsilon == y->epsilon && x->center == y->center && x->scale == y->scale &&
+                x->last_axes == y->last_axes && x->rate == y->rate && x->negative_slope == y->negative_slope &&
+                x->max_value == y->max_value && x->threshold == y->threshold && x->scale_by == y->scale_by &&
+                x->offset == y->offset && x->axis == y->axis && x->dtype == y->dtype &&
+                ls_shape_equal(&x->shape, &y->shape);
+    for (int i = 0; same && i < 2; i++)
+        same = x->kernel_size[i] == y->kernel_size[i] && x->strides[i] == y->strides[i] &&
+               x->dilation_rate[i] == y->dilation_rate[i] && x->pool_size[i] == y->pool_size[i];
+    for (int i = 0; same && i < 4; i++)
+        same = x->zero_padding[i] == y->zero_padding[i];
+    return same;
+}
+
+static ls_status use_again(ls_model_layer *layer, const ls_layer *settled, bool share)
+{
+    if (!share)
+        return ls_fail(LS_ERR_INVALID, "the name is taken by another layer of the model");
+    if (!same_spec(&layer->spec, settled))
+        return ls_fail(LS_ERR_INVALID, "it was called before as another layer, a %s with other options",
+                       ls_layer_info_of(layer->spec.kind)->class_name);
+    return LS_OK;
+}
+
+static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t unnamed, ls_model_layer **out)
+{
+    LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
+    ls_model_layer *layer = calloc(1, sizeof(*layer));
+    const char *name = settled->options.name ? ls_arena_strdup(&model->arena, settled->options.name)
+                                             : free_name(model, settled->kind, unnamed);
+    const char *device = settled->options.device ? ls_arena_strdup(&model->arena, settled->options.device) : NULL;
+    if (!layer || !name || (settled->options.device && !device)) {
+        free(layer);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
+    }
+    *layer =
+        (ls_model_layer){ .spec = *settled, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
+    layer->spec.options.name = name;
+    layer->spec.options.device = device;
+    if (settled->kind == LS_LAYER_DROPOUT) /* numbered with what draws random numbers in the graph by hand */
+        layer->random = model->graph->random_count++;
+    model->layers[model->layer_count++] = layer;
+    *out = layer;
+    return LS_OK;
+}
+
+static ls_status add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
+{
+    ls_layer settled;
+    LS_TRY(ls_layer_settle(spec, &settled));
+    if (settled.options.name)
+        LS_TRY(check_name(settled.options.name));
+    ls_model_layer *known =
+        settled.options.name ? find_layer(model, settled.options.name) : find_unnamed(model, settled.kind, unnamed);
+    if (known) {
+        *out = known;
+        return use_again(known, &settled, share);
+    }
+    return make_layer(model, &settled, unnamed, out);
+}
+
+ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
+{
+    ls_status status = add_layer(model, spec, unnamed, share, out);
+    if (status == LS_OK)
+        return LS_OK;
+    const char *name = spec->options.name ? spec->options.name : ls_layer_info_of(spec->kind)->base;
+    return ls_layer_blame(spec->kind, name, NULL, 0, status);
+}
+
+/* Layers of that kind that were given no name. */
+static int64_t count_unnamed(const ls_model *model, ls_layer_kind kind)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < model->layer_count; i++)
+        count += model->layers[i]->spec.kind == kind && model->layers[i]->unnamed >= 0;
+    return count;
+}
+
+static ls_status new_layer(ls_model *model, const ls_layer *spec, ls_model_layer **out)
+{
+    return ls_model_add_layer(model, spec, spec->options.name ? -1 : count_unnamed(model, spec->kind), false, out);
+}
+
+static ls_status add_input(ls_model *model, const ls_layer *spec, ls_model_layer **out)
+{
+    ls_model_layer *layer;
+    if (spec->kind != LS_LAYER_INPUT)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": an input is made by ls_input, this is a %s", model->name,
+                       ls_layer_info_of(spec->kind)->class_name);
+    LS_TRY(new_layer(model, spec, &layer));
+    LS_TRY(ls_grow(&model->inputs, model->input_count, &model->input_room, sizeof(*model->inputs)));
+    const ls_shape *sizes = &layer->spec.options.shape;
+    layer->output = (ls_shape){ .rank = sizes->rank + 1, .dims = { LS_BATCH } };
+    for (int i = 0; i < sizes->rank; i++)
+        layer->output.dims[i + 1] = sizes->dims[i];
+    layer->output_dtype = layer->spec.options.dtype;
+    layer->built = true;
+    model->inputs[model->input_count++] = layer;
+    *out = layer;
+    return LS_OK;
+}
+
+/* ---- Functional models ---- */
+
+static ls_symbol symbol_error(ls_model *model, ls_status status)
+{
+    keep_error(model, status);
+    return (ls_symbol){ .model = model, .index = -1 };
+}
+
+static ls_status add_call(ls_model *model, ls_model_layer *layer, const ls_symbol *inputs, size_t count,
+                          ls_tensor *value, int *out)
+{
+    LS_TRY(ls_grow(&model->calls, model->call_count, &model->call_room, sizeof(*model->calls)));
+    int *from = ls_arena_alloc(&model->arena, (count ? count : 1) * sizeof(*from));
+    if (!from || model->call_count >= INT32_MAX)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a call of layer \"%s\"", layer->name);
+    for (size_t i = 0; i < count; i++)
+        from[i] = inputs[i].index;
+    int64_t number = 0;
+    for (size_t i = 0; i < model->call_count; i++)
+        number += model->calls[i].layer == layer;
+    *out = (int)model->call_count;
+    model->calls[model->call_count++] =
+        (ls_model_call){ .layer = layer, .number = number, .inputs = from, .input_count = count, .value = value };
+    return LS_OK;
+}
+
+static ls_status check_symbols(const ls_model *model, const ls_symbol *symbols, size_t count)
+{
+    if (!symbols || count == 0)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a layer is called on nothing", model->name);
+    for (size_t i = 0; i < count; i++)
+        if (symbols[i].model != model || symbols[i].index < 0 || (size_t)symbols[i].index >= model->call_count)
+            return ls_fail(LS_ERR_INVALID, "model \"%s\": symbol %zu belongs to another model", model->name, i);
+    return LS_OK;
+}
+
+/* The model and its symbols may still grow. */
+static bool open_for_calls(ls_model *model)
+{
+    if (model->status == LS_OK && model->ready)
+        keep_error(model, ls_fail(LS_ERR_STATE, "model \"%s\" is finished: no layer can be added", model->name));
+    return model->status == LS_OK;
+}
+
+static ls_status call_symbols(ls_model *model, ls_model_layer *layer, const ls_symbol *inputs, size_t count, int *out)
+{
+    ls_tensor **values = malloc(count * sizeof(ls_tensor *)), *y = NULL;
+    if (!values)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu inputs of a layer", count);
+    for (size_t i = 0; i < count; i++)
+        values[i] = model->calls[inputs[i].index].value;
+    ls_call call = { .model = model, .graph = model->draft, .making = true };
+    ls_status status = ls_call_apply(&call, layer, values, count, &y);
+    free(values);
+    ls_call_end(&call);
+    return status == LS_OK ? add_call(model, layer, inputs, count, y, out) : status;
+}
+
+ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model **out)
+{
+    return ls_model_create(ctx, LS_MODEL_FUNCTIONAL, name, out);
+}
+
+ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
+{
+    ls_model_layer *layer;
+    int index = -1;
+    if (!model)
+        return (ls_symbol){ .index = -1 };
+    if (!open_for_calls(model))
+        return (ls_symbol){ model, -1 };
+    ls_status status = add_input(model, &input, &layer);
+    if (status == LS_OK) {
+        ls_tensor *value = ls_op_input(model->draft, NULL, layer->output_dtype, layer->output);
+        status = ls_tensor_check(value);
+        status = status == LS_OK ? add_call(model, layer, NULL, 0, value, &index)
+                                 : ls_layer_blame(LS_LAYER_INPUT, layer->name, NULL, 0, status);
+    }
+    return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
+}
+
+ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count)
+{
+    ls_model_layer *made;
+    int index = -1;
+    if (!model)
+        return (ls_symbol){ .index = -1 };
+    if (!open_for_calls(model))
+        return (ls_symbol){ model, -1 };
+    ls_status status = check_symbols(model, inputs, count);
+    if (status == LS_OK)
+        status = new_layer(model, &layer, &made);
+    if (status == LS_OK)
+        status = call_symbols(model, made, inputs, count, &index);
+    return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
+}
+
+ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count)
+{
+    ls_model *model = symbol.model;
+    int index = -1;
+    if (!model)
+        return (ls_symbol){ .index = -1 };
+    if (!open_for_calls(model))
+        return (ls_symbol){ model, -1 };
+    ls_status status = check_symbols(model, &symbol, 1);
+    if (status == LS_OK)
+        status = check_symbols(model, inputs, count);
+    if (status == LS_OK)
+        status = call_symbols(model, model->calls[symbol.index].layer, inputs, count, &index);
+    return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
+}
+
+/* Every layer must lead to an output: its variables would be trained by nothing. */
+static ls_status check_needed(ls_model *model)
+{
+    for (size_t i = 0; i < model->output_count; i++)
+        model->calls[model->outputs[i]].needed = true;
+    for (size_t c = model->call_count; c-- > 0;) {
+        const ls_model_call *at = &model->calls[c];
+        if (!at->needed && at->layer->spec.kind != LS_LAYER_INPUT)
+            return ls_fail(LS_ERR_INVALID, "model \"%s\": layer \"%s\" (%s) leads to no output", model->name,
+                           at->layer->name, ls_layer_info_of(at->layer->spec.kind)->class_name);
+        for (size_t i = 0; at->needed && i < at->input_count; i++)
+            model->calls[at->inputs[i]].needed = true;
+    }
+    return LS_OK;
+}
+
+static ls_status finish(ls_model *model, const ls_symbol *outputs, size_t count)
+{
+    if (model->input_count == 0)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no input", model->name);
+    if (!outputs || count == 0)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no output", model->name);
+    LS_TRY(check_symbols(model, outputs, count));
+    model->outputs = calloc(count, sizeof(*model->outputs));
+    model->output_shapes = calloc(count, sizeof(*model->output_shapes));
+    if (!model->outputs || !model->output_shapes)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu outputs", count);
+    model->output_count = count;
+    for (size_t i = 0; i < count; i++) {
+        model->outputs[i] = outputs[i].index;
+        model->output_shapes[i] = model->calls[outputs[i].index].value->shape;
+    }
+    LS_TRY(check_needed(model));
+    for (size_t c = 0; c < model->call_count; c++)
+        model->calls[c].value = NULL;
+    ls_graph_destroy(model->draft);
+    model->draft = NULL;
+    model->ready = true;
+    return LS_OK;
+}
+
+ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count)
+{
+    if (!model)
+        return ls_fail(LS_ERR_INVALID, "ls_functional_end: the model is NULL");
+    if (!open_for_calls(model))
+        return kept_error(model);
+    return keep_error(model, finish(model, outputs, count));
+}
+
+/* ---- Sequential models ---- */
+
+ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers, size_t count)
+{
+    ls_model *model;
+    if (!layers || count == 0)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model needs layers", name ? name : "sequential");
+    if (layers[0].kind != LS_LAYER_INPUT)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model starts with ls_input(...), this one with %s",
+                       name ? name : "sequential", ls_layer_info_of(layers[0].kind)->function);
+    LS_TRY(ls_model_create(ctx, LS_MODEL_SEQUENTIAL, name, &model));
+    ls_symbol x = ls_symbol_input(model, layers[0]);
+    for (size_t i = 1; i < count && x.index >= 0; i++)
+        x = ls_symbol_call(model, layers[i], x);
+    ls_status status = ls_functional_end(model, x);
+    if (status != LS_OK) {
+        ls_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return LS_OK;
+}
+
+/* ---- Custom models ---- */
+
+/* One pass in the draft. */
+static ls_status draft_custom(ls_model *model, bool training, ls_tensor **inputs, ls_tensor **outputs)
+{
+    ls_call call;
+    ls_call_begin(&call, model, model->draft, training, true);
+    ls_status status = ls_model_make_inputs(model, model->draft, inputs);
+    if (status == LS_OK)
+        status = ls_model_run_calls(model, &call, inputs, outputs);
+    ls_call_end(&call);
+    return status;
+}
+
+/* As Keras names the outputs of a subclassed model. */
+static ls_status name_outputs(ls_model *model)
+{
+    const char **names = ls_arena_alloc(&model->arena, model->output_count * sizeof(*names));
+    for (size_t i = 0; names && i < model->output_count; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "output_%zu", i + 1);
+        if (!(names[i] = ls_arena_strdup(&model->arena, name)))
+            names = NULL;
+    }
+    model->output_names = names;
+    return names ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of outputs");
+}
+
+static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t input_count)
+{
+    ls_model_layer *layer;
+    for (size_t i = 0; i < input_count; i++)
+        LS_TRY(add_input(model, &inputs[i], &layer));
+    ls_tensor **tensors = calloc(input_count + model->output_count, sizeof(ls_tensor *));
+    model->output_shapes = calloc(model->output_count, sizeof(*model->output_shapes));
+    ls_status status = tensors && model->output_shapes ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a model");
+    for (int training = 1; training >= 0 && status == LS_OK; training--)
+        status = draft_custom(model, training, tensors, tensors + input_count);
+    for (size_t i = 0; i < model->output_count && status == LS_OK; i++)
+        model->output_shapes[i] = tensors[input_count + i]->shape;
+    free(tensors);
+    LS_TRY(status);
+    LS_TRY(name_outputs(model));
+    ls_graph_destroy(model->draft);
+    model->draft = NULL;
+    model->ready = true;
+    return LS_OK;
+}
+
+ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs, size_t input_count,
+                    size_t output_count, ls_call_function function, void *user)
+{
+    ls_model *model;
+    if (!inputs || input_count == 0 || output_count == 0 || !function)
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model needs inputs, outputs and a function",
+                       name ? name : "model");
+    LS_TRY(ls_model_create(ctx, LS_MODEL_CUSTOM, name, &model));
+    model->function = function;
+    model->user = user;
+    model->output_count = output_count;
+    ls_status status = make_custom(model, inputs, input_count);
+    if (status != LS_OK) {
+        ls_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return LS_OK;
+}
+
+/* ---- Asking a model ---- */
+
+const char *ls_model_name(const ls_model *model)
+{
+    return model ? model->name : "";
+}
+
+ls_graph *ls_model_graph(ls_model *model)
+{
+    return model ? model->graph : NULL;
+}
+
+size_t ls_model_input_count(const ls_model *model)
+{
+    return model ? model->input_count : 0;
+}
+
+size_t ls_model_output_count(const ls_model *model)
+{
+    return model ? model->output_count : 0;
+}
+
+ls_shape ls_model_input_shape(const ls_model *model, size_t input)
+{
+    return model && input < model->input_count ? model->inputs[input]->output : LS_SCALAR;
+}
+
+ls_dtype ls_model_input_dtype(const ls_model *model, size_t input)
+{
+    return model && input < model->input_count ? model->inputs[input]->output_dtype : LS_F32;
+}
+
+const char *ls_model_input_name(const ls_model *model, size_t input)
+{
+    return model && input < model->input_count ? model->inputs[input]->name : "";
+}
+
+ls_shape ls_model_output_shape(const ls_model *model, size_t output)
+{
+    return model && model->output_shapes && output < model->output_count ? model->output_shapes[output] : LS_SCALAR;
+}
+
+const char *ls_model_output_name(const ls_model *model, size_t output)
+{
+    if (!model || output >= model->output_count)
+        return "";
+    if (model->outputs)
+        return model->calls[model->outputs[output]].layer->name;
+    return model->output_names ? model->output_names[output] : "";
+}
+
+static const ls_model_variable_at *variable_at(const ls_model *model, size_t index)
+{
+    return model && index < model->variable_count ? &model->variables[index] : NULL;
+}
+
+size_t ls_model_variable_count(const ls_model *model)
+{
+    return model ? model->variable_count : 0;
+}
+
+ls_tensor *ls_model_variable(const ls_model *model, size_t index)
+{
+    const ls_model_variable_at *at = variable_at(model, index);
+    return at ? at->layer->variable[at->index] : NULL;
+}
+
+const char *ls_model_variable_name(const ls_model *model, size_t index)
+{
+    return ls_tensor_name(ls_model_variable(model, index));
+}
+
+bool ls_model_variable_is_trainable(const ls_model *model, size_t index)
+{
+    const ls_model_variable_at *at = variable_at(model, index);
+    return at && at->layer->weight[at->index].trainable;
+}
+
+int64_t ls_model_parameter_count(const ls_model *model)
+{
+    int64_t sum = 0, count;
+    for (size_t i = 0; model && i < model->variable_count; i++)
+        if (ls_shape_count(&model->variables[i].layer->weight[model->variables[i].index].shape, 1, &count))
+            sum += count;
+    return sum;
+}
