@@ -1,0 +1,364 @@
+/* Data by name: finding the files of a set, and reading its two parts when they are needed. */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/names.h"
+#include "base/text.h"
+#include "data/dataset.h"
+#include "data/readers.h"
+#include "device/context.h"
+#include "graph/shape.h"
+
+#define PARTS 2 /* training and test */
+
+static const char *const part_names[PARTS] = { "train", "test" };
+
+/* What a part is read from. */
+typedef struct place {
+    ls_status (*read)(const struct place *place, ls_array *features, ls_array *labels);
+    int part;
+    char features[PATH_MAX], labels[PATH_MAX]; /* files, or names in the archive */
+    char archive[PATH_MAX];
+    ls_synthetic synthetic;
+} place;
+
+/* ---- Reading ---- */
+
+static ls_status read_idx(const place *p, ls_array *features, ls_array *labels)
+{
+    char text[LS_SHAPE_TEXT];
+    LS_TRY(ls_idx_read(p->features, features));
+    LS_TRY(ls_idx_read(p->labels, labels));
+    if (labels->shape.rank != 1)
+        return ls_fail(LS_ERR_DATA, "'%s': labels of shape %s; one axis was expected", p->labels,
+                       ls_shape_format(&labels->shape, text));
+    return LS_OK;
+}
+
+static ls_status read_npz(const place *p, ls_array *features, ls_array *labels)
+{
+    LS_TRY(ls_npz_read(p->archive, p->features, features));
+    return ls_npz_read(p->archive, p->labels, labels);
+}
+
+static ls_status read_csv(const place *p, ls_array *features, ls_array *labels)
+{
+    return ls_csv_read(p->archive, features, labels);
+}
+
+static ls_status read_synthetic(const place *p, ls_array *features, ls_array *labels)
+{
+    return ls_synthetic_make(&p->synthetic, (uint32_t)p->part, features, labels);
+}
+
+static bool is_finite(const ls_array *array, int64_t i)
+{
+    return array->dtype == LS_F32 ? isfinite(((const float *)array->data)[i])
+                                  : isfinite(((const double *)array->data)[i]);
+}
+
+/* NaN and infinities are found here, where they can be named, not hours later in a loss. */
+static ls_status check_finite(const char *name, const ls_array *array)
+{
+    int64_t count = 0;
+    if (array->dtype != LS_F32 && array->dtype != LS_F64)
+        return LS_OK;
+    ls_shape_count(&array->shape, 0, &count);
+    for (int64_t i = 0; i < count; i++)
+        if (!is_finite(array, i))
+            return ls_fail(LS_ERR_NOT_FINITE, "'%s': element %lld, of sample %lld, is NaN or infinite", name,
+                           (long long)i, (long long)(i / (count / array->shape.dims[0])));
+    return LS_OK;
+}
+
+static ls_status check_part(const place *p, const ls_array *features, const ls_array *labels)
+{
+    char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
+    if (features->shape.rank < 2 || labels->shape.rank < 1)
+        return ls_fail(
+            LS_ERR_DATA, "'%s' has shape %s and '%s' %s: an axis of samples and one of features were expected",
+            p->features, ls_shape_format(&features->shape, a), p->labels, ls_shape_format(&labels->shape, b));
+    if (features->shape.dims[0] != labels->shape.dims[0])
+        return ls_fail(LS_ERR_DATA, "'%s' has %lld samples, but '%s' has %lld labels", p->features,
+                       (long long)features->shape.dims[0], p->labels, (long long)labels->shape.dims[0]);
+    LS_TRY(check_finite(p->features, features));
+    return check_finite(p->labels, labels);
+}
+
+static ls_status load(void *state, ls_element *out)
+{
+    const place *p = state;
+    ls_array features = { .data = NULL }, labels = { .data = NULL };
+    ls_status status = p->read(p, &features, &labels);
+    if (status == LS_OK)
+        status = check_part(p, &features, &labels);
+    if (status != LS_OK) {
+        free(features.data);
+        free(labels.data);
+        return status;
+    }
+    if (features.dtype == LS_U8 && features.shape.rank == 3) /* images without an axis of channels */
+        features.shape.dims[features.shape.rank++] = 1;
+    out->count = 2;
+    out->component[0] = features;
+    out->component[1] = labels;
+    return LS_OK;
+}
+
+/* ---- IDX files in folders ---- */
+
+static const char *const file_names[PARTS][2] = {
+    { "train-images-idx3-ubyte", "train-labels-idx1-ubyte" },
+    { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" },
+};
+
+/* With or without .gz, and "-idx3" also written ".idx3". */
+static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
+{
+    static const char *const endings[] = { "", ".gz" };
+    for (int dotted = 0; dotted < 2; dotted++) {
+        for (int ending = 0; ending < 2; ending++) {
+            int length = snprintf(out, PATH_MAX, "%s/%s%s", folder, name, endings[ending]);
+            if (length < 0 || length >= PATH_MAX)
+                return false;
+            if (dotted)
+                *strstr(out + strlen(folder), "-idx") = '.';
+            if (access(out, F_OK) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The files of the wanted parts; names those that are not there in `missing`. */
+static void find_parts(const char *folder, const bool wanted[PARTS], place places[PARTS], ls_text *missing)
+{
+    for (int part = 0; part < PARTS; part++) {
+        for (int i = 0; wanted[part] && i < 2; i++) {
+            const char *name = file_names[part][i];
+            if (!find_file(folder, name, i == 0 ? places[part].features : places[part].labels))
+                ls_text_add(missing, "%s%s", missing->length ? ", " : "", name);
+        }
+        places[part].read = read_idx;
+    }
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static ls_status find_folder(const char *folder, const bool wanted[PARTS], place places[PARTS])
+{
+    ls_text missing = { 0 };
+    find_parts(folder, wanted, places, &missing);
+    ls_status status = LS_OK;
+    if (missing.length || missing.failed)
+        status =
+            ls_fail(LS_ERR_NOT_FOUND, "the folder '%s' has no %s (plain or with .gz)", folder, ls_text_get(&missing));
+    ls_text_free(&missing);
+    return status;
+}
+
+/* ---- Sets with a name ---- */
+
+#define MOST_FOLDERS 4
+
+typedef struct known_set {
+    const char *name;
+    const char *folder; /* where a package puts it, or NULL */
+    const char *hint;
+} known_set;
+
+static const known_set known_sets[] = {
+    { "fashion-mnist", "/usr/share/datasets/fashion-mnist",
+      "Debian's package dataset-fashion-mnist has them (apt install dataset-fashion-mnist); or set LOCKSTEP_DATA to a "
+      "folder with them" },
+    { "mnist", NULL,
+      "No Debian package has them: put the four files into one of these folders, or set LOCKSTEP_DATA to a folder with "
+      "them" },
+};
+
+/* Where to look, in order. Returns how many. */
+static int list_folders(const known_set *set, char folders[MOST_FOLDERS][PATH_MAX])
+{
+    const char *data = getenv("LOCKSTEP_DATA"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int count = 0;
+    if (data && *data) {
+        snprintf(folders[count++], PATH_MAX, "%s/%s", data, set->name);
+        snprintf(folders[count++], PATH_MAX, "%s", data);
+    }
+    if (cache && *cache)
+        snprintf(folders[count++], PATH_MAX, "%s/lockstep/%s", cache, set->name);
+    else if (home && *home)
+        snprintf(folders[count++], PATH_MAX, "%s/.cache/lockstep/%s", home, set->name);
+    if (set->folder)
+        snprintf(folders[count++], PATH_MAX, "%s", set->folder);
+    return count;
+}
+
+static ls_status fail_known(const known_set *set, const bool wanted[PARTS], ls_text *looked)
+{
+    ls_text files = { 0 };
+    for (int part = 0; part < PARTS; part++)
+        for (int i = 0; wanted[part] && i < 2; i++)
+            ls_text_add(&files, "%s%s", files.length ? ", " : "", file_names[part][i]);
+    ls_status status =
+        ls_fail(LS_ERR_NOT_FOUND, "%s was not found. Its files are %s (plain or with .gz). Looked in: %s. %s.",
+                set->name, ls_text_get(&files), looked->length ? ls_text_get(looked) : "no folder", set->hint);
+    ls_text_free(&files);
+    return status;
+}
+
+static ls_status find_known(const known_set *set, const bool wanted[PARTS], place places[PARTS])
+{
+    char(*folders)[PATH_MAX] = malloc(MOST_FOLDERS * sizeof *folders);
+    if (!folders)
+        return ls_fail(LS_ERR_MEMORY, "no memory to look for %s", set->name);
+    ls_text looked = { 0 };
+    bool found = false;
+    int count = list_folders(set, folders);
+    for (int i = 0; i < count && !found; i++) {
+        ls_text missing = { 0 };
+        find_parts(folders[i], wanted, places, &missing);
+        found = !missing.length && !missing.failed;
+        if (!is_folder(folders[i]))
+            ls_text_add(&looked, "%s%s (no such folder)", i ? "; " : "", folders[i]);
+        else
+            ls_text_add(&looked, "%s%s (without %s)", i ? "; " : "", folders[i], ls_text_get(&missing));
+        ls_text_free(&missing);
+    }
+    ls_status status = found ? LS_OK : fail_known(set, wanted, &looked);
+    ls_text_free(&looked);
+    free(folders);
+    return status;
+}
+
+/* ---- Any name ---- */
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a > b && strcmp(text + a - b, end) == 0;
+}
+
+static ls_status find_npz(const char *path, bool wanted[PARTS], place places[PARTS])
+{
+    bool has_test = true;
+    if (wanted[1])
+        LS_TRY(ls_npz_has(path, "x_test", &has_test));
+    wanted[1] = wanted[1] && has_test;
+    for (int part = 0; part < PARTS; part++) {
+        snprintf(places[part].features, PATH_MAX, "x_%s", part_names[part]);
+        snprintf(places[part].labels, PATH_MAX, "y_%s", part_names[part]);
+        snprintf(places[part].archive, PATH_MAX, "%s", path);
+        places[part].read = read_npz;
+    }
+    return LS_OK;
+}
+
+static ls_status find_csv(const char *path, bool wanted[PARTS], place places[PARTS])
+{
+    snprintf(places[0].archive, PATH_MAX, "%s", path);
+    snprintf(places[0].features, PATH_MAX, "%s", path);
+    snprintf(places[0].labels, PATH_MAX, "%s", path);
+    places[0].read = read_csv;
+    wanted[1] = false;
+    return LS_OK;
+}
+
+static ls_status find_synthetic(const char *name, place places[PARTS])
+{
+    for (int part = 0; part < PARTS; part++) {
+        LS_TRY(ls_synthetic_parse(name, &places[part].synthetic));
+        snprintf(places[part].features, PATH_MAX, "%.200s", name);
+        places[part].read = read_synthetic;
+    }
+    return LS_OK;
+}
+
+/* Clears wanted[1] when the set has no test part. */
+static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
+{
+    static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };
+    if (strlen(name) >= PATH_MAX)
+        return ls_fail(LS_ERR_INVALID, "a name of %zu characters; %d are the most", strlen(name), PATH_MAX - 1);
+    if (strncmp(name, "synthetic:", strlen("synthetic:")) == 0)
+        return find_synthetic(name, places);
+    for (size_t i = 0; i < sizeof known_sets / sizeof *known_sets; i++)
+        if (strcmp(name, known_sets[i].name) == 0)
+            return find_known(&known_sets[i], wanted, places);
+    if (is_folder(name))
+        return find_folder(name, wanted, places);
+    if (ends_in(name, ".npz"))
+        return find_npz(name, wanted, places);
+    if (ends_in(name, ".csv"))
+        return find_csv(name, wanted, places);
+    return ls_fail(
+        LS_ERR_NOT_FOUND,
+        "no data named '%s': it is no folder, no .npz and no .csv file; did you mean '%s'? "
+        "(fashion-mnist, mnist, FOLDER of IDX files, FILE.npz, FILE.csv, synthetic:224x224x3,classes=1000,count=64)",
+        name, ls_nearest_name(name, names, sizeof names / sizeof *names));
+}
+
+static ls_status make_part(const place *found, int part, ls_dataset **out)
+{
+    place *state = malloc(sizeof *state);
+    if (!state)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a dataset");
+    *state = *found;
+    state->part = part;
+    *out = ls_dataset_from_loader(load, state);
+    return LS_OK;
+}
+
+static void log_part(ls_context *ctx, const char *name, const place *p, const ls_dataset *d)
+{
+    char text[LS_SHAPE_TEXT];
+    if (ctx)
+        ls_log_write(&ctx->log, LS_LOG_INFO, "data %s: %lld training samples, %s %s, from %s", name,
+                     (long long)d->count, ls_dtype_name(d->spec.component[0].dtype),
+                     ls_shape_format(&d->spec.component[0].shape, text),
+                     p->read == read_npz ? p->archive : p->features);
+}
+
+static ls_status load_parts(ls_context *ctx, const char *name, bool wanted[PARTS], place places[PARTS],
+                            ls_dataset *sets[PARTS])
+{
+    LS_TRY(find(name, wanted, places));
+    for (int part = 0; part < PARTS; part++)
+        if (wanted[part])
+            LS_TRY(make_part(&places[part], part, &sets[part]));
+    if (sets[0]) {
+        LS_TRY(ls_dataset_prepare(sets[0]));
+        log_part(ctx, name, &places[0], sets[0]);
+    }
+    return LS_OK;
+}
+
+ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test)
+{
+    bool wanted[PARTS] = { train != NULL, test != NULL };
+    ls_dataset *sets[PARTS] = { NULL, NULL };
+    if (!name)
+        return ls_fail(LS_ERR_INVALID, "ls_load_data: the name is NULL");
+    place *places = calloc(PARTS, sizeof *places);
+    if (!places)
+        return ls_fail(LS_ERR_MEMORY, "no memory to look for '%.200s'", name);
+    ls_status status = load_parts(ctx, name, wanted, places, sets);
+    free(places);
+    if (status != LS_OK) {
+        ls_dataset_destroy(sets[0]);
+        ls_dataset_destroy(sets[1]);
+        return status;
+    }
+    if (train)
+        *train = sets[0];
+    if (test)
+        *test = sets[1];
+    return LS_OK;
+}

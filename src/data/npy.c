@@ -1,0 +1,303 @@
+/* Arrays of NumPy: .npy, and .npz, a zip archive of them. */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/numbers.h"
+#include "base/status.h"
+#include "data/readers.h"
+#include "data/stream.h"
+#include "data/zip.h"
+
+#define MOST_HEADER 65536
+#define MOST_NAME   256
+
+/* ---- The header: a Python dictionary ---- */
+
+typedef struct header {
+    const char *at;
+    char descr[32];
+    bool fortran, has_descr, has_fortran, has_shape;
+    ls_shape shape;
+} header;
+
+static bool skip(header *h, char c)
+{
+    while (*h->at == ' ' || *h->at == '\t' || *h->at == '\n')
+        h->at++;
+    if (*h->at != c)
+        return false;
+    h->at++;
+    return true;
+}
+
+/* A string in single or double quotes, without escapes. */
+static bool take_string(header *h, char *out, size_t room)
+{
+    char quote = skip(h, '\'') ? '\'' : skip(h, '"') ? '"' : 0;
+    size_t length = 0;
+    if (!quote)
+        return false;
+    while (h->at[length] && h->at[length] != quote)
+        length++;
+    if (!h->at[length] || length >= room)
+        return false;
+    memcpy(out, h->at, length);
+    out[length] = 0;
+    h->at += length + 1;
+    return true;
+}
+
+static bool take_word(header *h, const char *word)
+{
+    skip(h, ' ');
+    size_t length = strlen(word);
+    if (strncmp(h->at, word, length) != 0)
+        return false;
+    h->at += length;
+    return true;
+}
+
+static bool take_size(header *h, int64_t *out)
+{
+    char digits[24];
+    size_t length = 0;
+    skip(h, ' ');
+    while (length < sizeof digits - 1 && isdigit((unsigned char)h->at[length])) {
+        digits[length] = h->at[length];
+        length++;
+    }
+    digits[length] = 0;
+    if (!ls_parse_i64(digits, out))
+        return false;
+    h->at += length;
+    return true;
+}
+
+static bool take_shape(header *h)
+{
+    if (!skip(h, '('))
+        return false;
+    while (!skip(h, ')')) {
+        if (h->shape.rank == LS_MAX_RANK || !take_size(h, &h->shape.dims[h->shape.rank]))
+            return false;
+        h->shape.rank++;
+        if (!skip(h, ',')) /* "(3)" is a number in Python, but no harm here */
+            return skip(h, ')');
+    }
+    return true;
+}
+
+static bool take_entry(header *h)
+{
+    char key[32];
+    if (!take_string(h, key, sizeof key) || !skip(h, ':'))
+        return false;
+    if (strcmp(key, "descr") == 0)
+        return h->has_descr = take_string(h, h->descr, sizeof h->descr);
+    if (strcmp(key, "shape") == 0)
+        return h->has_shape = !h->has_shape && take_shape(h);
+    if (strcmp(key, "fortran_order") == 0)
+        return h->has_fortran = (h->fortran = take_word(h, "True")) || take_word(h, "False");
+    return false;
+}
+
+static bool parse_header(header *h)
+{
+    if (!skip(h, '{'))
+        return false;
+    while (!skip(h, '}')) {
+        if (!take_entry(h))
+            return false;
+        if (!skip(h, ','))
+            return skip(h, '}') && h->has_descr && h->has_shape && h->has_fortran;
+    }
+    return h->has_descr && h->has_shape && h->has_fortran;
+}
+
+/* The header as text for a message: one line, no odd characters. */
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if (!isprint((unsigned char)*text))
+            *text = *text == '\n' ? ' ' : '?';
+}
+
+static ls_status element_type(const char *name, const char *descr, ls_dtype *out)
+{
+    static const struct {
+        const char *descr;
+        ls_dtype dtype;
+    } types[] = { { "u1", LS_U8 },  { "b1", LS_BOOL }, { "i4", LS_I32 },
+                  { "i8", LS_I64 }, { "f4", LS_F32 },  { "f8", LS_F64 } };
+    const char *kind = strchr("<>|=", descr[0]) && descr[0] ? descr + 1 : descr;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(kind, types[i].descr) != 0)
+            continue;
+        if (descr[0] == '>' && ls_dtype_bytes(types[i].dtype) > 1)
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "%s: elements '%s' are big-endian, which is not supported; save them as '<%s'", name, descr,
+                           kind);
+        *out = types[i].dtype;
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s: elements of type '%s' are not supported; u1, b1, i4, i8, f4 and f8 are",
+                   name, descr);
+}
+
+/* ---- Arrays ---- */
+
+static ls_status header_bytes(ls_stream *stream, size_t *out)
+{
+    unsigned char begin[8], length[4] = { 0 };
+    const char *name = ls_stream_name(stream);
+    LS_TRY(ls_stream_read(stream, begin, sizeof begin, "the magic number"));
+    if (memcmp(begin, "\x93NUMPY", 6) != 0)
+        return ls_fail(LS_ERR_DATA,
+                       "%s is no .npy file: byte 0 is 0x%02x%02x%02x%02x%02x%02x, expected 0x934e554d5059 (NUMPY)",
+                       name, begin[0], begin[1], begin[2], begin[3], begin[4], begin[5]);
+    if (begin[6] < 1 || begin[6] > 3)
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s: format version %d.%d at byte 6; 1, 2 and 3 are supported", name,
+                       begin[6], begin[7]);
+    LS_TRY(ls_stream_read(stream, length, begin[6] == 1 ? 2 : 4, "the header's length"));
+    *out = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
+    if (*out > MOST_HEADER)
+        return ls_fail(LS_ERR_DATA, "%s: the header's length at byte 8 is %zu; %d is the most accepted", name, *out,
+                       MOST_HEADER);
+    return LS_OK;
+}
+
+static ls_status check_bools(const char *name, uint64_t offset, const ls_array *array)
+{
+    const unsigned char *data = array->data;
+    size_t bytes = 0;
+    ls_data_bytes(array->dtype, &array->shape, &bytes);
+    for (size_t i = 0; array->dtype == LS_BOOL && i < bytes; i++)
+        if (data[i] > 1)
+            return ls_fail(LS_ERR_DATA, "%s: the bool at byte %llu is %d, expected 0 or 1", name,
+                           (unsigned long long)(offset + i), data[i]);
+    return LS_OK;
+}
+
+static ls_status read_array(ls_stream *stream, char *text, size_t bytes, ls_array *out)
+{
+    const char *name = ls_stream_name(stream);
+    header h = { .at = text };
+    ls_dtype dtype = LS_F32;
+    LS_TRY(ls_stream_read(stream, text, bytes, "the header"));
+    text[bytes] = 0;
+    if (strlen(text) != bytes || !parse_header(&h)) {
+        make_printable(text);
+        return ls_fail(LS_ERR_DATA,
+                       "%s: the header is no dictionary of descr (one plain type), fortran_order and shape (at most %d "
+                       "axes): %.200s",
+                       name, LS_MAX_RANK, text);
+    }
+    make_printable(h.descr);
+    LS_TRY(element_type(name, h.descr, &dtype));
+    if (h.fortran && h.shape.rank > 1)
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s is in Fortran order, which is not supported; save numpy.ascontiguousarray of it", name);
+    uint64_t offset = ls_stream_offset(stream);
+    LS_TRY(ls_stream_read_array(stream, dtype, h.shape, out));
+    ls_status status = check_bools(name, offset, out);
+    if (status != LS_OK)
+        free(out->data);
+    return status;
+}
+
+static ls_status read_stream(ls_stream *stream, ls_array *out)
+{
+    ls_array array = { 0 };
+    size_t bytes = 0;
+    LS_TRY(header_bytes(stream, &bytes));
+    char *text = malloc(bytes + 1);
+    if (!text)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the header of %s", ls_stream_name(stream));
+    ls_status status = read_array(stream, text, bytes, &array);
+    free(text);
+    if (status == LS_OK)
+        *out = array;
+    return status;
+}
+
+ls_status ls_npy_read(const char *path, ls_array *out)
+{
+    ls_data_file file;
+    ls_stream *stream = NULL;
+    if (!path || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_npy_read: a path and a place for the array are needed");
+    LS_TRY(ls_data_file_open(path, &file));
+    ls_status status = ls_stream_open(&file, NULL, LS_PACKING_NONE, 0, file.bytes, &stream);
+    if (status == LS_OK)
+        status = read_stream(stream, out);
+    ls_stream_close(stream);
+    ls_data_file_close(&file);
+    return status;
+}
+
+/* ---- Archives ---- */
+
+static ls_status fail_missing(const ls_zip *zip, const char *name)
+{
+    ls_text names = { 0 };
+    ls_status status = ls_zip_names(zip, &names);
+    if (status == LS_OK)
+        status = ls_fail(LS_ERR_NOT_FOUND, "'%s' has no array %s; it has: %.500s", zip->file->path, name,
+                         names.length ? ls_text_get(&names) : "none");
+    ls_text_free(&names);
+    return status;
+}
+
+static ls_status find_array(const ls_zip *zip, const char *name, char member_name[MOST_NAME], ls_zip_member *member,
+                            bool *found)
+{
+    *found = false;
+    if (snprintf(member_name, MOST_NAME, "%s.npy", name) >= MOST_NAME)
+        return LS_OK;
+    LS_TRY(ls_zip_find(zip, member_name, member, found));
+    return LS_OK;
+}
+
+static ls_status read_member(const ls_zip *zip, const char *name, ls_array *out)
+{
+    char member_name[MOST_NAME];
+    ls_zip_member member;
+    ls_stream *stream = NULL;
+    bool found;
+    LS_TRY(find_array(zip, name, member_name, &member, &found));
+    if (!found)
+        return fail_missing(zip, name);
+    LS_TRY(ls_zip_stream(zip, member_name, &member, &stream));
+    ls_status status = read_stream(stream, out);
+    ls_stream_close(stream);
+    return status;
+}
+
+/* out NULL: only looks whether the array is there. */
+static ls_status look_up(const char *path, const char *name, ls_array *out, bool *found)
+{
+    char member_name[MOST_NAME];
+    ls_zip_member member;
+    ls_data_file file;
+    ls_zip zip;
+    LS_TRY(ls_data_file_open(path, &file));
+    ls_status status = ls_zip_open(&file, &zip);
+    if (status == LS_OK) {
+        status = out ? read_member(&zip, name, out) : find_array(&zip, name, member_name, &member, found);
+        ls_zip_close(&zip);
+    }
+    ls_data_file_close(&file);
+    return status;
+}
+
+ls_status ls_npz_read(const char *path, const char *name, ls_array *out)
+{
+    if (!path || !name || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_npz_read: a path, a name and a place for the array are needed");
+    return look_up(path, name, out, NULL);
+}
+
+ls_status ls_npz_has(const char *path, const char *name, bool *out)
+{
+    return look_up(path, name, NULL, out);
+}

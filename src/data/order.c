@@ -1,0 +1,341 @@
+/* Nodes that only change the order and number of elements: repeat, take, skip, shuffle. */
+#include <string.h>
+
+#include "base/philox.h"
+#include "base/size.h"
+#include "data/dataset.h"
+
+static void like_source(ls_dataset *d)
+{
+    d->spec = d->source->spec;
+    d->count = d->source->count;
+    d->base = d->source->base;
+}
+
+/* ---- Repeat ---- */
+
+typedef struct repeat_state {
+    int64_t pass;
+    bool any; /* this pass has given an element */
+    ls_cursor *inner;
+} repeat_state;
+
+static ls_status prepare_repeat(ls_dataset *d)
+{
+    int64_t times = d->u.order.count;
+    like_source(d);
+    if (times == 0 || d->count == 0)
+        d->count = 0;
+    else if (times < 0 || d->count == LS_INFINITE)
+        d->count = LS_INFINITE;
+    else if (d->count >= 0 && !ls_i64_mul(d->count, times, &d->count))
+        return ls_fail(LS_ERR_OVERFLOW,
+                       "ls_repeat: %lld elements %lld times are too many to count; -1 repeats for ever",
+                       (long long)d->source->count, (long long)times);
+    return LS_OK;
+}
+
+/* Every repetition is an epoch of its own, also in the epochs to come. */
+static uint64_t epoch_of(const ls_cursor *cursor, int64_t pass)
+{
+    int64_t times = cursor->dataset->u.order.count;
+    return times < 0 ? (cursor->epoch << 32) + (uint64_t)pass : cursor->epoch * (uint64_t)times + (uint64_t)pass;
+}
+
+static ls_status next_repeat(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    repeat_state *state = cursor->state;
+    const ls_dataset *d = cursor->dataset;
+    while (d->u.order.count < 0 || state->pass < d->u.order.count) {
+        if (!state->inner)
+            LS_TRY(ls_cursor_create(d->source, epoch_of(cursor, state->pass), cursor->as_rows, &state->inner));
+        LS_TRY(ls_cursor_next(state->inner, slot, end));
+        if (!*end) {
+            state->any = true;
+            return LS_OK;
+        }
+        ls_cursor_destroy(state->inner);
+        state->inner = NULL;
+        state->pass++;
+        if (!state->any)
+            break; /* nothing, however often */
+        state->any = false;
+    }
+    *end = true;
+    return LS_OK;
+}
+
+static void end_repeat(ls_cursor *cursor)
+{
+    ls_cursor_destroy(((repeat_state *)cursor->state)->inner);
+}
+
+const ls_dataset_type ls_type_repeat = { .name = "ls_repeat",
+                                         .prepare = prepare_repeat,
+                                         .next = next_repeat,
+                                         .state_bytes = sizeof(repeat_state),
+                                         .end = end_repeat };
+
+/* ---- Take and skip ---- */
+
+static ls_status prepare_take(ls_dataset *d)
+{
+    int64_t most = d->u.order.count;
+    like_source(d);
+    if (most >= 0 && (d->count == LS_INFINITE || d->count > most || most == 0))
+        d->count = most;
+    return LS_OK;
+}
+
+static ls_status next_take(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    int64_t *given = cursor->state, most = cursor->dataset->u.order.count;
+    *end = most >= 0 && *given >= most;
+    if (!*end)
+        LS_TRY(ls_cursor_next(cursor->source, slot, end));
+    *given += !*end;
+    return LS_OK;
+}
+
+static ls_status prepare_skip(ls_dataset *d)
+{
+    int64_t first = d->u.order.count;
+    like_source(d);
+    if (first < 0)
+        d->count = 0;
+    else if (d->count >= 0)
+        d->count = d->count > first ? d->count - first : 0;
+    return LS_OK;
+}
+
+static ls_status next_skip(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    int64_t *skipped = cursor->state, first = cursor->dataset->u.order.count;
+    *end = first < 0;
+    while (!*end && *skipped < first) {
+        LS_TRY(ls_cursor_next(cursor->source, slot, end));
+        *skipped += 1;
+    }
+    return *end ? LS_OK : ls_cursor_next(cursor->source, slot, end);
+}
+
+static const ls_dataset_type type_take = {
+    .name = "ls_take", .prepare = prepare_take, .next = next_take, .state_bytes = sizeof(int64_t)
+};
+static const ls_dataset_type type_skip = {
+    .name = "ls_skip", .prepare = prepare_skip, .next = next_skip, .state_bytes = sizeof(int64_t)
+};
+
+static ls_dataset *ordered(const ls_dataset_type *type, ls_dataset *source, int64_t count)
+{
+    bool built;
+    ls_dataset *d = ls_dataset_over(type, source, &built);
+    if (!built)
+        return d;
+    d->u.order.count = count;
+    if (count < -1)
+        ls_dataset_fail(d, LS_ERR_INVALID, "%s: the count is %lld; it must be 0 or more, or -1 for all", type->name,
+                        (long long)count);
+    return d;
+}
+
+ls_dataset *ls_repeat(ls_dataset *source, int64_t count)
+{
+    return ordered(&ls_type_repeat, source, count);
+}
+
+ls_dataset *ls_take(ls_dataset *source, int64_t count)
+{
+    return ordered(&type_take, source, count);
+}
+
+ls_dataset *ls_skip(ls_dataset *source, int64_t count)
+{
+    return ordered(&type_skip, source, count);
+}
+
+/* ---- Shuffle ---- */
+
+/* A window of elements that wait; of rows, where those are all that an element is. Each draw takes one out of the
+ * window and puts the next of the source in its place, or the last of the window when the source has ended: with the
+ * whole set in the window that is the shuffle of Fisher and Yates. */
+typedef struct shuffle_state {
+    ls_philox_key key;
+    uint64_t block; /* of random numbers, next */
+    ls_philox_block words;
+    int used; /* of the words */
+    int64_t filled, room;
+    int64_t *rows; /* one of these two is used */
+    ls_slot *slots;
+    bool filling, drained;
+} shuffle_state;
+
+static ls_status prepare_shuffle(ls_dataset *d)
+{
+    like_source(d);
+    d->shuffles++;
+    return LS_OK;
+}
+
+static ls_status begin_shuffle(ls_cursor *cursor)
+{
+    shuffle_state *state = cursor->state;
+    const ls_dataset *d = cursor->dataset;
+    /* By the number of shuffles below: two with the same seed do not draw alike. */
+    state->key = ls_random_key(d->u.shuffle.seed, LS_RANDOM_SHUFFLE, (uint32_t)(d->shuffles - 1), 0);
+    state->used = 4;
+    state->filling = true;
+    return LS_OK;
+}
+
+static uint32_t draw_word(ls_cursor *cursor)
+{
+    shuffle_state *state = cursor->state;
+    if (state->used == 4) {
+        state->words =
+            ls_random_block(state->key, cursor->epoch, (uint32_t)(state->block >> 32), (uint32_t)state->block);
+        state->block++;
+        state->used = 0;
+    }
+    return state->words.word[state->used++];
+}
+
+/* Uniform in 0 .. bound - 1, by Lemire's multiplication: words that would favour some values are drawn again. */
+static uint32_t draw_below(ls_cursor *cursor, uint32_t bound)
+{
+    uint64_t product = (uint64_t)draw_word(cursor) * bound;
+    if ((uint32_t)product < bound) {
+        uint32_t unfair = -bound % bound;
+        while ((uint32_t)product < unfair)
+            product = (uint64_t)draw_word(cursor) * bound;
+    }
+    return (uint32_t)(product >> 32);
+}
+
+static bool by_row(const ls_cursor *cursor)
+{
+    return cursor->dataset->base && cursor->dataset->spec.batch == 0;
+}
+
+static ls_status make_room(ls_cursor *cursor)
+{
+    shuffle_state *state = cursor->state;
+    int64_t most = cursor->dataset->u.shuffle.buffer, room = state->room ? state->room * 2 : 256;
+    if (state->filled < state->room)
+        return LS_OK;
+    if (room > UINT32_MAX)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_shuffle: a window of more than %lld elements is not supported",
+                       (long long)state->room);
+    room = room < most ? room : most;
+    size_t one = by_row(cursor) ? sizeof *state->rows : sizeof *state->slots, bytes;
+    void *old = by_row(cursor) ? (void *)state->rows : (void *)state->slots;
+    void *moved = ls_size_mul((size_t)room, one, &bytes) ? realloc(old, bytes) : NULL;
+    if (!moved)
+        return ls_fail(LS_ERR_MEMORY, "ls_shuffle: no memory for a window of %lld elements", (long long)room);
+    if (by_row(cursor))
+        state->rows = moved;
+    else
+        state->slots = moved;
+    if (!by_row(cursor))
+        memset(state->slots + state->room, 0, (size_t)(room - state->room) * one);
+    state->room = room;
+    return LS_OK;
+}
+
+/* The next of the source into place `at`; at the source's end nothing is changed but `drained`. */
+static ls_status pull(ls_cursor *cursor, int64_t at, ls_slot *spare)
+{
+    shuffle_state *state = cursor->state;
+    bool end = false;
+    LS_TRY(ls_cursor_next(cursor->source, spare, &end));
+    state->drained = end;
+    if (end)
+        return LS_OK;
+    if (by_row(cursor))
+        state->rows[at] = spare->row;
+    else
+        ls_slot_swap(&state->slots[at], spare);
+    return LS_OK;
+}
+
+static ls_status fill(ls_cursor *cursor, ls_slot *spare)
+{
+    shuffle_state *state = cursor->state;
+    while (!state->drained && state->filled < cursor->dataset->u.shuffle.buffer) {
+        LS_TRY(make_room(cursor));
+        LS_TRY(pull(cursor, state->filled, spare));
+        state->filled += !state->drained;
+    }
+    state->filling = false;
+    return LS_OK;
+}
+
+static ls_status next_shuffled_row(ls_cursor *cursor, ls_slot *slot, int64_t at)
+{
+    shuffle_state *state = cursor->state;
+    int64_t row = state->rows[at];
+    if (!state->drained)
+        LS_TRY(pull(cursor, at, slot));
+    if (state->drained)
+        state->rows[at] = state->rows[--state->filled];
+    slot->is_row = true;
+    slot->list_count = 0;
+    slot->row = row;
+    return LS_OK;
+}
+
+static ls_status next_shuffled_slot(ls_cursor *cursor, ls_slot *slot, int64_t at)
+{
+    shuffle_state *state = cursor->state;
+    ls_slot_swap(slot, &state->slots[at]);
+    if (!state->drained) { /* the slot that came is used again for what comes next */
+        bool end = false;
+        LS_TRY(ls_cursor_next(cursor->source, &state->slots[at], &end));
+        state->drained = end;
+    }
+    if (state->drained)
+        ls_slot_swap(&state->slots[at], &state->slots[--state->filled]);
+    return LS_OK;
+}
+
+static ls_status next_shuffled(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    shuffle_state *state = cursor->state;
+    if (state->filling)
+        LS_TRY(fill(cursor, slot));
+    *end = state->filled == 0;
+    if (*end)
+        return LS_OK;
+    int64_t at = draw_below(cursor, (uint32_t)state->filled);
+    return by_row(cursor) ? next_shuffled_row(cursor, slot, at) : next_shuffled_slot(cursor, slot, at);
+}
+
+static void end_shuffle(ls_cursor *cursor)
+{
+    shuffle_state *state = cursor->state;
+    for (int64_t i = 0; state->slots && i < state->room; i++)
+        ls_slot_free(&state->slots[i]);
+    free(state->slots);
+    free(state->rows);
+}
+
+static const ls_dataset_type type_shuffle = { .name = "ls_shuffle",
+                                              .prepare = prepare_shuffle,
+                                              .begin = begin_shuffle,
+                                              .next = next_shuffled,
+                                              .end = end_shuffle,
+                                              .state_bytes = sizeof(shuffle_state) };
+
+ls_dataset *ls_shuffle(ls_dataset *source, int64_t buffer, uint64_t seed)
+{
+    bool built;
+    ls_dataset *d = ls_dataset_over(&type_shuffle, source, &built);
+    if (!built)
+        return d;
+    d->u.shuffle.buffer = buffer;
+    d->u.shuffle.seed = seed;
+    if (buffer < 1)
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_shuffle: a window of %lld elements; it must hold at least 1",
+                        (long long)buffer);
+    return d;
+}

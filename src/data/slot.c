@@ -1,0 +1,91 @@
+/* Slots: where elements wait. */
+#include <string.h>
+
+#include "base/size.h"
+#include "data/dataset.h"
+#include "data/stream.h"
+#include "graph/shape.h"
+
+void ls_slot_free(ls_slot *slot)
+{
+    for (int i = 0; i < LS_MAX_COMPONENTS; i++)
+        free(slot->room[i]);
+    free(slot->list);
+    *slot = (ls_slot){ .is_row = false };
+}
+
+void ls_slot_swap(ls_slot *a, ls_slot *b)
+{
+    ls_slot other = *a;
+    *a = *b;
+    *b = other;
+}
+
+ls_status ls_slot_reserve(ls_slot *slot, int index, size_t bytes, size_t keep)
+{
+    if (slot->room[index] && slot->room_bytes[index] >= bytes)
+        return LS_OK;
+    void *room = ls_data_alloc(bytes);
+    if (!room)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of an element", bytes);
+    if (keep > 0)
+        memcpy(room, slot->room[index], keep);
+    free(slot->room[index]);
+    slot->room[index] = room;
+    slot->room_bytes[index] = bytes;
+    return LS_OK;
+}
+
+ls_status ls_slot_append_row(ls_slot *slot, int64_t row)
+{
+    if (slot->list_count == slot->list_room) {
+        size_t room = slot->list_room ? (size_t)slot->list_room * 2 : 256, bytes;
+        int64_t *list = ls_size_mul(room, sizeof *list, &bytes) ? realloc(slot->list, bytes) : NULL;
+        if (!list)
+            return ls_fail(LS_ERR_MEMORY, "no memory for a batch of more than %lld rows", (long long)slot->list_count);
+        slot->list = list;
+        slot->list_room = (int64_t)room;
+    }
+    slot->list[slot->list_count++] = row;
+    return LS_OK;
+}
+
+ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch)
+{
+    char text[LS_SHAPE_TEXT];
+    slot->is_row = false;
+    slot->element.count = spec->count;
+    for (int i = 0; i < spec->count; i++) {
+        ls_array *array = &slot->element.component[i];
+        size_t bytes;
+        array->dtype = spec->component[i].dtype;
+        array->shape = ls_shape_at(&spec->component[i].shape, batch);
+        if (!ls_data_bytes(array->dtype, &array->shape, &bytes))
+            return ls_fail(LS_ERR_OVERFLOW, "an element of shape %s overflows", ls_shape_format(&array->shape, text));
+        LS_TRY(ls_slot_reserve(slot, i, bytes, 0));
+        array->data = slot->room[i];
+    }
+    return LS_OK;
+}
+
+/* Row `row` of the array, one axis less. */
+static ls_array row_of(const ls_array *array, int64_t row)
+{
+    ls_array view = { .dtype = array->dtype, .shape = { .rank = array->shape.rank - 1 } };
+    int64_t count = 1;
+    for (int i = 0; i < view.shape.rank; i++) {
+        view.shape.dims[i] = array->shape.dims[i + 1];
+        count *= view.shape.dims[i];
+    }
+    view.data = (char *)array->data + (size_t)row * (size_t)count * ls_dtype_bytes(array->dtype);
+    return view;
+}
+
+void ls_slot_show(ls_slot *slot, const ls_element *base)
+{
+    if (!slot->is_row)
+        return;
+    slot->element.count = base->count;
+    for (int i = 0; i < base->count; i++)
+        slot->element.component[i] = row_of(&base->component[i], slot->row);
+}
