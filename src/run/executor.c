@@ -40,7 +40,6 @@ struct ls_executor {
     int phase_count;
     ls_outside *outside;
     size_t *stage; /* by plan node: where rows picked from a fed input go, in a worker's arena behind scratch */
-    size_t stage_bytes;
     char *whole, *kept, *partial, **arena; /* arena: by worker: a micro-batch's values, then scratch */
     const void ***inputs;                  /* by worker: pointers of the step at hand */
     const void ***lanes;                   /* by worker: pointers of the partials at hand */
@@ -290,7 +289,7 @@ static bool is_finite_f64(const double *x, int64_t from, int64_t to)
     return sum == 0;
 }
 
-/* Sweep 1: the gradient of an update that will be done in place. */
+/* Sweep 1: the gradient of an update. */
 static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, int64_t to)
 {
     const ls_tensor *node = step->group->root;
@@ -309,8 +308,13 @@ static ls_status run_unit(ls_executor *e, const ls_phase *phase, const unit *u, 
     const ls_plan *plan = e->plan;
     switch (phase->kind) {
     case LS_PHASE_WHOLE:
-        for (int i = 0; i < u->count; i++)
-            LS_TRY(run_whole_step(e, &plan->whole_steps[u->index + i], worker, 0, 0));
+        for (int i = u->index; i < u->index + u->count; i++) {
+            const ls_step *step = &plan->whole_steps[i];
+            const ls_tensor *node = step->group->root;
+            if (node->op == LS_OP_apply) /* not in place, somebody looks at its value: checked all the same */
+                LS_TRY(run_check(e, step, 0, (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype))));
+            LS_TRY(run_whole_step(e, step, worker, 0, 0));
+        }
         return LS_OK;
     case LS_PHASE_TILES:
         return run_whole_step(e, &plan->whole_steps[u->index], worker, u->from, u->to);
@@ -597,7 +601,7 @@ static char *room(size_t bytes)
 static ls_status make_worker(ls_executor *e, int w)
 {
     const ls_plan *plan = e->plan;
-    e->arena[w] = room(ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN) + e->stage_bytes);
+    e->arena[w] = room(plan->worker_bytes + plan->scratch_bytes);
     e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
     e->lanes[w] = calloc((size_t)plan->lanes, sizeof(**e->lanes));
     return e->arena[w] && e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
@@ -625,8 +629,8 @@ static ls_status no_room(const ls_plan *plan)
 /* Room for one micro-batch of every fed input, behind the scratch. */
 static ls_status make_stage(ls_executor *e)
 {
-    const ls_plan *plan = e->plan;
-    size_t base = ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN);
+    ls_plan *plan = e->plan;
+    size_t base = ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN), bytes = 0;
     int64_t micro = 0;
     e->stage = calloc((size_t)plan->node_count + 1, sizeof(*e->stage));
     if (!e->stage)
@@ -637,9 +641,10 @@ static ls_status make_stage(ls_executor *e)
         const ls_tensor *node = plan->nodes[i].node;
         if (node->op != LS_OP_input || !node->per_sample)
             continue;
-        e->stage[i] = base + e->stage_bytes;
-        e->stage_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
+        e->stage[i] = base + bytes;
+        bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
     }
+    plan->scratch_bytes = base + bytes - plan->worker_bytes; /* so that the plan's numbers are what is allocated */
     return LS_OK;
 }
 
