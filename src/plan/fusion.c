@@ -220,12 +220,18 @@ static void describe(ls_plan *plan, ls_group *group)
     group->plan = plan;
 }
 
-/* The variable whose bytes a value is, through reshapes; NULL: none. */
-static const ls_variable *variable_behind(const ls_plan *plan, int value)
+/* The node whose bytes a value is, through reshapes. */
+static const ls_tensor *node_behind(const ls_plan *plan, int value)
 {
     while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
         value = plan->groups[plan->nodes[value].group].in[0];
-    const ls_tensor *node = plan->nodes[value].node;
+    return plan->nodes[value].node;
+}
+
+/* The variable whose bytes a value is; NULL: none. */
+static const ls_variable *variable_behind(const ls_plan *plan, int value)
+{
+    const ls_tensor *node = node_behind(plan, value);
     return node->op == LS_OP_variable ? node->attr.variable.variable : NULL;
 }
 
@@ -241,12 +247,14 @@ static bool is_updated(const ls_plan *plan, const ls_variable *variable)
     return false;
 }
 
-/* A fetched view of a variable is copied: it shows the value from before the run's writes. */
+/* A fetched view of a variable is copied: it shows the value from before the run's writes. So is one of an input, whose
+ * samples may be picked from a larger set. */
 static void copy_views(ls_plan *plan)
 {
     for (int i = 0; i < plan->fetch_count; i++) {
         int group = plan->nodes[plan->fetches[i]].group;
-        if (group >= 0 && plan->groups[group].alias && variable_behind(plan, plan->fetches[i]))
+        ls_op op = node_behind(plan, plan->fetches[i])->op;
+        if (group >= 0 && plan->groups[group].alias && (op == LS_OP_variable || op == LS_OP_input))
             plan->groups[group].alias = false;
     }
 }
