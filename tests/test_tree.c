@@ -297,6 +297,45 @@ static void every_sample_is_used_once(void **state)
     close_bed(&b);
 }
 
+/* Rows picked from a set: the batch is those, in that order, however it is cut, and views of the input show them too.
+ */
+static void picked_rows_are_the_batch(void **state)
+{
+    (void)state;
+    enum { SET = 50, N = 23, EACH = 3 };
+    bed b;
+    int64_t set_data[SET][EACH], rows[N];
+    for (int64_t i = 0; i < SET * EACH; i++)
+        set_data[i / EACH][i % EACH] = i;
+    for (uint32_t i = 0; i < N; i++)
+        rows[i] = draw(50, i) % SET; /* one may come twice */
+    open_bed(&b, LS_I64, EACH);
+    ls_tensor *views[] = { b.x,
+                           ls_op_shift(b.x, 0),
+                           ls_op_gather_batch(b.x),
+                           ls_op_reshape(b.x, LS_SHAPE(LS_BATCH, EACH, 1)),
+                           ls_op_stop_gradient(b.x),
+                           ls_op_gather_batch(ls_op_reshape(b.x, LS_SHAPE(LS_BATCH, 1, EACH))),
+                           ls_op_add(b.x, ls_op_fill(b.graph, LS_I64, LS_SHAPE(EACH), 0)) };
+    ls_feed feed = { b.x, ls_array_of(LS_I64, LS_SHAPE(SET, EACH), set_data) };
+    for (int lanes = 1; lanes <= 33; lanes++)
+        for (size_t i = 0; i <= LENGTH(views); i++) { /* each alone, then all */
+            size_t first = i < LENGTH(views) ? i : 0, count = i < LENGTH(views) ? 1 : LENGTH(views);
+            set(&b, lanes, lanes % 4);
+            if (ls_eval_rows(b.graph, &feed, 1, rows, N, views + first, count) != LS_OK)
+                fail_msg("%s", ls_last_error());
+            for (size_t v = first; v < first + count; v++) {
+                int64_t got[N][EACH];
+                assert_int_equal(ls_read(views[v], got, sizeof(got)), LS_OK);
+                for (int k = 0; k < N; k++)
+                    if (memcmp(got[k], set_data[rows[k]], sizeof(*got)) != 0)
+                        fail_msg("%d lanes: sample %d of %s (view %zu) is not row %d", lanes, k, ls_tensor_op(views[v]),
+                                 v, (int)rows[k]);
+            }
+        }
+    close_bed(&b);
+}
+
 /* Nothing joined to x is x, however many lanes have nothing: -0 stays -0. (Sums have no -0 to show it with: within a
  * micro-batch the kernel adds to +0, which is its own affair; joins_are_the_tree has them.) */
 static void an_empty_lane_adds_nothing(void **state)
@@ -409,6 +448,7 @@ int main(void)
         cmocka_unit_test(the_next_micro_batch_is_the_right_operand),
         cmocka_unit_test(lanes_begin_where_they_should),
         cmocka_unit_test(every_sample_is_used_once),
+        cmocka_unit_test(picked_rows_are_the_batch),
         cmocka_unit_test(an_empty_lane_adds_nothing),
         cmocka_unit_test(leaves_are_micro_batches_left_to_right),
     };
