@@ -8,5 +8,6 @@
 #include "lockstep/run.h"
 #include "lockstep/data.h"
 #include "lockstep/nn.h"
+#include "lockstep/train.h"
 
 #endif

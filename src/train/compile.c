@@ -1,0 +1,286 @@
+/* Compiling a model, and tracing its functions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/model.h"
+#include "train/training.h"
+
+static void destroy(void *training)
+{
+    ls_training *t = training;
+    if (!t)
+        return;
+    ls_scope_close(&t->scope);
+    if (ls_model_graph(t->model)->runs)
+        ls_model_graph(t->model)->runs->settings.device_count = 0;
+    free(t->device_list);
+    free(t);
+}
+
+ls_status ls_training_of(ls_model *model, ls_training **out)
+{
+    if (!model)
+        return ls_fail(LS_ERR_INVALID, "the model is NULL");
+    if (!model->training)
+        return ls_fail(LS_ERR_STATE, "model \"%s\" is not compiled: call ls_compile first", ls_model_name(model));
+    *out = model->training;
+    return LS_OK;
+}
+
+ls_status ls_compile_with(ls_model *model, ls_compile_options options)
+{
+    if (!model)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: the model is NULL");
+    if (options.loss.kind == LS_LOSS_NONE)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
+    if (options.loss.options.reduction == LS_REDUCE_NONE)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: a loss without a reduction cannot be trained on; use mean or sum");
+    if (options.metrics.count > LS_MAX_METRICS)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: %zu metrics, at most %d are possible", options.metrics.count,
+                       LS_MAX_METRICS);
+    if (ls_model_output_count(model) != 1)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; fit trains models with one",
+                       ls_model_name(model), ls_model_output_count(model));
+    ls_training *training = calloc(1, sizeof(*training));
+    if (!training)
+        return ls_fail(LS_ERR_MEMORY, "ls_compile: no memory");
+    if (model->training) /* what was traced before ends: its nodes, slots and plans */
+        model->drop_training(model->training);
+    training->model = model;
+    training->options = options;
+    training->scope = ls_scope_open(ls_model_graph(model));
+    model->training = training;
+    model->drop_training = destroy;
+    return LS_OK;
+}
+
+/* ---- Tracing ---- */
+
+/* One sample's shape with the batch axis in front. */
+static ls_shape batched(const ls_shape *shape)
+{
+    ls_shape with = *shape;
+    if (with.rank > 0)
+        with.dims[0] = LS_BATCH;
+    return with;
+}
+
+/* Whether the model scales this input itself. */
+static bool begins_with_rescaling(const ls_model *model, size_t input)
+{
+    for (size_t i = 0; i < model->call_count; i++) {
+        const ls_model_call *call = &model->calls[i];
+        for (size_t k = 0; k < call->input_count; k++)
+            if (call->layer->spec.kind == LS_LAYER_RESCALING && model->calls[call->inputs[k]].layer == model->inputs[input])
+                return true;
+    }
+    return false;
+}
+
+/* Features in the model's type: pixels become 0 to 1, unless the model scales them itself. */
+static ls_tensor *feature(ls_training *t, size_t input, ls_tensor *x)
+{
+    ls_dtype wanted = ls_model_input_dtype(t->model, input), given = ls_tensor_dtype(x);
+    if (wanted == given)
+        return x;
+    ls_tensor *y = ls_op_cast(x, wanted);
+    bool pixels = given == LS_U8 && wanted == LS_F32 && !begins_with_rescaling(t->model, input);
+    return pixels ? ls_op_scale(y, 1 / 255.0) : y;
+}
+
+static ls_status check_spec(const ls_training *t, const ls_function *f)
+{
+    const ls_element_spec *spec = &f->spec;
+    size_t inputs = ls_model_input_count(t->model);
+    int wanted = f->kind == LS_FUNCTION_PREDICT ? 0 : 1;
+    if (spec->features != (int)inputs || spec->labels < wanted)
+        return ls_fail(LS_ERR_SHAPE, "model \"%s\" has %zu inputs and 1 target; the data has %d features and %d labels",
+                       ls_model_name(t->model), inputs, spec->features, spec->labels);
+    return LS_OK;
+}
+
+/* Gives every component that the function reads an input to feed. */
+static void make_inputs(ls_training *t, ls_function *f)
+{
+    ls_graph *graph = ls_model_graph(t->model);
+    int used = f->kind == LS_FUNCTION_PREDICT ? f->spec.features : f->spec.count;
+    for (int i = 0; i < used; i++)
+        f->inputs[i] = ls_op_input(graph, NULL, f->spec.component[i].dtype, batched(&f->spec.component[i].shape));
+}
+
+/* Weights of the samples: given ones times those of their classes; NULL: none. */
+static ls_tensor *sample_weights(ls_training *t, ls_function *f)
+{
+    ls_tensor *weights = NULL, *labels = f->inputs[f->spec.features];
+    if (f->spec.weights > 0)
+        weights = ls_op_cast(f->inputs[f->spec.features + f->spec.labels], LS_F32);
+    if (f->class_count == 0)
+        return weights;
+    f->class_weights = ls_op_input(ls_model_graph(t->model), NULL, LS_F32, LS_SHAPE((int64_t)f->class_count));
+    ls_tensor *index = ls_op_reshape(ls_op_cast(labels, LS_I32), LS_SHAPE(LS_BATCH));
+    ls_tensor *by_class = ls_op_gather(f->class_weights, index, 0);
+    return weights ? ls_op_mul(weights, by_class) : by_class;
+}
+
+/* The gradients' update with the moving statistics, as one tensor. */
+static ls_tensor *make_step(ls_training *t, ls_function *f, const ls_trace *trace)
+{
+    size_t count = ls_model_variable_count(t->model), trained = 0;
+    ls_tensor **variables = calloc(count + 1, sizeof(*variables)), **gradients = calloc(count + 1, sizeof(*gradients));
+    ls_tensor **parts = calloc(trace->update_count + 1, sizeof(*parts)), *step = NULL;
+    for (size_t i = 0; variables && i < count; i++)
+        if (ls_model_variable_is_trainable(t->model, i))
+            variables[trained++] = ls_model_variable(t->model, i);
+    if (variables && gradients && parts && ls_gradients(f->loss, variables, trained, gradients) == LS_OK) {
+        f->learning_rate = ls_op_input(ls_model_graph(t->model), NULL, LS_F32, LS_SCALAR);
+        parts[0] = ls_apply_gradients(t->options.optimizer, gradients, variables, trained, f->learning_rate);
+        for (size_t i = 0; i < trace->update_count; i++)
+            parts[i + 1] = trace->updates[i];
+        step = ls_op_group(parts, trace->update_count + 1);
+    }
+    free(variables);
+    free(gradients);
+    free(parts);
+    return step;
+}
+
+static ls_status trace_loss(ls_training *t, ls_function *f, ls_tensor *output, const ls_trace *trace)
+{
+    ls_tensor *targets = f->inputs[f->spec.features], *weights = sample_weights(t, f);
+    f->loss = ls_loss_value(t->options.loss, targets, output, weights);
+    if (trace->regularization)
+        f->loss = ls_op_add(f->loss, trace->regularization);
+    f->fetches[f->fetch_count++] = f->loss;
+    ls_tensor *given = f->spec.weights > 0 ? weights : NULL;
+    for (size_t i = 0; i < t->options.metrics.count; i++) {
+        f->sums[i] = ls_metric_sums(t->options.metrics.metric[i], targets, output, f->class_count ? NULL : given);
+        f->fetches[f->fetch_count++] = f->sums[i];
+    }
+    if (f->kind == LS_FUNCTION_TRAIN) {
+        ls_tensor *step = make_step(t, f, trace);
+        if (!step)
+            return ls_last_error()[0] ? LS_ERR_INVALID : ls_fail(LS_ERR_MEMORY, "no memory to trace a training step");
+        f->fetches[f->fetch_count++] = step;
+    }
+    return LS_OK;
+}
+
+static ls_status trace_function(ls_training *t, ls_function *f)
+{
+    ls_tensor *features[LS_MAX_COMPONENTS], *output = NULL;
+    ls_trace trace = { .updates = NULL };
+    LS_TRY(check_spec(t, f));
+    make_inputs(t, f);
+    for (int i = 0; i < f->spec.features; i++)
+        features[i] = feature(t, (size_t)i, f->inputs[i]);
+    LS_TRY(ls_model_trace(t->model, features, f->kind == LS_FUNCTION_TRAIN, &output, &trace));
+    ls_status status = LS_OK;
+    if (f->kind == LS_FUNCTION_PREDICT)
+        f->fetches[f->fetch_count++] = output;
+    else
+        status = trace_loss(t, f, output, &trace);
+    free(trace.updates);
+    for (size_t i = 0; i < f->fetch_count && status == LS_OK; i++)
+        if (ls_tensor_is_error(f->fetches[i]))
+            status = f->fetches[i] ? ls_fail(f->fetches[i]->status, "%s", f->fetches[i]->message)
+                                   : ls_fail(LS_ERR_INTERNAL, "tracing gave nothing");
+    return status;
+}
+
+static bool same_spec(const ls_element_spec *a, const ls_element_spec *b)
+{
+    if (a->count != b->count || a->features != b->features || a->labels != b->labels || a->weights != b->weights)
+        return false;
+    for (int i = 0; i < a->count; i++) {
+        ls_shape x = batched(&a->component[i].shape), y = batched(&b->component[i].shape);
+        if (a->component[i].dtype != b->component[i].dtype || !ls_shape_equal(&x, &y))
+            return false;
+    }
+    return true;
+}
+
+ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_element_spec *spec, size_t class_count,
+                               ls_function **out)
+{
+    for (int i = 0; i < t->function_count; i++) {
+        ls_function *f = &t->functions[i];
+        if (f->kind == kind && f->class_count == class_count && same_spec(&f->spec, spec)) {
+            *out = f;
+            return LS_OK;
+        }
+        if (f->kind == kind && kind == LS_FUNCTION_TRAIN)
+            return ls_fail(LS_ERR_STATE,
+                           "model \"%s\" was trained on data of other types, sizes or weights; call ls_compile again first",
+                           ls_model_name(t->model));
+    }
+    if (kind == LS_FUNCTION_TRAIN && t->options.optimizer.kind == LS_OPTIMIZER_NONE)
+        return ls_fail(LS_ERR_STATE, "model \"%s\" is compiled without an optimizer: it can be evaluated, not trained",
+                       ls_model_name(t->model));
+    if (t->function_count == LS_MAX_FUNCTIONS)
+        return ls_fail(LS_ERR_UNSUPPORTED, "model \"%s\" has met more than %d kinds of data; call ls_compile again",
+                       ls_model_name(t->model), LS_MAX_FUNCTIONS);
+    ls_function *f = &t->functions[t->function_count];
+    *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = class_count };
+    LS_TRY(trace_function(t, f));
+    t->function_count++;
+    *out = f;
+    return LS_OK;
+}
+
+/* ---- Running ---- */
+
+ls_status ls_function_run(ls_training *t, ls_function *f, const ls_batch_view *batch, const double *class_weights,
+                          size_t class_count)
+{
+    ls_feed feeds[LS_MAX_COMPONENTS + 2];
+    size_t count = 0;
+    float rate, *classes = NULL;
+    for (int i = 0; i < LS_MAX_COMPONENTS && f->inputs[i]; i++)
+        feeds[count++] = (ls_feed){ f->inputs[i], batch->element->component[i] };
+    if (f->learning_rate) {
+        double exact;
+        LS_TRY(ls_optimizer_rate(&t->options.optimizer, t->step, f->spec.batch, &exact));
+        rate = (float)exact;
+        feeds[count++] = (ls_feed){ f->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &rate) };
+    }
+    if (f->class_weights) {
+        classes = malloc((class_count + 1) * sizeof(*classes));
+        if (!classes)
+            return ls_fail(LS_ERR_MEMORY, "no memory for %zu class weights", class_count);
+        for (size_t i = 0; i < class_count; i++)
+            classes[i] = (float)class_weights[i];
+        feeds[count++] = (ls_feed){ f->class_weights, ls_array_of(LS_F32, LS_SHAPE((int64_t)class_count), classes) };
+    }
+    ls_graph *graph = ls_model_graph(t->model);
+    ls_status status = batch->rows ? ls_eval_rows(graph, feeds, count, batch->rows, batch->samples, f->fetches, f->fetch_count)
+                                   : ls_eval(graph, feeds, count, f->fetches, f->fetch_count);
+    free(classes);
+    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
+        t->step++;
+    return status;
+}
+
+/* ---- Placement ---- */
+
+ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lanes)
+{
+    ls_graph *graph = ls_model_graph(t->model);
+    ls_runs *runs = NULL;
+    ls_runtime *runtime = NULL;
+    int *list = NULL, count = 0;
+    LS_TRY(ls_runtime_of(graph->context, &runtime));
+    LS_TRY(ls_device_list(strategy, runtime->devices, &list, &count));
+    LS_TRY(ls_runs_of(graph, &runs));
+    bool same = count == t->device_count && lanes == runs->settings.plan.lanes &&
+                (count == 0 || memcmp(list, t->device_list, (size_t)count * sizeof(*list)) == 0);
+    if (same) {
+        free(list);
+        return LS_OK;
+    }
+    free(t->device_list);
+    t->device_list = list;
+    t->device_count = count;
+    runs->settings.devices = t->device_list;
+    runs->settings.device_count = t->device_count;
+    return ls_graph_set_lanes(graph, lanes);
+}

@@ -1,0 +1,81 @@
+/* Passes over a dataset as batches: rows of arrays in memory where that is possible, else elements of an iterator. */
+#include "train/training.h"
+
+/* Batches what is not batched yet, shuffled before where asked. */
+static ls_status prepare(ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed, ls_dataset **out)
+{
+    ls_element_spec spec;
+    int64_t count;
+    bool rows;
+    LS_TRY(ls_dataset_spec(data, &spec));
+    LS_TRY(ls_dataset_count(data, &count));
+    LS_TRY(ls_dataset_has_rows(data, &rows));
+    ls_dataset *d = ls_dataset_share(data);
+    if (spec.batch == 0) {
+        if (shuffle && rows && count > 0)
+            d = ls_shuffle(d, count, seed);
+        d = ls_batch(d, batch_size, false);
+    }
+    ls_status status = ls_dataset_status(d);
+    if (status != LS_OK) {
+        ls_dataset_destroy(d);
+        return status;
+    }
+    *out = d;
+    return LS_OK;
+}
+
+ls_status ls_passes_open(ls_passes *p, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed)
+{
+    *p = (ls_passes){ .steps = LS_UNKNOWN };
+    if (!data)
+        return ls_fail(LS_ERR_INVALID, "there is no data");
+    LS_TRY(prepare(data, batch_size, shuffle, seed, &p->dataset));
+    ls_status status = ls_dataset_spec(p->dataset, &p->spec);
+    if (status == LS_OK)
+        status = ls_dataset_count(p->dataset, &p->steps);
+    if (status == LS_OK)
+        status = ls_dataset_has_rows(p->dataset, &p->in_rows);
+    if (status == LS_OK && p->steps == 0)
+        status = ls_fail(LS_ERR_DATA, "the data has no samples");
+    if (status != LS_OK)
+        ls_passes_close(p);
+    return status;
+}
+
+static void end_pass(ls_passes *p)
+{
+    ls_rows_destroy(p->rows);
+    ls_iterator_destroy(p->iterator);
+    p->rows = NULL;
+    p->iterator = NULL;
+}
+
+ls_status ls_passes_begin(ls_passes *p, uint64_t epoch)
+{
+    end_pass(p);
+    return p->in_rows ? ls_rows_create(p->dataset, epoch, &p->rows) : ls_iterator_create(p->dataset, epoch, &p->iterator);
+}
+
+ls_status ls_passes_next(ls_passes *p, ls_batch_view *out, bool *end)
+{
+    *out = (ls_batch_view){ .samples = 0 };
+    if (p->in_rows) {
+        LS_TRY(ls_rows_next(p->rows, &out->rows, &out->samples));
+        out->element = ls_rows_base(p->rows);
+        *end = out->samples == 0;
+        return LS_OK;
+    }
+    LS_TRY(ls_iterator_next(p->iterator, &out->element));
+    *end = out->element == NULL;
+    if (!*end)
+        out->samples = out->element->component[0].shape.dims[0];
+    return LS_OK;
+}
+
+void ls_passes_close(ls_passes *p)
+{
+    end_pass(p);
+    ls_dataset_destroy(p->dataset);
+    p->dataset = NULL;
+}

@@ -1,0 +1,121 @@
+/* What a compiled model carries: its specs, the functions traced from it, the optimizer's progress. A *function* is a set of
+ * nodes for one kind of data: inputs to feed, and what to fetch. */
+#ifndef LS_TRAIN_TRAINING_H
+#define LS_TRAIN_TRAINING_H
+
+#include "lockstep/train.h"
+#include "run/runs.h"
+
+typedef enum ls_function_kind { LS_FUNCTION_TRAIN, LS_FUNCTION_EVALUATE, LS_FUNCTION_PREDICT } ls_function_kind;
+
+typedef struct ls_function {
+    ls_function_kind kind;
+    ls_element_spec spec; /* of batched elements */
+    size_t class_count; /* of class weights; 0: classes are not weighted */
+    ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
+    ls_tensor *learning_rate;             /* to be fed, of a train function */
+    ls_tensor *class_weights;             /* likewise, where classes are weighted */
+    ls_tensor *fetches[LS_MAX_METRICS + 2];
+    size_t fetch_count; /* loss, metrics, and of a train function the step; of a predict function the output */
+    ls_tensor *loss, *sums[LS_MAX_METRICS];
+} ls_function;
+
+#define LS_MAX_FUNCTIONS 8
+
+typedef struct ls_training {
+    ls_model *model;
+    ls_compile_options options;
+    ls_scope scope; /* everything traced ends with it */
+    ls_function functions[LS_MAX_FUNCTIONS];
+    int function_count;
+    int64_t step;       /* updates so far: what schedules count */
+    int *device_list;   /* of the strategy */
+    int device_count;
+    ls_times times;
+} ls_training;
+
+/* The model's compiled state; fails when it has none. */
+ls_status ls_training_of(ls_model *model, ls_training **out);
+
+/* The function for data of that spec, traced at the first call. */
+ls_status ls_training_function(ls_training *training, ls_function_kind kind, const ls_element_spec *spec,
+                               size_t class_count, ls_function **out);
+
+/* Runs it on one element: rows of arrays in memory, or the arrays themselves (rows NULL). */
+typedef struct ls_batch_view {
+    const ls_element *element;
+    const int64_t *rows;
+    int64_t samples;
+} ls_batch_view;
+ls_status ls_function_run(ls_training *training, ls_function *function, const ls_batch_view *batch,
+                          const double *class_weights, size_t class_count);
+
+/* Sets lanes and the map from tasks to devices for the runs that follow. */
+ls_status ls_training_place(ls_training *training, const ls_strategy *strategy, int lanes);
+
+/* The devices of a strategy, of the `available` ones of the context; free() the list. */
+ls_status ls_device_list(const ls_strategy *strategy, int available, int **list, int *count);
+
+/* ---- Passes over data (passes.c) ---- */
+
+/* One pass after another over a dataset, as batches. */
+typedef struct ls_passes {
+    ls_dataset *dataset; /* batched; its own handle */
+    ls_element_spec spec;
+    int64_t steps;       /* of a pass; LS_UNKNOWN, LS_INFINITE */
+    bool in_rows;
+    ls_rows *rows;
+    ls_iterator *iterator;
+    ls_element one; /* scratch: the element at hand */
+} ls_passes;
+
+ls_status ls_passes_open(ls_passes *passes, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed);
+ls_status ls_passes_begin(ls_passes *passes, uint64_t epoch);
+ls_status ls_passes_next(ls_passes *passes, ls_batch_view *out, bool *end);
+void ls_passes_close(ls_passes *passes);
+
+/* ---- Results of a pass: sums over samples ---- */
+
+typedef struct ls_tally {
+    const ls_compile_options *options;
+    double loss; /* times samples */
+    int64_t samples, steps;
+    double *sums[LS_MAX_METRICS];
+} ls_tally;
+
+ls_status ls_tally_begin(ls_tally *tally, const ls_compile_options *options);
+ls_status ls_tally_add(ls_tally *tally, const ls_function *function, int64_t samples);
+void ls_tally_results(const ls_tally *tally, ls_results *out);
+void ls_tally_end(ls_tally *tally);
+
+/* One pass of evaluation. */
+ls_status ls_training_evaluate(ls_training *training, ls_passes *passes, ls_results *out);
+
+/* ---- Progress and logs ---- */
+
+typedef struct ls_progress {
+    FILE *out;
+    bool bar, lines; /* neither: silent */
+    int64_t steps;   /* of the epoch; negative: not known */
+    double start, drawn;
+    double first_step; /* seconds that the first step took: not counted in the time a step */
+    int64_t done;
+} ls_progress;
+
+void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
+void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps);
+void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
+void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
+
+typedef struct ls_train_log ls_train_log;
+ls_status ls_train_log_open(const char *path, ls_train_log **out);
+ls_status ls_train_log_start(ls_train_log *log, ls_training *training, const ls_fit_options *options, int64_t batch_size,
+                             int64_t epochs);
+ls_status ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
+ls_status ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
+                             const ls_results *results, const ls_results *validation, const ls_times *times);
+ls_status ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
+
+double ls_seconds_now(void);
+
+#endif
