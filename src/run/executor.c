@@ -1,66 +1,14 @@
 /* Running a plan. Phases follow each other; the units of a phase are taken by whoever is free and allowed. A lane's
  * micro-batches go through a segment in order; a reduction's partial is stored by the first and joined by the next. Nothing
  * is allocated here while a run goes on. */
-#include "run/executor.h"
-
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/size.h"
+#include "run/executor_private.h"
 #include "run/join.h"
 
-#define JOIN_CHUNK 16384 /* elements; the layout of chunks changes no bit */
 #define SPINS 2000
-
-/* A piece of a phase. */
-typedef struct unit {
-    int device;       /* that must take it; -1: any */
-    int index;        /* of a step, join, prepared weight or update; of the first segment of a lane's run */
-    int count;        /* segments */
-    int lane;
-    int64_t from, to; /* elements */
-} unit;
-
-typedef struct work {
-    unit *units;
-    int count;
-} work;
-
-struct ls_executor {
-    ls_plan *plan;
-    ls_crew *crew;
-    const ls_simd *simd;
-    int workers, devices;
-    int *device_of; /* by worker */
-    work *phases;
-    int phase_count;
-    ls_outside *outside;
-    size_t *stage; /* by plan node: where rows picked from a fed input go, in a worker's arena behind scratch */
-    char *whole, *kept, *partial, **arena; /* arena: by worker: a micro-batch's values, then scratch */
-    const void ***inputs;                  /* by worker: pointers of the step at hand */
-    const void ***lanes;                   /* by worker: pointers of the partials at hand */
-    ls_mutation mutation;
-    int64_t *units_of;      /* by device */
-    double *group_seconds;  /* by worker and group; NULL: not measured */
-    double *phase_seconds;  /* by worker and phase kind */
-
-    /* the run at hand */
-    uint64_t seed, run;
-    pthread_mutex_t mutex;
-    pthread_cond_t progress;
-    int phase, next, done;
-    int *claimed;         /* by unit of a LANES phase: taken */
-    int *lane_done;       /* by lane: segments of this phase that are done */
-    atomic_int moved;     /* changes with every progress: what spinning looks at */
-    bool waiting;
-    ls_status status; /* the first failure in the order of units, whoever met it */
-    int failed_phase, failed_unit;
-    char message[1024];
-};
 
 /* ---- Where things are ---- */
 
@@ -303,7 +251,7 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, in
                    ls_node_label(node->attr.apply.variable->node, label));
 }
 
-static ls_status run_unit(ls_executor *e, const ls_phase *phase, const unit *u, int worker)
+static ls_status run_unit(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
 {
     const ls_plan *plan = e->plan;
     switch (phase->kind) {
@@ -364,7 +312,7 @@ static void start_phase(ls_executor *e)
 /* A lane's run of segments may start when the lane has come that far. */
 static int find_lane_unit(ls_executor *e, int device)
 {
-    const work *w = &e->phases[e->phase];
+    const ls_work *w = &e->phases[e->phase];
     int first = e->plan->phases[e->phase].first;
     while (e->next < w->count && e->claimed[e->next])
         e->next++;
@@ -379,7 +327,7 @@ static int find_lane_unit(ls_executor *e, int device)
 /* The unit this worker should do next; -1: none at the moment. */
 static int find_unit(ls_executor *e, int device)
 {
-    const work *w = &e->phases[e->phase];
+    const ls_work *w = &e->phases[e->phase];
     if (e->plan->phases[e->phase].kind == LS_PHASE_LANES)
         return find_lane_unit(e, device);
     return e->next < w->count ? e->next++ : -1;
@@ -423,7 +371,7 @@ static void take_part(void *user, int worker)
             wait_for_progress(e);
             continue;
         }
-        const unit *u = &e->phases[phase].units[index];
+        const ls_unit *u = &e->phases[phase].units[index];
         pthread_mutex_unlock(&e->mutex);
         double start = e->phase_seconds ? now() : 0;
         ls_status status = run_unit(e, &e->plan->phases[phase], u, worker);
@@ -473,360 +421,4 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
         run_alone(e);
     }
     return e->status == LS_OK ? LS_OK : ls_fail(e->status, "%s", e->message);
-}
-
-/* ---- Setting up ---- */
-
-static ls_status no_memory(void)
-{
-    return ls_fail(LS_ERR_MEMORY, "no memory for an executor");
-}
-
-/* Cuts `count` elements into pieces. */
-static void add_pieces(work *w, int index, int64_t count, int64_t piece)
-{
-    for (int64_t from = 0; from < count; from += piece)
-        w->units[w->count++] =
-            (unit){ .device = -1, .index = index, .from = from, .to = from + piece < count ? from + piece : count };
-}
-
-static int64_t pieces(int64_t count, int64_t piece)
-{
-    return (count + piece - 1) / piece;
-}
-
-static int64_t elements_of(const ls_plan *plan, const ls_tensor *node)
-{
-    return (int64_t)(ls_plan_unit(plan, node) / ls_dtype_bytes(node->dtype));
-}
-
-static int64_t update_piece(const ls_step *step, int64_t elements)
-{
-    return step->group->kernel->tiled ? LS_TILE : elements > 0 ? elements : 1;
-}
-
-static int64_t count_units(const ls_plan *plan, const ls_phase *phase)
-{
-    int64_t count = 0;
-    for (int i = phase->first; i < phase->first + phase->count; i++)
-        switch (phase->kind) {
-        case LS_PHASE_WHOLE:
-            return 1;
-        case LS_PHASE_LANES:
-            return (int64_t)plan->lanes * phase->count;
-        case LS_PHASE_TILES:
-            count += pieces(elements_of(plan, plan->whole_steps[i].group->root), ls_plan_tile(plan->whole_steps[i].group));
-            break;
-        case LS_PHASE_JOIN:
-            count += pieces(plan->joins[i].count, JOIN_CHUNK);
-            break;
-        case LS_PHASE_CHECK:
-        case LS_PHASE_UPDATE:
-            count += pieces(elements_of(plan, plan->updates[i].group->root), LS_TILE) + 1;
-            break;
-        default:
-            count++;
-        }
-    return count;
-}
-
-/* Lane by lane: runs of segments that stay on one device. */
-static void add_lanes(const ls_plan *plan, const ls_phase *phase, const ls_map *map, work *w)
-{
-    for (int lane = 0; lane < plan->lanes; lane++)
-        for (int s = 0; s < phase->count;) {
-            int device = map->devices > 1 ? map->device(map->user, phase->first + s, lane) : 0, first = s++;
-            while (s < phase->count &&
-                   (map->devices <= 1 || map->device(map->user, phase->first + s, lane) == device))
-                s++;
-            w->units[w->count++] =
-                (unit){ .device = device, .index = phase->first + first, .count = s - first, .lane = lane };
-        }
-}
-
-static ls_status make_units(const ls_plan *plan, const ls_phase *phase, const ls_map *map, work *w)
-{
-    w->units = calloc((size_t)count_units(plan, phase) + 1, sizeof(*w->units));
-    if (!w->units)
-        return no_memory();
-    if (phase->kind == LS_PHASE_LANES)
-        add_lanes(plan, phase, map, w);
-    else if (phase->kind == LS_PHASE_WHOLE)
-        w->units[w->count++] = (unit){ .device = -1, .index = phase->first, .count = phase->count };
-    else
-        for (int i = phase->first; i < phase->first + phase->count; i++) {
-            int64_t count;
-            switch (phase->kind) {
-            case LS_PHASE_TILES:
-                add_pieces(w, i, elements_of(plan, plan->whole_steps[i].group->root),
-                           ls_plan_tile(plan->whole_steps[i].group));
-                break;
-            case LS_PHASE_JOIN:
-                add_pieces(w, i, plan->joins[i].count, JOIN_CHUNK);
-                break;
-            case LS_PHASE_CHECK:
-                add_pieces(w, i, elements_of(plan, plan->updates[i].group->root), LS_TILE);
-                break;
-            case LS_PHASE_UPDATE:
-                count = elements_of(plan, plan->updates[i].group->root);
-                add_pieces(w, i, count, update_piece(&plan->updates[i], count));
-                break;
-            default:
-                w->units[w->count++] = (unit){ .device = -1, .index = i };
-            }
-        }
-    return LS_OK;
-}
-
-/* Every device must have workers, or its lanes would wait for ever. */
-static ls_status check_map(const ls_executor *e)
-{
-    for (int p = 0; p < e->plan->phase_count; p++)
-        for (int i = 0; i < e->phases[p].count; i++) {
-            int device = e->phases[p].units[i].device;
-            bool found = device < 0;
-            for (int w = 0; w < e->workers && !found; w++)
-                found = e->device_of[w] == device;
-            if (!found)
-                return ls_fail(LS_ERR_INVALID, "the map gives work to device %d, which has no worker", device);
-        }
-    return LS_OK;
-}
-
-static char *room(size_t bytes)
-{
-    return aligned_alloc(LS_ALIGN, ls_size_align(bytes ? bytes : 1, LS_ALIGN));
-}
-
-static ls_status make_worker(ls_executor *e, int w)
-{
-    const ls_plan *plan = e->plan;
-    e->arena[w] = room(plan->worker_bytes + plan->scratch_bytes);
-    e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
-    e->lanes[w] = calloc((size_t)plan->lanes, sizeof(**e->lanes));
-    return e->arena[w] && e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
-}
-
-/* Names the largest value: that is what to look at first. */
-static ls_status no_room(const ls_plan *plan)
-{
-    const ls_tensor *largest = NULL;
-    double most = -1, total = (double)plan->whole_bytes + (double)plan->kept_bytes + (double)plan->partial_bytes;
-    for (int i = 0; i < plan->node_count; i++) {
-        const ls_operand *value = &plan->value_of[i];
-        double bytes = (double)value->unit * (value->home == LS_HOME_KEPT ? (double)plan->batch : 1);
-        if (value->home != LS_HOME_OUTSIDE && bytes > most) {
-            most = bytes;
-            largest = plan->nodes[i].node;
-        }
-    }
-    char label[LS_NODE_TEXT];
-    return ls_fail(LS_ERR_MEMORY, "no memory for a plan that needs %.1f MiB; its largest value is %s (op %s) with %.1f MiB",
-                   total / 1048576, largest ? ls_node_label(largest, label) : "none",
-                   largest ? ls_tensor_op(largest) : "none", most / 1048576);
-}
-
-/* Room for one micro-batch of every fed input, behind the scratch. */
-static ls_status make_stage(ls_executor *e)
-{
-    ls_plan *plan = e->plan;
-    size_t base = ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN), bytes = 0;
-    int64_t micro = 0;
-    e->stage = calloc((size_t)plan->node_count + 1, sizeof(*e->stage));
-    if (!e->stage)
-        return no_memory();
-    for (int s = 0; s < plan->segment_count; s++)
-        micro = plan->segments[s].micro > micro ? plan->segments[s].micro : micro;
-    for (int i = 0; i < plan->node_count; i++) {
-        const ls_tensor *node = plan->nodes[i].node;
-        if (node->op != LS_OP_input || !node->per_sample)
-            continue;
-        e->stage[i] = base + bytes;
-        bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
-    }
-    plan->scratch_bytes = base + bytes - plan->worker_bytes; /* so that the plan's numbers are what is allocated */
-    return LS_OK;
-}
-
-static ls_status make_memory(ls_executor *e)
-{
-    const ls_plan *plan = e->plan;
-    size_t workers = (size_t)e->workers;
-    LS_TRY(make_stage(e));
-    e->whole = room(plan->whole_bytes);
-    e->kept = room(plan->kept_bytes);
-    e->partial = room(plan->partial_bytes);
-    e->outside = calloc((size_t)plan->node_count + 1, sizeof(*e->outside));
-    e->arena = calloc(workers, sizeof(*e->arena));
-    e->inputs = calloc(workers, sizeof(*e->inputs));
-    e->lanes = calloc(workers, sizeof(*e->lanes));
-    e->lane_done = calloc((size_t)plan->lanes, sizeof(*e->lane_done));
-    e->units_of = calloc((size_t)e->devices, sizeof(*e->units_of));
-    if (!e->whole || !e->kept || !e->partial || !e->outside || !e->arena || !e->inputs || !e->lanes || !e->lane_done ||
-        !e->units_of)
-        return no_room(plan);
-    for (int w = 0; w < e->workers; w++)
-        LS_TRY(make_worker(e, w));
-    return LS_OK;
-}
-
-static ls_status make_phases(ls_executor *e, const ls_map *map)
-{
-    int most = 1;
-    e->phases = calloc((size_t)e->plan->phase_count + 1, sizeof(*e->phases));
-    if (!e->phases)
-        return no_memory();
-    e->phase_count = e->plan->phase_count;
-    for (int p = 0; p < e->plan->phase_count; p++) {
-        LS_TRY(make_units(e->plan, &e->plan->phases[p], map, &e->phases[p]));
-        most = e->phases[p].count > most ? e->phases[p].count : most;
-    }
-    e->claimed = calloc((size_t)most, sizeof(*e->claimed));
-    return e->claimed ? LS_OK : no_memory();
-}
-
-ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_worker, const ls_map *map,
-                             const ls_simd *simd, ls_executor **out)
-{
-    ls_executor *e = calloc(1, sizeof(*e));
-    if (!e)
-        return no_memory();
-    e->plan = plan;
-    e->crew = crew;
-    e->simd = simd;
-    e->workers = crew ? ls_crew_workers(crew) : 1;
-    e->devices = crew && map->devices > 1 ? map->devices : 1;
-    pthread_mutex_init(&e->mutex, NULL);
-    pthread_cond_init(&e->progress, NULL);
-    e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
-    ls_map alone = { .devices = 1 };
-    ls_status status = e->device_of ? make_memory(e) : no_memory();
-    if (status == LS_OK) {
-        for (int w = 0; crew && w < e->workers; w++)
-            e->device_of[w] = e->devices > 1 ? device_of_worker[w] : 0;
-        status = make_phases(e, crew ? map : &alone);
-    }
-    if (status == LS_OK)
-        status = check_map(e);
-    if (status != LS_OK) {
-        e->plan = NULL; /* still the caller's */
-        ls_executor_destroy(e);
-        return status;
-    }
-    *out = e;
-    return LS_OK;
-}
-
-void ls_executor_destroy(ls_executor *e)
-{
-    if (!e)
-        return;
-    for (int w = 0; w < e->workers; w++) {
-        if (e->arena)
-            free(e->arena[w]);
-        if (e->inputs)
-            free(e->inputs[w]);
-        if (e->lanes)
-            free(e->lanes[w]);
-    }
-    for (int p = 0; e->phases && p < e->phase_count; p++)
-        free(e->phases[p].units);
-    free(e->arena);
-    free(e->inputs);
-    free(e->lanes);
-    free(e->lane_done);
-    free(e->units_of);
-    free(e->group_seconds);
-    free(e->phase_seconds);
-    free(e->claimed);
-    free(e->phases);
-    free(e->outside);
-    free(e->stage);
-    free(e->whole);
-    free(e->kept);
-    free(e->partial);
-    free(e->device_of);
-    pthread_cond_destroy(&e->progress);
-    pthread_mutex_destroy(&e->mutex);
-    ls_plan_destroy(e->plan);
-    free(e);
-}
-
-ls_plan *ls_executor_plan(ls_executor *e)
-{
-    return e->plan;
-}
-
-ls_outside *ls_executor_outside(ls_executor *e)
-{
-    return e->outside;
-}
-
-int64_t ls_executor_units_of(const ls_executor *e, int device)
-{
-    return device < e->devices ? e->units_of[device] : 0;
-}
-
-void ls_executor_mutate(ls_executor *e, ls_mutation mutation)
-{
-    e->mutation = mutation;
-}
-
-/* ---- Profile, printed ---- */
-
-void ls_executor_profile(ls_executor *e, bool on)
-{
-    free(e->group_seconds);
-    free(e->phase_seconds);
-    size_t workers = (size_t)e->workers;
-    e->group_seconds = on ? calloc(workers * ((size_t)e->plan->group_count + 1), sizeof(double)) : NULL;
-    e->phase_seconds = on ? calloc(workers * LS_PHASE_KINDS, sizeof(double)) : NULL;
-}
-
-typedef struct share {
-    const ls_group *group;
-    double seconds;
-} share;
-
-static int by_seconds(const void *a, const void *b)
-{
-    const share *x = a, *y = b;
-    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
-}
-
-#define SHOWN_GROUPS 24
-
-ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
-{
-    static const char *const names[] = { "whole", "tiles", "prepare", "lanes", "join", "finish", "check", "update" };
-    int groups = e->plan->group_count;
-    share *shares = calloc((size_t)groups + 1, sizeof(*shares));
-    if (!e->group_seconds || !e->phase_seconds || !shares) {
-        free(shares);
-        return ls_fail(LS_ERR_STATE, "the executor was not profiled");
-    }
-    double all = 0;
-    for (int k = 0; k < LS_PHASE_KINDS; k++) {
-        double seconds = 0;
-        for (int w = 0; w < e->workers; w++)
-            seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
-        ls_text_add(text, "%s %.4f s  ", names[k], seconds);
-        all += seconds;
-    }
-    ls_text_put(text, "\n");
-    for (int g = 0; g < groups; g++) {
-        shares[g].group = &e->plan->groups[g];
-        for (int w = 0; w < e->workers; w++)
-            shares[g].seconds += e->group_seconds[(size_t)w * (size_t)groups + (size_t)g];
-    }
-    qsort(shares, (size_t)groups, sizeof(*shares), by_seconds);
-    for (int g = 0; g < groups && g < SHOWN_GROUPS && shares[g].seconds > 0; g++) {
-        char label[LS_NODE_TEXT];
-        const ls_group *group = shares[g].group;
-        double flops = ls_node_flops(group->nodes[0]) * (double)e->plan->batch;
-        ls_text_add(text, "  %5.1f %%  %.4f s  %6.1f GFLOP a run  %s %s\n", 100 * shares[g].seconds / all, shares[g].seconds,
-                    flops * 1e-9, ls_node_label(group->root, label), group->kernel ? group->kernel->name : "");
-    }
-    free(shares);
-    return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a profile") : LS_OK;
 }

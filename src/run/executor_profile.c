@@ -1,0 +1,61 @@
+/* Where an executor's time went, for people. */
+#include <stdlib.h>
+
+#include "run/executor_private.h"
+
+void ls_executor_profile(ls_executor *e, bool on)
+{
+    free(e->group_seconds);
+    free(e->phase_seconds);
+    size_t workers = (size_t)e->workers;
+    e->group_seconds = on ? calloc(workers * ((size_t)e->plan->group_count + 1), sizeof(double)) : NULL;
+    e->phase_seconds = on ? calloc(workers * LS_PHASE_KINDS, sizeof(double)) : NULL;
+}
+
+typedef struct share {
+    const ls_group *group;
+    double seconds;
+} share;
+
+static int by_seconds(const void *a, const void *b)
+{
+    const share *x = a, *y = b;
+    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+#define SHOWN_GROUPS 24
+
+ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
+{
+    static const char *const names[] = { "whole", "tiles", "prepare", "lanes", "join", "finish", "check", "update" };
+    int groups = e->plan->group_count;
+    share *shares = calloc((size_t)groups + 1, sizeof(*shares));
+    if (!e->group_seconds || !e->phase_seconds || !shares) {
+        free(shares);
+        return ls_fail(LS_ERR_STATE, "the executor was not profiled");
+    }
+    double all = 0;
+    for (int k = 0; k < LS_PHASE_KINDS; k++) {
+        double seconds = 0;
+        for (int w = 0; w < e->workers; w++)
+            seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
+        ls_text_add(text, "%s %.4f s  ", names[k], seconds);
+        all += seconds;
+    }
+    ls_text_put(text, "\n");
+    for (int g = 0; g < groups; g++) {
+        shares[g].group = &e->plan->groups[g];
+        for (int w = 0; w < e->workers; w++)
+            shares[g].seconds += e->group_seconds[(size_t)w * (size_t)groups + (size_t)g];
+    }
+    qsort(shares, (size_t)groups, sizeof(*shares), by_seconds);
+    for (int g = 0; g < groups && g < SHOWN_GROUPS && shares[g].seconds > 0; g++) {
+        char label[LS_NODE_TEXT];
+        const ls_group *group = shares[g].group;
+        double flops = ls_node_flops(group->nodes[0]) * (double)e->plan->batch;
+        ls_text_add(text, "  %5.1f %%  %.4f s  %6.1f GFLOP a run  %s %s\n", 100 * shares[g].seconds / all, shares[g].seconds,
+                    flops * 1e-9, ls_node_label(group->root, label), group->kernel ? group->kernel->name : "");
+    }
+    free(shares);
+    return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a profile") : LS_OK;
+}
