@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+"""Makes training_*.json: schedules, optimizers, losses and metrics, as Keras 3 (and TensorFlow 1's RMSProp) computes them.
+
+    pip install tensorflow-cpu==2.21.0                      (Keras 3.15.1 and NumPy 2.4.6 come with it)
+    python3 tests/reference/make_training.py [directory]    (default: the directory of this script)
+
+Running it twice gives identical files: each case draws its numbers from a seed made of its name. All is float32, as Keras
+computes it, so readers compare within a few units in the last place.
+
+    training_schedules.json    [{name, kind, ... as in ls_schedule, steps, rates}]
+    training_optimizers.json   {variables: [{name, shape, data}], gradients: [step][variable],
+                                cases: [{name, kind, options, schedule (or null), steps: [step][variable],
+                                         slots: {slot: [variable]} after the last step, iterations}]}
+    training_losses.json       [{name, kind, options, targets, predictions, weights (or null), per_sample, mean, sum,
+                                 gradient (of the mean by the predictions)}]
+    training_metrics.json      [{name, kind, k, threshold, batches: [{targets, predictions, weights}], results}]
+
+Arrays are {dtype, shape, data}. A loss over further axes (one value for each pixel) is averaged over them here: per_sample is
+the mean of Keras's values, sum is Keras's sum divided by their number.
+"""
+import json
+import os
+import sys
+import zlib
+
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import numpy as np
+import tensorflow as tf
+import keras
+
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def generator(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def flat(array):
+    array = np.asarray(array)
+    if array.dtype.kind == "f":
+        return [float(f"{x:.9g}") for x in array.astype(np.float64).reshape(-1)]
+    return [int(x) for x in array.reshape(-1)]
+
+
+def described(array):
+    if array is None:
+        return None
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "data": flat(array)}
+
+
+def rounded(array):
+    return np.round(array, 3).astype(np.float32)
+
+
+# ---- schedules ------------------------------------------------------------------------------------------------------
+
+
+def schedules():
+    S = keras.optimizers.schedules
+    cases = []
+    steps = [0, 1, 2, 3, 4, 5, 7, 9, 10, 11, 14, 15, 16, 19, 20, 21, 25, 29, 30, 31, 49, 50, 51, 99, 100, 1000]
+
+    def add(name, schedule, **fields):
+        rates = [float(schedule(s)) for s in steps]
+        cases.append({"name": name, **fields, "steps": steps, "rates": [float(f"{r:.9g}") for r in rates]})
+
+    for staircase in (False, True):
+        for rate, count, decay in ((0.1, 10, 0.96), (0.05, 3, 0.5), (0.2, 100, 1.01)):
+            add(f"exponential_{count}_{'stairs' if staircase else 'smooth'}", S.ExponentialDecay(rate, count, decay, staircase),
+                kind="exponential", rate=rate, count=count, decay=decay, staircase=staircase)
+    add("cosine", S.CosineDecay(0.1, 50), kind="cosine", rate=0.1, count=50)
+    add("cosine_alpha", S.CosineDecay(0.3, 20, 0.1), kind="cosine", rate=0.3, count=20, alpha=0.1)
+    add("cosine_warmup", S.CosineDecay(0.0, 30, 0.0, warmup_target=0.1, warmup_steps=20), kind="cosine", rate=0.1, count=30,
+        warmup=20)
+    add("cosine_warmup_from", S.CosineDecay(0.02, 40, 0.25, warmup_target=0.4, warmup_steps=10), kind="cosine", rate=0.4,
+        count=40, alpha=0.25, warmup=10, **{"from": 0.02})
+    add("piecewise", S.PiecewiseConstantDecay([10, 20, 50], [1.0, 0.5, 0.1, 0.025]), kind="piecewise",
+        boundaries=[10, 20, 50], values=[1.0, 0.5, 0.1, 0.025])
+    add("piecewise_two", S.PiecewiseConstantDecay([15], [0.1, 0.01]), kind="piecewise", boundaries=[15], values=[0.1, 0.01])
+    return cases
+
+
+# ---- optimizers -----------------------------------------------------------------------------------------------------
+
+STEPS = 10
+SHAPES = {"dense/kernel": (3, 4), "dense/bias": (4,)}
+
+
+def draw_training():
+    rng = generator("optimizers")
+    variables = [rounded(rng.normal(0, 1, shape)) for shape in SHAPES.values()]
+    gradients = []
+    for step in range(STEPS):
+        scale = 0.05 if step in (3, 7) else 1.5  # small ones are below every norm that clips
+        gradients.append([rounded(rng.normal(0, scale, shape)) for shape in SHAPES.values()])
+    gradients[5][1][:] = 0
+    return variables, gradients
+
+
+VARIABLES, GRADIENTS = draw_training()
+KINDS = {
+    "sgd": (keras.optimizers.SGD, {"momentum": "momentums"}),
+    "adam": (keras.optimizers.Adam, {"momentum": "_momentums", "velocity": "_velocities"}),
+    "adamw": (keras.optimizers.AdamW, {"momentum": "_momentums", "velocity": "_velocities"}),
+    "rmsprop": (keras.optimizers.RMSprop, {"velocity": "_velocities", "momentum": "_momentums"}),
+    "adagrad": (keras.optimizers.Adagrad, {"accumulator": "_accumulators"}),
+}
+
+
+def slots_of(optimizer, names):
+    found = {}
+    for slot, attribute in names.items():
+        held = getattr(optimizer, attribute, None)
+        if held and held[0] is not None:
+            found[slot] = [flat(v.numpy()) for v in held]
+    return found
+
+
+def keras_case(label, kind, schedule=None, **options):
+    make, slots = KINDS[kind]
+    rate = {"learning_rate": schedule[0]} if schedule else {}
+    optimizer = make(**options, **rate)
+    variables = [keras.Variable(v, name=n.replace("/", "_")) for n, v in zip(SHAPES, VARIABLES)]
+    optimizer.build(variables)
+    steps = []
+    for gradients in GRADIENTS:
+        optimizer.apply([tf.constant(g) for g in gradients], variables)
+        steps.append([flat(v.numpy()) for v in variables])
+    return {"name": label, "kind": kind, "options": options, "schedule": schedule[1] if schedule else None, "steps": steps,
+            "slots": slots_of(optimizer, slots), "iterations": int(optimizer.iterations)}
+
+
+def tf1_case(label, learning_rate, rho=0.9, momentum=0.0, epsilon=1e-10, **given):
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = [v1.get_variable(n.replace("/", "_"), initializer=v, use_resource=True)
+                     for n, v in zip(SHAPES, VARIABLES)]
+        feeds = [v1.placeholder(tf.float32, shape) for shape in SHAPES.values()]
+        optimizer = v1.train.RMSPropOptimizer(learning_rate, rho, momentum, epsilon)
+        train = optimizer.apply_gradients(list(zip(feeds, variables)))
+        session.run(v1.global_variables_initializer())
+        steps = []
+        for gradients in GRADIENTS:
+            session.run(train, dict(zip(feeds, gradients)))
+            steps.append([flat(v) for v in session.run(variables)])
+        slots = {ours: [flat(session.run(optimizer.get_slot(v, theirs))) for v in variables]
+                 for ours, theirs in (("velocity", "rms"), ("momentum", "momentum"))}
+    options = {"learning_rate": learning_rate, **{k: v for k, v in (("rho", rho), ("momentum", momentum)) if k in given.get("say", ())}}
+    if epsilon != 1e-10:
+        options["epsilon"] = epsilon
+    return {"name": label, "kind": "rmsprop_tf1", "options": options, "schedule": None, "steps": steps, "slots": slots,
+            "iterations": STEPS}
+
+
+def optimizers():
+    cases = []
+    common = {
+        "default": {},
+        "rate": {"learning_rate": 0.1},
+        "decay": {"weight_decay": 0.05, "learning_rate": 0.02},
+        "clipvalue": {"clipvalue": 0.5},
+        "clipnorm": {"clipnorm": 1.0},
+        "global_clipnorm": {"global_clipnorm": 1.5},
+        "accumulate": {"gradient_accumulation_steps": 3},
+        "all": {"gradient_accumulation_steps": 2, "global_clipnorm": 0.75, "weight_decay": 0.01, "learning_rate": 0.05},
+    }
+    special = {
+        "sgd": {"momentum": {"momentum": 0.9}, "nesterov": {"momentum": 0.9, "nesterov": True},
+                "momentum_all": {"momentum": 0.8, "clipnorm": 2.0, "weight_decay": 0.01, "gradient_accumulation_steps": 4},
+                "nesterov_all": {"momentum": 0.8, "nesterov": True, "clipvalue": 0.5, "weight_decay": 0.01,
+                                 "gradient_accumulation_steps": 2}},
+        "adam": {"betas": {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3, "learning_rate": 0.01}},
+        "adamw": {"no_decay": {"weight_decay": 0.0}},
+        "rmsprop": {"rho": {"rho": 0.7, "epsilon": 1e-3, "learning_rate": 0.01}, "momentum": {"momentum": 0.9},
+                    "momentum_all": {"momentum": 0.5, "clipnorm": 2.0, "weight_decay": 0.01, "gradient_accumulation_steps": 2}},
+        "adagrad": {"start": {"initial_accumulator_value": 0.0, "epsilon": 1e-3, "learning_rate": 0.05}},
+    }
+    for kind in KINDS:
+        for label, options in {**common, **special[kind]}.items():
+            cases.append(keras_case(f"{kind}_{label}", kind, **options))
+    S = keras.optimizers.schedules
+    exponential = {"kind": "exponential", "rate": 0.1, "count": 4, "decay": 0.5, "staircase": True}
+    cosine = {"kind": "cosine", "rate": 0.05, "count": 6, "alpha": 0.1, "from": 0.01, "warmup": 3}
+    cases.append(keras_case("sgd_exponential", "sgd", (S.ExponentialDecay(0.1, 4, 0.5, True), exponential), momentum=0.9))
+    cases.append(keras_case("adam_cosine", "adam", (S.CosineDecay(0.01, 6, 0.1, warmup_target=0.05, warmup_steps=3), cosine)))
+    cases.append(tf1_case("rmsprop_tf1_default", 0.001))
+    cases.append(tf1_case("rmsprop_tf1_momentum", 0.01, 0.8, 0.9, 1e-3, say=("rho", "momentum")))
+    variables = [{"name": n, "shape": list(v.shape), "data": flat(v)} for n, v in zip(SHAPES, VARIABLES)]
+    return {"variables": variables, "gradients": [[flat(g) for g in step] for step in GRADIENTS], "cases": cases}
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------
+
+LOSSES = {
+    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+    "binary_crossentropy": keras.losses.BinaryCrossentropy,
+    "mean_squared_error": keras.losses.MeanSquaredError,
+    "mean_absolute_error": keras.losses.MeanAbsoluteError,
+    "huber": keras.losses.Huber,
+}
+
+
+def loss_case(name, kind, targets, predictions, weights=None, **options):
+    make = LOSSES[kind]
+    tensor = tf.constant(predictions)
+    with tf.GradientTape() as tape:
+        tape.watch(tensor)
+        mean = make(reduction="sum_over_batch_size", **options)(targets, tensor, weights)
+    each = make(reduction="none", **options)(targets, tensor, weights).numpy()
+    total = make(reduction="sum", **options)(targets, tensor, weights).numpy()
+    more = int(np.prod(each.shape[1:])) if each.ndim > 1 else 1
+    per_sample = each.reshape(each.shape[0], -1).mean(axis=1)
+    return {"name": name, "kind": kind, "options": options, "targets": described(targets),
+            "predictions": described(predictions), "weights": described(weights), "per_sample": flat(per_sample),
+            "mean": flat(mean.numpy())[0], "sum": flat(np.float32(total / more))[0],
+            "gradient": flat(tape.gradient(mean, tensor).numpy())}
+
+
+def probabilities(rng, shape):
+    raw = rng.uniform(0.05, 1, shape)
+    return rounded(raw / raw.sum(axis=-1, keepdims=True))
+
+
+def losses():
+    cases = []
+    N, C = 7, 5
+    for weighted in (False, True):
+        end = "_weighted" if weighted else ""
+
+        def add(name, kind, draw_targets, draw_predictions, **options):
+            rng = generator(name)
+            targets, predictions = draw_targets(rng), draw_predictions(rng)
+            weights = rounded(rng.uniform(0, 2, N)) if weighted else None
+            cases.append(loss_case(name + end, kind, targets, predictions, weights, **options))
+
+        def labels(shape=(N,), dtype=np.int64):
+            return lambda rng: rng.integers(0, C, shape).astype(dtype)
+
+        def one_hot(dtype=np.float32):
+            return lambda rng: np.eye(C, dtype=dtype)[rng.integers(0, C, N)]
+
+        def bits(shape, dtype=np.float32):
+            return lambda rng: rng.integers(0, 2, shape).astype(dtype)
+
+        def reals(shape):
+            return lambda rng: rounded(rng.normal(0, 1.5, shape))
+
+        def units(shape):
+            return lambda rng: rounded(rng.uniform(0.02, 0.98, shape))
+
+        def shares(shape):
+            return lambda rng: probabilities(rng, shape)
+
+        def soft(rng):  # sums to 1 exactly: the gradient that TensorFlow takes is right for such labels alone
+            return (rng.multinomial(64, np.full(C, 1 / C), N) / 64).astype(np.float32)
+
+        sparse, dense, binary = "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy"
+        add("sparse", sparse, labels(), shares((N, C)))
+        add("sparse_logits", sparse, labels(), reals((N, C)), from_logits=True)
+        add("sparse_column", sparse, labels((N, 1), np.int32), reals((N, C)), from_logits=True)
+        add("sparse_bytes", sparse, labels((N,), np.uint8), shares((N, C)))
+        add("sparse_floats", sparse, labels((N,), np.float32), shares((N, C)))
+        add("dense", dense, one_hot(), shares((N, C)))
+        add("dense_logits", dense, one_hot(), reals((N, C)), from_logits=True)
+        add("dense_bytes", dense, one_hot(np.uint8), reals((N, C)), from_logits=True)
+        add("dense_soft", dense, soft, reals((N, C)), from_logits=True)
+        add("binary", binary, bits((N, 3)), units((N, 3)))
+        add("binary_logits", binary, bits((N, 3)), reals((N, 3)), from_logits=True)
+        add("binary_integers", binary, bits((N, 1), np.int64), units((N, 1)))
+        add("binary_flat", binary, bits((N,), np.int32), units((N, 1)))
+        for kind in ("mean_squared_error", "mean_absolute_error", "huber"):
+            add(kind, kind, reals((N, 3)), reals((N, 3)))
+            add(kind + "_flat", kind, reals((N,)), reals((N, 1)))
+            add(kind + "_column", kind, reals((N, 1)), reals((N,)))
+            add(kind + "_integers", kind, labels((N, 1), np.int32), reals((N, 1)))
+        add("huber_delta", "huber", reals((N, 3)), reals((N, 3)), delta=0.4)
+        if not weighted:  # Keras wants weights of every pixel there
+            add("sparse_pixels", sparse, labels((N, 2, 3)), reals((N, 2, 3, C)), from_logits=True)
+            add("squared_pixels", "mean_squared_error", reals((N, 2, 3)), reals((N, 2, 3)))
+            add("binary_pixels", binary, bits((N, 4)), units((N, 4, 1)))
+    return cases
+
+
+# ---- metrics --------------------------------------------------------------------------------------------------------
+
+
+def metric_case(name, kind, metric, draw, weighted, batches=(5, 1, 8, 3), k=0, threshold=0.0):
+    rng = generator(name)
+    held, results = [], []
+    for n in batches:
+        targets, predictions = draw(rng, n)
+        weights = rounded(rng.uniform(0, 2, n)) if weighted else None
+        if kind == "mean":
+            metric.update_state(predictions, sample_weight=weights)
+        else:
+            metric.update_state(targets, predictions, sample_weight=weights)
+        results.append(float(metric.result()))
+        held.append({"targets": described(targets), "predictions": described(predictions), "weights": described(weights)})
+    return {"name": name, "kind": kind, "k": k, "threshold": threshold, "batches": held,
+            "results": [float(f"{r:.9g}") for r in results]}
+
+
+def metrics():
+    cases = []
+    C = 7
+    M = keras.metrics
+
+    def scores(rng, shape):
+        return rounded(rng.normal(0, 1, shape))
+
+    def labelled(shape=lambda n: (n,), dtype=np.int64, more=()):
+        return lambda rng, n: (rng.integers(0, C, shape(n)).astype(dtype), scores(rng, (n, *more, C)))
+
+    def one_hot(dtype=np.float32):
+        return lambda rng, n: (np.eye(C, dtype=dtype)[rng.integers(0, C, n)], scores(rng, (n, C)))
+
+    def tied(rng, n):  # few values, so that scores tie at place k
+        return rng.integers(0, C, n), rng.integers(0, 3, (n, C)).astype(np.float32)
+
+    def binary(t, p, dtype=np.float32):
+        return lambda rng, n: (rng.integers(0, 2, t(n)).astype(dtype), rounded(rng.uniform(0, 1, p(n))))
+
+    def on_thresholds(rng, n):  # multiples of 1/199, some of which are thresholds exactly
+        return rng.integers(0, 2, (n, 1)).astype(np.float32), (rng.integers(0, 200, (n, 1)) / 199).astype(np.float32)
+
+    def reals(t, p):
+        return lambda rng, n: (scores(rng, t(n)), scores(rng, p(n)))
+
+    flat_, column, three = (lambda n: (n,)), (lambda n: (n, 1)), (lambda n: (n, 3))
+    for weighted in (False, True):
+        end = "_weighted" if weighted else ""
+
+        def add(name, kind, make, draw, **more):
+            cases.append(metric_case(name + end, kind, make, draw, weighted, **more))
+
+        add("accuracy_binary", "accuracy", M.BinaryAccuracy(), binary(column, column))
+        add("accuracy_binary_flat", "accuracy", M.BinaryAccuracy(), binary(flat_, column, np.int32))
+        add("accuracy_sparse", "accuracy", M.SparseCategoricalAccuracy(), labelled())
+        add("accuracy_sparse_column", "accuracy", M.SparseCategoricalAccuracy(), labelled(column, np.uint8))
+        add("accuracy_categorical", "accuracy", M.CategoricalAccuracy(), one_hot())
+        add("binary_accuracy", "binary_accuracy", M.BinaryAccuracy(), binary(three, three))
+        add("binary_accuracy_threshold", "binary_accuracy", M.BinaryAccuracy(threshold=0.3), binary(column, column, np.int64),
+            threshold=0.3)
+        add("categorical_accuracy", "categorical_accuracy", M.CategoricalAccuracy(), one_hot(np.uint8))
+        add("sparse_categorical_accuracy", "sparse_categorical_accuracy", M.SparseCategoricalAccuracy(),
+            labelled(dtype=np.float32))
+        add("top_k_sparse", "top_k", M.SparseTopKCategoricalAccuracy(), labelled())
+        add("top_k_sparse_2", "top_k", M.SparseTopKCategoricalAccuracy(k=2), labelled(dtype=np.int32), k=2)
+        add("top_k_categorical_3", "top_k", M.TopKCategoricalAccuracy(k=3), one_hot(), k=3)
+        add("top_k_tied", "top_k", M.SparseTopKCategoricalAccuracy(k=2), tied, k=2)
+        add("mean", "mean", M.Mean(), reals(flat_, flat_))
+        add("mean_rows", "mean", M.Mean(), reals(three, three))
+        add("mean_squared_error", "mean_squared_error", M.MeanSquaredError(), reals(three, three))
+        add("mean_squared_error_flat", "mean_squared_error", M.MeanSquaredError(), reals(flat_, column))
+        add("mean_absolute_error", "mean_absolute_error", M.MeanAbsoluteError(), reals(three, three))
+        add("precision", "precision", M.Precision(), binary(column, column))
+        add("precision_flat", "precision", M.Precision(), binary(flat_, column, np.int64))
+        add("precision_rows", "precision", M.Precision(thresholds=0.7), binary(three, three), threshold=0.7)
+        add("recall", "recall", M.Recall(), binary(column, column, np.int32))
+        add("recall_rows", "recall", M.Recall(thresholds=0.2), binary(three, three), threshold=0.2)
+        add("auc", "auc", M.AUC(), binary(column, column))
+        add("auc_rows", "auc", M.AUC(), binary(three, three, np.int32))
+        add("auc_on_thresholds", "auc", M.AUC(), on_thresholds, batches=(40, 60))
+    add = cases.append
+    add(metric_case("sparse_sequence", "sparse_categorical_accuracy", M.SparseCategoricalAccuracy(),
+                    labelled(lambda n: (n, 4), more=(4,)), False))
+    return cases
+
+
+def main():
+    directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    for name, make in (("schedules", schedules), ("optimizers", optimizers), ("losses", losses), ("metrics", metrics)):
+        content = make()
+        with open(os.path.join(directory, f"training_{name}.json"), "w") as file:
+            if isinstance(content, list):
+                file.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in content) + "\n]\n")
+            else:
+                head = ",\n".join(f"{json.dumps(k)}:{json.dumps(content[k], separators=(',', ':'))}"
+                                  for k in content if k != "cases")
+                rows = ",\n".join(json.dumps(c, separators=(",", ":")) for c in content["cases"])
+                file.write("{" + head + ',\n"cases":[\n' + rows + "\n]}\n")
+
+
+if __name__ == "__main__":
+    main()
