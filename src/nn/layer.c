@@ -93,7 +93,7 @@ static const struct field {
     FIELD(T_I64, pool_size, POOLS),
     FIELD(T_I64, groups, K(CONV2D)),
     FIELD(T_I64, depth_multiplier, K(DEPTHWISE_CONV2D)),
-    FIELD(T_INT, padding, CONVS | POOLS),
+    FIELD(T_INT, padding, CONVS | POOLS | K(ZERO_PADDING2D)),
     FIELD(T_I64, zero_padding, CONVS | POOLS | K(ZERO_PADDING2D)),
     FIELD(T_FLAG, keepdims, K(GLOBAL_MAX_POOL2D) | K(GLOBAL_AVERAGE_POOL2D)),
     FIELD(T_F64, momentum, K(BATCH_NORMALIZATION)),
@@ -399,7 +399,10 @@ static ls_status settle_relu(ls_layer_options *o, bool leaky)
 
 static ls_status settle_zero_padding(ls_layer_options *o)
 {
-    bool sides = o->zero_padding[0] || o->zero_padding[1] || o->zero_padding[2] || o->zero_padding[3];
+    bool sides = o->zero_padding[0] || o->zero_padding[1] || o->zero_padding[2] || o->zero_padding[3] ||
+                 o->padding == LS_EXPLICIT; /* says that all four may be 0 */
+    if (o->padding == LS_SAME)
+        return ls_fail(LS_ERR_INVALID, "padding is LS_SAME; .zero_padding says how much");
     if (sides && o->first != 0)
         return ls_fail(LS_ERR_INVALID, "padding is given twice: as %lld and as .zero_padding", (long long)o->first);
     for (int i = 0; i < 4; i++) {

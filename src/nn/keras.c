@@ -1,0 +1,404 @@
+/* Models from Keras 3's JSON: Sequential, and Functional with its graph of calls. */
+#include "nn/keras.h"
+
+#include <string.h>
+
+#include "base/names.h"
+#include "base/status.h"
+#include "nn/model.h"
+
+/* ---- Sequential ---- */
+
+/* Where the layers have no InputLayer: the shape the model was built with. */
+static ls_status built_shape(const ls_json_at *config, ls_layer *out)
+{
+    ls_json_at at, element;
+    *out = (ls_layer){ .kind = LS_LAYER_INPUT };
+    if (!ls_json_find(config, "build_input_shape", &at) || json_is_null(at.value))
+        return ls_json_fail(config, LS_ERR_UNSUPPORTED,
+                            "the model was not built: its first layer must be an Input, so that "
+                            "its shapes are known");
+    LS_TRY(ls_json_is_array(&at));
+    size_t rank = ls_json_count(&at);
+    if (rank == 0 || rank > LS_MAX_RANK)
+        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "%zu axes; from 1 to %d are supported", rank, LS_MAX_RANK);
+    out->options.shape.rank = (int)rank - 1;
+    for (size_t i = 1; i < rank; i++) {
+        LS_TRY(ls_json_element(&at, i, &element));
+        LS_TRY(ls_json_i64(&element, &out->options.shape.dims[i - 1]));
+    }
+    return LS_OK;
+}
+
+/* All layers of a model that was frozen are. */
+static void freeze(ls_layer *layer, bool trainable)
+{
+    if (!trainable)
+        layer->options.trainable = LS_OFF;
+}
+
+static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_model **out)
+{
+    static const char *const known[] = { "name", "trainable", "dtype", "layers", "build_input_shape" };
+    const char *name = NULL;
+    bool trainable = true;
+    ls_json_at layers, at;
+    LS_TRY(ls_json_known_keys(config, known, sizeof(known) / sizeof(known[0])));
+    LS_TRY(ls_json_opt_string(config, "name", &name));
+    LS_TRY(ls_json_opt_bool(config, "trainable", &trainable));
+    LS_TRY(ls_json_get_array(config, "layers", &layers));
+    size_t count = ls_json_count(&layers), first = 0;
+    ls_layer *specs = calloc(count + 1, sizeof(*specs));
+    if (!specs)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count);
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        LS_TRY_GOTO(status, ls_json_element(&layers, i, &at), free_specs);
+        LS_TRY_GOTO(status, ls_keras_layer(&at, &specs[i + 1]), free_specs);
+        freeze(&specs[i + 1], trainable);
+    }
+    if (count == 0)
+        LS_TRY_GOTO(status, ls_json_fail(&layers, LS_ERR_DATA, "the model has no layers"), free_specs);
+    if (specs[1].kind == LS_LAYER_INPUT)
+        first = 1;
+    else
+        LS_TRY_GOTO(status, built_shape(config, &specs[0]), free_specs);
+    status = ls_sequential_with(ctx, name, out, specs + first, count + 1 - first);
+free_specs:
+    free(specs);
+    return status;
+}
+
+/* ---- Functional ---- */
+
+/* A layer of the file: its calls become symbols one by one. */
+typedef struct entry {
+    ls_json_at at, nodes;
+    const char *name;
+    ls_layer spec;
+    size_t call_count, done;
+    ls_symbol *calls;
+} entry;
+
+typedef struct reader {
+    ls_model *model;
+    entry *entries;
+    size_t count;
+} reader;
+
+static entry *find_entry(const reader *r, const char *name)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (strcmp(r->entries[i].name, name) == 0)
+            return &r->entries[i];
+    return NULL;
+}
+
+static ls_status no_entry(const reader *r, const ls_json_at *at, const char *name)
+{
+    const char **names = malloc(r->count * sizeof(*names));
+    if (!names)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu names", r->count);
+    for (size_t i = 0; i < r->count; i++)
+        names[i] = r->entries[i].name;
+    ls_status status = ls_json_fail(at, LS_ERR_DATA, "there is no layer \"%s\"; the nearest is \"%s\"", name,
+                                    ls_nearest_name(name, names, r->count));
+    free(names);
+    return status;
+}
+
+/* ["conv2d", 0, 0]: layer, which call of it, which of its outputs. */
+static ls_status read_history(const reader *r, const ls_json_at *at, entry **from, size_t *call)
+{
+    ls_json_at part[3];
+    const char *name;
+    int64_t number, output;
+    LS_TRY(ls_json_is_array(at));
+    if (ls_json_count(at) != 3)
+        return ls_json_fail(at, LS_ERR_DATA, "expected a layer's name, the number of its call and of its output");
+    for (size_t i = 0; i < 3; i++)
+        LS_TRY(ls_json_element(at, i, &part[i]));
+    LS_TRY(ls_json_string(&part[0], &name));
+    LS_TRY(ls_json_i64(&part[1], &number));
+    LS_TRY(ls_json_i64(&part[2], &output));
+    *from = find_entry(r, name);
+    if (!*from)
+        return no_entry(r, at, name);
+    if (number < 0 || (size_t)number >= (*from)->call_count)
+        return ls_json_fail(&part[1], LS_ERR_DATA, "layer \"%s\" has %zu calls, there is no number %lld", name,
+                            (*from)->call_count, (long long)number);
+    if (output != 0)
+        return ls_json_fail(&part[2], LS_ERR_UNSUPPORTED, "output %lld of layer \"%s\": layers have one output",
+                            (long long)output, name);
+    *call = (size_t)number;
+    return LS_OK;
+}
+
+/* The symbols of one argument of a call: a tensor or a list of them. *ready: all of them are there. */
+typedef struct inputs {
+    ls_symbol *symbols;
+    size_t count, room;
+    bool ready;
+} inputs;
+
+static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
+{
+    ls_json_at config, history;
+    const char *class_name = "";
+    entry *from;
+    size_t call;
+    if (json_is_object(at->value))
+        LS_TRY(ls_json_opt_string(at, "class_name", &class_name));
+    if (strcmp(class_name, "__keras_tensor__") != 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                            "a layer is called on something that is not another layer's output");
+    LS_TRY(ls_json_get_object(at, "config", &config));
+    LS_TRY(ls_json_get(&config, "keras_history", &history));
+    LS_TRY(read_history(r, &history, &from, &call));
+    if (call >= from->done) {
+        in->ready = false;
+        return LS_OK;
+    }
+    LS_TRY(ls_grow(&in->symbols, in->count, &in->room, sizeof(*in->symbols)));
+    in->symbols[in->count++] = from->calls[call];
+    return LS_OK;
+}
+
+static ls_status read_argument(const reader *r, const ls_json_at *at, inputs *in)
+{
+    ls_json_at element;
+    if (!json_is_array(at->value))
+        return read_tensor(r, at, in);
+    for (size_t i = 0; i < ls_json_count(at); i++) {
+        LS_TRY(ls_json_element(at, i, &element));
+        LS_TRY(read_tensor(r, &element, in));
+    }
+    return LS_OK;
+}
+
+static bool all_null(const json_t *value)
+{
+    size_t i;
+    json_t *element;
+    if (json_is_array(value))
+        json_array_foreach(value, i, element) if (!json_is_null(element)) return false;
+    return json_is_null(value) || json_is_array(value);
+}
+
+/* `training` is set by whoever calls the model, so what a call had when it was traced says nothing. */
+static ls_status read_keywords(const reader *r, const ls_json_at *node, inputs *in)
+{
+    static const char *const known[] = { "training", "mask", "inputs" };
+    ls_json_at keywords, at;
+    bool training;
+    if (!ls_json_find(node, "kwargs", &keywords))
+        return LS_OK;
+    LS_TRY(ls_json_known_keys(&keywords, known, sizeof(known) / sizeof(known[0])));
+    LS_TRY(ls_json_opt_bool(&keywords, "training", &training));
+    if (ls_json_find(&keywords, "mask", &at) && !all_null(at.value))
+        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "masks are not supported");
+    return ls_json_find(&keywords, "inputs", &at) ? read_argument(r, &at, in) : LS_OK;
+}
+
+static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
+{
+    ls_json_at args, at;
+    if (json_is_array(node->value))
+        return ls_json_fail(node, LS_ERR_UNSUPPORTED, "this is the JSON of Keras 2; to_json() of Keras 3 is needed");
+    LS_TRY(ls_json_get_array(node, "args", &args));
+    for (size_t i = 0; i < ls_json_count(&args); i++) {
+        LS_TRY(ls_json_element(&args, i, &at));
+        if (i > 0 && json_is_null(at.value))
+            continue;
+        if (i > 0)
+            return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a second argument of a call");
+        LS_TRY(read_argument(r, &at, in));
+    }
+    LS_TRY(read_keywords(r, node, in));
+    if (in->ready && in->count == 0)
+        return ls_json_fail(node, LS_ERR_DATA, "a layer is called on nothing");
+    return LS_OK;
+}
+
+/* The next call of a layer, when what it is called on is there. */
+static ls_status make_call(reader *r, entry *e, bool *made)
+{
+    ls_json_at node;
+    inputs in = { .ready = true };
+    ls_symbol symbol;
+    *made = false;
+    LS_TRY(ls_json_element(&e->nodes, e->done, &node));
+    ls_status status = read_node(r, &node, &in);
+    if (status == LS_OK && in.ready) {
+        symbol = e->done == 0 ? ls_symbol_call_with(r->model, e->spec, in.symbols, in.count)
+                              : ls_symbol_share_with(e->calls[0], in.symbols, in.count);
+        if (symbol.index < 0)
+            status = ls_functional_end_with(r->model, NULL, 0); /* says what was wrong */
+        else
+            e->calls[e->done++] = symbol;
+        *made = status == LS_OK;
+    }
+    free(in.symbols);
+    return status;
+}
+
+static ls_status make_calls(reader *r)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < r->count; i++)
+            for (bool made = true; made && r->entries[i].done < r->entries[i].call_count;) {
+                LS_TRY(make_call(r, &r->entries[i], &made));
+                moved = moved || made;
+            }
+    }
+    for (size_t i = 0; i < r->count; i++)
+        if (r->entries[i].done < r->entries[i].call_count)
+            return ls_json_fail(&r->entries[i].nodes, LS_ERR_DATA, "layer \"%s\" is called on something that needs it",
+                                r->entries[i].name);
+    return LS_OK;
+}
+
+/* ---- Entries ---- */
+
+static ls_status read_entry(const reader *r, entry *e, bool trainable)
+{
+    LS_TRY(ls_keras_layer(&e->at, &e->spec));
+    freeze(&e->spec, trainable);
+    e->name = e->spec.options.name;
+    LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));
+    if (!e->name || !e->spec.options.name || strcmp(e->name, e->spec.options.name) != 0)
+        return ls_json_fail(&e->at, LS_ERR_DATA, "a layer of a Functional model needs a name, the same in its config");
+    for (const entry *other = r->entries; other < e; other++)
+        if (strcmp(other->name, e->name) == 0)
+            return ls_json_fail(&e->at, LS_ERR_DATA, "there are two layers named \"%s\"", e->name);
+    LS_TRY(ls_json_get_array(&e->at, "inbound_nodes", &e->nodes));
+    bool input = e->spec.kind == LS_LAYER_INPUT;
+    e->call_count = input ? 1 : ls_json_count(&e->nodes);
+    if (input != (ls_json_count(&e->nodes) == 0))
+        return ls_json_fail(&e->nodes, LS_ERR_DATA, "layer \"%s\": inputs have no calls, and other layers have some",
+                            e->name);
+    e->calls = calloc(e->call_count, sizeof(*e->calls));
+    return e->calls ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu calls", e->call_count);
+}
+
+/* [["a", 0, 0], ["b", 0, 0]], or ["a", 0, 0] where there is one. */
+static ls_status read_ends(const reader *r, const ls_json_at *config, const char *key, bool input, inputs *out)
+{
+    ls_json_at list, first, at;
+    entry *from;
+    size_t call;
+    LS_TRY(ls_json_get(config, key, &list));
+    if (json_is_object(list.value))
+        return ls_json_fail(&list, LS_ERR_UNSUPPORTED, "inputs and outputs with keys (a dict) are not supported");
+    LS_TRY(ls_json_is_array(&list));
+    if (ls_json_count(&list) == 0)
+        return ls_json_fail(&list, LS_ERR_DATA, "the list is empty");
+    LS_TRY(ls_json_element(&list, 0, &first));
+    bool single = json_is_string(first.value);
+    for (size_t i = 0; i < (single ? 1 : ls_json_count(&list)); i++) {
+        at = list;
+        if (!single)
+            LS_TRY(ls_json_element(&list, i, &at));
+        LS_TRY(read_history(r, &at, &from, &call));
+        if (input != (from->spec.kind == LS_LAYER_INPUT) && input)
+            return ls_json_fail(&at, LS_ERR_DATA, "layer \"%s\" is no InputLayer", from->name);
+        if (input) {
+            if (from->done > 0)
+                return ls_json_fail(&at, LS_ERR_DATA, "input \"%s\" is given twice", from->name);
+            from->calls[from->done++] = ls_symbol_input(r->model, from->spec);
+            if (from->calls[0].index < 0)
+                return ls_functional_end_with(r->model, NULL, 0);
+            continue;
+        }
+        LS_TRY(ls_grow(&out->symbols, out->count, &out->room, sizeof(*out->symbols)));
+        out->symbols[out->count++] = from->calls[call];
+    }
+    return LS_OK;
+}
+
+static ls_status make_functional(reader *r, const ls_json_at *config)
+{
+    inputs out = { .ready = true };
+    LS_TRY(read_ends(r, config, "input_layers", true, NULL));
+    for (size_t i = 0; i < r->count; i++)
+        if (r->entries[i].spec.kind == LS_LAYER_INPUT && r->entries[i].done == 0)
+            return ls_json_fail(&r->entries[i].at, LS_ERR_DATA, "input \"%s\" is not among input_layers",
+                                r->entries[i].name);
+    LS_TRY(make_calls(r));
+    ls_status status = read_ends(r, config, "output_layers", false, &out);
+    if (status == LS_OK)
+        status = ls_functional_end_with(r->model, out.symbols, out.count);
+    free(out.symbols);
+    return status;
+}
+
+static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_model **out)
+{
+    static const char *const known[] = { "name", "trainable", "dtype", "layers", "input_layers", "output_layers" };
+    const char *name = NULL;
+    bool trainable = true;
+    reader r = { 0 };
+    ls_json_at layers;
+    LS_TRY(ls_json_known_keys(config, known, sizeof(known) / sizeof(known[0])));
+    LS_TRY(ls_json_opt_string(config, "name", &name));
+    LS_TRY(ls_json_opt_bool(config, "trainable", &trainable));
+    LS_TRY(ls_json_get_array(config, "layers", &layers));
+    size_t count = ls_json_count(&layers);
+    r.entries = calloc(count ? count : 1, sizeof(*r.entries));
+    ls_status status = r.entries ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count);
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        r.count = i + 1;
+        r.entries[i] = (entry){ .name = "" };
+        status = ls_json_element(&layers, i, &r.entries[i].at);
+        if (status == LS_OK)
+            status = read_entry(&r, &r.entries[i], trainable);
+    }
+    if (status == LS_OK)
+        status = ls_functional_begin(ctx, name, &r.model);
+    if (status == LS_OK)
+        status = make_functional(&r, config);
+    for (size_t i = 0; i < r.count; i++)
+        free(r.entries[i].calls);
+    free(r.entries);
+    if (status != LS_OK) {
+        ls_model_destroy(r.model);
+        return status;
+    }
+    *out = r.model;
+    return LS_OK;
+}
+
+/* ---- The file ---- */
+
+static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **out)
+{
+    static const char *const known[] = { "module",       "class_name",     "config",        "registered_name",
+                                         "build_config", "compile_config", "keras_version", "backend" };
+    const char *class_name;
+    ls_json_at config;
+    LS_TRY(ls_json_is_object(root));
+    LS_TRY(ls_json_get_string(root, "class_name", &class_name));
+    LS_TRY(ls_json_get_object(root, "config", &config));
+    LS_TRY(ls_json_known_keys(root, known, sizeof(known) / sizeof(known[0])));
+    if (strcmp(class_name, "Sequential") == 0)
+        return read_sequential(ctx, &config, out);
+    if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0)
+        return read_functional(ctx, &config, out);
+    return ls_json_fail(root, LS_ERR_UNSUPPORTED,
+                        "a model of class %s; only Sequential and Functional models can be read "
+                        "from JSON",
+                        class_name);
+}
+
+ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out)
+{
+    json_t *json;
+    if (!ctx || !path || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_model_from_keras_json: context, path and a place for the model are needed");
+    LS_TRY(ls_json_read_file(path, &json));
+    ls_json_at root = ls_json_root(json, path);
+    ls_status status = read_model(ctx, &root, out);
+    json_decref(json);
+    return status;
+}
