@@ -405,23 +405,32 @@ static ls_tensor *when_last(const job *j, ls_tensor *done, ls_tensor *not_yet)
     return ls_op_select(j->last, done, not_yet);
 }
 
+/* An assignment that a value which is not finite stops, with the whole run: the update of plain descent, at a rate and with a
+ * decay of 1, of which (old - old) - (-value) is left. */
+static ls_tensor *assign_checked(ls_tensor *variable, ls_tensor *value)
+{
+    return ls_op_apply(variable, ls_op_neg(value), .rule = LS_APPLY_SGD, .learning_rate = ls_scalar_like(variable, 1),
+                       .weight_decay = 1);
+}
+
 /* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided once
  * by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size. Gradients that
- * come from no batch count 1 each. */
+ * come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
 static ls_status accumulate(job *j)
 {
     bool counted;
     LS_TRY(has_batch(j, &counted));
     ls_tensor *n = counted ? ls_op_count(j->graph, LS_I64) : integer(j, 1), *zero = integer(j, 0);
-    ls_tensor *total = ls_op_add(j->samples, n);
+    ls_tensor *is_first = ls_op_compare(j->position, LS_EQUAL, zero);
+    ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, j->samples), n);
     j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
     for (size_t i = 0; i < j->count; i++) {
-        ls_dtype dtype = j->variables[i]->dtype;
-        ls_tensor *sum = ls_op_add(j->state[i].sum, ls_op_mul(j->gradients[i], ls_op_cast(n, dtype)));
-        add_part(j, ls_op_assign(j->state[i].sum, when_last(j, ls_scalar_like(sum, 0), sum)));
-        j->gradients[i] = ls_op_div(sum, ls_op_cast(total, dtype));
+        ls_tensor *old = j->state[i].sum, *begun = ls_op_select(is_first, ls_scalar_like(old, 0), old);
+        ls_tensor *sum = ls_op_add(begun, ls_op_mul(j->gradients[i], ls_op_cast(n, old->dtype)));
+        add_part(j, assign_checked(old, sum));
+        j->gradients[i] = ls_op_div(sum, ls_op_cast(total, old->dtype));
     }
-    add_part(j, ls_op_assign(j->samples, when_last(j, zero, total)));
+    add_part(j, ls_op_assign(j->samples, total));
     add_part(j, ls_op_assign(j->position, when_last(j, zero, ls_op_shift(j->position, 1))));
     return LS_OK;
 }
@@ -433,11 +442,12 @@ static ls_tensor *sum_of_squares(ls_tensor *gradient)
     return ls_op_reduce_sum(ls_op_square(ls_op_cast(gradient, LS_F64)), LS_ALL_AXES, false);
 }
 
-/* most / norm where the norm is larger, else exactly 1; a norm that is not finite gives NaN, so that it shows. */
+/* most / norm where the norm is larger, else exactly 1. It is always finite, so that a gradient which is not stays so, and is
+ * the only one: a run that would update with it is refused, and names it. */
 static ls_tensor *clip_factor(ls_tensor *norm, double most)
 {
     ls_tensor *limit = ls_scalar_like(norm, most);
-    return ls_op_add(ls_op_div(limit, ls_op_maximum(norm, limit)), ls_op_sub(norm, norm));
+    return ls_op_select(ls_op_compare(norm, LS_GREATER, limit), ls_op_div(limit, norm), ls_scalar_like(norm, 1));
 }
 
 static ls_tensor *times(ls_tensor *gradient, ls_tensor *factor)
