@@ -22,15 +22,15 @@ typedef struct metric_info {
 static const metric_info kinds[] = {
     [LS_METRIC_ACCURACY] = { "accuracy", .threshold = true },
     [LS_METRIC_BINARY_ACCURACY] = { "binary_accuracy", .threshold = true },
-    [LS_METRIC_CATEGORICAL_ACCURACY] = { "categorical_accuracy" },
-    [LS_METRIC_SPARSE_CATEGORICAL_ACCURACY] = { "sparse_categorical_accuracy" },
+    [LS_METRIC_CATEGORICAL_ACCURACY] = { .name = "categorical_accuracy" },
+    [LS_METRIC_SPARSE_CATEGORICAL_ACCURACY] = { .name = "sparse_categorical_accuracy" },
     [LS_METRIC_TOP_K] = { "top_k_categorical_accuracy", .places = true },
-    [LS_METRIC_MEAN] = { "mean" },
-    [LS_METRIC_MEAN_SQUARED_ERROR] = { "mean_squared_error" },
-    [LS_METRIC_MEAN_ABSOLUTE_ERROR] = { "mean_absolute_error" },
+    [LS_METRIC_MEAN] = { .name = "mean" },
+    [LS_METRIC_MEAN_SQUARED_ERROR] = { .name = "mean_squared_error" },
+    [LS_METRIC_MEAN_ABSOLUTE_ERROR] = { .name = "mean_absolute_error" },
     [LS_METRIC_PRECISION] = { "precision", .threshold = true },
     [LS_METRIC_RECALL] = { "recall", .threshold = true },
-    [LS_METRIC_AUC] = { "auc" },
+    [LS_METRIC_AUC] = { .name = "auc" },
 };
 
 static bool is_known(const ls_metric *metric)

@@ -345,7 +345,8 @@ static int kernel_axes(const ls_dnn_conv *v, dnnl_dim_t dims[], dnnl_dim_t strid
 
 /* With one channel NHWC is NCHW, with 16 it is NCHW in blocks of 16: the same bytes under names for which oneDNN has a
  * kernel that was measured to be twice as fast (one channel to 16, 3x3: 96 GFLOPS against 51). */
-static dnnl_status_t describe(const ls_dnn_conv *v, const ls_dnn_op *like, dnnl_memory_desc_t *hwio, descs *d)
+static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_op *like, dnnl_memory_desc_t *hwio,
+                              descs *d)
 {
     dnnl_dim_t x[DNNL_MAX_NDIMS] = { v->n, v->c, v->h, v->w }, y[DNNL_MAX_NDIMS] = { v->n, v->o, v->oh, v->ow };
     dnnl_dim_t kernel[DNNL_MAX_NDIMS], strides[DNNL_MAX_NDIMS], bias[DNNL_MAX_NDIMS] = { v->o };
@@ -356,7 +357,7 @@ static dnnl_status_t describe(const ls_dnn_conv *v, const ls_dnn_op *like, dnnl_
         d->before[i] = v->pad[i];
         d->after[i] = v->pad[i + 2];
     }
-    bool blocks = v->c == 1 && v->o == 16 && v->groups == 1;
+    bool blocks = forward && v->c == 1 && v->o == 16 && v->groups == 1;
     dnnl_status_t status = dnnl_memory_desc_init_by_tag(&d->x, 4, x, dnnl_f32, blocks ? dnnl_nchw : dnnl_nhwc);
     if (status == dnnl_success)
         status = dnnl_memory_desc_init_by_tag(&d->y, 4, y, dnnl_f32, blocks ? dnnl_nChw16c : dnnl_nhwc);
@@ -446,7 +447,7 @@ static ls_status fill_conv(ls_dnn_op *op, const ls_dnn_conv *conv, const ls_dnn_
     name_conv(op, conv);
     LS_TRY(check_sizes(op, conv));
     descs d;
-    LS_TRY(check(describe(conv, like, &op->hwio, &d), op));
+    LS_TRY(check(describe(conv, op->kind == FORWARD, like, &op->hwio, &d), op));
     if (like != NULL && !dnnl_memory_desc_equal(&op->hwio, &like->hwio))
         return ls_fail(LS_ERR_INVALID, "oneDNN: %s: its kernel has another shape than the %s has", op->what,
                        like->what);
