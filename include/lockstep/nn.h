@@ -52,12 +52,19 @@ typedef enum ls_initializer_kind {
     LS_INIT_NORMAL,           /* mean a, deviation b */
     LS_INIT_TRUNCATED_NORMAL, /* mean a, deviation b, redrawn beyond two deviations */
     LS_INIT_ORTHOGONAL,       /* gain a */
+    LS_INIT_VARIANCE_UNIFORM, /* VarianceScaling: scale a, fan b; uniform, truncated normal, or normal */
+    LS_INIT_VARIANCE_NORMAL,
+    LS_INIT_VARIANCE_UNTRUNCATED,
 } ls_initializer_kind;
 
-/* .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers left out are Keras's: deviation 0.05, -0.05 to 0.05, gain 1. */
+typedef enum ls_fan { LS_FAN_IN = 0, LS_FAN_OUT, LS_FAN_AVG } ls_fan;
+
+/* .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers left out are Keras's: deviation 0.05, -0.05 to 0.05, gain and
+ * scale 1. */
 typedef struct ls_initializer {
     ls_initializer_kind kind;
     double a, b;
+    uint64_t seed; /* 0: values come from the model's seed; else from this one alone */
 } ls_initializer;
 
 typedef struct ls_regularizer {

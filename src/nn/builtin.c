@@ -7,7 +7,8 @@
 #include "base/status.h"
 #include "nn/model.h"
 
-#define HE .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }
+/* Of residual networks, torchvision's: normal, variance 2 by the fan out. */
+#define HE .kernel_initializer = { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT }
 
 static ls_status linear(ls_context *ctx, const char *name, ls_model **out)
 {

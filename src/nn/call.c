@@ -31,8 +31,8 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     layer->variable[i] = variable;
-    ls_philox_key key = ls_random_key(model->seed, LS_RANDOM_INIT, (uint32_t)layer->number, (uint32_t)i);
-    LS_TRY(ls_init_fill(weight->initializer, &weight->shape, key, variable->attr.variable.variable->data));
+    LS_TRY(ls_init_fill(weight->initializer, &weight->shape, model->seed, layer->number, i,
+                        variable->attr.variable.variable->data));
     LS_TRY(ls_grow(&model->variables, model->variable_count, &model->variable_room, sizeof(*model->variables)));
     model->variables[model->variable_count++] = (ls_model_variable_at){ layer, i };
     return LS_OK;
@@ -53,8 +53,7 @@ ls_status ls_model_initialize(ls_model *model, uint64_t seed)
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_model_layer *layer = model->variables[v].layer;
         size_t i = model->variables[v].index;
-        ls_philox_key key = ls_random_key(seed, LS_RANDOM_INIT, (uint32_t)layer->number, (uint32_t)i);
-        LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, key,
+        LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, seed, layer->number, i,
                             layer->variable[i]->attr.variable.variable->data));
     }
     model->seed = model->graph->seed = seed;

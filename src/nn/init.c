@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/philox.h"
 #include "base/size.h"
 #include "base/status.h"
 #include "graph/shape.h"
@@ -120,17 +121,50 @@ static void fans(const ls_shape *shape, double *in, double *out)
     *out = shape->rank == 0 ? 1 : (double)shape->dims[shape->rank - 1] * window;
 }
 
-ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, ls_philox_key key, float *out)
+/* Values of a given variance. */
+static void scaled(float *out, int64_t count, ls_philox_key key, ls_initializer_kind distribution, double variance)
+{
+    if (distribution == LS_INIT_VARIANCE_UNIFORM)
+        uniform(out, count, key, -sqrt(3 * variance), sqrt(3 * variance));
+    else if (distribution == LS_INIT_VARIANCE_NORMAL)
+        normal(out, count, key, 0, sqrt(variance) / TRUNCATED_DEVIATION, 2);
+    else
+        normal(out, count, key, 0, sqrt(variance), INFINITY);
+}
+
+/* Those with a name, as VarianceScaling. */
+static ls_initializer as_scaling(ls_initializer i)
+{
+    switch (i.kind) {
+    case LS_INIT_GLOROT_UNIFORM:
+        return (ls_initializer){ .kind = LS_INIT_VARIANCE_UNIFORM, .a = 1, .b = LS_FAN_AVG };
+    case LS_INIT_GLOROT_NORMAL:
+        return (ls_initializer){ .kind = LS_INIT_VARIANCE_NORMAL, .a = 1, .b = LS_FAN_AVG };
+    case LS_INIT_HE_UNIFORM:
+        return (ls_initializer){ .kind = LS_INIT_VARIANCE_UNIFORM, .a = 2, .b = LS_FAN_IN };
+    case LS_INIT_HE_NORMAL:
+        return (ls_initializer){ .kind = LS_INIT_VARIANCE_NORMAL, .a = 2, .b = LS_FAN_IN };
+    case LS_INIT_LECUN_UNIFORM:
+        return (ls_initializer){ .kind = LS_INIT_VARIANCE_UNIFORM, .a = 1, .b = LS_FAN_IN };
+    case LS_INIT_LECUN_NORMAL:
+        return (ls_initializer){ .kind = LS_INIT_VARIANCE_NORMAL, .a = 1, .b = LS_FAN_IN };
+    default:
+        return i;
+    }
+}
+
+ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, uint64_t seed, int64_t layer, size_t number,
+                       float *out)
 {
     int64_t count;
+    double in, to;
     if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
         return ls_fail(LS_ERR_OVERFLOW, "a variable of too many elements");
-    double in, to, a = initializer.a, b = initializer.b;
+    ls_philox_key key = initializer.seed ? ls_random_key(initializer.seed, LS_RANDOM_INIT, 0, 0)
+                                         : ls_random_key(seed, LS_RANDOM_INIT, (uint32_t)layer, (uint32_t)number);
+    ls_initializer i = as_scaling(initializer);
     fans(shape, &in, &to);
-    in = fmax(in, 1);
-    to = fmax(to, 1);
-    double glorot = 2 / (in + to), he = 2 / in, lecun = 1 / in; /* variances */
-    switch (initializer.kind) {
+    switch (i.kind) {
     case LS_INIT_ZEROS:
         fill(out, count, 0);
         return LS_OK;
@@ -138,33 +172,25 @@ ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, ls_phi
         fill(out, count, 1);
         return LS_OK;
     case LS_INIT_CONSTANT:
-        fill(out, count, a);
+        fill(out, count, i.a);
         return LS_OK;
     case LS_INIT_UNIFORM:
-        uniform(out, count, key, a, b);
+        uniform(out, count, key, i.a, i.b);
         return LS_OK;
     case LS_INIT_NORMAL:
-        normal(out, count, key, a, b, INFINITY);
+        normal(out, count, key, i.a, i.b, INFINITY);
         return LS_OK;
     case LS_INIT_TRUNCATED_NORMAL:
-        normal(out, count, key, a, b, 2);
-        return LS_OK;
-    case LS_INIT_GLOROT_UNIFORM:
-    case LS_INIT_HE_UNIFORM:
-    case LS_INIT_LECUN_UNIFORM:
-        a = initializer.kind == LS_INIT_GLOROT_UNIFORM ? glorot : initializer.kind == LS_INIT_HE_UNIFORM ? he : lecun;
-        uniform(out, count, key, -sqrt(3 * a), sqrt(3 * a));
-        return LS_OK;
-    case LS_INIT_GLOROT_NORMAL:
-    case LS_INIT_HE_NORMAL:
-    case LS_INIT_LECUN_NORMAL:
-        a = initializer.kind == LS_INIT_GLOROT_NORMAL ? glorot : initializer.kind == LS_INIT_HE_NORMAL ? he : lecun;
-        normal(out, count, key, 0, sqrt(a) / TRUNCATED_DEVIATION, 2);
+        normal(out, count, key, i.a, i.b, 2);
         return LS_OK;
     case LS_INIT_ORTHOGONAL:
-        return orthogonal(out, shape, count, key, a);
-    case LS_INIT_DEFAULT:
-        break;
+        return orthogonal(out, shape, count, key, i.a);
+    case LS_INIT_VARIANCE_UNIFORM:
+    case LS_INIT_VARIANCE_NORMAL:
+    case LS_INIT_VARIANCE_UNTRUNCATED:
+        scaled(out, count, key, i.kind, i.a / fmax(1, i.b == LS_FAN_IN ? in : i.b == LS_FAN_OUT ? to : (in + to) / 2));
+        return LS_OK;
+    default:
+        return ls_fail(LS_ERR_INTERNAL, "an initializer that was not settled");
     }
-    return ls_fail(LS_ERR_INTERNAL, "an initializer that was not settled");
 }

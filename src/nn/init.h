@@ -2,10 +2,11 @@
 #ifndef LS_NN_INIT_H
 #define LS_NN_INIT_H
 
-#include "base/philox.h"
 #include "lockstep/nn.h"
 
-/* Fills `out`, which holds every element of `shape`. The initializer is settled. */
-ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, ls_philox_key key, float *out);
+/* Fills `out`, which holds every element of `shape`, for variable `number` of layer `layer`. The initializer is
+ * settled. */
+ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, uint64_t seed, int64_t layer, size_t number,
+                       float *out);
 
 #endif

@@ -16,7 +16,7 @@ static ls_status built_shape(const ls_json_at *config, ls_layer *out)
     *out = (ls_layer){ .kind = LS_LAYER_INPUT };
     if (!ls_json_find(config, "build_input_shape", &at) || json_is_null(at.value))
         return ls_json_fail(config, LS_ERR_UNSUPPORTED,
-                            "the model was not built: its first layer must be an Input, so that "
+                            "the model was not built: its first layer must be an InputLayer, so that "
                             "its shapes are known");
     LS_TRY(ls_json_is_array(&at));
     size_t rank = ls_json_count(&at);
@@ -381,6 +381,7 @@ static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **
     LS_TRY(ls_json_get_string(root, "class_name", &class_name));
     LS_TRY(ls_json_get_object(root, "config", &config));
     LS_TRY(ls_json_known_keys(root, known, sizeof(known) / sizeof(known[0])));
+    LS_TRY(ls_keras_builtin(root, class_name));
     if (strcmp(class_name, "Sequential") == 0)
         return read_sequential(ctx, &config, out);
     if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0)

@@ -16,6 +16,9 @@ typedef struct ls_keras_who {
 ls_status ls_keras_fail(const ls_json_at *at, const ls_keras_who *who, ls_status status, const char *format, ...)
     LS_PRINTF(4, 5);
 
+/* Fails where the object at `at` is of a class that a user registered. */
+ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name);
+
 /* "float32", or a DTypePolicy that says so; anything else is not computed in. */
 ls_status ls_keras_dtype(const ls_json_at *at, const ls_keras_who *who, const char **out);
 

@@ -22,6 +22,19 @@ ls_status ls_keras_fail(const ls_json_at *at, const ls_keras_who *who, ls_status
     return status;
 }
 
+ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
+{
+    ls_json_at name;
+    const char *text;
+    if (!ls_json_find(at, "registered_name", &name) || json_is_null(name.value))
+        return LS_OK;
+    LS_TRY(ls_json_string(&name, &text));
+    return strcmp(text, class_name) == 0
+               ? LS_OK
+               : ls_json_fail(&name, LS_ERR_UNSUPPORTED, "\"%s\" is a class of the user's; only Keras's own are known",
+                              text);
+}
+
 /* ---- Keys ---- */
 
 typedef enum rule {
@@ -358,6 +371,7 @@ static ls_status read_object(const ls_json_at *at, const char **class_name, ls_j
 {
     LS_TRY(ls_json_is_object(at));
     LS_TRY(ls_json_get_string(at, "class_name", class_name));
+    LS_TRY(ls_keras_builtin(at, *class_name));
     return ls_json_get_object(at, "config", config);
 }
 
@@ -415,34 +429,47 @@ static ls_status read_named_number(const ls_json_at *config, const char *name, d
     return name && ls_json_find(config, name, &at) ? read_number(&at, out) : LS_OK;
 }
 
-/* VarianceScaling where it is one of those with a name. */
-static ls_status read_scaling(const ls_json_at *at, const ls_json_at *config, ls_initializer *out)
+static ls_status find_word(const ls_json_at *config, const char *name, const char *const *words, size_t count,
+                           size_t *out)
 {
-    static const struct {
-        double scale;
-        const char *mode, *distribution;
-        ls_initializer_kind kind;
-    } known[] = {
-        { 1, "fan_avg", "uniform", LS_INIT_GLOROT_UNIFORM },
-        { 1, "fan_avg", "truncated_normal", LS_INIT_GLOROT_NORMAL },
-        { 2, "fan_in", "uniform", LS_INIT_HE_UNIFORM },
-        { 2, "fan_in", "truncated_normal", LS_INIT_HE_NORMAL },
-        { 1, "fan_in", "uniform", LS_INIT_LECUN_UNIFORM },
-        { 1, "fan_in", "truncated_normal", LS_INIT_LECUN_NORMAL },
-    };
-    double scale = 1;
-    const char *mode = "fan_in", *distribution = "truncated_normal";
-    LS_TRY(ls_json_opt_f64(config, "scale", &scale));
-    LS_TRY(ls_json_opt_string(config, "mode", &mode));
-    LS_TRY(ls_json_opt_string(config, "distribution", &distribution));
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (known[i].scale == scale && strcmp(known[i].mode, mode) == 0 &&
-            strcmp(known[i].distribution, distribution) == 0) {
-            out->kind = known[i].kind;
+    ls_json_at at;
+    const char *text;
+    if (!ls_json_find(config, name, &at))
+        return LS_OK;
+    LS_TRY(ls_json_string(&at, &text));
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], text) == 0) {
+            *out = i;
             return LS_OK;
         }
-    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "VarianceScaling with scale %g, %s, %s is not supported", scale, mode,
-                        distribution);
+    return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "\"%s\" is not known; the nearest is \"%s\"", text,
+                        ls_nearest_name(text, words, count));
+}
+
+static ls_status read_scaling(const ls_json_at *config, ls_initializer *out)
+{
+    static const char *const modes[] = { "fan_in", "fan_out", "fan_avg" };
+    static const char *const distributions[] = { "uniform", "truncated_normal", "untruncated_normal" };
+    size_t mode = LS_FAN_IN, distribution = 1;
+    LS_TRY(find_word(config, "mode", modes, 3, &mode));
+    LS_TRY(find_word(config, "distribution", distributions, 3, &distribution));
+    out->kind = (ls_initializer_kind)(LS_INIT_VARIANCE_UNIFORM + distribution);
+    out->b = (double)mode;
+    return read_named_number(config, "scale", &out->a);
+}
+
+/* A seed of its own; 0 means none to us, and stands for another number. */
+static ls_status read_seed(const ls_json_at *config, uint64_t *out)
+{
+    ls_json_at at;
+    int64_t seed;
+    if (!ls_json_find(config, "seed", &at) || json_is_null(at.value))
+        return LS_OK;
+    if (!json_is_integer(at.value))
+        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a seed is a whole number or null");
+    LS_TRY(ls_json_i64(&at, &seed));
+    *out = seed ? (uint64_t)seed : UINT64_MAX;
+    return LS_OK;
 }
 
 static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
@@ -473,12 +500,12 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
     if (found && found->b)
         known[count++] = found->b;
     LS_TRY(ls_json_known_keys(&config, known, count));
-    for (int i = 0; i < 3; i++)
+    for (int i = 1; i < 3; i++)
         if (ls_json_find(&config, known[i], &extra) && !json_is_null(extra.value))
-            return ls_json_fail(&extra, LS_ERR_UNSUPPORTED, "it must be null%s",
-                                i == 0 ? ": initial values come from the seed of the model" : "");
+            return ls_json_fail(&extra, LS_ERR_UNSUPPORTED, "it is not supported: it must be null");
+    LS_TRY(read_seed(&config, &out->seed));
     if (scaling)
-        return read_scaling(at, &config, out);
+        return read_scaling(&config, out);
     LS_TRY(read_named_number(&config, found->a, &out->a));
     return read_named_number(&config, found->b, &out->b);
 }
@@ -676,12 +703,13 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     LS_TRY(ls_json_get_string(at, "class_name", &who.class_name));
     LS_TRY(ls_json_get_object(at, "config", &config));
     LS_TRY(ls_json_opt_string(&config, "name", &who.name));
-    LS_TRY(ls_json_known_keys(at, known, sizeof(known) / sizeof(known[0])));
     for (size_t i = 0; i < CLASS_COUNT && !class; i++)
         if (strcmp(classes[i].name, who.class_name) == 0)
             class = &classes[i];
     if (!class)
         return unknown_class(at, &who);
+    LS_TRY(ls_json_known_keys(at, known, sizeof(known) / sizeof(known[0])));
+    LS_TRY(ls_keras_builtin(at, who.class_name));
     ls_layer layer = { .kind = class->kind };
     ls_status status = read_config(class, at, &config, &who, &layer.options);
     if (status != LS_OK) { /* the message has place and key; it may lack the layer */

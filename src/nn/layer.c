@@ -213,6 +213,15 @@ static ls_status settle_initializer(const char *name, ls_initializer *value, ls_
     case LS_INIT_ORTHOGONAL:
         settle_number(&value->a, 1);
         break;
+    case LS_INIT_VARIANCE_UNIFORM:
+    case LS_INIT_VARIANCE_NORMAL:
+    case LS_INIT_VARIANCE_UNTRUNCATED:
+        settle_number(&value->a, 1);
+        if (!(value->a > 0))
+            return ls_fail(LS_ERR_INVALID, "%s: a scale of %g; it is above 0", name, value->a);
+        if (value->b != LS_FAN_IN && value->b != LS_FAN_OUT && value->b != LS_FAN_AVG)
+            return ls_fail(LS_ERR_INVALID, "%s: b is %g; it is LS_FAN_IN, LS_FAN_OUT or LS_FAN_AVG", name, value->b);
+        break;
     case LS_INIT_GLOROT_UNIFORM:
     case LS_INIT_GLOROT_NORMAL:
     case LS_INIT_HE_UNIFORM:
