@@ -830,6 +830,7 @@ static void updates_have_the_reference_s_bits(void **state)
 {
     (void)state;
     static const char *const specs[] = { "1", "3,11", "16384", "40001", "0" };
+    char where[80];
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (use how = UNUSED; how <= USED; how++) {
             side ours, theirs;
@@ -841,8 +842,9 @@ static void updates_have_the_reference_s_bits(void **state)
                 side_run(&theirs, &(setting){ .lanes = 1, .unfused = true });
                 assert_string_equal(ours.message, "");
                 assert_string_equal(theirs.message, "");
+                snprintf(where, sizeof where, "updates of (%s), use %d, run %d", specs[k], how, run);
                 for (size_t i = 0; i < ours.count; i++)
-                    compare(test_text("updates of (%s), use %d, run %d", specs[k], how, run), &ours, &theirs, i, 0);
+                    compare(where, &ours, &theirs, i, 0);
             }
             side_close(&ours);
             side_close(&theirs);
