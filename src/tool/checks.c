@@ -1,0 +1,145 @@
+/* What cannot be meant: missing and unknown arguments, flags that contradict each other. All of it is found before
+ * anything is opened, and ends the command with exit status 2. */
+#include "tool/tool.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/names.h"
+
+#define MOST_MODELS 64
+
+ls_status tool_check_model(const tool_settings *settings)
+{
+    const char *names[MOST_MODELS], *name;
+    size_t count = 0;
+    ls_text list = { 0 };
+    for (; count < MOST_MODELS && (name = ls_model_builtin_name(count)) != NULL; count++) {
+        names[count] = name;
+        ls_text_add(&list, "%s%s", count ? ", " : "", name);
+        if (settings->model && strcmp(settings->model, name) == 0) {
+            ls_text_free(&list);
+            return LS_OK;
+        }
+    }
+    ls_status status = LS_OK;
+    if (settings->model == NULL)
+        status = ls_fail(LS_ERR_INVALID, "a MODEL is needed: %s, or a Keras JSON file", ls_text_get(&list));
+    else if (access(settings->model, F_OK) != 0 && strpbrk(settings->model, "./"))
+        status = ls_fail(LS_ERR_INVALID, "MODEL %s: no such file", settings->model);
+    else if (access(settings->model, F_OK) != 0)
+        status = ls_fail(LS_ERR_INVALID, "unknown MODEL %s; did you mean %s? There are %s, and Keras JSON files",
+                         settings->model, ls_nearest_name(settings->model, names, count), ls_text_get(&list));
+    ls_text_free(&list);
+    return status;
+}
+
+ls_status tool_check_data(const tool_settings *settings)
+{
+    if (settings->data == NULL || settings->data[0] == '\0')
+        return ls_fail(LS_ERR_INVALID,
+                       "--data is needed: fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv or "
+                       "synthetic:28x28x1,classes=10,count=1000");
+    return LS_OK;
+}
+
+ls_status tool_check_loss(const ls_options *options, tool_settings *settings)
+{
+    ls_metrics_list metrics;
+    ls_loss_kind kind = tool_loss_kind(settings);
+    bool is_entropy = kind == LS_LOSS_NONE || kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY ||
+                      kind == LS_LOSS_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_BINARY_CROSSENTROPY;
+    settings->from_logits_given = tool_given(options, "--from-logits");
+    if (settings->from_logits && !is_entropy && tool_yields(options, "--from-logits", "--loss"))
+        settings->from_logits = false;
+    if (settings->from_logits && !is_entropy)
+        return ls_fail(LS_ERR_INVALID, "--from-logits does not go with --loss %s: only cross-entropies have logits",
+                       tool_loss_name(kind));
+    return settings->metrics ? tool_metrics(settings->metrics, &metrics) : LS_OK;
+}
+
+ls_status tool_check_optimizer(const ls_options *options, tool_settings *settings)
+{
+    ls_optimizer_kind kind = tool_optimizer(settings).kind;
+    const char *name = tool_optimizer_name(settings);
+    bool takes_momentum = kind == LS_OPTIMIZER_SGD || kind == LS_OPTIMIZER_RMSPROP || kind == LS_OPTIMIZER_RMSPROP_TF1;
+    if (!takes_momentum && tool_yields(options, "--momentum", "--optimizer"))
+        settings->momentum = 0;
+    if (kind != LS_OPTIMIZER_SGD && tool_yields(options, "--nesterov", "--optimizer"))
+        settings->nesterov = false;
+    if (settings->momentum > 0 && !takes_momentum)
+        return ls_fail(LS_ERR_INVALID,
+                       "--momentum does not go with --optimizer %s: sgd, rmsprop and rmsprop-tf1 take it", name);
+    if (settings->nesterov && kind != LS_OPTIMIZER_SGD)
+        return ls_fail(LS_ERR_INVALID, "--nesterov does not go with --optimizer %s: sgd takes it", name);
+    if (kind == LS_OPTIMIZER_RMSPROP_TF1 && !(settings->lr > 0))
+        return ls_fail(LS_ERR_INVALID, "--optimizer rmsprop-tf1 needs --lr: it has no learning rate of its own");
+    if (settings->nesterov && !(settings->momentum > 0))
+        return ls_fail(LS_ERR_INVALID, "--nesterov needs a --momentum above 0");
+    return LS_OK;
+}
+
+ls_status tool_check_batch(const ls_options *options, tool_settings *settings)
+{
+    settings->epochs_given = tool_given(options, "--epochs");
+    if (!tool_given(options, "--batch-size") || settings->batch_size_per_device == 0)
+        return LS_OK;
+    if (tool_yields(options, "--batch-size-per-device", "--batch-size"))
+        settings->batch_size_per_device = 0;
+    else if (!tool_yields(options, "--batch-size", "--batch-size-per-device"))
+        return ls_fail(LS_ERR_INVALID,
+                       "--batch-size %lld and --batch-size-per-device %lld contradict each other: give one",
+                       (long long)settings->batch_size, (long long)settings->batch_size_per_device);
+    return LS_OK;
+}
+
+ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
+{
+    int open, used;
+    LS_TRY(tool_count_devices(settings->devices, &open, &used, NULL));
+    if (settings->strategy != TOOL_ONE_DEVICE || used == 1)
+        return LS_OK;
+    if (tool_yields(options, "--devices", "--strategy"))
+        settings->devices = "1";
+    else if (tool_yields(options, "--strategy", "--devices"))
+        settings->strategy = TOOL_MIRRORED;
+    else
+        return ls_fail(LS_ERR_INVALID, "--strategy one-device does not go with the %d devices of --devices %s", used,
+                       settings->devices);
+    return LS_OK;
+}
+
+ls_status tool_check_log(const ls_options *options, tool_settings *settings)
+{
+    if (settings->log_hash && settings->log == NULL) {
+        if (ls_options_source(options, "--log-hash") == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "--log-hash needs --log FILE: the hashes go there");
+        settings->log_hash = false;
+    }
+    if (settings->log && settings->save && strcmp(settings->log, settings->save) == 0)
+        return ls_fail(LS_ERR_INVALID, "--log and --save name the same file, %s", settings->log);
+    return LS_OK;
+}
+
+ls_status tool_check_writable(const char *flag, const char *path)
+{
+    char folder[4096];
+    struct stat about;
+    if (path == NULL)
+        return LS_OK;
+    if (path[0] == '\0' || strlen(path) >= sizeof folder)
+        return ls_fail(LS_ERR_INVALID, "%s: '%s' cannot be the name of a file", flag, path);
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return ls_fail(LS_ERR_IO, "%s %s cannot be written: it is a folder", flag, path);
+    strcpy(folder, path);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0'; /* "/file": the folder is "/" */
+    if (access(path, F_OK) == 0 ? access(path, W_OK) != 0 : access(folder, W_OK | X_OK) != 0)
+        return ls_fail(LS_ERR_IO, "%s %s cannot be written: %s", flag, path, strerror(errno));
+    return LS_OK;
+}

@@ -1,0 +1,188 @@
+/* lockstep doctor: every dependency with its version, and every device, each asked for a small answer that is known. */
+#include "tool/tool.h"
+
+#include <openssl/crypto.h>
+#include <string.h>
+#include <strings.h>
+#include <zlib.h>
+
+#include "backend/cpu/onednn.h"
+#include "base/json.h"
+#include "base/sha256.h"
+
+static ls_status expect(bool right, const char *what)
+{
+    return right ? LS_OK : ls_fail(LS_ERR_INTERNAL, "wrong answer: %s", what);
+}
+
+/* ---- Libraries ---- */
+
+static ls_status check_crypto(char *version, size_t size)
+{
+    char hex[65];
+    snprintf(version, size, "%s", OpenSSL_version(OPENSSL_VERSION));
+    LS_TRY(ls_sha256_of("abc", 3, hex));
+    return expect(strcmp(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad") == 0,
+                  "SHA-256 of \"abc\"");
+}
+
+static ls_status check_zlib(char *version, size_t size)
+{
+    unsigned char text[1000], packed[1200], back[sizeof text];
+    uLongf packed_bytes = sizeof packed, back_bytes = sizeof back;
+    snprintf(version, size, "zlib %s", zlibVersion());
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (unsigned char)(i % 7);
+    LS_TRY(expect(crc32(0, (const unsigned char *)"123456789", 9) == 0xcbf43926, "CRC-32 of \"123456789\""));
+    bool same = compress(packed, &packed_bytes, text, sizeof text) == Z_OK &&
+                uncompress(back, &back_bytes, packed, packed_bytes) == Z_OK && back_bytes == sizeof text &&
+                memcmp(text, back, sizeof text) == 0;
+    return expect(same, "1000 bytes packed and unpacked");
+}
+
+static ls_status check_json(char *version, size_t size)
+{
+    static const char text[] = "{\"a\":[1,2.5,\"\\u00e9\"],\"b\":null}";
+    json_t *value = NULL;
+    snprintf(version, size, "jansson %s", jansson_version_str());
+    LS_TRY(ls_json_read_buffer("doctor", text, sizeof text - 1, &value));
+    char *back = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    json_decref(value);
+    ls_status status = expect(back && strcasecmp(back, text) == 0, "JSON read and written");
+    free(back);
+    return status;
+}
+
+/* ---- Devices ---- */
+
+enum { SIZE = 6, CHANNELS = 16, FILTERS = 16, MADE = SIZE - 2 };
+
+/* Small whole numbers, so that every order of sums gives the same float. */
+static float pixel(int index)
+{
+    return (float)(index * 7 % 11 - 5);
+}
+
+static float convolve(const float *x, const float *kernel, int row, int column, int filter)
+{
+    float sum = 0;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            for (int c = 0; c < CHANNELS; c++)
+                sum += x[((row + i) * SIZE + column + j) * CHANNELS + c] *
+                       kernel[((i * 3 + j) * CHANNELS + c) * FILTERS + filter];
+    return sum;
+}
+
+/* A 3x3 convolution of a 6x6 image on the context's device against plain loops. */
+static ls_status compare_convolution(ls_graph *graph)
+{
+    float x[SIZE * SIZE * CHANNELS], kernel[3 * 3 * CHANNELS * FILTERS];
+    for (int i = 0; i < SIZE * SIZE * CHANNELS; i++)
+        x[i] = pixel(i);
+    for (int i = 0; i < 3 * 3 * CHANNELS * FILTERS; i++)
+        kernel[i] = pixel(i + 3);
+    ls_tensor *in = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(LS_BATCH, SIZE, SIZE, CHANNELS));
+    ls_tensor *made = ls_op_conv2d(in, ls_op_constant(graph, LS_F32, LS_SHAPE(3, 3, CHANNELS, FILTERS), kernel));
+    ls_feed feed = { in, ls_array_of(LS_F32, LS_SHAPE(1, SIZE, SIZE, CHANNELS), x) };
+    ls_array out;
+    LS_TRY(ls_eval(graph, &feed, 1, &made, 1));
+    LS_TRY(ls_value(made, &out));
+    for (int i = 0; i < MADE * MADE * FILTERS; i++) {
+        int row = i / (MADE * FILTERS), column = i / FILTERS % MADE;
+        LS_TRY(expect(((const float *)out.data)[i] == convolve(x, kernel, row, column, i % FILTERS),
+                      "a convolution of small whole numbers"));
+    }
+    return LS_OK;
+}
+
+static ls_status convolution_of(const ls_context_options *options)
+{
+    ls_context *ctx;
+    ls_graph *graph;
+    LS_TRY(ls_context_open(options, &ctx));
+    ls_status status = ls_graph_create(ctx, &graph);
+    if (status == LS_OK) {
+        status = compare_convolution(graph);
+        ls_graph_destroy(graph);
+    }
+    ls_context_close(ctx);
+    return status;
+}
+
+static ls_status check_onednn(char *version, size_t size)
+{
+    ls_dnn_identity(version, size);
+    return convolution_of(NULL);
+}
+
+static ls_status check_reference(char *version, size_t size)
+{
+    snprintf(version, size, "reference kernels");
+    return convolution_of(&(ls_context_options){ .reference = true });
+}
+
+static ls_status bit_class_of(int devices, char **out)
+{
+    ls_context *ctx;
+    LS_TRY(ls_context_open(&(ls_context_options){ .cpu_devices = devices }, &ctx));
+    ls_status status = ls_bit_class(ctx, out);
+    ls_context_close(ctx);
+    return status;
+}
+
+static ls_status check_bits(char *version, size_t size)
+{
+    char *one = NULL, *several = NULL;
+    ls_status status = bit_class_of(1, &one);
+    for (int devices = 2; devices <= 3 && status == LS_OK; devices++) {
+        status = bit_class_of(devices, &several);
+        if (status == LS_OK)
+            status = expect(strcmp(one, several) == 0, "a training step on 1 and on more devices: other bits");
+        free(several);
+        several = NULL;
+    }
+    const char *canary = one ? strstr(one, "canary ") : NULL;
+    snprintf(version, size, "devices: %s", canary ? canary : "");
+    free(one);
+    return status;
+}
+
+/* ---- The rounds ---- */
+
+typedef struct row {
+    const char *answer; /* the small known one */
+    ls_status (*check)(char *version, size_t size);
+} row;
+
+static const row rows[] = {
+    { "SHA-256 of \"abc\"", check_crypto },
+    { "CRC-32; 1000 bytes packed and unpacked", check_zlib },
+    { "JSON read and written", check_json },
+    { "a convolution of small whole numbers", check_onednn },
+    { "a convolution of small whole numbers", check_reference },
+    { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
+};
+
+static ls_status run(const tool_settings *settings)
+{
+    int failures = 0;
+    (void)settings;
+    printf("lockstep %s\n", LS_VERSION);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char version[128] = "";
+        bool right = rows[i].check(version, sizeof version) == LS_OK;
+        printf("%-7s %-40s %s\n", right ? "ok" : "NOT OK", version, right ? rows[i].answer : ls_last_error());
+        failures += !right;
+    }
+    LS_TRY(tool_devices.run(settings));
+    return failures == 0 ? LS_OK : ls_fail(LS_ERR_INTERNAL, "%d of these checks failed", failures);
+}
+
+const tool_command tool_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .summary = "asks every dependency and device for an answer that is known",
+    .details = "Checks every dependency (with its version) and every device by a small answer that is known.",
+    .run = run,
+};

@@ -1,0 +1,46 @@
+/* lockstep evaluate: loss and metrics over a set, each sample once. */
+#include "tool/tool.h"
+
+static ls_status check(const ls_options *options, tool_settings *settings)
+{
+    LS_TRY(tool_check_data(settings));
+    LS_TRY(tool_check_loss(options, settings));
+    return tool_check_devices(options, settings);
+}
+
+static ls_status evaluate(const tool_settings *settings, tool_session *session)
+{
+    ls_dataset *data;
+    const char *name;
+    ls_results results;
+    LS_TRY(tool_open_context(settings, session));
+    LS_TRY(tool_chosen_set(settings, session, &data, &name));
+    LS_TRY(tool_open_model(settings, session));
+    LS_TRY(tool_choose_loss(settings, session, data));
+    LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
+    LS_TRY(ls_evaluate(session->model, data, &results, .batch_size = settings->batch_size,
+                       .strategy = session->strategy, .lanes = (int)settings->lanes));
+    tool_print_results(name, &results);
+    return LS_OK;
+}
+
+static ls_status run(const tool_settings *settings)
+{
+    tool_session session = { 0 };
+    ls_status status = evaluate(settings, &session);
+    tool_close(&session);
+    return status;
+}
+
+const tool_command tool_evaluate = {
+    .name = "evaluate",
+    .arguments = "MODEL --data DATA --weights FILE",
+    .summary = "loss and metrics of a model on a set",
+    .details = "Loss and metrics of a model on a set, each sample counted once. Without --weights the model is an "
+               "untrained one.",
+    .takes_model = true,
+    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_loss_flags, &tool_batch_flags,
+                &tool_count_flags, &tool_device_flags },
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,174 @@
+/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 done, 1 failed, 2 wrong use.
+ */
+#include "tool/tool.h"
+
+#include <string.h>
+
+#include "base/names.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+enum { DONE = 0, FAILED = 1, WRONG_USE = 2 };
+
+static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict,
+                                                &tool_summary, &tool_devices,  &tool_doctor };
+
+/* Variables of ours that are no flags: where data lies, and which of our kernels may run. */
+static const char *const other_variables[] = { "LOCKSTEP_DATA", "LOCKSTEP_ISA" };
+
+static int fail(int status)
+{
+    fflush(stdout);
+    fprintf(stderr, "lockstep: %s\n", ls_last_error());
+    return status;
+}
+
+static void print_help(void)
+{
+    printf("Lockstep %s: trains neural networks; the same bits on any devices.\n\n", LS_VERSION);
+    printf("usage: lockstep COMMAND [arguments]\n\n");
+    for (size_t i = 0; i < COUNT(commands); i++)
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\nA MODEL is");
+    for (size_t i = 0; ls_model_builtin_name(i) != NULL; i++)
+        printf(" %s,", ls_model_builtin_name(i));
+    printf("\nor a file written by model.to_json() of Keras 3.\n"
+           "`lockstep COMMAND --help` tells its options; each is also read from a variable: LOCKSTEP_BATCH_SIZE=256.\n"
+           "Exit status: 0 done, 1 failed, 2 wrong use.\n");
+}
+
+static ls_status add_tables(const tool_command *command, ls_options *options, tool_settings *settings)
+{
+    for (size_t i = 0; command->tables[i] != NULL; i++)
+        LS_TRY(ls_options_add(options, command->tables[i], settings));
+    return ls_options_add(options, &tool_common_flags, settings);
+}
+
+static int print_command_help(const tool_command *command)
+{
+    ls_options options = { 0 };
+    tool_settings settings = { 0 };
+    ls_text text = { 0 };
+    if (add_tables(command, &options, &settings) != LS_OK)
+        return fail(FAILED);
+    ls_options_help(&options, 0, &text);
+    printf("usage: lockstep %s%s%s [options]\n%s\n", command->name, command->arguments[0] ? " " : "",
+           command->arguments, command->details);
+    printf("\n%s", ls_text_get(&text));
+    ls_text_free(&text);
+    ls_options_free(&options);
+    return DONE;
+}
+
+/* A misspelt variable must not be ignored, whatever the command. */
+static ls_status check_environment(void)
+{
+    const ls_option_table *tables[COUNT(commands) * TOOL_MOST_TABLES + 1];
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT(commands); i++)
+        for (size_t k = 0; commands[i]->tables[k] != NULL; k++)
+            tables[count++] = commands[i]->tables[k];
+    tables[count++] = &tool_common_flags;
+    return ls_options_check_environment(tables, count, other_variables, COUNT(other_variables));
+}
+
+static ls_status read_options(const tool_command *command, int argc, const char *const *argv, ls_options *options,
+                              tool_settings *settings)
+{
+    LS_TRY(add_tables(command, options, settings));
+    LS_TRY(check_environment());
+    LS_TRY(ls_options_environment(options));
+    settings->data = NULL; /* LOCKSTEP_DATA is the folder where data is looked for, not data */
+    LS_TRY(ls_options_parse(options, argc, argv));
+    size_t taken = command->takes_model ? 1 : 0;
+    if (options->positional_count > taken)
+        return ls_fail(LS_ERR_INVALID, "%s: unexpected argument '%s'", command->name, options->positional[taken]);
+    settings->model = options->positional_count > 0 ? options->positional[0] : NULL;
+    if (command->takes_model)
+        LS_TRY(tool_check_model(settings));
+    return command->check ? command->check(options, settings) : LS_OK;
+}
+
+static int run(const tool_command *command, int argc, const char *const *argv)
+{
+    ls_options options = { 0 };
+    tool_settings settings = { .devices = "1" };
+    int result = DONE;
+    if (read_options(command, argc, argv, &options, &settings) != LS_OK) {
+        result = fail(WRONG_USE);
+    } else {
+        if (settings.print_options) {
+            ls_text text = { 0 };
+            ls_options_print(&options, &text);
+            printf("%s", ls_text_get(&text));
+            ls_text_free(&text);
+        }
+        if (command->run(&settings) != LS_OK)
+            result = fail(FAILED);
+    }
+    ls_options_free(&options);
+    return result;
+}
+
+static const tool_command *find_command(const char *name)
+{
+    const char *names[COUNT(commands)];
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        names[i] = commands[i]->name;
+        if (strcmp(name, names[i]) == 0)
+            return commands[i];
+    }
+    const char *nearest = ls_nearest_name(name, names, COUNT(commands));
+    if (name[0] == '-')
+        ls_fail(LS_ERR_INVALID, "unknown option %s; before a command there are --help and --version", name);
+    else
+        ls_fail(LS_ERR_INVALID, "unknown command %s; did you mean %s? `lockstep --help` lists the commands", name,
+                nearest);
+    return NULL;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (is_help(argv[i]))
+            return true;
+    return false;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        ls_fail(LS_ERR_INVALID, "a command is needed; `lockstep --help` lists them");
+        return fail(WRONG_USE);
+    }
+    bool help = is_help(argv[1]) || strcmp(argv[1], "help") == 0;
+    if (help && argc == 2) {
+        print_help();
+        return DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("lockstep %s\n", LS_VERSION);
+        return DONE;
+    }
+    const tool_command *command = find_command(argv[help ? 2 : 1]);
+    if (command == NULL)
+        return fail(WRONG_USE);
+    if (help || asks_for_help(argc - 2, argv + 2))
+        return print_command_help(command);
+    return run(command, argc - 2, (const char *const *)(argv + 2));
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whoever watches a file of progress sees each line when it is written */
+    int result = dispatch(argc, argv);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && result == DONE) {
+        ls_fail(LS_ERR_IO, "standard output could not be written");
+        result = fail(FAILED);
+    }
+    return result;
+}

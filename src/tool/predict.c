@@ -1,0 +1,118 @@
+/* lockstep predict: a model's first output for every sample, to a file. */
+#include "tool/tool.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/npy_write.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), part = strlen(end);
+    return length > part && strcmp(text + length - part, end) == 0;
+}
+
+static ls_status check(const ls_options *options, tool_settings *settings)
+{
+    LS_TRY(tool_check_data(settings));
+    if (settings->output == NULL)
+        return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.npy or FILE.csv");
+    if (!ends_with(settings->output, ".npy") && !ends_with(settings->output, ".csv"))
+        return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .npy or .csv", settings->output);
+    return tool_check_devices(options, settings);
+}
+
+/* Enough digits that the same number is read back. */
+static void put_value(ls_text *text, const ls_array *array, int64_t index)
+{
+    switch (array->dtype) {
+    case LS_F32:
+        ls_text_add(text, "%.9g", (double)((const float *)array->data)[index]);
+        break;
+    case LS_F64:
+        ls_text_put_f64(text, ((const double *)array->data)[index]);
+        break;
+    case LS_I32:
+        ls_text_add(text, "%" PRId32, ((const int32_t *)array->data)[index]);
+        break;
+    case LS_I64:
+        ls_text_add(text, "%" PRId64, ((const int64_t *)array->data)[index]);
+        break;
+    case LS_U8:
+    case LS_BOOL:
+    case LS_DTYPE_COUNT:
+        ls_text_add(text, "%d", ((const uint8_t *)array->data)[index]);
+        break;
+    }
+}
+
+/* A line a sample; whatever axes it has lie one after the other. */
+static ls_status write_csv(const char *path, const ls_array *array)
+{
+    int64_t rows = array->shape.dims[0], columns = 1;
+    ls_text text = { 0 };
+    for (int i = 1; i < array->shape.rank; i++)
+        columns *= array->shape.dims[i];
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < columns; c++) {
+            ls_text_put(&text, c ? "," : "");
+            put_value(&text, array, r * columns + c);
+        }
+        ls_text_put(&text, "\n");
+    }
+    ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the text of %s", path)
+                                   : ls_file_write(path, ls_text_get(&text), text.length);
+    ls_text_free(&text);
+    return status;
+}
+
+static ls_status write_array(const char *path, const ls_array *array)
+{
+    if (ends_with(path, ".csv"))
+        return write_csv(path, array);
+    return ls_npy_write(path, array->dtype, &array->shape, array->data);
+}
+
+static ls_status predict(const tool_settings *settings, tool_session *session)
+{
+    ls_dataset *data;
+    const char *name;
+    ls_array out;
+    LS_TRY(tool_check_writable("--output", settings->output));
+    LS_TRY(tool_open_context(settings, session));
+    LS_TRY(tool_chosen_set(settings, session, &data, &name));
+    LS_TRY(tool_open_model(settings, session));
+    LS_TRY(
+        ls_compile(session->model, .loss = ls_mean_squared_error())); /* predicting asks for no loss, compiling does */
+    LS_TRY(ls_predict(session->model, data, settings->batch_size, &out));
+    ls_status status = write_array(settings->output, &out);
+    if (status == LS_OK) {
+        printf("%s: %s of the %s set: (", settings->output, ls_model_output_name(session->model, 0), name);
+        for (int i = 0; i < out.shape.rank; i++)
+            printf("%s%" PRId64, i ? ", " : "", out.shape.dims[i]);
+        printf("%s), %s\n", out.shape.rank == 1 ? "," : "", ls_dtype_name(out.dtype));
+    }
+    free(out.data);
+    return status;
+}
+
+static ls_status run(const tool_settings *settings)
+{
+    tool_session session = { 0 };
+    ls_status status = predict(settings, &session);
+    tool_close(&session);
+    return status;
+}
+
+const tool_command tool_predict = {
+    .name = "predict",
+    .arguments = "MODEL --data DATA --weights FILE --output FILE",
+    .summary = "a model's output for every sample, as .npy or .csv",
+    .details = "A model's output for every sample of a set, in order. Without --weights the model is an untrained one.",
+    .takes_model = true,
+    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_batch_flags, &tool_count_flags,
+                &tool_output_flags },
+    .check = check,
+    .run = run,
+};

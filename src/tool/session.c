@@ -1,0 +1,184 @@
+/* What commands work with, opened from what the flags say: context, model, data, loss. */
+#include "tool/tool.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What is told on the way goes where the progress goes; what is wrong, to standard error. */
+static void write_log(void *user, ls_log_level level, const char *line)
+{
+    (void)user;
+    if (level >= LS_LOG_INFO)
+        printf("%s\n", line);
+    else
+        fprintf(stderr, "lockstep: %s%s\n", level == LS_LOG_WARNING ? "warning: " : "", line);
+}
+
+ls_status tool_open_context(const tool_settings *settings, tool_session *session)
+{
+    int open;
+    LS_TRY(tool_count_devices(settings->devices, &open, &session->devices, &session->device_names));
+    session->strategy = (ls_strategy){
+        .kind = settings->strategy == TOOL_ONE_DEVICE ? LS_STRATEGY_ONE_DEVICE : LS_STRATEGY_MIRRORED,
+        .devices = session->device_names.length ? ls_text_get(&session->device_names) : NULL,
+    };
+    const ls_context_options options = { .log_level = (ls_log_level)settings->log_level,
+                                         .log_sink = write_log,
+                                         .cpu_devices = open };
+    return ls_context_open(&options, &session->ctx);
+}
+
+static bool is_builtin(const char *name)
+{
+    const char *known;
+    for (size_t i = 0; (known = ls_model_builtin_name(i)) != NULL; i++)
+        if (strcmp(known, name) == 0)
+            return true;
+    return false;
+}
+
+ls_status tool_open_model(const tool_settings *settings, tool_session *session)
+{
+    if (is_builtin(settings->model))
+        LS_TRY(ls_model_builtin(session->ctx, settings->model, &session->model));
+    else
+        LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));
+    if (settings->seed != 0)
+        LS_TRY(ls_model_initialize(session->model, settings->seed));
+    return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
+}
+
+ls_status tool_open_data(const tool_settings *settings, tool_session *session)
+{
+    return ls_load_data(session->ctx, settings->data, settings->set == TOOL_SET_TEST ? NULL : &session->train,
+                        settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
+}
+
+ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name)
+{
+    LS_TRY(tool_open_data(settings, session));
+    ls_dataset **set = session->test ? &session->test : &session->train;
+    if (*set == NULL)
+        return ls_fail(LS_ERR_NOT_FOUND, "%s has no test set; --set train takes the other", settings->data);
+    if (settings->take > 0)
+        *set = ls_take(*set, settings->take);
+    *out = *set;
+    *name = session->test ? "test" : "train";
+    return LS_OK;
+}
+
+/* ---- The loss that model and data suggest ---- */
+
+/* Elements of a shape without its batch axis. */
+static int64_t sample_elements(const ls_shape *shape, int first)
+{
+    int64_t count = 1;
+    for (int i = first; i < shape->rank; i++)
+        count *= shape->dims[i];
+    return count;
+}
+
+/* Finds the op that makes the model's first output: "softmax" and "sigmoid" give probabilities. */
+static ls_status last_op(ls_model *model, const char **out)
+{
+    size_t inputs = ls_model_input_count(model), outputs = ls_model_output_count(model);
+    ls_tensor **in = calloc(inputs, sizeof *in), **made = calloc(outputs, sizeof *made);
+    ls_status status = in && made ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to look at the model");
+    if (status == LS_OK) {
+        LS_SCOPE(ls_model_graph(model))
+        {
+            for (size_t i = 0; i < inputs; i++)
+                in[i] = ls_op_input(ls_model_graph(model), NULL, ls_model_input_dtype(model, i),
+                                    ls_model_input_shape(model, i));
+            status = ls_model_trace(model, in, false, made, NULL);
+            if (status == LS_OK)
+                *out = ls_tensor_op(made[0]);
+        }
+    }
+    free(in);
+    free(made);
+    return status;
+}
+
+static ls_status label_elements(ls_dataset *data, int64_t *out)
+{
+    ls_element_spec spec;
+    LS_TRY(ls_dataset_spec(data, &spec));
+    int features = spec.features ? spec.features : 1;
+    if (spec.count <= features)
+        return ls_fail(LS_ERR_DATA, "the data has no labels");
+    *out = sample_elements(&spec.component[features].shape, spec.batch > 0);
+    return LS_OK;
+}
+
+static ls_status suggest_loss(tool_session *session, ls_dataset *data, const char *op, ls_loss_kind *out)
+{
+    ls_shape shape = ls_model_output_shape(session->model, 0);
+    int64_t labels = 0, outputs = sample_elements(&shape, 1), classes = shape.rank > 1 ? shape.dims[shape.rank - 1] : 1;
+    LS_TRY(label_elements(data, &labels));
+    if (classes > 1 && labels == outputs / classes)
+        *out = LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY;
+    else if (classes > 1 && labels == outputs && strcmp(op, "softmax") == 0)
+        *out = LS_LOSS_CATEGORICAL_CROSSENTROPY;
+    else if (strcmp(op, "sigmoid") == 0)
+        *out = LS_LOSS_BINARY_CROSSENTROPY;
+    else
+        *out = LS_LOSS_MEAN_SQUARED_ERROR;
+    return LS_OK;
+}
+
+ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data)
+{
+    const char *op = "";
+    ls_loss_kind kind = tool_loss_kind(settings);
+    LS_TRY(last_op(session->model, &op));
+    if (kind == LS_LOSS_NONE)
+        LS_TRY(suggest_loss(session, data, op, &kind));
+    bool is_entropy = kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_CATEGORICAL_CROSSENTROPY ||
+                      kind == LS_LOSS_BINARY_CROSSENTROPY;
+    bool is_probability = strcmp(op, "softmax") == 0 || strcmp(op, "sigmoid") == 0;
+    session->loss = (ls_loss){ .kind = kind };
+    session->loss.options.from_logits =
+        is_entropy && (settings->from_logits_given ? settings->from_logits : !is_probability);
+    if (settings->metrics)
+        return tool_metrics(settings->metrics, &session->metrics);
+    session->metrics = is_entropy ? ls_metrics(ls_accuracy()) : (ls_metrics_list){ .count = 0 };
+    return LS_OK;
+}
+
+void tool_close(tool_session *session)
+{
+    ls_dataset_destroy(session->train);
+    ls_dataset_destroy(session->test);
+    ls_model_destroy(session->model);
+    ls_context_close(session->ctx);
+    ls_text_free(&session->device_names);
+}
+
+/* ---- Printing ---- */
+
+int64_t tool_batch_size(const tool_settings *settings, const tool_session *session)
+{
+    return settings->batch_size_per_device ? settings->batch_size_per_device * session->devices : settings->batch_size;
+}
+
+char *tool_number(int64_t value, char buffer[32])
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, value), to = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-')
+            buffer[to++] = ',';
+        buffer[to++] = digits[i];
+    }
+    buffer[to] = '\0';
+    return buffer;
+}
+
+void tool_print_results(const char *what, const ls_results *results)
+{
+    char number[32];
+    for (size_t i = 0; i < results->count; i++)
+        printf("%s%s %s: %.6g", i ? " - " : "", what, results->names[i], results->values[i]);
+    printf(" (%s samples)\n", tool_number(results->samples, number));
+}

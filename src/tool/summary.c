@@ -1,0 +1,27 @@
+/* lockstep summary: a model's layers, shapes and sizes, as Keras prints them. */
+#include "tool/tool.h"
+
+static ls_status run(const tool_settings *settings)
+{
+    tool_session session = { 0 };
+    char *text = NULL;
+    ls_status status = tool_open_context(settings, &session);
+    if (status == LS_OK)
+        status = tool_open_model(settings, &session);
+    if (status == LS_OK)
+        status = ls_model_summary(session.model, &text);
+    if (status == LS_OK)
+        printf("%s", text);
+    free(text);
+    tool_close(&session);
+    return status;
+}
+
+const tool_command tool_summary = {
+    .name = "summary",
+    .arguments = "MODEL",
+    .summary = "a model's layers, shapes, parameters, FLOPs and memory",
+    .details = "A model's layers, output shapes and parameters, then the FLOPs and the activation bytes of a sample.",
+    .takes_model = true,
+    .run = run,
+};

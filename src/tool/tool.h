@@ -1,0 +1,130 @@
+/* The command: what its files share. main.c finds the command and reads its options, flags.c has every flag,
+ * checks.c refuses what cannot be meant, session.c opens what a command works with; then a file for each command. */
+#ifndef LS_TOOL_TOOL_H
+#define LS_TOOL_TOOL_H
+
+#include "base/options.h"
+#include "base/status.h"
+#include "lockstep/data.h"
+#include "lockstep/device.h"
+#include "lockstep/nn.h"
+#include "lockstep/train.h"
+
+/* ---- Flags ---- */
+
+/* Every flag of every command has its place here; a command that does not take a flag finds its default. */
+typedef struct tool_settings {
+    const char *model; /* the positional argument */
+    /* data */
+    const char *data;
+    int64_t take;
+    int set; /* tool_set */
+    /* model */
+    const char *weights;
+    uint64_t seed;
+    /* loss and metrics */
+    int loss; /* an index into the names of losses, 0: found out */
+    bool from_logits, from_logits_given;
+    const char *metrics;
+    /* optimizer */
+    int optimizer;
+    double lr, momentum;
+    bool nesterov;
+    /* training */
+    int64_t epochs, max_steps, batch_size, batch_size_per_device;
+    bool epochs_given;
+    bool shuffle;
+    double validation_split;
+    int verbose; /* ls_verbose */
+    /* devices */
+    const char *devices;
+    int strategy; /* tool_strategy */
+    int64_t lanes;
+    /* files and forms */
+    const char *save, *log, *output;
+    bool log_hash, json;
+    int log_level; /* ls_log_level */
+    bool print_options;
+} tool_settings;
+
+typedef enum tool_strategy { TOOL_MIRRORED, TOOL_ONE_DEVICE, TOOL_STRATEGIES } tool_strategy;
+typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
+
+extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_loss_flags, tool_optimizer_flags,
+    tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags, tool_save_flags, tool_output_flags,
+    tool_json_flags, tool_common_flags;
+
+/* What the flags say, in the library's words. */
+ls_optimizer tool_optimizer(const tool_settings *settings);
+const char *tool_optimizer_name(const tool_settings *settings);
+ls_loss_kind tool_loss_kind(const tool_settings *settings); /* none: to be found out */
+const char *tool_loss_name(ls_loss_kind kind);
+ls_status tool_metrics(const char *names, ls_metrics_list *out);
+/* How many CPU devices the context must have, and how many of them are used; appends the short names of those that are
+ * named (names may be NULL). */
+ls_status tool_count_devices(const char *devices, int *open, int *used, ls_text *names);
+
+/* Whether a flag was given, by the command line or the environment. */
+bool tool_given(const ls_options *options, const char *flag);
+/* Whether the flag comes from the environment, and `other`, which it contradicts, from the command line: it then counts
+ * as not given. */
+bool tool_yields(const ls_options *options, const char *flag, const char *other);
+
+/* Checks of what a user wrote, flags that contradict each other above all (checks.c). */
+ls_status tool_check_model(const tool_settings *settings);
+ls_status tool_check_data(const tool_settings *settings);
+ls_status tool_check_loss(const ls_options *options, tool_settings *settings);
+ls_status tool_check_optimizer(const ls_options *options, tool_settings *settings);
+ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
+ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
+ls_status tool_check_log(const ls_options *options, tool_settings *settings);
+/* A file can be made there: its folder exists and may be written to. */
+ls_status tool_check_writable(const char *flag, const char *path);
+
+/* ---- Commands ---- */
+
+#define TOOL_MOST_TABLES 12
+
+typedef struct tool_command {
+    const char *name;
+    const char *arguments; /* "MODEL --data DATA" */
+    const char *summary;   /* one line of the list of commands */
+    const char *details;   /* of its own help */
+    bool takes_model;
+    const ls_option_table *tables[TOOL_MOST_TABLES];                        /* NULL after the last */
+    ls_status (*check)(const ls_options *options, tool_settings *settings); /* wrong use: exit status 2; may be NULL */
+    ls_status (*run)(const tool_settings *settings);                        /* failure: exit status 1 */
+} tool_command;
+
+extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_devices, tool_doctor;
+
+/* ---- What commands work with ---- */
+
+typedef struct tool_session {
+    ls_context *ctx;
+    ls_model *model;
+    ls_dataset *train, *test; /* either may be NULL */
+    ls_strategy strategy;
+    ls_text device_names; /* what the strategy's names point to */
+    int devices;          /* in use */
+    ls_loss loss;
+    ls_metrics_list metrics;
+} tool_session;
+
+/* Fills the session as far as it gets; closed by tool_close in any case. */
+ls_status tool_open_context(const tool_settings *settings, tool_session *session);
+ls_status tool_open_model(const tool_settings *settings, tool_session *session);
+ls_status tool_open_data(const tool_settings *settings, tool_session *session);
+/* In its place, for a command that needs one set: that of --set, --take samples of it. It stays the session's. */
+ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
+/* Loss and metrics as the flags say, or as model and data suggest. */
+ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
+void tool_close(tool_session *session);
+
+int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
+/* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */
+void tool_print_results(const char *what, const ls_results *results);
+/* 60000: "60,000"; returns `buffer`. */
+char *tool_number(int64_t value, char buffer[32]);
+
+#endif

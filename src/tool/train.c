@@ -1,0 +1,183 @@
+/* lockstep train: fit, validate, save. */
+#include "tool/tool.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "device/cores.h"
+
+static ls_status check(const ls_options *options, tool_settings *settings)
+{
+    LS_TRY(tool_check_data(settings));
+    LS_TRY(tool_check_loss(options, settings));
+    LS_TRY(tool_check_optimizer(options, settings));
+    LS_TRY(tool_check_batch(options, settings));
+    LS_TRY(tool_check_devices(options, settings));
+    return tool_check_log(options, settings);
+}
+
+/* ---- Ctrl+C ---- */
+
+static volatile int stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop = 1;
+}
+
+/* The first signal ends training after the current step; the second finds the system's own action, and ends at once. */
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- Steps of the command ---- */
+
+static ls_status open_all(const tool_settings *settings, tool_session *session)
+{
+    LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
+    LS_TRY(tool_check_writable("--log", settings->log));
+    LS_TRY(tool_open_context(settings, session));
+    LS_TRY(tool_open_data(settings, session));
+    if (settings->take > 0)
+        session->train = ls_take(session->train, settings->take);
+    LS_TRY(tool_open_model(settings, session));
+    LS_TRY(tool_choose_loss(settings, session, session->train));
+    return ls_compile(session->model, .optimizer = tool_optimizer(settings), .loss = session->loss,
+                      .metrics = session->metrics);
+}
+
+static ls_status introduce(const tool_settings *settings, tool_session *session)
+{
+    int64_t count;
+    char number[32];
+    ls_cores cores;
+    LS_TRY(ls_dataset_count(session->train, &count));
+    printf("%s: %s parameters; ", ls_model_name(session->model),
+           tool_number(ls_model_parameter_count(session->model), number));
+    printf("%s: %s samples; batches of %lld; %s; %s%s\n", settings->data, tool_number(count, number),
+           (long long)tool_batch_size(settings, session), tool_optimizer_name(settings),
+           tool_loss_name(session->loss.kind), session->loss.options.from_logits ? " from logits" : "");
+    LS_TRY(ls_cores_find(NULL, &cores));
+    printf("%d device%s on %s\n", session->devices, session->devices == 1 ? "" : "s", cores.reason);
+    ls_cores_free(&cores);
+    return LS_OK;
+}
+
+/* Epochs to go over the data: as asked, or as many as --max-steps takes. */
+static ls_status count_epochs(const tool_settings *settings, tool_session *session, int64_t *out)
+{
+    int64_t count, batch = tool_batch_size(settings, session);
+    *out = settings->epochs;
+    if (settings->max_steps == 0 || settings->epochs_given)
+        return LS_OK;
+    LS_TRY(ls_dataset_count(session->train, &count));
+    int64_t kept = (int64_t)((double)count * (1 - settings->validation_split));
+    if (kept > 0)
+        *out = (settings->max_steps - 1) / ((kept - 1) / batch + 1) + 1;
+    return LS_OK;
+}
+
+static ls_status fit(const tool_settings *settings, tool_session *session, ls_history **history)
+{
+    int64_t epochs = 0;
+    LS_TRY(count_epochs(settings, session, &epochs));
+    catch_signals();
+    return ls_fit(session->model, session->train, .epochs = epochs, .batch_size = tool_batch_size(settings, session),
+                  .max_steps = settings->max_steps, .validation_split = settings->validation_split,
+                  .validation = settings->validation_split > 0 ? NULL : session->test,
+                  .shuffle = settings->shuffle ? LS_ON : LS_OFF, .seed = settings->seed,
+                  .verbose = (ls_verbose)settings->verbose, .strategy = session->strategy,
+                  .lanes = (int)settings->lanes, .log = settings->log, .log_hash = settings->log_hash, .stop = &stop,
+                  .history = history);
+}
+
+/* The results of the last epoch's validation, where the test set served for that; false when there are none. */
+static bool known_results(const ls_history *history, const ls_metrics_list *metrics, ls_dataset *test, ls_results *out)
+{
+    size_t epochs = history ? ls_history_epochs(history) : 0;
+    char name[96];
+    *out = (ls_results){ .count = metrics->count + 1, .names = { "loss" } };
+    for (size_t i = 0; i < out->count; i++) {
+        if (i > 0)
+            out->names[i] = ls_metric_name(&metrics->metric[i - 1]);
+        snprintf(name, sizeof name, "val_%s", out->names[i]);
+        if (epochs == 0 || ls_history_value(history, name, epochs - 1, &out->values[i]) != LS_OK)
+            return false;
+    }
+    return ls_dataset_count(test, &out->samples) == LS_OK && out->samples >= 0;
+}
+
+static ls_status tell_results(const tool_settings *settings, tool_session *session, const ls_history *history)
+{
+    char hex[65];
+    ls_results results;
+    if (settings->verbose != LS_VERBOSE_SILENT) {
+        ls_times times = ls_model_times(session->model);
+        double sum = times.data + times.compute + times.other;
+        if (sum > 0)
+            printf("time: %.1f s: data %.1f %%, compute %.1f %%, other %.1f %%\n", sum, 100 * times.data / sum,
+                   100 * times.compute / sum, 100 * times.other / sum);
+    }
+    if (stop) {
+        printf("stopped by a signal\n");
+    } else if (session->test) {
+        bool known =
+            settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &results);
+        if (!known)
+            LS_TRY(ls_evaluate(session->model, session->test, &results,
+                               .batch_size = tool_batch_size(settings, session), .strategy = session->strategy,
+                               .lanes = (int)settings->lanes));
+        tool_print_results("test", &results);
+    }
+    LS_TRY(ls_model_weights_sha256(session->model, hex));
+    printf("weights sha256: %s\n", hex);
+    return LS_OK;
+}
+
+/* Weights from before a step that was not finite are good ones: they are saved, too. */
+static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
+{
+    char reason[1024];
+    if (settings->save == NULL || (trained != LS_OK && trained != LS_ERR_NOT_FINITE))
+        return trained;
+    snprintf(reason, sizeof reason, "%s", ls_last_error());
+    LS_TRY(ls_model_save_weights(session->model, settings->save));
+    if (trained != LS_OK)
+        return ls_fail(trained, "%s; the weights before that step are in %s", reason, settings->save);
+    return LS_OK;
+}
+
+static ls_status run(const tool_settings *settings)
+{
+    tool_session session = { 0 };
+    ls_history *history = NULL;
+    ls_status status = open_all(settings, &session);
+    if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
+        status = introduce(settings, &session);
+    if (status == LS_OK)
+        status = save(settings, &session, fit(settings, &session, &history));
+    if (status == LS_OK)
+        status = tell_results(settings, &session, history);
+    ls_history_destroy(history);
+    tool_close(&session);
+    return status;
+}
+
+const tool_command tool_train = {
+    .name = "train",
+    .arguments = "MODEL --data DATA",
+    .summary = "train a model, tell how well it does on the test set, save its weights",
+    .details = "Trains a model. The data's test set serves for validation. Ctrl+C ends after the current step, with "
+               "weights saved\n"
+               "and the log complete; twice ends at once.",
+    .takes_model = true,
+    .tables = { &tool_data_flags, &tool_model_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags,
+                &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_save_flags },
+    .check = check,
+    .run = run,
+};
