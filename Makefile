@@ -212,8 +212,8 @@ test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS)
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
 .PHONY: demo
-demo: $(B)/examples/line
-	@$(B)/examples/line
+demo: $(B)/examples/demo
+	@$(B)/examples/demo
 
 .PHONY: bench
 bench: $(BENCH_PROGRAMS) $(COMMAND)

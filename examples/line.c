@@ -1,5 +1,5 @@
-/* Fits a line with one dense layer, mean squared error and SGD: by hand, so that every part of a training step shows.
- * `make demo` runs it. A model of one line here; a large one only has more nodes. */
+/* Fits a line with one dense layer, mean squared error and SGD: by hand from ops, so that every part of a training
+ * step shows. A model of one line here; a large one only has more nodes. */
 #include <lockstep.h>
 
 /* What one model is made of. The graph owns all of it. */
