@@ -1,0 +1,331 @@
+#!/bin/sh
+# The command: help, refusals, and each subcommand on small data. JSON is judged by a program of our own, with jansson.
+. "$(dirname "$0")/lib.sh"
+
+LOCKSTEP=$ROOT/$LS_BUILD/lockstep
+SMALL=synthetic:28x28x1,classes=10,count=70
+
+# ends STATUS COMMAND...: it ends with that status; output in $TMP/out, errors in $TMP/err. Other failures print both.
+ends() {
+    wanted=$1 status=0
+    shift
+    "$@" >"$TMP/out" 2>"$TMP/err" </dev/null || status=$?
+    [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$TMP/out" "$TMP/err"; return 1; }
+}
+
+# refuses STATUS PATTERN ARGUMENTS...: nothing on standard output, one line on standard error that matches.
+refuses() {
+    status=$1 pattern=$2
+    shift 2
+    ends "$status" "$LOCKSTEP" "$@" || return 1
+    [ ! -s "$TMP/out" ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -E -q "^lockstep: .*$pattern" "$TMP/err" ||
+        { cat "$TMP/out" "$TMP/err"; return 1; }
+}
+
+# prints PATTERN ARGUMENTS...: ends well, says nothing on standard error, and a line of the output matches.
+prints() {
+    pattern=$1
+    shift
+    ends 0 "$LOCKSTEP" "$@" || return 1
+    [ ! -s "$TMP/err" ] && grep -E -q -e "$pattern" "$TMP/out" || { cat "$TMP/out" "$TMP/err"; return 1; }
+}
+
+# ---- help ----
+
+VERSION=$(sed -n 's/^#define LS_VERSION "\(.*\)"/\1/p' include/lockstep/base.h)
+check "--version" prints "^lockstep $VERSION\$" --version
+check "--help lists the commands" prints '^  train ' --help
+check "help COMMAND" prints '^usage: lockstep evaluate ' help evaluate
+for command in train evaluate predict summary devices doctor; do
+    check "$command --help" prints "^usage: lockstep $command" $command --help
+done
+every_flag() {
+    prints '^usage' train mnist-cnn --help || return 1
+    for flag in data epochs batch-size batch-size-per-device optimizer lr momentum nesterov loss from-logits metrics devices \
+        strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose; do
+        grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
+    done
+    grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
+}
+check "train --help has every flag" every_flag
+check "--print-options tells values and where they come from" \
+    prints '^\* --devices +2 +command line' devices --devices 2 --print-options
+
+# ---- wrong use: status 2 ----
+
+check "no command" refuses 2 'a command is needed'
+check "unknown command, the nearest is named" refuses 2 'unknown command trian; did you mean train\?' trian
+check "unknown flag, the nearest is named" \
+    refuses 2 'unknown option --batchsize; did you mean --batch-size\?' train mnist-cnn --data $SMALL --batchsize 3
+check "a flag of another command" refuses 2 'unknown option --epochs' evaluate mnist-cnn --data $SMALL --epochs 3
+check "unknown model, the nearest is named" refuses 2 'unknown MODEL mnist-cn; did you mean mnist-cnn\?' summary mnist-cn
+check "missing model" refuses 2 'a MODEL is needed: linear, mlp' train --data $SMALL
+check "missing model file" refuses 2 'MODEL no/such.json: no such file' summary no/such.json
+check "missing --data" refuses 2 '--data is needed' train mnist-cnn
+check "one argument too many" refuses 2 "unexpected argument 'mlp'" summary linear mlp
+check "a value out of range" refuses 2 '--batch-size 0: expected a whole number' train mlp --data $SMALL --batch-size 0
+check "a value that is no number" refuses 2 '--lr x: expected a finite number' train mlp --data $SMALL --lr x
+check "unknown loss, the nearest is named" refuses 2 'did you mean mse\?' train mlp --data $SMALL --loss mes
+check "unknown metric, the nearest is named" \
+    refuses 2 "unknown metric 'acuracy'; did you mean accuracy\?" train mlp --data $SMALL --metrics acuracy
+check "two batch sizes" refuses 2 'contradict each other' train mlp --data $SMALL --batch-size 8 --batch-size-per-device 4
+check "momentum of adam" refuses 2 '--momentum does not go with --optimizer adam' train mlp --data $SMALL --momentum 0.9
+check "nesterov of rmsprop" \
+    refuses 2 '--nesterov does not go with --optimizer rmsprop' train mlp --data $SMALL --optimizer rmsprop --nesterov
+check "nesterov without momentum" refuses 2 '--nesterov needs' train mlp --data $SMALL --optimizer sgd --nesterov
+check "rmsprop-tf1 without a learning rate" refuses 2 'rmsprop-tf1 needs --lr' train mlp --data $SMALL --optimizer rmsprop-tf1
+check "logits of a squared error" \
+    refuses 2 '--from-logits does not go with --loss mean_squared_error' train mlp --data $SMALL --loss mse --from-logits
+check "one device of two" refuses 2 'one-device does not go with the 2 devices' train mlp --data $SMALL --strategy one-device --devices 2
+check "hashes without a log" refuses 2 '--log-hash needs --log' train mlp --data $SMALL --log-hash
+check "no such kind of device" refuses 2 'there are no gpu devices here' train mlp --data $SMALL --devices gpu:0
+check "a device twice" refuses 2 'cpu:1 is there twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
+check "no device at all" refuses 2 '--devices 0: expected' devices --devices 0
+check "an output of another kind" refuses 2 'ends in .npy or .csv' predict mlp --data $SMALL --output "$TMP/p.txt"
+
+misspelt_variable() {
+    LOCKSTEP_BTACH_SIZE=3 refuses 2 'LOCKSTEP_BTACH_SIZE; did you mean LOCKSTEP_BATCH_SIZE' train mlp --data $SMALL
+}
+check "a misspelt variable" misspelt_variable
+command_line_wins() {
+    LOCKSTEP_BATCH_SIZE=8 prints 'batches of 35;' train mlp --data $SMALL --batch-size-per-device 35 --verbose 2
+}
+check "the command line wins over a variable that contradicts it" command_line_wins
+
+# ---- failures: status 1 ----
+
+missing_data() {
+    mkdir -p "$TMP/none"
+    export LOCKSTEP_DATA="$TMP/none" XDG_CACHE_HOME="$TMP/none" HOME="$TMP/none"
+    refuses 1 'mnist.*train-images-idx3-ubyte' train mnist-cnn --data mnist &&
+        grep -q "$TMP/none" "$TMP/err"
+}
+check "missing data: which files, and where they were looked for" missing_data
+check "data of another shape" refuses 1 '' evaluate mnist-cnn --data synthetic:5x5x1,classes=10,count=4
+check "weights that are not there" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"
+check "a folder that is not there, found before training" \
+    refuses 1 '--save .* cannot be written' train mlp --data $SMALL --save "$TMP/no/w.safetensors"
+broken_json() {
+    echo '{"class_name": "Sequential", ' >"$TMP/broken.json"
+    refuses 1 'broken.json' summary "$TMP/broken.json"
+}
+check "a broken model file" broken_json
+
+# ---- summary, devices, doctor ----
+
+for model in linear mlp mnist-cnn mnist-cnn-wide resnet18 resnet50; do
+    check "summary of $model" prints 'Total params: ' summary $model
+done
+check "devices" prints '^  cpu:1 ' devices --devices 2
+check "doctor finds nothing wrong" prints '^ok +oneDNN' doctor
+check "doctor tells of every library" sh -c "grep -q '^ok.*OpenSSL' '$TMP/out' && grep -q '^ok.*zlib' '$TMP/out' && grep -q '^ok.*jansson' '$TMP/out'"
+
+# Checks a file of JSON lines, or one JSON value (-v). Prints the number of steps and epochs, and the hash at the end.
+cat >"$TMP/judge.c" <<'END_OF_C'
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void need(int holds, const char *what, const char *line)
+{
+    if (!holds) {
+        printf("%s: %s\n", what, line);
+        exit(1);
+    }
+}
+static int is(const json_t *line, const char *event)
+{
+    const char *found = json_string_value(json_object_get(line, "event"));
+    return found && strcmp(found, event) == 0;
+}
+static int has_numbers(const json_t *line, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (!json_is_number(json_object_get(line, *keys)))
+            return 0;
+    return 1;
+}
+static int has_hash(const json_t *line, const char *key)
+{
+    const char *hash = json_string_value(json_object_get(line, key));
+    return hash && strlen(hash) == 64 && strspn(hash, "0123456789abcdef") == 64;
+}
+int main(int argc, char **argv)
+{
+    static char line[1 << 16];
+    static const char *const step_keys[] = { "step", "loss", "samples", NULL };
+    static const char *const epoch_keys[] = { "epoch", "seconds", "samples", "loss", "accuracy", NULL };
+    int hashes = argc > 2 && strcmp(argv[2], "hashes") == 0, steps = 0, epochs = 0, ended = 0, lines = 0;
+    if (argc > 2 && strcmp(argv[1], "-v") == 0) {
+        json_t *value = json_load_file(argv[2], 0, NULL);
+        need(value != NULL, "not JSON", argv[2]);
+        json_t *devices = json_object_get(value, "devices");
+        need(json_array_size(devices) == 2 && json_is_string(json_object_get(json_array_get(devices, 1), "name")) &&
+                 json_integer_value(json_object_get(value, "cores")) > 0 && json_is_string(json_object_get(value, "reason")) &&
+                 json_is_integer(json_object_get(value, "l2_bytes")) && json_is_string(json_object_get(value, "bit_class")),
+             "fields are missing", argv[2]);
+        json_decref(value);
+        return 0;
+    }
+    FILE *file = fopen(argv[1], "r");
+    need(file != NULL, "cannot be read", argv[1]);
+    while (fgets(line, sizeof line, file)) {
+        json_t *value = json_loads(line, 0, NULL);
+        need(json_is_object(value), "not a JSON object", line);
+        need(!ended, "a line after the end", line);
+        need(is(value, "start") == (lines++ == 0), "the start comes first", line);
+        if (is(value, "start")) {
+            need(json_is_string(json_object_get(value, "model")) && json_is_string(json_object_get(value, "bit_class")),
+                 "identity is missing", line);
+        } else if (is(value, "step")) {
+            need(has_numbers(value, step_keys), "numbers are missing", line);
+            need(json_integer_value(json_object_get(value, "step")) == ++steps, "steps are counted from 1", line);
+            need(has_hash(value, "hash") == hashes, "a hash is missing, or too many", line);
+        } else if (is(value, "epoch")) {
+            need(has_numbers(value, epoch_keys), "numbers are missing", line);
+            need(json_integer_value(json_object_get(value, "epoch")) == ++epochs, "epochs are counted from 1", line);
+        } else {
+            need(is(value, "end") && has_hash(value, "weights_sha256"), "not an end with a hash", line);
+            printf("%d steps %d epochs %s\n", steps, epochs, json_string_value(json_object_get(value, "weights_sha256")));
+            ended = 1;
+        }
+        json_decref(value);
+    }
+    need(ended, "there is no end", argv[1]);
+    fclose(file);
+    return 0;
+}
+END_OF_C
+"$CC" -std=c11 "$TMP/judge.c" -ljansson -o "$TMP/judge"
+
+devices_json() {
+    prints '"cores"' devices --devices 2 --json && "$TMP/judge" -v "$TMP/out"
+}
+check "devices --json" devices_json
+
+# ---- training ----
+
+logged() {
+    prints '^weights sha256: [0-9a-f]{64}$' train mnist-cnn --data $SMALL --batch-size 16 --epochs 2 --log "$TMP/log" --log-hash \
+        --save "$TMP/w.safetensors" --verbose 2 && "$TMP/judge" "$TMP/log" hashes >"$TMP/judged" && cat "$TMP/judged" &&
+        grep -q "^10 steps 2 epochs $(sed -n 's/^weights sha256: //p' "$TMP/out")\$" "$TMP/judged"
+}
+check "train: the log has every step, epoch, hash and the end" logged
+check "train: one line an epoch" grep -E -q '^5/5 - .*accuracy: [0-9.]+ - loss: [0-9.]+ - val_accuracy' "$TMP/out"
+check "train: the time is shared out" grep -E -q '^time: .* data [0-9.]+ %, compute [0-9.]+ %' "$TMP/out"
+grep '^test loss' "$TMP/out" >"$TMP/trained" || true
+
+same_results() {
+    prints '^test loss: [0-9.]+ - test accuracy: [0-9.]+ \(70 samples\)$' evaluate mnist-cnn --data $SMALL --batch-size 16 \
+        --weights "$TMP/w.safetensors" && diff "$TMP/out" "$TMP/trained"
+}
+check "evaluate: saved weights give the results of the end of training" same_results
+
+same_weights() {
+    for devices in 1 2 3 cpu:0,cpu:1 /device:CPU:0,/job:localhost/replica:0/task:0/device:CPU:1; do
+        ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --batch-size 16 --epochs 2 --verbose 0 --devices $devices || return 1
+        grep '^weights' "$TMP/out" >>"$TMP/hashes"
+    done
+    cat "$TMP/hashes"
+    [ "$(wc -l <"$TMP/hashes")" = 5 ] && [ "$(sort -u "$TMP/hashes" | wc -l)" = 1 ] &&
+        grep -q "$(cut -d ' ' -f 5 "$TMP/judged")" "$TMP/hashes"
+}
+check "the same weights on 1, 2 and 3 devices, by number and by name" same_weights
+
+other_seed() {
+    prints '^weights' train mlp --data $SMALL --verbose 0 && grep '^weights' "$TMP/out" >"$TMP/seed0" &&
+        prints '^weights' train mlp --data $SMALL --verbose 0 --seed 7 && ! diff "$TMP/seed0" "$TMP/out"
+}
+check "another seed, other weights" other_seed
+
+# train NAME PATTERN ARGUMENTS...
+train() {
+    name=$1 pattern=$2
+    shift 2
+    check "train: $name" prints "$pattern" train "$@" --verbose 2
+}
+train "as many epochs as --max-steps takes" '^Epoch 3/3$' mlp --data $SMALL --batch-size 35 --max-steps 5
+train "--take" ': 40 samples;' mlp --data $SMALL --take 40
+train "a batch for each device" 'batches of 12;' mlp --data $SMALL --batch-size-per-device 4 --devices 3
+train "--validation-split" 'val_loss: ' mlp --data $SMALL --validation-split 0.25 --batch-size 10
+train "regression: mean squared error, no accuracy" 'mean_squared_error$' linear --data synthetic:1,classes=3,count=20
+train "every optimizer's options" 'sgd; ' mlp --data $SMALL --optimizer sgd --momentum 0.9 --nesterov --lr 0.01
+train "metrics by name" 'top_k_categorical_accuracy: ' mlp --data $SMALL --metrics accuracy,top_k_categorical_accuracy
+train "one device" '^1 device ' mlp --data $SMALL --strategy one-device --lanes 8 --shuffle off
+for optimizer in adam adamw sgd rmsprop rmsprop-tf1 adagrad; do
+    train "$optimizer" "; $optimizer; " mlp --data $SMALL --optimizer $optimizer --lr 0.001 --max-steps 1
+done
+
+progress_bar() {
+    prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1
+}
+check "train: the progress bar" progress_bar
+
+keras_file() {
+    cat >"$TMP/model.json" <<'END_OF_JSON'
+{"module": "keras", "class_name": "Sequential", "config": {"name": "small", "trainable": true, "layers": [
+ {"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": [null, 28, 28, 1], "dtype": "float32",
+  "name": "input_layer"}, "registered_name": null},
+ {"module": "keras.layers", "class_name": "Flatten", "config": {"name": "flatten", "trainable": true, "dtype": "float32",
+  "data_format": "channels_last"}, "registered_name": null},
+ {"module": "keras.layers", "class_name": "Dense", "config": {"name": "dense", "trainable": true, "dtype": "float32",
+  "units": 10, "activation": "linear", "use_bias": true}, "registered_name": null}]}, "registered_name": "Sequential"}
+END_OF_JSON
+    prints 'sparse_categorical_crossentropy from logits$' train "$TMP/model.json" --data $SMALL --verbose 2
+}
+check "train: a Keras JSON file that ends in logits" keras_file
+
+# ---- predict ----
+
+predictions() {
+    prints '\(70, 10\), float32$' predict mnist-cnn --data $SMALL --weights "$TMP/w.safetensors" --output "$TMP/p.npy" &&
+        [ "$(wc -c <"$TMP/p.npy")" = $((128 + 70 * 10 * 4)) ] && [ "$(head -c 6 "$TMP/p.npy" | tail -c 5)" = NUMPY ]
+}
+check "predict: .npy" predictions
+predictions_csv() {
+    prints '\(7, 10\)' predict mnist-cnn --data $SMALL --weights "$TMP/w.safetensors" --take 7 --set train --output "$TMP/p.csv" &&
+        awk -F, '{ s = 0; for (i = 1; i <= NF; i++) s += $i; if (NF != 10 || s < 0.999 || s > 1.001) bad = 1 }
+                 END { exit bad || NR != 7 }' "$TMP/p.csv"
+}
+check "predict: .csv, of rows whose numbers add up to 1" predictions_csv
+
+# ---- Ctrl+C ----
+
+# Waits until the file has a line that matches, for at most 60 seconds.
+wait_for() {
+    tries=0
+    until grep -q "$2" "$1" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { echo "no '$2' in $1"; return 1; }
+        sleep 0.1
+    done
+}
+
+interrupted() {
+    "$LOCKSTEP" train mnist-cnn --data $SMALL --epochs 1000000 --verbose 2 --log "$TMP/int.log" --save "$TMP/int.safetensors" \
+        >"$TMP/int.out" 2>&1 &
+    pid=$!
+    wait_for "$TMP/int.log" '"step":3,' || { kill -9 $pid; return 1; }
+    kill -INT $pid
+    status=0
+    wait $pid || status=$?
+    [ $status = 0 ] || { echo "status $status"; cat "$TMP/int.out"; return 1; }
+    "$TMP/judge" "$TMP/int.log" && grep -q '^stopped by a signal' "$TMP/int.out" &&
+        prints 'test loss' evaluate mnist-cnn --data $SMALL --weights "$TMP/int.safetensors"
+}
+check "Ctrl+C ends after the step: log complete, weights saved" interrupted
+
+killed() {
+    "$LOCKSTEP" train resnet18 --data synthetic:224x224x3,classes=1000,count=64 --batch-size 64 --epochs 100 --verbose 2 \
+        --save "$TMP/kill.safetensors" >"$TMP/kill.out" 2>&1 &
+    pid=$!
+    wait_for "$TMP/kill.out" '^Epoch 1' || { kill -9 $pid; return 1; }
+    kill -INT $pid
+    sleep 0.3
+    kill -INT $pid 2>/dev/null
+    status=0
+    wait $pid || status=$?
+    [ $status = 130 ] && [ ! -e "$TMP/kill.safetensors" ] || { echo "status $status"; cat "$TMP/kill.out"; return 1; }
+}
+check "Ctrl+C twice ends at once" killed
+finish

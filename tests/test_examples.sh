@@ -1,0 +1,50 @@
+#!/bin/sh
+# Every example runs, with small settings, and says what it should. (test: all examples are built before.)
+. "$(dirname "$0")/lib.sh"
+
+# says NAME PATTERN ARGUMENTS...: the example ends well, and a line of its output matches.
+says() {
+    name=$1 pattern=$2
+    shift 2
+    tried="$tried $name"
+    if "$LS_BUILD/examples/$name" "$@" >"$TMP/$name.out" 2>&1 && grep -E -q "$pattern" "$TMP/$name.out"; then
+        ok "$name $*"
+    else
+        not_ok "$name $*" "$(head -c 2000 "$TMP/$name.out")"
+    fi
+}
+
+# Under sanitizers a step takes many times as long.
+if [ -n "$SANITIZE" ]; then
+    some=600
+else
+    some=4000
+fi
+
+tried=
+says line 'found +y = 2\.000 x \+ 1\.000'
+says line_fit 'at the end: 0\.[0-9]+' 2
+check "line_fit: learning rate of batches of 10" grep -x 'batches of 10: learning rate 0.15' "$TMP/line_fit.out"
+check "line_fit: evaluates each sample once" grep -q 'of 100 samples' "$TMP/line_fit.out"
+says line_fit 'batches of 20: learning rate 0.175' 4
+says fit_single 'val_accuracy: 0\.[0-9]+ - val_loss: [0-9.]+' 1 $some
+says fit_mirrored '^weights [0-9a-f]{64}$' 1 $some 2
+says custom_loop '^에포크 1, 손실: [0-9.]+, 정확도: [0-9.]+, 테스트 손실: [0-9.]+, 테스트 정확도: [0-9.]+$' 1 $some 500
+says fashion_loop "^epoch 1: loss [0-9.]+ over $some samples\$" 1 $some
+says two_models '^0 g2: cross-entropy [0-9.]+, test accuracy 0\.[0-9]+$' 1 256 64
+says demo '^The same bits\.$' 1 $some
+check "demo: tells the test accuracy" grep -E -q '^Test accuracy: [0-9.]+ % of 10000 images' "$TMP/demo.out"
+
+every_example_is_tried() {
+    for source in examples/*.c; do
+        case "$tried " in
+        *" $(basename "$source" .c) "*) ;;
+        *)
+            echo "$source is not run here"
+            return 1
+            ;;
+        esac
+    done
+}
+check "every example is run here" every_example_is_tried
+finish
