@@ -345,10 +345,25 @@ static void use_prepared(const ls_plan *plan, ls_step *step)
     in->offset = plan->prepared[step->group->prepared].offset;
 }
 
-/* The join that a reduction's partials go to. */
-static ls_join *join_of(ls_plan *plan, const ls_group *group)
+/* A step that may work in place takes over its first input's room, if that was made here and is not needed any more. */
+static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
 {
-    return &plan->joins[group->join];
+    const ls_plan *plan = p->plan;
+    ls_step *step = &segment->steps[i];
+    const ls_group *group = step->group;
+    step->room = i;
+    if (!group->kernel->in_place || group->kept || group->reduces || group->in_count == 0)
+        return;
+    int from = source_group(plan, group->in[0]), made = from >= 0 ? p->step_of[from] - 1 : -1;
+    if (made < 0 || plan->groups[from].kept || plan->groups[from].reduces || last[made] != i ||
+        ls_plan_unit(plan, plan->groups[from].root) != ls_plan_unit(plan, group->root))
+        return;
+    for (int k = 1; k < group->in_count; k++) /* the same value twice: not in place */
+        if (source_group(plan, group->in[k]) == from)
+            return;
+    step->room = segment->steps[made].room;
+    if (last[step->room] < last[i])
+        last[step->room] = last[i];
 }
 
 static ls_status place_segment(placer *p, ls_segment *segment)
@@ -369,28 +384,32 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         }
         p->step_of[step->group - plan->groups] = i + 1;
     }
+    for (int i = 0; i < segment->step_count; i++)
+        overwrite_input(p, segment, i, last);
     for (int i = 0; i < segment->step_count; i++) {
         ls_step *step = &segment->steps[i];
         ls_group *group = step->group;
-        if (group->reduces) {
-            if (is_gather_batch(group)) {
-                step->out.per_sample = true;
-                step->out.unit = ls_plan_unit(plan, group->root->in[0]);
-                continue;
-            }
-            ls_join *join = join_of(plan, group);
+        if (is_gather_batch(group)) {
+            step->out.per_sample = true;
+            step->out.unit = ls_plan_unit(plan, group->root->in[0]);
+        } else if (group->reduces) {
+            const ls_join *join = &plan->joins[group->join];
             step->out = (ls_operand){ .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial,
                                       .unit = join->stride };
             LS_TRY(add_span(&p->packer, i, i, join->stride, &step->temp));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
             step->out = (ls_operand){ .value = group->value, .home = LS_HOME_MICRO, .unit = unit, .per_sample = true };
-            LS_TRY(add_span(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
+            if (step->room == i)
+                LS_TRY(add_span(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
         }
     }
     LS_TRY(pack(&p->packer, &segment->micro_bytes));
     if (segment->micro_bytes > plan->worker_bytes)
         plan->worker_bytes = segment->micro_bytes;
+    for (int i = 0; i < segment->step_count; i++)
+        if (segment->steps[i].room != i)
+            segment->steps[i].out.offset = segment->steps[segment->steps[i].room].out.offset;
     for (int i = 0; i < segment->step_count; i++) { /* inputs made in this segment */
         ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++) {

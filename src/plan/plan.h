@@ -59,6 +59,7 @@ struct ls_kernel {
     bool tiled;     /* takes ranges of output elements, of a whole value */
     int64_t tile;   /* elements of a tile, from the shape alone; 0: LS_TILE */
     bool any_order; /* may run in the caller's thread: no library that minds */
+    bool in_place;  /* out may be the same array as in[0], where both have one size */
     const ls_group *group;
 };
 
@@ -146,6 +147,7 @@ typedef struct ls_step {
     size_t temp;     /* of a reduction: where later micro-batches go before they are added, in the worker's arena */
     size_t slots[2]; /* of an update that is not in place: new slot values, in the whole arena */
     bool reads_input; /* samples that were fed */
+    int room;         /* the step of its segment whose room its output has: its own, or that of what it overwrites */
 } ls_step;
 
 typedef struct ls_segment {

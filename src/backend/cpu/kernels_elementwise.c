@@ -311,6 +311,9 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
     bool ranges = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
                   (run == run_binary && e->pattern != ROW_RIGHT && e->pattern != ROW_LEFT);
     e->base.base.tiled = !group->per_sample && ranges;
+    e->base.base.in_place = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
+                            run == run_dropout || (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT ||
+                                                                         e->pattern == ROW_RIGHT));
     *out = &e->base.base;
     return LS_OK;
 }

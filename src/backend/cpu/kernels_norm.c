@@ -138,6 +138,7 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     for (int i = 1; i < rank - 2; i++)
         p->rows *= x->shape.dims[i];
     p->epsilon = last->attr.epsilon.epsilon;
+    p->base.base.in_place = run == run_norm || run == run_grad_input;
     p->base.base.scratch_bytes = 5 * (size_t)p->channels * sizeof(float);
     *out = &p->base.base;
     return LS_OK;
