@@ -218,7 +218,7 @@ static void strange_scores_are_misses(void **state)
     (void)state;
     test_graph t;
     test_graph_open(&t, 4);
-    float scores[] = { NAN, NAN, NAN, 1, 2, 3, -INFINITY, 0, 1, -INFINITY, -1, -2 };
+    float scores[] = { NAN, NAN, NAN, -1, -2, -3, -INFINITY, 0, 1, -INFINITY, -1, -2 };
     ls_tensor *p = ls_op_constant(t.graph, LS_F32, LS_SHAPE(4, 3), scores);
     ls_tensor *labels = ls_op_constant(t.graph, LS_I64, LS_SHAPE(4), (int64_t[]){ 0, 7, 2, 1 });
     assert_true(result_of(&t, ls_top_k(1), labels, p) == 0.5);
@@ -237,9 +237,11 @@ static void edges_of_areas(void **state)
     ls_tensor *none = ls_op_constant(t.graph, LS_F32, LS_SHAPE(4), (float[]){ 0, 0, 0, 0 });
     ls_tensor *right = ls_op_constant(t.graph, LS_F32, LS_SHAPE(4), (float[]){ 0, 0.1f, 0.9f, 1 });
     ls_tensor *wrong = ls_op_constant(t.graph, LS_F32, LS_SHAPE(4), (float[]){ 1, 0.9f, 0.1f, 0 });
+    ls_tensor *beyond = ls_op_constant(t.graph, LS_F32, LS_SHAPE(4), (float[]){ 7, -2, 0.9f, 0.95f });
     assert_true(result_of(&t, ls_metric_of(LS_METRIC_AUC), y, right) == 1);
     assert_true(result_of(&t, ls_metric_of(LS_METRIC_AUC), y, wrong) == 0);
     assert_true(result_of(&t, ls_metric_of(LS_METRIC_AUC), none, right) == 0);
+    assert_true(result_of(&t, ls_metric_of(LS_METRIC_AUC), y, beyond) == 0.5); /* beyond 1 is 1, below 0 is 0 */
     assert_true(result_of(&t, ls_metric_of(LS_METRIC_PRECISION), none, none) == 0);
     assert_true(result_of(&t, ls_metric_of(LS_METRIC_RECALL), none, right) == 0);
     assert_true(result_of(&t, (ls_metric){ .kind = LS_METRIC_RECALL, .threshold = LS_ZERO }, y, wrong) == 0.5);

@@ -20,16 +20,16 @@ typedef struct metric_info {
 } metric_info;
 
 static const metric_info kinds[] = {
-    [LS_METRIC_ACCURACY] = { "accuracy", .threshold = true },
-    [LS_METRIC_BINARY_ACCURACY] = { "binary_accuracy", .threshold = true },
+    [LS_METRIC_ACCURACY] = { .name = "accuracy", .threshold = true },
+    [LS_METRIC_BINARY_ACCURACY] = { .name = "binary_accuracy", .threshold = true },
     [LS_METRIC_CATEGORICAL_ACCURACY] = { .name = "categorical_accuracy" },
     [LS_METRIC_SPARSE_CATEGORICAL_ACCURACY] = { .name = "sparse_categorical_accuracy" },
-    [LS_METRIC_TOP_K] = { "top_k_categorical_accuracy", .places = true },
+    [LS_METRIC_TOP_K] = { .name = "top_k_categorical_accuracy", .places = true },
     [LS_METRIC_MEAN] = { .name = "mean" },
     [LS_METRIC_MEAN_SQUARED_ERROR] = { .name = "mean_squared_error" },
     [LS_METRIC_MEAN_ABSOLUTE_ERROR] = { .name = "mean_absolute_error" },
-    [LS_METRIC_PRECISION] = { "precision", .threshold = true },
-    [LS_METRIC_RECALL] = { "recall", .threshold = true },
+    [LS_METRIC_PRECISION] = { .name = "precision", .threshold = true },
+    [LS_METRIC_RECALL] = { .name = "recall", .threshold = true },
     [LS_METRIC_AUC] = { .name = "auc" },
 };
 
