@@ -344,7 +344,8 @@ static int kernel_axes(const ls_dnn_conv *v, dnnl_dim_t dims[], dnnl_dim_t strid
 }
 
 /* With one channel NHWC is NCHW, with 16 it is NCHW in blocks of 16: the same bytes under names for which oneDNN has a
- * kernel that was measured to be twice as fast (one channel to 16, 3x3: 96 GFLOPS against 51). */
+ * kernel that was measured to be twice as fast (one channel to 16, 3x3: 96 GFLOPS against 51). With narrower vectors there
+ * are no blocks of 16. */
 static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_op *like, dnnl_memory_desc_t *hwio,
                               descs *d)
 {
@@ -357,7 +358,8 @@ static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_o
         d->before[i] = v->pad[i];
         d->after[i] = v->pad[i + 2];
     }
-    bool blocks = forward && v->c == 1 && v->o == 16 && v->groups == 1;
+    bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    bool blocks = forward && wide && v->c == 1 && v->o == 16 && v->groups == 1;
     dnnl_status_t status = dnnl_memory_desc_init_by_tag(&d->x, 4, x, dnnl_f32, blocks ? dnnl_nchw : dnnl_nhwc);
     if (status == dnnl_success)
         status = dnnl_memory_desc_init_by_tag(&d->y, 4, y, dnnl_f32, blocks ? dnnl_nChw16c : dnnl_nhwc);
