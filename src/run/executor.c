@@ -314,9 +314,10 @@ static int find_lane_unit(ls_executor *e, int device)
 {
     const ls_work *w = &e->phases[e->phase];
     int first = e->plan->phases[e->phase].first;
-    while (e->next < w->count && e->claimed[e->next])
+    int end = e->status == LS_OK ? w->count : e->failed_unit;
+    while (e->next < end && e->claimed[e->next])
         e->next++;
-    for (int i = e->next; i < w->count; i++)
+    for (int i = e->next; i < end; i++)
         if (!e->claimed[i] && w->units[i].device == device && e->lane_done[w->units[i].lane] == w->units[i].index - first) {
             e->claimed[i] = 1;
             return i;
@@ -359,13 +360,29 @@ static void note_failure(ls_executor *e, int phase, int unit_index, ls_status st
     snprintf(e->message, sizeof(e->message), "%s", ls_last_error());
 }
 
+/* After a failure only what comes before it is still done, so that the failure reported is the first in the order of units,
+ * whoever met it. Only lanes are taken out of order. */
+static bool has_more(const ls_executor *e, int device)
+{
+    if (e->phase >= e->plan->phase_count)
+        return false;
+    if (e->status == LS_OK)
+        return true;
+    if (e->phase != e->failed_phase || e->plan->phases[e->phase].kind != LS_PHASE_LANES)
+        return false;
+    for (int i = e->next; i < e->failed_unit; i++)
+        if (!e->claimed[i] && e->phases[e->phase].units[i].device == device)
+            return true;
+    return false;
+}
+
 /* A worker's part of a run. */
 static void take_part(void *user, int worker)
 {
     ls_executor *e = user;
     int device = e->device_of[worker];
     pthread_mutex_lock(&e->mutex);
-    while (e->phase < e->plan->phase_count && e->status == LS_OK) {
+    while (has_more(e, device)) {
         int index = find_unit(e, device), phase = e->phase;
         if (index < 0) {
             wait_for_progress(e);
