@@ -1,5 +1,5 @@
-/* Losses against Keras: values, reductions, sample weights, types and shapes of targets, gradients; and what is refused.
- * tests/reference/training_losses.json has the cases. */
+/* Losses against Keras: values, reductions, sample weights, types and shapes of targets, gradients; and what is
+ * refused. tests/reference/training_losses.json has the cases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,8 @@ static size_t run_case(ls_context *ctx, const json_t *spec, form as, double skew
         fetches[i] = ls_loss_value(loss, x[0], x[1], x[2]);
     }
     size_t wrong = 0;
-    if (ls_gradients(fetches[0], &in[1], 1, &fetches[3]) != LS_OK || ls_eval(graph, feeds, count, fetches, 4) != LS_OK) {
+    if (ls_gradients(fetches[0], &in[1], 1, &fetches[3]) != LS_OK ||
+        ls_eval(graph, feeds, count, fetches, 4) != LS_OK) {
         print_message("%s: %s\n", name, ls_last_error());
         wrong++;
     } else {

@@ -1,5 +1,5 @@
-/* Metrics against Keras, over several batches of different sizes; as sums added by hand and as state in the graph; on any
- * devices; and what is refused. tests/reference/training_metrics.json has the cases. */
+/* Metrics against Keras, over several batches of different sizes; as sums added by hand and as state in the graph; on
+ * any devices; and what is refused. tests/reference/training_metrics.json has the cases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,7 +123,8 @@ static size_t run_case(ls_context *ctx, const json_t *spec, int lanes, bool gath
         double result = ls_metric_result(&t.metric, sums), expected = json_number_value(json_array_get(results, b));
         assert_int_equal(ls_metric_state_result(&t.state, &from_state), LS_OK);
         if (!test_is_near(result, expected, TOLERANCE) || !test_is_near(from_state, result, 1e-13)) {
-            print_message("%s, batch %zu: %.9g, state %.9g; %.9g was expected\n", name, b, result, from_state, expected);
+            print_message("%s, batch %zu: %.9g, state %.9g; %.9g was expected\n", name, b, result, from_state,
+                          expected);
             wrong++;
         }
     }

@@ -1,5 +1,5 @@
-/* Optimizers and schedules against Keras (and TensorFlow 1's RMSProp), step by step; accumulation, clipping, state and its
- * names; the same bits on any devices; and what is refused. tests/reference/training_*.json has the cases. */
+/* Optimizers and schedules against Keras (and TensorFlow 1's RMSProp), step by step; accumulation, clipping, state and
+ * its names; the same bits on any devices; and what is refused. tests/reference/training_*.json has the cases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 /* Keras computes 1 - beta^t in float32: after few steps it is off by some 1e-5 of itself. */
 #define TOLERANCE      2e-6
 #define TOLERANCE_ADAM 1e-5
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define LENGTH(array)  (sizeof(array) / sizeof(*(array)))
 
 /* ---- Schedules ---- */
 
@@ -58,8 +58,8 @@ static void schedules_are_those_of_keras(void **state)
             if (ls_schedule_rate(&schedule, step, 0, &rate) != LS_OK)
                 fail_msg("%s: %s", training_string(spec, "name"), ls_last_error());
             if (!(fabs(rate - expected) <= 1e-5 * fabs(expected) + 3e-9)) /* Keras computes in float32 */
-                fail_msg("%s: %.9g at step %lld, %.9g was expected", training_string(spec, "name"), rate, (long long)step,
-                         expected);
+                fail_msg("%s: %.9g at step %lld, %.9g was expected", training_string(spec, "name"), rate,
+                         (long long)step, expected);
         }
     }
     json_decref(cases);
@@ -81,8 +81,7 @@ static void rates_by_batch_size(void **state)
     assert_true(rate == 0.02);
     assert_int_equal(ls_schedule_rate(&table, 0, 512, &rate), LS_OK);
     assert_true(rate == 0.05);
-    must_say(ls_schedule_rate(&table, 0, 63, &rate), LS_ERR_NOT_FOUND,
-             "batch size 63; there is one for 8, 64, 512");
+    must_say(ls_schedule_rate(&table, 0, 63, &rate), LS_ERR_NOT_FOUND, "batch size 63; there is one for 8, 64, 512");
     assert_true(rate == 0.05);
 }
 
@@ -277,14 +276,12 @@ static size_t run_case(ls_context *ctx, const json_t *root, const json_t *spec, 
                                       json_array_get(json_array_get(steps, s), i), skew != 1);
     }
     json_t *slots = json_object_get(spec, "slots"), *values;
-    json_object_foreach(slots, slot, values)
-        for (size_t i = 0; i < t.count && !wrong; i++)
-            wrong += compare_variable(
-                t.graph, join(ls_optimizer_name(&optimizer), ls_tensor_name(t.variables[i]), slot).text, name,
-                json_array_get(values, i), skew != 1);
+    json_object_foreach(slots, slot, values) for (size_t i = 0; i < t.count && !wrong; i++) wrong +=
+        compare_variable(t.graph, join(ls_optimizer_name(&optimizer), ls_tensor_name(t.variables[i]), slot).text, name,
+                         json_array_get(values, i), skew != 1);
     ls_tensor *iterations;
-    assert_int_equal(
-        ls_graph_find(t.graph, join(ls_optimizer_name(&optimizer), "iterations", NULL).text, &iterations), LS_OK);
+    assert_int_equal(ls_graph_find(t.graph, join(ls_optimizer_name(&optimizer), "iterations", NULL).text, &iterations),
+                     LS_OK);
     if (!wrong)
         assert_int_equal(test_scalar(iterations), training_number(spec, "iterations", -1));
     close_trial(&t);
@@ -337,7 +334,8 @@ static void every_option_counts(void **state)
         void *next;
         json_object_foreach_safe(json_object_get(json_array_get(cases, i), "options"), next, key, value)
         {
-            if (strcmp(key, "learning_rate") == 0 || (strcmp(key, "momentum") == 0 && json_object_get(options, "nesterov")))
+            if (strcmp(key, "learning_rate") == 0 ||
+                (strcmp(key, "momentum") == 0 && json_object_get(options, "nesterov")))
                 continue; /* looked at above; nesterov needs it */
             json_t *taken = json_incref(json_object_get(options, key));
             json_object_del(options, key);
@@ -440,7 +438,9 @@ static void open_network(network *n, ls_context *ctx, ls_optimizer optimizer, in
     static const struct {
         const char *name;
         ls_shape shape;
-    } shapes[] = { { "a/kernel", { 2, { 5, 7 } } }, { "a/bias", { 1, { 7 } } }, { "b/kernel", { 2, { 7, 2 } } },
+    } shapes[] = { { "a/kernel", { 2, { 5, 7 } } },
+                   { "a/bias", { 1, { 7 } } },
+                   { "b/kernel", { 2, { 7, 2 } } },
                    { "b/bias", { 1, { 2 } } } };
     assert_int_equal(ls_graph_create(ctx, &n->graph), LS_OK);
     assert_int_equal(ls_graph_set_lanes(n->graph, lanes), LS_OK);
@@ -545,7 +545,10 @@ static void states_are_equal_on_any_devices(void **state)
     static const struct {
         double clipvalue, clipnorm, global_clipnorm;
         int64_t every;
-    } options[] = { { 0 }, { .clipvalue = 0.1 }, { .clipnorm = 0.1 }, { .global_clipnorm = 0.1 },
+    } options[] = { { 0 },
+                    { .clipvalue = 0.1 },
+                    { .clipnorm = 0.1 },
+                    { .global_clipnorm = 0.1 },
                     { .global_clipnorm = 0.1, .every = 3 } };
     size_t count;
     const ls_optimizer *list = rules(&count);
@@ -578,7 +581,8 @@ static void global_norm_can_be_fetched(void **state)
     assert_int_equal(ls_context_open(NULL, &ctx), LS_OK);
     ls_graph *graph;
     assert_int_equal(ls_graph_create(ctx, &graph), LS_OK);
-    ls_tensor *v[] = { ls_op_variable(graph, "a", LS_F32, LS_SHAPE(2)), ls_op_variable(graph, "b", LS_F64, LS_SHAPE(1)) };
+    ls_tensor *v[] = { ls_op_variable(graph, "a", LS_F32, LS_SHAPE(2)),
+                       ls_op_variable(graph, "b", LS_F64, LS_SHAPE(1)) };
     ls_tensor *g[] = { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2)), ls_op_input(graph, NULL, LS_F64, LS_SHAPE(1)) };
     ls_tensor *step = ls_apply_gradients(ls_sgd(.learning_rate = 1, .global_clipnorm = 6.5), g, v, 2, NULL), *norm;
     assert_int_equal(ls_graph_find(graph, "sgd/global_norm", &norm), LS_OK);
@@ -614,7 +618,8 @@ static void gradients_that_are_not_finite_stop_the_run(void **state)
             assert_int_equal(ls_graph_create(ctx, &graph), LS_OK);
             ls_tensor *v[] = { ls_op_variable(graph, "good", LS_F32, LS_SHAPE(2)),
                                ls_op_variable(graph, "bad", LS_F32, LS_SHAPE(2)) };
-            ls_tensor *g[] = { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2)), ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2)) };
+            ls_tensor *g[] = { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2)),
+                               ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2)) };
             ls_tensor *step = ls_apply_gradients(list[i], g, v, 2, NULL);
             float good[] = { 1, 2 }, bad[] = { 3, 4 };
             ls_feed feeds[] = { { g[0], ls_array_of(LS_F32, LS_SHAPE(2), good) },
@@ -623,7 +628,8 @@ static void gradients_that_are_not_finite_stop_the_run(void **state)
                 assert_int_equal(ls_eval(graph, feeds, 2, &step, 1), LS_OK);
             char before[65], after[65];
             hash_state(graph, before);
-            bad[1] = list[i].options.clipvalue == 0 && batch % 2 ? INFINITY : NAN; /* an infinity is clipped, as in Keras */
+            bad[1] =
+                list[i].options.clipvalue == 0 && batch % 2 ? INFINITY : NAN; /* an infinity is clipped, as in Keras */
             must_say(ls_eval(graph, feeds, 2, &step, 1), LS_ERR_NOT_FINITE, "bad");
             hash_state(graph, after);
             assert_string_equal(before, after);
@@ -643,7 +649,8 @@ static void norms_are_summed_in_double(void **state)
     for (size_t i = 0; i < 2; i++) {
         ls_graph *graph;
         assert_int_equal(ls_graph_create(ctx, &graph), LS_OK);
-        ls_tensor *v = ls_op_variable(graph, "a", LS_F32, LS_SHAPE(2)), *g = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2));
+        ls_tensor *v = ls_op_variable(graph, "a", LS_F32, LS_SHAPE(2)),
+                  *g = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2));
         ls_optimizer optimizer = { .kind = LS_OPTIMIZER_SGD, .options = both[i] };
         ls_tensor *step = ls_apply_gradients(optimizer, &g, &v, 1, NULL);
         float a[] = { 3e30f, -4e30f };
@@ -742,10 +749,20 @@ static void minimize_is_fetched_by_name(void **state)
 static void state_is_made_in_its_order(void **state)
 {
     (void)state;
-    static const char *const names[] = { "a/kernel", "a/bias", "b/kernel", "b/bias", "mean_absolute_error/sums",
-                                         "adam/a/kernel/momentum", "adam/a/kernel/velocity", "adam/a/bias/momentum",
-                                         "adam/a/bias/velocity", "adam/b/kernel/momentum", "adam/b/kernel/velocity",
-                                         "adam/b/bias/momentum", "adam/b/bias/velocity", "adam/iterations" };
+    static const char *const names[] = { "a/kernel",
+                                         "a/bias",
+                                         "b/kernel",
+                                         "b/bias",
+                                         "mean_absolute_error/sums",
+                                         "adam/a/kernel/momentum",
+                                         "adam/a/kernel/velocity",
+                                         "adam/a/bias/momentum",
+                                         "adam/a/bias/velocity",
+                                         "adam/b/kernel/momentum",
+                                         "adam/b/kernel/velocity",
+                                         "adam/b/bias/momentum",
+                                         "adam/b/bias/velocity",
+                                         "adam/iterations" };
     ls_context *ctx;
     assert_int_equal(ls_context_open(NULL, &ctx), LS_OK);
     network n;
@@ -827,7 +844,8 @@ static void wrong_options_are_refused(void **state)
         { ls_adagrad(.initial_accumulator_value = -1), "initial_accumulator_value is -1" },
         { ls_adam(.gradient_accumulation_steps = -2), "gradient_accumulation_steps is -2" },
         { ls_adam(.weight_decay = -1), "weight_decay is -1" },
-        { ls_adam(.learning_rate = 0.1, .schedule = ls_exponential_decay(0.1, 3, 0.5, false)), "only one can be given" },
+        { ls_adam(.learning_rate = 0.1, .schedule = ls_exponential_decay(0.1, 3, 0.5, false)),
+          "only one can be given" },
         { ls_adam(.schedule = { .rate = 0.1 }), "is written .learning_rate = 0.1" },
         { ls_adam(.name = "a b"), "\"a b/w/momentum\" is no name" },
         { (ls_optimizer){ .kind = 33 }, "no optimizer number 33" },
@@ -852,7 +870,8 @@ static void wrong_gradients_are_refused(void **state)
     ls_graph *graph, *other;
     assert_int_equal(ls_graph_create(ctx, &graph), LS_OK);
     assert_int_equal(ls_graph_create(ctx, &other), LS_OK);
-    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2)), *k = ls_op_variable(graph, "k", LS_I64, LS_SHAPE(2));
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2)),
+              *k = ls_op_variable(graph, "k", LS_I64, LS_SHAPE(2));
     ls_tensor *right = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(2)), *no_scalar = right;
     const struct {
         ls_tensor *gradient, *variable, *rate;

@@ -1,5 +1,5 @@
-/* Losses: one value a sample, and how samples are put together. The formulas are those of lockstep/graph.h; here targets are
- * brought to the predictions' type and shape, as Keras does, and samples are weighed and reduced. */
+/* Losses: one value a sample, and how samples are put together. The formulas are those of lockstep/graph.h; here
+ * targets are brought to the predictions' type and shape, as Keras does, and samples are weighed and reduced. */
 #include "graph/rules.h"
 #include "nn/parts.h"
 

@@ -1,11 +1,12 @@
-/* Metrics: a fixed vector of sums over samples, joined like any other reduction, and a result made of it. Sums of two runs
- * are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
+/* Metrics: a fixed vector of sums over samples, joined like any other reduction, and a result made of it. Sums of two
+ * runs are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
  *
  * The sums are, for each kind:
  *   accuracies, top-k, mean and errors   sum of weight * value, sum of weights
  *   precision                            weights of true positives, of false positives
  *   recall                               weights of true positives, of false negatives
- *   AUC                                  for each of 200 buckets of predictions the weights of positives, then of negatives */
+ *   AUC                                  for each of 200 buckets of predictions the weights of positives, then of
+ * negatives */
 #include <stdlib.h>
 
 #include "graph/rules.h"
@@ -136,8 +137,8 @@ static ls_tensor *class_matches(const char *what, bool sparse, ls_tensor *target
     return ls_tensor_is_error(labels) ? labels : ls_op_compare(labels, LS_EQUAL, ls_op_argmax(predictions, -1));
 }
 
-/* The label's class is among the first k when fewer than k others are above it: of equals all are in. A score that is not a
- * number, or a label that is no class, is a miss. */
+/* The label's class is among the first k when fewer than k others are above it: of equals all are in. A score that is
+ * not a number, or a label that is no class, is a miss. */
 static ls_tensor *top_k_matches(const char *what, int64_t k, ls_tensor *targets, ls_tensor *predictions)
 {
     ls_tensor *labels = labels_of(what, ls_targets_are_labels(targets, predictions), targets, predictions);
@@ -162,9 +163,9 @@ static ls_tensor *accuracy(const ls_metric *metric, ls_tensor *targets, ls_tenso
     if (kind == LS_METRIC_ACCURACY) {
         int rank = predictions->shape.rank;
         bool binary = rank < 2 || predictions->shape.dims[rank - 1] == 1;
-        kind = binary                                         ? LS_METRIC_BINARY_ACCURACY
+        kind = binary                                        ? LS_METRIC_BINARY_ACCURACY
                : ls_targets_are_labels(targets, predictions) ? LS_METRIC_SPARSE_CATEGORICAL_ACCURACY
-                                                              : LS_METRIC_CATEGORICAL_ACCURACY;
+                                                             : LS_METRIC_CATEGORICAL_ACCURACY;
         if (!binary && metric->threshold != 0)
             return ls_spec_error(predictions->graph, what, LS_ERR_INVALID, "a threshold makes no sense for classes");
     }
@@ -197,8 +198,8 @@ static ls_tensor *sample_weight(ls_tensor *counts, ls_tensor *weights)
     return weights ? ls_op_mul(sums, weights) : sums;
 }
 
-static ls_tensor *confusion_sums(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights,
-                                 double threshold)
+static ls_tensor *confusion_sums(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions,
+                                 ls_tensor *weights, double threshold)
 {
     ls_tensor *error = ls_match_pair(kinds[metric->kind].name, &targets, &predictions);
     if (error)
@@ -243,8 +244,8 @@ static ls_tensor *bucket_sums(ls_tensor *targets, ls_tensor *predictions, ls_ten
 
 ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
-    ls_tensor *error = ls_pair_error(ls_metric_name(&metric), metric.kind == LS_METRIC_MEAN ? predictions : targets,
-                                     predictions);
+    ls_tensor *error =
+        ls_pair_error(ls_metric_name(&metric), metric.kind == LS_METRIC_MEAN ? predictions : targets, predictions);
     if (error || !predictions)
         return error;
     if (check_spec(&metric) != LS_OK)
@@ -256,8 +257,8 @@ ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predi
         return weights;
     switch (metric.kind) {
     case LS_METRIC_TOP_K:
-        return weighted_mean_sums(
-            top_k_matches(kinds[metric.kind].name, metric.k ? metric.k : 5, targets, predictions), weights);
+        return weighted_mean_sums(top_k_matches(kinds[metric.kind].name, metric.k ? metric.k : 5, targets, predictions),
+                                  weights);
     case LS_METRIC_MEAN:
         return weighted_mean_sums(predictions, weights);
     case LS_METRIC_MEAN_SQUARED_ERROR:

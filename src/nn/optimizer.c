@@ -1,8 +1,8 @@
-/* Optimizers as state nodes: a spec and gradients become one tensor whose run updates every variable. Slots, the step and,
- * where gradients are accumulated, their sums are variables of the graph.
+/* Optimizers as state nodes: a spec and gradients become one tensor whose run updates every variable. Slots, the step
+ * and, where gradients are accumulated, their sums are variables of the graph.
  *
- * The order of things is Keras's: accumulate, clip, decay weights, update. Gradients are whole tensors here, joined over all
- * samples and devices, so norms are those of the whole batch and are counted once. */
+ * The order of things is Keras's: accumulate, clip, decay weights, update. Gradients are whole tensors here, joined
+ * over all samples and devices, so norms are those of the whole batch and are counted once. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,8 +44,8 @@ typedef struct recipe {
 
 const char *ls_optimizer_name(const ls_optimizer *optimizer)
 {
-    bool known = optimizer && optimizer->kind > LS_OPTIMIZER_NONE &&
-                 (size_t)optimizer->kind < sizeof(kinds) / sizeof(*kinds);
+    bool known =
+        optimizer && optimizer->kind > LS_OPTIMIZER_NONE && (size_t)optimizer->kind < sizeof(kinds) / sizeof(*kinds);
     return !known ? "optimizer" : optimizer->options.name ? optimizer->options.name : kinds[optimizer->kind].name;
 }
 
@@ -89,8 +89,9 @@ static ls_status check_clipping(const char *what, const recipe *r)
     LS_TRY(check_range(what, "clipnorm", r->clipnorm, 0, highest));
     LS_TRY(check_range(what, "global_clipnorm", r->global_clipnorm, 0, highest));
     if ((r->clipvalue > 0) + (r->clipnorm > 0) + (r->global_clipnorm > 0) > 1)
-        return ls_fail(LS_ERR_INVALID, "%s: only one of clipnorm (%g), clipvalue (%g) and global_clipnorm (%g) can be set",
-                       what, r->clipnorm, r->clipvalue, r->global_clipnorm);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: only one of clipnorm (%g), clipvalue (%g) and global_clipnorm (%g) can be set", what,
+                       r->clipnorm, r->clipvalue, r->global_clipnorm);
     return LS_OK;
 }
 
@@ -158,14 +159,15 @@ static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
                               .beta2 = ls_spec_number(o->beta_2, 0.999),
                               .rho = ls_spec_number(o->rho, 0.9),
                               .epsilon = ls_spec_number(o->epsilon, info->epsilon),
-                              .weight_decay = ls_spec_number(o->weight_decay,
-                                                             optimizer->kind == LS_OPTIMIZER_ADAMW ? 0.004 : 0) };
+                              .weight_decay =
+                                  ls_spec_number(o->weight_decay, optimizer->kind == LS_OPTIMIZER_ADAMW ? 0.004 : 0) };
     choose_rule(optimizer->kind, o->nesterov, r);
     if (r->scheduled && o->learning_rate != 0)
         return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule: only one can be given", info->name,
                        r->rate);
     if (!r->scheduled && o->schedule.rate != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: a constant rate is written .learning_rate = %g", info->name, o->schedule.rate);
+        return ls_fail(LS_ERR_INVALID, "%s: a constant rate is written .learning_rate = %g", info->name,
+                       o->schedule.rate);
     if (!r->scheduled && o->learning_rate == 0 && info->rate == 0)
         return ls_fail(LS_ERR_INVALID, "%s: the learning rate must be given", info->name);
     return check_recipe(info->name, r);
@@ -193,7 +195,7 @@ typedef struct job {
     ls_graph *graph;
     recipe r;
     char *name;
-    bool again; /* the optimizer has state in the graph already */
+    bool again;                         /* the optimizer has state in the graph already */
     ls_tensor **gradients, **variables; /* those that take part */
     slot_set *state;
     size_t count;
@@ -323,7 +325,8 @@ static ls_status get_slots(job *j, size_t i)
     snprintf(number, sizeof(number), "variable_%u", v->attr.variable.variable->number);
     const char *of = v->name ? v->name : number;
     for (int s = 0; s < j->r.slot_count; s++)
-        LS_TRY(get_state(j, of, j->r.info->slots[s], v->dtype, v->shape, s == 0 ? j->r.start : 0, &j->state[i].slot[s]));
+        LS_TRY(
+            get_state(j, of, j->r.info->slots[s], v->dtype, v->shape, s == 0 ? j->r.start : 0, &j->state[i].slot[s]));
     if (j->r.every > 1)
         LS_TRY(get_state(j, of, "gradient_accumulator", v->dtype, v->shape, 0, &j->state[i].sum));
     return LS_OK;
@@ -405,17 +408,17 @@ static ls_tensor *when_last(const job *j, ls_tensor *done, ls_tensor *not_yet)
     return ls_op_select(j->last, done, not_yet);
 }
 
-/* An assignment that a value which is not finite stops, with the whole run: the update of plain descent, at a rate and with a
- * decay of 1, of which (old - old) - (-value) is left. */
-static ls_tensor *assign_checked(ls_tensor *variable, ls_tensor *value)
+/* An assignment in place that happens where the scalar `rate` is 1, and not where it is 0: plain descent from the
+ * variable by -value, with a decay of 1, leaves (old - rate old) + rate value. (A zero may lose its sign.) As with any
+ * update, a value that is not finite stops the run. */
+static ls_tensor *assign_at_rate(ls_tensor *variable, ls_tensor *value, ls_tensor *rate)
 {
-    return ls_op_apply(variable, ls_op_neg(value), .rule = LS_APPLY_SGD, .learning_rate = ls_scalar_like(variable, 1),
-                       .weight_decay = 1);
+    return ls_op_apply(variable, ls_op_neg(value), .rule = LS_APPLY_SGD, .learning_rate = rate, .weight_decay = 1);
 }
 
-/* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided once
- * by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size. Gradients that
- * come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
+/* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided
+ * once by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size.
+ * Gradients that come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
 static ls_status accumulate(job *j)
 {
     bool counted;
@@ -425,9 +428,10 @@ static ls_status accumulate(job *j)
     ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, j->samples), n);
     j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
     for (size_t i = 0; i < j->count; i++) {
-        ls_tensor *old = j->state[i].sum, *begun = ls_op_select(is_first, ls_scalar_like(old, 0), old);
+        ls_tensor *old = j->state[i].sum, *zero_like = ls_scalar_like(old, 0), *one = ls_scalar_like(old, 1);
+        ls_tensor *begun = ls_op_mul(old, ls_op_select(is_first, zero_like, one));
         ls_tensor *sum = ls_op_add(begun, ls_op_mul(j->gradients[i], ls_op_cast(n, old->dtype)));
-        add_part(j, assign_checked(old, sum));
+        add_part(j, assign_at_rate(old, sum, one));
         j->gradients[i] = ls_op_div(sum, ls_op_cast(total, old->dtype));
     }
     add_part(j, ls_op_assign(j->samples, total));
@@ -442,8 +446,8 @@ static ls_tensor *sum_of_squares(ls_tensor *gradient)
     return ls_op_reduce_sum(ls_op_square(ls_op_cast(gradient, LS_F64)), LS_ALL_AXES, false);
 }
 
-/* most / norm where the norm is larger, else exactly 1. It is always finite, so that a gradient which is not stays so, and is
- * the only one: a run that would update with it is refused, and names it. */
+/* most / norm where the norm is larger, else exactly 1. It is always finite, so that a gradient which is not stays so,
+ * and is the only one: a run that would update with it is refused, and names it. */
 static ls_tensor *clip_factor(ls_tensor *norm, double most)
 {
     ls_tensor *limit = ls_scalar_like(norm, most);
@@ -478,7 +482,8 @@ static ls_status clip(job *j)
     if (j->r.global_clipnorm > 0)
         LS_TRY(clip_by_global_norm(j));
     for (size_t i = 0; i < j->count && j->r.clipnorm > 0; i++)
-        j->gradients[i] = times(j->gradients[i], clip_factor(ls_op_sqrt(sum_of_squares(j->gradients[i])), j->r.clipnorm));
+        j->gradients[i] =
+            times(j->gradients[i], clip_factor(ls_op_sqrt(sum_of_squares(j->gradients[i])), j->r.clipnorm));
     for (size_t i = 0; i < j->count && j->r.clipvalue > 0; i++)
         j->gradients[i] = ls_op_clip(j->gradients[i], -j->r.clipvalue, j->r.clipvalue);
     return LS_OK;
@@ -498,8 +503,8 @@ static void update(job *j, size_t i)
     add_part(j, ls_op_apply_with(v, j->gradients[i], apply));
 }
 
-/* New values, by ops: operation for operation those of ls_op_apply, so the bits are equal. An update that may not happen needs
- * them, because ls_op_apply always writes. */
+/* New values, by ops: operation for operation those of ls_op_apply, so the bits are equal. An update that may not
+ * happen needs them, because ls_op_apply always writes. */
 typedef struct values {
     ls_tensor *variable, *slot[2];
 } values;
@@ -538,8 +543,7 @@ static values new_values(const ls_apply_op *r, ls_tensor *g, ls_tensor *rate, ls
     case LS_APPLY_NESTEROV: {
         ls_tensor *m = ls_op_sub(ls_op_scale(old.slot[0], r->momentum), down);
         new.slot[0] = m;
-        new.variable = ls_op_add(
-            w, r->rule == LS_APPLY_NESTEROV ? ls_op_sub(ls_op_scale(m, r->momentum), down) : m);
+        new.variable = ls_op_add(w, r->rule == LS_APPLY_NESTEROV ? ls_op_sub(ls_op_scale(m, r->momentum), down) : m);
         break;
     }
     case LS_APPLY_ADAM: {
@@ -572,9 +576,10 @@ static void update_when_last(job *j, size_t i)
     ls_tensor *v = j->variables[i];
     values old = { v, { j->state[i].slot[0], j->state[i].slot[1] } };
     values new = new_values(&j->r.apply, j->gradients[i], j->rate[by_type(v)], j->step[by_type(v)], old);
-    add_part(j, ls_op_assign(v, when_last(j, new.variable, v)));
+    ls_tensor *now = when_last(j, ls_scalar_like(v, 1), ls_scalar_like(v, 0));
+    add_part(j, assign_at_rate(v, new.variable, now));
     for (int s = 0; s < j->r.slot_count; s++)
-        add_part(j, ls_op_assign(old.slot[s], when_last(j, new.slot[s], old.slot[s])));
+        add_part(j, assign_at_rate(old.slot[s], new.slot[s], now));
 }
 
 static ls_status build(job *j, ls_tensor *learning_rate)
@@ -610,8 +615,8 @@ ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradient
         status = choose_pairs(&j, gradients, variables, count);
     if (status == LS_OK)
         status = build(&j, learning_rate);
-    result = status == LS_OK ? ls_op_group(j.parts, j.part_count)
-                             : ls_node_error(j.graph, status, "ls_apply_gradients");
+    result =
+        status == LS_OK ? ls_op_group(j.parts, j.part_count) : ls_node_error(j.graph, status, "ls_apply_gradients");
     release(&j);
     return result;
 }

@@ -102,8 +102,9 @@ ls_tensor *ls_pair_error(const char *what, ls_tensor *targets, ls_tensor *predic
     if (predictions && predictions->op == LS_OP_ERROR)
         return predictions;
     if (!targets || !predictions)
-        return graph ? ls_spec_error(graph, what, LS_ERR_INVALID, "the %s are NULL", targets ? "predictions" : "targets")
-                     : NULL;
+        return graph
+                   ? ls_spec_error(graph, what, LS_ERR_INVALID, "the %s are NULL", targets ? "predictions" : "targets")
+                   : NULL;
     return NULL;
 }
 
@@ -128,8 +129,9 @@ static ls_tensor *without_last_axis(ls_tensor *x)
 static ls_tensor *shapes_differ(const char *what, const ls_tensor *targets, const ls_tensor *predictions)
 {
     char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT];
-    return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE, "targets of shape %s do not fit predictions of shape %s",
-                         ls_shape_format(&targets->shape, t), ls_shape_format(&predictions->shape, p));
+    return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE,
+                         "targets of shape %s do not fit predictions of shape %s", ls_shape_format(&targets->shape, t),
+                         ls_shape_format(&predictions->shape, p));
 }
 
 ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions)
@@ -168,7 +170,8 @@ ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predi
 
 bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *predictions)
 {
-    return targets->shape.rank < predictions->shape.rank || (has_single_last_axis(targets) && last_size(predictions) > 1);
+    return targets->shape.rank < predictions->shape.rank ||
+           (has_single_last_axis(targets) && last_size(predictions) > 1);
 }
 
 ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype)

@@ -1,5 +1,5 @@
-/* What optimizers, losses and metrics share: numbers with defaults, names that are free, targets brought to the shape of
- * predictions, weights of samples. */
+/* What optimizers, losses and metrics share: numbers with defaults, names that are free, targets brought to the shape
+ * of predictions, weights of samples. */
 #ifndef LS_NN_PARTS_H
 #define LS_NN_PARTS_H
 
@@ -33,11 +33,12 @@ void ls_spec_warn(const ls_graph *graph, const char *format, ...) LS_PRINTF(2, 3
 /* An error among the two, or NULL when there is none; a NULL tensor is made one. */
 ls_tensor *ls_pair_error(const char *what, ls_tensor *targets, ls_tensor *predictions);
 
-/* Targets cast to the predictions' type, and both of one rank, by Keras's rule: a last axis of size 1 that the other has not
- * is added to it; [N] against [N] are both made [N,1]. Shapes that differ otherwise are an error. */
+/* Targets cast to the predictions' type, and both of one rank, by Keras's rule: a last axis of size 1 that the other
+ * has not is added to it; [N] against [N] are both made [N,1]. Shapes that differ otherwise are an error. */
 ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions);
 
-/* Labels for the classes of the predictions' last axis: a last axis of size 1 is dropped, floats and bools are cast to int64. */
+/* Labels for the classes of the predictions' last axis: a last axis of size 1 is dropped, floats and bools are cast to
+ * int64. */
 ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predictions);
 
 /* Whether the targets are labels (sparse) or one-hot rows, by their shapes: Keras's rule. */

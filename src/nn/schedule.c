@@ -9,13 +9,18 @@
 
 ls_schedule ls_exponential_decay(double rate, int64_t steps, double decay, bool staircase)
 {
-    return (ls_schedule){ .kind = LS_SCHEDULE_EXPONENTIAL, .rate = rate, .steps = steps, .decay = decay,
-                          .staircase = staircase };
+    return (ls_schedule){
+        .kind = LS_SCHEDULE_EXPONENTIAL, .rate = rate, .steps = steps, .decay = decay, .staircase = staircase
+    };
 }
 
 ls_schedule ls_cosine_decay(double rate, int64_t steps, double alpha, double warmup_from, int64_t warmup_steps)
 {
-    return (ls_schedule){ .kind = LS_SCHEDULE_COSINE, .rate = rate, .steps = steps, .alpha = alpha, .from = warmup_from,
+    return (ls_schedule){ .kind = LS_SCHEDULE_COSINE,
+                          .rate = rate,
+                          .steps = steps,
+                          .alpha = alpha,
+                          .from = warmup_from,
                           .warmup = warmup_steps };
 }
 
@@ -55,7 +60,8 @@ static ls_status exponential(const ls_schedule *s, double step, double *out)
 static ls_status cosine(const ls_schedule *s, double step, double *out)
 {
     if (s->steps < 1 || s->warmup < 0)
-        return ls_fail(LS_ERR_INVALID, "cosine decay over %lld steps after %lld of warm-up: at least 1 and 0 are needed",
+        return ls_fail(LS_ERR_INVALID,
+                       "cosine decay over %lld steps after %lld of warm-up: at least 1 and 0 are needed",
                        (long long)s->steps, (long long)s->warmup);
     double warmup = (double)s->warmup, steps = (double)s->steps;
     if (step < warmup) {
@@ -70,7 +76,8 @@ static ls_status cosine(const ls_schedule *s, double step, double *out)
 static ls_status check_table(const ls_schedule *s, const char *what, int least)
 {
     if (s->count < least || s->count > LS_SCHEDULE_POINTS)
-        return ls_fail(LS_ERR_INVALID, "%s of %d rates: %d to %d are possible", what, s->count, least, LS_SCHEDULE_POINTS);
+        return ls_fail(LS_ERR_INVALID, "%s of %d rates: %d to %d are possible", what, s->count, least,
+                       LS_SCHEDULE_POINTS);
     return LS_OK;
 }
 
