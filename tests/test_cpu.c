@@ -940,6 +940,15 @@ static ls_tensor *pick(maker *m)
     return m->value[a > b ? a : b];
 }
 
+/* One with so many axes, if there is one soon. */
+static ls_tensor *pick_rank(maker *m, int rank)
+{
+    ls_tensor *x = pick(m);
+    for (int i = 0; i < 6 && x->shape.rank != rank; i++)
+        x = pick(m);
+    return x;
+}
+
 /* One that could stand in x's place, or x. */
 static ls_tensor *pick_like(maker *m, const ls_tensor *x)
 {
@@ -1202,15 +1211,15 @@ static void grow(maker *m)
         break;
     case 6:
     case 7:
-        y = grow_dense(m, x);
+        y = grow_dense(m, pick_rank(m, 2));
         break;
     case 8:
     case 9:
-        y = grow_image(m, x);
-        break;
     case 10:
+        y = grow_image(m, pick_rank(m, 4));
+        break;
     case 11:
-        y = grow_norm(m, x);
+        y = grow_norm(m, pick_rank(m, 4));
         break;
     case 12:
         y = grow_shape(m, x);
