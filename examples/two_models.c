@@ -150,7 +150,7 @@ static ls_dataset *prepared(ls_dataset *data, int64_t batch)
 
 int main(int argc, char **argv)
 {
-    int64_t rounds = argc > 1 ? atoll(argv[1]) : 3, samples = argc > 2 ? atoll(argv[2]) : 6000;
+    int64_t rounds = argc > 1 ? atoll(argv[1]) : 3, samples = argc > 2 ? atoll(argv[2]) : -1;
     int64_t width = argc > 3 ? atoll(argv[3]) : 2400;
     ls_context *ctx;
     ls_dataset *train_data, *test_data;
