@@ -1,6 +1,6 @@
 /* A model that is a C function, and a training loop by hand: gradients, their application, metrics that are updated,
- * read and reset. The steps are written for the whole batch; that several devices share it shows nowhere. custom_loop
- * [EPOCHS [SAMPLES [BATCH_SIZE]]] */
+ * read and reset. The steps are written for the whole batch; that several devices share it shows nowhere.
+ *     custom_loop [EPOCHS [SAMPLES [BATCH_SIZE]]] */
 #include <lockstep.h>
 
 #define MOST_VARIABLES 16

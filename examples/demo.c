@@ -1,5 +1,6 @@
 /* `make demo`: trains a small convolutional network on pictures of clothes with all cores, then shows the promise: the
- * same training on one device and on two ends with the same weights, to the last bit. demo [EPOCHS [SAMPLES]] */
+ * same training on one device and on two ends with the same weights, to the last bit.
+ *     demo [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* A training loop over rows in place: each step is told which images of the set make its batch, and the tasks read them
- * where they are. The step itself is one named node, made by ls_minimize. fashion_loop [EPOCHS [SAMPLES]] */
+ * where they are. The step itself is one named node, made by ls_minimize.
+ *     fashion_loop [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 
 #define BUFFER_SIZE 60000

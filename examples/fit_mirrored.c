@@ -1,6 +1,6 @@
 /* fit_single on several devices. Three things differ: the context has them, the batch is as many times larger, and fit
- * is given a strategy; the model knows of none of it. Here the devices are shares of the CPU's cores. fit_mirrored
- * [EPOCHS [SAMPLES [DEVICES]]] */
+ * is given a strategy; the model knows of none of it. Here the devices are shares of the CPU's cores.
+ *     fit_mirrored [EPOCHS [SAMPLES [DEVICES]]] */
 #include <lockstep.h>
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* One dense layer in four ways: fit on a dataset, fit on arrays, a learning rate that follows from the batch size, and
- * a loop by hand. All on devices that share the cores, as many as the argument says. line_fit [DEVICES] */
+ * a loop by hand. All on devices that share the cores, as many as the argument says.
+ *     line_fit [DEVICES] */
 #include <lockstep.h>
 
 static ls_model *make_model(ls_context *ctx)

@@ -1,5 +1,7 @@
 /* Two networks in two graphs, whose parts have the same names within the scopes "g1" and "g2": built from ops, and run
- * by name alone. They differ in the width of their last hidden layer. two_models [ROUNDS [SAMPLES [WIDTH]]] */
+ * by name alone. They differ in the width of their last hidden layer.
+ * This form of RMSProp begins with mean squares of 1: the first few hundred steps change little.
+ *     two_models [ROUNDS [SAMPLES [WIDTH]]] */
 #include <lockstep.h>
 
 #define BATCH_SIZE 128
