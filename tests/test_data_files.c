@@ -373,7 +373,7 @@ static void csv_refused(void **state)
         { "1,2,3\n4,,6\n", "line 2", "column 2" },
         { "1,2,3\n4,5\n", "line 2", "2 columns, 3" },
         { "1,2,3\n4,5,6,7\n", "line 2", "4 columns, 3" },
-        { "a,2,3\n4,5,6\n", "line 1", "column 1: 'a'" },
+        { "a,2,3\n4,5,6\n", "line 1", "column 1: 'a' is no number (a header line" },
         { "a,b,c\n1,2,3\n4,nan,6\n", "line 3", "column 2: 'nan' is not finite" },
         { "1,2,inf\n", "line 1", "column 3" },
         { "1,1e39,3\n", "line 1", "column 2: '1e39' is too large" },
