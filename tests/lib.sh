@@ -27,6 +27,6 @@ check() {
 }
 
 # make with the variables of the outer make (CC, CFLAGS, ...), but not with its jobs, which are not handed to scripts.
-MAKEFLAGS=$(printf '%s' "${MAKEFLAGS:-}" | sed -e 's/ -j[0-9]*//' -e 's/ --jobserver-[a-z]*=[^ ]*//')
+MAKEFLAGS=$(printf '%s' "${MAKEFLAGS:-}" | sed -e 's/ -j[0-9]*//' -e 's/ --jobserver-[a-z]*=[^ ]*//' -e 's/ TESTS=.*//')
 export MAKEFLAGS
-unset MFLAGS MAKELEVEL
+unset MFLAGS MAKELEVEL TESTS
