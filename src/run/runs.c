@@ -104,7 +104,7 @@ static void make_plan(void *user, int worker)
 static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
     if (plan->segment_count > 0 && plan->lanes < workers)
-        ls_log_write(&ctx->log, LS_LOG_INFO, "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)",
+        ls_log_write(&ctx->log, plan->update_count > 0 ? LS_LOG_WARNING : LS_LOG_INFO, "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)",
                      plan->lanes, workers, workers - plan->lanes, workers);
 }
 

@@ -17,11 +17,37 @@ static void destroy(void *training)
     free(t);
 }
 
-ls_status ls_training_of(ls_model *model, ls_training **out)
+/* A fresh state in a scope of its own; what was traced before ends: its nodes, slots and plans. */
+static ls_status begin_training(ls_model *model, const ls_compile_options *options)
+{
+    ls_training *training = calloc(1, sizeof(*training));
+    if (!training)
+        return ls_fail(LS_ERR_MEMORY, "no memory to compile model \"%s\"", ls_model_name(model));
+    if (model->training)
+        model->drop_training(model->training);
+    training->model = model;
+    training->options = *options;
+    training->scope = ls_scope_open(ls_model_graph(model));
+    model->training = training;
+    model->drop_training = destroy;
+    return LS_OK;
+}
+
+ls_status ls_training_for_prediction(ls_model *model, ls_training **out)
 {
     if (!model)
         return ls_fail(LS_ERR_INVALID, "the model is NULL");
     if (!model->training)
+        LS_TRY(begin_training(model, &(ls_compile_options){ .ls_first = 0 }));
+    *out = model->training;
+    return LS_OK;
+}
+
+ls_status ls_training_of(ls_model *model, ls_training **out)
+{
+    if (!model)
+        return ls_fail(LS_ERR_INVALID, "the model is NULL");
+    if (!model->training || model->training->options.loss.kind == LS_LOSS_NONE)
         return ls_fail(LS_ERR_STATE, "model \"%s\" is not compiled: call ls_compile first", ls_model_name(model));
     *out = model->training;
     return LS_OK;
@@ -41,17 +67,7 @@ ls_status ls_compile_with(ls_model *model, ls_compile_options options)
     if (ls_model_output_count(model) != 1)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; fit trains models with one",
                        ls_model_name(model), ls_model_output_count(model));
-    ls_training *training = calloc(1, sizeof(*training));
-    if (!training)
-        return ls_fail(LS_ERR_MEMORY, "ls_compile: no memory");
-    if (model->training) /* what was traced before ends: its nodes, slots and plans */
-        model->drop_training(model->training);
-    training->model = model;
-    training->options = options;
-    training->scope = ls_scope_open(ls_model_graph(model));
-    model->training = training;
-    model->drop_training = destroy;
-    return LS_OK;
+    return begin_training(model, &options);
 }
 
 /* ---- Tracing ---- */

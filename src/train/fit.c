@@ -381,7 +381,7 @@ ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_a
     ls_array made = { .data = NULL };
     if (!out || batch_size < 0)
         return ls_fail(LS_ERR_INVALID, "ls_predict: a place for the predictions is needed, and a batch size of 0 or more");
-    LS_TRY(ls_training_of(model, &training));
+    LS_TRY(ls_training_for_prediction(model, &training));
     LS_TRY(ls_passes_open(&passes, data, batch_size ? batch_size : 32, false, 0));
     ls_status status = predict_all(training, &passes, &made);
     ls_passes_close(&passes);

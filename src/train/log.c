@@ -65,6 +65,7 @@ ls_status ls_train_log_start(ls_train_log *log, ls_training *t, const ls_fit_opt
     put_string(&text, "model", ls_model_name(t->model));
     put_number(&text, "parameters", (double)ls_model_parameter_count(t->model));
     put_string(&text, "optimizer", ls_optimizer_name(&t->options.optimizer));
+    put_string(&text, "loss", ls_loss_name(&t->options.loss));
     put_number(&text, "batch_size", (double)batch_size);
     put_number(&text, "epochs", (double)epochs);
     put_number(&text, "lanes", options->lanes);

@@ -36,6 +36,7 @@ typedef struct ls_training {
 
 /* The model's compiled state; fails when it has none. */
 ls_status ls_training_of(ls_model *model, ls_training **out);
+ls_status ls_training_for_prediction(ls_model *model, ls_training **out); /* a model need not be compiled to predict */
 
 /* The function for data of that spec, traced at the first call. */
 ls_status ls_training_function(ls_training *training, ls_function_kind kind, const ls_element_spec *spec,
