@@ -407,8 +407,6 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
           "Dense|activity_regularizer" },
         { ls_input(4), ls_dense(3, .kernel_regularizer = { .l2 = -1 }), LS_ERR_INVALID, "Dense|kernel_regularizer|-1" },
         { ls_input(4), ls_dense(3, .use_bias = (ls_switch)7), LS_ERR_INVALID, "Dense|use_bias is 7" },
-        { ls_input(4), ls_dense(3, .use_bias = LS_OFF, .bias_initializer = { .kind = LS_INIT_ONES }), LS_ERR_INVALID,
-          "Dense|bias" },
         { ls_input(4), ls_dense(3, INIT((ls_initializer_kind)77, .a = 0)), LS_ERR_INVALID, "kernel_initializer|77" },
         { ls_input(4), ls_dense(3, INIT(LS_INIT_UNIFORM, .a = 2, .b = 1)), LS_ERR_INVALID,
           "kernel_initializer|2 to 1" },

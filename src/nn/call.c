@@ -113,8 +113,7 @@ static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *i
     for (size_t i = 0; i < count; i++)
         if (inputs[i]->graph != call->graph)
             return ls_fail(LS_ERR_INVALID, "input %zu belongs to another graph than this trace", i);
-    ls_layer_pass pass = { .graph = call->graph,
-                           .inputs = inputs,
+    ls_layer_pass pass = { .inputs = inputs,
                            .input_count = count,
                            .training = call->training,
                            .update = !call->making,

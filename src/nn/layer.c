@@ -330,9 +330,6 @@ static ls_status settle_reshape(ls_layer_options *o)
 static ls_status settle_product(ls_layer_options *o)
 {
     LS_TRY(check_switch("use_bias", &o->use_bias));
-    if (o->use_bias == LS_OFF &&
-        (o->bias_initializer.kind != LS_INIT_DEFAULT || o->bias_regularizer.l1 != 0 || o->bias_regularizer.l2 != 0))
-        return ls_fail(LS_ERR_INVALID, "an initializer or regularizer of the bias goes with use_bias, which is off");
     LS_TRY(settle_initializer("kernel_initializer", &o->kernel_initializer, glorot));
     LS_TRY(settle_initializer("bias_initializer", &o->bias_initializer, zeros));
     LS_TRY(check_regularizer("kernel_regularizer", &o->kernel_regularizer));

@@ -39,7 +39,6 @@ ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weig
 /* ---- Calls ---- */
 
 typedef struct ls_layer_pass {
-    ls_graph *graph;
     ls_tensor *const *inputs;
     size_t input_count;
     ls_tensor *const *weights; /* in the order of ls_layer_weights */
