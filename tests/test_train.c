@@ -111,7 +111,7 @@ static void fit_by_hand(ls_model *model, ls_tensor **loss_out)
     ls_graph *g = ls_model_graph(model);
     ls_tensor *x = ls_op_input(g, NULL, LS_U8, LS_SHAPE(LS_BATCH, SIDE, SIDE, 1));
     ls_tensor *y = ls_op_input(g, NULL, LS_I32, LS_SHAPE(LS_BATCH)), *rate = ls_op_input(g, NULL, LS_F32, LS_SCALAR);
-    ls_tensor *in = ls_op_scale(ls_op_cast(x, LS_F32), 1 / 255.0), *out = NULL, *variables[16], *gradients[16];
+    ls_tensor *in = ls_op_div(ls_op_cast(x, LS_F32), ls_op_scalar(g, LS_F32, 255)), *out = NULL, *variables[16], *gradients[16];
     ls_trace trace;
     OK(ls_model_trace(model, &in, true, &out, &trace));
     ls_tensor *loss = ls_loss_value(ls_sparse_categorical_crossentropy(), y, out, NULL);

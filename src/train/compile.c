@@ -101,7 +101,7 @@ static ls_tensor *feature(ls_training *t, size_t input, ls_tensor *x)
         return x;
     ls_tensor *y = ls_op_cast(x, wanted);
     bool pixels = given == LS_U8 && wanted == LS_F32 && !begins_with_rescaling(t->model, input);
-    return pixels ? ls_op_scale(y, 1 / 255.0) : y;
+    return pixels ? ls_op_div(y, ls_op_scalar(ls_model_graph(t->model), LS_F32, 255)) : y;
 }
 
 static ls_status check_spec(const ls_training *t, const ls_function *f)

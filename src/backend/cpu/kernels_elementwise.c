@@ -80,6 +80,9 @@ static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
     range(e, call, &from, &n);
     if (e->pattern == SAME)
         e->binary(out + from, x + from, other + from, n);
+    else if (op == LS_OP_div)
+        for (size_t i = from; i < from + n; i++)
+            out[i] = x[i] / *other;
     else if (e->pattern == SCALAR_RIGHT || e->pattern == SCALAR_LEFT)
         (op == LS_OP_mul ? simd->scale : simd->add_scalar)(out + from, x + from, op == LS_OP_sub ? -*other : *other, n);
     else
@@ -240,10 +243,10 @@ static bool find_pattern(elementwise *e, const ls_tensor *node)
         return true;
     }
     bool commutes = op == LS_OP_add || op == LS_OP_mul;
-    if (!(op == LS_OP_sub && like_a) && !commutes)
+    if (!((op == LS_OP_sub || op == LS_OP_div) && like_a) && !commutes)
         return false;
     int64_t row = like_a ? repeats(b, a) : like_b ? repeats(a, b) : 0;
-    if (row == 0 || (row > 1 && op == LS_OP_sub))
+    if (row == 0 || (row > 1 && !commutes))
         return false;
     e->row = row;
     e->pattern = row == 1 ? (like_a ? SCALAR_RIGHT : SCALAR_LEFT) : (like_a ? ROW_RIGHT : ROW_LEFT);
