@@ -152,7 +152,10 @@ LS_API ls_status ls_model_state_sha256(ls_model *model, char hex[65]);
 
 /* Where the time of the last fit went, in seconds. */
 typedef struct ls_times {
-    double data, compute, other;
+    double data;    /* waiting for the next batch */
+    double compute; /* steps, of which */
+    double join;    /* is for joins, checks and updates */
+    double other;   /* validation, progress, logs, callbacks */
 } ls_times;
 LS_API ls_times ls_model_times(const ls_model *model);
 

@@ -390,10 +390,9 @@ static void take_part(void *user, int worker)
         }
         const ls_unit *u = &e->phases[phase].units[index];
         pthread_mutex_unlock(&e->mutex);
-        double start = e->phase_seconds ? now() : 0;
+        double start = now();
         ls_status status = run_unit(e, &e->plan->phases[phase], u, worker);
-        if (e->phase_seconds)
-            e->phase_seconds[worker * LS_PHASE_KINDS + (int)e->plan->phases[phase].kind] += now() - start;
+        e->phase_seconds[worker * LS_PHASE_KINDS + (int)e->plan->phases[phase].kind] += now() - start;
         pthread_mutex_lock(&e->mutex);
         e->units_of[device]++;
         if (status != LS_OK)

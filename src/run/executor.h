@@ -36,6 +36,9 @@ int64_t ls_executor_units_of(const ls_executor *executor, int device);
 void ls_executor_profile(ls_executor *executor, bool on);
 ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
 
+/* Time that all runs so far took for joins, checks and updates: of the average worker. */
+double ls_executor_join_seconds(const ls_executor *executor);
+
 /* Tests make the tree wrong with these, to see that it is noticed. */
 typedef enum ls_mutation { LS_MUTATE_NOTHING, LS_MUTATE_SWAP, LS_MUTATE_ARRIVAL } ls_mutation;
 void ls_executor_mutate(ls_executor *executor, ls_mutation mutation);

@@ -192,8 +192,9 @@ static ls_status make_memory(ls_executor *e)
     e->lanes = calloc(workers, sizeof(*e->lanes));
     e->lane_done = calloc((size_t)plan->lanes, sizeof(*e->lane_done));
     e->units_of = calloc((size_t)e->devices, sizeof(*e->units_of));
+    e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
     if (!e->whole || !e->kept || !e->partial || !e->outside || !e->arena || !e->inputs || !e->lanes || !e->lane_done ||
-        !e->units_of)
+        !e->units_of || !e->phase_seconds)
         return no_room(plan);
     for (int w = 0; w < e->workers; w++)
         LS_TRY(make_worker(e, w));

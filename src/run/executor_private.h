@@ -38,7 +38,7 @@ struct ls_executor {
     ls_mutation mutation;
     int64_t *units_of;      /* by device */
     double *group_seconds;  /* by worker and group; NULL: not measured */
-    double *phase_seconds;  /* by worker and phase kind */
+    double *phase_seconds;  /* by worker and phase kind, over all runs */
 
     /* the run at hand */
     uint64_t seed, run;

@@ -6,10 +6,19 @@
 void ls_executor_profile(ls_executor *e, bool on)
 {
     free(e->group_seconds);
-    free(e->phase_seconds);
     size_t workers = (size_t)e->workers;
     e->group_seconds = on ? calloc(workers * ((size_t)e->plan->group_count + 1), sizeof(double)) : NULL;
-    e->phase_seconds = on ? calloc(workers * LS_PHASE_KINDS, sizeof(double)) : NULL;
+    for (size_t i = 0; i < workers * LS_PHASE_KINDS; i++)
+        e->phase_seconds[i] = 0;
+}
+
+double ls_executor_join_seconds(const ls_executor *e)
+{
+    double seconds = 0;
+    for (int w = 0; w < e->workers; w++)
+        for (int k = LS_PHASE_JOIN; k < LS_PHASE_KINDS; k++)
+            seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
+    return seconds / e->workers;
 }
 
 typedef struct share {
@@ -30,7 +39,7 @@ ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
     static const char *const names[] = { "whole", "tiles", "prepare", "lanes", "join", "finish", "check", "update" };
     int groups = e->plan->group_count;
     share *shares = calloc((size_t)groups + 1, sizeof(*shares));
-    if (!e->group_seconds || !e->phase_seconds || !shares) {
+    if (!e->group_seconds || !shares) {
         free(shares);
         return ls_fail(LS_ERR_STATE, "the executor was not profiled");
     }

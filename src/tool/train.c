@@ -120,8 +120,8 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
         ls_times times = ls_model_times(session->model);
         double sum = times.data + times.compute + times.other;
         if (sum > 0)
-            printf("time: %.1f s: data %.1f %%, compute %.1f %%, other %.1f %%\n", sum, 100 * times.data / sum,
-                   100 * times.compute / sum, 100 * times.other / sum);
+            printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%\n", sum,
+                   100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
     }
     if (stop) {
         printf("stopped by a signal\n");

@@ -94,11 +94,23 @@ static ls_status log_step(fit *f, int64_t samples)
     return ls_train_log_step(f->log, f->training->step, loss, samples, f->options->log_hash ? hex : NULL);
 }
 
+/* Joins of the function's plan for that many samples, so far. */
+static double join_seconds(const fit *f, int64_t samples)
+{
+    ls_graph *graph = ls_model_graph(f->training->model);
+    ls_executor *executor = NULL;
+    if (!graph->runs || !ls_runs_has(graph->runs, f->function->fetches, f->function->fetch_count, samples) ||
+        ls_runs_get(graph, f->function->fetches, f->function->fetch_count, samples, &executor) != LS_OK)
+        return 0;
+    return ls_executor_join_seconds(executor);
+}
+
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
-    double start = ls_seconds_now();
+    double start = ls_seconds_now(), joins = join_seconds(f, batch->samples);
     ls_status status = ls_function_run(f->training, f->function, batch, f->options->class_weights, f->options->class_count);
     f->training->times.compute += ls_seconds_now() - start;
+    f->training->times.join += join_seconds(f, batch->samples) - joins;
     if (status == LS_ERR_NOT_FINITE) {
         char message[512];
         snprintf(message, sizeof(message), "%s", ls_last_error());

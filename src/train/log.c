@@ -115,6 +115,7 @@ ls_status ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, d
     }
     put_number(&text, "data_seconds", times->data);
     put_number(&text, "compute_seconds", times->compute);
+    put_number(&text, "join_seconds", times->join);
     return write_line(log, &text);
 }
 
