@@ -101,27 +101,30 @@ ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *byte
     return status;
 }
 
-static ls_status write_all(int fd, const char *path, const char *data, size_t bytes)
+static ls_status write_parts(int fd, const char *path, const ls_file_part *parts, size_t count)
 {
-    while (bytes > 0) {
-        ssize_t put = write(fd, data, bytes);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return fail_errno("write", path, errno);
-        data += put;
-        bytes -= (size_t)put;
+    for (size_t i = 0; i < count; i++) {
+        const char *data = parts[i].data;
+        for (size_t left = parts[i].bytes; left > 0;) {
+            ssize_t put = write(fd, data, left);
+            if (put < 0 && errno == EINTR)
+                continue;
+            if (put < 0)
+                return fail_errno("write", path, errno);
+            data += put;
+            left -= (size_t)put;
+        }
     }
     return LS_OK;
 }
 
 /* A device or a pipe cannot be replaced by a rename: it would stop being one. */
-static ls_status write_in_place(const char *path, const void *data, size_t bytes)
+static ls_status write_in_place(const char *path, const ls_file_part *parts, size_t count)
 {
     int fd = open_retrying(path, O_WRONLY, 0);
     if (fd < 0)
         return fail_errno("open", path, errno);
-    ls_status status = write_all(fd, path, data, bytes);
+    ls_status status = write_parts(fd, path, parts, count);
     if (close(fd) != 0 && status == LS_OK)
         status = fail_errno("close", path, errno);
     return status;
@@ -150,7 +153,7 @@ static void sync_directory_of(const char *path)
 {
     char directory[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    int length = slash == NULL || slash == path ? 1 : (int)(slash - path);
     snprintf(directory, sizeof directory, "%.*s", length, slash == NULL ? "." : path);
     int fd = open_retrying(directory, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
@@ -159,12 +162,12 @@ static void sync_directory_of(const char *path)
     close(fd);
 }
 
-static ls_status replace(const char *path, const struct stat *old, const void *data, size_t bytes)
+static ls_status replace(const char *path, const struct stat *old, const ls_file_part *parts, size_t count)
 {
     char name[PATH_MAX];
     int fd = -1;
     LS_TRY(open_temporary(path, name, &fd));
-    ls_status status = write_all(fd, name, data, bytes);
+    ls_status status = write_parts(fd, name, parts, count);
     if (status == LS_OK && old != NULL && fchmod(fd, old->st_mode & 07777) != 0)
         status = fail_errno("set the mode of", name, errno);
     if (status == LS_OK && fsync(fd) != 0)
@@ -180,20 +183,25 @@ static ls_status replace(const char *path, const struct stat *old, const void *d
     return status;
 }
 
-ls_status ls_file_write(const char *path, const void *data, size_t bytes)
+ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count)
 {
     struct stat info;
+    char target[PATH_MAX];
     if (stat(path, &info) != 0) {
         if (errno != ENOENT)
             return fail_errno("write", path, errno);
-        return replace(path, NULL, data, bytes);
+        return replace(path, NULL, parts, count);
     }
     if (S_ISDIR(info.st_mode))
         return fail_errno("write", path, EISDIR);
     if (!S_ISREG(info.st_mode))
-        return write_in_place(path, data, bytes);
-    char target[PATH_MAX];
+        return write_in_place(path, parts, count);
     if (realpath(path, target) == NULL)
         return fail_errno("follow", path, errno);
-    return replace(target, &info, data, bytes);
+    return replace(target, &info, parts, count);
+}
+
+ls_status ls_file_write(const char *path, const void *data, size_t bytes)
+{
+    return ls_file_write_parts(path, &(ls_file_part){ data, bytes }, 1);
 }

@@ -13,4 +13,11 @@ ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *byte
  * something that is not a plain file (a pipe, /dev/null) is written as it is. */
 ls_status ls_file_write(const char *path, const void *data, size_t bytes);
 
+/* The same for a file made of several pieces of memory. */
+typedef struct ls_file_part {
+    const void *data;
+    size_t bytes;
+} ls_file_part;
+ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count);
+
 #endif

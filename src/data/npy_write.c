@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/size.h"
 #include "base/status.h"
-#include "data/safetensors.h"
 #include "graph/shape.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the descriptions below say so");

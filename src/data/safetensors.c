@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
 #include "base/status.h"
@@ -521,108 +522,4 @@ free_parts:
     free(parts);
     json_decref(header);
     return status;
-}
-
-/* ---- A file made of parts ---- */
-
-#define MOST_TEMPORARIES 100 /* names tried before giving up */
-
-static ls_status write_parts(int fd, const char *path, const ls_file_part *parts, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const char *data = parts[i].data;
-        for (size_t left = parts[i].bytes; left > 0;) {
-            ssize_t put = write(fd, data, left);
-            if (put < 0 && errno == EINTR)
-                continue;
-            if (put < 0)
-                return fail_errno("write", path, errno);
-            data += put;
-            left -= (size_t)put;
-        }
-    }
-    return LS_OK;
-}
-
-/* A device or a pipe cannot be replaced by a rename: it would stop being one. */
-static ls_status write_in_place(const char *path, const ls_file_part *parts, size_t count)
-{
-    int fd = open_retrying(path, O_WRONLY, 0);
-    if (fd < 0)
-        return fail_errno("open", path, errno);
-    ls_status status = write_parts(fd, path, parts, count);
-    if (close(fd) != 0 && status == LS_OK)
-        status = fail_errno("close", path, errno);
-    return status;
-}
-
-/* Opens a new file beside `path` and writes its name. Not mkstemp: that ignores the user's umask. */
-static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
-{
-    for (int i = 0; i < MOST_TEMPORARIES; i++) {
-        int length = snprintf(name, PATH_MAX, "%s.%ld.%d.tmp", path, (long)getpid(), i);
-        if (length < 0 || length >= PATH_MAX)
-            return fail_errno("write", path, ENAMETOOLONG);
-        int fd = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (fd >= 0) {
-            *out = fd;
-            return LS_OK;
-        }
-        if (errno != EEXIST)
-            return fail_errno("create a file beside", path, errno);
-    }
-    return fail_errno("create a file beside", path, EEXIST);
-}
-
-/* Makes the rename itself last through a power cut. Some file systems cannot sync a directory; that is no failure. */
-static void sync_directory_of(const char *path)
-{
-    char directory[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int length = slash == NULL || slash == path ? 1 : (int)(slash - path);
-    snprintf(directory, sizeof directory, "%.*s", length, slash == NULL ? "." : path);
-    int fd = open_retrying(directory, O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
-}
-
-static ls_status replace(const char *path, const struct stat *old, const ls_file_part *parts, size_t count)
-{
-    char name[PATH_MAX];
-    int fd = -1;
-    LS_TRY(open_temporary(path, name, &fd));
-    ls_status status = write_parts(fd, name, parts, count);
-    if (status == LS_OK && old != NULL && fchmod(fd, old->st_mode & 07777) != 0)
-        status = fail_errno("set the mode of", name, errno);
-    if (status == LS_OK && fsync(fd) != 0)
-        status = fail_errno("sync", name, errno);
-    if (close(fd) != 0 && status == LS_OK)
-        status = fail_errno("close", name, errno);
-    if (status == LS_OK && rename(name, path) != 0)
-        status = fail_errno("rename a new file to", path, errno);
-    if (status != LS_OK)
-        unlink(name);
-    else
-        sync_directory_of(path);
-    return status;
-}
-
-ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count)
-{
-    struct stat info;
-    char target[PATH_MAX];
-    if (stat(path, &info) != 0) {
-        if (errno != ENOENT)
-            return fail_errno("write", path, errno);
-        return replace(path, NULL, parts, count);
-    }
-    if (S_ISDIR(info.st_mode))
-        return fail_errno("write", path, EISDIR);
-    if (!S_ISREG(info.st_mode))
-        return write_in_place(path, parts, count);
-    if (realpath(path, target) == NULL)
-        return fail_errno("follow", path, errno);
-    return replace(target, &info, parts, count);
 }

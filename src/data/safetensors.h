@@ -49,12 +49,4 @@ const char *ls_safetensors_metadata_find(const ls_safetensors *file, const char 
 ls_status ls_safetensors_write(const char *path, const ls_safetensors_entry *entries, size_t count,
                                const ls_safetensors_pair *metadata, size_t metadata_count);
 
-/* What ls_file_write does, for a file made of several pieces of memory. */
-typedef struct ls_file_part {
-    const void *data;
-    size_t bytes;
-} ls_file_part;
-
-ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count);
-
 #endif

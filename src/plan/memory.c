@@ -171,14 +171,6 @@ typedef struct placer {
     int *read_by;    /* by value: the segment that last had it in its cache + 1 */
 } placer;
 
-static int source_group(const ls_plan *plan, int value)
-{
-    int group = plan->nodes[value].group;
-    while (group >= 0 && plan->groups[group].alias)
-        group = plan->nodes[plan->groups[group].in[0]].group;
-    return group;
-}
-
 /* The leaf behind reshapes. */
 static int source_value(const ls_plan *plan, int value)
 {
@@ -201,7 +193,7 @@ static void find_lifetimes(placer *p)
         if (group->per_sample || !group->needed)
             continue;
         for (int k = 0; k < group->in_count; k++) {
-            int from = source_group(plan, group->in[k]);
+            int from = ls_plan_source(plan, group->in[k]);
             int level = group->in_place ? plan->levels : group->level;
             if (from >= 0 && p->whole_last[from] < level)
                 p->whole_last[from] = level;
@@ -211,7 +203,7 @@ static void find_lifetimes(placer *p)
         for (int i = 0; i < plan->segments[s].step_count; i++) {
             const ls_group *group = plan->segments[s].steps[i].group;
             for (int k = 0; k < group->in_count; k++) {
-                int from = source_group(plan, group->in[k]);
+                int from = ls_plan_source(plan, group->in[k]);
                 if (from < 0)
                     continue;
                 if (p->whole_last[from] < plan->segments[s].level)
@@ -221,7 +213,7 @@ static void find_lifetimes(placer *p)
             }
         }
     for (int i = 0; i < plan->fetch_count; i++) {
-        int from = source_group(plan, plan->fetches[i]);
+        int from = ls_plan_source(plan, plan->fetches[i]);
         if (from >= 0) {
             p->whole_last[from] = plan->levels;
             p->kept_last[from] = plan->segment_count;
@@ -354,12 +346,12 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
     step->room = i;
     if (!group->kernel->in_place || group->kept || group->reduces || group->in_count == 0)
         return;
-    int from = source_group(plan, group->in[0]), made = from >= 0 ? p->step_of[from] - 1 : -1;
+    int from = ls_plan_source(plan, group->in[0]), made = from >= 0 ? p->step_of[from] - 1 : -1;
     if (made < 0 || plan->groups[from].kept || plan->groups[from].reduces || last[made] != i ||
         ls_plan_unit(plan, plan->groups[from].root) != ls_plan_unit(plan, group->root))
         return;
     for (int k = 1; k < group->in_count; k++) /* the same value twice: not in place */
-        if (source_group(plan, group->in[k]) == from)
+        if (ls_plan_source(plan, group->in[k]) == from)
             return;
     step->room = segment->steps[made].room;
     if (last[step->room] < last[i])
@@ -378,7 +370,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         use_prepared(plan, step);
         last[i] = i;
         for (int k = 0; k < step->group->in_count; k++) {
-            int g = source_group(plan, step->group->in[k]);
+            int g = ls_plan_source(plan, step->group->in[k]);
             if (g >= 0 && p->step_of[g] > 0)
                 last[p->step_of[g] - 1] = i;
         }
@@ -413,7 +405,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
     for (int i = 0; i < segment->step_count; i++) { /* inputs made in this segment */
         ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++) {
-            int g = source_group(plan, step->group->in[k]);
+            int g = ls_plan_source(plan, step->group->in[k]);
             if (g < 0 || p->step_of[g] == 0 || plan->groups[g].kept || plan->groups[g].reduces)
                 continue;
             const ls_operand *made = &segment->steps[p->step_of[g] - 1].out;
@@ -487,7 +479,7 @@ static void list_prepared(ls_plan *plan, ls_group *group)
     if (!group->kernel || group->kernel->prepare.bytes == 0)
         return;
     int value = source_value(plan, group->in[group->kernel->prepare.input]);
-    int from = source_group(plan, value), at = find_prepared(plan, group, value);
+    int from = ls_plan_source(plan, value), at = find_prepared(plan, group, value);
     int level = from < 0 ? 0 : plan->groups[from].level + (plan->groups[from].reduces ? 1 : 0);
     if (at < 0) {
         at = plan->prepared_count++;

@@ -14,6 +14,14 @@ void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes)
     return memory;
 }
 
+int ls_plan_source(const ls_plan *plan, int value)
+{
+    int group = plan->nodes[value].group;
+    while (group >= 0 && plan->groups[group].alias)
+        group = plan->nodes[plan->groups[group].in[0]].group;
+    return group;
+}
+
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
 {
     int64_t count = 0;

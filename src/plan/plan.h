@@ -318,6 +318,9 @@ static inline int64_t ls_plan_tile(const ls_group *group)
     return group->kernel->tile ? group->kernel->tile : LS_TILE;
 }
 
+/* The group whose bytes a value is, through views (reshapes); -1: a leaf. */
+int ls_plan_source(const ls_plan *plan, int value);
+
 /* Bytes of one sample, or of a whole value. */
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);
 

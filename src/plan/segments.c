@@ -67,15 +67,6 @@ static void find_needed(cutter *c)
     }
 }
 
-/* The group whose bytes a value is, through reshapes; -1: a leaf. */
-static int source_group(const ls_plan *plan, int value)
-{
-    int group = plan->nodes[value].group;
-    while (group >= 0 && plan->groups[group].alias)
-        group = plan->nodes[plan->groups[group].in[0]].group;
-    return group;
-}
-
 /* Per-sample groups that are computed once, in their own level. */
 static bool has_home(const cutter *c, int g)
 {
@@ -94,7 +85,7 @@ static void add_step(cutter *c, int g)
 static void demand(cutter *c, int value)
 {
     ls_plan *plan = c->plan;
-    int g = source_group(plan, value);
+    int g = ls_plan_source(plan, value);
     if (g < 0 || !plan->groups[g].per_sample || plan->groups[g].reduces || c->place[g])
         return;
     ls_group *group = &plan->groups[g];
@@ -158,7 +149,7 @@ static size_t busiest_bytes(cutter *c)
     for (int i = c->step_count; i-- > 0;) { /* last uses, from behind */
         const ls_group *group = c->steps[i].group;
         for (int k = 0; k < group->in_count; k++) {
-            int g = source_group(plan, group->in[k]);
+            int g = ls_plan_source(plan, group->in[k]);
             size_t bytes = unit_here(plan, group->in[k]);
             if (g >= 0 && c->place[g] > 0) {
                 c->freed[i] += bytes; /* its last use, the walk being from behind */
@@ -290,7 +281,7 @@ static ls_status cut_all(cutter *c, const int *sorted, const int *start, const i
 static void keep_fetches(cutter *c)
 {
     for (int i = 0; i < c->plan->fetch_count; i++) {
-        int g = source_group(c->plan, c->plan->fetches[i]);
+        int g = ls_plan_source(c->plan, c->plan->fetches[i]);
         if (g >= 0 && c->plan->groups[g].per_sample && !c->plan->groups[g].reduces)
             c->kept[g] = true;
     }
