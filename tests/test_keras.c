@@ -1,6 +1,6 @@
-/* Training against real Keras: models exported by Keras with its own initial weights, the same data without shuffling. The
- * loss of each of 50 steps and the final weights must agree. tests/reference/make_keras.py made the files and says what is
- * in manifest.json. */
+/* Training against real Keras: models exported by Keras with its own initial weights, the same data without shuffling.
+ * The loss of each of 50 steps and the final weights must agree. tests/reference/make_keras.py made the files and says
+ * what is in manifest.json. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,14 +66,16 @@ static ls_model *load_model(const json_t *record)
     return model;
 }
 
-/* Features in the model's order, then labels, then weights. Pixels that Keras was fed divided by 255 are fed as they are. */
+/* Features in the model's order, then labels, then weights. Pixels that Keras was fed divided by 255 are fed as they
+ * are. */
 static ls_dataset *load_data(const json_t *record, const char *part)
 {
     ls_array inputs[8] = { { .data = NULL } }, labels = { .data = NULL }, weights = { .data = NULL };
     const json_t *files = json_object_get(record, "files"), *list = json_object_get(record, "inputs"), *input;
     size_t index;
     const char *file = text_of(files, "data");
-    json_array_foreach(list, index, input) {
+    json_array_foreach(list, index, input)
+    {
         OK(ls_npz_read(path_of(file), text_of(input, part), &inputs[index]));
         double divide = number_of(input, "divide", 1);
         assert_true(divide == 1 || (divide == 255 && inputs[index].dtype == LS_U8));
@@ -162,8 +164,9 @@ static void compare_losses(const char *what, const char *log, const json_t *expe
         COMPLAIN("%s: %zu steps were taken, %zu expected", what, step, json_array_size(expected));
 }
 
-/* Keras on TensorFlow has sparse gradients for embeddings, and squares the parts of a row that was used several times before
- * adding them: the second moments of Adam and RMSprop differ from those of the gradient, which PyTorch and we take. */
+/* Keras on TensorFlow has sparse gradients for embeddings, and squares the parts of a row that was used several times
+ * before adding them: the second moments of Adam and RMSprop differ from those of the gradient, which PyTorch and we
+ * take. */
 static bool is_comparable(const ls_model *model, const char *tolerance)
 {
     for (size_t i = 0; i < ls_model_variable_count(model); i++)
@@ -172,10 +175,10 @@ static bool is_comparable(const ls_model *model, const char *tolerance)
     return true;
 }
 
-/* Adam and RMSprop move a weight by the learning rate whatever the size of its gradient: where that is nearly zero, rounding
- * chooses the way. One weight in 50 may differ by some such steps. */
+/* Adam and RMSprop move a weight by the learning rate whatever the size of its gradient: where that is nearly zero,
+ * rounding chooses the way. One weight in 50 may differ by some such steps. */
 #define STRAYS_OF 50
-#define STRAY 5
+#define STRAY     5
 
 static void compare_weights(const char *what, const ls_model *model, const char *file, double tolerance)
 {
@@ -201,12 +204,14 @@ static void compare_weights(const char *what, const ls_model *model, const char 
                 worst = error;
         }
         if (strays > most || !(worst <= (most ? STRAY : 1) * tolerance))
-            COMPLAIN("%s: %s: %zu of %zu differ, by up to %g, allowed is %g", what, name, strays, count, worst, tolerance);
+            COMPLAIN("%s: %s: %zu of %zu differ, by up to %g, allowed is %g", what, name, strays, count, worst,
+                     tolerance);
     }
     ls_safetensors_close(expected);
 }
 
-static void compare_predictions(const char *what, ls_model *model, const json_t *record, const char *label, double tolerance)
+static void compare_predictions(const char *what, ls_model *model, const json_t *record, const char *label,
+                                double tolerance)
 {
     const json_t *files = json_object_get(record, "files");
     ls_safetensors *expected = NULL;
@@ -214,7 +219,8 @@ static void compare_predictions(const char *what, ls_model *model, const json_t 
     ls_array found = { .data = NULL };
     char name[256];
     OK(ls_safetensors_open(path_of(text_of(files, "predictions")), &expected));
-    snprintf(name, sizeof(name), "%s/%s", label, json_string_value(json_array_get(json_object_get(record, "outputs"), 0)));
+    snprintf(name, sizeof(name), "%s/%s", label,
+             json_string_value(json_array_get(json_object_get(record, "outputs"), 0)));
     const ls_safetensors_entry *entry = ls_safetensors_find(expected, name);
     assert_non_null(entry);
     OK(ls_predict(model, test, 5, &found));
@@ -239,10 +245,12 @@ static void every_case_trains_as_keras_does(void **state)
     size_t index;
     json_t *the_case;
     failures = 0;
-    json_array_foreach(json_object_get(manifest, "cases"), index, the_case) {
+    json_array_foreach(json_object_get(manifest, "cases"), index, the_case)
+    {
         const char *name = text_of(the_case, "model"), *optimizer = text_of(the_case, "optimizer");
         const json_t *record = json_object_get(json_object_get(manifest, "models"), name);
-        const json_t *tolerance = json_object_get(json_object_get(manifest, "tolerances"), text_of(the_case, "tolerance"));
+        const json_t *tolerance =
+            json_object_get(json_object_get(manifest, "tolerances"), text_of(the_case, "tolerance"));
         const json_t *classes = json_object_get(record, "class_weights");
         double class_weights[16] = { 0 };
         char what[128], log[] = "/tmp/lockstep-keras-XXXXXX";
@@ -258,7 +266,8 @@ static void every_case_trains_as_keras_does(void **state)
         ls_model *model = load_model(record);
         ls_dataset *train = load_data(record, "train");
         OK(ls_compile(model, .optimizer = optimizer_of(the_case), .loss = loss_of(record)));
-        ls_status status = ls_fit(model, train, .epochs = 1000, .batch_size = json_integer_value(json_object_get(record, "batch_size")),
+        ls_status status = ls_fit(model, train, .epochs = 1000,
+                                  .batch_size = json_integer_value(json_object_get(record, "batch_size")),
                                   .max_steps = json_integer_value(json_object_get(record, "steps")), .shuffle = LS_OFF,
                                   .verbose = LS_VERBOSE_SILENT, .log = log, .class_weights = class_weights,
                                   .class_count = json_object_size(classes));
@@ -284,7 +293,8 @@ static void every_model_predicts_as_keras_does(void **state)
     json_t *record;
     int count = 0;
     failures = 0;
-    json_object_foreach(json_object_get(manifest, "models"), name, record) {
+    json_object_foreach(json_object_get(manifest, "models"), name, record)
+    {
         ls_model *model = load_model(record);
         ls_loss loss = json_object_get(record, "loss") ? loss_of(record) : ls_mean_squared_error();
         if (ls_model_output_count(model) == 1) {
@@ -309,7 +319,8 @@ static void fit_reports_what_keras_reports(void **state)
     size_t index;
     json_t *fit;
     failures = 0;
-    json_array_foreach(json_object_get(manifest, "fits"), index, fit) {
+    json_array_foreach(json_object_get(manifest, "fits"), index, fit)
+    {
         const char *name = text_of(fit, "model"), *key;
         const json_t *record = json_object_get(json_object_get(manifest, "models"), name);
         json_t *history = json_object_get(fit, "history"), *row;
@@ -317,11 +328,14 @@ static void fit_reports_what_keras_reports(void **state)
         ls_model *model = load_model(record);
         ls_dataset *train = load_data(record, "train"), *test = load_data(record, "test");
         ls_history *found = NULL;
-        ls_optimizer optimizer = strcmp(text_of(fit, "optimizer"), "adam") == 0 ? ls_adam() : ls_sgd(.learning_rate = 0.01);
+        ls_optimizer optimizer =
+            strcmp(text_of(fit, "optimizer"), "adam") == 0 ? ls_adam() : ls_sgd(.learning_rate = 0.01);
         OK(ls_compile(model, .optimizer = optimizer, .loss = loss_of(record), .metrics = ls_metrics(ls_accuracy())));
-        OK(ls_fit(model, train, .epochs = epochs, .batch_size = json_integer_value(json_object_get(record, "batch_size")),
-                  .shuffle = LS_OFF, .validation = test, .verbose = LS_VERBOSE_SILENT, .history = &found));
-        json_object_foreach(history, key, row) {
+        OK(ls_fit(model, train, .epochs = epochs,
+                  .batch_size = json_integer_value(json_object_get(record, "batch_size")), .shuffle = LS_OFF,
+                  .validation = test, .verbose = LS_VERBOSE_SILENT, .history = &found));
+        json_object_foreach(history, key, row)
+        {
             for (int64_t e = 0; e < epochs; e++) {
                 double got = NAN, want = json_number_value(json_array_get(row, (size_t)e));
                 OK(ls_history_value(found, key, (size_t)e, &got));
@@ -344,7 +358,8 @@ static void what_is_not_honoured_is_named(void **state)
     size_t index, word;
     json_t *entry, *name;
     failures = 0;
-    json_array_foreach(json_object_get(manifest, "refused"), index, entry) {
+    json_array_foreach(json_object_get(manifest, "refused"), index, entry)
+    {
         ls_model *model = NULL;
         const char *file = text_of(entry, "file");
         if (ls_model_from_keras_json(ctx, path_of(file), &model) == LS_OK) {
@@ -352,11 +367,12 @@ static void what_is_not_honoured_is_named(void **state)
             ls_model_destroy(model);
             continue;
         }
-        json_array_foreach(json_object_get(entry, "names"), word, name)
-            if (!strstr(ls_last_error(), json_string_value(name)))
-                COMPLAIN("%s: \"%s\" is not in: %s", file, json_string_value(name), ls_last_error());
+        json_array_foreach(json_object_get(entry, "names"), word,
+                           name) if (!strstr(ls_last_error(), json_string_value(name)))
+            COMPLAIN("%s: \"%s\" is not in: %s", file, json_string_value(name), ls_last_error());
     }
-    json_array_foreach(json_object_get(manifest, "readable"), index, entry) {
+    json_array_foreach(json_object_get(manifest, "readable"), index, entry)
+    {
         ls_model *model = NULL;
         const char *file = text_of(entry, "file");
         if (ls_model_from_keras_json(ctx, path_of(file), &model) != LS_OK)
@@ -369,7 +385,8 @@ static void what_is_not_honoured_is_named(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return ls_json_read_file(FOLDER "manifest.json", &manifest) == LS_OK && ls_context_open(NULL, &ctx) == LS_OK ? 0 : -1;
+    return ls_json_read_file(FOLDER "manifest.json", &manifest) == LS_OK && ls_context_open(NULL, &ctx) == LS_OK ? 0
+                                                                                                                 : -1;
 }
 
 static int tear_down(void **state)

@@ -741,8 +741,8 @@ static void touch_inputs(memory_check *c, const ls_step *step, int phase)
             touch(c, &step->in[k], step->group->in[k], phase);
 }
 
-/* A segment's own values, by half steps: inputs are there in both, outputs from the second on, so that only the one input
- * that a step works in place on may share the output's room. */
+/* A segment's own values, by half steps: inputs are there in both, outputs from the second on, so that only the one
+ * input that a step works in place on may share the output's room. */
 static void check_micro(const ls_plan *plan, const ls_segment *segment)
 {
     arena a = { .name = "micro", .bytes = plan->worker_bytes };
@@ -753,10 +753,12 @@ static void check_micro(const ls_plan *plan, const ls_segment *segment)
             if (step->in[k].home == LS_HOME_MICRO) {
                 bool overwritten = k == 0 && step->room != i;
                 live(&a, KEY_VALUE(behind(plan, step->group->in[k])), step->in[k].offset, 0, 2 * i);
-                live(&a, KEY_VALUE(behind(plan, step->group->in[k])), step->in[k].offset, 0, overwritten ? 2 * i : 2 * i + 1);
+                live(&a, KEY_VALUE(behind(plan, step->group->in[k])), step->in[k].offset, 0,
+                     overwritten ? 2 * i : 2 * i + 1);
             }
         if (step->out.home == LS_HOME_MICRO)
-            live(&a, KEY_VALUE(step->group->value), step->out.offset, step->out.unit * (size_t)segment->micro, 2 * i + 1);
+            live(&a, KEY_VALUE(step->group->value), step->out.offset, step->out.unit * (size_t)segment->micro,
+                 2 * i + 1);
         if (step->out.home == LS_HOME_PARTIAL)
             live(&a, KEY_TEMP(i), step->temp, plan->joins[step->group->join].bytes, 2 * i + 1);
     }

@@ -20,7 +20,7 @@
     } while (0)
 
 #define SAMPLES 100
-#define SIDE 8
+#define SIDE    8
 #define CLASSES 4
 
 static uint8_t pixels[SAMPLES * SIDE * SIDE];
@@ -111,7 +111,8 @@ static void fit_by_hand(ls_model *model, ls_tensor **loss_out)
     ls_graph *g = ls_model_graph(model);
     ls_tensor *x = ls_op_input(g, NULL, LS_U8, LS_SHAPE(LS_BATCH, SIDE, SIDE, 1));
     ls_tensor *y = ls_op_input(g, NULL, LS_I32, LS_SHAPE(LS_BATCH)), *rate = ls_op_input(g, NULL, LS_F32, LS_SCALAR);
-    ls_tensor *in = ls_op_div(ls_op_cast(x, LS_F32), ls_op_scalar(g, LS_F32, 255)), *out = NULL, *variables[16], *gradients[16];
+    ls_tensor *in = ls_op_div(ls_op_cast(x, LS_F32), ls_op_scalar(g, LS_F32, 255)), *out = NULL, *variables[16],
+              *gradients[16];
     ls_trace trace;
     OK(ls_model_trace(model, &in, true, &out, &trace));
     ls_tensor *loss = ls_loss_value(ls_sparse_categorical_crossentropy(), y, out, NULL);
@@ -263,8 +264,11 @@ static void callbacks_see_and_stop(void **state)
 {
     (void)state;
     seen s = { .stop_at = 0 };
-    const ls_callback callback = { .user = &s, .on_train_begin = on_begin, .on_batch_end = on_batch,
-                                   .on_epoch_end = on_epoch, .on_train_end = on_end };
+    const ls_callback callback = { .user = &s,
+                                   .on_train_begin = on_begin,
+                                   .on_batch_end = on_batch,
+                                   .on_epoch_end = on_epoch,
+                                   .on_train_end = on_end };
     ls_context *ctx = open_context(0, 0);
     ls_model *model = cnn(ctx, ls_sgd(.momentum = 0.9));
     ls_dataset *d = data();
@@ -307,7 +311,8 @@ static void progress_is_keras_like(void **state)
     assert_non_null(strstr(text, "Epoch 1/2\n4/4 - "));
     assert_non_null(strstr(text, "Epoch 2/2\n4/4 - "));
     const char *accuracy = strstr(text, " - accuracy: "), *loss = strstr(text, " - loss: ");
-    assert_true(accuracy && loss && accuracy < loss && strstr(loss, " - val_accuracy: ") && strstr(loss, " - val_loss: "));
+    assert_true(accuracy && loss && accuracy < loss && strstr(loss, " - val_accuracy: ") &&
+                strstr(loss, " - val_loss: "));
     free(text);
     rewind(file);
     OK(ls_fit(model, d, .epochs = 1, .batch_size = 32, .output = file, .verbose = LS_VERBOSE_BAR));
@@ -332,7 +337,8 @@ static void logs_are_json_lines(void **state)
     OK(ls_fit(model, d, .epochs = 2, .batch_size = 32, .verbose = LS_VERBOSE_SILENT, .log = path, .log_hash = true));
     OK(ls_model_weights_sha256(model, hex));
     FILE *file = fopen(path, "r");
-    const char *events[] = { "start", "step", "step", "step", "step", "epoch", "step", "step", "step", "step", "epoch", "end" };
+    const char *events[] = { "start", "step", "step", "step", "step",  "epoch",
+                             "step",  "step", "step", "step", "epoch", "end" };
     while (fgets(line, sizeof(line), file)) {
         json_error_t error;
         json_t *json = json_loads(line, 0, &error);
@@ -368,8 +374,9 @@ static void not_finite_stops_before_the_update(void **state)
     OK(ls_sequential(ctx, "line", &model, ls_input(1), ls_dense(3, .activation = LS_TANH), ls_dense(1)));
     OK(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_mean_squared_error()));
     OK(ls_model_weights_sha256(model, before));
-    ls_status status = ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(8, 1), x), ls_array_of(LS_F32, LS_SHAPE(8, 1), y),
-                                     .batch_size = 8, .verbose = LS_VERBOSE_SILENT);
+    ls_status status =
+        ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(8, 1), x), ls_array_of(LS_F32, LS_SHAPE(8, 1), y),
+                      .batch_size = 8, .verbose = LS_VERBOSE_SILENT);
     assert_int_equal(status, LS_ERR_NOT_FINITE);
     assert_non_null(strstr(ls_last_error(), "dense/kernel"));
     assert_non_null(strstr(ls_last_error(), "step 1"));
@@ -387,7 +394,7 @@ static void wrong_calls_are_refused(void **state)
     ls_dataset *d = data();
     ls_results results;
     OK(ls_sequential(ctx, "m", &model, ls_input(SIDE, SIDE, 1), ls_flatten(), ls_dense(CLASSES)));
-    assert_int_equal(ls_fit(model, d, .epochs = 1), LS_ERR_STATE); /* not compiled */
+    assert_int_equal(ls_fit(model, d, .epochs = 1), LS_ERR_STATE);              /* not compiled */
     assert_int_equal(ls_compile(model, .optimizer = ls_sgd()), LS_ERR_INVALID); /* no loss */
     OK(ls_compile(model, .loss = ls_sparse_categorical_crossentropy(.from_logits = true)));
     assert_int_equal(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT), LS_ERR_STATE); /* no optimizer */
@@ -419,7 +426,8 @@ static void class_weights_weigh(void **state)
     ls_history *history = NULL;
     OK(ls_sequential(ctx, "m", &model, ls_input(SIDE, SIDE, 1), ls_flatten(), ls_dense(CLASSES)));
     OK(ls_compile(model, .optimizer = ls_adam(.learning_rate = 0.05),
-                  .loss = ls_sparse_categorical_crossentropy(.from_logits = true), .metrics = ls_metrics(ls_accuracy())));
+                  .loss = ls_sparse_categorical_crossentropy(.from_logits = true),
+                  .metrics = ls_metrics(ls_accuracy())));
     OK(ls_fit(model, d, .epochs = 30, .batch_size = 50, .verbose = LS_VERBOSE_SILENT, .class_weights = weights,
               .class_count = CLASSES, .history = &history));
     double accuracy;

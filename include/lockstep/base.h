@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #if defined(__GNUC__)
-#define LS_API __attribute__((visibility("default")))
+#define LS_API                 __attribute__((visibility("default")))
 #define LS_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define LS_API

@@ -13,9 +13,9 @@ typedef struct ls_context_options {
     ls_log_level log_level; /* 0: warnings and errors */
     ls_log_sink log_sink;   /* NULL: standard error */
     void *log_user;
-    int cpu_devices;       /* CPU devices that share the cores out; 0: one */
-    int threads;           /* worker threads of all of them together; 0: one for each core this process may use */
-    bool reference;        /* compute with the plain reference kernels alone */
+    int cpu_devices; /* CPU devices that share the cores out; 0: one */
+    int threads;     /* worker threads of all of them together; 0: one for each core this process may use */
+    bool reference;  /* compute with the plain reference kernels alone */
 } ls_context_options;
 
 #define LS_MAX_WORKERS 1024

@@ -1,12 +1,14 @@
 /* lockstep/graph.h: tensors, ops and gradients.
  *
  * A tensor is a formula: an op makes a node of a graph, and nothing is computed until the tensor is run or read
- * (lockstep/run.h). Ops are *builders*: they return a tensor always. A wrong call returns an error tensor that the graph
- * owns and that swallows whatever is built on it; the first call that runs or differentiates it reports the message.
+ * (lockstep/run.h). Ops are *builders*: they return a tensor always. A wrong call returns an error tensor that the
+ * graph owns and that swallows whatever is built on it; the first call that runs or differentiates it reports the
+ * message.
  *
- * Axis 0 of a tensor may be the batch axis: its size is LS_BATCH until a run knows it. Such a tensor is *per-sample*; any
- * other is *whole*. An op keeps the batch axis (sample by sample), or reduces it, or would mix samples: that is refused,
- * unless the tensor went through ls_op_gather_batch. Layouts are Keras's: images [N,H,W,C], kernels [H,W,in,out]. */
+ * Axis 0 of a tensor may be the batch axis: its size is LS_BATCH until a run knows it. Such a tensor is *per-sample*;
+ * any other is *whole*. An op keeps the batch axis (sample by sample), or reduces it, or would mix samples: that is
+ * refused, unless the tensor went through ls_op_gather_batch. Layouts are Keras's: images [N,H,W,C], kernels
+ * [H,W,in,out]. */
 #ifndef LOCKSTEP_GRAPH_H
 #define LOCKSTEP_GRAPH_H
 
@@ -20,8 +22,8 @@ typedef struct ls_context ls_context;
 typedef struct ls_graph ls_graph;
 typedef struct ls_tensor ls_tensor;
 
-#define LS_MAX_RANK 8
-#define LS_BATCH (-1)    /* the size of a batch axis, known when a run is fed */
+#define LS_MAX_RANK  8
+#define LS_BATCH     (-1) /* the size of a batch axis, known when a run is fed */
 #define LS_REMAINING (-2) /* in a reshape: whatever is left */
 
 typedef struct ls_shape {
@@ -30,10 +32,10 @@ typedef struct ls_shape {
 } ls_shape;
 
 #define LS_COUNT_(...) ((int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
-#define LS_SHAPE(...) ((ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } })
-#define LS_SCALAR ((ls_shape){ .rank = 0 })
-#define LS_AXES(...) ((ls_axes){ .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } })
-#define LS_ALL_AXES ((ls_axes){ .count = -1 })
+#define LS_SHAPE(...)  ((ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } })
+#define LS_SCALAR      ((ls_shape){ .rank = 0 })
+#define LS_AXES(...)   ((ls_axes){ .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } })
+#define LS_ALL_AXES    ((ls_axes){ .count = -1 })
 
 /* Axes to work over; negative ones count from the end. */
 typedef struct ls_axes {
@@ -122,7 +124,8 @@ LS_API ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables,
 
 LS_API ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data); /* data: copied */
 LS_API ls_tensor *ls_op_scalar(ls_graph *graph, ls_dtype dtype, double value);
-LS_API ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape, double value); /* shape may be per-sample */
+LS_API ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape,
+                             double value); /* shape may be per-sample */
 
 /* A value to be fed to each run. */
 LS_API ls_tensor *ls_op_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape);
@@ -149,14 +152,14 @@ LS_API ls_tensor *ls_op_assign_add(ls_tensor *variable, ls_tensor *delta);
 
 /* An optimizer's update of one variable and its slots, done as one node. */
 typedef enum ls_apply_rule {
-    LS_APPLY_SGD,          /* w -= lr g */
-    LS_APPLY_MOMENTUM,     /* slot m = momentum m - lr g;  w += m      (Keras) */
-    LS_APPLY_NESTEROV,     /* slot m likewise;  w += momentum m - lr g */
-    LS_APPLY_ADAM,         /* slots m, v; step from 1; w -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + epsilon)   (Keras) */
-    LS_APPLY_RMSPROP,      /* slot v = rho v + (1-rho) g^2;  w -= lr g / sqrt(v + epsilon)                  (Keras);
-                            * with momentum a second slot m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
-    LS_APPLY_RMSPROP_TF1,  /* slots v, m;  m = momentum m + lr g / sqrt(v + epsilon);  w -= m              (TF 1) */
-    LS_APPLY_ADAGRAD,      /* slot a += g^2;  w -= lr g / sqrt(a + epsilon) */
+    LS_APPLY_SGD,         /* w -= lr g */
+    LS_APPLY_MOMENTUM,    /* slot m = momentum m - lr g;  w += m      (Keras) */
+    LS_APPLY_NESTEROV,    /* slot m likewise;  w += momentum m - lr g */
+    LS_APPLY_ADAM,        /* slots m, v; step from 1; w -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + epsilon)   (Keras) */
+    LS_APPLY_RMSPROP,     /* slot v = rho v + (1-rho) g^2;  w -= lr g / sqrt(v + epsilon)                  (Keras);
+                           * with momentum a second slot m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
+    LS_APPLY_RMSPROP_TF1, /* slots v, m;  m = momentum m + lr g / sqrt(v + epsilon);  w -= m              (TF 1) */
+    LS_APPLY_ADAGRAD,     /* slot a += g^2;  w -= lr g / sqrt(a + epsilon) */
 } ls_apply_rule;
 
 typedef struct ls_apply_op {
@@ -223,8 +226,9 @@ LS_API ls_tensor *ls_op_elu(ls_tensor *x, double alpha);
 
 /* ---- Shapes ---- */
 
-LS_API ls_tensor *ls_op_reshape(ls_tensor *x, ls_shape shape); /* the batch axis stays axis 0: LS_SHAPE(LS_BATCH, ...) */
-LS_API ls_tensor *ls_op_flatten(ls_tensor *x);                 /* [N, everything else]; a whole tensor: [everything] */
+LS_API ls_tensor *ls_op_reshape(ls_tensor *x,
+                                ls_shape shape); /* the batch axis stays axis 0: LS_SHAPE(LS_BATCH, ...) */
+LS_API ls_tensor *ls_op_flatten(ls_tensor *x);   /* [N, everything else]; a whole tensor: [everything] */
 LS_API ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation);
 LS_API ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape);
 LS_API ls_tensor *ls_op_concat(ls_tensor *const *parts, size_t count, int axis);
@@ -255,7 +259,7 @@ LS_API ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keep_axes);
 LS_API ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes);
 LS_API ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keep_axes);
 LS_API ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keep_axes);
-LS_API ls_tensor *ls_op_argmax(ls_tensor *x, int axis);        /* i64; the first of equals */
+LS_API ls_tensor *ls_op_argmax(ls_tensor *x, int axis);         /* i64; the first of equals */
 LS_API ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k);         /* of the last axis, largest first */
 LS_API ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k); /* i64 */
 LS_API ls_tensor *ls_op_softmax(ls_tensor *x, int axis);
@@ -267,7 +271,7 @@ typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding; /* LS_SAM
 
 typedef struct ls_conv2d_op {
     int ls_first;
-    ls_tensor *kernel; /* [H,W,in/groups,out] */
+    ls_tensor *kernel;              /* [H,W,in/groups,out] */
     int64_t stride[2], dilation[2]; /* 0: 1 */
     int64_t groups;                 /* 0: 1; as many as channels: depthwise */
     ls_padding padding;
@@ -284,7 +288,7 @@ typedef struct ls_pool2d_op {
     int64_t pad[4];
     bool count_padding; /* average: padding counts as zeros */
 } ls_pool2d_op;
-#define ls_op_max_pool2d(x, ...) ls_op_max_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
+#define ls_op_max_pool2d(x, ...)     ls_op_max_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
 #define ls_op_average_pool2d(x, ...) ls_op_average_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_max_pool2d_with(ls_tensor *x, ls_pool2d_op options);
 LS_API ls_tensor *ls_op_average_pool2d_with(ls_tensor *x, ls_pool2d_op options);
@@ -295,13 +299,13 @@ LS_API ls_tensor *ls_op_global_average_pool2d(ls_tensor *x); /* [N,H,W,C] to [N,
 
 typedef struct ls_batch_norm_op {
     int ls_first;
-    ls_tensor *gamma, *beta;                     /* [C]; NULL: ones, zeros */
-    ls_tensor *moving_mean, *moving_variance;    /* variables [C]; needed for inference, updated in training if given */
-    bool training;                               /* normalise by the statistics of the whole batch */
-    double epsilon;                              /* 0: 1e-3 */
-    double momentum;                             /* 0: 0.99 */
-    bool unbiased;        /* the moving variance is PyTorch's n/(n-1) one, not Keras's */
-    ls_tensor **updates;  /* out, in training: two assignments of the moving statistics, to be run with the step */
+    ls_tensor *gamma, *beta;                  /* [C]; NULL: ones, zeros */
+    ls_tensor *moving_mean, *moving_variance; /* variables [C]; needed for inference, updated in training if given */
+    bool training;                            /* normalise by the statistics of the whole batch */
+    double epsilon;                           /* 0: 1e-3 */
+    double momentum;                          /* 0: 0.99 */
+    bool unbiased;                            /* the moving variance is PyTorch's n/(n-1) one, not Keras's */
+    ls_tensor **updates; /* out, in training: two assignments of the moving statistics, to be run with the step */
 } ls_batch_norm_op;
 /* Over all axes but the last. */
 #define ls_op_batch_norm(x, ...) ls_op_batch_norm_with(x, (ls_batch_norm_op){ .ls_first = 0, __VA_ARGS__ })
@@ -324,8 +328,9 @@ LS_API ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate);
 typedef enum ls_scores { LS_LOGITS, LS_PROBABILITIES } ls_scores;
 /* Probabilities that come straight from a softmax or sigmoid use its logits; others are clipped to 1e-7 .. 1 - 1e-7 as
  * Keras does: cross_entropy divides by their sum first, sparse_cross_entropy renormalises after. */
-LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind); /* labels: integers */
-LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind);        /* labels: like scores */
+LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *scores, ls_tensor *labels,
+                                             ls_scores kind);                                /* labels: integers */
+LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind); /* labels: like scores */
 LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind);
 LS_API ls_tensor *ls_op_mean_squared_error(ls_tensor *predictions, ls_tensor *targets);
 LS_API ls_tensor *ls_op_mean_absolute_error(ls_tensor *predictions, ls_tensor *targets);

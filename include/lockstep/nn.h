@@ -1,8 +1,8 @@
 /* lockstep/nn.h: layers, models, losses, metrics, optimizers and schedules.
  *
- * Layers, losses, metrics, optimizers and schedules are *specs*: plain structs by value, nothing to free, nothing fails.
- * Names, options, defaults and meanings are Keras's. A model is made from layers; what is wrong with a spec is reported
- * when the model is made or compiled. */
+ * Layers, losses, metrics, optimizers and schedules are *specs*: plain structs by value, nothing to free, nothing
+ * fails. Names, options, defaults and meanings are Keras's. A model is made from layers; what is wrong with a spec is
+ * reported when the model is made or compiled. */
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
@@ -59,8 +59,8 @@ typedef enum ls_initializer_kind {
 
 typedef enum ls_fan { LS_FAN_IN = 0, LS_FAN_OUT, LS_FAN_AVG } ls_fan;
 
-/* .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers left out are Keras's: deviation 0.05, -0.05 to 0.05, gain and
- * scale 1. */
+/* .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers left out are Keras's: deviation 0.05, -0.05 to 0.05,
+ * gain and scale 1. */
 typedef struct ls_initializer {
     ls_initializer_kind kind;
     double a, b;
@@ -104,10 +104,10 @@ typedef enum ls_layer_kind {
 /* One struct for every kind. An option that a layer does not have is an error that names it, when the model is made. */
 typedef struct ls_layer_options {
     int ls_first;
-    int64_t first, second, third, fourth; /* the positional arguments of a constructor */
-    const char *name;                     /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
-    ls_activation activation;             /* softmax: over the last axis */
-    ls_switch use_bias;                   /* default on */
+    int64_t first, second, third, fourth;                /* the positional arguments of a constructor */
+    const char *name;                                    /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
+    ls_activation activation;                            /* softmax: over the last axis */
+    ls_switch use_bias;                                  /* default on */
     ls_initializer kernel_initializer, bias_initializer; /* kernel: of a depthwise kernel and of embeddings, too */
     ls_regularizer kernel_regularizer, bias_regularizer;
     ls_regularizer activity_regularizer; /* not honoured: an error */
@@ -146,34 +146,35 @@ typedef struct ls_layer {
 /* Keras's positional arguments, then options by name:
  *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .use_bias = LS_OFF, .name = "conv1")
  * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not. */
-#define ls_input(...) LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)                       /* sizes of one sample; none: a number */
-#define ls_dense(...) LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)                       /* units */
-#define ls_conv2d(...) LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)                     /* filters, kernel size, strides */
-#define ls_depthwise_conv2d(...) LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__) /* kernel size, strides */
-#define ls_max_pool2d(...) LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)             /* pool size (none: 2), strides */
-#define ls_average_pool2d(...) LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)     /* pool size (none: 2), strides */
-#define ls_global_max_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, __VA_ARGS__)
+#define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)  /* sizes of one sample; none: a number */
+#define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)  /* units */
+#define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__) /* filters, kernel size, strides */
+#define ls_depthwise_conv2d(...)      LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__) /* kernel size, strides */
+#define ls_max_pool2d(...)            LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)     /* pool size (none: 2), strides */
+#define ls_average_pool2d(...)        LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__) /* pool size (none: 2), strides */
+#define ls_global_max_pool2d(...)     LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, __VA_ARGS__)
 #define ls_global_average_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_AVERAGE_POOL2D, __VA_ARGS__)
-#define ls_flatten(...) LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
-#define ls_reshape(...) LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__)       /* sizes of one sample; one may be -1: the rest */
-#define ls_dropout(...) LS_LAYER_(LS_LAYER_DROPOUT, .rate = __VA_ARGS__) /* rate: the part that is dropped, not kept */
+#define ls_flatten(...)               LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
+#define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__) /* sizes of one sample; one may be -1: the rest */
+#define ls_dropout(...)               LS_LAYER_(LS_LAYER_DROPOUT, .rate = __VA_ARGS__) /* the part that is dropped */
 #define ls_batch_normalization(...) LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
 #define ls_layer_normalization(...) LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
-#define ls_activation_layer(...) LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__) /* LS_RELU, ... */
-#define ls_relu(...) LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
-#define ls_leaky_relu(...) LS_LAYER_(LS_LAYER_LEAKY_RELU, .negative_slope = __VA_ARGS__) /* slope */
-#define ls_softmax(...) LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
-#define ls_add(...) LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
-#define ls_multiply(...) LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
-#define ls_concatenate(...) LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
-#define ls_zero_padding2d(...) LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__) /* rows and columns on every side (none: 1) */
-#define ls_embedding(...) LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)           /* rows (input_dim), width (output_dim) */
+#define ls_activation_layer(...)    LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__) /* LS_RELU, ... */
+#define ls_relu(...)                LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
+#define ls_leaky_relu(...)          LS_LAYER_(LS_LAYER_LEAKY_RELU, .negative_slope = __VA_ARGS__) /* slope */
+#define ls_softmax(...)             LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
+#define ls_add(...)                 LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
+#define ls_multiply(...)            LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
+#define ls_concatenate(...)         LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
+#define ls_zero_padding2d(...)                                                                                         \
+    LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)                  /* rows and columns on every side (none: 1) */
+#define ls_embedding(...) LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__) /* rows (input_dim), width (output_dim) */
 #define ls_rescaling(...) LS_LAYER_(LS_LAYER_RESCALING, .scale_by = __VA_ARGS__) /* scale; .offset = -1 */
 
 /* ---- Models ---- */
 
-/* A model owns a graph with its variables, made with initial values when the model is. Nothing else is in that graph until
- * the model is traced. */
+/* A model owns a graph with its variables, made with initial values when the model is. Nothing else is in that graph
+ * until the model is traced. */
 typedef struct ls_model ls_model;
 
 /* ls_sequential(ctx, "cnn", &cnn, ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU), ...) */
@@ -183,19 +184,19 @@ typedef struct ls_model ls_model;
 LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers,
                                     size_t count);
 
-/* Functional models: layers called on symbols. A wrong call gives a symbol that swallows further calls; ls_functional_end
- * reports the first. The model is the caller's from ls_functional_begin on, and of use after ls_functional_end.
- *     ls_functional_begin(ctx, "net", &model);
- *     ls_symbol a = ls_symbol_input(model, ls_input(8, .name = "a"));
- *     ls_symbol b = ls_symbol_call(model, ls_dense(8, .activation = LS_RELU), a);
- *     ls_symbol c = ls_symbol_call(model, ls_add(), b, a);
- *     ls_functional_end(model, c);      several outputs: ls_functional_end(model, b, c) */
+/* Functional models: layers called on symbols. A wrong call gives a symbol that swallows further calls;
+ * ls_functional_end reports the first. The model is the caller's from ls_functional_begin on, and of use after
+ * ls_functional_end. ls_functional_begin(ctx, "net", &model); ls_symbol a = ls_symbol_input(model, ls_input(8, .name =
+ * "a")); ls_symbol b = ls_symbol_call(model, ls_dense(8, .activation = LS_RELU), a); ls_symbol c =
+ * ls_symbol_call(model, ls_add(), b, a); ls_functional_end(model, c);      several outputs: ls_functional_end(model, b,
+ * c) */
 typedef struct ls_symbol {
     ls_model *model;
     int index; /* -1: an error */
 } ls_symbol;
 
-#define LS_SYMBOLS_(...) (const ls_symbol[]){ __VA_ARGS__ }, sizeof((const ls_symbol[]){ __VA_ARGS__ }) / sizeof(ls_symbol)
+#define LS_SYMBOLS_(...)                                                                                               \
+    (const ls_symbol[]){ __VA_ARGS__ }, sizeof((const ls_symbol[]){ __VA_ARGS__ }) / sizeof(ls_symbol)
 LS_API ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model **out);
 LS_API ls_symbol ls_symbol_input(ls_model *model, ls_layer input);
 #define ls_symbol_call(model, layer, ...) ls_symbol_call_with(model, layer, LS_SYMBOLS_(__VA_ARGS__))
@@ -206,15 +207,15 @@ LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs,
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
 
-/* Custom models: a C function that calls layers, as a subclassed Keras model's `call`. It may use ls_op_... on the tensors, too.
- * It is called once for every trace, for training and for inference, and first when the model is made, on a graph that is
- * thrown away (so constants belong to ls_tensor_graph(inputs[0])). A layer is known by its name: the same name is the same
- * layer, in one call of the function (its weights are shared) and in the next. Layers without a name are counted
- * in the order they are called in ("conv2d", "conv2d_1"), so that order must not change. */
+/* Custom models: a C function that calls layers, as a subclassed Keras model's `call`. It may use ls_op_... on the
+ * tensors, too. It is called once for every trace, for training and for inference, and first when the model is made, on
+ * a graph that is thrown away (so constants belong to ls_tensor_graph(inputs[0])). A layer is known by its name: the
+ * same name is the same layer, in one call of the function (its weights are shared) and in the next. Layers without a
+ * name are counted in the order they are called in ("conv2d", "conv2d_1"), so that order must not change. */
 typedef struct ls_call ls_call;
 typedef void (*ls_call_function)(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user);
-LS_API ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs, size_t input_count,
-                           size_t output_count, ls_call_function function, void *user);
+LS_API ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs,
+                           size_t input_count, size_t output_count, ls_call_function function, void *user);
 LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
 LS_API bool ls_call_is_training(const ls_call *call);
@@ -223,9 +224,9 @@ LS_API bool ls_call_is_training(const ls_call *call);
  *     linear          Dense 1 of one number
  *     mlp             28x28x1, flattened, Dense 128 ReLU, Dense 10
  *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10
- *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10; no biases
- *     resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000
- *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution ("v1.5", as torchvision's), Dense 1000 */
+ *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10; no
+ * biases resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000 resnet50        224x224x3, bottlenecks 3-4-6-3
+ * with the stride in the 3x3 convolution ("v1.5", as torchvision's), Dense 1000 */
 LS_API ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out);
 /* The names of the built-in models, in order; NULL past the last. */
 LS_API const char *ls_model_builtin_name(size_t index);
@@ -242,7 +243,8 @@ LS_API ls_shape ls_model_input_shape(const ls_model *model, size_t input); /* LS
 LS_API ls_dtype ls_model_input_dtype(const ls_model *model, size_t input);
 LS_API const char *ls_model_input_name(const ls_model *model, size_t input); /* of the input layer; "" past the last */
 LS_API ls_shape ls_model_output_shape(const ls_model *model, size_t output);
-LS_API const char *ls_model_output_name(const ls_model *model, size_t output); /* of the layer that made it; custom: "output_1" */
+LS_API const char *ls_model_output_name(const ls_model *model,
+                                        size_t output); /* of the layer that made it; custom: "output_1" */
 
 /* Variables in creation order; names as Keras has them: "conv2d/kernel". Past the last: NULL, "", false. */
 LS_API size_t ls_model_variable_count(const ls_model *model);
@@ -251,27 +253,28 @@ LS_API const char *ls_model_variable_name(const ls_model *model, size_t index);
 LS_API bool ls_model_variable_is_trainable(const ls_model *model, size_t index);
 LS_API int64_t ls_model_parameter_count(const ls_model *model); /* elements of all variables, trainable or not */
 
-/* The model as one just made with that seed: every variable its initial value, random numbers (dropout) from their start.
- * The same seed gives the same bits anywhere. A model is made with seed 0. */
+/* The model as one just made with that seed: every variable its initial value, random numbers (dropout) from their
+ * start. The same seed gives the same bits anywhere. A model is made with seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
 
 /* The nodes of one pass over the model, added to its graph: outputs, the regularisers' loss (NULL: none), and the
- * assignments of moving statistics that belong to a training step. Each trace of a layer draws the same dropout masks in
- * the same run. */
+ * assignments of moving statistics that belong to a training step. Each trace of a layer draws the same dropout masks
+ * in the same run. */
 typedef struct ls_trace {
     ls_tensor *regularization; /* a scalar to be added to the loss, of any trace */
     ls_tensor **updates;       /* free() the array; NULL when there are none */
     size_t update_count;
 } ls_trace;
-/* inputs: of the model's graph, in the types and, but for axis 0, the shapes of its inputs. trace may be NULL in inference. */
+/* inputs: of the model's graph, in the types and, but for axis 0, the shapes of its inputs. trace may be NULL in
+ * inference. */
 LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs,
                                 ls_trace *trace);
 
 /* As Keras prints it, and below the FLOPs and activation bytes of a sample; free() the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
 
-/* Weights as safetensors, names as above. Loading wants every variable in its shape; what is missing or left over is named,
- * and then no variable has changed. */
+/* Weights as safetensors, names as above. Loading wants every variable in its shape; what is missing or left over is
+ * named, and then no variable has changed. */
 LS_API ls_status ls_model_save_weights(const ls_model *model, const char *path);
 LS_API ls_status ls_model_load_weights(ls_model *model, const char *path);
 /* Of all variables: the trainable ones in creation order, then the others; little-endian, without padding. */
@@ -286,7 +289,8 @@ typedef enum ls_schedule_kind {
     LS_SCHEDULE_EXPONENTIAL, /* rate * decay ^ (step / steps), staircase: floor of the exponent */
     LS_SCHEDULE_COSINE,      /* warm-up from `from` to `rate` in `warmup` steps, then cosine to alpha * rate in `steps`:
                               * CosineDecay(from, steps, alpha, warmup_target=rate, warmup_steps=warmup) */
-    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including step boundaries[i], the last value after the last boundary */
+    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including step boundaries[i], the last value after the last boundary
+                              */
     LS_SCHEDULE_BY_BATCH,    /* values[i] for the batch size boundaries[i]: the second seed's table */
 } ls_schedule_kind;
 
@@ -331,9 +335,10 @@ typedef struct ls_optimizer_options {
     double weight_decay;                 /* decoupled, before the update; AdamW: 0: 0.004, LS_ZERO: none */
     /* One of them at most; 0: none. Norms are of the joined gradients, over the whole batch, summed in double. */
     double clipvalue, clipnorm, global_clipnorm;
-    /* One update for that many runs, 0: 1. The runs between change sums alone: no weight, no slot, no step. The update is
-     * made from the mean over all samples of those runs: for a loss that is a mean over its batch, that of one big batch,
-     * whatever the sizes of the parts. (Keras takes the mean of the batches' means: the same when they are of one size.) */
+    /* One update for that many runs, 0: 1. The runs between change sums alone: no weight, no slot, no step. The update
+     * is made from the mean over all samples of those runs: for a loss that is a mean over its batch, that of one big
+     * batch, whatever the sizes of the parts. (Keras takes the mean of the batches' means: the same when they are of
+     * one size.) */
     int64_t gradient_accumulation_steps;
     double initial_accumulator_value; /* Adagrad: 0: 0.1; LS_ZERO: 0 */
     const char *name;                 /* of its state, see ls_apply_gradients; NULL: "adam", "adam_1", ... */
@@ -344,28 +349,32 @@ typedef struct ls_optimizer {
     ls_optimizer_options options;
 } ls_optimizer;
 
-#define ls_sgd(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_SGD, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_adam(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAM, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_adamw(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAMW, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_sgd(...)     ((ls_optimizer){ .kind = LS_OPTIMIZER_SGD, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_adam(...)    ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAM, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_adamw(...)   ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAMW, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_rmsprop(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_rmsprop_tf1(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP_TF1, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_rmsprop_tf1(...)                                                                                            \
+    ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP_TF1, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_adagrad(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAGRAD, .options = { .ls_first = 0, __VA_ARGS__ } })
 
 LS_API const char *ls_optimizer_name(const ls_optimizer *optimizer);
 /* The learning rate of a step: the schedule's, or the constant one. */
 LS_API ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out);
 
-/* The update of all variables from their gradients, as one tensor to be fetched. Its state are variables of the graph that are
- * not trained, made in this order: for each variable "adam/<variable>/momentum" and so on (with accumulation also
+/* The update of all variables from their gradients, as one tensor to be fetched. Its state are variables of the graph
+ * that are not trained, made in this order: for each variable "adam/<variable>/momentum" and so on (with accumulation
+ * also
  * ".../gradient_accumulator"; then "adam/accumulated_batches" and "adam/accumulated_samples"), and last the step,
- * "adam/iterations" (i64: updates made). An optimizer with a name goes on with the state of that name, if the graph has it:
- * one optimizer can be applied in several tensors (of which a run fetches one). Without a name each call has its own state.
- * learning_rate: a scalar to be fed (f32), or NULL: the spec's constant rate; with a schedule it is then an input named
- * "adam/learning_rate", to be fed with ls_optimizer_rate. A NULL gradient (the loss does not depend on the variable) leaves
- * its variable alone, with a warning. With a global norm that norm, before clipping, is named "adam/global_norm" (f64). */
+ * "adam/iterations" (i64: updates made). An optimizer with a name goes on with the state of that name, if the graph has
+ * it: one optimizer can be applied in several tensors (of which a run fetches one). Without a name each call has its
+ * own state. learning_rate: a scalar to be fed (f32), or NULL: the spec's constant rate; with a schedule it is then an
+ * input named "adam/learning_rate", to be fed with ls_optimizer_rate. A NULL gradient (the loss does not depend on the
+ * variable) leaves its variable alone, with a warning. With a global norm that norm, before clipping, is named
+ * "adam/global_norm" (f64). */
 LS_API ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                      size_t count, ls_tensor *learning_rate);
-/* Gradients of the loss by every trainable variable of the graph it depends on, and their update, named `name` (or NULL). */
+/* Gradients of the loss by every trainable variable of the graph it depends on, and their update, named `name` (or
+ * NULL). */
 LS_API ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name);
 
 /* ---- Losses: a value a sample, and how samples are put together ---- */
@@ -396,22 +405,26 @@ typedef struct ls_loss {
 
 #define ls_sparse_categorical_crossentropy(...)                                                                        \
     ((ls_loss){ .kind = LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_categorical_crossentropy(...) ((ls_loss){ .kind = LS_LOSS_CATEGORICAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_binary_crossentropy(...) ((ls_loss){ .kind = LS_LOSS_BINARY_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_mean_squared_error(...) ((ls_loss){ .kind = LS_LOSS_MEAN_SQUARED_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_mean_absolute_error(...) ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_categorical_crossentropy(...)                                                                               \
+    ((ls_loss){ .kind = LS_LOSS_CATEGORICAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_binary_crossentropy(...)                                                                                    \
+    ((ls_loss){ .kind = LS_LOSS_BINARY_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_mean_squared_error(...)                                                                                     \
+    ((ls_loss){ .kind = LS_LOSS_MEAN_SQUARED_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_mean_absolute_error(...)                                                                                    \
+    ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_huber(...) ((ls_loss){ .kind = LS_LOSS_HUBER, .options = { .ls_first = 0, __VA_ARGS__ } })
 
 LS_API const char *ls_loss_name(const ls_loss *loss); /* Keras's: "mean_squared_error" */
 
-/* One value a sample: [batch]. Axes beside the batch's and the classes' are averaged (Keras gives a value for each of their
- * elements; a mean over the batch is the same, a sum is theirs divided by the number of those elements).
- * Axis 0 is that of the samples, in whole tensors too. Targets are taken as Keras takes them: of any type; labels of a sparse
+/* One value a sample: [batch]. Axes beside the batch's and the classes' are averaged (Keras gives a value for each of
+ * their elements; a mean over the batch is the same, a sum is theirs divided by the number of those elements). Axis 0
+ * is that of the samples, in whole tensors too. Targets are taken as Keras takes them: of any type; labels of a sparse
  * loss as [N] or [N,1]; elsewhere [N] against [N,1] either way. Other shapes must be equal: nothing is broadcast. */
 LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions);
-/* Put together as the spec says; weights (one a sample: [N], [N,1] or a scalar, of any type) may be NULL. Mean: the sum over
- * samples divided once by their number, for any number of devices; with weights, too, by the number of samples and not by the
- * sum of weights: that is Keras's sum_over_batch_size. */
+/* Put together as the spec says; weights (one a sample: [N], [N,1] or a scalar, of any type) may be NULL. Mean: the sum
+ * over samples divided once by their number, for any number of devices; with weights, too, by the number of samples and
+ * not by the sum of weights: that is Keras's sum_over_batch_size. */
 LS_API ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 
 /* ---- Metrics: a fixed vector of sums over samples, and a result ---- */
@@ -440,8 +453,8 @@ typedef struct ls_metric {
     const char *name; /* NULL: Keras's: "accuracy", "top_k_categorical_accuracy", ... */
 } ls_metric;
 
-#define ls_accuracy() ((ls_metric){ .kind = LS_METRIC_ACCURACY })
-#define ls_top_k(places) ((ls_metric){ .kind = LS_METRIC_TOP_K, .k = places })
+#define ls_accuracy()             ((ls_metric){ .kind = LS_METRIC_ACCURACY })
+#define ls_top_k(places)          ((ls_metric){ .kind = LS_METRIC_TOP_K, .k = places })
 #define ls_metric_of(metric_kind) ((ls_metric){ .kind = metric_kind })
 
 #define LS_MAX_METRICS 16
@@ -450,18 +463,19 @@ typedef struct ls_metrics {
     ls_metric metric[LS_MAX_METRICS];
 } ls_metrics_list;
 #define ls_metrics(...)                                                                                                \
-    ((ls_metrics_list){ .count = sizeof((const ls_metric[]){ __VA_ARGS__ }) / sizeof(ls_metric), .metric = { __VA_ARGS__ } })
+    ((ls_metrics_list){ .count = sizeof((const ls_metric[]){ __VA_ARGS__ }) / sizeof(ls_metric),                       \
+                        .metric = { __VA_ARGS__ } })
 
 LS_API const char *ls_metric_name(const ls_metric *metric);
-/* A vector of sums over the samples of the batch (f64, joined once a step); result: what it means. Sums of several batches are
- * added element by element before the result is taken. Targets, weights and shapes as for losses; a mean is the sum of
- * weight * value over the sum of weights, and 0 where that is 0. */
+/* A vector of sums over the samples of the batch (f64, joined once a step); result: what it means. Sums of several
+ * batches are added element by element before the result is taken. Targets, weights and shapes as for losses; a mean is
+ * the sum of weight * value over the sum of weights, and 0 where that is 0. */
 LS_API ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 LS_API size_t ls_metric_sums_count(const ls_metric *metric);
 LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
 
-/* The same as state: fetching `update` (best in the step's group) adds a batch to the variable `sums`; the result is of all
- * batches since the last reset. Errors are error tensors, reported by what runs or reads them. */
+/* The same as state: fetching `update` (best in the step's group) adds a batch to the variable `sums`; the result is of
+ * all batches since the last reset. Errors are error tensors, reported by what runs or reads them. */
 typedef struct ls_metric_state {
     ls_metric metric;
     ls_tensor *update, *sums;

@@ -1,9 +1,10 @@
 /* lockstep/run.h: running graphs and reading tensors.
  *
- * A run reads every variable as it was at the run's start. Its writes appear together at its end; a run that fails writes
- * nothing. ls_eval runs: every call computes again. Reading is eager: a tensor that holds a value gives it, whatever has
- * happened to variables since; one that holds none is run first, with everything it needs, and holds what came out.
- * A value is held until the tensor is run again or its scope ends. A variable holds nothing: reading it gives its value now. */
+ * A run reads every variable as it was at the run's start. Its writes appear together at its end; a run that fails
+ * writes nothing. ls_eval runs: every call computes again. Reading is eager: a tensor that holds a value gives it,
+ * whatever has happened to variables since; one that holds none is run first, with everything it needs, and holds what
+ * came out. A value is held until the tensor is run again or its scope ends. A variable holds nothing: reading it gives
+ * its value now. */
 #ifndef LOCKSTEP_RUN_H
 #define LOCKSTEP_RUN_H
 
@@ -32,21 +33,22 @@ typedef struct ls_feed {
 LS_API ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
                          size_t fetch_count);
 
-/* The same with a batch picked from sets in memory: sample i is row rows[i] of every value fed to a per-sample input. The
- * rows are read where they are, by the task that needs them. */
+/* The same with a batch picked from sets in memory: sample i is row rows[i] of every value fed to a per-sample input.
+ * The rows are read where they are, by the task that needs them. */
 LS_API ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count, const int64_t *rows,
                               int64_t row_count, ls_tensor *const *fetches, size_t fetch_count);
 
-/* How many lanes the batch of this graph's runs is cut into; 0: chosen from the size of the work. The number of lanes is
- * part of what decides the bits; the number of devices is not. */
+/* How many lanes the batch of this graph's runs is cut into; 0: chosen from the size of the work. The number of lanes
+ * is part of what decides the bits; the number of devices is not. */
 LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);
 
-/* What a run of these fetches would do and need with that many samples: each node's kernel and micro-batch, and the memory;
- * the caller frees the text. batch -1: there is no batch axis. */
+/* What a run of these fetches would do and need with that many samples: each node's kernel and micro-batch, and the
+ * memory; the caller frees the text. batch -1: there is no batch axis. */
 LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out);
 
-/* What decides the bits of this context's runs beside graph, data and lanes: library and instruction set, kernel set, nominal
- * cache, and the hash of a canary, a small training step that is run for it; free() the text. Equal texts, equal bits. */
+/* What decides the bits of this context's runs beside graph, data and lanes: library and instruction set, kernel set,
+ * nominal cache, and the hash of a canary, a small training step that is run for it; free() the text. Equal texts,
+ * equal bits. */
 LS_API ls_status ls_bit_class(ls_context *ctx, char **out);
 
 /* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */

@@ -40,7 +40,7 @@ typedef struct ls_strategy {
     const char *devices; /* "cpu:0,cpu:1", "cpu:0-3"; NULL: all of the context (of one device: the first) */
 } ls_strategy;
 
-#define ls_mirrored(...) ((ls_strategy){ .kind = LS_STRATEGY_MIRRORED, .ls_first = 0, __VA_ARGS__ })
+#define ls_mirrored(...)   ((ls_strategy){ .kind = LS_STRATEGY_MIRRORED, .ls_first = 0, __VA_ARGS__ })
 #define ls_one_device(...) ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
 
 /* ---- Callbacks ---- */
@@ -90,27 +90,27 @@ typedef struct ls_fit_options {
     int64_t steps_per_epoch;
     int64_t max_steps; /* in all; 0: no limit */
     ls_dataset *validation;
-    double validation_split;   /* the last part of the samples is held back */
+    double validation_split; /* the last part of the samples is held back */
     int64_t validation_batch_size;
-    ls_switch shuffle;         /* default on, for data in memory: a new permutation every epoch */
-    uint64_t seed;             /* of the order of data */
+    ls_switch shuffle;           /* default on, for data in memory: a new permutation every epoch */
+    uint64_t seed;               /* of the order of data */
     const double *class_weights; /* by label */
     size_t class_count;
     const ls_callback *callbacks;
     size_t callback_count;
     ls_verbose verbose;
-    FILE *output;         /* of progress; NULL: standard output */
+    FILE *output; /* of progress; NULL: standard output */
     ls_strategy strategy;
-    int lanes;            /* 0: chosen from the size of the work */
-    const char *log;      /* a file of JSON lines */
-    bool log_hash;        /* the hash of parameters and optimizer state with every step */
+    int lanes;                /* 0: chosen from the size of the work */
+    const char *log;          /* a file of JSON lines */
+    bool log_hash;            /* the hash of parameters and optimizer state with every step */
     const volatile int *stop; /* becomes not 0: training ends after the current step */
-    ls_history **history; /* out; the caller destroys it */
+    ls_history **history;     /* out; the caller destroys it */
 } ls_fit_options;
 
-/* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided by
- * 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is not
- * finite; the weights are then those of the step before. */
+/* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
+ * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
+ * not finite; the weights are then those of the step before. */
 #define ls_fit(model, data, ...) ls_fit_with(model, data, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options);
 
@@ -147,7 +147,8 @@ LS_API ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_siz
 
 /* ---- State ---- */
 
-/* SHA-256 of parameters and optimizer state: variables in creation order, trainable then not, slots, the step as i64. */
+/* SHA-256 of parameters and optimizer state: variables in creation order, trainable then not, slots, the step as i64.
+ */
 LS_API ls_status ls_model_state_sha256(ls_model *model, char hex[65]);
 
 /* Where the time of the last fit went, in seconds. */

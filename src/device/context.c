@@ -12,7 +12,8 @@ ls_status ls_context_open(const ls_context_options *options, ls_context **out)
         return ls_fail(LS_ERR_INVALID, "ls_context_open: no place for the context was given");
     if ((unsigned)given.log_level > LS_LOG_DEBUG)
         return ls_fail(LS_ERR_INVALID, "ls_context_open: there is no log level %d", (int)given.log_level);
-    if (given.cpu_devices < 0 || given.cpu_devices > LS_MAX_WORKERS || given.threads < 0 || given.threads > LS_MAX_WORKERS)
+    if (given.cpu_devices < 0 || given.cpu_devices > LS_MAX_WORKERS || given.threads < 0 ||
+        given.threads > LS_MAX_WORKERS)
         return ls_fail(LS_ERR_INVALID, "ls_context_open: %d CPU devices with %d threads: 0 to %d are possible",
                        given.cpu_devices, given.threads, LS_MAX_WORKERS);
     ls_context *ctx = calloc(1, sizeof(*ctx));

@@ -1,5 +1,6 @@
-/* A crew: worker threads that do one job together. A job is a function that every worker runs once, with its own number;
- * the caller sleeps until all have returned. Who does what inside a job is the job's business (src/run/executor.c). */
+/* A crew: worker threads that do one job together. A job is a function that every worker runs once, with its own
+ * number; the caller sleeps until all have returned. Who does what inside a job is the job's business
+ * (src/run/executor.c). */
 #ifndef LS_DEVICE_CREW_H
 #define LS_DEVICE_CREW_H
 
@@ -7,8 +8,8 @@
 
 typedef struct ls_crew ls_crew;
 
-/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker, or NULL. crowded: there
- * are fewer cores than workers, so waiting must not spin. */
+/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker, or NULL. crowded:
+ * there are fewer cores than workers, so waiting must not spin. */
 ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*begin)(void), ls_crew **out);
 void ls_crew_destroy(ls_crew *crew);
 

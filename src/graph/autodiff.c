@@ -1,5 +1,5 @@
-/* Gradients: walks back from the loss and appends each op's backward nodes. A rule (ls_grad_*, beside its op) writes the
- * plain formula; what broadcasting spread is added up here, once for all ops. */
+/* Gradients: walks back from the loss and appends each op's backward nodes. A rule (ls_grad_*, beside its op) writes
+ * the plain formula; what broadcasting spread is added up here, once for all ops. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +41,8 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
     if (info->gradient == ls_grad_zero)
         return LS_OK;
     if (info->gradient == ls_grad_missing)
-        return ls_fail(LS_ERR_UNSUPPORTED, "ls_gradients: there is no gradient rule for the op %s (tensor %s)", info->name,
-                       ls_node_label(y, label));
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_gradients: there is no gradient rule for the op %s (tensor %s)",
+                       info->name, ls_node_label(y, label));
     if (y->input_count > 8 && !(dx = calloc((size_t)y->input_count, sizeof(*dx))))
         return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
     info->gradient(y, dy, dx);

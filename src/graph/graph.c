@@ -170,7 +170,7 @@ void ls_scope_close(ls_scope *scope)
     scope->open = false;
     ls_graph *graph = scope->graph;
     if (!graph->scope)
-        return; /* a copy of a scope that was closed before */
+        return;                           /* a copy of a scope that was closed before */
     ls_scope_frame frame = *graph->scope; /* it lives in the arena that is given back */
     for (guest *named = frame.guests; named; named = named->next) {
         drop_name(graph, named->node);
@@ -199,8 +199,10 @@ static ls_status check_name(const char *what, const char *name)
 {
     if (name_is_good(name))
         return LS_OK;
-    return ls_fail(LS_ERR_INVALID, "%s: \"%s\" is no name: it needs letters, digits or signs, parts separated by single "
-                                   "slashes, and no space, colon or quote", what, name ? name : "(null)");
+    return ls_fail(LS_ERR_INVALID,
+                   "%s: \"%s\" is no name: it needs letters, digits or signs, parts separated by single "
+                   "slashes, and no space, colon or quote",
+                   what, name ? name : "(null)");
 }
 
 /* A bad name becomes the graph's kept error; the body still builds, without a prefix of its own. */
@@ -296,8 +298,8 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
     memcpy(full + before, name, length);
     ls_tensor *owner = find_name(graph, full, before + length);
     if (owner)
-        return ls_fail(LS_ERR_INVALID, "the name \"%s\" belongs to another tensor of the graph, the %s numbered %u", full,
-                       ls_tensor_op(owner), owner->id);
+        return ls_fail(LS_ERR_INVALID, "the name \"%s\" belongs to another tensor of the graph, the %s numbered %u",
+                       full, ls_tensor_op(owner), owner->id);
     if (graph->scope && node->id < graph->scope->node_count) {
         guest *named = ls_arena_alloc(&graph->arena, sizeof(*named));
         if (!named)
@@ -360,8 +362,8 @@ static int by_creation(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count, bool (*stop)(const ls_tensor *, void *),
-                         void *user, ls_tensor ***out, size_t *out_count)
+ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
+                         bool (*stop)(const ls_tensor *, void *), void *user, ls_tensor ***out, size_t *out_count)
 {
     uint32_t mark = ls_graph_next_mark(graph);
     frame *stack = NULL;

@@ -8,8 +8,8 @@
 
 /* ---- The tables ---- */
 
-#define FAMILY_BEGIN(family) static const ls_attr_field fields_##family[] = {
-#define FIELD(family, type, field) { #field, LS_ATTR_##type, 1, offsetof(ls_attrs, family.field) },
+#define FAMILY_BEGIN(family)               static const ls_attr_field fields_##family[] = {
+#define FIELD(family, type, field)         { #field, LS_ATTR_##type, 1, offsetof(ls_attrs, family.field) },
 #define FIELDS(family, type, field, count) { #field, LS_ATTR_##type, count, offsetof(ls_attrs, family.field) },
 #define FAMILY_END(family)                                                                                             \
     { NULL, LS_ATTR_i64, 0, 0 },                                                                                       \
@@ -63,7 +63,8 @@ static const char *describe(ls_op op, ls_tensor *const *in, int count, char *tex
     return text;
 }
 
-/* Given out when even the error tensor finds no memory: it belongs to no graph, is never written, and runs report it. */
+/* Given out when even the error tensor finds no memory: it belongs to no graph, is never written, and runs report it.
+ */
 static ls_tensor no_memory = { .op = LS_OP_ERROR, .status = LS_ERR_MEMORY, .message = "no memory for a node" };
 
 ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what)

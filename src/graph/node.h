@@ -1,5 +1,5 @@
-/* The node behind every tensor, the graph that owns it, and the table of ops. Builders are in ops_*.c, one file a family;
- * each op's shape rule, gradient rule and builder stand side by side there. Start reading at ls_node_make. */
+/* The node behind every tensor, the graph that owns it, and the table of ops. Builders are in ops_*.c, one file a
+ * family; each op's shape rule, gradient rule and builder stand side by side there. Start reading at ls_node_make. */
 #ifndef LS_GRAPH_NODE_H
 #define LS_GRAPH_NODE_H
 
@@ -19,12 +19,7 @@ typedef enum ls_op {
 } ls_op;
 
 typedef enum ls_batch_rule { LS_BATCH_LEAF, LS_BATCH_KEEPS, LS_BATCH_REDUCES, LS_BATCH_BY_USE } ls_batch_rule;
-typedef enum ls_kernel_types {
-    LS_KERNEL_NONE,
-    LS_KERNEL_REAL,
-    LS_KERNEL_NUMBER,
-    LS_KERNEL_BYTES
-} ls_kernel_types;
+typedef enum ls_kernel_types { LS_KERNEL_NONE, LS_KERNEL_REAL, LS_KERNEL_NUMBER, LS_KERNEL_BYTES } ls_kernel_types;
 
 /* Attributes: a union of the families of attrs.def. */
 typedef struct ls_variable ls_variable;
@@ -33,14 +28,14 @@ typedef struct ls_constant_data {
     size_t count; /* of bytes */
 } ls_constant_data;
 
-#define LS_FIELD_i64 int64_t
-#define LS_FIELD_f64 double
-#define LS_FIELD_flag bool
-#define LS_FIELD_data ls_constant_data
+#define LS_FIELD_i64      int64_t
+#define LS_FIELD_f64      double
+#define LS_FIELD_flag     bool
+#define LS_FIELD_data     ls_constant_data
 #define LS_FIELD_variable ls_variable *
 typedef union ls_attrs {
-#define FAMILY_BEGIN(family) struct {
-#define FIELD(family, type, field) LS_FIELD_##type field;
+#define FAMILY_BEGIN(family)               struct {
+#define FIELD(family, type, field)         LS_FIELD_##type field;
 #define FIELDS(family, type, field, count) LS_FIELD_##type field[count];
 #define FAMILY_END(family)                                                                                             \
     char end;                                                                                                          \
@@ -123,14 +118,15 @@ typedef struct ls_node_spec {
     ls_op op;
     ls_tensor *const *in;
     int input_count;
-    ls_dtype dtype;   /* where the op cannot infer it */
-    ls_shape shape;   /* likewise: what was asked for */
-    bool per_sample;  /* of leaves */
+    ls_dtype dtype;  /* where the op cannot infer it */
+    ls_shape shape;  /* likewise: what was asked for */
+    bool per_sample; /* of leaves */
     ls_attrs attr;
 } ls_node_spec;
 
-/* Makes a node after its op's shape rule has agreed; otherwise returns the graph's error tensor with the rule's message,
- * to which op and inputs are added. An error among the inputs is returned as it is. `graph` may be NULL with inputs. */
+/* Makes a node after its op's shape rule has agreed; otherwise returns the graph's error tensor with the rule's
+ * message, to which op and inputs are added. An error among the inputs is returned as it is. `graph` may be NULL with
+ * inputs. */
 ls_tensor *ls_node_make(ls_graph *graph, const ls_node_spec *spec);
 ls_tensor *ls_node_make1(ls_op op, ls_tensor *x, ls_attrs attr);
 ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr);
@@ -159,8 +155,8 @@ typedef struct ls_scope_frame ls_scope_frame;
 struct ls_graph {
     ls_context *context;
     uint64_t seed;
-    uint64_t run;    /* runs that succeeded: keys random numbers */
-    ls_arena arena;  /* nodes, attributes, names */
+    uint64_t run;   /* runs that succeeded: keys random numbers */
+    ls_arena arena; /* nodes, attributes, names */
     ls_tensor **nodes;
     size_t node_count, node_room;
     ls_variable **variables;
@@ -169,7 +165,7 @@ struct ls_graph {
     size_t name_room;
     const char *prefix; /* of the open name scopes, with its slash; "" outside */
     ls_scope_frame *scope;
-    ls_tensor *error; /* the first, or NULL */
+    ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */
     uint32_t mark;
     struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
@@ -187,7 +183,7 @@ uint32_t ls_graph_next_mark(ls_graph *graph);
 
 /* The nodes that `roots` need, in the order of their creation: each after its inputs. *out is the caller's to free.
  * `stop` (may be NULL) says of a node that its inputs are not needed. */
-ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count, bool (*stop)(const ls_tensor *, void *),
-                         void *user, ls_tensor ***out, size_t *out_count);
+ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
+                         bool (*stop)(const ls_tensor *, void *), void *user, ls_tensor ***out, size_t *out_count);
 
 #endif

@@ -1,5 +1,5 @@
-/* Elementwise ops: casts, arithmetic, comparisons, activations, and dropout. Broadcasting in a gradient is undone by the
- * walker (autodiff.c), so rules here write the plain formula. */
+/* Elementwise ops: casts, arithmetic, comparisons, activations, and dropout. Broadcasting in a gradient is undone by
+ * the walker (autodiff.c), so rules here write the plain formula. */
 #include "graph/rules.h"
 
 static ls_tensor *unary(ls_op op, ls_tensor *x)
@@ -73,8 +73,7 @@ ls_status ls_shape_same_pair(ls_tensor *node)
 {
     LS_TRY(ls_need_real(node, 0));
     LS_TRY(ls_need_same_dtype(node));
-    if (!ls_shape_equal(&node->in[0]->shape, &node->in[1]->shape) ||
-        node->in[0]->per_sample != node->in[1]->per_sample)
+    if (!ls_shape_equal(&node->in[0]->shape, &node->in[1]->shape) || node->in[0]->per_sample != node->in[1]->per_sample)
         return ls_fail(LS_ERR_SHAPE, "both inputs must have one shape");
     ls_rule_like_first(node);
     return LS_OK;
@@ -218,7 +217,8 @@ ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b)
 {
     ls_graph *graph = ls_graph_of((ls_tensor *[]){ a, b }, 2);
     if (graph && (unsigned)relation > LS_GREATER_EQUAL)
-        return ls_node_error(graph, ls_fail(LS_ERR_INVALID, "there is no relation number %d", (int)relation), "compare");
+        return ls_node_error(graph, ls_fail(LS_ERR_INVALID, "there is no relation number %d", (int)relation),
+                             "compare");
     return ls_node_make2(LS_OP_compare, a, b, (ls_attrs){ .relation = { .relation = relation } });
 }
 
@@ -336,10 +336,10 @@ ls_tensor *ls_op_erf(ls_tensor *x)
     return unary(LS_OP_erf, x);
 }
 
-#define TWO_OVER_SQRT_PI 1.1283791670955125739
-#define ONE_OVER_SQRT_2 0.70710678118654752440
+#define TWO_OVER_SQRT_PI  1.1283791670955125739
+#define ONE_OVER_SQRT_2   0.70710678118654752440
 #define ONE_OVER_SQRT_2PI 0.39894228040143267794
-#define SQRT_2_OVER_PI 0.79788456080286535588
+#define SQRT_2_OVER_PI    0.79788456080286535588
 
 void ls_grad_erf(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {

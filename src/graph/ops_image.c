@@ -1,18 +1,21 @@
-/* Convolutions and pools over images [N,H,W,C], kernels [H,W,in/groups,out]. The two gradients of a convolution are ops of
- * their own whose gradients are convolutions again. Padding is settled when the node is made: top, left, bottom, right. */
+/* Convolutions and pools over images [N,H,W,C], kernels [H,W,in/groups,out]. The two gradients of a convolution are ops
+ * of their own whose gradients are convolutions again. Padding is settled when the node is made: top, left, bottom,
+ * right. */
 #include <string.h>
 
 #include "graph/rules.h"
 
 /* Output size of one axis, or -1 when the window does not fit. */
-static int64_t output_size(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t before, int64_t after)
+static int64_t output_size(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t before,
+                           int64_t after)
 {
     int64_t span = (window - 1) * dilation + 1, room = size + before + after - span;
     return room < 0 ? -1 : room / stride + 1;
 }
 
 /* TensorFlow's SAME: as many outputs as strides fit in, the odd cell of padding at the end. */
-static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t *before, int64_t *after)
+static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t *before,
+                         int64_t *after)
 {
     int64_t span = (window - 1) * dilation + 1, outputs = (size + stride - 1) / stride;
     int64_t total = (outputs - 1) * stride + span - size;
@@ -32,8 +35,8 @@ static ls_status settle(ls_attrs *attr, const int64_t size[2], ls_padding paddin
         *dilation = *dilation == 0 ? 1 : *dilation;
         if (window < 1 || window > LS_MAX_SPATIAL || *stride < 1 || *stride > LS_MAX_SPATIAL || *dilation < 1 ||
             *dilation > LS_MAX_SPATIAL)
-            return ls_fail(LS_ERR_SHAPE, "axis %d: window %lld, stride %lld, dilation %lld: each must be at least 1", i + 1,
-                           (long long)window, (long long)*stride, (long long)*dilation);
+            return ls_fail(LS_ERR_SHAPE, "axis %d: window %lld, stride %lld, dilation %lld: each must be at least 1",
+                           i + 1, (long long)window, (long long)*stride, (long long)*dilation);
         int64_t *before = &attr->window.pad[i], *after = &attr->window.pad[i + 2];
         *before = *after = 0;
         if (padding == LS_SAME) {
@@ -181,8 +184,9 @@ void ls_grad_conv2d_grad_kernel(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 /* Two for each output and each kernel cell it sees; the three convolutions cost the same. */
 double ls_flops_conv2d(const ls_tensor *node)
 {
-    const ls_tensor *kernel = node->op == LS_OP_conv2d ? node->in[1]
-                              : node->op == LS_OP_conv2d_grad_input ? node->in[0] : node;
+    const ls_tensor *kernel = node->op == LS_OP_conv2d              ? node->in[1]
+                              : node->op == LS_OP_conv2d_grad_input ? node->in[0]
+                                                                    : node;
     const ls_tensor *output = node->op == LS_OP_conv2d ? node : node->in[1];
     int64_t outputs;
     if (!ls_shape_count(&output->shape, 1, &outputs))
@@ -198,8 +202,8 @@ ls_status ls_shape_pool2d(ls_tensor *node)
     const ls_attrs *attr = &node->attr;
     ls_rule_like_first(node);
     for (int i = 0; i < 2; i++)
-        node->shape.dims[i + 1] = output_size(node->shape.dims[i + 1], attr->window.window[i], attr->window.stride[i], 1,
-                                              attr->window.pad[i], attr->window.pad[i + 2]);
+        node->shape.dims[i + 1] = output_size(node->shape.dims[i + 1], attr->window.window[i], attr->window.stride[i],
+                                              1, attr->window.pad[i], attr->window.pad[i + 2]);
     return LS_OK;
 }
 
@@ -217,8 +221,8 @@ static ls_tensor *pool(ls_op op, ls_tensor *x, const ls_pool2d_op *options)
         status = settle(&attr, &x->shape.dims[1], options->padding, options->pad);
     for (int i = 0; status == LS_OK && i < 2; i++)
         if (attr.window.pad[i] >= attr.window.window[i] || attr.window.pad[i + 2] >= attr.window.window[i])
-            status = ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld: windows of %lld could hold nothing else", i + 1,
-                             (long long)attr.window.pad[i], (long long)attr.window.pad[i + 2],
+            status = ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld: windows of %lld could hold nothing else",
+                             i + 1, (long long)attr.window.pad[i], (long long)attr.window.pad[i + 2],
                              (long long)attr.window.window[i]);
     if (status != LS_OK)
         return ls_node_error(x->graph, status, ls_ops[op].name);
@@ -249,11 +253,10 @@ ls_tensor *ls_op_average_pool2d_with(ls_tensor *x, ls_pool2d_op options)
 
 void ls_grad_average_pool2d(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
-    dx[0] = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_average_pool2d_grad,
-                                                .in = &dy,
-                                                .input_count = 1,
-                                                .shape = y->in[0]->shape,
-                                                .attr = y->attr });
+    dx[0] = ls_node_make(
+        NULL,
+        &(ls_node_spec){
+            .op = LS_OP_average_pool2d_grad, .in = &dy, .input_count = 1, .shape = y->in[0]->shape, .attr = y->attr });
 }
 
 /* Input: dy; node->shape is x's. */
@@ -272,9 +275,8 @@ void ls_grad_average_pool2d_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 double ls_flops_pool2d(const ls_tensor *node)
 {
-    const ls_tensor *small = node->op == LS_OP_max_pool2d || node->op == LS_OP_average_pool2d
-                                 ? node
-                                 : node->in[node->input_count - 1];
+    const ls_tensor *small =
+        node->op == LS_OP_max_pool2d || node->op == LS_OP_average_pool2d ? node : node->in[node->input_count - 1];
     int64_t outputs;
     if (!ls_shape_count(&small->shape, 1, &outputs))
         return 0;

@@ -225,9 +225,9 @@ static ls_variable *target(ls_op op, ls_tensor *variable, ls_graph *graph, ls_te
     else if (!variable)
         *error = graph ? ls_node_error(graph, ls_fail(LS_ERR_INVALID, "the variable is NULL"), ls_ops[op].name) : NULL;
     else if (variable->op != LS_OP_variable)
-        *error = ls_node_error(variable->graph,
-                               ls_fail(LS_ERR_INVALID, "%s is no variable", ls_node_label(variable, label)),
-                               ls_ops[op].name);
+        *error =
+            ls_node_error(variable->graph, ls_fail(LS_ERR_INVALID, "%s is no variable", ls_node_label(variable, label)),
+                          ls_ops[op].name);
     else
         return variable->attr.variable.variable;
     return NULL;
@@ -316,7 +316,8 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     ls_variable *to = target(LS_OP_apply, variable, ls_graph_of(&gradient, 1), &error);
     if (!to)
         return error;
-    ls_tensor *given[] = { gradient, options.slots[0], options.slots[1] }; /* an error goes on before others are found */
+    ls_tensor *given[] = { gradient, options.slots[0],
+                           options.slots[1] }; /* an error goes on before others are found */
     for (int i = 0; i < 3; i++)
         if (given[i] && ls_tensor_is_error(given[i]))
             return given[i];

@@ -1,5 +1,5 @@
-/* Losses, one value a sample: the last axis is used up, the batch axis stays. All but the sparse cross-entropy are written
- * in terms of other ops. */
+/* Losses, one value a sample: the last axis is used up, the batch axis stays. All but the sparse cross-entropy are
+ * written in terms of other ops. */
 #include "graph/rules.h"
 
 #define LS_CLIP 1e-7 /* Keras's epsilon for probabilities */
@@ -28,10 +28,10 @@ static ls_tensor *check_pair(const char *what, ls_tensor *a, ls_tensor *b)
                                      ls_shape_format(&b->shape, tb)),
                              what);
     if (a->shape.rank - (a->per_sample ? 1 : 0) < 1)
-        return ls_node_error(a->graph,
-                             ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce beside the batch's",
-                                     ls_shape_format(&a->shape, ta)),
-                             what);
+        return ls_node_error(
+            a->graph,
+            ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce beside the batch's", ls_shape_format(&a->shape, ta)),
+            what);
     return NULL;
 }
 
@@ -123,8 +123,8 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores k
 
 /* ---- Binary ---- */
 
-/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows; written with choices, so that the slope at z = 0,
- * where an untrained model starts, is the right 1/2 - y. */
+/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows; written with choices, so that the slope at z
+ * = 0, where an untrained model starts, is the right 1/2 - y. */
 ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
 {
     ls_tensor *error = check_pair("binary_cross_entropy", scores, labels);

@@ -1,4 +1,5 @@
-/* Matrix products of the last two axes. Contracting the batch axis is a batch reduction: every weight gradient is one. */
+/* Matrix products of the last two axes. Contracting the batch axis is a batch reduction: every weight gradient is one.
+ */
 #include "graph/rules.h"
 
 /* [.., rows, inner] of one operand, after its transpose. */
@@ -70,9 +71,8 @@ ls_status ls_shape_matmul(ls_tensor *node)
 
 static ls_tensor *matmul(ls_tensor *a, ls_tensor *b, bool transpose_a, bool transpose_b, bool sum_leading)
 {
-    ls_attrs attr = {
-        .matmul = { .transpose_a = transpose_a, .transpose_b = transpose_b, .sum_leading = sum_leading }
-    };
+    ls_attrs attr = { .matmul = {
+                          .transpose_a = transpose_a, .transpose_b = transpose_b, .sum_leading = sum_leading } };
     return ls_node_make2(LS_OP_matmul, a, b, attr);
 }
 
@@ -81,8 +81,8 @@ ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options)
     return matmul(a, options.b, options.transpose_a, options.transpose_b, false);
 }
 
-/* y = A B, A and B the operands after their transposes: dA = dy B^T, dB = A^T dy, transposed back where needed. An operand
- * without leading axes collects over all of the other's. */
+/* y = A B, A and B the operands after their transposes: dA = dy B^T, dB = A^T dy, transposed back where needed. An
+ * operand without leading axes collects over all of the other's. */
 void ls_grad_matmul(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *a = y->in[0], *b = y->in[1];
@@ -107,7 +107,8 @@ static double leading_size(const ls_tensor *x, int i)
 double ls_flops_matmul(const ls_tensor *node)
 {
     const ls_tensor *a = node->in[0], *b = node->in[1];
-    operand left = read_operand(a, node->attr.matmul.transpose_a), right = read_operand(b, node->attr.matmul.transpose_b);
+    operand left = read_operand(a, node->attr.matmul.transpose_a),
+            right = read_operand(b, node->attr.matmul.transpose_b);
     double flops = 2 * size_or_one(left.rows) * size_or_one(left.columns) * size_or_one(right.columns);
     for (int i = 0; i < LS_MAX_RANK; i++) { /* each may have axes that the other lacks */
         double in_a = leading_size(a, i), in_b = leading_size(b, i);

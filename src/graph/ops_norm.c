@@ -1,8 +1,8 @@
 /* Batch and layer normalisation.
  *
- * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]), `batch_norm`
- * normalises each sample with them. Its gradient is two nodes again: one more reduction, and the gradient of x in full, the
- * way through the moments included; so `moments` itself never needs a gradient. */
+ * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]),
+ * `batch_norm` normalises each sample with them. Its gradient is two nodes again: one more reduction, and the gradient
+ * of x in full, the way through the moments included; so `moments` itself never needs a gradient. */
 #include "graph/rules.h"
 
 /* ---- Nodes ---- */
@@ -10,7 +10,8 @@
 static ls_status need_channels(const ls_tensor *x)
 {
     if (x->shape.rank < 2)
-        return ls_fail(LS_ERR_SHAPE, "at least 2 axes are needed, the last one the channels; this has %d", x->shape.rank);
+        return ls_fail(LS_ERR_SHAPE, "at least 2 axes are needed, the last one the channels; this has %d",
+                       x->shape.rank);
     if (x->shape.dims[x->shape.rank - 1] == LS_BATCH)
         return ls_fail(LS_ERR_SHAPE, "the channels need a known size");
     return LS_OK;
@@ -122,13 +123,15 @@ static void update_moving(ls_tensor *x, ls_tensor *moments, const ls_batch_norm_
     ls_tensor *variance = ls_op_sub(ls_op_div(moment(moments, 1), count), ls_op_square(mean));
     variance = ls_op_maximum(variance, ls_scalar_like(variance, 0));
     if (options->unbiased)
-        variance = ls_op_mul(variance, ls_op_div(count, ls_op_maximum(ls_op_shift(count, -1), ls_scalar_like(count, 1))));
+        variance =
+            ls_op_mul(variance, ls_op_div(count, ls_op_maximum(ls_op_shift(count, -1), ls_scalar_like(count, 1))));
     options->updates[0] = options->moving_mean ? follow(options->moving_mean, mean, momentum) : NULL;
     options->updates[1] = options->moving_variance ? follow(options->moving_variance, variance, momentum) : NULL;
 }
 
 /* gamma rsqrt(variance + epsilon) (x - mean) + beta, with the moving statistics. */
-static ls_tensor *inference(ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, const ls_batch_norm_op *options, double epsilon)
+static ls_tensor *inference(ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, const ls_batch_norm_op *options,
+                            double epsilon)
 {
     if (!options->moving_mean || !options->moving_variance)
         return ls_node_error(x->graph, ls_fail(LS_ERR_INVALID, "inference needs moving_mean and moving_variance"),
@@ -184,8 +187,8 @@ ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options)
     int count = options.axes ? options.axes : 1, most = x->shape.rank - (x->per_sample ? 1 : 0);
     ls_status status = LS_OK;
     if (!(count >= 1 && count <= most))
-        status = ls_fail(LS_ERR_SHAPE, "%d last axes cannot be normalised: the tensor has %d besides its batch axis", count,
-                         most);
+        status = ls_fail(LS_ERR_SHAPE, "%d last axes cannot be normalised: the tensor has %d besides its batch axis",
+                         count, most);
     else if (!ls_dtype_is_real(x->dtype))
         status = ls_fail(LS_ERR_DTYPE, "the input is %s; float32 or float64 is needed", ls_dtype_name(x->dtype));
     else if (!(options.epsilon >= 0))

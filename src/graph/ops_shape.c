@@ -1,5 +1,5 @@
-/* Ops that move elements: reshape, transpose, broadcast, concat, slice, pad, gather, one-hot, and the batch's own gather
- * and scatter. The batch axis stays axis 0, so each says which uses would mix samples. */
+/* Ops that move elements: reshape, transpose, broadcast, concat, slice, pad, gather, one-hot, and the batch's own
+ * gather and scatter. The batch axis stays axis 0, so each says which uses would mix samples. */
 #include <string.h>
 
 #include "graph/rules.h"
@@ -153,10 +153,10 @@ ls_status ls_shape_transpose(ls_tensor *node)
 ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation)
 {
     if (!ls_tensor_is_error(x) && permutation.count != x->shape.rank)
-        return ls_node_error(x->graph,
-                             ls_fail(LS_ERR_SHAPE, "the permutation names %d axes, the tensor has %d", permutation.count,
-                                     x->shape.rank),
-                             "transpose");
+        return ls_node_error(
+            x->graph,
+            ls_fail(LS_ERR_SHAPE, "the permutation names %d axes, the tensor has %d", permutation.count, x->shape.rank),
+            "transpose");
     ls_attrs attr = ls_no_attrs();
     memcpy(attr.permutation.of, permutation.axis, sizeof(attr.permutation.of));
     return ls_node_make1(LS_OP_transpose, x, attr);
@@ -199,11 +199,9 @@ static ls_tensor *broadcast(ls_tensor *x, ls_shape shape, bool per_sample)
 {
     if (!ls_tensor_is_error(x) && ls_shape_equal(&x->shape, &shape) && x->per_sample == per_sample)
         return x;
-    return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_broadcast,
-                                               .in = &x,
-                                               .input_count = 1,
-                                               .shape = shape,
-                                               .per_sample = per_sample });
+    return ls_node_make(
+        NULL,
+        &(ls_node_spec){ .op = LS_OP_broadcast, .in = &x, .input_count = 1, .shape = shape, .per_sample = per_sample });
 }
 
 /* A shape with LS_BATCH in front makes a per-sample tensor. */
@@ -241,7 +239,8 @@ ls_status ls_shape_concat(ls_tensor *node)
         if (!fits)
             return ls_fail(LS_ERR_SHAPE, "input %d differs from input 0 beside axis %lld", i, (long long)*axis);
         if (x->shape.dims[*axis] == LS_BATCH)
-            return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld of a gathered batch has no known size to add", (long long)*axis);
+            return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld of a gathered batch has no known size to add",
+                           (long long)*axis);
         total += x->shape.dims[*axis]; /* each is below 2^56 */
     }
     ls_rule_like_first(node);
@@ -258,8 +257,8 @@ ls_tensor *ls_op_concat(ls_tensor *const *parts, size_t count, int axis)
         return graph ? ls_node_error(graph, ls_fail(LS_ERR_INVALID, "%zu parts are too many", count), "concat") : NULL;
     }
     ls_attrs attr = { .axis = { .axis = axis } };
-    return ls_node_make(
-        NULL, &(ls_node_spec){ .op = LS_OP_concat, .in = parts, .input_count = (int)count, .attr = attr });
+    return ls_node_make(NULL,
+                        &(ls_node_spec){ .op = LS_OP_concat, .in = parts, .input_count = (int)count, .attr = attr });
 }
 
 static ls_tensor *slice_of(ls_tensor *x, int64_t axis, int64_t begin, int64_t size)
@@ -299,8 +298,8 @@ void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out)
         if (status == LS_OK && x->per_sample && plain == 0)
             status = ls_mixes("splitting the batch axis");
         if (status == LS_OK && !(fits && total == x->shape.dims[plain]))
-            status = ls_fail(LS_ERR_SHAPE, "the parts add up to %lld, axis %lld has %lld", (long long)(fits ? total : -1),
-                             (long long)plain, (long long)x->shape.dims[plain]);
+            status = ls_fail(LS_ERR_SHAPE, "the parts add up to %lld, axis %lld has %lld",
+                             (long long)(fits ? total : -1), (long long)plain, (long long)x->shape.dims[plain]);
         if (status != LS_OK)
             error = ls_node_error(x->graph, status, "split");
     }
@@ -327,7 +326,8 @@ ls_status ls_shape_slice(ls_tensor *node)
             continue;
         }
         bool fits = begin[i] >= 0 && begin[i] <= size && sizes.dims[i] >= 0 && step[i] >= 1;
-        fits = fits && (sizes.dims[i] == 0 || (begin[i] < size && sizes.dims[i] - 1 <= (size - begin[i] - 1) / step[i]));
+        fits =
+            fits && (sizes.dims[i] == 0 || (begin[i] < size && sizes.dims[i] - 1 <= (size - begin[i] - 1) / step[i]));
         if (!fits)
             return ls_fail(LS_ERR_SHAPE, "axis %d: %lld elements from %lld in steps of %lld do not lie in 0..%lld", i,
                            (long long)sizes.dims[i], (long long)begin[i], (long long)step[i], (long long)size - 1);
@@ -339,8 +339,8 @@ ls_status ls_shape_slice(ls_tensor *node)
 
 static ls_tensor *wrong_count(ls_tensor *x, const char *what, int count)
 {
-    return ls_node_error(
-        x->graph, ls_fail(LS_ERR_SHAPE, "%d axes were given, the tensor has %d", count, x->shape.rank), what);
+    return ls_node_error(x->graph, ls_fail(LS_ERR_SHAPE, "%d axes were given, the tensor has %d", count, x->shape.rank),
+                         what);
 }
 
 ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
@@ -358,8 +358,8 @@ ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
         int64_t rest = begin.axis[i] < 0 ? 0 : whole - begin.axis[i]; /* a begin below 0 is refused by the shape rule */
         sizes.dims[i] = size.axis[i] != -1 ? size.axis[i] : whole == LS_BATCH ? LS_BATCH : rest;
     }
-    return ls_node_make(
-        NULL, &(ls_node_spec){ .op = LS_OP_slice, .in = &x, .input_count = 1, .shape = sizes, .attr = attr });
+    return ls_node_make(NULL,
+                        &(ls_node_spec){ .op = LS_OP_slice, .in = &x, .input_count = 1, .shape = sizes, .attr = attr });
 }
 
 ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes step)
@@ -368,7 +368,10 @@ ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes
         return x;
     int rank = x->shape.rank;
     if (begin.count != rank || end.count != rank || step.count != rank)
-        return wrong_count(x, "strided_slice", begin.count != rank ? begin.count : end.count != rank ? end.count : step.count);
+        return wrong_count(x, "strided_slice",
+                           begin.count != rank ? begin.count
+                           : end.count != rank ? end.count
+                                               : step.count);
     ls_attrs attr = ls_no_attrs();
     ls_shape sizes = { .rank = rank };
     for (int i = 0; i < rank; i++) {
@@ -384,17 +387,15 @@ ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes
         attr.slice.begin[i] = from;
         sizes.dims[i] = step.axis[i] < 1 || from < 0 || to <= from ? 0 : (to - from - 1) / step.axis[i] + 1;
     }
-    return ls_node_make(
-        NULL, &(ls_node_spec){ .op = LS_OP_slice, .in = &x, .input_count = 1, .shape = sizes, .attr = attr });
+    return ls_node_make(NULL,
+                        &(ls_node_spec){ .op = LS_OP_slice, .in = &x, .input_count = 1, .shape = sizes, .attr = attr });
 }
 
 void ls_grad_slice(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
-    dx[0] = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_slice_grad,
-                                                .in = &dy,
-                                                .input_count = 1,
-                                                .shape = y->in[0]->shape,
-                                                .attr = y->attr });
+    dx[0] = ls_node_make(
+        NULL, &(ls_node_spec){
+                  .op = LS_OP_slice_grad, .in = &dy, .input_count = 1, .shape = y->in[0]->shape, .attr = y->attr });
 }
 
 /* dy placed where the slice was taken, zeros elsewhere; node->shape is the whole's. */
@@ -408,11 +409,9 @@ ls_status ls_shape_slice_grad(ls_tensor *node)
 
 void ls_grad_slice_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
-    dx[0] = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_slice,
-                                                .in = &dy,
-                                                .input_count = 1,
-                                                .shape = y->in[0]->shape,
-                                                .attr = y->attr });
+    dx[0] = ls_node_make(
+        NULL,
+        &(ls_node_spec){ .op = LS_OP_slice, .in = &dy, .input_count = 1, .shape = y->in[0]->shape, .attr = y->attr });
 }
 
 /* ---- Pad ---- */
@@ -513,12 +512,13 @@ void ls_grad_gather(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     if (!ls_dtype_is_real(x->dtype))
         return;
     int64_t axis = y->attr.axis.axis;
-    dx[0] = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_gather_grad,
-                                                .in = in,
-                                                .input_count = 2,
-                                                .shape = x->shape,
-                                                .per_sample = x->per_sample,
-                                                .attr = { .axis_size = { .axis = axis, .size = x->shape.dims[axis] } } });
+    dx[0] =
+        ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_gather_grad,
+                                            .in = in,
+                                            .input_count = 2,
+                                            .shape = x->shape,
+                                            .per_sample = x->per_sample,
+                                            .attr = { .axis_size = { .axis = axis, .size = x->shape.dims[axis] } } });
 }
 
 ls_status ls_shape_gather_grad(ls_tensor *node)
@@ -554,9 +554,7 @@ ls_status ls_shape_one_hot(ls_tensor *node)
 
 ls_tensor *ls_op_one_hot(ls_tensor *indices, ls_dtype dtype, int64_t depth)
 {
-    return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_one_hot,
-                                               .in = &indices,
-                                               .input_count = 1,
-                                               .dtype = dtype,
-                                               .shape = LS_SHAPE(depth) });
+    return ls_node_make(
+        NULL, &(ls_node_spec){
+                  .op = LS_OP_one_hot, .in = &indices, .input_count = 1, .dtype = dtype, .shape = LS_SHAPE(depth) });
 }

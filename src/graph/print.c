@@ -66,7 +66,9 @@ static const char *graphviz_style(const ls_tensor *node)
         return "shape=cylinder";
     if (node->input_count == 0)
         return "shape=oval";
-    return node->use == LS_USE_REDUCES ? "shape=invtrapezium" : node->per_sample ? "shape=box" : "shape=box,style=rounded";
+    return node->use == LS_USE_REDUCES ? "shape=invtrapezium"
+           : node->per_sample          ? "shape=box"
+                                       : "shape=box,style=rounded";
 }
 
 static void print_graphviz(ls_text *text, const ls_tensor *node)

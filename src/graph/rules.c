@@ -35,8 +35,8 @@ ls_status ls_need_whole(const ls_tensor *node, int input, const char *what)
 
 ls_status ls_mixes(const char *how)
 {
-    return ls_fail(LS_ERR_SHAPE, "this use mixes samples: %s; ls_op_gather_batch makes the batch one whole tensor first",
-                   how);
+    return ls_fail(LS_ERR_SHAPE,
+                   "this use mixes samples: %s; ls_op_gather_batch makes the batch one whole tensor first", how);
 }
 
 void ls_rule_like_first(ls_tensor *node)

@@ -47,8 +47,8 @@ ls_status ls_rule_axis(const ls_shape *shape, int64_t axis, int64_t *out);
 /* A scalar of x's type. */
 ls_tensor *ls_scalar_like(ls_tensor *x, double value);
 
-/* x spread to the shape of `like`, with a batch axis where that has one. ls_op_broadcast cannot tell a gathered batch, which
- * is whole, from a per-sample tensor of the same shape. */
+/* x spread to the shape of `like`, with a batch axis where that has one. ls_op_broadcast cannot tell a gathered batch,
+ * which is whole, from a per-sample tensor of the same shape. */
 ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like);
 
 /* x with one axis of size 1 more at the end. */

@@ -79,7 +79,8 @@ static int fuse_norm(fuser *f, ls_group *group, int i)
     if (add >= 0) {
         int residual = other_input(f, add, i);
         const ls_tensor *r = node_at(f, residual);
-        if (residual != i && r->per_sample == group->root->per_sample && ls_shape_equal(&r->shape, &group->root->shape)) {
+        if (residual != i && r->per_sample == group->root->per_sample &&
+            ls_shape_equal(&r->shape, &group->root->shape)) {
             absorb(group, node_at(f, add));
             group->residual = true;
             group->in[group->in_count++] = residual;
@@ -125,8 +126,8 @@ static int norm_behind(const fuser *f, int relu_grad)
     return nodes[norm].node->op == LS_OP_batch_norm && nodes[norm].in ? norm : -1;
 }
 
-/* A gradient of a batch norm takes the ReLU's mask in: it can be made again from x. The relu_grad itself stays a group of
- * its own, which is computed only if somebody else asks for it. */
+/* A gradient of a batch norm takes the ReLU's mask in: it can be made again from x. The relu_grad itself stays a group
+ * of its own, which is computed only if somebody else asks for it. */
 static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -152,8 +153,8 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 
 static bool is_dense(const ls_tensor *node)
 {
-    return node->use == LS_USE_KEEPS && node->in[0]->per_sample && node->shape.rank == 2 && node->in[1]->shape.rank == 2 &&
-           !node->attr.matmul.transpose_a;
+    return node->use == LS_USE_KEEPS && node->in[0]->per_sample && node->shape.rank == 2 &&
+           node->in[1]->shape.rank == 2 && !node->attr.matmul.transpose_a;
 }
 
 /* Tries the pattern that begins with node i; returns the last node of the group. */
@@ -209,8 +210,8 @@ static void describe(ls_plan *plan, ls_group *group)
     const ls_tensor *root = group->root;
     group->per_sample = root->use != LS_USE_WHOLE || root->per_sample;
     group->reduces = root->use == LS_USE_REDUCES;
-    group->alias = group->node_count == 1 && (root->op == LS_OP_reshape || root->op == LS_OP_stop_gradient ||
-                                              root->op == LS_OP_scatter_batch);
+    group->alias = group->node_count == 1 &&
+                   (root->op == LS_OP_reshape || root->op == LS_OP_stop_gradient || root->op == LS_OP_scatter_batch);
     group->cheap = group->per_sample && !group->reduces;
     for (int i = 0; i < group->node_count; i++)
         group->cheap = group->cheap && is_cheap_op(group->nodes[i]);

@@ -1,5 +1,5 @@
-/* Pass 5: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of a
- * micro-batch from step to step in the worker's own arena. */
+/* Pass 5: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of
+ * a micro-batch from step to step in the worker's own arena. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -165,10 +165,10 @@ static ls_status pack(packer *p, size_t *bytes)
 typedef struct placer {
     ls_plan *plan;
     packer packer;
-    int *whole_last; /* by group: last level that reads its whole value */
+    int *whole_last;             /* by group: last level that reads its whole value */
     int *kept_first, *kept_last; /* by group: segments */
-    int *step_of;    /* by group: its step in the segment at hand + 1 */
-    int *read_by;    /* by value: the segment that last had it in its cache + 1 */
+    int *step_of;                /* by group: its step in the segment at hand + 1 */
+    int *read_by;                /* by value: the segment that last had it in its cache + 1 */
 } placer;
 
 /* The leaf behind reshapes. */
@@ -386,8 +386,9 @@ static ls_status place_segment(placer *p, ls_segment *segment)
             step->out.unit = ls_plan_unit(plan, group->root->in[0]);
         } else if (group->reduces) {
             const ls_join *join = &plan->joins[group->join];
-            step->out = (ls_operand){ .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial,
-                                      .unit = join->stride };
+            step->out = (ls_operand){
+                .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial, .unit = join->stride
+            };
             LS_TRY(add_span(&p->packer, i, i, join->stride, &step->temp));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);

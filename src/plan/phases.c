@@ -1,5 +1,5 @@
-/* Pass 6: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end a
- * training step: every gradient known to be finite, and only then the updates. */
+/* Pass 6: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end
+ * a training step: every gradient known to be finite, and only then the updates. */
 #include "plan/plan.h"
 
 static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, int count)

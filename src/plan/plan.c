@@ -35,8 +35,8 @@ size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
     return (size_t)count * ls_dtype_bytes(node->dtype);
 }
 
-/* s: the smallest power of two with s x FLOPs >= 2048 x parameters, within 4 to 32. V: the largest power of two, at most
- * 32, that leaves s samples a lane, but at least min(4, batch). */
+/* s: the smallest power of two with s x FLOPs >= 2048 x parameters, within 4 to 32. V: the largest power of two, at
+ * most 32, that leaves s samples a lane, but at least min(4, batch). */
 int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch)
 {
     int64_t s = 4, lanes = 1, least = batch < 4 ? (batch < 1 ? 1 : batch) : 4;

@@ -1,9 +1,11 @@
-/* A plan: a part of a graph compiled for one batch size. Read DESIGN's words first: lane, micro-batch, segment, task, join.
+/* A plan: a part of a graph compiled for one batch size. Read DESIGN's words first: lane, micro-batch, segment, task,
+ * join.
  *
  * Passes, in order, each a file: nodes.c (what is needed, who uses it), fusion.c (nodes to groups), segments.c (levels
- * between joins, segments, what is kept and what is computed again), kernels.c (a kernel for each group, micro-batches),
- * memory.c (lifetimes to offsets), phases.c (the order of work). Placement (placement.c) comes last and is not part of the
- * plan: which device runs a task (segment, lane) is a map given to the executor (src/run), and can change no kernel and no sum.
+ * between joins, segments, what is kept and what is computed again), kernels.c (a kernel for each group,
+ * micro-batches), memory.c (lifetimes to offsets), phases.c (the order of work). Placement (placement.c) comes last and
+ * is not part of the plan: which device runs a task (segment, lane) is a map given to the executor (src/run), and can
+ * change no kernel and no sum.
  *
  * Everything up to memory is a function of graph, batch, lanes and the bit class alone. */
 #ifndef LS_PLAN_PLAN_H
@@ -15,8 +17,8 @@
 #include "graph/node.h"
 
 #define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache, a constant of the bit class */
-#define LS_ALIGN 64
-#define LS_TILE 16384 /* elements of a tile of an update or an elementwise op on whole tensors */
+#define LS_ALIGN       64
+#define LS_TILE        16384 /* elements of a tile of an update or an elementwise op on whole tensors */
 
 /* ---- Kernels, as the plan sees them ---- */
 
@@ -85,11 +87,11 @@ typedef struct ls_plan_node {
 
 typedef enum ls_fusion {
     LS_FUSE_NONE,
-    LS_FUSE_CONV,            /* conv2d [+ bias] [+ relu] */
-    LS_FUSE_DENSE,           /* matmul [+ bias] [+ relu] */
-    LS_FUSE_RELU_POOL,       /* relu + max_pool2d */
-    LS_FUSE_POOL_RELU_GRAD,  /* max_pool2d_grad + relu_grad */
-    LS_FUSE_NORM,            /* batch_norm [+ residual] [+ relu] */
+    LS_FUSE_CONV,              /* conv2d [+ bias] [+ relu] */
+    LS_FUSE_DENSE,             /* matmul [+ bias] [+ relu] */
+    LS_FUSE_RELU_POOL,         /* relu + max_pool2d */
+    LS_FUSE_POOL_RELU_GRAD,    /* max_pool2d_grad + relu_grad */
+    LS_FUSE_NORM,              /* batch_norm [+ residual] [+ relu] */
     LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad + batch_norm_grad_moments */
     LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad + batch_norm_grad_input */
 } ls_fusion;
@@ -101,20 +103,20 @@ struct ls_group {
     const ls_tensor *nodes[LS_GROUP_NODES]; /* in order; the last is the group's value */
     int node_count;
     const ls_tensor *root;
-    int value;  /* the root's plan node */
-    int *in;    /* plan nodes, by the role that the fusion gives them */
+    int value; /* the root's plan node */
+    int *in;   /* plan nodes, by the role that the fusion gives them */
     int in_count;
     bool bias, relu, residual;
     bool per_sample; /* works on samples: keeps or reduces them */
     bool reduces;
-    bool cheap;   /* computed again where it is needed in another segment, not kept */
+    bool cheap; /* computed again where it is needed in another segment, not kept */
     int cheap_depth;
-    bool alias;   /* its value is its input's bytes: nothing to do */
+    bool alias;    /* its value is its input's bytes: nothing to do */
     bool in_place; /* an update written straight to its variable when the step is known good */
     bool needed;   /* somebody looks at its value, or it writes */
     bool kept;     /* its samples are kept for other segments, or fetched */
     int level;
-    int home; /* segment that computes it; -1: it is whole, or computed wherever it is needed */
+    int home;     /* segment that computes it; -1: it is whole, or computed wherever it is needed */
     int join;     /* of a reduction */
     int prepared; /* the weight its kernel wants in another form */
     ls_kernel *kernel;
@@ -144,8 +146,8 @@ typedef struct ls_step {
     ls_group *group;
     ls_operand *in;
     ls_operand out;
-    size_t temp;     /* of a reduction: where later micro-batches go before they are added, in the worker's arena */
-    size_t slots[2]; /* of an update that is not in place: new slot values, in the whole arena */
+    size_t temp;      /* of a reduction: where later micro-batches go before they are added, in the worker's arena */
+    size_t slots[2];  /* of an update that is not in place: new slot values, in the whole arena */
     bool reads_input; /* samples that were fed */
     int room;         /* the step of its segment whose room its output has: its own, or that of what it overwrites */
 } ls_step;
@@ -166,12 +168,12 @@ typedef struct ls_join {
     ls_join_kind kind;
     ls_dtype dtype;
     int level;
-    int64_t count;    /* elements of a partial */
-    size_t bytes;     /* of a partial */
-    size_t partial;   /* offset of lane 0's partial; lanes follow each other at `stride` */
+    int64_t count;  /* elements of a partial */
+    size_t bytes;   /* of a partial */
+    size_t partial; /* offset of lane 0's partial; lanes follow each other at `stride` */
     size_t stride;
-    size_t joined;    /* offset in the whole arena of the joined partial */
-    ls_operand out;   /* the value, after `finish` where there is one */
+    size_t joined;  /* offset in the whole arena of the joined partial */
+    ls_operand out; /* the value, after `finish` where there is one */
 } ls_join;
 
 /* A weight in the form its kernel wants. */
@@ -208,12 +210,12 @@ typedef struct ls_phase {
 } ls_phase;
 
 typedef struct ls_plan_options {
-    int64_t batch;   /* -1: no batch axis */
-    int lanes;       /* 0: by the rule of ls_plan_lanes */
-    bool unfused;    /* every node its own group */
+    int64_t batch;       /* -1: no batch axis */
+    int lanes;           /* 0: by the rule of ls_plan_lanes */
+    bool unfused;        /* every node its own group */
     bool cut_everywhere; /* every group its own segment: what the finest placement would do */
-    int64_t micro;   /* 0: by size */
-    bool guards;     /* room behind every value, so that the executor can see a kernel write too far */
+    int64_t micro;       /* 0: by size */
+    bool guards;         /* room behind every value, so that the executor can see a kernel write too far */
 } ls_plan_options;
 
 struct ls_plan {
@@ -250,9 +252,9 @@ struct ls_plan {
     ls_operand *value_of; /* by plan node: where its value is for good (whole or kept) */
 
     size_t whole_bytes, kept_bytes, partial_bytes, worker_bytes, scratch_bytes;
-    double flops;          /* of one step */
-    double traffic_bytes;  /* that a step moves through kept values, partials and weights, at least */
-    ls_write *writes;      /* assignments to be copied to their variables at the end */
+    double flops;         /* of one step */
+    double traffic_bytes; /* that a step moves through kept values, partials and weights, at least */
+    ls_write *writes;     /* assignments to be copied to their variables at the end */
     int write_count;
     int max_inputs;
     bool any_order; /* every kernel may run in the caller's thread */
@@ -260,8 +262,8 @@ struct ls_plan {
 
 /* ---- Placement: the last pass, and not part of the plan ---- */
 
-/* Which device runs task (segment, lane): 0 .. devices-1. That is all that a strategy says; it can change no kernel and no
- * sum. */
+/* Which device runs task (segment, lane): 0 .. devices-1. That is all that a strategy says; it can change no kernel and
+ * no sum. */
 typedef struct ls_map {
     int devices;
     int (*device)(void *user, int segment, int lane);

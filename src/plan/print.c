@@ -14,7 +14,8 @@ static const char *const fusion_names[] = {
     [LS_FUSE_NORM_GRAD_INPUT] = "norm+relu backward",
 };
 
-/* One line a group, in the order of the graph: nodes, kernel, layout, micro-batch. Nothing here may depend on devices. */
+/* One line a group, in the order of the graph: nodes, kernel, layout, micro-batch. Nothing here may depend on devices.
+ */
 ls_status ls_plan_print(const ls_plan *plan, ls_text *text)
 {
     ls_text_add(text, "batch %lld, lanes %d, levels %d\n", (long long)plan->batch, plan->lanes, plan->levels);
@@ -82,11 +83,12 @@ ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text)
         if (plan->nodes[i].node->op == LS_OP_variable)
             weights += ls_plan_unit(plan, plan->nodes[i].node);
     size_t each = plan->worker_bytes + plan->scratch_bytes;
-    ls_text_add(text,
-                "variables %.2f MiB, whole values %.2f, activations kept %.2f, partials %.2f, %.2f for each worker; a step "
-                "moves %.2f GB through memory, %.3f a sample\n",
-                MIB(weights), MIB(plan->whole_bytes), MIB(plan->kept_bytes), MIB(plan->partial_bytes), MIB(each),
-                plan->traffic_bytes / 1e9, plan->batch > 0 ? plan->traffic_bytes / 1e9 / (double)plan->batch : 0.0);
+    ls_text_add(
+        text,
+        "variables %.2f MiB, whole values %.2f, activations kept %.2f, partials %.2f, %.2f for each worker; a step "
+        "moves %.2f GB through memory, %.3f a sample\n",
+        MIB(weights), MIB(plan->whole_bytes), MIB(plan->kept_bytes), MIB(plan->partial_bytes), MIB(each),
+        plan->traffic_bytes / 1e9, plan->batch > 0 ? plan->traffic_bytes / 1e9 / (double)plan->batch : 0.0);
     print_largest(plan, text);
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a plan") : LS_OK;
 }

@@ -1,23 +1,24 @@
 /* Pass 3: levels, segments, and what is kept.
  *
- * A level is what can be done between two joins: a group's level is that of its inputs, one more behind a reduction. The
- * per-sample groups of a level are cut into segments, runs that go through a micro-batch together. A value that another
- * segment needs is kept for the whole batch, unless it is cheap: then that segment computes it again, in its own cache.
- * Cheap groups have no home; they are computed where somebody asks for them. */
+ * A level is what can be done between two joins: a group's level is that of its inputs, one more behind a reduction.
+ * The per-sample groups of a level are cut into segments, runs that go through a micro-batch together. A value that
+ * another segment needs is kept for the whole batch, unless it is cheap: then that segment computes it again, in its
+ * own cache. Cheap groups have no home; they are computed where somebody asks for them. */
 #include "plan/plan.h"
 
-#define HEAVY_BYTES ((size_t)512 << 10) /* a weight this large is swept as rarely as possible: the whole lane at once */
+#define HEAVY_BYTES ((size_t)512 << 10) /* a weight this large is swept as rarely as possible: the whole lane at once  \
+                                         */
 
 typedef struct cutter {
     ls_plan *plan;
-    bool *needed;  /* by group: somebody looks at its value, or it writes */
-    bool *kept;    /* by group */
-    int *place;    /* by group: step of the segment being built + 1; 0: not in it */
-    int *touched;  /* groups with a place, to be undone */
+    bool *needed; /* by group: somebody looks at its value, or it writes */
+    bool *kept;   /* by group */
+    int *place;   /* by group: step of the segment being built + 1; 0: not in it */
+    int *touched; /* groups with a place, to be undone */
     int touched_count;
     ls_step *steps; /* of the segment being built */
     int step_count;
-    size_t *size;  /* micro_size: bytes of a sample born at a step, and freed behind one */
+    size_t *size; /* micro_size: bytes of a sample born at a step, and freed behind one */
     size_t *freed;
 } cutter;
 

@@ -1,5 +1,5 @@
-/* The bit class: everything that decides the bits of a run besides the graph, its data and the lanes. Two processes of one
- * class give the same bits; a canary, a small training step, is run and hashed to prove it. */
+/* The bit class: everything that decides the bits of a run besides the graph, its data and the lanes. Two processes of
+ * one class give the same bits; a canary, a small training step, is run and hashed to prove it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@
 #include "run/runtime.h"
 
 #define KERNEL_SET 1 /* changes with every change of the bits of our own kernels */
-#define FORMAT 1     /* of what is saved */
+#define FORMAT     1 /* of what is saved */
 
 #define SAMPLES 5
-#define SIZE 10
+#define SIZE    10
 #define CLASSES 4
 
 static void fill(float *to, size_t count, uint32_t stream)
@@ -44,8 +44,8 @@ static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_t
     ls_tensor *rate = ls_op_scalar(graph, LS_F32, 0.1);
     for (int i = 0; i < 4; i++) {
         ls_tensor *slot = ls_op_variable(graph, NULL, LS_F32, shapes[i], .not_trainable = true);
-        updates[i] = ls_op_apply(variables[i], gradients[i], LS_APPLY_MOMENTUM, .learning_rate = rate, .slots = { slot },
-                                 .momentum = 0.9);
+        updates[i] = ls_op_apply(variables[i], gradients[i], LS_APPLY_MOMENTUM, .learning_rate = rate,
+                                 .slots = { slot }, .momentum = 0.9);
     }
     updates[4] = loss;
     return ls_op_group(updates, 5);

@@ -1,5 +1,5 @@
-/* Running a graph: feeds are checked, a plan is found or made, the executor runs it; then writes go to their variables and
- * fetched values are held. Eager runs are the same with plans that serve once and values that are all kept. */
+/* Running a graph: feeds are checked, a plan is found or made, the executor runs it; then writes go to their variables
+ * and fetched values are held. Eager runs are the same with plans that serve once and values that are all kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +63,8 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
     if (input->graph != r->graph)
         return ls_fail(LS_ERR_INVALID, "feed %zu: %s belongs to another graph", number, ls_node_label(input, label));
     if (input->op != LS_OP_input)
-        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is no input and cannot be fed", number, ls_node_label(input, label));
+        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is no input and cannot be fed", number,
+                       ls_node_label(input, label));
     if (feed->value.dtype != input->dtype)
         return ls_fail(LS_ERR_DTYPE, "feed %zu: %s is %s, the value is %s", number, ls_node_label(input, label),
                        ls_dtype_name(input->dtype), ls_dtype_name(feed->value.dtype));
@@ -148,8 +149,8 @@ static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count
     return LS_OK;
 }
 
-/* Learns the batch from held values, too: an eager program feeds nothing. Those with a batch axis must agree. Of whole ones
- * (two losses, say) each may come from a run of its own; only where all agree, their batch is the one to count. */
+/* Learns the batch from held values, too: an eager program feeds nothing. Those with a batch axis must agree. Of whole
+ * ones (two losses, say) each may come from a run of its own; only where all agree, their batch is the one to count. */
 static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
 {
     int64_t whole = NO_BATCH;
@@ -216,8 +217,8 @@ static ls_status make_room(const run *r, void ***rooms)
             for (size_t k = 0; k < i; k++)
                 free((*rooms)[k]);
             free(*rooms);
-            return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of %s (op %s)", bytes, ls_node_label(fetch, label),
-                           ls_tensor_op(fetch));
+            return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of %s (op %s)", bytes,
+                           ls_node_label(fetch, label), ls_tensor_op(fetch));
         }
     }
     return LS_OK;
@@ -317,8 +318,8 @@ static ls_status eval(run *r)
     if (!r->graph)
         return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
     if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
-        return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given", r->feed_count,
-                       r->fetch_count);
+        return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
+                       r->feed_count, r->fetch_count);
     for (size_t i = 0; i < r->fetch_count; i++)
         LS_TRY(check_fetch(r->graph, r->fetches[i], i));
     for (size_t i = 0; i < r->feed_count; i++)
@@ -328,7 +329,8 @@ static ls_status eval(run *r)
     return execute(r);
 }
 
-ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches, size_t fetch_count)
+ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
+                  size_t fetch_count)
 {
     run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count };
     r.fetches = fetches;
@@ -348,8 +350,8 @@ ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count,
     return eval(&r);
 }
 
-/* Every node that the tensor needs and that is computed: an eager run keeps them all, so that what was read together stays
- * together. */
+/* Every node that the tensor needs and that is computed: an eager run keeps them all, so that what was read together
+ * stays together. */
 static size_t keep_computed(const run *r, ls_tensor **order, size_t count)
 {
     size_t kept = 0;

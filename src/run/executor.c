@@ -1,6 +1,6 @@
 /* Running a plan. Phases follow each other; the units of a phase are taken by whoever is free and allowed. A lane's
- * micro-batches go through a segment in order; a reduction's partial is stored by the first and joined by the next. Nothing
- * is allocated here while a run goes on. */
+ * micro-batches go through a segment in order; a reduction's partial is stored by the first and joined by the next.
+ * Nothing is allocated here while a run goes on. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -77,7 +77,8 @@ static double now(void)
 
 static void charge(ls_executor *e, const ls_group *group, int worker, double start)
 {
-    e->group_seconds[(size_t)worker * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] += now() - start;
+    e->group_seconds[(size_t)worker * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] +=
+        now() - start;
 }
 
 /* ---- Guards: with room behind every value, a kernel that writes too far is caught ---- */
@@ -128,8 +129,8 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
 }
 
 /* A step for some samples of a lane. later: the lane's first micro-batch is done, partials are joined to it. */
-static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first, int64_t samples,
-                               bool later)
+static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
+                               int64_t samples, bool later)
 {
     ls_group *group = step->group;
     ls_kernel_call call = call_for(e, step, worker, lane, first);
@@ -142,8 +143,9 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     bool last = first + samples == e->plan->batch || step->out.home == LS_HOME_MICRO;
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
     double start = e->group_seconds ? now() : 0;
-    ls_status status = last || !step->out.per_sample ? run_guarded(e, group, &call, bytes) /* else a neighbour follows */
-                                                     : group->kernel->run(group->kernel, &call);
+    ls_status status = last || !step->out.per_sample
+                           ? run_guarded(e, group, &call, bytes) /* else a neighbour follows */
+                           : group->kernel->run(group->kernel, &call);
     if (status != LS_OK)
         return explain(status, group);
     if (join) {
@@ -318,7 +320,8 @@ static int find_lane_unit(ls_executor *e, int device)
     while (e->next < end && e->claimed[e->next])
         e->next++;
     for (int i = e->next; i < end; i++)
-        if (!e->claimed[i] && w->units[i].device == device && e->lane_done[w->units[i].lane] == w->units[i].index - first) {
+        if (!e->claimed[i] && w->units[i].device == device &&
+            e->lane_done[w->units[i].lane] == w->units[i].index - first) {
             e->claimed[i] = 1;
             return i;
         }
@@ -360,8 +363,8 @@ static void note_failure(ls_executor *e, int phase, int unit_index, ls_status st
     snprintf(e->message, sizeof(e->message), "%s", ls_last_error());
 }
 
-/* After a failure only what comes before it is still done, so that the failure reported is the first in the order of units,
- * whoever met it. Only lanes are taken out of order. */
+/* After a failure only what comes before it is still done, so that the failure reported is the first in the order of
+ * units, whoever met it. Only lanes are taken out of order. */
 static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)

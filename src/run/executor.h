@@ -1,5 +1,6 @@
-/* The executor: runs a plan's phases on a crew. A phase is a list of units of work; what a unit computes is fixed by the
- * plan, who takes it is not. Which device takes a lane's segments is the map's word, and all that a strategy says. */
+/* The executor: runs a plan's phases on a crew. A phase is a list of units of work; what a unit computes is fixed by
+ * the plan, who takes it is not. Which device takes a lane's segments is the map's word, and all that a strategy says.
+ */
 #ifndef LS_RUN_EXECUTOR_H
 #define LS_RUN_EXECUTOR_H
 
@@ -15,7 +16,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
 
-/* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run. */
+/* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run.
+ */
 typedef struct ls_outside {
     const void *data;
     const int64_t *rows; /* sample i is row rows[i] of the data; NULL: row i */

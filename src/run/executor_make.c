@@ -45,7 +45,8 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase)
         case LS_PHASE_LANES:
             return (int64_t)plan->lanes * phase->count;
         case LS_PHASE_TILES:
-            count += pieces(elements_of(plan, plan->whole_steps[i].group->root), ls_plan_tile(plan->whole_steps[i].group));
+            count +=
+                pieces(elements_of(plan, plan->whole_steps[i].group->root), ls_plan_tile(plan->whole_steps[i].group));
             break;
         case LS_PHASE_JOIN:
             count += pieces(plan->joins[i].count, JOIN_CHUNK);
@@ -66,8 +67,7 @@ static void add_lanes(const ls_plan *plan, const ls_phase *phase, const ls_map *
     for (int lane = 0; lane < plan->lanes; lane++)
         for (int s = 0; s < phase->count;) {
             int device = map->devices > 1 ? map->device(map->user, phase->first + s, lane) : 0, first = s++;
-            while (s < phase->count &&
-                   (map->devices <= 1 || map->device(map->user, phase->first + s, lane) == device))
+            while (s < phase->count && (map->devices <= 1 || map->device(map->user, phase->first + s, lane) == device))
                 s++;
             w->units[w->count++] =
                 (ls_unit){ .device = device, .index = phase->first + first, .count = s - first, .lane = lane };
@@ -151,7 +151,8 @@ static ls_status no_room(const ls_plan *plan)
         }
     }
     char label[LS_NODE_TEXT];
-    return ls_fail(LS_ERR_MEMORY, "no memory for a plan that needs %.1f MiB; its largest value is %s (op %s) with %.1f MiB",
+    return ls_fail(LS_ERR_MEMORY,
+                   "no memory for a plan that needs %.1f MiB; its largest value is %s (op %s) with %.1f MiB",
                    total / 1048576, largest ? ls_node_label(largest, label) : "none",
                    largest ? ls_tensor_op(largest) : "none", most / 1048576);
 }

@@ -1,5 +1,5 @@
-/* The executor's own struct, shared by the files that run it (executor.c), make it (executor_make.c) and print where its time
- * went (executor_profile.c). */
+/* The executor's own struct, shared by the files that run it (executor.c), make it (executor_make.c) and print where
+ * its time went (executor_profile.c). */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
@@ -10,9 +10,9 @@
 
 /* A piece of a phase. */
 typedef struct ls_unit {
-    int device;       /* that must take it; -1: any */
-    int index;        /* of a step, join, prepared weight or update; of the first segment of a lane's run */
-    int count;        /* segments */
+    int device; /* that must take it; -1: any */
+    int index;  /* of a step, join, prepared weight or update; of the first segment of a lane's run */
+    int count;  /* segments */
     int lane;
     int64_t from, to; /* elements */
 } ls_unit;
@@ -36,18 +36,18 @@ struct ls_executor {
     const void ***inputs;                  /* by worker: pointers of the step at hand */
     const void ***lanes;                   /* by worker: pointers of the partials at hand */
     ls_mutation mutation;
-    int64_t *units_of;      /* by device */
-    double *group_seconds;  /* by worker and group; NULL: not measured */
-    double *phase_seconds;  /* by worker and phase kind, over all runs */
+    int64_t *units_of;     /* by device */
+    double *group_seconds; /* by worker and group; NULL: not measured */
+    double *phase_seconds; /* by worker and phase kind, over all runs */
 
     /* the run at hand */
     uint64_t seed, run;
     pthread_mutex_t mutex;
     pthread_cond_t progress;
     int phase, next, done;
-    int *claimed;         /* by unit of a LANES phase: taken */
-    int *lane_done;       /* by lane: segments of this phase that are done */
-    atomic_int moved;     /* changes with every progress: what spinning looks at */
+    int *claimed;     /* by unit of a LANES phase: taken */
+    int *lane_done;   /* by lane: segments of this phase that are done */
+    atomic_int moved; /* changes with every progress: what spinning looks at */
     bool waiting;
     ls_status status; /* the first failure in the order of units, whoever met it */
     int failed_phase, failed_unit;

@@ -62,8 +62,9 @@ ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
         char label[LS_NODE_TEXT];
         const ls_group *group = shares[g].group;
         double flops = ls_node_flops(group->nodes[0]) * (double)e->plan->batch;
-        ls_text_add(text, "  %5.1f %%  %.4f s  %6.1f GFLOP a run  %s %s\n", 100 * shares[g].seconds / all, shares[g].seconds,
-                    flops * 1e-9, ls_node_label(group->root, label), group->kernel ? group->kernel->name : "");
+        ls_text_add(text, "  %5.1f %%  %.4f s  %6.1f GFLOP a run  %s %s\n", 100 * shares[g].seconds / all,
+                    shares[g].seconds, flops * 1e-9, ls_node_label(group->root, label),
+                    group->kernel ? group->kernel->name : "");
     }
     free(shares);
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a profile") : LS_OK;

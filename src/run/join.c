@@ -75,8 +75,8 @@ static number tree(ls_join_kind kind, ls_dtype dtype, const void *const *lane, i
     return join_two(kind, tree(kind, dtype, lane, a, a + k, i), tree(kind, dtype, lane, a + k, b, i));
 }
 
-void ls_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes,
-                   size_t from, size_t to)
+void ls_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+                   int lanes, size_t from, size_t to)
 {
     if (kind == LS_JOIN_SUM && dtype == LS_F32)
         simd->join_f32(dst, (const float *const *)lane, lanes, from, to);

@@ -32,8 +32,8 @@ ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes)
     size_t held = (size_t)count * ls_dtype_bytes(value.dtype);
     if (held != bytes) {
         char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
-        return ls_fail(LS_ERR_SHAPE, "%s of shape %s has %zu bytes, room was given for %zu", ls_node_label(tensor, label),
-                       ls_shape_format(&value.shape, text), held, bytes);
+        return ls_fail(LS_ERR_SHAPE, "%s of shape %s has %zu bytes, room was given for %zu",
+                       ls_node_label(tensor, label), ls_shape_format(&value.shape, text), held, bytes);
     }
     if (bytes && !data)
         return ls_fail(LS_ERR_INVALID, "no room was given for %zu bytes", bytes);
@@ -93,7 +93,7 @@ static void put_element(ls_text *text, const ls_array *value, int64_t i)
         ls_text_add(text, "%.*g", value->dtype == LS_F32 ? 8 : 16, x);
 }
 
-#define LS_SHOWN 3 /* elements shown at each end of a long axis */
+#define LS_SHOWN       3 /* elements shown at each end of a long axis */
 #define LS_SHOWN_WHOLE 1000
 
 static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t offset, const int64_t *strides, bool all)

@@ -104,8 +104,9 @@ static void make_plan(void *user, int worker)
 static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
     if (plan->segment_count > 0 && plan->lanes < workers)
-        ls_log_write(&ctx->log, plan->update_count > 0 ? LS_LOG_WARNING : LS_LOG_INFO, "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)",
-                     plan->lanes, workers, workers - plan->lanes, workers);
+        ls_log_write(&ctx->log, plan->update_count > 0 ? LS_LOG_WARNING : LS_LOG_INFO,
+                     "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)", plan->lanes, workers,
+                     workers - plan->lanes, workers);
 }
 
 ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,

@@ -14,7 +14,8 @@ static void close_runtime(ls_runtime *runtime)
     free(runtime);
 }
 
-/* Workers share the cores out: device d has workers floor(d W / D) up to floor((d+1) W / D) - 1, and each at least one. */
+/* Workers share the cores out: device d has workers floor(d W / D) up to floor((d+1) W / D) - 1, and each at least one.
+ */
 static ls_status share_out(ls_runtime *runtime, const ls_cores *cores, const ls_context_options *options)
 {
     int devices = options->cpu_devices ? options->cpu_devices : 1;
@@ -41,7 +42,8 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
     ls_cores cores;
     LS_TRY(ls_cores_find(NULL, &cores));
     ls_runtime *runtime = calloc(1, sizeof(*runtime));
-    ls_status status = runtime ? share_out(runtime, &cores, &ctx->options) : ls_fail(LS_ERR_MEMORY, "no memory for a runtime");
+    ls_status status =
+        runtime ? share_out(runtime, &cores, &ctx->options) : ls_fail(LS_ERR_MEMORY, "no memory for a runtime");
     if (status == LS_OK) {
         ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d workers", cores.reason, runtime->devices,
                      runtime->workers);
@@ -78,7 +80,8 @@ ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out)
     ls_status status = LS_OK;
     pthread_mutex_lock(&ctx->mutex);
     if (!runtime->crew)
-        status = ls_crew_create(runtime->workers, runtime->cores, runtime->crowded, ls_dnn_enter_thread, &runtime->crew);
+        status =
+            ls_crew_create(runtime->workers, runtime->cores, runtime->crowded, ls_dnn_enter_thread, &runtime->crew);
     pthread_mutex_unlock(&ctx->mutex);
     if (status == LS_OK)
         *out = runtime->crew;

@@ -87,7 +87,8 @@ static bool begins_with_rescaling(const ls_model *model, size_t input)
     for (size_t i = 0; i < model->call_count; i++) {
         const ls_model_call *call = &model->calls[i];
         for (size_t k = 0; k < call->input_count; k++)
-            if (call->layer->spec.kind == LS_LAYER_RESCALING && model->calls[call->inputs[k]].layer == model->inputs[input])
+            if (call->layer->spec.kind == LS_LAYER_RESCALING &&
+                model->calls[call->inputs[k]].layer == model->inputs[input])
                 return true;
     }
     return false;
@@ -225,9 +226,10 @@ ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_e
             return LS_OK;
         }
         if (f->kind == kind && kind == LS_FUNCTION_TRAIN)
-            return ls_fail(LS_ERR_STATE,
-                           "model \"%s\" was trained on data of other types, sizes or weights; call ls_compile again first",
-                           ls_model_name(t->model));
+            return ls_fail(
+                LS_ERR_STATE,
+                "model \"%s\" was trained on data of other types, sizes or weights; call ls_compile again first",
+                ls_model_name(t->model));
     }
     if (kind == LS_FUNCTION_TRAIN && t->options.optimizer.kind == LS_OPTIMIZER_NONE)
         return ls_fail(LS_ERR_STATE, "model \"%s\" is compiled without an optimizer: it can be evaluated, not trained",
@@ -268,8 +270,9 @@ ls_status ls_function_run(ls_training *t, ls_function *f, const ls_batch_view *b
         feeds[count++] = (ls_feed){ f->class_weights, ls_array_of(LS_F32, LS_SHAPE((int64_t)class_count), classes) };
     }
     ls_graph *graph = ls_model_graph(t->model);
-    ls_status status = batch->rows ? ls_eval_rows(graph, feeds, count, batch->rows, batch->samples, f->fetches, f->fetch_count)
-                                   : ls_eval(graph, feeds, count, f->fetches, f->fetch_count);
+    ls_status status = batch->rows
+                           ? ls_eval_rows(graph, feeds, count, batch->rows, batch->samples, f->fetches, f->fetch_count)
+                           : ls_eval(graph, feeds, count, f->fetches, f->fetch_count);
     free(classes);
     if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
         t->step++;

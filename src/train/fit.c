@@ -47,8 +47,12 @@ static void fill_logs(const fit *f, named_logs *l, int64_t epoch, bool with_vali
         l->names[n] = l->val_names[i];
         l->values[n] = f->val_results.values[i];
     }
-    l->logs = (ls_logs){ .count = n, .names = l->names, .values = l->values, .epoch = epoch,
-                         .step = f->training->step, .samples = f->results.samples };
+    l->logs = (ls_logs){ .count = n,
+                         .names = l->names,
+                         .values = l->values,
+                         .epoch = epoch,
+                         .step = f->training->step,
+                         .samples = f->results.samples };
 }
 
 typedef enum moment { TRAIN_BEGIN, EPOCH_BEGIN, BATCH_END, EPOCH_END, TRAIN_END } moment;
@@ -108,7 +112,8 @@ static double join_seconds(const fit *f, int64_t samples)
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
     double start = ls_seconds_now(), joins = join_seconds(f, batch->samples);
-    ls_status status = ls_function_run(f->training, f->function, batch, f->options->class_weights, f->options->class_count);
+    ls_status status =
+        ls_function_run(f->training, f->function, batch, f->options->class_weights, f->options->class_count);
     f->training->times.compute += ls_seconds_now() - start;
     f->training->times.join += join_seconds(f, batch->samples) - joins;
     if (status == LS_ERR_NOT_FINITE) {
@@ -132,7 +137,8 @@ static bool should_stop(fit *f)
     return f->stopped;
 }
 
-/* The next batch; a pass that ends before the epoch's steps are done is followed by another where steps were asked for. */
+/* The next batch; a pass that ends before the epoch's steps are done is followed by another where steps were asked for.
+ */
 static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 {
     double start = ls_seconds_now();
@@ -208,7 +214,8 @@ static ls_status check_options(const ls_fit_options *o)
         if (counts[i].value < 0)
             return ls_fail(LS_ERR_INVALID, "ls_fit: %s is %" PRId64, counts[i].name, counts[i].value);
     if (!(o->validation_split >= 0 && o->validation_split < 1))
-        return ls_fail(LS_ERR_INVALID, "ls_fit: validation_split is %g, it goes from 0 to below 1", o->validation_split);
+        return ls_fail(LS_ERR_INVALID, "ls_fit: validation_split is %g, it goes from 0 to below 1",
+                       o->validation_split);
     if (o->validation && o->validation_split > 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
     if (o->class_count > 0 && !o->class_weights)
@@ -220,7 +227,8 @@ static ls_status check_options(const ls_fit_options *o)
 static ls_status open_data(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
-    int64_t batch = o->batch_size ? o->batch_size : 32, val_batch = o->validation_batch_size ? o->validation_batch_size : batch;
+    int64_t batch = o->batch_size ? o->batch_size : 32,
+            val_batch = o->validation_batch_size ? o->validation_batch_size : batch;
     ls_dataset *train = data, *held_back = NULL;
     ls_status status = LS_OK;
     if (o->validation_split > 0)
@@ -323,7 +331,8 @@ ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_option
     ls_results results;
     LS_TRY(ls_training_of(model, &training));
     if (options.batch_size < 0 || options.lanes < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_evaluate: batch_size %" PRId64 ", lanes %d", options.batch_size, options.lanes);
+        return ls_fail(LS_ERR_INVALID, "ls_evaluate: batch_size %" PRId64 ", lanes %d", options.batch_size,
+                       options.lanes);
     LS_TRY(ls_training_place(training, &options.strategy, options.lanes));
     LS_TRY(ls_passes_open(&passes, data, options.batch_size ? options.batch_size : 32, false, 0));
     ls_verbose verbose = options.verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options.verbose;
@@ -392,7 +401,8 @@ ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_a
     ls_passes passes;
     ls_array made = { .data = NULL };
     if (!out || batch_size < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_predict: a place for the predictions is needed, and a batch size of 0 or more");
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_predict: a place for the predictions is needed, and a batch size of 0 or more");
     LS_TRY(ls_training_for_prediction(model, &training));
     LS_TRY(ls_passes_open(&passes, data, batch_size ? batch_size : 32, false, 0));
     ls_status status = predict_all(training, &passes, &made);

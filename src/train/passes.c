@@ -54,7 +54,8 @@ static void end_pass(ls_passes *p)
 ls_status ls_passes_begin(ls_passes *p, uint64_t epoch)
 {
     end_pass(p);
-    return p->in_rows ? ls_rows_create(p->dataset, epoch, &p->rows) : ls_iterator_create(p->dataset, epoch, &p->iterator);
+    return p->in_rows ? ls_rows_create(p->dataset, epoch, &p->rows)
+                      : ls_iterator_create(p->dataset, epoch, &p->iterator);
 }
 
 ls_status ls_passes_next(ls_passes *p, ls_batch_view *out, bool *end)

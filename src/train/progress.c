@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "train/training.h"
 
-#define BAR 20
+#define BAR    20
 #define REDRAW 0.05 /* seconds */
 
 double ls_seconds_now(void)
@@ -81,7 +81,8 @@ static void put_results(ls_text *text, const char *prefix, const ls_results *res
 /* Time a step without the first, which compiles. */
 static double step_seconds(const ls_progress *p, double elapsed)
 {
-    return p->done > 1 ? (elapsed - p->first_step) / (double)(p->done - 1) : elapsed / (double)(p->done > 0 ? p->done : 1);
+    return p->done > 1 ? (elapsed - p->first_step) / (double)(p->done - 1)
+                       : elapsed / (double)(p->done > 0 ? p->done : 1);
 }
 
 static void put_count(ls_text *text, const ls_progress *p)

@@ -7,7 +7,8 @@
 
 static ls_status bad_name(const char *name, size_t length, int available)
 {
-    return ls_fail(LS_ERR_NOT_FOUND, "device \"%.*s\": a CPU device is named cpu:N or cpu:FIRST-LAST, and there are cpu:0 to cpu:%d",
+    return ls_fail(LS_ERR_NOT_FOUND,
+                   "device \"%.*s\": a CPU device is named cpu:N or cpu:FIRST-LAST, and there are cpu:0 to cpu:%d",
                    (int)length, name, available - 1);
 }
 

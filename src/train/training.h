@@ -1,5 +1,5 @@
-/* What a compiled model carries: its specs, the functions traced from it, the optimizer's progress. A *function* is a set of
- * nodes for one kind of data: inputs to feed, and what to fetch. */
+/* What a compiled model carries: its specs, the functions traced from it, the optimizer's progress. A *function* is a
+ * set of nodes for one kind of data: inputs to feed, and what to fetch. */
 #ifndef LS_TRAIN_TRAINING_H
 #define LS_TRAIN_TRAINING_H
 
@@ -10,8 +10,8 @@ typedef enum ls_function_kind { LS_FUNCTION_TRAIN, LS_FUNCTION_EVALUATE, LS_FUNC
 
 typedef struct ls_function {
     ls_function_kind kind;
-    ls_element_spec spec; /* of batched elements */
-    size_t class_count; /* of class weights; 0: classes are not weighted */
+    ls_element_spec spec;                 /* of batched elements */
+    size_t class_count;                   /* of class weights; 0: classes are not weighted */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
     ls_tensor *learning_rate;             /* to be fed, of a train function */
     ls_tensor *class_weights;             /* likewise, where classes are weighted */
@@ -28,8 +28,8 @@ typedef struct ls_training {
     ls_scope scope; /* everything traced ends with it */
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
-    int64_t step;       /* updates so far: what schedules count */
-    int *device_list;   /* of the strategy */
+    int64_t step;     /* updates so far: what schedules count */
+    int *device_list; /* of the strategy */
     int device_count;
     ls_times times;
 } ls_training;
@@ -63,7 +63,7 @@ ls_status ls_device_list(const ls_strategy *strategy, int available, int **list,
 typedef struct ls_passes {
     ls_dataset *dataset; /* batched; its own handle */
     ls_element_spec spec;
-    int64_t steps;       /* of a pass; LS_UNKNOWN, LS_INFINITE */
+    int64_t steps; /* of a pass; LS_UNKNOWN, LS_INFINITE */
     bool in_rows;
     ls_rows *rows;
     ls_iterator *iterator;
@@ -110,8 +110,8 @@ void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_
 
 typedef struct ls_train_log ls_train_log;
 ls_status ls_train_log_open(const char *path, ls_train_log **out);
-ls_status ls_train_log_start(ls_train_log *log, ls_training *training, const ls_fit_options *options, int64_t batch_size,
-                             int64_t epochs);
+ls_status ls_train_log_start(ls_train_log *log, ls_training *training, const ls_fit_options *options,
+                             int64_t batch_size, int64_t epochs);
 ls_status ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
 ls_status ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
                              const ls_results *results, const ls_results *validation, const ls_times *times);

@@ -1,6 +1,6 @@
 /* The CPU backend: where its kernels come from. Each kernels_*.c has makers, tried in turn from fastest to reference
- * (source.c); the first that accepts a group wins. A maker that does not want a group says LS_ERR_UNSUPPORTED, which is not
- * an error: the next is asked. */
+ * (source.c); the first that accepts a group wins. A maker that does not want a group says LS_ERR_UNSUPPORTED, which is
+ * not an error: the next is asked. */
 #ifndef LS_BACKEND_CPU_CPU_H
 #define LS_BACKEND_CPU_CPU_H
 
@@ -15,7 +15,7 @@ typedef struct ls_cpu {
     ls_logger *log;
     int workers;
     uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
-    bool reference; /* every group by its reference kernel */
+    bool reference;                              /* every group by its reference kernel */
 } ls_cpu;
 
 ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out);
@@ -29,13 +29,15 @@ typedef struct ls_cpu_kernel {
     const ls_group *group;
 } ls_cpu_kernel;
 
-typedef ls_status (*ls_cpu_maker)(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+typedef ls_status (*ls_cpu_maker)(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
+                                  ls_kernel **out);
 
 ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
-ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
+                                  ls_kernel **out);
 ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_update(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);

@@ -1,5 +1,5 @@
-/* Convolutions by oneDNN: forward with bias and ReLU, backward to the input, backward to the kernel. Weights are packed once
- * a step; the kernel's gradient is joined packed and unpacked once. */
+/* Convolutions by oneDNN: forward with bias and ReLU, backward to the input, backward to the kernel. Weights are packed
+ * once a step; the kernel's gradient is joined packed and unpacked once. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -32,8 +32,8 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
         return ls_fail(LS_ERR_INTERNAL, "no convolution was made for %lld samples", (long long)call->samples);
     switch (group->nodes[0]->op) {
     case LS_OP_conv2d:
-        return ls_dnn_run_forward(op, call->worker, call->in[0], call->in[1], group->bias ? call->in[2] : NULL, call->out,
-                                  call->scratch);
+        return ls_dnn_run_forward(op, call->worker, call->in[0], call->in[1], group->bias ? call->in[2] : NULL,
+                                  call->out, call->scratch);
     case LS_OP_conv2d_grad_input:
         return ls_dnn_run_backward_data(op, call->worker, call->in[1], call->in[0], call->out, call->scratch);
     default:
@@ -127,8 +127,9 @@ static ls_status make_reorder(conv *c, const ls_group *group)
         base->partial_bytes = bytes;
         base->finish = repack;
     } else {
-        base->prepare = (ls_prepare){ .input = group->nodes[0]->op == LS_OP_conv2d ? 1 : 0, .bytes = bytes, .run = repack,
-                                       .same = same_packing };
+        base->prepare = (ls_prepare){
+            .input = group->nodes[0]->op == LS_OP_conv2d ? 1 : 0, .bytes = bytes, .run = repack, .same = same_packing
+        };
     }
     return LS_OK;
 }

@@ -1,5 +1,5 @@
-/* Elementwise ops on float32 by our vector kernels: one input, two of one shape, a scalar, or a row for all; casts, dropout,
- * softmax and cross-entropy over the last axis. Other broadcasts are the reference's. */
+/* Elementwise ops on float32 by our vector kernels: one input, two of one shape, a scalar, or a row for all; casts,
+ * dropout, softmax and cross-entropy over the last axis. Other broadcasts are the reference's. */
 #include "backend/cpu/cpu.h"
 
 typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT } pattern;
@@ -122,8 +122,8 @@ static ls_status run_dropout(ls_kernel *kernel, const ls_kernel_call *call)
     ls_philox_key key = ls_random_key(call->seed, LS_RANDOM_DROPOUT, (uint32_t)node->attr.random.layer,
                                       (uint32_t)node->attr.random.call);
     uint32_t first = node->per_sample ? (uint32_t)call->first : 0;
-    ls_simd_of(kernel)->dropout(call->out, call->in[0], key, call->run, first, (size_t)call->samples, (size_t)e->elements,
-                                rate);
+    ls_simd_of(kernel)->dropout(call->out, call->in[0], key, call->run, first, (size_t)call->samples,
+                                (size_t)e->elements, rate);
     return LS_OK;
 }
 
@@ -259,10 +259,12 @@ static bool casts(ls_dtype from, ls_dtype to)
 }
 
 /* The run function for a node, with what it needs set in e; NULL: not for us. */
-static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *node))(ls_kernel *, const ls_kernel_call *)
+static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *node))(ls_kernel *,
+                                                                                       const ls_kernel_call *)
 {
     bool real = node->dtype == LS_F32, last_axis = false;
-    e->row = node->input_count > 0 && node->in[0]->shape.rank > 0 ? node->in[0]->shape.dims[node->in[0]->shape.rank - 1] : 1;
+    e->row =
+        node->input_count > 0 && node->in[0]->shape.rank > 0 ? node->in[0]->shape.dims[node->in[0]->shape.rank - 1] : 1;
     switch (node->op) {
     case LS_OP_cast:
         return casts(node->in[0]->dtype, node->dtype) ? run_cast : NULL;
@@ -295,7 +297,8 @@ static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *
     return e->unary ? run_unary : e->binary && find_pattern(e, node) ? run_binary : NULL;
 }
 
-ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
+ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
+                                  ls_kernel **out)
 {
     (void)samples, (void)kinds;
     const ls_tensor *node = group->root;
@@ -314,9 +317,9 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
     bool ranges = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
                   (run == run_binary && e->pattern != ROW_RIGHT && e->pattern != ROW_LEFT);
     e->base.base.tiled = !group->per_sample && ranges;
-    e->base.base.in_place = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
-                            run == run_dropout || (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT ||
-                                                                         e->pattern == ROW_RIGHT));
+    e->base.base.in_place =
+        run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad || run == run_dropout ||
+        (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT || e->pattern == ROW_RIGHT));
     *out = &e->base.base;
     return LS_OK;
 }

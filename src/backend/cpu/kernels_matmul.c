@@ -1,6 +1,7 @@
-/* Matrix products by oneDNN. Products that keep the batch axis are made as operations, with bias and ReLU inside; weight
- * gradients, which reduce it, go through sgemm. Measured, on one thread: with the second operand transposed (a dense layer's
- * data gradient) the operation is up to twice as fast as sgemm; for weight gradients sgemm is as fast or faster. */
+/* Matrix products by oneDNN. Products that keep the batch axis are made as operations, with bias and ReLU inside;
+ * weight gradients, which reduce it, go through sgemm. Measured, on one thread: with the second operand transposed (a
+ * dense layer's data gradient) the operation is up to twice as fast as sgemm; for weight gradients sgemm is as fast or
+ * faster. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -10,7 +11,7 @@
 
 typedef struct matmul {
     ls_cpu_kernel base;
-    ls_dnn_matmul size; /* m or k is -1 where it is the number of samples */
+    ls_dnn_matmul size;      /* m or k is -1 where it is the number of samples */
     int64_t rows[MAX_KINDS]; /* of each operation */
     ls_dnn_op *ops[MAX_KINDS];
     int kinds;
@@ -69,7 +70,8 @@ bool ls_cpu_takes_matmul(const ls_tensor *node)
         const ls_tensor *x = node->in[i];
         if (x->shape.rank != 2)
             return false;
-        for (int k = 0; k < 2; k++) /* a gathered batch has sizes that only the run knows; empty ones are the reference's */
+        for (int k = 0; k < 2;
+             k++) /* a gathered batch has sizes that only the run knows; empty ones are the reference's */
             if (x->shape.dims[k] == 0 || (x->shape.dims[k] == LS_BATCH && !(x->per_sample && k == 0)))
                 return false;
     }
@@ -114,7 +116,9 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
     const ls_tensor *a = node->in[0], *b = node->in[1];
     bool reduces = node->use == LS_USE_REDUCES, ta = node->attr.matmul.transpose_a;
     matmul *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), "onednn sgemm",
-                                  reduces ? run_sgemm : group->per_sample ? run_samples : run_whole);
+                                  reduces             ? run_sgemm
+                                  : group->per_sample ? run_samples
+                                                      : run_whole);
     if (!p)
         return LS_ERR_MEMORY;
     p->base.base.destroy = destroy;

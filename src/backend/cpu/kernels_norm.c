@@ -1,5 +1,6 @@
-/* Batch norm: statistics, normalisation (with a residual and a ReLU), and both parts of the gradient. The statistics come as
- * f64 sums of the whole batch; each call turns them into rows of float32 first, which costs little beside its pixels. */
+/* Batch norm: statistics, normalisation (with a residual and a ReLU), and both parts of the gradient. The statistics
+ * come as f64 sums of the whole batch; each call turns them into rows of float32 first, which costs little beside its
+ * pixels. */
 #include <math.h>
 #include <string.h>
 
@@ -80,9 +81,9 @@ static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
     bool relu = p->base.group->relu;
     rows r = in_scratch(p, call->scratch);
     read_moments(p, call, call->in[2], relu ? call->in[3] : NULL, &r);
-    ls_simd_of(kernel)->batch_norm_grad_moments(call->out, call->in[0], call->in[1], r.mean, r.inv, relu ? r.scale : NULL,
-                                                relu ? call->in[4] : NULL, (size_t)(call->samples * p->rows),
-                                                (size_t)p->row_len, (size_t)p->channels, relu);
+    ls_simd_of(kernel)->batch_norm_grad_moments(
+        call->out, call->in[0], call->in[1], r.mean, r.inv, relu ? r.scale : NULL, relu ? call->in[4] : NULL,
+        (size_t)(call->samples * p->rows), (size_t)p->row_len, (size_t)p->channels, relu);
     return LS_OK;
 }
 
@@ -100,8 +101,8 @@ static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
         r.g1[i] = (float)(sums[p->channels + i] / count);
     }
     ls_simd_of(kernel)->batch_norm_grad_input(call->out, call->in[0], call->in[1], r.mean, r.inv, r.scale,
-                                              relu ? call->in[5] : NULL, r.g0, r.g1, pixels(p, call), (size_t)p->channels,
-                                              relu);
+                                              relu ? call->in[5] : NULL, r.g0, r.g1, pixels(p, call),
+                                              (size_t)p->channels, relu);
     return LS_OK;
 }
 
@@ -120,11 +121,12 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
 {
     (void)samples, (void)kinds;
     const ls_tensor *last = group->nodes[group->fusion == LS_FUSE_NORM ? 0 : group->node_count - 1];
-    ls_status (*run)(ls_kernel *, const ls_kernel_call *) = last->op == LS_OP_moments                   ? run_moments
-                                                            : last->op == LS_OP_batch_norm              ? run_norm
-                                                            : last->op == LS_OP_batch_norm_grad_moments ? run_grad_moments
-                                                            : last->op == LS_OP_batch_norm_grad_input   ? run_grad_input
-                                                                                                        : NULL;
+    ls_status (*run)(ls_kernel *, const ls_kernel_call *) = last->op == LS_OP_moments      ? run_moments
+                                                            : last->op == LS_OP_batch_norm ? run_norm
+                                                            : last->op == LS_OP_batch_norm_grad_moments
+                                                                ? run_grad_moments
+                                                            : last->op == LS_OP_batch_norm_grad_input ? run_grad_input
+                                                                                                      : NULL;
     const ls_tensor *x = run ? image_of(group) : NULL; /* other ops may have no input to look at */
     if (!run || !ls_cpu_takes_norm(x))
         return ls_cpu_pass();

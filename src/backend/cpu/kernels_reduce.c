@@ -1,5 +1,5 @@
-/* Sums of float32 over all axes but the last (a bias's gradient, a loss), over an image's pixels (a global pool), and the
- * spreading that is the latter's gradient. */
+/* Sums of float32 over all axes but the last (a bias's gradient, a loss), over an image's pixels (a global pool), and
+ * the spreading that is the latter's gradient. */
 #include "backend/cpu/cpu.h"
 
 typedef struct reduce {

@@ -344,8 +344,8 @@ static int kernel_axes(const ls_dnn_conv *v, dnnl_dim_t dims[], dnnl_dim_t strid
 }
 
 /* With one channel NHWC is NCHW, with 16 it is NCHW in blocks of 16: the same bytes under names for which oneDNN has a
- * kernel that was measured to be twice as fast (one channel to 16, 3x3: 96 GFLOPS against 51). With narrower vectors there
- * are no blocks of 16. */
+ * kernel that was measured to be twice as fast (one channel to 16, 3x3: 96 GFLOPS against 51). With narrower vectors
+ * there are no blocks of 16. */
 static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_op *like, dnnl_memory_desc_t *hwio,
                               descs *d)
 {
