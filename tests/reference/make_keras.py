@@ -5,7 +5,8 @@
     python3 tests/reference/make_keras.py [directory]       (default: keras/ beside this script)
 
 The images come from LOCKSTEP_DATA, or from Debian's package dataset-fashion-mnist. Running the script twice gives
-identical files. Everything is float32 on one thread, as a user would run it, with Keras's own initial weights.
+identical files. Everything is float32 on one thread, as a user would run it, with Keras's own initial weights. Only
+gradients of embeddings are not what Keras uses with TensorFlow (see apply).
 
 Each training is done a second time in float64: how far the two drift apart is written down as "drift" and must stay well
 within the tolerance of the case, or the script stops, since nothing else could be compared with it. That is not a matter
@@ -60,6 +61,18 @@ from keras import layers as L
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.config.experimental.enable_op_determinism()
+
+plain_apply = keras.optimizers.Optimizer.apply
+
+
+def apply(self, grads, trainable_variables=None):
+    """With TensorFlow, Keras gives its optimizers the gradient of an Embedding as a list of rows, one for each use, and those
+    with second moments then add up the squares of the rows instead of squaring their sum. Here the rows are added first,
+    which is the gradient, and what Keras does with PyTorch."""
+    return plain_apply(self, [tf.convert_to_tensor(g) for g in grads], trainable_variables)
+
+
+keras.optimizers.Optimizer.apply = apply
 
 STEPS = 50
 TESTS = 16  # samples of x_test
