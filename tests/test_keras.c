@@ -164,17 +164,6 @@ static void compare_losses(const char *what, const char *log, const json_t *expe
         COMPLAIN("%s: %zu steps were taken, %zu expected", what, step, json_array_size(expected));
 }
 
-/* Keras on TensorFlow has sparse gradients for embeddings, and squares the parts of a row that was used several times
- * before adding them: the second moments of Adam and RMSprop differ from those of the gradient, which PyTorch and we
- * take. */
-static bool is_comparable(const ls_model *model, const char *tolerance)
-{
-    for (size_t i = 0; i < ls_model_variable_count(model); i++)
-        if (strstr(ls_model_variable_name(model, i), "/embeddings"))
-            return strcmp(tolerance, "adaptive") != 0;
-    return true;
-}
-
 /* Adam and RMSprop move a weight by the learning rate whatever the size of its gradient: where that is nearly zero,
  * rounding chooses the way. One weight in 50 may differ by some such steps. */
 #define STRAYS_OF 50
@@ -273,7 +262,7 @@ static void every_case_trains_as_keras_does(void **state)
                                   .class_count = json_object_size(classes));
         if (status != LS_OK) {
             COMPLAIN("%s: %s", what, ls_last_error());
-        } else if (is_comparable(model, text_of(the_case, "tolerance"))) {
+        } else {
             compare_losses(what, log, json_object_get(the_case, "losses"), number_of(tolerance, "loss", 0));
             compare_weights(what, model, text_of(the_case, "weights"), number_of(tolerance, "weights", 0));
             compare_predictions(what, model, record, optimizer, 10 * number_of(tolerance, "weights", 0));

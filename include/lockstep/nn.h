@@ -157,15 +157,15 @@ typedef struct ls_layer {
 #define ls_flatten(...)               LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
 #define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__) /* sizes of one sample; one may be -1: the rest */
 #define ls_dropout(...)               LS_LAYER_(LS_LAYER_DROPOUT, .rate = __VA_ARGS__) /* the part that is dropped */
-#define ls_batch_normalization(...) LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
-#define ls_layer_normalization(...) LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
-#define ls_activation_layer(...)    LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__) /* LS_RELU, ... */
-#define ls_relu(...)                LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
-#define ls_leaky_relu(...)          LS_LAYER_(LS_LAYER_LEAKY_RELU, .negative_slope = __VA_ARGS__) /* slope */
-#define ls_softmax(...)             LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
-#define ls_add(...)                 LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
-#define ls_multiply(...)            LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
-#define ls_concatenate(...)         LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
+#define ls_batch_normalization(...)   LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
+#define ls_layer_normalization(...)   LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
+#define ls_activation_layer(...)      LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__) /* LS_RELU, ... */
+#define ls_relu(...)                  LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
+#define ls_leaky_relu(...)            LS_LAYER_(LS_LAYER_LEAKY_RELU, .negative_slope = __VA_ARGS__) /* slope */
+#define ls_softmax(...)               LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
+#define ls_add(...)                   LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
+#define ls_multiply(...)              LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
+#define ls_concatenate(...)           LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
 #define ls_zero_padding2d(...)                                                                                         \
     LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)                  /* rows and columns on every side (none: 1) */
 #define ls_embedding(...) LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__) /* rows (input_dim), width (output_dim) */

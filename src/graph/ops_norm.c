@@ -129,6 +129,21 @@ static void update_moving(ls_tensor *x, ls_tensor *moments, const ls_batch_norm_
     options->updates[1] = options->moving_variance ? follow(options->moving_variance, variance, momentum) : NULL;
 }
 
+/* A whole vector of x's channels, or an error that says which is none. */
+static ls_tensor *wrong_vector(ls_tensor *x, ls_tensor *v, const char *what)
+{
+    char text[LS_SHAPE_TEXT];
+    int64_t channels = x->shape.dims[x->shape.rank - 1];
+    if (v->op == LS_OP_ERROR)
+        return v;
+    if (!v->per_sample && v->dtype == x->dtype && v->shape.rank == 1 && v->shape.dims[0] == channels)
+        return NULL;
+    return ls_node_error(x->graph,
+                         ls_fail(LS_ERR_SHAPE, "%s is %s %s; %s (%lld,) is needed", what, ls_dtype_name(v->dtype),
+                                 ls_shape_format(&v->shape, text), ls_dtype_name(x->dtype), (long long)channels),
+                         "batch_norm");
+}
+
 /* gamma rsqrt(variance + epsilon) (x - mean) + beta, with the moving statistics. */
 static ls_tensor *inference(ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, const ls_batch_norm_op *options,
                             double epsilon)
@@ -136,6 +151,13 @@ static ls_tensor *inference(ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, con
     if (!options->moving_mean || !options->moving_variance)
         return ls_node_error(x->graph, ls_fail(LS_ERR_INVALID, "inference needs moving_mean and moving_variance"),
                              "batch_norm");
+    const char *names[] = { "gamma", "beta", "moving_mean", "moving_variance" };
+    ls_tensor *vectors[] = { gamma, beta, options->moving_mean, options->moving_variance };
+    for (int i = 0; i < 4; i++) {
+        ls_tensor *error = wrong_vector(x, vectors[i], names[i]);
+        if (error)
+            return error;
+    }
     ls_tensor *scale = ls_op_mul(gamma, ls_op_rsqrt(ls_op_shift(options->moving_variance, epsilon)));
     return ls_op_add(ls_op_mul(ls_op_sub(x, options->moving_mean), scale), beta);
 }

@@ -6,8 +6,9 @@
  * own cache. Cheap groups have no home; they are computed where somebody asks for them. */
 #include "plan/plan.h"
 
-#define HEAVY_BYTES ((size_t)512 << 10) /* a weight this large is swept as rarely as possible: the whole lane at once  \
-                                         */
+#define HEAVY_BYTES                                                                                                    \
+    ((size_t)512 << 10) /* a weight this large is swept as rarely as possible: the whole lane at once                  \
+                         */
 
 typedef struct cutter {
     ls_plan *plan;
