@@ -509,12 +509,15 @@ typedef struct values {
     ls_tensor *variable, *slot[2];
 } values;
 
-/* rate * sqrt(1 - beta2^t) / (1 - beta1^t), in float64 */
+/* rate * sqrt(1 - beta2^t) / (1 - beta1^t), in float64, the betas rounded to the variable's type as Keras does */
 static ls_tensor *adam_rate(const ls_apply_op *r, ls_tensor *rate, ls_tensor *step)
 {
     ls_tensor *t = ls_op_cast(step, LS_F64), *one = ls_scalar_like(t, 1);
-    ls_tensor *second = ls_op_sqrt(ls_op_sub(one, ls_op_pow(ls_scalar_like(t, r->beta2), t)));
-    ls_tensor *first = ls_op_sub(one, ls_op_pow(ls_scalar_like(t, r->beta1), t));
+    bool single = rate->dtype == LS_F32;
+    ls_tensor *beta1 = ls_scalar_like(t, single ? (float)r->beta1 : r->beta1);
+    ls_tensor *beta2 = ls_scalar_like(t, single ? (float)r->beta2 : r->beta2);
+    ls_tensor *second = ls_op_sqrt(ls_op_sub(one, ls_op_pow(beta2, t)));
+    ls_tensor *first = ls_op_sub(one, ls_op_pow(beta1, t));
     return ls_op_cast(ls_op_div(ls_op_mul(ls_op_cast(rate, LS_F64), second), first), rate->dtype);
 }
 

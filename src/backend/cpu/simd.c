@@ -60,7 +60,7 @@ ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, dou
         .one_minus_beta1 = (float)(1 - beta1),
         .one_minus_beta2 = (float)(1 - beta2),
     };
-    if (rule == LS_APPLY_ADAM)
-        u.alpha = (float)(rate * sqrt(1 - ls_pow(beta2, step)) / (1 - ls_pow(beta1, step)));
+    if (rule == LS_APPLY_ADAM) /* Keras rounds the betas to float before it raises them */
+        u.alpha = (float)(rate * sqrt(1 - ls_pow((float)beta2, step)) / (1 - ls_pow((float)beta1, step)));
     return u;
 }

@@ -34,7 +34,8 @@ static void momentum(const update *u, bool nesterov)
 
 static void adam(const update *u, double step, double beta1, double beta2)
 {
-    real alpha = (real)(u->rate * sqrt(1 - ls_pow(beta2, step)) / (1 - ls_pow(beta1, step)));
+    /* Keras rounds the betas to the variable's type before it raises them. */
+    real alpha = (real)(u->rate * sqrt(1 - ls_pow((real)beta2, step)) / (1 - ls_pow((real)beta1, step)));
     real one_minus_beta1 = (real)(1 - beta1), one_minus_beta2 = (real)(1 - beta2);
     for (int64_t i = 0; i < u->n; i++) {
         real g = u->g[i], m = u->slot[0][i], v = u->slot[1][i];
