@@ -90,7 +90,7 @@ struct ls_variable {
 typedef struct ls_held {
     void *data;
     size_t bytes;
-    int64_t batch; /* samples in that run; 0 when it had no batch axis */
+    int64_t batch; /* samples in that run; -1 when it had no batch axis */
     bool valid;
 } ls_held;
 

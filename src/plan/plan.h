@@ -162,7 +162,7 @@ typedef struct ls_segment {
 } ls_segment;
 
 /* A batch reduction: partials by lane, then the tree. */
-typedef enum ls_join_kind { LS_JOIN_SUM, LS_JOIN_MAX, LS_JOIN_MIN, LS_JOIN_ROWS } ls_join_kind;
+typedef enum ls_join_kind { LS_JOIN_SUM, LS_JOIN_MAX, LS_JOIN_MIN } ls_join_kind;
 typedef struct ls_join {
     ls_group *group;
     ls_join_kind kind;

@@ -8,8 +8,6 @@
 #include "nn/model.h"
 #include "train/training.h"
 
-ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
-
 /* One fit at work. */
 typedef struct fit {
     ls_training *training;
@@ -176,8 +174,8 @@ static ls_status run_epoch(fit *f, int64_t epoch)
 {
     ls_tally tally;
     double start = ls_seconds_now(), validation_seconds = 0;
+    LS_TRY(call_back(f, EPOCH_BEGIN, epoch)); /* may fail: before there is something to free */
     LS_TRY(ls_tally_begin(&tally, &f->training->options));
-    LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps);
     ls_status status = train_epoch(f, epoch, &tally);
     double seconds = ls_seconds_now() - start;

@@ -67,7 +67,6 @@ typedef struct ls_passes {
     bool in_rows;
     ls_rows *rows;
     ls_iterator *iterator;
-    ls_element one; /* scratch: the element at hand */
 } ls_passes;
 
 ls_status ls_passes_open(ls_passes *passes, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed);
@@ -88,6 +87,9 @@ ls_status ls_tally_begin(ls_tally *tally, const ls_compile_options *options);
 ls_status ls_tally_add(ls_tally *tally, const ls_function *function, int64_t samples);
 void ls_tally_results(const ls_tally *tally, ls_results *out);
 void ls_tally_end(ls_tally *tally);
+
+/* One more epoch; the history is made with the first. */
+ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
 
 /* One pass of evaluation. */
 ls_status ls_training_evaluate(ls_training *training, ls_passes *passes, ls_results *out);
