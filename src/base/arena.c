@@ -8,25 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/poison.h"
 #include "base/size.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ARENA_ASAN 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define ARENA_ASAN 1
-#endif
-
-#ifdef ARENA_ASAN
-#include <sanitizer/asan_interface.h>
-#define POISON(at, bytes)   __asan_poison_memory_region(at, bytes)
-#define UNPOISON(at, bytes) __asan_unpoison_memory_region(at, bytes)
-#define GAP                 16
+#ifdef LS_HAVE_ASAN
+#define GAP 16
 #else
-#define POISON(at, bytes)   ((void)(at), (void)(bytes))
-#define UNPOISON(at, bytes) ((void)(at), (void)(bytes))
-#define GAP                 0
+#define GAP 0
 #endif
 
 #define ALIGNMENT     _Alignof(max_align_t)
@@ -44,7 +32,7 @@ static void block_free(ls_arena_block *block)
 {
     if (block == NULL)
         return;
-    UNPOISON(block->data, block->bytes);
+    LS_UNPOISON(block->data, block->bytes);
     free(block);
 }
 
@@ -68,7 +56,7 @@ static ls_arena_block *block_for(ls_arena *arena, size_t bytes)
     if (block == NULL)
         return NULL;
     block->bytes = size;
-    POISON(block->data, block->bytes);
+    LS_POISON(block->data, block->bytes);
     return block;
 }
 
@@ -90,7 +78,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t bytes)
     }
     void *memory = top->data + top->used;
     top->used += taken;
-    UNPOISON(memory, bytes);
+    LS_UNPOISON(memory, bytes);
     return memset(memory, 0, bytes);
 }
 
@@ -114,7 +102,7 @@ static void block_retire(ls_arena *arena, ls_arena_block *block)
     if (block->bytes <= LARGEST_BLOCK && (arena->spare == NULL || arena->spare->bytes < block->bytes)) {
         unwanted = arena->spare;
         arena->spare = block;
-        POISON(block->data, block->bytes);
+        LS_POISON(block->data, block->bytes);
     }
     block_free(unwanted);
 }
@@ -128,7 +116,7 @@ void ls_arena_restore(ls_arena *arena, ls_arena_mark mark)
     }
     if (arena->top != NULL) {
         arena->top->used = mark.used;
-        POISON(arena->top->data + mark.used, arena->top->bytes - mark.used);
+        LS_POISON(arena->top->data + mark.used, arena->top->bytes - mark.used);
     }
 }
 

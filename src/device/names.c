@@ -1,0 +1,456 @@
+/* Names of devices. A list is cut at its commas; a part at its slashes, into where the device is (job, replica, task:
+ * of each there is one here) and the device itself; that into a kind and numbers. */
+#include "device/names.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/names.h"
+#include "base/text.h"
+
+#define BLANKS       " \t"
+#define MOST_QUOTED  200  /* characters of what the user wrote */
+#define HIGHEST_CORE 8191 /* the last of the largest kernels */
+#define WHY_CHARS    160
+
+/* A stretch of the text. */
+typedef struct span {
+    const char *at;
+    size_t length;
+} span;
+
+typedef struct numbers {
+    span first_digits;
+    int first, last;
+} numbers;
+
+typedef struct reader {
+    const char *text;
+    span part; /* being read */
+    const ls_kind_count *kinds;
+    int kind_count;
+    ls_named_device *devices; /* read so far */
+    int count;
+} reader;
+
+/* ---- Saying what is wrong ---- */
+
+static void put_quoted(ls_text *text, span s)
+{
+    char clipped[MOST_QUOTED + sizeof("...")];
+    bool whole = s.length <= MOST_QUOTED;
+    snprintf(clipped, sizeof(clipped), "%.*s%s", whole ? (int)s.length : MOST_QUOTED, s.at, whole ? "" : "...");
+    ls_text_put_json(text, clipped);
+}
+
+/* "there are CPU:0, GPU:0 to GPU:1" */
+static void put_existing(ls_text *text, const reader *r)
+{
+    int64_t total = 0;
+    for (int i = 0; i < r->kind_count; i++)
+        total += r->kinds[i].count;
+    ls_text_put(text, total == 0 ? "there are no devices" : total == 1 ? "there is " : "there are ");
+    const char *comma = "";
+    for (int i = 0; i < r->kind_count; i++) {
+        const ls_kind_count *k = &r->kinds[i];
+        if (k->count == 0)
+            continue;
+        ls_text_add(text, "%s%s:0", comma, k->kind);
+        if (k->count > 1)
+            ls_text_add(text, " to %s:%d", k->kind, k->count - 1);
+        comma = ", ";
+    }
+}
+
+LS_PRINTF(3, 4) static ls_status refuse(const reader *r, ls_status status, const char *format, ...)
+{
+    ls_text message = { 0 };
+    ls_text_put(&message, "device ");
+    put_quoted(&message, r->part);
+    if (r->part.length < strlen(r->text)) {
+        ls_text_put(&message, " in ");
+        put_quoted(&message, (span){ r->text, strlen(r->text) });
+    }
+    ls_text_put(&message, ": ");
+    va_list args;
+    va_start(args, format);
+    ls_text_add_v(&message, format, args);
+    va_end(args);
+    ls_text_put(&message, "; ");
+    put_existing(&message, r);
+    ls_fail(status, "%s", ls_text_get(&message));
+    ls_text_free(&message);
+    return status;
+}
+
+/* For "%.*s": what does not fit in a message is not worth reading. */
+#define QUOTE(s) ((s).length < MOST_QUOTED ? (int)(s).length : MOST_QUOTED), (s).at
+
+/* ---- Pieces of text ---- */
+
+static span from_to(const char *from, const char *to)
+{
+    return (span){ from, (size_t)(to - from) };
+}
+
+/* What stands before the first `mark`, or all; *rest: what is behind it. False if there is no mark. */
+static bool cut(span s, char mark, span *head, span *rest)
+{
+    const char *end = s.at + s.length, *found = s.length ? memchr(s.at, mark, s.length) : NULL;
+    *head = from_to(s.at, found ? found : end);
+    *rest = from_to(found ? found + 1 : end, end);
+    return found != NULL;
+}
+
+static bool is(span s, const char *word)
+{
+    return strlen(word) == s.length && memcmp(s.at, word, s.length) == 0;
+}
+
+static bool is_in_any_case(span s, const char *word)
+{
+    return strlen(word) == s.length && strncasecmp(s.at, word, s.length) == 0;
+}
+
+static span trimmed(span s)
+{
+    while (s.length > 0 && strchr(BLANKS, *s.at))
+        s = (span){ s.at + 1, s.length - 1 };
+    while (s.length > 0 && strchr(BLANKS, s.at[s.length - 1]))
+        s.length--;
+    return s;
+}
+
+/* Digits alone. What is too large becomes INT_MAX, a number that no device has. */
+static bool read_number(span s, int *out)
+{
+    int64_t number = 0;
+    for (size_t i = 0; i < s.length; i++) {
+        if (s.at[i] < '0' || s.at[i] > '9')
+            return false;
+        number = number * 10 + (s.at[i] - '0');
+        number = number < INT_MAX ? number : INT_MAX;
+    }
+    *out = (int)number;
+    return s.length > 0;
+}
+
+/* "3" or "3-5"; else why not. */
+static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
+{
+    span first, last;
+    bool range = cut(s, '-', &first, &last);
+    if (!read_number(first, &out->first) || !read_number(range ? last : first, &out->last)) {
+        snprintf(why, WHY_CHARS, "\"%.*s\" is no number and no range of numbers", s.length < 64 ? (int)s.length : 64,
+                 s.at);
+        return false;
+    }
+    out->first_digits = first;
+    if (out->last < out->first)
+        snprintf(why, WHY_CHARS, "the range %d-%d falls", out->first, out->last);
+    return out->last >= out->first;
+}
+
+/* "2,5-7"; else why not. list NULL: they are only counted. */
+static bool read_cores(span s, int *list, int *count, char why[WHY_CHARS])
+{
+    int found = 0, last = -1;
+    span one;
+    for (bool more = true; more;) {
+        numbers n;
+        more = cut(s, ',', &one, &s);
+        if (!read_numbers(one, &n, why))
+            return false;
+        if (n.last > HIGHEST_CORE) {
+            snprintf(why, WHY_CHARS, "no core has a number above %d", HIGHEST_CORE);
+            return false;
+        }
+        if (n.first <= last) {
+            snprintf(why, WHY_CHARS, "core %d stands behind core %d", n.first, last);
+            return false;
+        }
+        for (int core = n.first; list && core <= n.last; core++)
+            list[found + core - n.first] = core;
+        found += n.last - n.first + 1;
+        last = n.last;
+    }
+    *count = found;
+    return true;
+}
+
+/* ---- One device, or a range ---- */
+
+static bool is_word(span s)
+{
+    for (size_t i = 0; i < s.length; i++)
+        if (!isalnum((unsigned char)s.at[i]) && s.at[i] != '_')
+            return false;
+    return s.length > 0 && isalpha((unsigned char)*s.at);
+}
+
+/* Of equals the first is nearest, so pairs are enough to go through all names. */
+static ls_status refuse_kind(const reader *r, span word)
+{
+    char wanted[32];
+    size_t length = word.length < sizeof(wanted) ? word.length : sizeof(wanted) - 1;
+    for (size_t i = 0; i < length; i++)
+        wanted[i] = (char)toupper((unsigned char)word.at[i]);
+    wanted[length] = '\0';
+    const char *nearest = NULL;
+    for (int i = 0; i < r->kind_count; i++) {
+        const char *pair[] = { nearest ? nearest : r->kinds[i].kind, r->kinds[i].kind };
+        nearest = ls_nearest_name(wanted, pair, 2);
+    }
+    return refuse(r, LS_ERR_NOT_FOUND, "there is no kind \"%.*s\"%s%s", QUOTE(word), nearest ? ", the nearest is " : "",
+                  nearest ? nearest : "");
+}
+
+static ls_status find_kind(const reader *r, span word, int *out)
+{
+    if (!is_word(word))
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is no kind of device", QUOTE(word));
+    bool gpu = is_in_any_case(word, "cuda") || is_in_any_case(word, "GPU");
+    span name = gpu ? (span){ "GPU", 3 } : word;
+    for (int i = 0; i < r->kind_count; i++)
+        if (is_in_any_case(name, r->kinds[i].kind)) {
+            *out = i;
+            return LS_OK;
+        }
+    /* A machine without GPUs: nothing was misspelt. */
+    return gpu ? refuse(r, LS_ERR_NOT_FOUND, "there is no GPU") : refuse_kind(r, word);
+}
+
+/* "gpu:1", "GPU", "cpu:0-3": all of them must be there. */
+static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbers *n)
+{
+    span word, digits;
+    char why[WHY_CHARS];
+    bool numbered = cut(s, ':', &word, &digits);
+    LS_TRY(find_kind(r, word, kind));
+    *n = (numbers){ .first_digits = { "0", 1 } };
+    if (numbered && !read_numbers(digits, n, why))
+        return refuse(r, LS_ERR_INVALID, "%s", why);
+    const ls_kind_count *k = &r->kinds[*kind];
+    if (k->count == 0)
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s", k->kind);
+    if (n->first >= k->count) /* as it was written: it may be too large for an int */
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%.*s", k->kind, QUOTE(n->first_digits));
+    if (n->last >= k->count)
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%d", k->kind, k->count);
+    return LS_OK;
+}
+
+/* ---- Where it is ---- */
+
+static const struct {
+    const char *key, *only;
+} places[] = { { "job", "localhost" }, { "replica", "0" }, { "task", "0" } };
+#define PLACES (int)(sizeof(places) / sizeof(*places))
+
+/* *out: which key it is; PLACES if it is none. */
+static ls_status find_key(const reader *r, span key, int *out)
+{
+    int i = 0;
+    while (i < PLACES && !is_in_any_case(key, places[i].key))
+        i++;
+    if (i < PLACES && !is(key, places[i].key))
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is written \"%s\"", QUOTE(key), places[i].key);
+    *out = i;
+    return LS_OK;
+}
+
+static ls_status check_place(const reader *r, int key, span value, unsigned *seen)
+{
+    const char *name = places[key].key, *only = places[key].only;
+    int number = 0;
+    if (*seen & 1u << key)
+        return refuse(r, LS_ERR_INVALID, "%s stands twice", name);
+    *seen |= 1u << key;
+    bool numbered = strcmp(only, "0") == 0;
+    if (value.length == 0)
+        return refuse(r, LS_ERR_INVALID, "%s has no value", name);
+    if (numbered && !read_number(value, &number))
+        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is no number", name, QUOTE(value));
+    if (numbered ? number != 0 : !is(value, only))
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s %.*s in this process, only %s %s", name, QUOTE(value), name,
+                      only);
+    return LS_OK;
+}
+
+/* Everything but brackets. */
+static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
+{
+    unsigned seen = 0;
+    bool found = false;
+    if (s.length > 0 && *s.at == '/')
+        s = (span){ s.at + 1, s.length - 1 };
+    for (bool more = true; more;) {
+        span step, key, value;
+        int place = PLACES;
+        more = cut(s, '/', &step, &s);
+        cut(step, ':', &key, &value);
+        if (step.length == 0)
+            return refuse(r, LS_ERR_INVALID, "nothing stands %s a slash", more ? "before" : "behind");
+        LS_TRY(find_key(r, key, &place));
+        if (place < PLACES) {
+            LS_TRY(check_place(r, place, value, &seen));
+            continue;
+        }
+        if (found)
+            return refuse(r, LS_ERR_INVALID, "it names two devices");
+        bool prefixed = is(key, "device") || is(key, "physical_device");
+        LS_TRY(read_kind_and_numbers(r, prefixed ? value : step, kind, n));
+        found = true;
+    }
+    return found ? LS_OK : refuse(r, LS_ERR_INVALID, "it names no device");
+}
+
+/* ---- Parts of a list ---- */
+
+/* What stands in the brackets at the end of *s, which lose their place there. */
+static ls_status cut_cores(const reader *r, span *s, span *cores)
+{
+    span before, behind;
+    *cores = (span){ "", 0 };
+    if (!cut(*s, '[', &before, &behind))
+        return LS_OK;
+    span rest;
+    if (!cut(behind, ']', cores, &rest))
+        return refuse(r, LS_ERR_INVALID, "a bracket is not closed");
+    if (rest.length > 0)
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" stands behind the brackets", QUOTE(rest));
+    if (cores->length == 0)
+        return refuse(r, LS_ERR_INVALID, "no core stands in the brackets");
+    if (cores->length >= sizeof(((ls_named_device *)0)->cores))
+        return refuse(r, LS_ERR_INVALID, "more than %zu characters stand in the brackets",
+                      sizeof(((ls_named_device *)0)->cores) - 1);
+    *s = before;
+    return LS_OK;
+}
+
+static ls_status check_cores(const reader *r, span cores, int kind, const numbers *n)
+{
+    char why[WHY_CHARS];
+    int count;
+    if (cores.length == 0)
+        return LS_OK;
+    if (strcmp(r->kinds[kind].kind, "CPU") != 0)
+        return refuse(r, LS_ERR_INVALID, "only a CPU has cores to choose, no %s has", r->kinds[kind].kind);
+    if (n->first != n->last)
+        return refuse(r, LS_ERR_INVALID, "cores are chosen for one CPU, not for a range");
+    if (!read_cores(cores, NULL, &count, why))
+        return refuse(r, LS_ERR_INVALID, "%s", why);
+    return LS_OK;
+}
+
+/* All are known to be there, so that a range cannot ask for more than there is. */
+static ls_status add_devices(reader *r, int kind, const numbers *n, span cores)
+{
+    for (int i = 0; i < r->count; i++) {
+        const ls_named_device *d = &r->devices[i];
+        if (d->kind == kind && d->number >= n->first && d->number <= n->last)
+            return refuse(r, LS_ERR_INVALID, "%s:%d stands twice", r->kinds[kind].kind, d->number);
+    }
+    int added = n->last - n->first + 1;
+    ls_named_device *devices = realloc(r->devices, ((size_t)r->count + (size_t)added) * sizeof(*devices));
+    if (!devices)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the names of %d devices", added);
+    r->devices = devices;
+    for (int i = 0; i < added; i++) {
+        ls_named_device *d = &devices[r->count++];
+        *d = (ls_named_device){ .kind = kind, .number = n->first + i };
+        memcpy(d->cores, cores.at, cores.length);
+    }
+    return LS_OK;
+}
+
+static ls_status read_part(reader *r)
+{
+    span path = r->part, cores;
+    int kind = 0;
+    numbers n = { 0 };
+    if (path.length == 0)
+        return refuse(r, LS_ERR_INVALID, "the name is empty");
+    LS_TRY(cut_cores(r, &path, &cores));
+    LS_TRY(read_path(r, path, &kind, &n));
+    LS_TRY(check_cores(r, cores, kind, &n));
+    return add_devices(r, kind, &n, cores);
+}
+
+/* Up to the next comma outside of brackets. */
+static const char *part_end(const char *at)
+{
+    for (bool inside = false; *at != '\0' && (inside || *at != ','); at++)
+        inside = *at == '[' || (inside && *at != ']');
+    return at;
+}
+
+/* ---- The interface ---- */
+
+static ls_status read_list(reader *r)
+{
+    if (!r->text) {
+        r->text = "";
+        r->part = (span){ "", 0 };
+        return refuse(r, LS_ERR_INVALID, "the name is NULL");
+    }
+    for (const char *at = r->text, *end;; at = end + 1) {
+        end = part_end(at);
+        r->part = trimmed(from_to(at, end));
+        LS_TRY(read_part(r));
+        if (*end == '\0')
+            return LS_OK;
+    }
+}
+
+/* wanted 0: any number of devices. */
+static ls_status read_names(const char *text, const ls_kind_count *kinds, int kind_count, int wanted,
+                            ls_named_device **out, int *count)
+{
+    reader r = { .text = text, .kinds = kinds, .kind_count = kind_count };
+    ls_status status = read_list(&r);
+    if (status == LS_OK && wanted > 0 && r.count != wanted) {
+        r.part = (span){ text, strlen(text) };
+        status = refuse(&r, LS_ERR_INVALID, "it names %d devices, where %d is wanted", r.count, wanted);
+    }
+    if (status != LS_OK) {
+        free(r.devices);
+        return status;
+    }
+    *out = r.devices;
+    *count = r.count;
+    return LS_OK;
+}
+
+ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device **out, int *count)
+{
+    return read_names(text, kinds, kind_count, 0, out, count);
+}
+
+ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device *out)
+{
+    ls_named_device *one;
+    int count;
+    LS_TRY(read_names(text, kinds, kind_count, 1, &one, &count));
+    *out = *one;
+    free(one);
+    return LS_OK;
+}
+
+ls_status ls_names_read_cores(const char *text, int **out, int *count)
+{
+    char why[WHY_CHARS];
+    int found;
+    span s = { text ? text : "", text ? strlen(text) : 0 };
+    if (!read_cores(s, NULL, &found, why))
+        return ls_fail(LS_ERR_INVALID, "cores \"%.*s\": %s", QUOTE(s), why);
+    int *list = malloc((size_t)found * sizeof(*list));
+    if (!list)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the numbers of %d cores", found);
+    read_cores(s, list, &found, why);
+    *out = list;
+    *count = found;
+    return LS_OK;
+}

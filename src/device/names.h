@@ -1,0 +1,32 @@
+/* Names of devices: "/job:localhost/replica:0/task:0/device:GPU:1", any part of it that has the device, "/gpu:0", "gpu"
+ * (number 0), "cuda:1" (a GPU), "cpu:0-3", "cpu:0[2,5-7]" (cores), and lists of them: "cpu:0, gpu:0-1". Kinds compare
+ * without case. "/physical_device:GPU:0" is read as "/device:GPU:0". */
+#ifndef LS_DEVICE_NAMES_H
+#define LS_DEVICE_NAMES_H
+
+#include "base/status.h"
+
+/* A kind of device and how many of it there are. */
+typedef struct ls_kind_count {
+    const char *kind; /* "GPU" */
+    int count;
+} ls_kind_count;
+
+typedef struct ls_named_device {
+    int kind; /* index in the table of kinds */
+    int number;
+    char cores[64]; /* what stood in brackets, "0-3,5": "" if nothing */
+} ls_named_device;
+
+/* Every device of a list, in its order; the list is the caller's to free. Fails if a part is not a name, if a device is
+ * not there, or stands twice: the message has the whole text, the part that is wrong, and what there is. */
+ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device **out,
+                        int *count);
+
+/* The same for exactly one device. */
+ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device *out);
+
+/* "2,5-7" to { 2, 5, 6, 7 }; must be rising and without repeats; the caller frees the list. */
+ls_status ls_names_read_cores(const char *text, int **out, int *count);
+
+#endif

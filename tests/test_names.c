@@ -1,0 +1,340 @@
+/* Names of devices: every form that is taken, and what is said of those that are not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <limits.h>
+#include <string.h>
+
+#include "device/names.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* One CPU and two GPUs: what most rows are read with. */
+static const ls_kind_count few[] = { { "CPU", 1 }, { "GPU", 2 } };
+static const ls_kind_count many[] = { { "CPU", 4 }, { "GPU", 2 }, { "XPU_2", 1 } };
+static const ls_kind_count no_gpu[] = { { "CPU", 1 } };
+static const ls_kind_count empty_gpu[] = { { "CPU", 1 }, { "GPU", 0 } };
+static const ls_kind_count nothing[] = { { "CPU", 0 } };
+static const ls_kind_count endless[] = { { "CPU", INT_MAX } };
+
+#define KINDS(table) table, (int)COUNT(table)
+
+static char *describe(const ls_kind_count *kinds, const ls_named_device *devices, int count)
+{
+    static char text[1024];
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        const ls_named_device *d = &devices[i];
+        const char *open = d->cores[0] ? "[" : "", *close = d->cores[0] ? "]" : "";
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s:%d%s%s%s", i ? " " : "",
+                                   kinds[d->kind].kind, d->number, open, d->cores, close);
+    }
+    return text;
+}
+
+/* ---- Good names ---- */
+
+static const struct {
+    const char *text, *devices;
+} good[] = {
+    { "/job:localhost/replica:0/task:0/device:GPU:1", "GPU:1" },
+    { "/job:localhost/replica:0/task:0/device:CPU:0", "CPU:0" },
+    { "/job:localhost/replica:0/task:0/gpu:1", "GPU:1" },
+    { "/task:0/job:localhost/device:GPU:1", "GPU:1" },
+    { "/device:GPU:1/job:localhost", "GPU:1" },
+    { "/device:CPU:0", "CPU:0" },
+    { "/device:cpu:3", "CPU:3" },
+    { "/job:localhost/device:gpu:0", "GPU:0" },
+    { "/task:0/gpu:1", "GPU:1" },
+    { "/replica:00/gpu:1", "GPU:1" },
+    { "/device:GPU", "GPU:0" },
+    { "device:GPU:1", "GPU:1" },
+    { "job:localhost/gpu:1", "GPU:1" },
+    { "/physical_device:GPU:1", "GPU:1" },
+    { "/GPU:0", "GPU:0" },
+    { "/gpu:1", "GPU:1" },
+    { "gpu:0", "GPU:0" },
+    { "GPU:0", "GPU:0" },
+    { "gPu:0", "GPU:0" },
+    { "CPU:0", "CPU:0" },
+    { "gpu", "GPU:0" },
+    { "/cpu", "CPU:0" },
+    { "cuda:1", "GPU:1" },
+    { "CUDA", "GPU:0" },
+    { "/device:cuda:1", "GPU:1" },
+    { "xpu_2:0", "XPU_2:0" },
+    { "gpu:001", "GPU:1" },
+    { "cpu:0-3", "CPU:0 CPU:1 CPU:2 CPU:3" },
+    { "/cpu:0-3", "CPU:0 CPU:1 CPU:2 CPU:3" },
+    { "/job:localhost/device:CPU:1-2", "CPU:1 CPU:2" },
+    { "cpu:2-2", "CPU:2" },
+    { "gpu:1,cpu:0", "GPU:1 CPU:0" },
+    { "gpu:1 ,\tcpu:0", "GPU:1 CPU:0" },
+    { " gpu:1 ", "GPU:1" },
+    { "cpu:0-1,gpu,cpu:3,cuda:1", "CPU:0 CPU:1 GPU:0 CPU:3 GPU:1" },
+    { "cpu:0[2-3]", "CPU:0[2-3]" },
+    { "cpu:0[0,2]", "CPU:0[0,2]" },
+    { "cpu[0]", "CPU:0[0]" },
+    { "/device:CPU:1[0,2-4,8191], gpu:0,cpu:2[5]", "CPU:1[0,2-4,8191] GPU:0 CPU:2[5]" },
+    { "cpu:0[0000000000000000000000000000000000000000000000000000000000-0001]",
+      "CPU:0[0000000000000000000000000000000000000000000000000000000000-0001]" }, /* 63 characters */
+};
+
+static void good_names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        ls_named_device *devices = NULL;
+        int count = -1;
+        ls_status status = ls_names_read(good[i].text, KINDS(many), &devices, &count);
+        if (status != LS_OK)
+            fail_msg("\"%s\" is refused: %s", good[i].text, ls_last_error());
+        if (strcmp(describe(many, devices, count), good[i].devices) != 0)
+            fail_msg("\"%s\" is read as %s", good[i].text, describe(many, devices, count));
+        free(devices);
+    }
+}
+
+/* ---- Bad names ---- */
+
+static const struct {
+    const char *text;
+    ls_status status;
+    const char *words[3]; /* what the message must have */
+} bad[] = {
+    { NULL, LS_ERR_INVALID, { "NULL", "there are CPU:0, GPU:0 to GPU:1" } },
+    { "", LS_ERR_INVALID, { "device \"\": the name is empty", "there are CPU:0, GPU:0 to GPU:1" } },
+    { "  ", LS_ERR_INVALID, { "device \"\" in \"  \": the name is empty" } },
+    { "cpu:0,,gpu:0", LS_ERR_INVALID, { "device \"\" in \"cpu:0,,gpu:0\": the name is empty" } },
+    { ",gpu:0", LS_ERR_INVALID, { "the name is empty" } },
+    { "gpu:0, ", LS_ERR_INVALID, { "the name is empty" } },
+    { "gpu:7", LS_ERR_NOT_FOUND, { "device \"gpu:7\": there is no GPU:7; there are CPU:0, GPU:0 to GPU:1" } },
+    { "cpu:0,gpu:7",
+      LS_ERR_NOT_FOUND,
+      { "device \"gpu:7\" in \"cpu:0,gpu:7\": there is no GPU:7; there are CPU:0, GPU:0 to GPU:1" } },
+    { "gpu:0-7", LS_ERR_NOT_FOUND, { "device \"gpu:0-7\"", "there is no GPU:2;" } },
+    { "gpu:2147483647", LS_ERR_NOT_FOUND, { "there is no GPU:2147483647;" } },
+    { "gpu:4294967296", LS_ERR_NOT_FOUND, { "there is no GPU:4294967296;" } },
+    { "gpu:18446744073709551616", LS_ERR_NOT_FOUND, { "there is no GPU:18446744073709551616;" } },
+    { "cpu:0-99999999999999999999", LS_ERR_NOT_FOUND, { "there is no CPU:1;" } },
+    { "cpu:0-2147483646", LS_ERR_NOT_FOUND, { "there is no CPU:1;" } },
+    { "gpu:1-0", LS_ERR_INVALID, { "the range 1-0 falls" } },
+    { "gpu:", LS_ERR_INVALID, { "\"\" is no number" } },
+    { "gpu:-1", LS_ERR_INVALID, { "\"-1\" is no number" } },
+    { "gpu:+1", LS_ERR_INVALID, { "\"+1\" is no number" } },
+    { "gpu:1-", LS_ERR_INVALID, { "\"1-\" is no number" } },
+    { "gpu:0-1-2", LS_ERR_INVALID, { "\"0-1-2\" is no number" } },
+    { "gpu: 1", LS_ERR_INVALID, { "\" 1\" is no number" } },
+    { "gpu:0 -1", LS_ERR_INVALID, { "\"0 -1\" is no number" } },
+    { "gpu:0x1", LS_ERR_INVALID, { "\"0x1\" is no number" } },
+    { "gpu:*", LS_ERR_INVALID, { "\"*\" is no number" } },
+    { "gpu:0:1", LS_ERR_INVALID, { "\"0:1\" is no number" } },
+    { "gpu :0", LS_ERR_INVALID, { "\"gpu \" is no kind of device" } },
+    { "gpu:0 gpu:1", LS_ERR_INVALID, { "\"0 gpu:1\" is no number" } },
+    { "0", LS_ERR_INVALID, { "\"0\" is no kind of device" } },
+    { ":0", LS_ERR_INVALID, { "\"\" is no kind of device" } },
+    { "/device", LS_ERR_INVALID, { "\"\" is no kind of device" } },
+    { "tpu:0",
+      LS_ERR_NOT_FOUND,
+      { "there is no kind \"tpu\", the nearest is CPU", "there are CPU:0, GPU:0 to GPU:1" } },
+    { "gpuu:0", LS_ERR_NOT_FOUND, { "there is no kind \"gpuu\", the nearest is GPU" } },
+    { "pgu", LS_ERR_NOT_FOUND, { "the nearest is GPU" } },
+    { "cud:0", LS_ERR_NOT_FOUND, { "there is no kind \"cud\"" } },
+    { "gp", LS_ERR_NOT_FOUND, { "the nearest is GPU" } },
+    { "/", LS_ERR_INVALID, { "nothing stands behind a slash" } },
+    { "//gpu:0", LS_ERR_INVALID, { "nothing stands before a slash" } },
+    { "/gpu:0/", LS_ERR_INVALID, { "nothing stands behind a slash" } },
+    { "/gpu:0/cpu:0", LS_ERR_INVALID, { "it names two devices" } },
+    { "/job:localhost", LS_ERR_INVALID, { "it names no device" } },
+    { "/job:localhost/job:localhost/gpu:0", LS_ERR_INVALID, { "job stands twice" } },
+    { "/job:/gpu:0", LS_ERR_INVALID, { "job has no value" } },
+    { "/task/gpu:0", LS_ERR_INVALID, { "task has no value" } },
+    { "/Job:localhost/gpu:0", LS_ERR_INVALID, { "\"Job\" is written \"job\"" } },
+    { "/job:worker/gpu:0", LS_ERR_NOT_FOUND, { "there is no job worker in this process, only job localhost" } },
+    { "/job:localhost/replica:1/gpu:0", LS_ERR_NOT_FOUND, { "there is no replica 1 in this process, only replica 0" } },
+    { "/job:localhost/task:1/gpu:0", LS_ERR_NOT_FOUND, { "there is no task 1 in this process, only task 0" } },
+    { "/task:99999999999/gpu:0", LS_ERR_NOT_FOUND, { "there is no task 99999999999 in this process" } },
+    { "/task:x/gpu:0", LS_ERR_INVALID, { "task: \"x\" is no number" } },
+    { "gpu:0,gpu:0", LS_ERR_INVALID, { "device \"gpu:0\" in \"gpu:0,gpu:0\": GPU:0 stands twice" } },
+    { "gpu:0-1,/device:GPU:1", LS_ERR_INVALID, { "\"/device:GPU:1\"", "GPU:1 stands twice" } },
+    { "gpu:1,cuda:0-1", LS_ERR_INVALID, { "\"cuda:0-1\"", "GPU:1 stands twice" } },
+    { "cpu:0[0],cpu:0[1]", LS_ERR_INVALID, { "device \"cpu:0[1]\"", "CPU:0 stands twice" } },
+    { "gpu:0[1]", LS_ERR_INVALID, { "only a CPU has cores to choose, no GPU has" } },
+    { "cpu:0[", LS_ERR_INVALID, { "a bracket is not closed" } },
+    { "cpu:0[1,gpu:0", LS_ERR_INVALID, { "device \"cpu:0[1,gpu:0\"", "a bracket is not closed" } },
+    { "cpu:0[1]2", LS_ERR_INVALID, { "\"2\" stands behind the brackets" } },
+    { "cpu:0]", LS_ERR_INVALID, { "\"0]\" is no number" } },
+    { "cpu:0[[1]]", LS_ERR_INVALID, { "stands behind the brackets" } },
+    { "cpu:0[]", LS_ERR_INVALID, { "no core stands in the brackets" } },
+    { "cpu:0[1,]", LS_ERR_INVALID, { "\"\" is no number" } },
+    { "cpu:0[0, 1]", LS_ERR_INVALID, { "\" 1\" is no number" } },
+    { "cpu:0[3-1]", LS_ERR_INVALID, { "the range 3-1 falls" } },
+    { "cpu:0[2,1]", LS_ERR_INVALID, { "core 1 stands behind core 2" } },
+    { "cpu:0[0-2,2]", LS_ERR_INVALID, { "core 2 stands behind core 2" } },
+    { "cpu:0[0-8192]", LS_ERR_INVALID, { "no core has a number above 8191" } },
+    { "cpu:0[0-99999999999]", LS_ERR_INVALID, { "no core has a number above 8191" } },
+    { "cpu:0[00000000000000000000000000000000000000000000000000000000000-0001]",
+      LS_ERR_INVALID,
+      { "more than 63 characters stand in the brackets" } },
+    { "gpu:0\n", LS_ERR_INVALID, { "device \"gpu:0\\n\"", "is no number" } },
+};
+
+static void check_message(const char *text, ls_status got, ls_status wanted, const char *const *words, size_t count)
+{
+    if (got != wanted)
+        fail_msg("\"%s\" gives %s, not %s: %s", text ? text : "NULL", ls_status_name(got), ls_status_name(wanted),
+                 ls_last_error());
+    for (size_t i = 0; i < count && words[i]; i++)
+        if (!strstr(ls_last_error(), words[i]))
+            fail_msg("\"%s\": the message has no '%s': %s", text ? text : "NULL", words[i], ls_last_error());
+}
+
+static void bad_names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        ls_named_device *devices = NULL, one = { .number = 77 };
+        int count = -1;
+        ls_status status = ls_names_read(bad[i].text, KINDS(few), &devices, &count);
+        check_message(bad[i].text, status, bad[i].status, bad[i].words, COUNT(bad[i].words));
+        assert_non_null(strstr(ls_last_error(), "there are CPU:0, GPU:0 to GPU:1"));
+        assert_null(devices); /* outputs are as they were */
+        assert_int_equal(count, -1);
+        status = ls_names_read_one(bad[i].text, KINDS(few), &one);
+        assert_int_equal(status, bad[i].status);
+        assert_int_equal(one.number, 77);
+    }
+}
+
+static void what_there_is(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const ls_kind_count *kinds;
+        int kind_count;
+        const char *message;
+    } rows[] = {
+        { "gpu:0", KINDS(no_gpu), "device \"gpu:0\": there is no GPU; there is CPU:0" },
+        { "cuda", KINDS(no_gpu), "device \"cuda\": there is no GPU; there is CPU:0" },
+        { "gpu:0", KINDS(empty_gpu), "device \"gpu:0\": there is no GPU; there is CPU:0" },
+        { "cpu:0", KINDS(nothing), "device \"cpu:0\": there is no CPU; there are no devices" },
+        { "npu:0", NULL, 0, "device \"npu:0\": there is no kind \"npu\"; there are no devices" },
+        { "gpu:9", KINDS(many),
+          "device \"gpu:9\": there is no GPU:9; there are CPU:0 to CPU:3, GPU:0 to GPU:1, XPU_2:0" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ls_named_device one;
+        assert_int_equal(ls_names_read_one(rows[i].text, rows[i].kinds, rows[i].kind_count, &one), LS_ERR_NOT_FOUND);
+        assert_string_equal(ls_last_error(), rows[i].message);
+    }
+}
+
+static void cores_are_those_of_one_cpu(void **state)
+{
+    (void)state;
+    ls_named_device *devices;
+    int count;
+    const char *const words[] = { "device \"cpu:0-1[2]\": cores are chosen for one CPU, not for a range" };
+    check_message("cpu:0-1[2]", ls_names_read("cpu:0-1[2]", KINDS(many), &devices, &count), LS_ERR_INVALID, words, 1);
+}
+
+static void long_texts_are_clipped_not_what_there_is(void **state)
+{
+    (void)state;
+    char text[5000];
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "gpu:0,", 6);
+    text[sizeof(text) - 1] = '\0';
+    ls_named_device one;
+    const char *const words[] = { "device \"xxxx", "in \"gpu:0,xxxx", "...\"", "there are CPU:0, GPU:0 to GPU:1" };
+    check_message(text, ls_names_read_one(text, KINDS(few), &one), LS_ERR_NOT_FOUND, words, COUNT(words));
+}
+
+/* ---- One device ---- */
+
+static void exactly_one(void **state)
+{
+    (void)state;
+    ls_named_device one = { .number = 77 };
+    assert_int_equal(ls_names_read_one("/task:0/CPU:3[1-2]", KINDS(many), &one), LS_OK);
+    assert_string_equal(describe(many, &one, 1), "CPU:3[1-2]");
+    assert_int_equal(ls_names_read_one("cpu:1,gpu:0-1", KINDS(many), &one), LS_ERR_INVALID);
+    const char *const words[] = { "device \"cpu:1,gpu:0-1\": it names 3 devices, where 1 is wanted", "XPU_2:0" };
+    check_message("cpu:1,gpu:0-1", ls_names_read_one("cpu:1,gpu:0-1", KINDS(many), &one), LS_ERR_INVALID, words, 2);
+    assert_int_equal(one.number, 3);
+}
+
+static void the_last_device_of_very_many(void **state)
+{
+    (void)state;
+    ls_named_device *devices = NULL;
+    int count = 0;
+    assert_int_equal(ls_names_read("cpu:2147483645-2147483646", KINDS(endless), &devices, &count), LS_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(devices[1].number, INT_MAX - 1);
+    free(devices);
+    assert_int_equal(ls_names_read("cpu:2147483647", KINDS(endless), &devices, &count), LS_ERR_NOT_FOUND);
+}
+
+/* ---- Cores ---- */
+
+static void lists_of_cores(void **state)
+{
+    (void)state;
+    static const int wanted[] = { 2, 5, 6, 7, 8191 };
+    int *cores = NULL, count = 0;
+    assert_int_equal(ls_names_read_cores("2,5-7,8191", &cores, &count), LS_OK);
+    assert_int_equal(count, COUNT(wanted));
+    assert_memory_equal(cores, wanted, sizeof(wanted));
+    free(cores);
+    assert_int_equal(ls_names_read_cores("0-8191", &cores, &count), LS_OK);
+    assert_int_equal(count, 8192);
+    assert_int_equal(cores[8191], 8191);
+    free(cores);
+}
+
+static void bad_lists_of_cores(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        { NULL, "\"\" is no number" },
+        { "", "cores \"\": \"\" is no number" },
+        { "1,,2", "cores \"1,,2\": \"\" is no number" },
+        { "-1", "\"-1\" is no number" },
+        { "1 ", "\"1 \" is no number" },
+        { "a", "\"a\" is no number" },
+        { "7-5", "the range 7-5 falls" },
+        { "5-7,7", "core 7 stands behind core 7" },
+        { "5,2", "core 2 stands behind core 5" },
+        { "8192", "no core has a number above 8191" },
+        { "0-2147483647", "no core has a number above 8191" },
+        { "0-18446744073709551615", "no core has a number above 8191" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int *cores = NULL, count = -1;
+        check_message(rows[i][0], ls_names_read_cores(rows[i][0], &cores, &count), LS_ERR_INVALID, &rows[i][1], 1);
+        assert_null(cores);
+        assert_int_equal(count, -1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_names),
+        cmocka_unit_test(bad_names),
+        cmocka_unit_test(what_there_is),
+        cmocka_unit_test(cores_are_those_of_one_cpu),
+        cmocka_unit_test(long_texts_are_clipped_not_what_there_is),
+        cmocka_unit_test(exactly_one),
+        cmocka_unit_test(the_last_device_of_very_many),
+        cmocka_unit_test(lists_of_cores),
+        cmocka_unit_test(bad_lists_of_cores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
