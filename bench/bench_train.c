@@ -223,7 +223,7 @@ static const row *read_arguments(int argc, char **argv, settings *set)
     return found;
 }
 
-static void print_result(const row *r, const job *j, const ls_runtime *runtime, const double *seconds, size_t epochs,
+static void print_result(const row *r, const job *j, const ls_context *ctx, const double *seconds, size_t epochs,
                          double first_step, double unpacking, double loss)
 {
     struct rusage usage;
@@ -233,7 +233,7 @@ static void print_result(const row *r, const job *j, const ls_runtime *runtime, 
         best = seconds[i] < best ? seconds[i] : best;
     printf("{\"row\": \"%s\", \"framework\": \"lockstep\", \"version\": \"%s\", \"threads\": %d, \"devices\": %d, "
            "\"samples\": %zu, \"seconds\": %.4f, \"img_per_s\": %.2f, \"epochs\": [",
-           r->name, LS_VERSION, runtime->workers, runtime->devices, j->samples, best, (double)j->samples / best);
+           r->name, LS_VERSION, ctx->runtime->cpu_workers, ctx->cpu_count, j->samples, best, (double)j->samples / best);
     for (size_t i = 0; i < epochs; i++)
         printf("%s%.4f", i ? ", " : "", seconds[i]);
     printf("], \"first_step\": %.3f, \"unpacking\": %.3f, \"rss_mb\": %.1f, \"loss\": ", first_step, unpacking,
@@ -248,7 +248,6 @@ int main(int argc, char **argv)
     size_t epochs = (size_t)set.epochs;
     double started = process_start(), first_step = 0, later = 0, loss = 0, *seconds = memory(epochs * sizeof(*seconds));
     ls_context *ctx;
-    ls_runtime *runtime;
     job j = { .samples = (size_t)(set.samples ? set.samples : r->samples) };
     LS_CHECK(
         ls_context_open(&(ls_context_options){ .threads = (int)set.threads, .cpu_devices = (int)set.devices }, &ctx));
@@ -274,8 +273,7 @@ int main(int argc, char **argv)
         if (set.profile && i == 0)
             ls_executor_profile(executor_of(&j), true);
     }
-    LS_CHECK(ls_runtime_of(ctx, &runtime));
-    print_result(r, &j, runtime, seconds, epochs, first_step - started, unpacking, loss);
+    print_result(r, &j, ctx, seconds, epochs, first_step - started, unpacking, loss);
     if (set.profile)
         print_profile(&j);
 

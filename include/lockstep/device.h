@@ -1,4 +1,8 @@
-/* lockstep/device.h: the context that owns devices and options. There is no global runtime: several may be open. */
+/* lockstep/device.h: contexts, their devices, and what runs where.
+ *
+ * A context owns devices. There is no global runtime: several may be open at once, with other devices and limits.
+ * Physical devices are what the machine has; a context is configured, and opened: then it has logical devices, which
+ * graphs are run on. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -9,20 +13,113 @@
 extern "C" {
 #endif
 
+#define LS_MAX_WORKERS 1024
+#define LS_MIB(n)      ((size_t)(n) << 20)
+
+/* ---- Contexts ---- */
+
 typedef struct ls_context_options {
     ls_log_level log_level; /* 0: warnings and errors */
     ls_log_sink log_sink;   /* NULL: standard error */
     void *log_user;
     int cpu_devices; /* CPU devices that share the cores out; 0: one */
     int threads;     /* worker threads of all of them together; 0: one for each core this process may use */
-    bool reference;  /* compute with the plain reference kernels alone */
+    bool reference;  /* the CPU computes with the plain reference kernels alone */
 } ls_context_options;
-
-#define LS_MAX_WORKERS 1024
 
 /* options NULL: the defaults. Graphs made in the context must be destroyed before it is closed. */
 LS_API ls_status ls_context_open(const ls_context_options *options, ls_context **out);
+
+/* The same, but still to be configured. The first call that needs its devices opens it: listing logical devices, a
+ * graph, a model. */
+LS_API ls_status ls_context_create(const ls_context_options *options, ls_context **out);
 LS_API void ls_context_close(ls_context *ctx);
+
+/* ---- Devices ----
+ * Names are TensorFlow's: "/job:localhost/replica:0/task:0/device:GPU:1", "/device:CPU:0", "/gpu:0"; also "gpu:0",
+ * "cuda:1"; where several may be named, lists and ranges: "cpu:0-3,gpu:1". */
+
+typedef struct ls_device_info {
+    char name[80]; /* "/physical_device:GPU:0", or logical: "/job:localhost/replica:0/task:0/device:GPU:0" */
+    char kind[16]; /* "CPU" */
+    int number;    /* the N of GPU:N */
+    int physical;  /* logical: the number of the physical device it is, or is a part of */
+    size_t memory; /* bytes: physical: that it has; logical: its limit. 0: not known, or no limit */
+    bool growth;   /* takes memory as it is needed, not at opening */
+    bool visible;
+    int cores;       /* of a CPU */
+    char about[256]; /* which model; of a CPU: why so many cores */
+} ls_device_info;
+
+/* Of a kind ("CPU", "GPU"), or of all (NULL); free() the list. */
+LS_API ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count);
+LS_API ls_status ls_list_logical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count);
+
+/* ---- Configuring, before a context is opened. Names are those of physical devices ---- */
+
+/* Only these are used, and the CPU, which is always there: "gpu:0", "gpu:0,gpu:2"; "": the CPU alone. Cores of the CPU
+ * may be chosen, by the system's numbers: "cpu:0[2-3]". What LOCKSTEP_VISIBLE_DEVICES says is the default. */
+LS_API ls_status ls_set_visible_devices(ls_context *ctx, const char *devices);
+
+/* On: memory is taken as it is needed, and kept. Off (the default of devices with a limit): the limit is reserved at
+ * opening. */
+LS_API ls_status ls_set_memory_growth(ls_context *ctx, const char *devices, bool growth);
+
+/* One physical device becomes `count` logical ones. Parts of the CPU share its cores out. */
+typedef struct ls_logical_device {
+    size_t memory_limit; /* bytes; 0: none for a CPU, an equal share of what is left for others */
+} ls_logical_device;
+LS_API ls_status ls_set_logical_devices(ls_context *ctx, const char *device, const ls_logical_device *parts,
+                                        size_t count);
+
+/* ---- What runs where ---- */
+
+/* Nodes made inside belong to that device:
+ *     LS_WITH_DEVICE(graph, "/gpu:1") { ... }        nested as you like; also ends on break and return.
+ * Others go to the fastest kind of device that has a kernel for them; gradients go where their tensors are. "": back to
+ * that inside another. A wrong name is the graph's error. */
+typedef struct ls_device_scope {
+    ls_graph *graph;
+    int outer;
+    bool open;
+} ls_device_scope;
+
+LS_API ls_device_scope ls_device_scope_open(ls_graph *graph, const char *device);
+LS_API void ls_device_scope_close(ls_device_scope *scope);
+#define LS_WITH_DEVICE(graph, device)                                                                                  \
+    for (ls_device_scope ls_device_scope_                                                                              \
+         __attribute__((cleanup(ls_device_scope_close))) = ls_device_scope_open(graph, device);                        \
+         ls_device_scope_.open; ls_device_scope_close(&ls_device_scope_))
+
+/* Soft (the default): an op that its device has no kernel for goes to the CPU, with a line in the log. Hard: that is an
+ * error. For what is compiled from now on, as is the next. */
+LS_API ls_status ls_set_hard_placement(ls_context *ctx, bool hard);
+
+/* Every compiled op is logged: "Executing op MatMul in device /job:localhost/replica:0/task:0/device:GPU:0". */
+LS_API ls_status ls_set_log_placement(ls_context *ctx, bool on);
+
+/* ---- Memory and copies ---- */
+
+typedef struct ls_memory_info {
+    size_t in_use, peak; /* by variables, values and plans */
+    size_t reserved;     /* taken from the device: what is in use, and what is kept for later */
+    size_t limit;        /* 0: none */
+} ls_memory_info;
+
+/* Of a logical device. */
+LS_API ls_status ls_get_memory_info(ls_context *ctx, const char *device, ls_memory_info *out);
+
+/* What is in use, by name, largest first, as text; free() it. */
+LS_API ls_status ls_format_memory(ls_context *ctx, const char *device, char **out);
+
+/* Copies between devices since the context was opened. */
+typedef struct ls_copy_info {
+    char tensor[128]; /* "dense/kernel", "relu:12" */
+    int from, to;     /* places in the list of all logical devices */
+    int64_t times;
+    size_t bytes; /* of all times together */
+} ls_copy_info;
+LS_API ls_status ls_list_copies(ls_context *ctx, ls_copy_info **out, size_t *count); /* free() the list */
 
 #ifdef __cplusplus
 }

@@ -106,6 +106,13 @@ LS_API bool ls_tensor_is_error(const ls_tensor *tensor);
 LS_API const char *ls_tensor_op(const ls_tensor *tensor);   /* "matmul" */
 LS_API const char *ls_tensor_name(const ls_tensor *tensor); /* "g1/cross_entropy", or "" */
 LS_API ls_graph *ls_tensor_graph(const ls_tensor *tensor);
+LS_API int ls_tensor_input_count(const ls_tensor *tensor);
+LS_API const ls_tensor *ls_tensor_input(const ls_tensor *tensor, int i); /* NULL: there is no such input */
+LS_API bool ls_tensor_reduces(const ls_tensor *tensor);                  /* the batch axis, which an input of it has */
+
+/* The numbers of an attribute, as a dump of the graph names it ("stride", "slope"); flags are 0 and 1. The first `room`
+ * of them are written; *count is how many there are. */
+LS_API ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, double *values, int room, int *count);
 
 /* ---- Gradients ---- */
 

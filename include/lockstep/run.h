@@ -46,6 +46,15 @@ LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);
  * memory; the caller frees the text. batch -1: there is no batch axis. */
 LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out);
 
+/* The same for where things run: a table of node, op, device and reason. */
+LS_API ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+                                      char **out);
+
+/* And for memory: what such a run would need of each device, what there is, the largest values; if it is too much, the
+ * largest batch that would fit. */
+LS_API ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+                                   char **out);
+
 /* What decides the bits of this context's runs beside graph, data and lanes: library and instruction set, kernel set,
  * nominal cache, and the hash of a canary, a small training step that is run for it; free() the text. Equal texts,
  * equal bits. */

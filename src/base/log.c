@@ -49,18 +49,30 @@ void ls_log_destroy(ls_logger *log)
     log->sink = NULL; /* destroying twice is harmless */
 }
 
-void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...)
+static void write_line(ls_logger *log, ls_log_level level, const char *format, va_list args)
 {
-    if (log == NULL || level > log->level || level <= LS_LOG_SILENT)
-        return;
     char line[LINE_BYTES];
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (length < 0)
+    if (vsnprintf(line, sizeof line, format, args) < 0)
         return;
     pthread_mutex_lock(&log->mutex);
     log->sink(log->user, level, line);
     pthread_mutex_unlock(&log->mutex);
+}
+
+void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...)
+{
+    if (log == NULL || level > log->level || level <= LS_LOG_SILENT)
+        return;
+    va_list args;
+    va_start(args, format);
+    write_line(log, level, format, args);
+    va_end(args);
+}
+
+void ls_log_always(ls_logger *log, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_line(log, LS_LOG_INFO, format, args);
+    va_end(args);
 }

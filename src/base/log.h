@@ -20,4 +20,7 @@ void ls_log_destroy(ls_logger *log);
 /* Cut at 1,023 characters; nothing is formatted when the level is off or log is NULL. */
 void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...) LS_PRINTF(3, 4);
 
+/* What was asked for by name, whatever the level. */
+void ls_log_always(ls_logger *log, const char *format, ...) LS_PRINTF(2, 3);
+
 #endif

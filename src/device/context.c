@@ -1,24 +1,30 @@
-/* Opening and closing a context. */
+/* Creating, opening and closing a context. */
 #include "device/context.h"
 
 #include <stdlib.h>
 
 #include "base/status.h"
 
-ls_status ls_context_open(const ls_context_options *options, ls_context **out)
+static ls_status check_options(const ls_context_options *given, const char *call, ls_context **out)
+{
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "%s: no place for the context was given", call);
+    if ((unsigned)given->log_level > LS_LOG_DEBUG)
+        return ls_fail(LS_ERR_INVALID, "%s: there is no log level %d", call, (int)given->log_level);
+    if (given->cpu_devices < 0 || given->cpu_devices > LS_MAX_WORKERS || given->threads < 0 ||
+        given->threads > LS_MAX_WORKERS)
+        return ls_fail(LS_ERR_INVALID, "%s: %d CPU devices with %d threads: 0 to %d are possible", call,
+                       given->cpu_devices, given->threads, LS_MAX_WORKERS);
+    return LS_OK;
+}
+
+static ls_status create(const ls_context_options *options, const char *call, ls_context **out)
 {
     ls_context_options given = options ? *options : (ls_context_options){ .log_sink = NULL };
-    if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_context_open: no place for the context was given");
-    if ((unsigned)given.log_level > LS_LOG_DEBUG)
-        return ls_fail(LS_ERR_INVALID, "ls_context_open: there is no log level %d", (int)given.log_level);
-    if (given.cpu_devices < 0 || given.cpu_devices > LS_MAX_WORKERS || given.threads < 0 ||
-        given.threads > LS_MAX_WORKERS)
-        return ls_fail(LS_ERR_INVALID, "ls_context_open: %d CPU devices with %d threads: 0 to %d are possible",
-                       given.cpu_devices, given.threads, LS_MAX_WORKERS);
+    LS_TRY(check_options(&given, call, out));
     ls_context *ctx = calloc(1, sizeof(*ctx));
     if (!ctx)
-        return ls_fail(LS_ERR_MEMORY, "ls_context_open: no memory for a context");
+        return ls_fail(LS_ERR_MEMORY, "%s: no memory for a context", call);
     ls_log_level level = given.log_level ? given.log_level : LS_LOG_WARNING;
     ls_status status = ls_log_init(&ctx->log, level, given.log_sink, given.log_user);
     if (status != LS_OK) {
@@ -27,6 +33,28 @@ ls_status ls_context_open(const ls_context_options *options, ls_context **out)
     }
     pthread_mutex_init(&ctx->mutex, NULL);
     ctx->options = given;
+    ctx->kinds[LS_CPU] = (ls_kind){ .name = "CPU" };
+    ctx->kind_count = 1;
+    *out = ctx;
+    return LS_OK;
+}
+
+ls_status ls_context_create(const ls_context_options *options, ls_context **out)
+{
+    return create(options, "ls_context_create", out);
+}
+
+ls_status ls_context_open(const ls_context_options *options, ls_context **out)
+{
+    ls_context *ctx;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_context_open: no place for the context was given");
+    LS_TRY(create(options, "ls_context_open", &ctx));
+    ls_status status = ls_context_begin(ctx, "ls_context_open");
+    if (status != LS_OK) {
+        ls_context_close(ctx);
+        return status;
+    }
     *out = ctx;
     return LS_OK;
 }
@@ -37,6 +65,12 @@ void ls_context_close(ls_context *ctx)
         return;
     if (ctx->runtime)
         ctx->close_runtime(ctx->runtime);
+    ls_context_close_devices(ctx);
+    for (int i = 0; i < ctx->physical_count; i++)
+        free(ctx->physical[i].parts);
+    free(ctx->physical);
+    free(ctx->copies);
+    ls_cores_free(&ctx->cores);
     pthread_mutex_destroy(&ctx->mutex);
     ls_log_destroy(&ctx->log);
     free(ctx);

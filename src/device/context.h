@@ -3,14 +3,49 @@
 #define LS_DEVICE_CONTEXT_H
 
 #include "base/log.h"
-#include "lockstep/device.h"
+#include "device/device.h"
+#include "device/names.h"
 
 struct ls_context {
     ls_logger log;
     ls_context_options options;
+    pthread_mutex_t mutex; /* of opening, of the making of the runtime, and of copies */
+    const char *opened_by; /* the call that opened it; NULL: it is still to be configured */
+
+    ls_kind kinds[LS_MAX_KINDS];
+    int kind_count;
+    ls_physical *physical; /* NULL: not looked for yet (physical.c) */
+    int physical_count;
+    ls_cores cores; /* that CPU devices may use */
+
+    ls_device *devices; /* once open (open.c) */
+    int device_count, cpu_count;
+    bool crowded; /* more CPU workers than cores */
+
+    bool hard_placement, log_placement;
+    ls_copy_info *copies;
+    size_t copy_count, copy_room;
+
     struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
-    pthread_mutex_t mutex; /* of the making of it */
 };
+
+/* The physical devices, looked for at the first call. The mutex is held. */
+ls_status ls_context_look(ls_context *ctx);
+
+/* Kinds with the number of their devices: for reading names. */
+int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
+
+/* Opens the context if it is not open; `call` is what needs it. */
+ls_status ls_context_begin(ls_context *ctx, const char *call);
+
+/* The logical device of a name; of a list of names, indices that the caller frees. */
+ls_status ls_context_device(ls_context *ctx, const char *name, int *out);
+ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, int *count);
+
+/* Counts a copy of a tensor between two devices. */
+void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
+
+void ls_context_close_devices(ls_context *ctx);
 
 #endif

@@ -31,7 +31,7 @@ static void *work(void *argument)
     struct member *member = argument;
     ls_crew *crew = member->crew;
     uint64_t seen = 0;
-    if (crew->cores)
+    if (crew->cores && crew->cores[member->worker] >= 0)
         ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
     if (crew->begin)
         crew->begin();

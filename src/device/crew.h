@@ -8,8 +8,8 @@
 
 typedef struct ls_crew ls_crew;
 
-/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker, or NULL. crowded:
- * there are fewer cores than workers, so waiting must not spin. */
+/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker (-1: any), or
+ * NULL. crowded: there are fewer cores than workers, so waiting must not spin. */
 ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*begin)(void), ls_crew **out);
 void ls_crew_destroy(ls_crew *crew);
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/context.h"
 #include "graph/node.h"
 
 /* An older node that was named inside a scope: the name ends with the scope, the node does not. */
@@ -27,6 +28,7 @@ ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
         return ls_fail(LS_ERR_INVALID, "ls_graph_create: the context is NULL");
     if (!options.out)
         return ls_fail(LS_ERR_INVALID, "ls_graph_create: no place for the graph was given");
+    LS_TRY(ls_context_begin(ctx, "ls_graph_create"));
     ls_graph *graph = calloc(1, sizeof(*graph));
     ls_tensor **names = calloc(LS_FIRST_NAME_ROOM, sizeof(*names));
     if (!graph || !names) {
@@ -39,14 +41,17 @@ ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
     graph->names = names;
     graph->name_room = LS_FIRST_NAME_ROOM;
     graph->prefix = "";
+    graph->device = LS_ANY_DEVICE;
     *options.out = graph;
     return LS_OK;
 }
 
 static void drop_variables(ls_graph *graph, size_t keep)
 {
-    while (graph->variable_count > keep)
-        free(graph->variables[--graph->variable_count]->data);
+    while (graph->variable_count > keep) {
+        const ls_variable *variable = graph->variables[--graph->variable_count];
+        ls_context_give(graph->context, variable->device, variable->block);
+    }
 }
 
 static void drop_name(ls_graph *graph, ls_tensor *node);
@@ -58,7 +63,7 @@ static void drop_nodes(ls_graph *graph, size_t keep)
         graph->trim_runs(graph, keep);
     while (graph->node_count > keep) {
         ls_tensor *node = graph->nodes[--graph->node_count];
-        free(node->held.data);
+        ls_context_give(graph->context, node->device, node->held.block);
         if (node->name)
             drop_name(graph, node);
         if (graph->error == node)

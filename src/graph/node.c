@@ -145,6 +145,8 @@ static ls_tensor *allocate(ls_graph *graph, const ls_node_spec *spec)
                          .dtype = spec->dtype,
                          .shape = spec->shape,
                          .per_sample = spec->per_sample,
+                         .device = graph->device,
+                         .placed = LS_ANY_DEVICE,
                          .input_count = spec->input_count,
                          .in = (ls_tensor **)(node + 1),
                          .attr = spec->attr };
@@ -222,6 +224,47 @@ const char *ls_tensor_name(const ls_tensor *tensor)
 ls_graph *ls_tensor_graph(const ls_tensor *tensor)
 {
     return tensor ? tensor->graph : NULL;
+}
+
+int ls_tensor_input_count(const ls_tensor *tensor)
+{
+    return tensor ? tensor->input_count : 0;
+}
+
+const ls_tensor *ls_tensor_input(const ls_tensor *tensor, int i)
+{
+    return tensor && i >= 0 && i < tensor->input_count ? tensor->in[i] : NULL;
+}
+
+bool ls_tensor_reduces(const ls_tensor *tensor)
+{
+    return tensor && tensor->use == LS_USE_REDUCES;
+}
+
+ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, double *values, int room, int *count)
+{
+    if (ls_tensor_is_error(tensor) || !name || !count || (room > 0 && !values))
+        return ls_fail(LS_ERR_INVALID, "ls_tensor_attribute: a tensor, a name and places for the numbers are needed");
+    for (int f = 0; f < ls_ops[tensor->op].field_count; f++) {
+        const ls_attr_field *field = &ls_ops[tensor->op].fields[f];
+        const char *at = (const char *)&tensor->attr + field->offset;
+        if (strcmp(field->name, name) != 0 || field->type == LS_ATTR_data || field->type == LS_ATTR_variable)
+            continue;
+        *count = ls_attr_count(tensor, field);
+        for (int i = 0; i < *count && i < room; i++)
+            values[i] = field->type == LS_ATTR_i64   ? (double)((const int64_t *)at)[i]
+                        : field->type == LS_ATTR_f64 ? ((const double *)at)[i]
+                                                     : (double)((const bool *)at)[i];
+        return LS_OK;
+    }
+    char label[LS_NODE_TEXT];
+    return ls_fail(LS_ERR_NOT_FOUND, "ls_tensor_attribute: %s (op %s) has no number \"%s\"",
+                   ls_node_label(tensor, label), ls_tensor_op(tensor), name);
+}
+
+int ls_attr_count(const ls_tensor *node, const ls_attr_field *field)
+{
+    return field->count == LS_MAX_RANK ? node->in[0]->shape.rank : field->count;
 }
 
 int ls_node_writes(const ls_tensor *node, ls_variable *out[LS_MAX_WRITES])

@@ -71,15 +71,22 @@ typedef struct ls_op_info {
 #define LS_ANY (-1)
 extern const ls_op_info ls_ops[LS_OP_COUNT];
 
+/* Numbers in a field of this node: one for each axis of its input, where the field has as many as axes can be. */
+int ls_attr_count(const ls_tensor *node, const ls_attr_field *field);
+
 /* ---- Nodes ---- */
 
 /* What a node does to the samples of its inputs. Whole inputs only: LS_USE_WHOLE. */
 typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batch_use;
 
+#define LS_ANY_DEVICE (-1)
+
 /* State that outlives a run. */
 struct ls_variable {
     ls_tensor *node; /* the node that reads it */
-    void *data;      /* row-major, 64-byte aligned; swapped with a shadow when a run commits */
+    void *data;      /* row-major, 64-byte aligned, in: */
+    struct ls_block *block;
+    int device; /* that the block belongs to */
     size_t bytes;
     uint32_t number; /* creation order within the graph */
     uint32_t mark;   /* equal to graph->mark when the run under way writes it */
@@ -88,7 +95,8 @@ struct ls_variable {
 
 /* The value of one run, kept with the tensor. */
 typedef struct ls_held {
-    void *data;
+    void *data; /* NULL: none yet; in: */
+    struct ls_block *block;
     size_t bytes;
     int64_t batch; /* samples in that run; -1 when it had no batch axis */
     bool valid;
@@ -110,6 +118,8 @@ struct ls_tensor {
     const char *message;       /* of an error tensor */
     ls_status status;
     ls_held held;
+    int device;    /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
+    int placed;    /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
     uint32_t mark; /* for walks over the graph: equal to graph->mark when visited */
     int32_t place; /* for walks: an index of the walker's own */
 };
@@ -164,6 +174,7 @@ struct ls_graph {
     ls_tensor **names; /* hash table, chained through next_same_hash */
     size_t name_room;
     const char *prefix; /* of the open name scopes, with its slash; "" outside */
+    int device;         /* of the open device scopes; LS_ANY_DEVICE outside */
     ls_scope_frame *scope;
     ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "graph/context.h"
 #include "graph/rules.h"
 
 /* ---- Leaves ---- */
@@ -112,23 +113,26 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
 /* ---- Variables ---- */
 
 /* A zeroed, aligned vector that the graph will free; never NULL on success, even for no bytes. */
-static ls_status make_variable(ls_graph *graph, ls_dtype dtype, const ls_variable_op *options, ls_variable **out)
+static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype, const ls_variable_op *options,
+                               ls_variable **out)
 {
     size_t bytes, room;
     LS_TRY(whole_bytes(dtype, &options->shape, &bytes));
     if (!ls_size_add(bytes, 64, &room))
         return ls_fail(LS_ERR_OVERFLOW, "%zu bytes overflow", bytes);
     ls_variable *variable = ls_arena_alloc(&graph->arena, sizeof(*variable));
-    void *data = variable ? aligned_alloc(64, ls_size_align(bytes ? bytes : 1, 64)) : NULL;
-    if (!data)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes", bytes);
-    memset(data, 0, bytes);
+    if (!variable)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
+    *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = !options->not_trainable };
+    LS_TRY(ls_context_take(graph->context, graph->device, bytes, name ? name : "variable", &variable->block));
+    variable->data = ls_context_data(variable->block);
     if (options->data)
-        memcpy(data, options->data, bytes);
-    *variable = (ls_variable){ .data = data, .bytes = bytes, .trainable = !options->not_trainable };
+        memcpy(variable->data, options->data, bytes);
+    else
+        memset(variable->data, 0, bytes);
     ls_status status = ls_graph_add_variable(graph, variable);
     if (status != LS_OK) {
-        free(data);
+        ls_context_give(graph->context, variable->device, variable->block);
         return status;
     }
     *out = variable;
@@ -140,7 +144,7 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
     ls_variable *variable = NULL;
     if (!graph)
         return NULL;
-    ls_status status = make_variable(graph, dtype, &options, &variable);
+    ls_status status = make_variable(graph, name, dtype, &options, &variable);
     if (status != LS_OK)
         return ls_node_error(graph, status, name ? name : "variable");
     ls_attrs attr = { .variable = { .variable = variable } };
@@ -150,8 +154,7 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
     if (!ls_tensor_is_error(node)) {
         variable->node = node;
     } else { /* a wrong name: no state stays behind */
-        free(variable->data);
-        variable->data = NULL;
+        ls_context_give(graph->context, variable->device, variable->block);
         graph->variable_count--;
     }
     return node;

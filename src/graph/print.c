@@ -7,7 +7,7 @@
 static void print_attr(ls_text *text, const ls_tensor *node, const ls_attr_field *field)
 {
     const char *at = (const char *)&node->attr + field->offset;
-    int count = field->count == LS_MAX_RANK ? node->in[0]->shape.rank : field->count;
+    int count = ls_attr_count(node, field);
     ls_text_add(text, " %s=", field->name);
     for (int i = 0; i < count; i++) {
         ls_text_put(text, i ? "," : "");

@@ -1,5 +1,6 @@
-/* Pass 2: nodes become groups. A group is computed by one kernel and never cut; fusing is decided here, from the graph
+/* Pass 3: nodes become groups. A group is computed by one kernel and never cut; fusing is decided here, from the graph
  * alone, before anything is known about devices. Each pattern is a chain whose inner values nobody else uses. */
+#include "device/context.h"
 #include "plan/plan.h"
 
 typedef struct fuser {
@@ -18,7 +19,8 @@ static const ls_tensor *node_at(const fuser *f, int i)
 static int follower(const fuser *f, int i, ls_op op)
 {
     const ls_plan_node *p = &f->plan->nodes[i];
-    if (p->users != 1 || p->fetched || f->absorbed[f->user[i]] || node_at(f, f->user[i])->op != op)
+    if (p->users != 1 || p->fetched || f->absorbed[f->user[i]] || node_at(f, f->user[i])->op != op ||
+        f->plan->nodes[f->user[i]].kind != p->kind)
         return -1;
     return f->user[i];
 }
@@ -132,7 +134,7 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     int relu_grad = nodes[i].in[0];
-    if (nodes[relu_grad].node->op != LS_OP_relu_grad || !nodes[relu_grad].in)
+    if (nodes[relu_grad].node->op != LS_OP_relu_grad || !nodes[relu_grad].in || nodes[relu_grad].kind != nodes[i].kind)
         return;
     int norm = norm_behind(f, relu_grad);
     if (f->inside[nodes[relu_grad].in[0]])
@@ -313,7 +315,8 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     if (p->node->op == LS_OP_group)
         group->in_count = 0; /* it looks at no value */
     ls_group plain = *group;
-    *root = plan->options.unfused ? i : match(f, group, i);
+    bool alone = plan->options.unfused || p->kind != LS_CPU; /* other backends fuse as they like, inside a program */
+    *root = alone ? i : match(f, group, i);
     if (group->node_count > 1) {
         describe(plan, group);
         if (!plan->source.can_fuse(plan->source.backend, group)) {
@@ -326,8 +329,26 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
         *group = plain;
     }
     group->value = *root;
+    group->kind = p->kind;
+    group->device = p->device;
     describe(plan, group);
     return LS_OK;
+}
+
+/* A group is never cut: where device scopes would, its nodes go with the first, and the log says so. */
+static void keep_together(ls_plan *plan, const fuser *f, int first, int root)
+{
+    for (int k = first; k != root;) {
+        k = f->user[k];
+        ls_plan_node *p = &plan->nodes[k];
+        if (p->device == plan->nodes[first].device)
+            continue;
+        char a[LS_NODE_TEXT], b[LS_NODE_TEXT];
+        p->device = plan->nodes[first].device;
+        p->reason = LS_PLACED_GROUP;
+        ls_log_write(&plan->graph->context->log, LS_LOG_INFO, "%s is computed together with %s, on its device",
+                     ls_node_label(p->node, a), ls_node_label(plan->nodes[first].node, b));
+    }
 }
 
 ls_status ls_plan_fuse(ls_plan *plan)
@@ -344,6 +365,7 @@ ls_status ls_plan_fuse(ls_plan *plan)
         ls_group group;
         int root;
         LS_TRY(make_group(&f, i, &group, &root));
+        keep_together(plan, &f, i, root);
         for (int k = i; k != root;) { /* what the chain went through belongs to it */
             f.absorbed[k] = true;
             f.inside[k] = true;

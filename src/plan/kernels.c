@@ -1,4 +1,7 @@
-/* Pass 4: a kernel for every group that does something, made for the sample counts it will meet. */
+/* Pass 5: a kernel for every group that does something, made for the sample counts it will meet. */
+#include <stdlib.h>
+
+#include "device/context.h"
 #include "plan/plan.h"
 
 #define MAX_KINDS 64
@@ -28,10 +31,31 @@ static void micro_kinds(const ls_plan *plan, const ls_segment *segment, kinds *k
     }
 }
 
+static void destroy_foreign(ls_kernel *kernel)
+{
+    free(kernel);
+}
+
+/* A group of another kind of device: its backend computes it, as a step of a program. */
+static ls_status make_foreign(ls_plan *plan, ls_group *group)
+{
+    ls_kernel *kernel = calloc(1, sizeof(*kernel));
+    if (!kernel)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a kernel");
+    *kernel = (ls_kernel){
+        .name = plan->graph->context->kinds[group->kind].name, .layout = "", .destroy = destroy_foreign, .group = group
+    };
+    group->kernel = kernel;
+    plan->any_order = false;
+    return LS_OK;
+}
+
 static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
 {
     if (group->kernel)
         return LS_OK;
+    if (group->kind != LS_CPU)
+        return make_foreign(plan, group);
     if (k->count == 0)
         add_kind(k, 1); /* an empty batch: the kernel is asked for its formats, not run */
     LS_TRY(plan->source.make(plan->source.backend, group, k->samples, k->count, &group->kernel));

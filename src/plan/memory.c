@@ -1,171 +1,17 @@
-/* Pass 5: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of
+/* Pass 6: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of
  * a micro-batch from step to step in the worker's own arena. */
 #include <stdlib.h>
 
 #include "base/size.h"
+#include "device/context.h"
+#include "plan/pack.h"
 #include "plan/plan.h"
-
-/* ---- Lifetimes to offsets ---- */
-
-typedef struct span {
-    int first, last; /* both included */
-    size_t bytes;
-    size_t *offset;
-} span;
-
-typedef struct hole {
-    size_t offset, bytes;
-} hole;
-
-typedef struct packer {
-    size_t guard; /* bytes behind every value */
-    span *spans;
-    int count, room;
-    hole *holes; /* by offset */
-    int hole_count;
-} packer;
-
-static ls_status add_span(packer *p, int first, int last, size_t bytes, size_t *offset)
-{
-    bytes += p->guard;
-    if (p->count == p->room) {
-        int room = p->room ? p->room * 2 : 64;
-        span *grown = realloc(p->spans, (size_t)room * sizeof(*grown));
-        if (!grown)
-            return ls_fail(LS_ERR_MEMORY, "no memory to place %d values", room);
-        p->spans = grown;
-        p->room = room;
-    }
-    p->spans[p->count++] = (span){ first, last, ls_size_align(bytes ? bytes : 1, LS_ALIGN), offset };
-    return LS_OK;
-}
-
-static int by_first(const void *a, const void *b)
-{
-    const span *x = a, *y = b;
-    if (x->first != y->first)
-        return (x->first > y->first) - (x->first < y->first);
-    return (y->bytes > x->bytes) - (y->bytes < x->bytes); /* large ones first: they fit worst */
-}
-
-/* Gives bytes back, joining neighbours. */
-static void give_back(packer *p, size_t offset, size_t bytes)
-{
-    int at = p->hole_count;
-    while (at > 0 && p->holes[at - 1].offset > offset) {
-        p->holes[at] = p->holes[at - 1];
-        at--;
-    }
-    p->holes[at] = (hole){ offset, bytes };
-    p->hole_count++;
-    for (int i = at > 0 ? at - 1 : 0; i < p->hole_count - 1 && i <= at;) {
-        if (p->holes[i].offset + p->holes[i].bytes != p->holes[i + 1].offset) {
-            i++;
-            continue;
-        }
-        p->holes[i].bytes += p->holes[i + 1].bytes;
-        for (int k = i + 1; k < p->hole_count - 1; k++)
-            p->holes[k] = p->holes[k + 1];
-        p->hole_count--;
-    }
-}
-
-/* The smallest hole that fits, else new room at the top. */
-static size_t take(packer *p, size_t bytes, size_t *top)
-{
-    int best = -1;
-    for (int i = 0; i < p->hole_count; i++)
-        if (p->holes[i].bytes >= bytes && (best < 0 || p->holes[i].bytes < p->holes[best].bytes))
-            best = i;
-    if (best < 0) {
-        size_t offset = *top;
-        if (p->hole_count > 0) { /* a hole at the very top grows */
-            hole *last = &p->holes[p->hole_count - 1];
-            if (last->offset + last->bytes == *top) {
-                offset = last->offset;
-                p->hole_count--;
-            }
-        }
-        *top = offset + bytes;
-        return offset;
-    }
-    size_t offset = p->holes[best].offset;
-    p->holes[best].offset += bytes;
-    p->holes[best].bytes -= bytes;
-    if (p->holes[best].bytes == 0) {
-        for (int k = best; k < p->hole_count - 1; k++)
-            p->holes[k] = p->holes[k + 1];
-        p->hole_count--;
-    }
-    return offset;
-}
-
-/* Live spans as a heap on their last moment. */
-static void heap_push(int *heap, int *count, const span *spans, int item)
-{
-    int i = (*count)++;
-    heap[i] = item;
-    while (i > 0 && spans[heap[(i - 1) / 2]].last > spans[heap[i]].last) {
-        int swap = heap[i];
-        heap[i] = heap[(i - 1) / 2];
-        heap[(i - 1) / 2] = swap;
-        i = (i - 1) / 2;
-    }
-}
-
-static int heap_pop(int *heap, int *count, const span *spans)
-{
-    int top = heap[0];
-    heap[0] = heap[--*count];
-    for (int i = 0;;) {
-        int least = i, left = 2 * i + 1;
-        for (int k = left; k <= left + 1 && k < *count; k++)
-            if (spans[heap[k]].last < spans[heap[least]].last)
-                least = k;
-        if (least == i)
-            return top;
-        int swap = heap[i];
-        heap[i] = heap[least];
-        heap[least] = swap;
-        i = least;
-    }
-}
-
-/* Sets all offsets; returns the bytes needed, and forgets the spans. */
-static ls_status pack(packer *p, size_t *bytes)
-{
-    size_t top = 0;
-    int live = 0, *heap = malloc(((size_t)p->count + 1) * sizeof(*heap));
-    p->holes = malloc(((size_t)p->count + 2) * sizeof(*p->holes));
-    p->hole_count = 0;
-    if (!heap || !p->holes) {
-        free(heap);
-        free(p->holes);
-        return ls_fail(LS_ERR_MEMORY, "no memory to place %d values", p->count);
-    }
-    if (p->count > 0)
-        qsort(p->spans, (size_t)p->count, sizeof(*p->spans), by_first);
-    for (int i = 0; i < p->count; i++) {
-        while (live > 0 && p->spans[heap[0]].last < p->spans[i].first) {
-            const span *ended = &p->spans[heap_pop(heap, &live, p->spans)];
-            give_back(p, *ended->offset, ended->bytes);
-        }
-        *p->spans[i].offset = take(p, p->spans[i].bytes, &top);
-        heap_push(heap, &live, p->spans, i);
-    }
-    free(heap);
-    free(p->holes);
-    p->count = 0;
-    *bytes = top;
-    return LS_OK;
-}
 
 /* ---- Values ---- */
 
 typedef struct placer {
     ls_plan *plan;
-    packer packer;
-    int *whole_last;             /* by group: last level that reads its whole value */
+    ls_packer packer;
     int *kept_first, *kept_last; /* by group: segments */
     int *step_of;                /* by group: its step in the segment at hand + 1 */
     int *read_by;                /* by value: the segment that last had it in its cache + 1 */
@@ -184,7 +30,7 @@ static void find_lifetimes(placer *p)
 {
     ls_plan *plan = p->plan;
     for (int g = 0; g < plan->group_count; g++) {
-        p->whole_last[g] = plan->groups[g].level + (plan->groups[g].reduces ? 1 : 0);
+        plan->whole_last[g] = plan->groups[g].level + (plan->groups[g].reduces ? 1 : 0);
         p->kept_first[g] = plan->groups[g].home;
         p->kept_last[g] = plan->groups[g].home;
     }
@@ -195,8 +41,8 @@ static void find_lifetimes(placer *p)
         for (int k = 0; k < group->in_count; k++) {
             int from = ls_plan_source(plan, group->in[k]);
             int level = group->in_place ? plan->levels : group->level;
-            if (from >= 0 && p->whole_last[from] < level)
-                p->whole_last[from] = level;
+            if (from >= 0 && plan->whole_last[from] < level)
+                plan->whole_last[from] = level;
         }
     }
     for (int s = 0; s < plan->segment_count; s++)
@@ -206,8 +52,8 @@ static void find_lifetimes(placer *p)
                 int from = ls_plan_source(plan, group->in[k]);
                 if (from < 0)
                     continue;
-                if (p->whole_last[from] < plan->segments[s].level)
-                    p->whole_last[from] = plan->segments[s].level;
+                if (plan->whole_last[from] < plan->segments[s].level)
+                    plan->whole_last[from] = plan->segments[s].level;
                 if (p->kept_last[from] < s)
                     p->kept_last[from] = s;
             }
@@ -215,7 +61,7 @@ static void find_lifetimes(placer *p)
     for (int i = 0; i < plan->fetch_count; i++) {
         int from = ls_plan_source(plan, plan->fetches[i]);
         if (from >= 0) {
-            p->whole_last[from] = plan->levels;
+            plan->whole_last[from] = plan->levels;
             p->kept_last[from] = plan->segment_count;
         }
     }
@@ -235,50 +81,75 @@ static ls_status place_whole(placer *p)
         bool whole = !group->per_sample || group->reduces;
         if (!whole || !group->needed || group->alias || group->in_place)
             continue;
-        int last = p->whole_last[g];
+        int last = plan->whole_last[g];
         if (group->root->op == LS_OP_assign || group->root->op == LS_OP_assign_add || group->root->op == LS_OP_apply)
             last = plan->levels; /* copied to the variable at the end */
         ls_operand *value = &plan->value_of[group->value];
         *value = (ls_operand){ .value = group->value, .home = LS_HOME_WHOLE, .unit = ls_plan_unit(plan, group->root) };
-        LS_TRY(add_span(&p->packer, group->level, last, value->unit, &value->offset));
+        LS_TRY(ls_packer_add(&p->packer, group->level, last, value->unit, &value->offset));
     }
     for (int i = 0; i < plan->join_count; i++) {
         ls_join *join = &plan->joins[i];
         if (join->group->kernel->finish)
-            LS_TRY(add_span(&p->packer, join->level, join->level, join->stride, &join->joined));
+            LS_TRY(ls_packer_add(&p->packer, join->level, join->level, join->stride, &join->joined));
     }
     for (int i = 0; i < plan->prepared_count; i++) {
         ls_prepared *prepared = &plan->prepared[i];
-        LS_TRY(add_span(&p->packer, prepared->level, prepared->last, prepared->group->kernel->prepare.bytes,
-                        &prepared->offset));
+        LS_TRY(ls_packer_add(&p->packer, prepared->level, prepared->last, prepared->group->kernel->prepare.bytes,
+                             &prepared->offset));
     }
     for (int i = 0; i < plan->whole_count; i++) {
         ls_step *step = &plan->whole_steps[i];
         if (step->group->root->op == LS_OP_apply)
             for (int k = 0; k < 2; k++)
-                LS_TRY(add_span(&p->packer, step->group->level, plan->levels, ls_plan_unit(plan, step->group->root),
-                                &step->slots[k]));
+                LS_TRY(ls_packer_add(&p->packer, step->group->level, plan->levels,
+                                     ls_plan_unit(plan, step->group->root), &step->slots[k]));
     }
-    return pack(&p->packer, &plan->whole_bytes);
+    return ls_packer_pack(&p->packer, &plan->whole_bytes);
 }
 
-static ls_status place_kept(placer *p)
+/* Lists the kept values and when they are there: levels are the time, because within one a lane may be segments ahead
+ * of another. */
+static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
+    plan->kept = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*plan->kept));
+    if (!plan->kept)
+        return LS_ERR_MEMORY;
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
         if (!group->kept || group->alias || group->reduces || !group->per_sample || group->home < 0)
             continue;
-        ls_operand *value = &plan->value_of[group->value];
         size_t unit = ls_plan_unit(plan, group->root), bytes;
-        *value = (ls_operand){ .value = group->value, .home = LS_HOME_KEPT, .unit = unit, .per_sample = true };
         if (!ls_size_mul(unit, (size_t)plan->batch, &bytes) || bytes > PTRDIFF_MAX / 4)
             return ls_fail(LS_ERR_OVERFLOW, "%lld samples of %zu bytes overflow", (long long)plan->batch, unit);
-        int last = p->kept_last[g]; /* levels are the time: within one, a lane may be segments ahead of another */
-        LS_TRY(add_span(&p->packer, plan->segments[p->kept_first[g]].level,
-                        last < plan->segment_count ? plan->segments[last].level : plan->levels, bytes, &value->offset));
+        plan->value_of[group->value] = (ls_operand){ .value = group->value,
+                                                     .home = LS_HOME_KEPT,
+                                                     .offset = (size_t)plan->kept_count,
+                                                     .unit = unit,
+                                                     .per_sample = true };
+        int last = p->kept_last[g];
+        plan->kept[plan->kept_count++] =
+            (ls_kept){ .value = group->value,
+                       .unit = unit,
+                       .first = plan->segments[p->kept_first[g]].level,
+                       .last = last < plan->segment_count ? plan->segments[last].level : plan->levels };
     }
-    return pack(&p->packer, &plan->kept_bytes);
+    return LS_OK;
+}
+
+ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes)
+{
+    ls_packer packer = { .guard = plan->options.guards ? LS_ALIGN : 0 };
+    ls_status status = LS_OK;
+    for (int i = 0; i < plan->kept_count && status == LS_OK; i++)
+        if (!here || here[i])
+            status = ls_packer_add(&packer, plan->kept[i].first, plan->kept[i].last,
+                                   plan->kept[i].unit * (size_t)samples, &offsets[i]);
+    if (status == LS_OK)
+        status = ls_packer_pack(&packer, bytes);
+    ls_packer_free(&packer);
+    return status;
 }
 
 /* Partials of a level are joined at its end: levels share the room. */
@@ -389,15 +260,16 @@ static ls_status place_segment(placer *p, ls_segment *segment)
             step->out = (ls_operand){
                 .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial, .unit = join->stride
             };
-            LS_TRY(add_span(&p->packer, i, i, join->stride, &step->temp));
+            bool here = segment->kind == LS_CPU; /* elsewhere it waits there until the segment is through */
+            LS_TRY(ls_packer_add(&p->packer, i, here ? i : segment->step_count, join->stride, &step->temp));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
             step->out = (ls_operand){ .value = group->value, .home = LS_HOME_MICRO, .unit = unit, .per_sample = true };
             if (step->room == i)
-                LS_TRY(add_span(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
+                LS_TRY(ls_packer_add(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
         }
     }
-    LS_TRY(pack(&p->packer, &segment->micro_bytes));
+    LS_TRY(ls_packer_pack(&p->packer, &segment->micro_bytes));
     if (segment->micro_bytes > plan->worker_bytes)
         plan->worker_bytes = segment->micro_bytes;
     for (int i = 0; i < segment->step_count; i++)
@@ -422,6 +294,30 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         p->step_of[step->group - plan->groups] = 0;
     }
     return LS_OK;
+}
+
+/* Room for one micro-batch of every fed input, behind the scratch. */
+static ls_status place_stage(ls_plan *plan)
+{
+    int64_t micro = 0;
+    plan->stage = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->stage));
+    if (!plan->stage)
+        return LS_ERR_MEMORY;
+    for (int s = 0; s < plan->segment_count; s++)
+        micro = plan->segments[s].micro > micro ? plan->segments[s].micro : micro;
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_tensor *node = plan->nodes[i].node;
+        if (node->op != LS_OP_input || !node->per_sample)
+            continue;
+        plan->stage[i] = plan->stage_bytes;
+        plan->stage_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
+    }
+    return LS_OK;
+}
+
+size_t ls_plan_worker_bytes(const ls_plan *plan)
+{
+    return ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN) + plan->stage_bytes;
 }
 
 /* What a step moves through memory at least: kept values written and read, once a segment, weights and partials. */
@@ -599,12 +495,12 @@ ls_status ls_plan_memory(ls_plan *plan)
 {
     placer p = { .plan = plan, .packer = { .guard = plan->options.guards ? LS_ALIGN : 0 } };
     size_t groups = (size_t)plan->group_count;
-    p.whole_last = ls_plan_alloc(plan, groups, sizeof(*p.whole_last));
+    plan->whole_last = ls_plan_alloc(plan, groups, sizeof(*plan->whole_last));
     p.kept_first = ls_plan_alloc(plan, groups, sizeof(*p.kept_first));
     p.kept_last = ls_plan_alloc(plan, groups, sizeof(*p.kept_last));
     p.step_of = ls_plan_alloc(plan, groups, sizeof(*p.step_of));
     p.read_by = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*p.read_by));
-    if (!p.whole_last || !p.kept_first || !p.kept_last || !p.step_of || !p.read_by)
+    if (!plan->whole_last || !p.kept_first || !p.kept_last || !p.step_of || !p.read_by)
         return LS_ERR_MEMORY;
     ls_status status = make_lists(plan);
     if (status == LS_OK) {
@@ -612,13 +508,18 @@ ls_status ls_plan_memory(ls_plan *plan)
         status = place_whole(&p);
     }
     if (status == LS_OK)
-        status = place_kept(&p);
+        status = list_kept(&p);
     if (status == LS_OK)
         status = place_partials(plan);
     if (status == LS_OK)
         status = settle_all(&p);
-    free(p.packer.spans);
+    ls_packer_free(&p.packer);
     if (status == LS_OK)
-        count_traffic(&p);
-    return status;
+        status = place_stage(plan);
+    if (status != LS_OK)
+        return status;
+    count_traffic(&p);
+    size_t *offsets = ls_plan_alloc(plan, (size_t)plan->kept_count, sizeof(*offsets));
+    return offsets ? ls_plan_pack_kept(plan, plan->batch > 0 ? plan->batch : 0, NULL, offsets, &plan->kept_bytes)
+                   : LS_ERR_MEMORY;
 }

@@ -1,4 +1,4 @@
-/* Pass 6: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end
+/* Pass 7: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end
  * a training step: every gradient known to be finite, and only then the updates. */
 #include "plan/plan.h"
 
@@ -8,12 +8,16 @@ static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, i
         plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count };
 }
 
-/* Whole steps of a level: runs of small ones, and large tiled ones alone. */
+/* Whole steps of a level: runs of small ones on one device, and large tiled ones alone. */
 static void whole_phases(ls_plan *plan, int level, int first, int count)
 {
     int run = first;
     for (int i = first; i < first + count; i++) {
-        const ls_group *group = plan->whole_steps[i].group;
+        const ls_group *group = plan->whole_steps[i].group, *before = plan->whole_steps[run].group;
+        if (group->kind != before->kind || group->device != before->device) {
+            add_phase(plan, LS_PHASE_WHOLE, level, run, i - run);
+            run = i;
+        }
         size_t elements = ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype);
         if (!group->kernel->tiled || (int64_t)elements <= ls_plan_tile(group))
             continue;

@@ -83,6 +83,8 @@ ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetc
     if (status == LS_OK)
         status = ls_plan_nodes(plan, order, count, fetches, fetch_count, stop, user);
     free(order);
+    if (status == LS_OK)
+        status = ls_plan_kinds(plan);
     if (status == LS_OK && plan->batch >= 0)
         plan->lanes = options.lanes > 0 ? options.lanes : default_lanes(plan);
     if (status == LS_OK)

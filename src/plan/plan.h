@@ -1,13 +1,13 @@
 /* A plan: a part of a graph compiled for one batch size. Read DESIGN's words first: lane, micro-batch, segment, task,
  * join.
  *
- * Passes, in order, each a file: nodes.c (what is needed, who uses it), fusion.c (nodes to groups), segments.c (levels
- * between joins, segments, what is kept and what is computed again), kernels.c (a kernel for each group,
- * micro-batches), memory.c (lifetimes to offsets), phases.c (the order of work). Placement (placement.c) comes last and
- * is not part of the plan: which device runs a task (segment, lane) is a map given to the executor (src/run), and can
- * change no kernel and no sum.
+ * Passes, in order, each a file: nodes.c (what is needed, who uses it), kinds.c (which kind of device a node is for),
+ * fusion.c (nodes to groups), segments.c (levels between joins, segments, what is kept and what is computed again),
+ * kernels.c (a kernel for each group, micro-batches), memory.c (lifetimes to offsets), phases.c (the order of work).
+ * Placement (placement.c) comes last and is not part of the plan: which device of its kind runs a task (segment, lane)
+ * is a map, and can change no kernel and no sum.
  *
- * Everything up to memory is a function of graph, batch, lanes and the bit class alone. */
+ * Everything before placement is a function of graph, kinds, batch, lanes and the bit class alone. */
 #ifndef LS_PLAN_PLAN_H
 #define LS_PLAN_PLAN_H
 
@@ -76,13 +76,26 @@ typedef struct ls_kernel_source {
 
 /* ---- Nodes and groups ---- */
 
+/* Why a node is where it is. */
+typedef enum ls_placed {
+    LS_PLACED_FASTEST,   /* nothing was asked for: the fastest kind with a kernel */
+    LS_PLACED_ASKED,     /* by a device scope */
+    LS_PLACED_NO_KERNEL, /* the CPU, because the kind that was wanted has no kernel */
+    LS_PLACED_STATE,     /* the CPU, where variables live */
+    LS_PLACED_GROUP,     /* with the first node of its group */
+} ls_placed;
+
 /* A node of the graph as far as this plan is concerned. */
 typedef struct ls_plan_node {
     const ls_tensor *node;
     int *in; /* plan nodes; may differ from node->in where an equal value serves better */
     int users;
     bool fetched;
-    int group; /* that computes it; -1: a leaf, or absorbed */
+    int group;  /* that computes it; -1: a leaf, or absorbed */
+    int kind;   /* of device */
+    int device; /* that was asked for and can be; LS_ANY_DEVICE: any of its kind */
+    ls_placed reason;
+    int wanted; /* the kind without a kernel */
 } ls_plan_node;
 
 typedef enum ls_fusion {
@@ -115,6 +128,8 @@ struct ls_group {
     bool in_place; /* an update written straight to its variable when the step is known good */
     bool needed;   /* somebody looks at its value, or it writes */
     bool kept;     /* its samples are kept for other segments, or fetched */
+    int kind;      /* of device */
+    int device;    /* of its first node; LS_ANY_DEVICE: any of its kind */
     int level;
     int home;     /* segment that computes it; -1: it is whole, or computed wherever it is needed */
     int join;     /* of a reduction */
@@ -136,7 +151,7 @@ typedef enum ls_home {
 typedef struct ls_operand {
     int value; /* plan node */
     ls_home home;
-    size_t offset;   /* in its home */
+    size_t offset;   /* in its home; of a kept value: its place in the list of kept values */
     size_t unit;     /* bytes of a sample, or of the whole */
     bool per_sample; /* moves on with the samples */
 } ls_operand;
@@ -155,11 +170,20 @@ typedef struct ls_step {
 typedef struct ls_segment {
     int level;
     int index; /* among all segments */
+    int kind;
+    int device; /* that was asked for; LS_ANY_DEVICE: any of its kind, as the map says */
     int64_t micro;
     ls_step *steps;
     int step_count;
     size_t micro_bytes; /* a worker's arena for it */
 } ls_segment;
+
+/* A value of all samples that several segments look at. Where its lanes are is a matter of placement. */
+typedef struct ls_kept {
+    int value;       /* plan node */
+    size_t unit;     /* bytes of a sample */
+    int first, last; /* levels in which it is there, both included */
+} ls_kept;
 
 /* A batch reduction: partials by lane, then the tree. */
 typedef enum ls_join_kind { LS_JOIN_SUM, LS_JOIN_MAX, LS_JOIN_MIN } ls_join_kind;
@@ -216,6 +240,7 @@ typedef struct ls_plan_options {
     bool cut_everywhere; /* every group its own segment: what the finest placement would do */
     int64_t micro;       /* 0: by size */
     bool guards;         /* room behind every value, so that the executor can see a kernel write too far */
+    unsigned kinds;      /* that may be used without being asked for, by bit; 0: all */
 } ls_plan_options;
 
 struct ls_plan {
@@ -248,35 +273,23 @@ struct ls_plan {
     int update_count;
     ls_phase *phases;
     int phase_count;
+    ls_kept *kept;
+    int kept_count;
 
     ls_operand *value_of; /* by plan node: where its value is for good (whole or kept) */
+    int *whole_last;      /* by group: the last level that looks at its whole value */
+    size_t *stage;        /* by plan node: where picked rows of a fed input go, in a worker's room for them */
 
-    size_t whole_bytes, kept_bytes, partial_bytes, worker_bytes, scratch_bytes;
-    double flops;         /* of one step */
+    size_t whole_bytes, partial_bytes;
+    size_t worker_bytes, scratch_bytes, stage_bytes; /* of a worker's arena: micro-batches, scratch, picked rows */
+    size_t kept_bytes;                               /* with all lanes on one device */
+    double flops;                                    /* of one step */
     double traffic_bytes; /* that a step moves through kept values, partials and weights, at least */
     ls_write *writes;     /* assignments to be copied to their variables at the end */
     int write_count;
     int max_inputs;
     bool any_order; /* every kernel may run in the caller's thread */
 };
-
-/* ---- Placement: the last pass, and not part of the plan ---- */
-
-/* Which device runs task (segment, lane): 0 .. devices-1. That is all that a strategy says; it can change no kernel and
- * no sum. */
-typedef struct ls_map {
-    int devices;
-    int (*device)(void *user, int segment, int lane);
-    void *user;
-} ls_map;
-
-/* Lanes in contiguous shares, as even as can be; `share` must live as long as the map. */
-typedef struct ls_even_share {
-    int lanes, devices;
-    const int *list; /* the devices; NULL: 0, 1, ... */
-    int available;   /* devices that there are */
-} ls_even_share;
-ls_map ls_map_evenly(ls_even_share *share);
 
 /* ---- Passes ---- */
 
@@ -287,11 +300,15 @@ void ls_plan_destroy(ls_plan *plan);
 
 ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls_tensor *const *fetches,
                         size_t fetch_count, bool (*stop)(const ls_tensor *, void *), void *user);
+ls_status ls_plan_kinds(ls_plan *plan);
 ls_status ls_plan_fuse(ls_plan *plan);
 ls_status ls_plan_segments(ls_plan *plan);
 ls_status ls_plan_kernels(ls_plan *plan);
 ls_status ls_plan_memory(ls_plan *plan);
 ls_status ls_plan_phases(ls_plan *plan);
+
+/* The offsets of kept values on a device that has so many samples, `here` of them (NULL: all). */
+ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes);
 
 /* The default V for this work: DESIGN, "What else must not depend on the devices". */
 int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch);
@@ -305,6 +322,7 @@ static inline int64_t ls_lane_first(int64_t batch, int lanes, int lane)
 /* The list (node, kernel, layout, micro-batch), and the memory: what the plan needs and its largest values. */
 ls_status ls_plan_print(const ls_plan *plan, ls_text *text);
 ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text);
+void ls_plan_print_largest(const ls_plan *plan, ls_text *text, int most); /* in one line */
 
 /* Memory of the plan's own arena; the failure is reported. */
 void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes);
@@ -322,6 +340,9 @@ static inline int64_t ls_plan_tile(const ls_group *group)
 
 /* The group whose bytes a value is, through views (reshapes); -1: a leaf. */
 int ls_plan_source(const ls_plan *plan, int value);
+
+/* Bytes of a worker's arena. */
+size_t ls_plan_worker_bytes(const ls_plan *plan);
 
 /* Bytes of one sample, or of a whole value. */
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);

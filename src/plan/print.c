@@ -54,24 +54,46 @@ static int by_bytes(const void *a, const void *b)
 
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
-static void print_largest(const ls_plan *plan, ls_text *text)
+/* The values that have a place of their own, largest first; the caller frees the list. */
+static entry *list_values(const ls_plan *plan, int *count)
 {
     entry *entries = malloc(((size_t)plan->node_count + 1) * sizeof(*entries));
-    int count = 0;
+    *count = 0;
     for (int i = 0; entries && i < plan->node_count; i++) {
         const ls_operand *value = &plan->value_of[i];
         const ls_plan_node *node = &plan->nodes[i];
         bool own = node->group >= 0 && !plan->groups[node->group].alias && value->home != LS_HOME_OUTSIDE;
         size_t times = value->home == LS_HOME_KEPT ? (size_t)plan->batch : 1;
         if (own)
-            entries[count++] = (entry){ node->node, value->unit * times };
+            entries[(*count)++] = (entry){ node->node, value->unit * times };
     }
     if (entries)
-        qsort(entries, (size_t)count, sizeof(*entries), by_bytes);
-    for (int i = 0; i < count && i < 8; i++) {
+        qsort(entries, (size_t)*count, sizeof(*entries), by_bytes);
+    return entries;
+}
+
+#define SHOWN_VALUES 8
+
+static void print_largest(const ls_plan *plan, ls_text *text)
+{
+    int count;
+    entry *entries = list_values(plan, &count);
+    for (int i = 0; i < count && i < SHOWN_VALUES; i++) {
         char label[LS_NODE_TEXT], shape[LS_SHAPE_TEXT];
         ls_text_add(text, "  %8.2f MiB %s %s %s\n", MIB(entries[i].bytes), ls_node_label(entries[i].node, label),
                     ls_tensor_op(entries[i].node), ls_shape_format(&entries[i].node->shape, shape));
+    }
+    free(entries);
+}
+
+void ls_plan_print_largest(const ls_plan *plan, ls_text *text, int most)
+{
+    int count;
+    entry *entries = list_values(plan, &count);
+    for (int i = 0; i < count && i < most; i++) {
+        char label[LS_NODE_TEXT];
+        ls_text_add(text, "%s %s (op %s) %.1f MiB", i ? "," : " largest:", ls_node_label(entries[i].node, label),
+                    ls_tensor_op(entries[i].node), MIB(entries[i].bytes));
     }
     free(entries);
 }
@@ -82,7 +104,7 @@ ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text)
     for (int i = 0; i < plan->node_count; i++)
         if (plan->nodes[i].node->op == LS_OP_variable)
             weights += ls_plan_unit(plan, plan->nodes[i].node);
-    size_t each = plan->worker_bytes + plan->scratch_bytes;
+    size_t each = ls_plan_worker_bytes(plan);
     ls_text_add(
         text,
         "variables %.2f MiB, whole values %.2f, activations kept %.2f, partials %.2f, %.2f for each worker; a step "

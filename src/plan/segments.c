@@ -1,9 +1,10 @@
-/* Pass 3: levels, segments, and what is kept.
+/* Pass 4: levels, segments, and what is kept.
  *
  * A level is what can be done between two joins: a group's level is that of its inputs, one more behind a reduction.
  * The per-sample groups of a level are cut into segments, runs that go through a micro-batch together. A value that
  * another segment needs is kept for the whole batch, unless it is cheap: then that segment computes it again, in its
  * own cache. Cheap groups have no home; they are computed where somebody asks for them. */
+#include "device/context.h"
 #include "plan/plan.h"
 
 #define HEAVY_BYTES                                                                                                    \
@@ -14,6 +15,8 @@ typedef struct cutter {
     ls_plan *plan;
     bool *needed; /* by group: somebody looks at its value, or it writes */
     bool *kept;   /* by group */
+    int kind;     /* of the segment being built */
+    int device;
     int *place;   /* by group: step of the segment being built + 1; 0: not in it */
     int *touched; /* groups with a place, to be undone */
     int touched_count;
@@ -22,6 +25,12 @@ typedef struct cutter {
     size_t *size; /* micro_size: bytes of a sample born at a step, and freed behind one */
     size_t *freed;
 } cutter;
+
+/* How a home group would be cut without devices. */
+typedef struct natural {
+    int *segment; /* by group */
+    int64_t *micro;
+} natural;
 
 #define CHEAP_DEPTH 4 /* so many cheap groups on top of each other are computed again, not more: work stays linear */
 
@@ -126,6 +135,8 @@ typedef enum wish { NO_WISH, SMALL, WHOLE_LANE } wish;
 static wish wish_of(const ls_plan *plan, const ls_group *group)
 {
     size_t bytes = weight_bytes(plan, group);
+    if (group->kind != LS_CPU)
+        return WHOLE_LANE; /* no cache to fit in: the larger the better */
     return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
@@ -181,7 +192,7 @@ static int64_t micro_size(cutter *c, bool heavy)
     if (lane < 1)
         return 1;
     int64_t micro = (int64_t)(LS_MICRO_BYTES / busiest_bytes(c));
-    if (plan->options.micro > 0)
+    if (plan->options.micro > 0 && c->kind == LS_CPU)
         micro = plan->options.micro;
     else if (heavy)
         micro = lane;
@@ -200,6 +211,8 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
         return LS_OK;
     ls_segment *segment = &plan->segments[plan->segment_count];
     *segment = (ls_segment){ .level = level, .index = plan->segment_count, .step_count = c->step_count };
+    segment->kind = c->kind;
+    segment->device = c->device;
     segment->steps = ls_plan_alloc(plan, (size_t)c->step_count, sizeof(*segment->steps));
     if (!segment->steps)
         return LS_ERR_MEMORY;
@@ -218,32 +231,45 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
 static void add_home(cutter *c, int g)
 {
     ls_group *group = &c->plan->groups[g];
+    c->kind = group->kind;
+    c->device = group->device;
     for (int k = 0; k < group->in_count; k++)
         demand(c, group->in[k]);
     add_step(c, g);
     group->home = c->plan->segment_count;
 }
 
-/* The natural segments: within a level, runs of groups that want the same size of micro-batch. */
+/* The natural segments: within a level, runs of groups of one kind that want the same size of micro-batch. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
     wish now = NO_WISH;
     for (int i = 0; i < count; i++) {
-        wish next = wish_of(c->plan, &c->plan->groups[groups[i]]);
-        if (next != NO_WISH && now != NO_WISH && next != now)
+        const ls_group *group = &c->plan->groups[groups[i]];
+        wish next = wish_of(c->plan, group);
+        bool other = c->step_count > 0 && group->kind != c->kind;
+        if (other || (next != NO_WISH && now != NO_WISH && next != now))
             LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
+        now = other ? NO_WISH : now;
         now = next != NO_WISH ? next : now;
         add_home(c, groups[i]);
     }
     return end_segment(c, level, now == WHOLE_LANE, 0);
 }
 
-/* Every home group a segment of its own, with the micro-batch its natural segment had. */
-static ls_status cut_finely(cutter *c, const int *groups, int count, int level, const int64_t *micro)
+/* Where a natural segment is cut: between devices that were asked for, or everywhere. */
+static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
+{
+    return plan->options.cut_everywhere || n->segment[g] != n->segment[next] ||
+           plan->groups[g].device != plan->groups[next].device;
+}
+
+/* Parts of natural segments, each with the micro-batch that the whole had. */
+static ls_status cut_finely(cutter *c, const int *groups, int count, int level, const natural *n)
 {
     for (int i = 0; i < count; i++) {
         add_home(c, groups[i]);
-        LS_TRY(end_segment(c, level, false, micro[groups[i]]));
+        if (i + 1 == count || is_cut(c->plan, n, groups[i], groups[i + 1]))
+            LS_TRY(end_segment(c, level, false, n->micro[groups[i]]));
     }
     return LS_OK;
 }
@@ -268,13 +294,13 @@ static int sort_by_level(cutter *c, int *sorted, int *start)
     return start[plan->levels];
 }
 
-static ls_status cut_all(cutter *c, const int *sorted, const int *start, const int64_t *micro)
+static ls_status cut_all(cutter *c, const int *sorted, const int *start, const natural *n)
 {
     ls_plan *plan = c->plan;
     plan->segment_count = 0;
     for (int l = 0; l < plan->levels; l++) {
         int count = start[l + 1] - start[l];
-        LS_TRY(micro ? cut_finely(c, sorted + start[l], count, l, micro) : cut_level(c, sorted + start[l], count, l));
+        LS_TRY(n ? cut_finely(c, sorted + start[l], count, l, n) : cut_level(c, sorted + start[l], count, l));
     }
     return LS_OK;
 }
@@ -287,6 +313,43 @@ static void keep_fetches(cutter *c)
         if (g >= 0 && c->plan->groups[g].per_sample && !c->plan->groups[g].reduces)
             c->kept[g] = true;
     }
+}
+
+/* A cheap value that another kind looks at is kept: its kernel is of its own kind. */
+static void keep_across_kinds(cutter *c)
+{
+    const ls_plan *plan = c->plan;
+    for (int i = 0; i < plan->group_count; i++)
+        for (int k = 0; c->needed[i] && k < plan->groups[i].in_count; k++) {
+            int g = ls_plan_source(plan, plan->groups[i].in[k]);
+            if (g >= 0 && plan->groups[g].per_sample && !plan->groups[g].reduces && !plan->groups[i].alias &&
+                plan->groups[g].kind != plan->groups[i].kind)
+                c->kept[g] = true;
+        }
+}
+
+static bool asks_for_devices(const ls_plan *plan)
+{
+    for (int g = 0; g < plan->group_count; g++)
+        if (plan->groups[g].device != LS_ANY_DEVICE)
+            return true;
+    return false;
+}
+
+/* Cuts again, now that every group knows its natural segment. */
+static ls_status cut_again(cutter *c, const int *sorted, const int *start)
+{
+    ls_plan *plan = c->plan;
+    natural n = { .segment = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*n.segment)),
+                  .micro = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*n.micro)) };
+    if (!n.segment || !n.micro)
+        return LS_ERR_MEMORY;
+    for (int g = 0; g < plan->group_count; g++)
+        if (plan->groups[g].home >= 0) {
+            n.segment[g] = plan->groups[g].home;
+            n.micro[g] = plan->segments[plan->groups[g].home].micro;
+        }
+    return cut_all(c, sorted, start, &n);
 }
 
 static ls_status cutter_prepare(cutter *c)
@@ -312,21 +375,15 @@ ls_status ls_plan_segments(ls_plan *plan)
     LS_TRY(cutter_prepare(&c));
     find_needed(&c);
     keep_fetches(&c);
+    keep_across_kinds(&c);
     int *sorted = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*sorted));
     int *start = ls_plan_alloc(plan, (size_t)plan->levels + 1, sizeof(*start));
     if (!sorted || !start)
         return LS_ERR_MEMORY;
     sort_by_level(&c, sorted, start);
     LS_TRY(cut_all(&c, sorted, start, NULL));
-    if (plan->options.cut_everywhere) {
-        int64_t *micro = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*micro));
-        if (!micro)
-            return LS_ERR_MEMORY;
-        for (int g = 0; g < plan->group_count; g++)
-            if (plan->groups[g].home >= 0)
-                micro[g] = plan->segments[plan->groups[g].home].micro;
-        LS_TRY(cut_all(&c, sorted, start, micro));
-    }
+    if (plan->options.cut_everywhere || asks_for_devices(plan))
+        LS_TRY(cut_again(&c, sorted, start));
     for (int g = 0; g < plan->group_count; g++) {
         plan->groups[g].kept = c.kept[g];
         plan->groups[g].needed = c.needed[g];

@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "graph/context.h"
 #include "lockstep/run.h"
 #include "run/run.h"
 #include "run/runs.h"
@@ -192,13 +193,15 @@ static ls_status set_outside(run *r)
 
 /* ---- Ending ---- */
 
-static void *allocate(size_t bytes)
+static void free_rooms(const run *r, ls_block **rooms)
 {
-    return aligned_alloc(64, ls_size_align(bytes ? bytes : 1, 64));
+    for (size_t i = 0; i < r->fetch_count; i++)
+        ls_context_give(r->graph->context, r->fetches[i]->device, rooms[i]);
+    free(rooms);
 }
 
 /* Room for the fetched values is made before anything is written, so that a run fails as a whole or not at all. */
-static ls_status make_room(const run *r, void ***rooms)
+static ls_status make_room(const run *r, ls_block ***rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     *rooms = calloc(r->fetch_count ? r->fetch_count : 1, sizeof(**rooms));
@@ -211,14 +214,12 @@ static ls_status make_room(const run *r, void ***rooms)
             continue;
         if (fetch->held.data && fetch->held.bytes == bytes)
             continue; /* the old value's room serves again */
-        (*rooms)[i] = allocate(bytes);
-        if (!(*rooms)[i]) {
-            char label[LS_NODE_TEXT];
-            for (size_t k = 0; k < i; k++)
-                free((*rooms)[k]);
-            free(*rooms);
-            return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of %s (op %s)", bytes,
-                           ls_node_label(fetch, label), ls_tensor_op(fetch));
+        char label[LS_NODE_TEXT], what[LS_NODE_TEXT + 32];
+        snprintf(what, sizeof(what), "%s (op %s)", ls_node_label(fetch, label), ls_tensor_op(fetch));
+        ls_status status = ls_context_take(r->graph->context, fetch->device, bytes, what, &(*rooms)[i]);
+        if (status != LS_OK) {
+            free_rooms(r, *rooms);
+            return status;
         }
     }
     return LS_OK;
@@ -236,28 +237,30 @@ static void copy_input(run *r, ls_tensor *fetch)
                (const char *)from->data + unit * (size_t)(from->rows ? from->rows[i] : i), unit);
 }
 
-static void hold(run *r, ls_tensor *fetch, void *room)
+static void hold(run *r, ls_tensor *fetch, ls_block *room)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     size_t bytes = ls_plan_unit(plan, fetch) * (fetch->per_sample ? (size_t)r->batch : 1);
     const ls_plan_node *node = &plan->nodes[fetch->place];
     bool in_place = node->group >= 0 && plan->groups[node->group].in_place;
-    const void *from = in_place ? fetch->attr.apply.variable->data : ls_executor_value(r->executor, fetch->place);
     if (room) {
-        free(fetch->held.data);
-        fetch->held.data = room;
+        ls_context_give(r->graph->context, fetch->device, fetch->held.block);
+        fetch->held.block = room;
+        fetch->held.data = ls_context_data(room);
     }
     if (bytes && fetch->op == LS_OP_input)
         copy_input(r, fetch);
+    else if (bytes && in_place)
+        memcpy(fetch->held.data, fetch->attr.apply.variable->data, bytes);
     else if (bytes)
-        memcpy(fetch->held.data, from, bytes);
+        ls_executor_copy_value(r->executor, fetch->place, fetch->held.data);
     fetch->held.bytes = bytes;
     fetch->held.batch = r->batch;
     fetch->held.valid = true;
 }
 
 /* Assignments, then held values. */
-static void commit(run *r, void **rooms)
+static void commit(run *r, ls_block **rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     for (int i = 0; i < plan->node_count; i++)
@@ -274,16 +277,17 @@ static void commit(run *r, void **rooms)
 
 static ls_status execute(run *r)
 {
-    void **rooms;
+    ls_block **rooms;
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));
     ls_status status = ls_executor_run(r->executor, r->graph->seed, r->graph->run);
-    if (status == LS_OK)
-        commit(r, rooms);
-    for (size_t i = 0; status != LS_OK && i < r->fetch_count; i++)
-        free(rooms[i]);
+    if (status != LS_OK) {
+        free_rooms(r, rooms);
+        return status;
+    }
+    commit(r, rooms);
     free(rooms);
-    return status;
+    return LS_OK;
 }
 
 static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size_t number)
@@ -408,7 +412,8 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
     return LS_OK;
 }
 
-ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
+static ls_status check_explain(const ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+                               char **out)
 {
     if (!graph || !out || (fetch_count > 0 && !fetches))
         return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
@@ -416,13 +421,52 @@ ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_co
         return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
     for (size_t i = 0; i < fetch_count; i++)
         LS_TRY(check_fetch(graph, fetches[i], i));
+    return LS_OK;
+}
+
+/* What to print of a compiled run. */
+static ls_status explain_with(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+                              ls_status (*print)(ls_executor *, ls_text *), char **out)
+{
     ls_executor *executor = NULL;
     ls_text text = { 0 };
+    LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
     LS_TRY(ls_runs_make(graph, fetches, fetch_count, batch, NULL, NULL, &executor));
-    ls_status status = ls_plan_print(ls_executor_plan(executor), &text);
-    if (status == LS_OK)
-        status = ls_plan_print_memory(ls_executor_plan(executor), &text);
+    ls_status status = print(executor, &text);
     ls_executor_destroy(executor);
+    if (status == LS_OK)
+        return ls_text_take(&text, out);
+    ls_text_free(&text);
+    return status;
+}
+
+static ls_status print_plan(ls_executor *executor, ls_text *text)
+{
+    LS_TRY(ls_plan_print(ls_executor_plan(executor), text));
+    return ls_plan_print_memory(ls_executor_plan(executor), text);
+}
+
+static ls_status print_placement(ls_executor *executor, ls_text *text)
+{
+    return ls_placement_print(ls_executor_placement(executor), text);
+}
+
+ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
+{
+    return explain_with(graph, fetches, fetch_count, batch, print_plan, out);
+}
+
+ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+                               char **out)
+{
+    return explain_with(graph, fetches, fetch_count, batch, print_placement, out);
+}
+
+ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
+{
+    ls_text text = { 0 };
+    LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
+    ls_status status = ls_runs_print_memory(graph, fetches, fetch_count, batch, &text);
     if (status == LS_OK)
         return ls_text_take(&text, out);
     ls_text_free(&text);

@@ -12,18 +12,20 @@
 
 /* ---- Where things are ---- */
 
-static char *locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first)
+char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first)
 {
+    const ls_plan *plan = e->plan;
     size_t skip = o->per_sample ? o->unit * (size_t)first : 0;
     switch (o->home) {
     case LS_HOME_OUTSIDE:
         if (o->per_sample && e->outside[o->value].rows)
-            return e->arena[worker] + e->stage[o->value];
+            return e->stage[worker] + plan->stage[o->value];
         return (char *)e->outside[o->value].data + skip;
     case LS_HOME_WHOLE:
         return e->whole + o->offset + skip;
     case LS_HOME_KEPT:
-        return e->kept + o->offset + skip;
+        return e->kept[o->offset * (size_t)plan->lanes + (size_t)lane] +
+               o->unit * (size_t)(first - ls_lane_first(plan->batch, plan->lanes, lane));
     case LS_HOME_MICRO:
         return e->arena[worker] + o->offset;
     case LS_HOME_PARTIAL:
@@ -34,18 +36,30 @@ static char *locate(const ls_executor *e, const ls_operand *o, int worker, int l
 
 const void *ls_executor_operand(ls_executor *e, const ls_operand *operand)
 {
-    return locate(e, operand, 0, 0, 0);
+    return ls_executor_locate(e, operand, 0, 0, 0);
 }
 
-const void *ls_executor_value(ls_executor *e, int value)
+void ls_executor_copy_value(ls_executor *e, int value, void *to)
 {
-    return locate(e, &e->plan->value_of[value], 0, 0, 0);
+    const ls_plan *plan = e->plan;
+    const ls_operand *o = &plan->value_of[value];
+    if (o->home != LS_HOME_KEPT) {
+        memcpy(to, ls_executor_operand(e, o), o->unit * (o->per_sample ? (size_t)plan->batch : 1));
+        return;
+    }
+    for (int lane = 0; lane < plan->lanes; lane++) { /* lanes may be on different devices */
+        int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
+        int64_t end = ls_lane_first(plan->batch, plan->lanes, lane + 1);
+        if (end > first)
+            memcpy((char *)to + o->unit * (size_t)first, ls_executor_locate(e, o, 0, lane, first),
+                   o->unit * (size_t)(end - first));
+    }
 }
 
 static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first)
 {
     for (int k = 0; k < step->group->in_count; k++)
-        e->inputs[worker][k] = locate(e, &step->in[k], worker, lane, first);
+        e->inputs[worker][k] = ls_executor_locate(e, &step->in[k], worker, lane, first);
     return (ls_kernel_call){ .in = e->inputs[worker],
                              .samples = 1,
                              .first = first,
@@ -104,7 +118,7 @@ static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker,
 {
     ls_kernel_call call = call_for(e, step, worker, 0, 0);
     void *slots[2] = { e->whole + step->slots[0], e->whole + step->slots[1] };
-    call.out = locate(e, &step->out, worker, 0, 0);
+    call.out = ls_executor_locate(e, &step->out, worker, 0, 0);
     call.slots = slots;
     call.from = from;
     call.to = to;
@@ -135,7 +149,7 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     ls_group *group = step->group;
     ls_kernel_call call = call_for(e, step, worker, lane, first);
     call.samples = samples;
-    call.out = locate(e, &step->out, worker, lane, first);
+    call.out = ls_executor_locate(e, &step->out, worker, lane, first);
     bool join = later && step->out.home == LS_HOME_PARTIAL;
     void *partial = call.out;
     if (join)
@@ -157,18 +171,21 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     return LS_OK;
 }
 
-/* Copies the rows that a step reads from a set in memory next to each other. */
-static void pick_rows(ls_executor *e, const ls_step *step, int worker, int64_t first, int64_t samples)
+void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples)
+{
+    const ls_outside *from = &e->outside[in->value];
+    size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
+    char *to = e->stage[worker] + e->plan->stage[in->value];
+    for (int64_t i = 0; i < samples; i++)
+        memcpy(to + unit * (size_t)i, (const char *)from->data + unit * (size_t)from->rows[first + i], unit);
+}
+
+static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t first, int64_t samples)
 {
     for (int k = 0; k < step->group->in_count; k++) {
         const ls_operand *in = &step->in[k];
-        if (in->home != LS_HOME_OUTSIDE || !in->per_sample || !e->outside[in->value].rows)
-            continue;
-        const ls_outside *from = &e->outside[in->value];
-        size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
-        char *to = e->arena[worker] + e->stage[in->value];
-        for (int64_t i = 0; i < samples; i++)
-            memcpy(to + unit * (size_t)i, (const char *)from->data + unit * (size_t)from->rows[first + i], unit);
+        if (in->home == LS_HOME_OUTSIDE && in->per_sample && e->outside[in->value].rows)
+            ls_executor_pick_rows(e, in, worker, first, samples);
     }
 }
 
@@ -180,7 +197,7 @@ static ls_status run_task(ls_executor *e, const ls_segment *segment, int worker,
         int64_t samples = end - at < segment->micro ? end - at : segment->micro;
         for (int i = 0; i < segment->step_count; i++) {
             if (segment->steps[i].reads_input)
-                pick_rows(e, &segment->steps[i], worker, at, samples);
+                pick_inputs(e, &segment->steps[i], worker, at, samples);
             LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples, at > first));
         }
     }
@@ -225,7 +242,7 @@ static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
 static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
 {
     ls_kernel *kernel = prepared->group->kernel;
-    const void *from = ls_executor_value(e, prepared->value);
+    const void *from = ls_executor_operand(e, &e->plan->value_of[prepared->value]);
     return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker,
                                        e->arena[worker] + e->plan->worker_bytes),
                    prepared->group);
@@ -243,7 +260,7 @@ static bool is_finite_f64(const double *x, int64_t from, int64_t to)
 static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, int64_t to)
 {
     const ls_tensor *node = step->group->root;
-    const char *gradient = locate(e, &step->in[0], 0, 0, 0);
+    const char *gradient = ls_executor_locate(e, &step->in[0], 0, 0, 0);
     bool good = node->dtype == LS_F32 ? e->simd->finite((const float *)gradient + from, (size_t)(to - from))
                                       : is_finite_f64((const double *)gradient, from, to);
     if (good)
@@ -256,8 +273,11 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, in
 static ls_status run_unit(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
 {
     const ls_plan *plan = e->plan;
+    ls_driver *driver = u->device >= 0 ? e->drivers[u->device] : NULL;
     switch (phase->kind) {
     case LS_PHASE_WHOLE:
+        if (driver)
+            return ls_driver_run_whole(driver, e, u->index, u->count, worker);
         for (int i = u->index; i < u->index + u->count; i++) {
             const ls_step *step = &plan->whole_steps[i];
             const ls_tensor *node = step->group->root;
@@ -272,7 +292,8 @@ static ls_status run_unit(ls_executor *e, const ls_phase *phase, const ls_unit *
         return run_prepare(e, &plan->prepared[u->index], worker);
     case LS_PHASE_LANES:
         for (int i = 0; i < u->count; i++)
-            LS_TRY(run_task(e, &plan->segments[u->index + i], worker, u->lane));
+            LS_TRY(driver ? ls_driver_run_task(driver, e, u->index + i, worker, u->lane)
+                          : run_task(e, &plan->segments[u->index + i], worker, u->lane));
         return LS_OK;
     case LS_PHASE_JOIN:
         return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
@@ -328,20 +349,28 @@ static int find_lane_unit(ls_executor *e, int device)
     return -1;
 }
 
+static bool is_cpu(const ls_executor *e, int device)
+{
+    return e->placement->ctx->devices[device].kind == LS_CPU;
+}
+
 /* The unit this worker should do next; -1: none at the moment. */
 static int find_unit(ls_executor *e, int device)
 {
     const ls_work *w = &e->phases[e->phase];
     if (e->plan->phases[e->phase].kind == LS_PHASE_LANES)
         return find_lane_unit(e, device);
-    return e->next < w->count ? e->next++ : -1;
+    if (e->next == w->count)
+        return -1;
+    int wanted = w->units[e->next].device;
+    return wanted == device || (wanted < 0 && is_cpu(e, device)) ? e->next++ : -1;
 }
 
 /* Waits until something has moved; the mutex is held on entry and exit. */
-static void wait_for_progress(ls_executor *e)
+static void wait_for_progress(ls_executor *e, bool spin)
 {
     int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
-    if (!ls_crew_is_crowded(e->crew)) {
+    if (spin && !ls_crew_is_crowded(e->crew)) {
         pthread_mutex_unlock(&e->mutex);
         for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
             __builtin_ia32_pause();
@@ -388,7 +417,7 @@ static void take_part(void *user, int worker)
     while (has_more(e, device)) {
         int index = find_unit(e, device), phase = e->phase;
         if (index < 0) {
-            wait_for_progress(e);
+            wait_for_progress(e, is_cpu(e, device));
             continue;
         }
         const ls_unit *u = &e->phases[phase].units[index];
@@ -432,6 +461,9 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     e->run = run;
     e->status = LS_OK;
     memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
+    for (int d = 0; d < e->devices; d++)
+        if (e->drivers[d])
+            ls_driver_begin(e->drivers[d]);
     if (e->crew) {
         e->phase = 0;
         start_phase(e);

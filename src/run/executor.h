@@ -6,15 +6,16 @@
 
 #include "backend/cpu/simd.h"
 #include "device/crew.h"
-#include "plan/plan.h"
+#include "plan/placement.h"
 
 typedef struct ls_executor ls_executor;
 
-/* device_of_worker: for each worker of the crew. crew NULL: everything is done by the caller. */
-ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_worker, const ls_map *map,
-                             const ls_simd *simd, ls_executor **out); /* takes the plan over on success */
+/* crew NULL: everything is done by the caller. Takes plan and placement over, also when it fails. */
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, const ls_simd *simd,
+                             ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
+const ls_placement *ls_executor_placement(const ls_executor *executor);
 
 /* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run.
  */
@@ -27,9 +28,9 @@ ls_outside *ls_executor_outside(ls_executor *executor);
 /* One run, up to the point where everything is known to be good: updates are done, assignments are not. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a run: where the value of a plan node is. */
-const void *ls_executor_value(ls_executor *executor, int value);
+/* After a run: where a whole value is; a copy of a fetched one, sample by sample where it has samples. */
 const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand);
+void ls_executor_copy_value(ls_executor *executor, int value, void *to);
 
 /* Counts for tests: units done by each device in the last run. */
 int64_t ls_executor_units_of(const ls_executor *executor, int device);

@@ -12,12 +12,13 @@ static ls_status no_memory(void)
     return ls_fail(LS_ERR_MEMORY, "no memory for an executor");
 }
 
-/* Cuts `count` elements into pieces. */
-static void add_pieces(ls_work *w, int index, int64_t count, int64_t piece)
+/* Cuts `count` elements into pieces; device -1: of any CPU. */
+static void add_pieces(ls_work *w, int device, int index, int64_t count, int64_t piece)
 {
     for (int64_t from = 0; from < count; from += piece)
-        w->units[w->count++] =
-            (ls_unit){ .device = -1, .index = index, .from = from, .to = from + piece < count ? from + piece : count };
+        w->units[w->count++] = (ls_unit){
+            .device = device, .index = index, .from = from, .to = from + piece < count ? from + piece : count
+        };
 }
 
 static int64_t pieces(int64_t count, int64_t piece)
@@ -62,44 +63,47 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase)
 }
 
 /* Lane by lane: runs of segments that stay on one device. */
-static void add_lanes(const ls_plan *plan, const ls_phase *phase, const ls_map *map, ls_work *w)
+static void add_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
-    for (int lane = 0; lane < plan->lanes; lane++)
+    for (int lane = 0; lane < e->plan->lanes; lane++)
         for (int s = 0; s < phase->count;) {
-            int device = map->devices > 1 ? map->device(map->user, phase->first + s, lane) : 0, first = s++;
-            while (s < phase->count && (map->devices <= 1 || map->device(map->user, phase->first + s, lane) == device))
+            int device = ls_task_device(e->placement, phase->first + s, lane), first = s++;
+            while (s < phase->count && ls_task_device(e->placement, phase->first + s, lane) == device)
                 s++;
             w->units[w->count++] =
                 (ls_unit){ .device = device, .index = phase->first + first, .count = s - first, .lane = lane };
         }
 }
 
-static ls_status make_units(const ls_plan *plan, const ls_phase *phase, const ls_map *map, ls_work *w)
+static ls_status make_units(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
+    const ls_plan *plan = e->plan;
+    const int *whole_device = e->placement->whole_device;
     w->units = calloc((size_t)count_units(plan, phase) + 1, sizeof(*w->units));
     if (!w->units)
         return no_memory();
     if (phase->kind == LS_PHASE_LANES)
-        add_lanes(plan, phase, map, w);
+        add_lanes(e, phase, w);
     else if (phase->kind == LS_PHASE_WHOLE)
-        w->units[w->count++] = (ls_unit){ .device = -1, .index = phase->first, .count = phase->count };
+        w->units[w->count++] =
+            (ls_unit){ .device = whole_device[phase->first], .index = phase->first, .count = phase->count };
     else
         for (int i = phase->first; i < phase->first + phase->count; i++) {
             int64_t count;
             switch (phase->kind) {
             case LS_PHASE_TILES:
-                add_pieces(w, i, elements_of(plan, plan->whole_steps[i].group->root),
+                add_pieces(w, whole_device[i], i, elements_of(plan, plan->whole_steps[i].group->root),
                            ls_plan_tile(plan->whole_steps[i].group));
                 break;
             case LS_PHASE_JOIN:
-                add_pieces(w, i, plan->joins[i].count, JOIN_CHUNK);
+                add_pieces(w, -1, i, plan->joins[i].count, JOIN_CHUNK);
                 break;
             case LS_PHASE_CHECK:
-                add_pieces(w, i, elements_of(plan, plan->updates[i].group->root), LS_TILE);
+                add_pieces(w, -1, i, elements_of(plan, plan->updates[i].group->root), LS_TILE);
                 break;
             case LS_PHASE_UPDATE:
                 count = elements_of(plan, plan->updates[i].group->root);
-                add_pieces(w, i, count, update_piece(&plan->updates[i], count));
+                add_pieces(w, -1, i, count, update_piece(&plan->updates[i], count));
                 break;
             default:
                 w->units[w->count++] = (ls_unit){ .device = -1, .index = i };
@@ -108,74 +112,57 @@ static ls_status make_units(const ls_plan *plan, const ls_phase *phase, const ls
     return LS_OK;
 }
 
-/* Every device must have workers, or its lanes would wait for ever. */
-static ls_status check_map(const ls_executor *e)
+/* A block of a device's memory; none for no bytes. */
+static ls_status take(const ls_executor *e, int device, size_t bytes, const char *what, ls_block **block, char **data)
 {
-    for (int p = 0; p < e->plan->phase_count; p++)
-        for (int i = 0; i < e->phases[p].count; i++) {
-            int device = e->phases[p].units[i].device;
-            bool found = device < 0;
-            for (int w = 0; w < e->workers && !found; w++)
-                found = e->device_of[w] == device;
-            if (!found)
-                return ls_fail(LS_ERR_INVALID, "the map gives work to device %d, which has no worker", device);
-        }
+    if (bytes == 0)
+        return LS_OK;
+    LS_TRY(ls_memory_take(e->placement->ctx->devices[device].memory, bytes, what, block));
+    *data = (char *)(*block)->region + (*block)->offset;
     return LS_OK;
-}
-
-static char *room(size_t bytes)
-{
-    return aligned_alloc(LS_ALIGN, ls_size_align(bytes ? bytes : 1, LS_ALIGN));
 }
 
 static ls_status make_worker(ls_executor *e, int w)
 {
     const ls_plan *plan = e->plan;
-    e->arena[w] = room(plan->worker_bytes + plan->scratch_bytes);
+    int device = e->device_of[w];
+    bool cpu = e->placement->ctx->devices[device].kind == LS_CPU;
+    size_t bytes = cpu ? ls_plan_worker_bytes(plan) : e->drivers[device] ? plan->stage_bytes : 0;
+    LS_TRY(take(e, cpu ? device : e->placement->home, bytes, "workspace", &e->arena_block[w], &e->arena[w]));
+    e->stage[w] = cpu && e->arena[w] ? e->arena[w] + bytes - plan->stage_bytes : e->arena[w];
     e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
     e->lanes[w] = calloc((size_t)plan->lanes, sizeof(**e->lanes));
-    return e->arena[w] && e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
+    return e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
 }
 
-/* Names the largest value: that is what to look at first. */
-static ls_status no_room(const ls_plan *plan)
+/* The kept values of each CPU device, and where each lane's samples of them begin. */
+static ls_status make_kept(ls_executor *e)
 {
-    const ls_tensor *largest = NULL;
-    double most = -1, total = (double)plan->whole_bytes + (double)plan->kept_bytes + (double)plan->partial_bytes;
-    for (int i = 0; i < plan->node_count; i++) {
-        const ls_operand *value = &plan->value_of[i];
-        double bytes = (double)value->unit * (value->home == LS_HOME_KEPT ? (double)plan->batch : 1);
-        if (value->home != LS_HOME_OUTSIDE && bytes > most) {
-            most = bytes;
-            largest = plan->nodes[i].node;
-        }
+    const ls_plan *plan = e->plan;
+    const ls_placement *p = e->placement;
+    size_t count = (size_t)plan->kept_count * (size_t)plan->lanes;
+    e->kept = calloc(count + 1, sizeof(*e->kept));
+    e->kept_block = calloc((size_t)e->devices, sizeof(*e->kept_block));
+    char **base = calloc((size_t)e->devices, sizeof(*base));
+    ls_status status = e->kept && e->kept_block && base ? LS_OK : no_memory();
+    for (int d = 0; d < p->ctx->cpu_count && status == LS_OK; d++)
+        status = take(e, d, p->places[d].kept_bytes, "activations", &e->kept_block[d], &base[d]);
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        int host = p->host[i], lane = (int)(i % (size_t)plan->lanes);
+        size_t value = i / (size_t)plan->lanes;
+        if (host >= 0)
+            e->kept[i] =
+                base[host] + p->places[host].kept[value] + plan->kept[value].unit * (size_t)p->places[host].row[lane];
     }
-    char label[LS_NODE_TEXT];
-    return ls_fail(LS_ERR_MEMORY,
-                   "no memory for a plan that needs %.1f MiB; its largest value is %s (op %s) with %.1f MiB",
-                   total / 1048576, largest ? ls_node_label(largest, label) : "none",
-                   largest ? ls_tensor_op(largest) : "none", most / 1048576);
+    free(base);
+    return status;
 }
 
-/* Room for one micro-batch of every fed input, behind the scratch. */
-static ls_status make_stage(ls_executor *e)
+static ls_status make_drivers(ls_executor *e)
 {
-    ls_plan *plan = e->plan;
-    size_t base = ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN), bytes = 0;
-    int64_t micro = 0;
-    e->stage = calloc((size_t)plan->node_count + 1, sizeof(*e->stage));
-    if (!e->stage)
-        return no_memory();
-    for (int s = 0; s < plan->segment_count; s++)
-        micro = plan->segments[s].micro > micro ? plan->segments[s].micro : micro;
-    for (int i = 0; i < plan->node_count; i++) {
-        const ls_tensor *node = plan->nodes[i].node;
-        if (node->op != LS_OP_input || !node->per_sample)
-            continue;
-        e->stage[i] = base + bytes;
-        bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
-    }
-    plan->scratch_bytes = base + bytes - plan->worker_bytes; /* so that the plan's numbers are what is allocated */
+    const ls_context *ctx = e->placement->ctx;
+    for (int d = ctx->cpu_count; d < e->devices; d++)
+        LS_TRY(ls_driver_create(e->placement, d, &e->drivers[d]));
     return LS_OK;
 }
 
@@ -183,26 +170,29 @@ static ls_status make_memory(ls_executor *e)
 {
     const ls_plan *plan = e->plan;
     size_t workers = (size_t)e->workers;
-    LS_TRY(make_stage(e));
-    e->whole = room(plan->whole_bytes);
-    e->kept = room(plan->kept_bytes);
-    e->partial = room(plan->partial_bytes);
     e->outside = calloc((size_t)plan->node_count + 1, sizeof(*e->outside));
     e->arena = calloc(workers, sizeof(*e->arena));
+    e->stage = calloc(workers, sizeof(*e->stage));
+    e->arena_block = calloc(workers, sizeof(*e->arena_block));
     e->inputs = calloc(workers, sizeof(*e->inputs));
     e->lanes = calloc(workers, sizeof(*e->lanes));
     e->lane_done = calloc((size_t)plan->lanes, sizeof(*e->lane_done));
     e->units_of = calloc((size_t)e->devices, sizeof(*e->units_of));
+    e->drivers = calloc((size_t)e->devices, sizeof(*e->drivers));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
-    if (!e->whole || !e->kept || !e->partial || !e->outside || !e->arena || !e->inputs || !e->lanes || !e->lane_done ||
-        !e->units_of || !e->phase_seconds)
-        return no_room(plan);
+    if (!e->outside || !e->arena || !e->stage || !e->arena_block || !e->inputs || !e->lanes || !e->lane_done ||
+        !e->units_of || !e->drivers || !e->phase_seconds)
+        return no_memory();
+    LS_TRY(take(e, e->placement->home, plan->whole_bytes, "whole values", &e->whole_block, &e->whole));
+    LS_TRY(take(e, e->placement->home, plan->partial_bytes, "partials", &e->partial_block, &e->partial));
+    LS_TRY(make_kept(e));
+    LS_TRY(make_drivers(e));
     for (int w = 0; w < e->workers; w++)
         LS_TRY(make_worker(e, w));
     return LS_OK;
 }
 
-static ls_status make_phases(ls_executor *e, const ls_map *map)
+static ls_status make_phases(ls_executor *e)
 {
     int most = 1;
     e->phases = calloc((size_t)e->plan->phase_count + 1, sizeof(*e->phases));
@@ -210,38 +200,50 @@ static ls_status make_phases(ls_executor *e, const ls_map *map)
         return no_memory();
     e->phase_count = e->plan->phase_count;
     for (int p = 0; p < e->plan->phase_count; p++) {
-        LS_TRY(make_units(e->plan, &e->plan->phases[p], map, &e->phases[p]));
+        LS_TRY(make_units(e, &e->plan->phases[p], &e->phases[p]));
         most = e->phases[p].count > most ? e->phases[p].count : most;
     }
     e->claimed = calloc((size_t)most, sizeof(*e->claimed));
     return e->claimed ? LS_OK : no_memory();
 }
 
-ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_worker, const ls_map *map,
-                             const ls_simd *simd, ls_executor **out)
+/* Which device each worker belongs to; the caller alone is the first CPU. */
+static void assign_workers(ls_executor *e)
+{
+    const ls_context *ctx = e->placement->ctx;
+    for (int d = 0; e->crew && d < ctx->device_count; d++)
+        for (int w = 0; w < ctx->devices[d].worker_count; w++)
+            e->device_of[ctx->devices[d].first_worker + w] = d;
+    if (!e->crew)
+        e->device_of[0] = e->placement->home;
+}
+
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, const ls_simd *simd,
+                             ls_executor **out)
 {
     ls_executor *e = calloc(1, sizeof(*e));
-    if (!e)
+    if (!e) {
+        ls_placement_destroy(placement);
+        ls_plan_destroy(plan);
         return no_memory();
+    }
     e->plan = plan;
+    e->placement = placement;
     e->crew = crew;
     e->simd = simd;
     e->workers = crew ? ls_crew_workers(crew) : 1;
-    e->devices = crew && map->devices > 1 ? map->devices : 1;
+    e->devices = placement->ctx->device_count;
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->progress, NULL);
     e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
-    ls_map alone = { .devices = 1 };
-    ls_status status = e->device_of ? make_memory(e) : no_memory();
+    ls_status status = e->device_of ? LS_OK : no_memory();
     if (status == LS_OK) {
-        for (int w = 0; crew && w < e->workers; w++)
-            e->device_of[w] = e->devices > 1 ? device_of_worker[w] : 0;
-        status = make_phases(e, crew ? map : &alone);
+        assign_workers(e);
+        status = make_memory(e);
     }
     if (status == LS_OK)
-        status = check_map(e);
+        status = make_phases(e);
     if (status != LS_OK) {
-        e->plan = NULL; /* still the caller's */
         ls_executor_destroy(e);
         return status;
     }
@@ -249,39 +251,64 @@ ls_status ls_executor_create(ls_plan *plan, ls_crew *crew, const int *device_of_
     return LS_OK;
 }
 
+static void give(const ls_executor *e, int device, ls_block *block)
+{
+    ls_memory_give(e->placement->ctx->devices[device].memory, block);
+}
+
+static void free_worker(ls_executor *e, int w)
+{
+    bool cpu = e->placement->ctx->devices[e->device_of[w]].kind == LS_CPU;
+    if (e->arena_block)
+        give(e, cpu ? e->device_of[w] : e->placement->home, e->arena_block[w]);
+    if (e->inputs)
+        free(e->inputs[w]);
+    if (e->lanes)
+        free(e->lanes[w]);
+}
+
 void ls_executor_destroy(ls_executor *e)
 {
     if (!e)
         return;
-    for (int w = 0; w < e->workers; w++) {
-        if (e->arena)
-            free(e->arena[w]);
-        if (e->inputs)
-            free(e->inputs[w]);
-        if (e->lanes)
-            free(e->lanes[w]);
-    }
+    for (int w = 0; e->device_of && w < e->workers; w++)
+        free_worker(e, w);
     for (int p = 0; e->phases && p < e->phase_count; p++)
         free(e->phases[p].units);
+    for (int d = 0; d < e->devices; d++) {
+        if (e->kept_block)
+            give(e, d, e->kept_block[d]);
+        if (e->drivers)
+            ls_driver_destroy(e->drivers[d]);
+    }
+    give(e, e->placement->home, e->whole_block);
+    give(e, e->placement->home, e->partial_block);
     free(e->arena);
+    free(e->stage);
+    free(e->arena_block);
     free(e->inputs);
     free(e->lanes);
     free(e->lane_done);
     free(e->units_of);
+    free(e->drivers);
     free(e->group_seconds);
     free(e->phase_seconds);
     free(e->claimed);
     free(e->phases);
     free(e->outside);
-    free(e->stage);
-    free(e->whole);
     free(e->kept);
-    free(e->partial);
+    free(e->kept_block);
     free(e->device_of);
     pthread_cond_destroy(&e->progress);
     pthread_mutex_destroy(&e->mutex);
+    ls_placement_destroy(e->placement);
     ls_plan_destroy(e->plan);
     free(e);
+}
+
+const ls_placement *ls_executor_placement(const ls_executor *e)
+{
+    return e->placement;
 }
 
 ls_plan *ls_executor_plan(ls_executor *e)

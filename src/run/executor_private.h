@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "run/driver.h"
 #include "run/executor.h"
 
 /* A piece of a phase. */
@@ -24,17 +25,22 @@ typedef struct ls_work {
 
 struct ls_executor {
     ls_plan *plan;
+    ls_placement *placement;
     ls_crew *crew;
     const ls_simd *simd;
     int workers, devices;
-    int *device_of; /* by worker */
+    int *device_of;      /* by worker */
+    ls_driver **drivers; /* by device; NULL: a CPU, or it has nothing to do */
     ls_work *phases;
     int phase_count;
     ls_outside *outside;
-    size_t *stage; /* by plan node: where rows picked from a fed input go, in a worker's arena behind scratch */
-    char *whole, *kept, *partial, **arena; /* arena: by worker: a micro-batch's values, then scratch */
-    const void ***inputs;                  /* by worker: pointers of the step at hand */
-    const void ***lanes;                   /* by worker: pointers of the partials at hand */
+    char *whole, *partial;
+    char **arena; /* by worker: a micro-batch's values, scratch, picked rows; of a driver: picked rows alone */
+    char **stage; /* by worker: the picked rows in it */
+    char **kept;  /* by kept value and lane: where its first sample is in the host's memory; NULL: not there */
+    ls_block *whole_block, *partial_block, **arena_block, **kept_block; /* the last two by worker and by device */
+    const void ***inputs;                                               /* by worker: pointers of the step at hand */
+    const void ***lanes; /* by worker: pointers of the partials at hand */
     ls_mutation mutation;
     int64_t *units_of;     /* by device */
     double *group_seconds; /* by worker and group; NULL: not measured */
@@ -53,5 +59,11 @@ struct ls_executor {
     int failed_phase, failed_unit;
     char message[1024];
 };
+
+/* Where an operand is in the host's memory, at a sample of a lane. */
+char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
+
+/* Copies the rows of a fed set that make up some samples next to each other, into the worker's arena. */
+void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);
 
 #endif

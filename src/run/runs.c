@@ -16,6 +16,17 @@ void ls_runs_clear(ls_runs *runs)
         drop_cached(&runs->cached[--runs->count]);
 }
 
+/* The least recently used; there is one. */
+static void drop_oldest(ls_runs *runs)
+{
+    int oldest = 0;
+    for (int i = 1; i < runs->count; i++)
+        if (runs->cached[i].used < runs->cached[oldest].used)
+            oldest = i;
+    drop_cached(&runs->cached[oldest]);
+    runs->cached[oldest] = runs->cached[--runs->count];
+}
+
 /* Plans of nodes that are gone go, too. */
 static void trim(ls_graph *graph, size_t nodes)
 {
@@ -84,20 +95,78 @@ typedef struct making {
     void *user;
     ls_plan_options options;
     ls_kernel_source source;
+    const ls_run_settings *settings;
+    ls_crew *crew; /* NULL: the caller does everything */
     ls_plan *plan;
+    ls_placement *placement;
     ls_status status;
     char message[1024];
 } making;
 
+static ls_status plan_and_place(making *m)
+{
+    LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
+    ls_status status =
+        ls_placement_make(m->plan, &m->settings->map, m->settings->share, m->crew != NULL, &m->placement);
+    if (status != LS_OK)
+        ls_plan_destroy(m->plan);
+    return status;
+}
+
 /* On worker 0, where operations may be made. */
-static void make_plan(void *user, int worker)
+static void make_on_worker(void *user, int worker)
 {
     making *m = user;
     if (worker != 0)
         return;
-    m->status = ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan);
+    m->status = plan_and_place(m);
     if (m->status != LS_OK)
         snprintf(m->message, sizeof(m->message), "%s", ls_last_error());
+}
+
+/* A plan for so many samples, and where its parts go. */
+static ls_status make(making *m, int64_t batch)
+{
+    m->options.batch = batch;
+    if (!m->crew)
+        return plan_and_place(m);
+    ls_crew_run(m->crew, make_on_worker, m);
+    return m->status == LS_OK ? LS_OK : ls_fail(m->status, "%s", m->message);
+}
+
+static void unmake(making *m)
+{
+    ls_placement_destroy(m->placement);
+    ls_plan_destroy(m->plan);
+}
+
+/* Kinds that a strategy's devices are of; others take part only where they are asked for. */
+static unsigned kinds_of(const ls_context *ctx, ls_share share)
+{
+    unsigned kinds = 0;
+    for (int i = 0; i < share.count; i++)
+        kinds |= 1u << ctx->devices[share.list[i]].kind;
+    return kinds;
+}
+
+static ls_status start_making(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
+                              bool (*stop)(const ls_tensor *, void *), void *user, making *m)
+{
+    ls_runs *runs = NULL;
+    ls_runtime *runtime = NULL;
+    LS_TRY(ls_runs_of(graph, &runs));
+    LS_TRY(ls_runtime_of(graph->context, &runtime));
+    ls_tensor **order = NULL;
+    size_t nodes = 0;
+    LS_TRY(ls_graph_order(graph, fetches, count, stop, user, &order, &nodes));
+    bool crewed = wants_crew(order, nodes, batch) || graph->context->device_count > graph->context->cpu_count;
+    free(order);
+    *m = (making){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
+    m->options = runs->settings.plan;
+    m->options.kinds = kinds_of(graph->context, runs->settings.share);
+    m->settings = &runs->settings;
+    m->source = ls_cpu_source(runtime->cpu);
+    return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 
 /* Cores that have nothing to do are said, not hidden: more lanes would use them, but give other bits. */
@@ -109,44 +178,114 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
                      workers - plan->lanes, workers);
 }
 
+/* ---- Fitting ---- */
+
+/* The first device whose memory a placed plan passes; -1: it fits everywhere. */
+static int too_small(const ls_placement *p)
+{
+    for (int d = 0; d < p->ctx->device_count; d++)
+        if (p->places[d].needed_bytes > ls_memory_left(p->ctx->devices[d].memory))
+            return d;
+    return -1;
+}
+
+/* The largest batch, below one that does not fit, that does; 0: not even one sample. */
+static int64_t largest_batch(making *m, int64_t batch)
+{
+    int64_t fits = 0;
+    while (batch - fits > 1) {
+        int64_t middle = fits + (batch - fits) / 2;
+        if (make(m, middle) != LS_OK)
+            return fits;
+        bool fitting = too_small(m->placement) < 0;
+        unmake(m);
+        fits = fitting ? middle : fits;
+        batch = fitting ? batch : middle;
+    }
+    return fits;
+}
+
+#define MIB(bytes) ((double)(bytes) / 1048576)
+
+/* What it needs, what there is, what is largest, and what would fit. */
+static ls_status refuse(making *m, int device, int64_t batch)
+{
+    ls_text text = { 0 };
+    const ls_device *d = &m->graph->context->devices[device];
+    ls_memory_info usage = ls_memory_usage(d->memory);
+    ls_text_add(&text, "%s: this run needs %.1f MiB (activations %.1f, workspace %.1f)", d->name,
+                MIB(m->placement->places[device].needed_bytes), MIB(m->placement->places[device].kept_bytes),
+                MIB(m->placement->places[device].needed_bytes - m->placement->places[device].kept_bytes));
+    ls_text_add(&text, " beside %.1f in use (variables and values); the limit is %.1f MiB;", MIB(usage.in_use),
+                MIB(usage.limit));
+    ls_plan_print_largest(m->plan, &text, 3);
+    unmake(m);
+    int64_t fits = batch > 1 ? largest_batch(m, batch) : 0;
+    if (fits > 0)
+        ls_text_add(&text, "; a batch of %lld would fit, %lld do not", (long long)fits, (long long)batch);
+    else if (batch >= 1)
+        ls_text_put(&text, "; not even a batch of 1 would fit");
+    ls_status status = ls_fail(LS_ERR_MEMORY, "%s", text.failed ? "no memory for a plan" : ls_text_get(&text));
+    ls_text_free(&text);
+    return status;
+}
+
+/* Plans that are kept for later give way to one that is needed now. */
+static bool give_way(ls_graph *graph)
+{
+    ls_runs *runs = graph->runs;
+    if (runs->count == 0)
+        return false;
+    drop_oldest(runs);
+    return true;
+}
+
 ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
                        bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out)
 {
-    ls_runs *runs = NULL;
-    ls_runtime *runtime = NULL;
-    LS_TRY(ls_runs_of(graph, &runs));
-    LS_TRY(ls_runtime_of(graph->context, &runtime));
-    ls_tensor **order = NULL;
-    size_t nodes = 0;
-    LS_TRY(ls_graph_order(graph, fetches, count, stop, user, &order, &nodes));
-    bool crewed = wants_crew(order, nodes, batch);
-    free(order);
-    making m = { .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
-    m.options = runs->settings.plan;
-    m.options.batch = batch;
-    m.source = ls_cpu_source(runtime->cpu);
-    ls_crew *crew = NULL;
-    if (crewed) {
-        LS_TRY(ls_runtime_crew(graph->context, &crew));
-        ls_crew_run(crew, make_plan, &m);
-        if (m.status != LS_OK)
-            return ls_fail(m.status, "%s", m.message);
-    } else {
-        LS_TRY(ls_plan_create(graph, fetches, count, stop, user, m.options, m.source, &m.plan));
+    making m;
+    ls_context *ctx = graph->context;
+    LS_TRY(start_making(graph, fetches, count, batch, stop, user, &m));
+    LS_TRY(make(&m, batch));
+    if (m.crew)
+        report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
+    int device = too_small(m.placement);
+    while (device >= 0 && give_way(graph))
+        device = too_small(m.placement);
+    if (device >= 0)
+        return refuse(&m, device, batch);
+    ls_placement_mark(m.placement);
+    if (ctx->log_placement)
+        ls_placement_log(m.placement, &ctx->log);
+    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, ctx->runtime->cpu->simd, out));
+    ls_executor_mutate(*out, m.settings->mutation);
+    return LS_OK;
+}
+
+ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_text *text)
+{
+    making m;
+    const ls_context *ctx = graph->context;
+    LS_TRY(start_making(graph, fetches, count, batch, NULL, NULL, &m));
+    LS_TRY(make(&m, batch));
+    for (int d = 0; d < ctx->device_count; d++) {
+        const ls_place *place = &m.placement->places[d];
+        ls_memory_info usage = ls_memory_usage(ctx->devices[d].memory);
+        if (place->needed_bytes == 0 && usage.in_use == 0)
+            continue;
+        ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, activations %.1f, workspace %.1f",
+                    ctx->devices[d].name, MIB(usage.in_use + place->needed_bytes), MIB(usage.in_use),
+                    MIB(place->kept_bytes), MIB(place->needed_bytes - place->kept_bytes));
+        if (usage.limit)
+            ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit),
+                        place->needed_bytes <= ls_memory_left(ctx->devices[d].memory) ? "fits" : "does not fit");
+        ls_text_put(text, "\n");
     }
-    if (crewed)
-        report_idle(graph->context, m.plan, runtime->workers);
-    const ls_run_settings *settings = &runs->settings;
-    ls_even_share share = { .lanes = m.plan->lanes,
-                            .devices = settings->device_count ? settings->device_count : runtime->devices,
-                            .list = settings->device_count ? settings->devices : NULL,
-                            .available = runtime->devices };
-    ls_map map = runs->settings.map.devices > 0 ? runs->settings.map : ls_map_evenly(&share);
-    ls_status status = ls_executor_create(m.plan, crew, runtime->device_of_worker, &map, runtime->cpu->simd, out);
-    if (status != LS_OK)
-        ls_plan_destroy(m.plan);
-    else
-        ls_executor_mutate(*out, runs->settings.mutation);
+    int device = too_small(m.placement);
+    ls_status status = ls_plan_print_memory(m.plan, text);
+    unmake(&m);
+    if (status == LS_OK && device >= 0 && batch > 1)
+        ls_text_add(text, "the largest batch that fits: %lld\n", (long long)largest_batch(&m, batch));
     return status;
 }
 
@@ -168,18 +307,6 @@ bool ls_runs_has(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t
     return find(runs, fetches, count, batch) != NULL;
 }
 
-static void make_room(ls_runs *runs)
-{
-    if (runs->count < LS_CACHED_PLANS)
-        return;
-    int oldest = 0;
-    for (int i = 1; i < runs->count; i++)
-        if (runs->cached[i].used < runs->cached[oldest].used)
-            oldest = i;
-    drop_cached(&runs->cached[oldest]);
-    runs->cached[oldest] = runs->cached[--runs->count];
-}
-
 ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_executor **out)
 {
     ls_runs *runs = NULL;
@@ -197,7 +324,8 @@ ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, 
             free(made.fetches);
             return status;
         }
-        make_room(runs);
+        if (runs->count == LS_CACHED_PLANS)
+            drop_oldest(runs);
         cached = &runs->cached[runs->count++];
         *cached = made;
     }

@@ -9,9 +9,8 @@
 
 typedef struct ls_run_settings {
     ls_plan_options plan; /* lanes, and what tests change; batch is each run's */
-    const int *devices;   /* that share the lanes evenly; */
-    int device_count;     /* 0: all of the context */
-    ls_map map;           /* devices not 0: this map instead */
+    ls_share share;       /* devices that share the lanes evenly */
+    ls_map map;           /* devices not 0: this map instead, of CPUs */
     ls_mutation mutation;
 } ls_run_settings;
 
@@ -39,6 +38,9 @@ void ls_runs_clear(ls_runs *runs);
 ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_executor **out);
 
 bool ls_runs_has(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t batch);
+
+/* What a run of these fetches would need of each device: what there is of it, and whether it fits. */
+ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_text *text);
 
 /* One for a single use; the caller destroys it. `stop` as in ls_graph_order. */
 ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,

@@ -8,11 +8,10 @@
 
 typedef struct ls_runtime {
     ls_cpu *cpu;
-    ls_crew *crew; /* NULL until a run needs it */
-    int workers, devices;
-    bool crowded; /* more workers than cores */
-    int *device_of_worker;
-    int *cores; /* by worker; NULL: not bound */
+    ls_crew *crew;   /* NULL until a run needs it */
+    int cpu_workers; /* of CPU devices; the crew's others drive a device each */
+    int workers;
+    int *cores; /* by worker; -1: not bound. NULL: none is */
 } ls_runtime;
 
 /* The context's runtime, made at the first call. */

@@ -12,7 +12,7 @@ static void destroy(void *training)
         return;
     ls_scope_close(&t->scope);
     if (ls_model_graph(t->model)->runs)
-        ls_model_graph(t->model)->runs->settings.device_count = 0;
+        ls_model_graph(t->model)->runs->settings.share = (ls_share){ .count = 0 };
     free(t->device_list);
     free(t);
 }
@@ -285,10 +285,8 @@ ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lan
 {
     ls_graph *graph = ls_model_graph(t->model);
     ls_runs *runs = NULL;
-    ls_runtime *runtime = NULL;
     int *list = NULL, count = 0;
-    LS_TRY(ls_runtime_of(graph->context, &runtime));
-    LS_TRY(ls_device_list(strategy, runtime->devices, &list, &count));
+    LS_TRY(ls_device_list(strategy, graph->context, &list, &count));
     LS_TRY(ls_runs_of(graph, &runs));
     bool same = count == t->device_count && lanes == runs->settings.plan.lanes &&
                 (count == 0 || memcmp(list, t->device_list, (size_t)count * sizeof(*list)) == 0);
@@ -299,7 +297,6 @@ ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lan
     free(t->device_list);
     t->device_list = list;
     t->device_count = count;
-    runs->settings.devices = t->device_list;
-    runs->settings.device_count = t->device_count;
+    runs->settings.share = (ls_share){ .list = t->device_list, .count = t->device_count };
     return ls_graph_set_lanes(graph, lanes);
 }

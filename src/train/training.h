@@ -54,8 +54,8 @@ ls_status ls_function_run(ls_training *training, ls_function *function, const ls
 /* Sets lanes and the map from tasks to devices for the runs that follow. */
 ls_status ls_training_place(ls_training *training, const ls_strategy *strategy, int lanes);
 
-/* The devices of a strategy, of the `available` ones of the context; free() the list. */
-ls_status ls_device_list(const ls_strategy *strategy, int available, int **list, int *count);
+/* The devices of a strategy; free() the list. */
+ls_status ls_device_list(const ls_strategy *strategy, ls_context *ctx, int **list, int *count);
 
 /* ---- Passes over data (passes.c) ---- */
 

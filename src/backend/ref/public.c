@@ -1,0 +1,40 @@
+/* The reference kernels, for backends from outside. */
+#include <stdlib.h>
+
+#include "backend/ref/ref.h"
+#include "lockstep/backend.h"
+
+#define FEW 16
+
+/* Axis 0 of a per-sample tensor has the samples of this run; other batch-sized axes have the whole batch's. */
+static ls_shape shape_of(const ls_tensor *node, const ls_program_run *run)
+{
+    ls_shape shape = ls_shape_at(&node->shape, run->batch);
+    if (node->per_sample)
+        shape.dims[0] = run->samples;
+    return shape;
+}
+
+ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const ls_program_run *run)
+{
+    ls_ref_array few[FEW], *arrays = few;
+    if (ls_tensor_is_error(node) || !out || !run)
+        return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");
+    if (ls_ops[node->op].kernel == LS_KERNEL_NONE || node->op == LS_OP_apply)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_reference_run: %s is not computed", ls_tensor_op(node));
+    if (node->input_count > FEW && !(arrays = calloc((size_t)node->input_count, sizeof(*arrays))))
+        return ls_fail(LS_ERR_MEMORY, "ls_reference_run: no memory for %d inputs", node->input_count);
+    for (int i = 0; i < node->input_count; i++)
+        arrays[i] = (ls_ref_array){ (void *)in[i], node->in[i]->dtype, shape_of(node->in[i], run) };
+    ls_ref_call call = { .node = node,
+                         .in = arrays,
+                         .out = { out, node->dtype, shape_of(node, run) },
+                         .batch = run->batch < 0 ? 1 : run->batch,
+                         .first = run->first,
+                         .seed = run->seed,
+                         .run = run->run };
+    ls_status status = ls_ref_run(&call);
+    if (arrays != few)
+        free(arrays);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* Devices of a context: kinds, what the machine has (physical), and what an open context runs on (logical). */
+#ifndef LS_DEVICE_DEVICE_H
+#define LS_DEVICE_DEVICE_H
+
+#include "device/cores.h"
+#include "device/memory.h"
+#include "lockstep/backend.h"
+
+#define LS_CPU       0 /* the kind that is always there */
+#define LS_MAX_KINDS 8
+
+typedef struct ls_kind {
+    char name[16];
+    ls_backend backend; /* all zeros for the CPU */
+} ls_kind;
+
+/* A device of the machine, and how it is to be used. */
+typedef struct ls_physical {
+    int kind, number;
+    char about[256];
+    size_t memory;
+    bool visible;
+    bool hidden;              /* by the environment: it cannot be made visible */
+    int growth;               /* 0: not said; 1: on; -1: off */
+    ls_logical_device *parts; /* NULL: one, without a limit of its own */
+    int part_count;
+} ls_physical;
+
+/* A device of an open context. Its index is what maps, plans and executors speak of; CPU devices come first. */
+typedef struct ls_device {
+    int index, kind, number, physical;
+    char name[80]; /* full */
+    const ls_backend *backend;
+    void *handle; /* the backend's */
+    ls_memory *memory;
+    size_t limit;
+    bool growth;
+    int first_worker, worker_count; /* of the crew; others than CPUs have one that drives them */
+} ls_device;
+
+#endif

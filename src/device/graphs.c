@@ -1,0 +1,152 @@
+/* What graphs need of their context: device scopes, and memory for variables and values (graph/context.h). Also what a
+ * context tells about memory, copies and placement. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/context.h"
+#include "graph/context.h"
+#include "graph/node.h"
+
+/* ---- Memory ---- */
+
+static ls_memory *cpu_memory(const ls_context *ctx, int device)
+{
+    return ctx->devices[device > 0 && device < ctx->cpu_count ? device : 0].memory;
+}
+
+ls_status ls_context_take(ls_context *ctx, int device, size_t bytes, const char *what, ls_block **out)
+{
+    return ls_memory_take(cpu_memory(ctx, device), bytes, what, out);
+}
+
+void ls_context_give(ls_context *ctx, int device, ls_block *block)
+{
+    ls_memory_give(cpu_memory(ctx, device), block);
+}
+
+void *ls_context_data(const ls_block *block)
+{
+    return (char *)block->region + block->offset;
+}
+
+static ls_status find_memory(ls_context *ctx, const char *call, const char *device, ls_memory **out)
+{
+    int index;
+    LS_TRY(ls_context_begin(ctx, call));
+    LS_TRY(ls_context_device(ctx, device, &index));
+    *out = ctx->devices[index].memory;
+    return LS_OK;
+}
+
+ls_status ls_get_memory_info(ls_context *ctx, const char *device, ls_memory_info *out)
+{
+    ls_memory *memory;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_get_memory_info: no place for the answer was given");
+    LS_TRY(find_memory(ctx, "ls_get_memory_info", device, &memory));
+    *out = ls_memory_usage(memory);
+    return LS_OK;
+}
+
+ls_status ls_format_memory(ls_context *ctx, const char *device, char **out)
+{
+    ls_memory *memory;
+    ls_text text = { 0 };
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_format_memory: no place for the text was given");
+    LS_TRY(find_memory(ctx, "ls_format_memory", device, &memory));
+    ls_status status = ls_memory_print(memory, &text);
+    if (status == LS_OK)
+        return ls_text_take(&text, out);
+    ls_text_free(&text);
+    return status;
+}
+
+/* ---- Copies ---- */
+
+void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    size_t i = 0;
+    while (i < ctx->copy_count && (ctx->copies[i].from != from || ctx->copies[i].to != to ||
+                                   strncmp(ctx->copies[i].tensor, tensor, sizeof(ctx->copies[i].tensor) - 1) != 0))
+        i++;
+    if (i == ctx->copy_count && i == ctx->copy_room) {
+        size_t room = ctx->copy_room ? ctx->copy_room * 2 : 32;
+        ls_copy_info *grown = realloc(ctx->copies, room * sizeof(*grown));
+        if (grown) {
+            ctx->copies = grown;
+            ctx->copy_room = room;
+        }
+    }
+    if (i < ctx->copy_room) { /* a count that finds no memory is lost, not the run */
+        ls_copy_info *copy = &ctx->copies[i];
+        if (i == ctx->copy_count) {
+            *copy = (ls_copy_info){ .from = from, .to = to };
+            snprintf(copy->tensor, sizeof(copy->tensor), "%s", tensor);
+            ctx->copy_count++;
+        }
+        copy->times++;
+        copy->bytes += bytes;
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+}
+
+ls_status ls_list_copies(ls_context *ctx, ls_copy_info **out, size_t *count)
+{
+    if (!ctx || !out || !count)
+        return ls_fail(LS_ERR_INVALID, "ls_list_copies: a context and places for the list are needed");
+    pthread_mutex_lock(&ctx->mutex);
+    ls_copy_info *list = calloc(ctx->copy_count + 1, sizeof(*list));
+    if (list) {
+        if (ctx->copy_count)
+            memcpy(list, ctx->copies, ctx->copy_count * sizeof(*list));
+        *out = list;
+        *count = ctx->copy_count;
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+    return list ? LS_OK : ls_fail(LS_ERR_MEMORY, "ls_list_copies: no memory for the list");
+}
+
+/* ---- Placement ---- */
+
+ls_device_scope ls_device_scope_open(ls_graph *graph, const char *device)
+{
+    ls_device_scope scope = { .graph = graph, .outer = LS_ANY_DEVICE, .open = graph != NULL };
+    if (!graph)
+        return scope;
+    scope.outer = graph->device;
+    int index = LS_ANY_DEVICE;
+    if (!device || device[0]) {
+        ls_status status = ls_context_device(graph->context, device, &index);
+        if (status != LS_OK)
+            ls_node_error(graph, status, "LS_WITH_DEVICE");
+    }
+    graph->device = index;
+    return scope;
+}
+
+void ls_device_scope_close(ls_device_scope *scope)
+{
+    if (scope && scope->open) {
+        scope->graph->device = scope->outer;
+        scope->open = false;
+    }
+}
+
+ls_status ls_set_hard_placement(ls_context *ctx, bool hard)
+{
+    if (!ctx)
+        return ls_fail(LS_ERR_INVALID, "ls_set_hard_placement: the context is NULL");
+    ctx->hard_placement = hard;
+    return LS_OK;
+}
+
+ls_status ls_set_log_placement(ls_context *ctx, bool on)
+{
+    if (!ctx)
+        return ls_fail(LS_ERR_INVALID, "ls_set_log_placement: the context is NULL");
+    ctx->log_placement = on;
+    return LS_OK;
+}

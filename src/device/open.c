@@ -1,0 +1,226 @@
+/* Opening a context: its logical devices, their memory, and which worker belongs to which; and listing them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/status.h"
+#include "device/context.h"
+#include "graph/context.h"
+
+static ls_status take_region(void *user, size_t bytes, void **region)
+{
+    const ls_device *device = user;
+    return device->backend->alloc(device->handle, bytes, region);
+}
+
+static void give_region(void *user, void *region, size_t bytes)
+{
+    const ls_device *device = user;
+    (void)bytes;
+    device->backend->free(device->handle, region);
+}
+
+/* A CPU without a limit grows; so does a device of unknown size. Others grow if they were told to. */
+static ls_status open_memory(ls_device *device, const ls_physical *p, size_t limit)
+{
+    bool cpu = device->kind == LS_CPU;
+    ls_region_source backend = { .device = device, .take = take_region, .give = give_region };
+    device->limit = limit || cpu ? limit : p->memory;
+    device->growth = p->growth > 0 || device->limit == 0;
+    return ls_memory_open(device->name, cpu ? ls_region_host() : backend, device->limit, device->growth,
+                          &device->memory);
+}
+
+static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, size_t limit)
+{
+    ls_device *device = &ctx->devices[ctx->device_count];
+    *device = (ls_device){ .index = ctx->device_count, .kind = p->kind, .number = number, .physical = p->number };
+    snprintf(device->name, sizeof(device->name), "/job:localhost/replica:0/task:0/device:%s:%d",
+             ctx->kinds[p->kind].name, number);
+    if (p->kind != LS_CPU) {
+        const ls_backend *backend = &ctx->kinds[p->kind].backend;
+        void *handle = NULL;
+        LS_TRY(backend->open(backend->user, p->number, &handle));
+        device->backend = backend;
+        device->handle = handle;
+    }
+    ctx->device_count++; /* from here on closing knows it */
+    return open_memory(device, p, limit);
+}
+
+static int parts_of(const ls_context *ctx, const ls_physical *p)
+{
+    if (p->parts)
+        return p->part_count;
+    return p->kind == LS_CPU && ctx->options.cpu_devices ? ctx->options.cpu_devices : 1;
+}
+
+/* Workers share the cores out: CPU device d has workers floor(d W / D) up to floor((d+1) W / D) - 1, and each at least
+ * one. Every other device has a worker of its own, which drives it. */
+static void share_workers(ls_context *ctx)
+{
+    int devices = ctx->cpu_count, workers = ctx->options.threads ? ctx->options.threads : ctx->cores.count;
+    workers = workers < devices ? devices : workers;
+    ctx->crowded = workers > ctx->cores.count;
+    for (int d = 0; d < ctx->device_count; d++) {
+        ls_device *device = &ctx->devices[d];
+        bool cpu = device->kind == LS_CPU;
+        device->first_worker = cpu ? (int)((int64_t)d * workers / devices) : workers + d - devices;
+        device->worker_count = cpu ? (int)((int64_t)(d + 1) * workers / devices) - device->first_worker : 1;
+    }
+}
+
+static ls_status open_devices(ls_context *ctx)
+{
+    int count = 0, number[LS_MAX_KINDS] = { 0 };
+    for (int i = 0; i < ctx->physical_count; i++)
+        count += ctx->physical[i].visible ? parts_of(ctx, &ctx->physical[i]) : 0;
+    ctx->devices = calloc((size_t)count, sizeof(*ctx->devices)); /* addresses stay: memory knows its device */
+    if (!ctx->devices)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d devices", count);
+    for (int i = 0; i < ctx->physical_count; i++) { /* the CPU is the first of them */
+        const ls_physical *p = &ctx->physical[i];
+        for (int part = 0; p->visible && part < parts_of(ctx, p); part++)
+            LS_TRY(open_device(ctx, p, number[p->kind]++, p->parts ? p->parts[part].memory_limit : 0));
+    }
+    ctx->cpu_count = number[LS_CPU];
+    share_workers(ctx);
+    return LS_OK;
+}
+
+void ls_context_close_devices(ls_context *ctx)
+{
+    for (int d = 0; d < ctx->device_count; d++) {
+        ls_device *device = &ctx->devices[d];
+        ls_memory_close(device->memory);
+        if (device->backend && device->backend->close)
+            device->backend->close(device->handle);
+    }
+    free(ctx->devices);
+    ctx->devices = NULL;
+    ctx->device_count = 0;
+}
+
+ls_status ls_context_begin(ls_context *ctx, const char *call)
+{
+    if (!ctx)
+        return ls_fail(LS_ERR_INVALID, "%s: the context is NULL", call);
+    pthread_mutex_lock(&ctx->mutex);
+    ls_status status = LS_OK;
+    if (!ctx->opened_by) {
+        status = ls_context_look(ctx);
+        if (status == LS_OK)
+            status = open_devices(ctx);
+        if (status == LS_OK)
+            ctx->opened_by = call;
+        else
+            ls_context_close_devices(ctx);
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
+}
+
+/* ---- Names ---- */
+
+static int find_device(const ls_context *ctx, int kind, int number)
+{
+    for (int d = 0; d < ctx->device_count; d++)
+        if (ctx->devices[d].kind == kind && ctx->devices[d].number == number)
+            return d;
+    return 0;
+}
+
+ls_status ls_context_device(ls_context *ctx, const char *name, int *out)
+{
+    ls_kind_count kinds[LS_MAX_KINDS];
+    ls_named_device found;
+    int kind_count = ls_context_kinds(ctx, true, kinds);
+    LS_TRY(ls_names_read_one(name, kinds, kind_count, &found));
+    *out = find_device(ctx, found.kind, found.number);
+    return LS_OK;
+}
+
+ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, int *count)
+{
+    ls_kind_count kinds[LS_MAX_KINDS];
+    ls_named_device *found = NULL;
+    int kind_count = ls_context_kinds(ctx, true, kinds), named = 0;
+    LS_TRY(ls_names_read(names, kinds, kind_count, &found, &named));
+    int *list = calloc((size_t)named, sizeof(*list));
+    for (int i = 0; list && i < named; i++)
+        list[i] = find_device(ctx, found[i].kind, found[i].number);
+    free(found);
+    if (!list)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", named);
+    *out = list;
+    *count = named;
+    return LS_OK;
+}
+
+/* ---- Lists ---- */
+
+static bool is_kind(const ls_context *ctx, int kind, const char *wanted)
+{
+    return !wanted || strcasecmp(ctx->kinds[kind].name, wanted) == 0;
+}
+
+static void describe_physical(const ls_context *ctx, const ls_physical *p, ls_device_info *info)
+{
+    *info = (ls_device_info){ .number = p->number, .physical = p->number, .memory = p->memory, .visible = p->visible };
+    info->growth = p->growth > 0;
+    info->cores = p->kind == LS_CPU ? ctx->cores.count : 0;
+    snprintf(info->name, sizeof(info->name), "/physical_device:%s:%d", ctx->kinds[p->kind].name, p->number);
+    snprintf(info->kind, sizeof(info->kind), "%s", ctx->kinds[p->kind].name);
+    snprintf(info->about, sizeof(info->about), "%s", p->about);
+}
+
+static void describe_logical(const ls_context *ctx, const ls_device *d, ls_device_info *info)
+{
+    *info = (ls_device_info){ .number = d->number, .physical = d->physical, .memory = d->limit, .visible = true };
+    info->growth = d->growth;
+    info->cores = d->kind == LS_CPU ? d->worker_count : 0;
+    snprintf(info->name, sizeof(info->name), "%s", d->name);
+    snprintf(info->kind, sizeof(info->kind), "%s", ctx->kinds[d->kind].name);
+    for (int i = 0; i < ctx->physical_count; i++)
+        if (ctx->physical[i].kind == d->kind && ctx->physical[i].number == d->physical)
+            snprintf(info->about, sizeof(info->about), "%s", ctx->physical[i].about);
+}
+
+static ls_status list_devices(ls_context *ctx, const char *kind, bool logical, ls_device_info **out, size_t *count)
+{
+    int most = logical ? ctx->device_count : ctx->physical_count;
+    ls_device_info *list = calloc((size_t)most + 1, sizeof(*list));
+    if (!list)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", most);
+    *count = 0;
+    for (int i = 0; i < most; i++)
+        if (is_kind(ctx, logical ? ctx->devices[i].kind : ctx->physical[i].kind, kind)) {
+            if (logical)
+                describe_logical(ctx, &ctx->devices[i], &list[(*count)++]);
+            else
+                describe_physical(ctx, &ctx->physical[i], &list[(*count)++]);
+        }
+    *out = list;
+    return LS_OK;
+}
+
+ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count)
+{
+    if (!ctx || !out || !count)
+        return ls_fail(LS_ERR_INVALID, "ls_list_physical_devices: a context and places for the list are needed");
+    pthread_mutex_lock(&ctx->mutex);
+    ls_status status = ls_context_look(ctx);
+    if (status == LS_OK)
+        status = list_devices(ctx, kind, false, out, count);
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
+}
+
+ls_status ls_list_logical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count)
+{
+    if (!out || !count)
+        return ls_fail(LS_ERR_INVALID, "ls_list_logical_devices: places for the list are needed");
+    LS_TRY(ls_context_begin(ctx, "ls_list_logical_devices"));
+    return list_devices(ctx, kind, true, out, count);
+}

@@ -1,0 +1,110 @@
+/* Pass 2: which kind of device each node is for. What was asked for wins; otherwise the fastest kind that has a kernel,
+ * which is the one added last; the CPU has all. Of the devices of a kind nothing is decided here. */
+#include "device/context.h"
+#include "plan/plan.h"
+
+/* State lives with the CPU: so do the nodes that write it, and those that gather the batch. */
+static bool is_bound_to_cpu(const ls_tensor *node)
+{
+    switch (node->op) {
+    case LS_OP_assign:
+    case LS_OP_assign_add:
+    case LS_OP_apply:
+    case LS_OP_group:
+    case LS_OP_gather_batch:
+    case LS_OP_scatter_batch:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool has_device(const ls_context *ctx, int kind)
+{
+    for (int d = 0; d < ctx->device_count; d++)
+        if (ctx->devices[d].kind == kind)
+            return true;
+    return false;
+}
+
+static bool supports(const ls_context *ctx, int kind, const ls_tensor *node)
+{
+    const ls_backend *backend = &ctx->kinds[kind].backend;
+    return kind == LS_CPU || !backend->supports || backend->supports(backend->user, node);
+}
+
+static bool is_allowed(const ls_plan *plan, int kind)
+{
+    return kind == LS_CPU || plan->options.kinds == 0 || plan->options.kinds >> kind & 1;
+}
+
+static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
+{
+    char label[LS_NODE_TEXT], others[64] = "";
+    int used = 0;
+    for (int k = 0; k < ctx->kind_count; k++)
+        if (has_device(ctx, k) && supports(ctx, k, node) && used >= 0 && (size_t)used < sizeof(others))
+            used +=
+                snprintf(others + used, sizeof(others) - (size_t)used, "%s%s", used ? ", " : "", ctx->kinds[k].name);
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s (op %s) was placed on %s, and a %s has no kernel for it; it can run on: %s",
+                   ls_node_label(node, label), ls_tensor_op(node), ctx->devices[node->device].name,
+                   ctx->kinds[kind].name, others);
+}
+
+/* The kind a node would like; LS_ERR_UNSUPPORTED if that is asked for and cannot be. */
+static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node *p)
+{
+    const ls_context *ctx = plan->graph->context;
+    p->kind = LS_CPU;
+    p->device = LS_ANY_DEVICE;
+    p->reason = LS_PLACED_FASTEST;
+    if (is_bound_to_cpu(node)) {
+        p->reason = LS_PLACED_STATE;
+    } else if (node->device != LS_ANY_DEVICE) {
+        int kind = ctx->devices[node->device].kind;
+        bool can = supports(ctx, kind, node);
+        if (!can && ctx->hard_placement)
+            return refuse(ctx, node, kind);
+        p->kind = can ? kind : LS_CPU;
+        p->device = can ? node->device : LS_ANY_DEVICE;
+        p->reason = can ? LS_PLACED_ASKED : LS_PLACED_NO_KERNEL;
+        p->wanted = kind;
+    } else {
+        for (int k = ctx->kind_count; k-- > 1;) {
+            if (!has_device(ctx, k) || !is_allowed(plan, k))
+                continue;
+            if (supports(ctx, k, node)) {
+                p->kind = k;
+                break;
+            }
+            p->reason = LS_PLACED_NO_KERNEL;
+            p->wanted = k;
+        }
+    }
+    return LS_OK;
+}
+
+/* One line for each op that went to the CPU because its device has no kernel. */
+static void report(ls_plan *plan)
+{
+    uint64_t told[(LS_OP_COUNT + 63) / 64] = { 0 };
+    ls_context *ctx = plan->graph->context;
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_plan_node *p = &plan->nodes[i];
+        uint64_t *word = &told[p->node->op / 64], bit = (uint64_t)1 << (p->node->op % 64);
+        if (!p->in || p->reason != LS_PLACED_NO_KERNEL || *word & bit)
+            continue;
+        *word |= bit;
+        ls_log_write(&ctx->log, LS_LOG_INFO, "%s: no kernel on %s, the CPU runs it", ls_tensor_op(p->node),
+                     ctx->kinds[p->wanted].name);
+    }
+}
+
+ls_status ls_plan_kinds(ls_plan *plan)
+{
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].in) /* leaves are data: they go where they are read */
+            LS_TRY(choose(plan, plan->nodes[i].node, &plan->nodes[i]));
+    report(plan);
+    return LS_OK;
+}

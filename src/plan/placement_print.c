@@ -1,0 +1,180 @@
+/* Placement for people: TensorFlow's log lines, and a table of node, device and reason. */
+#include <ctype.h>
+#include <string.h>
+
+#include "plan/placement.h"
+
+/* What TensorFlow calls our ops, where it is not our name in its spelling. */
+static const struct {
+    ls_op op;
+    const char *name;
+} names[] = {
+    { LS_OP_constant, "_EagerConst" },
+    { LS_OP_matmul, "MatMul" },
+    { LS_OP_add, "AddV2" },
+    { LS_OP_div, "RealDiv" },
+    { LS_OP_compare, "Compare" },
+    { LS_OP_variable, "ReadVariableOp" },
+    { LS_OP_input, "Placeholder" },
+    { LS_OP_conv2d, "Conv2D" },
+    { LS_OP_conv2d_grad_input, "Conv2DBackpropInput" },
+    { LS_OP_conv2d_grad_kernel, "Conv2DBackpropFilter" },
+    { LS_OP_max_pool2d, "MaxPool" },
+    { LS_OP_max_pool2d_grad, "MaxPoolGrad" },
+    { LS_OP_reduce_sum, "Sum" },
+    { LS_OP_reduce_max, "Max" },
+    { LS_OP_reduce_min, "Min" },
+    { LS_OP_assign, "AssignVariableOp" },
+    { LS_OP_assign_add, "AssignAddVariableOp" },
+    { LS_OP_neg, "Neg" },
+};
+
+/* "MatMul"; by default our name in capitals: "relu_grad" is "ReluGrad". */
+static const char *tensorflow_name(ls_op op, char text[64])
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i].op == op)
+            return names[i].name;
+    size_t used = 0;
+    bool start = true;
+    for (const char *c = ls_ops[op].name; *c && used < 63; c++) {
+        if (*c != '_')
+            text[used++] = start ? (char)toupper((unsigned char)*c) : *c;
+        start = *c == '_';
+    }
+    text[used] = '\0';
+    return text;
+}
+
+typedef struct where {
+    int first, last; /* devices; of several in a row both ends */
+} where;
+
+/* The devices that a group's tasks are on. */
+static where group_devices(const ls_placement *p, const ls_group *group)
+{
+    const ls_plan *plan = p->plan;
+    where w = { p->ctx->device_count, -1 };
+    if (group->home >= 0)
+        for (int lane = 0; lane < plan->lanes; lane++) {
+            int device = ls_task_device(p, group->home, lane);
+            w.first = device < w.first ? device : w.first;
+            w.last = device > w.last ? device : w.last;
+        }
+    for (int i = 0; i < plan->whole_count && group->home < 0; i++)
+        if (plan->whole_steps[i].group == group && p->whole_device[i] >= 0)
+            w = (where){ p->whole_device[i], p->whole_device[i] };
+    if (w.last < 0 && group->device != LS_ANY_DEVICE)
+        w = (where){ group->device, group->device };
+    for (int d = 0; d < p->ctx->device_count && w.last < 0; d++)
+        if (p->ctx->devices[d].kind == group->kind)
+            w = (where){ d, d }; /* computed where it is needed, or by whoever is free: the first stands for all */
+    return w;
+}
+
+/* A constant is where it was asked for, otherwise on the fastest device; other leaves live with the CPU. */
+static where leaf_device(const ls_placement *p, const ls_tensor *node)
+{
+    int device = p->home;
+    if (node->device != LS_ANY_DEVICE)
+        device = node->device;
+    else if (node->op == LS_OP_constant && p->plan->options.kinds == 0)
+        for (int d = 0; d < p->ctx->device_count; d++)
+            if (p->ctx->devices[d].kind > p->ctx->devices[device].kind)
+                device = d;
+    return (where){ device, device };
+}
+
+/* The group that computes a node, alone or among others; NULL: a leaf. */
+static const ls_group *group_of(const ls_plan *plan, int node)
+{
+    if (plan->nodes[node].group >= 0)
+        return &plan->groups[plan->nodes[node].group];
+    for (int g = 0; plan->nodes[node].in && g < plan->group_count; g++)
+        for (int i = 0; i < plan->groups[g].node_count; i++)
+            if (plan->groups[g].nodes[i] == plan->nodes[node].node)
+                return &plan->groups[g];
+    return NULL;
+}
+
+static where node_devices(const ls_placement *p, int node)
+{
+    const ls_group *group = group_of(p->plan, node);
+    return group ? group_devices(p, group) : leaf_device(p, p->plan->nodes[node].node);
+}
+
+/* ".../device:GPU:0", and of several ".../device:GPU:0-3". */
+static const char *device_text(const ls_placement *p, where w, char text[128])
+{
+    const ls_device *first = &p->ctx->devices[w.first], *last = &p->ctx->devices[w.last];
+    if (w.first == w.last)
+        snprintf(text, 128, "%s", first->name);
+    else
+        snprintf(text, 128, "%s-%d", first->name, last->number);
+    return text;
+}
+
+void ls_placement_log(const ls_placement *p, ls_logger *log)
+{
+    for (int i = 0; i < p->plan->node_count; i++) {
+        char device[128], name[64];
+        const ls_tensor *node = p->plan->nodes[i].node;
+        ls_log_always(log, "Executing op %s in device %s", tensorflow_name(node->op, name),
+                      device_text(p, node_devices(p, i), device));
+    }
+}
+
+static void mark_group(const ls_placement *p, const ls_group *group, int device)
+{
+    for (int i = 0; i < group->node_count; i++)
+        ((ls_tensor *)group->nodes[i])->placed = device < 0 ? p->home : device;
+}
+
+void ls_placement_mark(const ls_placement *p)
+{
+    const ls_plan *plan = p->plan;
+    for (int i = 0; i < plan->node_count; i++)
+        if (ls_plan_is_leaf(plan->nodes[i].node))
+            ((ls_tensor *)plan->nodes[i].node)->placed = leaf_device(p, plan->nodes[i].node).first;
+    for (int g = 0; g < plan->group_count; g++)
+        if (plan->groups[g].home >= 0)
+            mark_group(p, &plan->groups[g], ls_task_device(p, plan->groups[g].home, 0));
+    for (int i = 0; i < plan->whole_count; i++)
+        mark_group(p, plan->whole_steps[i].group, p->whole_device[i]);
+    for (int i = 0; i < plan->update_count; i++)
+        mark_group(p, plan->updates[i].group, p->home);
+}
+
+static const char *reason_text(const ls_placement *p, const ls_plan_node *node, char text[96])
+{
+    switch (node->reason) {
+    case LS_PLACED_ASKED:
+        return "asked for";
+    case LS_PLACED_NO_KERNEL:
+        snprintf(text, 96, "no kernel on %s", p->ctx->kinds[node->wanted].name);
+        return text;
+    case LS_PLACED_STATE:
+        return "state is on the CPU";
+    case LS_PLACED_GROUP:
+        return "one kernel with the node before";
+    case LS_PLACED_FASTEST:
+        break;
+    }
+    return "fastest with a kernel";
+}
+
+ls_status ls_placement_print(const ls_placement *p, ls_text *text)
+{
+    ls_text_add(text, "%-28s %-20s %-48s %s\n", "node", "op", "device", "reason");
+    for (int i = 0; i < p->plan->node_count; i++) {
+        const ls_plan_node *node = &p->plan->nodes[i];
+        char label[LS_NODE_TEXT], device[128], reason[96];
+        bool leaf = ls_plan_is_leaf(node->node);
+        ls_text_add(text, "%-28s %-20s %-48s %s\n", ls_node_label(node->node, label), ls_tensor_op(node->node),
+                    device_text(p, node_devices(p, i), device),
+                    !leaf                                 ? reason_text(p, node, reason)
+                    : node->node->device != LS_ANY_DEVICE ? "asked for"
+                                                          : "data");
+    }
+    return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a placement") : LS_OK;
+}
