@@ -33,6 +33,8 @@ typedef ls_status (*ls_cpu_maker)(ls_cpu *cpu, const ls_group *group, const int6
                                   ls_kernel **out);
 
 ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
+                                    ls_kernel **out);
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
@@ -46,6 +48,9 @@ ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_
 bool ls_cpu_takes_conv(const ls_tensor *node);
 bool ls_cpu_takes_matmul(const ls_tensor *node);
 bool ls_cpu_takes_norm(const ls_tensor *x); /* what is normalised */
+
+/* What a group with a convolution, or a gradient of one, is about. */
+ls_dnn_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples);
 
 /* A kernel of `bytes` (at least an ls_cpu_kernel) with its common part filled in; destroyed by free(). */
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,

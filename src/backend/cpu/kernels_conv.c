@@ -60,7 +60,7 @@ static void destroy(ls_kernel *kernel)
     free(c);
 }
 
-static ls_dnn_conv sizes(const ls_group *group, int64_t samples)
+ls_dnn_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples)
 {
     const ls_tensor *node = group->nodes[0];
     const ls_tensor *x = node->op == LS_OP_conv2d_grad_input ? node : node->in[0];
@@ -86,7 +86,7 @@ static ls_dnn_conv sizes(const ls_group *group, int64_t samples)
 static ls_status make_op(conv *c, const ls_group *group, int64_t samples, const ls_dnn_op *like, ls_dnn_op **out)
 {
     ls_dnn *dnn = c->base.cpu->dnn;
-    ls_dnn_conv size = sizes(group, samples);
+    ls_dnn_conv size = ls_cpu_conv_sizes(group, samples);
     switch (group->nodes[0]->op) {
     case LS_OP_conv2d:
         return ls_dnn_conv_forward(dnn, &size, like, out);

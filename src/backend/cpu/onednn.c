@@ -143,6 +143,12 @@ void ls_dnn_identity(char *text, size_t size)
              ymm ? " prefer_ymm" : "");
 }
 
+bool ls_dnn_has_avx512(void)
+{
+    prepare();
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 /* ---- failing ---- */
 
 static ls_status status_of(dnnl_status_t status)
@@ -358,8 +364,7 @@ static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_o
         d->before[i] = v->pad[i];
         d->after[i] = v->pad[i + 2];
     }
-    bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    bool blocks = forward && wide && v->c == 1 && v->o == 16 && v->groups == 1;
+    bool blocks = forward && ls_dnn_has_avx512() && v->c == 1 && v->o == 16 && v->groups == 1;
     dnnl_status_t status = dnnl_memory_desc_init_by_tag(&d->x, 4, x, dnnl_f32, blocks ? dnnl_nchw : dnnl_nhwc);
     if (status == dnnl_success)
         status = dnnl_memory_desc_init_by_tag(&d->y, 4, y, dnnl_f32, blocks ? dnnl_nChw16c : dnnl_nhwc);

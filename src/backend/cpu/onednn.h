@@ -45,6 +45,9 @@ typedef struct ls_dnn_matmul {
 /* This thread takes part from now on: OpenMP uses one thread when called from here. Other threads are not changed. */
 void ls_dnn_enter_thread(void);
 
+/* The effective instruction set has AVX-512 (F, BW, DQ, VL). */
+bool ls_dnn_has_avx512(void);
+
 ls_status ls_dnn_open(int workers, ls_dnn **out);
 void ls_dnn_close(ls_dnn *dnn); /* after its operations are destroyed; NULL is fine */
 

@@ -1,0 +1,48 @@
+/* Our own matrix products, for AVX-512: tiles of the output that stay in registers while a sum runs. One thread, no
+ * allocation, nothing that fails.
+ *
+ * They have their own bits, other than oneDNN's, so whether they are used is decided with oneDNN's instruction set
+ * (ls_dnn_has_avx512), which the bit class names, and not by LOCKSTEP_ISA. Every element of an output is one chain of
+ * fused multiply-adds in an order that the lists of runs give; tiles and vectors do not matter to it. */
+#ifndef LS_BACKEND_CPU_GEMM_H
+#define LS_BACKEND_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LS_GEMM_VECTOR  16 /* floats */
+#define LS_GEMM_VECTORS 4  /* that a tile is wide, at most */
+#define LS_GEMM_PANEL   (LS_GEMM_VECTOR * LS_GEMM_VECTORS)
+
+/* ---- Outer products: c[i][j] = sum over pixels of a[pixel][i] * b[pixel][j] ---- */
+
+/* Pixels in a row: their places in a (in floats) and in b (in rows), and how many they are. */
+typedef struct ls_gemm_run {
+    int32_t a, b, count;
+} ls_gemm_run;
+
+typedef struct ls_gemm_outer {
+    const ls_gemm_run *runs;
+    int64_t run_count;
+    const float *a, *b;
+    int64_t a_step, b_step; /* floats from pixel to pixel */
+    float *c;               /* rows of 16 * vectors floats, close to each other */
+    bool add;               /* to what c has */
+    const float *ahead;     /* fetched into the cache meanwhile: a line for each pixel, ahead_step apart */
+    int64_t ahead_step;
+} ls_gemm_outer;
+
+/* The rows a tile may have at most. */
+static inline int64_t ls_gemm_outer_rows(int64_t vectors)
+{
+    return vectors > 3 ? 6 : 8;
+}
+
+/* One tile: `rows` of c by 16 * vectors. */
+void ls_gemm_outer_tile(int64_t rows, int64_t vectors, const ls_gemm_outer *t);
+
+/* Columns of `count` pixels that are `step` apart, close to each other and filled up with zeros to whole vectors. At
+ * most a panel's columns. */
+void ls_gemm_copy_panel(float *to, const float *from, int64_t step, int64_t count, int64_t columns);
+
+#endif
