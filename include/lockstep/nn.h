@@ -133,7 +133,7 @@ typedef struct ls_layer_options {
     int64_t axis;            /* of softmax, concatenate, batch norm; 0: -1, the last. Axis 0 is the batch's */
     ls_shape shape;          /* of an input (without the batch axis), of a reshape: where four places are too few */
     ls_dtype dtype;          /* of an input */
-    const char *device;      /* placement, when a strategy asks for it */
+    const char *device;      /* "/gpu:1": where its variables and nodes belong; NULL: as the scope around it says */
 } ls_layer_options;
 
 typedef struct ls_layer {

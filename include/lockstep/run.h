@@ -72,6 +72,9 @@ LS_API ls_status ls_read_scalar(ls_tensor *tensor, double *out);
 /* The value as text, TensorFlow's way: "[[22. 28.]\n [49. 64.]], shape=(2, 2), dtype=float32"; free() it. */
 LS_API ls_status ls_format(ls_tensor *tensor, char **out);
 
+/* Prints it as TensorFlow prints a tensor, with a newline; out NULL: to standard output. */
+LS_API ls_status ls_print(ls_tensor *tensor, FILE *out);
+
 #ifdef __cplusplus
 }
 #endif

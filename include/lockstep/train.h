@@ -29,7 +29,7 @@ LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
 /* ---- Strategies: a map from tasks to devices, and never anything else ---- */
 
 typedef enum ls_strategy_kind {
-    LS_STRATEGY_DEFAULT = 0, /* mirrored over all devices of the context */
+    LS_STRATEGY_DEFAULT = 0, /* mirrored over all devices of the fastest kind */
     LS_STRATEGY_ONE_DEVICE,
     LS_STRATEGY_MIRRORED,
 } ls_strategy_kind;
@@ -37,7 +37,7 @@ typedef enum ls_strategy_kind {
 typedef struct ls_strategy {
     ls_strategy_kind kind;
     int ls_first;
-    const char *devices; /* "cpu:0,cpu:1", "cpu:0-3"; NULL: all of the context (of one device: the first) */
+    const char *devices; /* "gpu:0,gpu:1", "cpu:0-3"; NULL: all of the fastest kind (of one device: the first) */
 } ls_strategy;
 
 #define ls_mirrored(...)   ((ls_strategy){ .kind = LS_STRATEGY_MIRRORED, .ls_first = 0, __VA_ARGS__ })
@@ -117,6 +117,12 @@ LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options o
 /* The same on arrays in memory, which are borrowed for the call. */
 #define ls_fit_arrays(model, x, y, ...) ls_fit_arrays_with(model, x, y, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
+
+/* What ls_fit with the same options would need of each device's memory, and the largest batch that fits if it does not:
+ * a text to free(). Nothing is trained. */
+#define ls_explain_fit(model, data, out, ...)                                                                          \
+    ls_explain_fit_with(model, data, out, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, char **out, ls_fit_options options);
 
 /* ---- Evaluate and predict ---- */
 

@@ -71,10 +71,22 @@ static const char *graphviz_style(const ls_tensor *node)
                                        : "shape=box,style=rounded";
 }
 
+/* A colour for each device, where the node was run, or will be. */
+static void print_colour(ls_text *text, const ls_tensor *node)
+{
+    static const char *const colours[] = { "#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd" };
+    int device = node->placed != LS_ANY_DEVICE ? node->placed : node->device;
+    if (node->op != LS_OP_ERROR && device != LS_ANY_DEVICE)
+        ls_text_add(text, ",style=\"filled%s\",fillcolor=\"%s\"", node->per_sample ? "" : ",rounded",
+                    colours[(size_t)device % (sizeof(colours) / sizeof(colours[0]))]);
+}
+
 static void print_graphviz(ls_text *text, const ls_tensor *node)
 {
     char shape[LS_SHAPE_TEXT];
-    ls_text_add(text, "  n%u [%s,label=\"%s", node->id, graphviz_style(node), ls_tensor_op(node));
+    ls_text_add(text, "  n%u [%s", node->id, graphviz_style(node));
+    print_colour(text, node);
+    ls_text_add(text, ",label=\"%s", ls_tensor_op(node));
     if (node->name)
         ls_text_add(text, "\\n%s", node->name);
     if (node->op != LS_OP_ERROR)

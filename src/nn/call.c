@@ -38,13 +38,18 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     return LS_OK;
 }
 
-static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input)
+/* Variables belong to the device that the layer is called on. */
+static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input, int device)
 {
     LS_TRY(ls_layer_weights(&layer->spec, input, layer->weight, &layer->weight_count));
-    for (size_t i = 0; i < layer->weight_count; i++)
-        LS_TRY(make_variable(model, layer, i));
-    layer->built = true;
-    return LS_OK;
+    ls_status status = LS_OK;
+    int outer = model->graph->device;
+    model->graph->device = device;
+    for (size_t i = 0; i < layer->weight_count && status == LS_OK; i++)
+        status = make_variable(model, layer, i);
+    model->graph->device = outer;
+    layer->built = status == LS_OK;
+    return status;
 }
 
 ls_status ls_model_initialize(ls_model *model, uint64_t seed)
@@ -84,7 +89,7 @@ static ls_status weights_of(ls_call *call, ls_model_layer *layer, const ls_shape
     if (!layer->built) {
         if (!call->making)
             return ls_fail(LS_ERR_STATE, "it was not called when the model was made");
-        LS_TRY(build(call->model, layer, input));
+        LS_TRY(build(call->model, layer, input, call->graph->device));
     }
     for (size_t i = 0; call->making && i < layer->weight_count; i++)
         if (!layer->stand_in[i]) {
@@ -133,7 +138,11 @@ static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *i
 
 ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out)
 {
+    int outer = call->graph->device;
+    if (layer->device != LS_ANY_DEVICE)
+        call->graph->device = layer->device;
     ls_status status = apply(call, layer, inputs, count, out);
+    call->graph->device = outer;
     return status == LS_OK ? LS_OK : ls_layer_blame(layer->spec.kind, layer->name, inputs, count, status);
 }
 

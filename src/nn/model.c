@@ -1,4 +1,5 @@
 /* Making models: layers and their names; sequential, functional and custom models; what users ask of a model. */
+#include "device/context.h"
 #include "nn/model.h"
 
 #include <string.h>
@@ -166,6 +167,9 @@ static ls_status use_again(ls_model_layer *layer, const ls_layer *settled, bool 
 
 static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t unnamed, ls_model_layer **out)
 {
+    int index = LS_ANY_DEVICE;
+    if (settled->options.device)
+        LS_TRY(ls_context_device(model->context, settled->options.device, &index));
     LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
     ls_model_layer *layer = calloc(1, sizeof(*layer));
     const char *name = settled->options.name ? ls_arena_strdup(&model->arena, settled->options.name)
@@ -179,6 +183,7 @@ static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t un
         (ls_model_layer){ .spec = *settled, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
     layer->spec.options.name = name;
     layer->spec.options.device = device;
+    layer->device = index;
     if (settled->kind == LS_LAYER_DROPOUT) /* numbered with what draws random numbers in the graph by hand */
         layer->random = model->graph->random_count++;
     model->layers[model->layer_count++] = layer;

@@ -16,6 +16,7 @@ typedef struct ls_model_layer {
     const char *name;
     int64_t number;  /* creation order within the model: keys initial values */
     int64_t unnamed; /* which of the layers of its kind that were given no name; -1: it was given one */
+    int device;      /* index in the context; LS_ANY_DEVICE: none was asked for */
     int64_t random;  /* of a dropout: keys its masks, with the number of the call within a trace */
     bool built;
     ls_weight weight[LS_MAX_WEIGHTS];

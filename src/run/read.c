@@ -138,3 +138,13 @@ ls_status ls_format(ls_tensor *tensor, char **out)
     ls_text_add(&text, ", shape=%s, dtype=%s", ls_shape_format(&value.shape, shape), ls_dtype_name(value.dtype));
     return ls_text_take(&text, out);
 }
+
+ls_status ls_print(ls_tensor *tensor, FILE *out)
+{
+    char *text = NULL;
+    LS_TRY(ls_format(tensor, &text));
+    FILE *to = out ? out : stdout;
+    int printed = fprintf(to, "tf.Tensor(%s%s)\n", strchr(text, '\n') ? "\n" : "", text);
+    free(text);
+    return printed < 0 ? ls_fail(LS_ERR_IO, "a tensor could not be printed") : LS_OK;
+}

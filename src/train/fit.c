@@ -245,7 +245,8 @@ static ls_status open_data(fit *f, ls_dataset *data)
     return status;
 }
 
-static ls_status open_fit(fit *f, ls_dataset *data)
+/* Everything that decides what a step is. */
+static ls_status open_passes(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
     LS_TRY(check_options(o));
@@ -255,7 +256,13 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     f->steps = o->steps_per_epoch ? o->steps_per_epoch : f->data.steps;
     if (f->steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "ls_fit: data without an end needs steps_per_epoch");
-    LS_TRY(ls_training_function(f->training, LS_FUNCTION_TRAIN, &f->data.spec, o->class_count, &f->function));
+    return ls_training_function(f->training, LS_FUNCTION_TRAIN, &f->data.spec, o->class_count, &f->function);
+}
+
+static ls_status open_fit(fit *f, ls_dataset *data)
+{
+    const ls_fit_options *o = f->options;
+    LS_TRY(open_passes(f, data));
     ls_progress_open(&f->progress, o->output, o->verbose);
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, &f->log));
@@ -286,6 +293,21 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     else
         ls_history_destroy(f.history);
     return status != LS_OK ? ls_fail(status, "%s", message) : logged;
+}
+
+ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, char **out, ls_fit_options options)
+{
+    fit f = { .options = &options };
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_explain_fit: a place for the text is needed");
+    LS_TRY(ls_training_of(model, &f.training));
+    ls_status status = open_passes(&f, data);
+    if (status == LS_OK)
+        status = ls_explain_memory(ls_model_graph(model), f.function->fetches, f.function->fetch_count,
+                                   f.data.spec.batch, out);
+    ls_passes_close(&f.data);
+    ls_passes_close(&f.validation);
+    return status;
 }
 
 ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options)
