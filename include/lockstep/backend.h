@@ -3,9 +3,13 @@
  * A backend is a table of functions that a context is given before it is opened. The library decides what runs where
  * and in which order; a backend holds memory and runs *programs*: a few steps, one node each, on some samples.
  *
- * Calls for one device come from one thread at a time, and in the order in which they must take effect. They may return
- * before the work is done, except `download` and `sync`. A function that fails returns a status and says why with
- * ls_backend_fail; the run then fails as a whole, and nothing that it was to write is written. */
+ * Calls for one device come from one thread at a time, though not always the same, and in the order in which they must
+ * take effect. They may return before the work is done, except `download` and `sync`; what `upload` was given may
+ * change as soon as it returns. A function that fails returns a status and says why with ls_backend_fail. Work that
+ * fails after its call has returned is told once, by the device's next `download` or `sync`, and every task ends in one
+ * of them. The run then fails as a whole, nothing that it was to write is written, and the device is used again.
+ *
+ * Offsets, `base` and sizes of `alloc` are multiples of 64. A step's output overlaps none of its inputs. */
 #ifndef LOCKSTEP_BACKEND_H
 #define LOCKSTEP_BACKEND_H
 
@@ -30,9 +34,9 @@ typedef struct ls_program_step {
 } ls_program_step;
 
 typedef struct ls_program {
-    const ls_program_step *steps; /* live as long as the plan made from them */
+    const ls_program_step *steps; /* live, with all they point to, as long as the plan made from them */
     int step_count;
-    int64_t samples; /* most that a run will have; 1 where there is no batch axis */
+    int64_t samples; /* most that a run will have, and none has 0; 1 where there is no batch axis */
 } ls_program;
 
 typedef struct ls_program_run {
@@ -57,16 +61,17 @@ typedef struct ls_backend {
 
     int (*probe)(void *user);                                           /* how many devices there are */
     ls_status (*query)(void *user, int number, ls_backend_device *out); /* NULL: nothing is known of them */
-    bool (*supports)(void *user, const ls_tensor *node);                /* NULL: everything */
-    ls_status (*open)(void *user, int number, void **device);           /* once for each logical device */
-    void (*close)(void *device);                                        /* NULL: nothing to do */
+    /* Asked of what is computed: no leaves, and nothing that writes variables. NULL: everything. */
+    bool (*supports)(void *user, const ls_tensor *node);
+    ls_status (*open)(void *user, int number, void **device); /* once for each logical device */
+    void (*close)(void *device);                              /* NULL: nothing to do */
 
     ls_status (*alloc)(void *device, size_t bytes, void **memory);
     void (*free)(void *device, void *memory);
     ls_status (*upload)(void *device, void *memory, size_t offset, const void *from, size_t bytes);
     ls_status (*download)(void *device, void *memory, size_t offset, void *to, size_t bytes);
-    /* From a device of this backend, where it is all there, to another; a thread may be calling for the first at that
-     * time. NULL: by way of the host. */
+    /* From another device of this backend, where it is all there and stays until `to_device` is synced; a thread may be
+     * calling for that device at the time. NULL: by way of the host. */
     ls_status (*copy)(void *to_device, void *to, size_t to_offset, void *from_device, void *from, size_t from_offset,
                       size_t bytes);
 

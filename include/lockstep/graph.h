@@ -93,8 +93,8 @@ LS_API ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **ou
 
 typedef enum ls_dump_format { LS_DUMP_TEXT, LS_DUMP_GRAPHVIZ } ls_dump_format;
 
-/* A readable listing of the graph in a string that the caller frees with free(). In Graphviz's, nodes that were run have
- * a colour for their device. */
+/* A readable listing of the graph in a string that the caller frees with free(). In Graphviz's, nodes that were run
+ * have a colour for their device. */
 LS_API ls_status ls_graph_dump(const ls_graph *graph, ls_dump_format format, char **out);
 LS_API size_t ls_graph_node_count(const ls_graph *graph);
 

@@ -2,6 +2,8 @@
 #ifndef LS_DEVICE_DEVICE_H
 #define LS_DEVICE_DEVICE_H
 
+#include <pthread.h>
+
 #include "device/cores.h"
 #include "device/memory.h"
 #include "lockstep/backend.h"
@@ -31,7 +33,8 @@ typedef struct ls_device {
     int index, kind, number, physical;
     char name[80]; /* full */
     const ls_backend *backend;
-    void *handle; /* the backend's */
+    void *handle;          /* the backend's */
+    pthread_mutex_t mutex; /* of calls to it (calls.c) */
     ls_memory *memory;
     size_t limit;
     bool growth;

@@ -5,20 +5,19 @@
 #include <strings.h>
 
 #include "base/status.h"
+#include "device/calls.h"
 #include "device/context.h"
 #include "graph/context.h"
 
 static ls_status take_region(void *user, size_t bytes, void **region)
 {
-    const ls_device *device = user;
-    return device->backend->alloc(device->handle, bytes, region);
+    return ls_device_alloc(user, bytes, region);
 }
 
 static void give_region(void *user, void *region, size_t bytes)
 {
-    const ls_device *device = user;
     (void)bytes;
-    device->backend->free(device->handle, region);
+    ls_device_free(user, region);
 }
 
 /* A CPU without a limit grows; so does a device of unknown size. Others grow if they were told to. */
@@ -45,6 +44,7 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
         device->backend = backend;
         device->handle = handle;
     }
+    pthread_mutex_init(&device->mutex, NULL);
     ctx->device_count++; /* from here on closing knows it */
     return open_memory(device, p, limit);
 }
@@ -96,6 +96,7 @@ void ls_context_close_devices(ls_context *ctx)
         ls_memory_close(device->memory);
         if (device->backend && device->backend->close)
             device->backend->close(device->handle);
+        pthread_mutex_destroy(&device->mutex);
     }
     free(ctx->devices);
     ctx->devices = NULL;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/calls.h"
 #include "run/executor_private.h"
 
 /* The steps of a segment, or one whole step, as its backend sees them. */
@@ -16,7 +17,7 @@ typedef struct program {
 
 struct ls_driver {
     const ls_placement *placement;
-    const ls_device *device;
+    ls_device *device;
     const ls_place *place;
     ls_block *block;
     program *segments; /* by segment */
@@ -78,7 +79,7 @@ static ls_status make_program(ls_driver *d, const ls_step *steps, int count, int
             *slot++ = slot_of(d, &steps[i].in[k]);
     }
     out->program = (ls_program){ .steps = out->steps, .step_count = count, .samples = samples };
-    return d->device->backend->plan_create(d->device->handle, &out->program, &out->plan);
+    return ls_device_plan_create(d->device, &out->program, &out->plan);
 }
 
 static ls_status make_programs(ls_driver *d)
@@ -134,7 +135,7 @@ static void free_programs(const ls_driver *d, program *programs, int count)
 {
     for (int i = 0; programs && i < count; i++) {
         if (programs[i].plan)
-            d->device->backend->plan_destroy(d->device->handle, programs[i].plan);
+            ls_device_plan_destroy(d->device, programs[i].plan);
         free(programs[i].steps);
         free(programs[i].slots);
     }
@@ -167,14 +168,12 @@ static size_t in_region(const ls_driver *d, size_t offset)
 
 static ls_status upload(const ls_driver *d, size_t offset, const void *from, size_t bytes)
 {
-    return bytes ? d->device->backend->upload(d->device->handle, d->block->region, in_region(d, offset), from, bytes)
-                 : LS_OK;
+    return ls_device_upload(d->device, d->block->region, in_region(d, offset), from, bytes);
 }
 
 static ls_status download(const ls_driver *d, size_t offset, void *to, size_t bytes)
 {
-    return bytes ? d->device->backend->download(d->device->handle, d->block->region, in_region(d, offset), to, bytes)
-                 : LS_OK;
+    return ls_device_download(d->device, d->block->region, in_region(d, offset), to, bytes);
 }
 
 static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
@@ -232,10 +231,8 @@ static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, i
     if (p->ctx->devices[made].kind == d->device->kind && d->device->backend->copy) {
         const ls_driver *other = e->drivers[made];
         size_t there = other->place->kept[o->offset] + o->unit * (size_t)other->place->row[lane];
-        if (bytes)
-            LS_TRY(d->device->backend->copy(d->device->handle, d->block->region, in_region(d, here),
-                                            other->device->handle, other->block->region, in_region(other, there),
-                                            bytes));
+        LS_TRY(ls_device_copy(d->device, d->block->region, in_region(d, here), other->device, other->block->region,
+                              in_region(other, there), bytes));
     } else {
         int64_t first = ls_lane_first(plan_of(d)->batch, plan_of(d)->lanes, lane);
         LS_TRY(upload(d, here, ls_executor_locate(e, o, 0, lane, first), bytes));
@@ -269,12 +266,7 @@ static ls_status run_program(const ls_driver *d, const ls_executor *e, const pro
                            .batch = plan_of(d)->batch,
                            .seed = e->seed,
                            .run = e->run };
-    return d->device->backend->plan_run(d->device->handle, p->plan, &run);
-}
-
-static ls_status finish(const ls_driver *d)
-{
-    return d->device->backend->sync ? d->device->backend->sync(d->device->handle) : LS_OK;
+    return ls_device_plan_run(d->device, p->plan, &run);
 }
 
 static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
@@ -327,7 +319,7 @@ ls_status ls_driver_run_task(ls_driver *d, ls_executor *e, int segment, int work
                    run_program(d, e, &d->segments[segment], samples, d->place->row[lane], first)));
     for (int i = 0; i < s->step_count; i++)
         LS_TRY(explain(d, &s->steps[i], "copying from", take_back(d, e, &s->steps[i], lane, first, samples)));
-    return explain(d, &s->steps[s->step_count - 1], "running on", finish(d));
+    return explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
 }
 
 static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int worker)
@@ -349,5 +341,5 @@ ls_status ls_driver_run_whole(ls_driver *d, ls_executor *e, int first, int numbe
 {
     for (int i = first; i < first + number; i++)
         LS_TRY(run_whole_step(d, e, i, worker));
-    return explain(d, &plan_of(d)->whole_steps[first + number - 1], "running on", finish(d));
+    return explain(d, &plan_of(d)->whole_steps[first + number - 1], "running on", ls_device_sync(d->device));
 }

@@ -1,0 +1,69 @@
+/* Backend calls behind the lock of their device. No bytes, no call. */
+#include "device/calls.h"
+
+#define LOCKED(device, call)                                                                                           \
+    do {                                                                                                               \
+        pthread_mutex_lock(&(device)->mutex);                                                                          \
+        ls_status locked_status_ = (call);                                                                             \
+        pthread_mutex_unlock(&(device)->mutex);                                                                        \
+        return locked_status_;                                                                                         \
+    } while (0)
+
+ls_status ls_device_alloc(ls_device *device, size_t bytes, void **memory)
+{
+    LOCKED(device, device->backend->alloc(device->handle, bytes, memory));
+}
+
+void ls_device_free(ls_device *device, void *memory)
+{
+    pthread_mutex_lock(&device->mutex);
+    device->backend->free(device->handle, memory);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+ls_status ls_device_upload(ls_device *device, void *memory, size_t offset, const void *from, size_t bytes)
+{
+    if (bytes == 0)
+        return LS_OK;
+    LOCKED(device, device->backend->upload(device->handle, memory, offset, from, bytes));
+}
+
+ls_status ls_device_download(ls_device *device, void *memory, size_t offset, void *to, size_t bytes)
+{
+    if (bytes == 0)
+        return LS_OK;
+    LOCKED(device, device->backend->download(device->handle, memory, offset, to, bytes));
+}
+
+ls_status ls_device_copy(ls_device *to_device, void *to, size_t to_offset, ls_device *from_device, void *from,
+                         size_t from_offset, size_t bytes)
+{
+    if (bytes == 0)
+        return LS_OK;
+    LOCKED(to_device,
+           to_device->backend->copy(to_device->handle, to, to_offset, from_device->handle, from, from_offset, bytes));
+}
+
+ls_status ls_device_plan_create(ls_device *device, const ls_program *program, void **plan)
+{
+    LOCKED(device, device->backend->plan_create(device->handle, program, plan));
+}
+
+ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run *run)
+{
+    LOCKED(device, device->backend->plan_run(device->handle, plan, run));
+}
+
+void ls_device_plan_destroy(ls_device *device, void *plan)
+{
+    pthread_mutex_lock(&device->mutex);
+    device->backend->plan_destroy(device->handle, plan);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+ls_status ls_device_sync(ls_device *device)
+{
+    if (!device->backend->sync)
+        return LS_OK;
+    LOCKED(device, device->backend->sync(device->handle));
+}

@@ -1,0 +1,18 @@
+/* Calls of a device's backend: one thread at a time, whichever of the context's threads they come from. */
+#ifndef LS_DEVICE_CALLS_H
+#define LS_DEVICE_CALLS_H
+
+#include "device/device.h"
+
+ls_status ls_device_alloc(ls_device *device, size_t bytes, void **memory);
+void ls_device_free(ls_device *device, void *memory);
+ls_status ls_device_upload(ls_device *device, void *memory, size_t offset, const void *from, size_t bytes);
+ls_status ls_device_download(ls_device *device, void *memory, size_t offset, void *to, size_t bytes);
+ls_status ls_device_copy(ls_device *to_device, void *to, size_t to_offset, ls_device *from_device, void *from,
+                         size_t from_offset, size_t bytes);
+ls_status ls_device_plan_create(ls_device *device, const ls_program *program, void **plan);
+ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run *run);
+void ls_device_plan_destroy(ls_device *device, void *plan);
+ls_status ls_device_sync(ls_device *device);
+
+#endif
