@@ -32,6 +32,11 @@ says fit_mirrored '^weights [0-9a-f]{64}$' 1 $some 2
 says custom_loop '^에포크 1, 손실: [0-9.]+, 정확도: [0-9.]+, 테스트 손실: [0-9.]+, 테스트 정확도: [0-9.]+$' 1 $some 500
 says fashion_loop "^epoch 1: loss [0-9.]+ over $some samples\$" 1 $some
 says two_models '^0 g2: cross-entropy [0-9.]+, test accuracy 0\.[0-9]+$' 1 256 64
+says devices '^mirrored over 2 Logical CPUs: mean squared error below 0.001: yes$' # test_example_devices.sh has all of it
+says two_jobs '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES'
+says big_model '^over two devices [0-9a-f]{64}$' 5
+same_weights() { test "$(sed -n 's/^over two devices //p' "$1")" = "$(sed -n 's/^on one device  *//p' "$1")"; }
+check "big_model: the same weights on two devices and on one" same_weights "$TMP/big_model.out"
 says demo '^The same bits\.$' 1 $some
 check "demo: tells the test accuracy" grep -E -q '^Test accuracy: [0-9.]+ % of 10000 images' "$TMP/demo.out"
 

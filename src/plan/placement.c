@@ -106,6 +106,9 @@ static void read_kept(ls_placement *p, int kept, int lane, int reader)
 static void place_kept(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
+    for (int s = 0; s < plan->segment_count; s++)
+        for (int lane = 0; lane < plan->lanes; lane++)
+            p->places[ls_task_device(p, s, lane)].row[lane] = 0;
     for (int i = 0; i < plan->kept_count; i++)
         for (int lane = 0; lane < plan->lanes; lane++) {
             size_t at = (size_t)i * (size_t)plan->lanes + (size_t)lane;
