@@ -1,6 +1,10 @@
 /* Two jobs on one machine, each on a device of its own: two processes that are told by LOCKSTEP_VISIBLE_DEVICES what
- * they may use. On a machine without GPUs each gets a core of the CPU; what is named is all that a job sees. two_jobs
- * [VISIBLE VISIBLE]        two_jobs gpu:0 gpu:1        two_jobs 'cpu:0[0]' 'cpu:0[1]' */
+ * they may use. On a machine without GPUs each gets a core of the CPU; what is named is all that a job sees.
+ *     two_jobs gpu:0 gpu:1
+ *     two_jobs 'cpu:0[0]' 'cpu:0[1]' */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include <lockstep.h>
 
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* What cannot be meant: missing and unknown arguments, flags that contradict each other. All of it is found before
- * anything is opened, and ends the command with exit status 2. */
+ * anything is done, and ends the command with exit status 2. */
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -97,10 +97,12 @@ ls_status tool_check_batch(const ls_options *options, tool_settings *settings)
 
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
 {
-    int open, used;
-    LS_TRY(tool_count_devices(settings->devices, &open, &used, NULL));
-    if (settings->strategy != TOOL_ONE_DEVICE || used == 1)
-        return LS_OK;
+    tool_session session = { 0 };
+    ls_status status = tool_open_context(settings, &session);
+    int used = session.devices;
+    tool_close(&session);
+    if (status != LS_OK || settings->strategy != TOOL_ONE_DEVICE || used == 1)
+        return status;
     if (tool_yields(options, "--devices", "--strategy"))
         settings->devices = "1";
     else if (tool_yields(options, "--strategy", "--devices"))

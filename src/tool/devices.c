@@ -2,14 +2,10 @@
 #include "tool/tool.h"
 
 #include <ctype.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "run/runtime.h"
-
-static ls_status check(const ls_options *options, tool_settings *settings)
-{
-    return tool_check_devices(options, settings);
-}
 
 /* What there is to tell. */
 typedef struct machine {
@@ -33,14 +29,11 @@ static ls_status look(ls_context *ctx, machine *out)
     return ls_bit_class(ctx, &out->bit_class);
 }
 
-/* "23.5 GiB", "512 MiB" */
-static const char *bytes_text(size_t bytes, char text[32])
+/* The cores that the workers of a logical device are bound to; NULL: none is. */
+static const int *cores_of(const machine *m, size_t index)
 {
-    if (bytes >= (size_t)10 << 30)
-        snprintf(text, 32, "%.1f GiB", (double)bytes / 0x1p30);
-    else
-        snprintf(text, 32, "%zu MiB", bytes >> 20);
-    return text;
+    return m->logical[index].cores && m->runtime->cores ? m->runtime->cores + m->ctx->devices[index].first_worker
+                                                        : NULL;
 }
 
 /* "cpu:0": what a user types. */
@@ -52,61 +45,120 @@ static const char *short_name(const ls_device_info *d, char text[32])
     return text;
 }
 
-static void print_physical(const ls_device_info *d)
+/* ---- Text ---- */
+
+/* "23.5 GiB", "512 MiB" */
+static const char *bytes_text(size_t bytes, char text[32])
 {
-    char bytes[32];
-    printf("  %s  %s  %s%s\n", d->name, d->about[0] ? d->about : "", d->memory ? bytes_text(d->memory, bytes) : "",
-           d->visible ? "" : "  (not visible)");
+    if (bytes >= (size_t)10 << 30)
+        snprintf(text, 32, "%.1f GiB", (double)bytes / 0x1p30);
+    else
+        snprintf(text, 32, "%zu MiB", bytes >> 20);
+    return text;
 }
 
-static void print_logical(const machine *m, size_t index)
+/* " on core 0", " on cores 0-3,6" */
+static void print_cores(const int *cores, int count)
+{
+    printf(" on core%s ", count == 1 ? "" : "s");
+    for (int first = 0, next; first < count; first = next) {
+        for (next = first + 1; next < count && cores[next] == cores[next - 1] + 1;)
+            next++;
+        printf("%s%d", first ? "," : "", cores[first]);
+        if (next > first + 1)
+            printf("-%d", cores[next - 1]);
+    }
+}
+
+static void print_physical(const machine *m, const ls_device_info *d)
 {
     char bytes[32];
-    const ls_device_info *d = &m->logical[index];
-    const ls_device *device = &m->ctx->devices[index];
-    char name[32];
-    printf("  %s  %s", short_name(d, name), d->name);
-    if (d->cores)
-        printf("  %d worker%s", d->cores, d->cores == 1 ? "" : "s");
-    for (int w = 0; d->cores && m->runtime->cores && w < d->cores; w++)
-        printf("%s %d", w ? "" : d->cores == 1 ? " on core" : " on cores", m->runtime->cores[device->first_worker + w]);
+    printf("  %s  %s", d->name, d->about);
+    if (d->cores && m->l2)
+        printf("; L2 cache %zu KiB", m->l2 >> 10);
     if (d->memory)
-        printf("  memory limit %s, %s", bytes_text(d->memory, bytes), d->growth ? "grows" : "reserved");
-    printf("\n");
+        printf("%s%s of memory", d->about[0] ? "; " : "", bytes_text(d->memory, bytes));
+    printf("%s\n", d->visible ? "" : " (not visible)");
+}
+
+static void print_workers(const machine *m, size_t index)
+{
+    int count = m->logical[index].cores;
+    const int *cores = cores_of(m, index);
+    printf("%d worker%s", count, count == 1 ? "" : "s");
+    if (cores)
+        print_cores(cores, count);
+    else if (!m->ctx->crowded)
+        printf(", not bound to cores");
+}
+
+static void print_logical(const machine *m, size_t index, int short_width, int full_width)
+{
+    const ls_device_info *d = &m->logical[index];
+    char name[32], bytes[32];
+    printf("  %-*s  %-*s  ", short_width, short_name(d, name), full_width, d->name);
+    if (d->cores) {
+        print_workers(m, index);
+        printf("; ");
+    }
+    if (d->memory)
+        printf("memory limit %s, %s\n", bytes_text(d->memory, bytes), d->growth ? "taken as needed" : "reserved");
+    else
+        printf("no memory limit\n");
+}
+
+static void print_all_logical(const machine *m)
+{
+    char name[32];
+    size_t short_width = 0, full_width = 0;
+    for (size_t i = 0; i < m->logical_count; i++) {
+        size_t length = strlen(short_name(&m->logical[i], name)), full = strlen(m->logical[i].name);
+        short_width = length > short_width ? length : short_width;
+        full_width = full > full_width ? full : full_width;
+    }
+    for (size_t i = 0; i < m->logical_count; i++)
+        print_logical(m, i, (int)short_width, (int)full_width);
 }
 
 static void print_text(const machine *m)
 {
-    const ls_cores *cores = &m->ctx->cores;
-    printf("CPU: %s; L2 %zu KiB%s\n", cores->reason, m->l2 >> 10, m->l2 ? "" : " (not known)");
-    if (m->ctx->crowded)
-        printf("%d workers take turns on %d cores\n", m->runtime->cpu_workers, cores->count);
     printf("physical devices:\n");
     for (size_t i = 0; i < m->physical_count; i++)
-        print_physical(&m->physical[i]);
+        print_physical(m, &m->physical[i]);
     printf("logical devices:\n");
-    for (size_t i = 0; i < m->logical_count; i++)
-        print_logical(m, i);
-    printf("bit class: %s\n", m->bit_class);
+    print_all_logical(m);
+    if (m->ctx->crowded)
+        printf("  %d workers take turns on %d core%s\n", m->runtime->cpu_workers, m->ctx->cores.count,
+               m->ctx->cores.count == 1 ? "" : "s");
+    printf("bit class:\n  %s\n", m->bit_class);
+}
+
+/* ---- JSON ---- */
+
+/* null: not known, or no limit. */
+static json_t *bytes_json(size_t bytes)
+{
+    return bytes ? json_integer((json_int_t)bytes) : json_null();
 }
 
 static json_t *physical_json(const ls_device_info *d)
 {
-    return json_pack("{s:s, s:s, s:i, s:I, s:b, s:i, s:s}", "name", d->name, "kind", d->kind, "number", d->number,
-                     "memory_bytes", (json_int_t)d->memory, "visible", d->visible, "cores", d->cores, "about",
-                     d->about);
+    return json_pack("{s:s, s:s, s:i, s:s, s:o, s:b, s:i}", "name", d->name, "kind", d->kind, "number", d->number,
+                     "about", d->about, "memory_bytes", bytes_json(d->memory), "visible", d->visible, "cores",
+                     d->cores);
 }
 
 static json_t *logical_json(const machine *m, size_t index)
 {
     const ls_device_info *d = &m->logical[index];
+    const int *bound = cores_of(m, index);
     json_t *cores = json_array();
-    for (int w = 0; d->cores && m->runtime->cores && w < d->cores; w++)
-        json_array_append_new(cores, json_integer(m->runtime->cores[m->ctx->devices[index].first_worker + w]));
+    for (int w = 0; bound && w < d->cores; w++)
+        json_array_append_new(cores, json_integer(bound[w]));
     char name[32];
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:b}", "name", short_name(d, name), "full_name", d->name,
-                     "kind", d->kind, "physical", d->physical, "workers", d->cores, "bound_to", cores, "memory_limit",
-                     (json_int_t)d->memory, "memory_growth", d->growth);
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:b}", "name", short_name(d, name), "full_name", d->name,
+                     "kind", d->kind, "number", d->number, "physical", d->physical, "workers", d->cores, "bound_to",
+                     cores, "memory_limit_bytes", bytes_json(d->memory), "memory_growth", d->growth);
 }
 
 static ls_status print_json(const machine *m)
@@ -117,9 +169,9 @@ static ls_status print_json(const machine *m)
     for (size_t i = 0; i < m->logical_count; i++)
         json_array_append_new(logical, logical_json(m, i));
     const ls_cores *cores = &m->ctx->cores;
-    json_t *all = json_pack("{s:i, s:s, s:i, s:I, s:s, s:o, s:o}", "cores", cores->count, "reason", cores->reason,
-                            "quota", cores->quota, "l2_bytes", (json_int_t)m->l2, "bit_class", m->bit_class,
-                            "physical_devices", physical, "devices", logical);
+    json_t *all = json_pack("{s:i, s:s, s:i, s:o, s:s, s:o, s:o}", "cores", cores->count, "reason", cores->reason,
+                            "quota", cores->quota, "l2_bytes", bytes_json(m->l2), "bit_class", m->bit_class,
+                            "physical_devices", physical, "logical_devices", logical);
     char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     if (text == NULL)
@@ -153,6 +205,6 @@ const tool_command tool_devices = {
     .summary = "the devices, the cores that may be used and why, and the bit class",
     .details = "Lists devices, the cores that this process may use and why, and what decides the bits of results.",
     .tables = { &tool_count_flags, &tool_json_flags },
-    .check = check,
+    .check = tool_check_devices,
     .run = run,
 };

@@ -184,5 +184,6 @@ const tool_command tool_doctor = {
     .arguments = "",
     .summary = "asks every dependency and device for an answer that is known",
     .details = "Checks every dependency (with its version) and every device by a small answer that is known.",
+    .check = tool_check_devices,
     .run = run,
 };

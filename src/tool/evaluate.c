@@ -40,7 +40,7 @@ const tool_command tool_evaluate = {
                "untrained one.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_loss_flags, &tool_batch_flags,
-                &tool_count_flags, &tool_device_flags },
+                &tool_count_flags, &tool_device_flags, &tool_placement_flags },
     .check = check,
     .run = run,
 };

@@ -1,12 +1,9 @@
 /* Every flag of the command, a row each, and what the names that flags take stand for. */
 #include "tool/tool.h"
 
-#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/names.h"
-#include "base/numbers.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -137,14 +134,20 @@ static const ls_option training_rows[] = {
     ROW("--verbose", verbose, .value = "auto", .metavar = "N",
         .help = "0: no progress, 1: a bar, 2: a line an epoch; auto: a bar on a terminal, lines elsewhere",
         LS_OPTION_CHOICES(verbose_names)),
+    ROW("--dry-run", dry_run, .value = "off",
+        .help = "train nothing: print what training needs of each device's memory; exit status 1 if it does not fit"),
 };
 const ls_option_table tool_training_flags = LS_OPTION_TABLE("Training", training_rows);
 
 static const ls_option count_rows[] = {
     ROW("--devices", devices, .value = "1", .metavar = "LIST",
+        .help = "a number of CPU devices that share the cores out, or names: cpu:0,cpu:1 or cpu:0-3 or TensorFlow's. "
+                "Results do not depend on it"),
+    ROW("--memory-limit", memory_limit, .metavar = "MIB",
         .help =
-            "a number of CPU devices that share the cores out, or names: cpu:0,cpu:1 or cpu:0-3. Results do not depend "
-            "on it"),
+            "memory that each CPU device may use, in MiB, or a list with one for each; 0: no limit, as when not given"),
+    ROW("--memory-growth", memory_growth, .value = "off",
+        .help = "take memory as it is needed; off: a limit is reserved at the start"),
 };
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 
@@ -155,6 +158,11 @@ static const ls_option device_rows[] = {
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
 const ls_option_table tool_device_flags = LS_OPTION_TABLE(NULL, device_rows);
+
+static const ls_option placement_rows[] = {
+    ROW("--log-placement", log_placement, .value = "off", .help = "print which device each op runs on"),
+};
+const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_rows);
 
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE", .help = "write the weights when training ends (safetensors, Keras's names)"),
@@ -239,76 +247,6 @@ ls_status tool_metrics(const char *names, ls_metrics_list *out)
         at += length + (at[length] == ',');
     }
     *out = list;
-    return LS_OK;
-}
-
-/* ---- Devices: TensorFlow's names and short ones ---- */
-
-/* Moves behind `part` when the text begins with it, whatever the case of its letters. */
-static void pass(const char **text, const char *part)
-{
-    if (strncasecmp(*text, part, strlen(part)) == 0)
-        *text += strlen(part);
-}
-
-/* "cpu:1", "cpu:0-3", "/device:CPU:1", "/job:localhost/replica:0/task:0/device:CPU:1" */
-static ls_status read_device(const char *name, int *first, int *last)
-{
-    const char *text = name;
-    int end = -1;
-    pass(&text, "/job:localhost");
-    pass(&text, "/replica:0");
-    pass(&text, "/task:0");
-    pass(&text, "/device:");
-    text += *text == '/';
-    size_t kind = strcspn(text, ":");
-    if (text[kind] == ':' && kind > 0 && strncasecmp(text, "cpu:", 4) != 0)
-        return ls_fail(LS_ERR_INVALID,
-                       "--devices %s: there are no %.*s devices here, only CPU devices: cpu:0, cpu:1, ...", name,
-                       (int)kind, text);
-    bool is_cpu = strncasecmp(text, "cpu:", 4) == 0 && isdigit((unsigned char)text[4]);
-    pass(&text, "cpu:");
-    if (sscanf(text, "%4d-%4d%n", first, last, &end) != 2 || text[end] != '\0') {
-        end = -1;
-        if (sscanf(text, "%4d%n", first, &end) != 1 || end < 0 || text[end] != '\0')
-            end = -1;
-        *last = *first;
-    }
-    if (!is_cpu || end < 0 || *last < *first || *last >= LS_MAX_WORKERS)
-        return ls_fail(LS_ERR_INVALID,
-                       "--devices %s: expected a number of devices from 1 to %d, or names as in cpu:0,cpu:1 or cpu:0-3",
-                       name, LS_MAX_WORKERS);
-    return LS_OK;
-}
-
-ls_status tool_count_devices(const char *devices, int *open, int *used, ls_text *names)
-{
-    bool seen[LS_MAX_WORKERS] = { false };
-    int64_t number;
-    if (ls_parse_i64(devices, &number) && number >= 1 && number <= LS_MAX_WORKERS) {
-        *open = *used = (int)number;
-        return LS_OK;
-    }
-    int most = 0, count = 0;
-    const char *at = devices;
-    do {
-        char name[96];
-        int first = 0, last = 0;
-        size_t length = strcspn(at, ",");
-        snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), at);
-        LS_TRY(read_device(name, &first, &last));
-        for (int i = first; i <= last; i++, count++) {
-            if (seen[i])
-                return ls_fail(LS_ERR_INVALID, "--devices %s: cpu:%d is there twice", devices, i);
-            seen[i] = true;
-            if (names)
-                ls_text_add(names, "%scpu:%d", count ? "," : "", i);
-        }
-        most = last > most ? last : most;
-        at += length;
-    } while (*at++ == ',');
-    *open = most + 1;
-    *used = count;
     return LS_OK;
 }
 

@@ -12,8 +12,9 @@ enum { DONE = 0, FAILED = 1, WRONG_USE = 2 };
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict,
                                                 &tool_summary, &tool_devices,  &tool_doctor };
 
-/* Variables of ours that are no flags: where data lies, and which of our kernels may run. */
-static const char *const other_variables[] = { "LOCKSTEP_DATA", "LOCKSTEP_ISA" };
+/* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
+ * for us. */
+static const char *const other_variables[] = { "LOCKSTEP_DATA", "LOCKSTEP_ISA", "LOCKSTEP_VISIBLE_DEVICES" };
 
 static int fail(int status)
 {

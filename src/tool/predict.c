@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "data/npy_write.h"
+#include "train/training.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -79,12 +80,13 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     ls_dataset *data;
     const char *name;
     ls_array out;
+    ls_training *training;
     LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(
-        ls_compile(session->model, .loss = ls_mean_squared_error())); /* predicting asks for no loss, compiling does */
+    LS_TRY(ls_training_for_prediction(session->model, &training));
+    LS_TRY(ls_training_place(training, &session->strategy, 0));
     LS_TRY(ls_predict(session->model, data, settings->batch_size, &out));
     ls_status status = write_array(settings->output, &out);
     if (status == LS_OK) {
@@ -112,7 +114,7 @@ const tool_command tool_predict = {
     .details = "A model's output for every sample of a set, in order. Without --weights the model is an untrained one.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_batch_flags, &tool_count_flags,
-                &tool_output_flags },
+                &tool_placement_flags, &tool_output_flags },
     .check = check,
     .run = run,
 };

@@ -1,32 +1,8 @@
-/* What commands work with, opened from what the flags say: context, model, data, loss. */
+/* What commands work with, opened from what the flags say: model, data, loss. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* What is told on the way goes where the progress goes; what is wrong, to standard error. */
-static void write_log(void *user, ls_log_level level, const char *line)
-{
-    (void)user;
-    if (level >= LS_LOG_INFO)
-        printf("%s\n", line);
-    else
-        fprintf(stderr, "lockstep: %s%s\n", level == LS_LOG_WARNING ? "warning: " : "", line);
-}
-
-ls_status tool_open_context(const tool_settings *settings, tool_session *session)
-{
-    int open;
-    LS_TRY(tool_count_devices(settings->devices, &open, &session->devices, &session->device_names));
-    session->strategy = (ls_strategy){
-        .kind = settings->strategy == TOOL_ONE_DEVICE ? LS_STRATEGY_ONE_DEVICE : LS_STRATEGY_MIRRORED,
-        .devices = session->device_names.length ? ls_text_get(&session->device_names) : NULL,
-    };
-    const ls_context_options options = { .log_level = (ls_log_level)settings->log_level,
-                                         .log_sink = write_log,
-                                         .cpu_devices = open };
-    return ls_context_open(&options, &session->ctx);
-}
 
 static bool is_builtin(const char *name)
 {
@@ -152,7 +128,6 @@ void tool_close(tool_session *session)
     ls_dataset_destroy(session->test);
     ls_model_destroy(session->model);
     ls_context_close(session->ctx);
-    ls_text_free(&session->device_names);
 }
 
 /* ---- Printing ---- */

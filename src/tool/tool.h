@@ -1,5 +1,6 @@
 /* The command: what its files share. main.c finds the command and reads its options, flags.c has every flag,
- * checks.c refuses what cannot be meant, session.c opens what a command works with; then a file for each command. */
+ * checks.c refuses what cannot be meant, context.c and session.c open what a command works with; then a file for each
+ * command. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
@@ -33,11 +34,12 @@ typedef struct tool_settings {
     /* training */
     int64_t epochs, max_steps, batch_size, batch_size_per_device;
     bool epochs_given;
-    bool shuffle;
+    bool shuffle, dry_run;
     double validation_split;
     int verbose; /* ls_verbose */
     /* devices */
-    const char *devices;
+    const char *devices, *memory_limit;
+    bool memory_growth, log_placement;
     int strategy; /* tool_strategy */
     int64_t lanes;
     /* files and forms */
@@ -51,8 +53,8 @@ typedef enum tool_strategy { TOOL_MIRRORED, TOOL_ONE_DEVICE, TOOL_STRATEGIES } t
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_loss_flags, tool_optimizer_flags,
-    tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags, tool_save_flags, tool_output_flags,
-    tool_json_flags, tool_common_flags;
+    tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags, tool_placement_flags, tool_save_flags,
+    tool_output_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -60,9 +62,6 @@ const char *tool_optimizer_name(const tool_settings *settings);
 ls_loss_kind tool_loss_kind(const tool_settings *settings); /* none: to be found out */
 const char *tool_loss_name(ls_loss_kind kind);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
-/* How many CPU devices the context must have, and how many of them are used; appends the short names of those that are
- * named (names may be NULL). */
-ls_status tool_count_devices(const char *devices, int *open, int *used, ls_text *names);
 
 /* Whether a flag was given, by the command line or the environment. */
 bool tool_given(const ls_options *options, const char *flag);
@@ -105,13 +104,14 @@ typedef struct tool_session {
     ls_model *model;
     ls_dataset *train, *test; /* either may be NULL */
     ls_strategy strategy;
-    ls_text device_names; /* what the strategy's names point to */
-    int devices;          /* in use */
+    char names[32]; /* what the strategy's may point to */
+    int devices;    /* in use */
     ls_loss loss;
     ls_metrics_list metrics;
 } tool_session;
 
-/* Fills the session as far as it gets; closed by tool_close in any case. */
+/* Fills the session as far as it gets; closed by tool_close in any case. The context is configured; what first needs
+ * its devices opens it. */
 ls_status tool_open_context(const tool_settings *settings, tool_session *session);
 ls_status tool_open_model(const tool_settings *settings, tool_session *session);
 ls_status tool_open_data(const tool_settings *settings, tool_session *session);

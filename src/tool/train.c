@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "device/cores.h"
+#include "device/context.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
@@ -55,16 +55,17 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
 {
     int64_t count;
     char number[32];
-    ls_cores cores;
     LS_TRY(ls_dataset_count(session->train, &count));
     printf("%s: %s parameters; ", ls_model_name(session->model),
            tool_number(ls_model_parameter_count(session->model), number));
     printf("%s: %s samples; batches of %lld; %s; %s%s\n", settings->data, tool_number(count, number),
            (long long)tool_batch_size(settings, session), tool_optimizer_name(settings),
            tool_loss_name(session->loss.kind), session->loss.options.from_logits ? " from logits" : "");
-    LS_TRY(ls_cores_find(NULL, &cores));
-    printf("%d device%s on %s\n", session->devices, session->devices == 1 ? "" : "s", cores.reason);
-    ls_cores_free(&cores);
+    int opened = session->ctx->device_count;
+    printf("%d", session->devices);
+    if (session->devices < opened)
+        printf(" of %d", opened);
+    printf(" device%s on %s\n", opened == 1 ? "" : "s", session->ctx->cores.reason);
     return LS_OK;
 }
 
@@ -82,18 +83,45 @@ static ls_status count_epochs(const tool_settings *settings, tool_session *sessi
     return LS_OK;
 }
 
+static ls_status fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out)
+{
+    *out = (ls_fit_options){
+        .batch_size = tool_batch_size(settings, session),
+        .max_steps = settings->max_steps,
+        .validation_split = settings->validation_split,
+        .validation = settings->validation_split > 0 ? NULL : session->test,
+        .shuffle = settings->shuffle ? LS_ON : LS_OFF,
+        .seed = settings->seed,
+        .verbose = (ls_verbose)settings->verbose,
+        .strategy = session->strategy,
+        .lanes = (int)settings->lanes,
+        .log = settings->log,
+        .log_hash = settings->log_hash,
+        .stop = &stop,
+    };
+    return count_epochs(settings, session, &out->epochs);
+}
+
 static ls_status fit(const tool_settings *settings, tool_session *session, ls_history **history)
 {
-    int64_t epochs = 0;
-    LS_TRY(count_epochs(settings, session, &epochs));
+    ls_fit_options options;
+    LS_TRY(fit_options(settings, session, &options));
+    options.history = history;
     catch_signals();
-    return ls_fit(session->model, session->train, .epochs = epochs, .batch_size = tool_batch_size(settings, session),
-                  .max_steps = settings->max_steps, .validation_split = settings->validation_split,
-                  .validation = settings->validation_split > 0 ? NULL : session->test,
-                  .shuffle = settings->shuffle ? LS_ON : LS_OFF, .seed = settings->seed,
-                  .verbose = (ls_verbose)settings->verbose, .strategy = session->strategy,
-                  .lanes = (int)settings->lanes, .log = settings->log, .log_hash = settings->log_hash, .stop = &stop,
-                  .history = history);
+    return ls_fit_with(session->model, session->train, options);
+}
+
+/* Of a run that does not fit the text says so; that is a failure here. */
+static ls_status explain(const tool_settings *settings, tool_session *session)
+{
+    ls_fit_options options;
+    char *text;
+    LS_TRY(fit_options(settings, session, &options));
+    LS_TRY(ls_explain_fit_with(session->model, session->train, &text, options));
+    printf("%s", text);
+    bool fits = strstr(text, ": does not fit\n") == NULL;
+    free(text);
+    return fits ? LS_OK : ls_fail(LS_ERR_MEMORY, "training does not fit into the memory of the devices");
 }
 
 /* The results of the last epoch's validation, where the test set served for that; false when there are none. */
@@ -152,18 +180,24 @@ static ls_status save(const tool_settings *settings, const tool_session *session
     return LS_OK;
 }
 
+static ls_status train(const tool_settings *settings, tool_session *session)
+{
+    ls_history *history = NULL;
+    ls_status status = save(settings, session, fit(settings, session, &history));
+    if (status == LS_OK)
+        status = tell_results(settings, session, history);
+    ls_history_destroy(history);
+    return status;
+}
+
 static ls_status run(const tool_settings *settings)
 {
     tool_session session = { 0 };
-    ls_history *history = NULL;
     ls_status status = open_all(settings, &session);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = introduce(settings, &session);
     if (status == LS_OK)
-        status = save(settings, &session, fit(settings, &session, &history));
-    if (status == LS_OK)
-        status = tell_results(settings, &session, history);
-    ls_history_destroy(history);
+        status = settings->dry_run ? explain(settings, &session) : train(settings, &session);
     tool_close(&session);
     return status;
 }
@@ -177,7 +211,7 @@ const tool_command tool_train = {
                "and the log complete; twice ends at once.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_model_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags,
-                &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_save_flags },
+                &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_save_flags },
     .check = check,
     .run = run,
 };

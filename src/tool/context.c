@@ -1,0 +1,131 @@
+/* A context as the flags say: how many CPU devices, how much memory each may use, what is logged. */
+#include "tool/tool.h"
+
+#include <string.h>
+
+#include "base/numbers.h"
+#include "device/context.h"
+
+#define MOST_MIB ((int64_t)1 << 40)
+
+/* What is told on the way goes where the progress goes; what is wrong, to standard error. */
+static void write_log(void *user, ls_log_level level, const char *line)
+{
+    (void)user;
+    if (level >= LS_LOG_INFO)
+        printf("%s\n", line);
+    else
+        fprintf(stderr, "lockstep: %s%s\n", level == LS_LOG_WARNING ? "warning: " : "", line);
+}
+
+/* The library's message, behind the flag that it is about. */
+static ls_status blame(const char *flag, ls_status status)
+{
+    char message[1024];
+    if (status == LS_OK)
+        return LS_OK;
+    snprintf(message, sizeof message, "%s", ls_last_error());
+    return ls_fail(status, "%s: %s", flag, message);
+}
+
+/* ---- Which devices ---- */
+
+/* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
+static ls_status read_names(const ls_context *ctx, const char *names, int *open, int *used)
+{
+    ls_kind_count kinds[LS_MAX_KINDS];
+    ls_named_device *list = NULL;
+    int kind_count = ls_context_kinds(ctx, false, kinds);
+    bool cores = false;
+    kinds[LS_CPU].count = LS_MAX_WORKERS;
+    LS_TRY(blame("--devices", ls_names_read(names, kinds, kind_count, &list, used)));
+    *open = 1;
+    for (int i = 0; i < *used; i++) {
+        cores = cores || list[i].cores[0];
+        if (list[i].kind == LS_CPU && list[i].number >= *open)
+            *open = list[i].number + 1;
+    }
+    free(list);
+    return cores ? ls_fail(LS_ERR_INVALID, "--devices %s: cores are chosen by LOCKSTEP_VISIBLE_DEVICES", names) : LS_OK;
+}
+
+/* A number of CPU devices, or names. */
+static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
+{
+    int64_t number;
+    session->strategy.kind = settings->strategy == TOOL_ONE_DEVICE ? LS_STRATEGY_ONE_DEVICE : LS_STRATEGY_MIRRORED;
+    if (!ls_parse_i64(settings->devices, &number)) {
+        session->strategy.devices = settings->devices;
+        return read_names(session->ctx, settings->devices, open, &session->devices);
+    }
+    if (number < 1 || number > LS_MAX_WORKERS)
+        return ls_fail(LS_ERR_INVALID,
+                       "--devices %s: expected a number of CPU devices from 1 to %d, or names as in cpu:0,cpu:1 or "
+                       "cpu:0-3",
+                       settings->devices, LS_MAX_WORKERS);
+    *open = session->devices = (int)number;
+    snprintf(session->names, sizeof session->names, "cpu:0-%d", *open - 1);
+    session->strategy.devices = session->names;
+    return LS_OK;
+}
+
+/* ---- Their memory ---- */
+
+/* "300": for each of them; "300,200": one for each. */
+static ls_status read_limits(const char *text, ls_logical_device *parts, int count)
+{
+    int found = 0;
+    for (const char *at = text;; at++) {
+        char digits[24];
+        int64_t mib;
+        size_t length = strcspn(at, ",");
+        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
+        if (!ls_parse_i64(digits, &mib) || mib < 0 || mib > MOST_MIB)
+            return ls_fail(LS_ERR_INVALID, "--memory-limit %s: expected MiB, as in 300, or in 300,200 for two devices",
+                           text);
+        if (found < count)
+            parts[found].memory_limit = LS_MIB(mib);
+        found++;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    if (found != 1 && found != count)
+        return ls_fail(LS_ERR_INVALID, "--memory-limit %s: %d limits for %d CPU device%s", text, found, count,
+                       count == 1 ? "" : "s");
+    for (int i = found; i < count; i++)
+        parts[i] = parts[0];
+    return LS_OK;
+}
+
+static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int count)
+{
+    ls_logical_device parts[LS_MAX_WORKERS] = { { .memory_limit = 0 } };
+    if (settings->memory_limit)
+        LS_TRY(read_limits(settings->memory_limit, parts, count));
+    LS_TRY(blame("--memory-limit", ls_set_logical_devices(ctx, "cpu:0", parts, (size_t)count)));
+    return settings->memory_growth ? ls_set_memory_growth(ctx, "cpu:0", true) : LS_OK;
+}
+
+/* ---- All of it ---- */
+
+/* Here it is found if LOCKSTEP_VISIBLE_DEVICES is wrong. */
+static ls_status look(ls_context *ctx)
+{
+    ls_device_info *list;
+    size_t count;
+    LS_TRY(ls_list_physical_devices(ctx, NULL, &list, &count));
+    free(list);
+    return LS_OK;
+}
+
+ls_status tool_open_context(const tool_settings *settings, tool_session *session)
+{
+    const ls_context_options options = { .log_level = (ls_log_level)settings->log_level, .log_sink = write_log };
+    int open = 0;
+    LS_TRY(ls_context_create(&options, &session->ctx));
+    LS_TRY(look(session->ctx));
+    LS_TRY(choose_devices(settings, session, &open));
+    LS_TRY(split_cpu(settings, session->ctx, open));
+    return ls_set_log_placement(session->ctx, settings->log_placement);
+}
