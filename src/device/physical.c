@@ -276,7 +276,7 @@ static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_l
         sum += parts[i].memory_limit;
     }
     if (p->memory && sum > p->memory)
-        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: %d parts of %zu MiB together; %s:%d has %zu MiB", count,
+        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB",
                        sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20);
     for (int i = 0; i < count && p->kind != LS_CPU; i++)
         if (parts[i].memory_limit == 0)
