@@ -141,8 +141,9 @@ const ls_option_table tool_training_flags = LS_OPTION_TABLE("Training", training
 
 static const ls_option count_rows[] = {
     ROW("--devices", devices, .value = "1", .metavar = "LIST",
-        .help = "a number of CPU devices that share the cores out, or names: cpu:0,cpu:1 or cpu:0-3 or TensorFlow's. "
-                "Results do not depend on it"),
+        .help = "a number of CPU devices that share the cores out, or names, short or TensorFlow's: cpu:0,cpu:1 or "
+                "cpu:0-3 or "
+                "/device:CPU:0. Results do not depend on it"),
     ROW("--memory-limit", memory_limit, .metavar = "MIB",
         .help =
             "memory that each CPU device may use, in MiB, or a list with one for each; 0: no limit, as when not given"),
@@ -152,8 +153,8 @@ static const ls_option count_rows[] = {
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 
 static const ls_option device_rows[] = {
-    ROW("--strategy", strategy, .value = "mirrored", .help = "which device does what; nor on this",
-        LS_OPTION_CHOICES(strategy_names)),
+    ROW("--strategy", strategy, .value = "mirrored",
+        .help = "which device does what; results do not depend on it either", LS_OPTION_CHOICES(strategy_names)),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
