@@ -69,7 +69,7 @@ static ls_status hash_variables(ls_tensor *const *variables, char hex[65])
     return status;
 }
 
-static ls_status run_canary(ls_graph *graph, char hex[65])
+static ls_status train_canary(ls_graph *graph, char hex[65])
 {
     float pixels[SAMPLES * SIZE * SIZE * 3];
     const int32_t classes[SAMPLES] = { 0, 1, 2, 3, 0 };
@@ -84,21 +84,38 @@ static ls_status run_canary(ls_graph *graph, char hex[65])
     return hash_variables(variables, hex);
 }
 
-ls_status ls_bit_class(ls_context *ctx, char **out)
+/* The canary on one device; what it has no kernels for runs on the CPU, as in any run. */
+static ls_status run_canary(ls_context *ctx, int device, char hex[65])
 {
     ls_graph *graph = NULL;
+    LS_TRY(ls_graph_create(ctx, &graph));
+    graph->device = device;
+    ls_status status = train_canary(graph, hex);
+    ls_graph_destroy(graph);
+    return status;
+}
+
+ls_status ls_bit_class(ls_context *ctx, char **out)
+{
     ls_runtime *runtime = NULL;
     char hex[65], library[96];
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
     LS_TRY(ls_runtime_of(ctx, &runtime));
-    LS_TRY(ls_graph_create(ctx, &graph));
-    ls_status status = run_canary(graph, hex);
-    ls_graph_destroy(graph);
-    LS_TRY(status);
+    LS_TRY(run_canary(ctx, 0, hex));
     ls_dnn_identity(library, sizeof(library));
     ls_text text = { 0 };
     ls_text_add(&text, "%s%s; kernels %d; nominal cache %zu KiB; tree; format %d; canary %.16s", library,
                 ctx->options.reference ? " (reference kernels)" : "", KERNEL_SET, LS_MICRO_BYTES >> 10, FORMAT, hex);
+    for (int d = 1; d < ctx->device_count; d++) { /* the first device of each other kind */
+        if (ctx->devices[d].kind == ctx->devices[d - 1].kind)
+            continue;
+        ls_status status = run_canary(ctx, d, hex);
+        if (status != LS_OK) {
+            ls_text_free(&text);
+            return status;
+        }
+        ls_text_add(&text, "; %s canary %.16s", ctx->kinds[ctx->devices[d].kind].name, hex);
+    }
     return ls_text_take(&text, out);
 }

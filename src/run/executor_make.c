@@ -135,6 +135,33 @@ static ls_status make_worker(ls_executor *e, int w)
     return e->inputs[w] && e->lanes[w] ? LS_OK : no_memory();
 }
 
+/* "activations of conv2d:12, relu:30 and 14 more": the largest kept values of a device. */
+static void name_kept(const ls_executor *e, int device, char text[160])
+{
+    const ls_plan *plan = e->plan;
+    const bool *here = e->placement->places[device].here;
+    int best[2] = { -1, -1 }, count = 0;
+    for (int i = 0; i < plan->kept_count; i++) {
+        if (!here[i])
+            continue;
+        count++;
+        if (best[0] < 0 || plan->kept[i].unit > plan->kept[best[0]].unit) {
+            best[1] = best[0];
+            best[0] = i;
+        } else if (best[1] < 0 || plan->kept[i].unit > plan->kept[best[1]].unit) {
+            best[1] = i;
+        }
+    }
+    int used = snprintf(text, 160, "activations");
+    for (int k = 0; k < 2 && best[k] >= 0; k++) {
+        char label[LS_NODE_TEXT];
+        used += snprintf(text + used, 160 - (size_t)used, "%s%.50s", k ? ", " : " of ",
+                         ls_node_label(plan->nodes[plan->kept[best[k]].value].node, label));
+    }
+    if (count > 2)
+        snprintf(text + used, 160 - (size_t)used, " and %d more", count - 2);
+}
+
 /* The kept values of each CPU device, and where each lane's samples of them begin. */
 static ls_status make_kept(ls_executor *e)
 {
@@ -145,8 +172,11 @@ static ls_status make_kept(ls_executor *e)
     e->kept_block = calloc((size_t)e->devices, sizeof(*e->kept_block));
     char **base = calloc((size_t)e->devices, sizeof(*base));
     ls_status status = e->kept && e->kept_block && base ? LS_OK : no_memory();
-    for (int d = 0; d < p->ctx->cpu_count && status == LS_OK; d++)
-        status = take(e, d, p->places[d].kept_bytes, "activations", &e->kept_block[d], &base[d]);
+    for (int d = 0; d < p->ctx->cpu_count && status == LS_OK; d++) {
+        char what[160];
+        name_kept(e, d, what);
+        status = take(e, d, p->places[d].kept_bytes, what, &e->kept_block[d], &base[d]);
+    }
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         int host = p->host[i], lane = (int)(i % (size_t)plan->lanes);
         size_t value = i / (size_t)plan->lanes;
