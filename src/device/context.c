@@ -71,6 +71,7 @@ void ls_context_close(ls_context *ctx)
     free(ctx->physical);
     free(ctx->copies);
     ls_cores_free(&ctx->cores);
+    ls_cores_free(&ctx->allowed);
     pthread_mutex_destroy(&ctx->mutex);
     ls_log_destroy(&ctx->log);
     free(ctx);

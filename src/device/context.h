@@ -16,7 +16,8 @@ struct ls_context {
     int kind_count;
     ls_physical *physical; /* NULL: not looked for yet (physical.c) */
     int physical_count;
-    ls_cores cores; /* that CPU devices may use */
+    ls_cores allowed; /* that the process and its environment leave */
+    ls_cores cores;   /* of these, what CPU devices use */
 
     ls_device *devices; /* once open (open.c) */
     int device_count, cpu_count;

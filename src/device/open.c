@@ -40,7 +40,12 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
     if (p->kind != LS_CPU) {
         const ls_backend *backend = &ctx->kinds[p->kind].backend;
         void *handle = NULL;
-        LS_TRY(backend->open(backend->user, p->number, &handle));
+        ls_status status = backend->open(backend->user, p->number, &handle);
+        if (status != LS_OK) {
+            char message[512];
+            snprintf(message, sizeof(message), "%s", ls_last_error());
+            return ls_fail(status, "opening %s: %s", device->name, message);
+        }
         device->backend = backend;
         device->handle = handle;
     }

@@ -26,12 +26,25 @@ static ls_physical *add_physical(ls_context *ctx, int kind, int number)
     return p;
 }
 
+static ls_status copy_cores(const ls_cores *from, ls_cores *to)
+{
+    int *copy = malloc((size_t)from->count * sizeof(*copy));
+    if (!copy)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d cores", from->count);
+    memcpy(copy, from->os_index, (size_t)from->count * sizeof(*copy));
+    ls_cores_free(to);
+    *to = *from;
+    to->os_index = copy;
+    return LS_OK;
+}
+
 static ls_status look_at_cpu(ls_context *ctx)
 {
     ls_physical *p = add_physical(ctx, LS_CPU, 0);
     if (!p)
         return LS_ERR_MEMORY;
     LS_TRY(ls_cores_find(NULL, &ctx->cores));
+    LS_TRY(copy_cores(&ctx->cores, &ctx->allowed));
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     p->memory = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
     snprintf(p->about, sizeof(p->about), "%s", ctx->cores.reason);
@@ -55,11 +68,10 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
     return LS_OK;
 }
 
-/* Only the cores in brackets, by the system's numbers. */
-static ls_status choose_cores(ls_context *ctx, const char *text, const char *who)
+/* Of these cores only those in brackets, by the system's numbers. */
+static ls_status choose_cores(ls_cores *cores, const char *text, const char *who)
 {
     int *wanted = NULL, count = 0;
-    ls_cores *cores = &ctx->cores;
     LS_TRY(ls_names_read_cores(text, &wanted, &count));
     for (int i = 0; i < count; i++) {
         bool found = false;
@@ -79,7 +91,6 @@ static ls_status choose_cores(ls_context *ctx, const char *text, const char *who
     snprintf(before, sizeof(before), "%s", cores->reason);
     snprintf(cores->reason, sizeof(cores->reason), "core%s %s chosen by %s, of %.150s", count == 1 ? "" : "s", text,
              who, before);
-    snprintf(ctx->physical[0].about, sizeof(ctx->physical[0].about), "%s", cores->reason);
     return LS_OK;
 }
 
@@ -110,22 +121,44 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t")] == '\0';
 }
 
+/* The cores of the CPU that a list leaves: all that are allowed, if it has none in brackets. */
+static ls_status cores_of_list(const ls_context *ctx, const char *who, const ls_named_device *list, int count,
+                               ls_cores *out)
+{
+    LS_TRY(copy_cores(&ctx->allowed, out));
+    ls_status status = LS_OK;
+    for (int i = 0; i < count && status == LS_OK; i++)
+        if (list[i].kind == LS_CPU && list[i].cores[0])
+            status = choose_cores(out, list[i].cores, who);
+    if (status != LS_OK)
+        ls_cores_free(out);
+    return status;
+}
+
+static ls_status check_hidden(const ls_context *ctx, const char *who, const ls_named_device *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const ls_physical *p = &ctx->physical[find_physical(ctx, list[i].kind, list[i].number)];
+        if (p->hidden)
+            return ls_fail(LS_ERR_NOT_FOUND, "%s: %s:%d is hidden by " VISIBLE "=\"%s\"", who, ctx->kinds[p->kind].name,
+                           p->number, getenv(VISIBLE) ? getenv(VISIBLE) : "");
+    }
+    return LS_OK;
+}
+
 /* Of every kind but the CPU only what is named stays visible; of the CPU, the cores that are. */
 static ls_status apply_visible(ls_context *ctx, const char *who, const char *names, bool environment)
 {
     ls_named_device *list = NULL;
+    ls_cores cores = { .count = 0 };
     int count = 0;
     if (!is_blank(names))
         LS_TRY(read_names(ctx, who, names, &list, &count));
-    ls_status status = LS_OK;
-    for (int i = 0; i < count && status == LS_OK; i++) {
-        const ls_physical *p = &ctx->physical[find_physical(ctx, list[i].kind, list[i].number)];
-        if (p->hidden)
-            status = ls_fail(LS_ERR_NOT_FOUND, "%s: %s:%d is hidden by " VISIBLE "=\"%s\"", who,
-                             ctx->kinds[p->kind].name, p->number, getenv(VISIBLE) ? getenv(VISIBLE) : "");
-        else if (p->kind == LS_CPU && list[i].cores[0])
-            status = choose_cores(ctx, list[i].cores, who);
-    }
+    ls_status status = check_hidden(ctx, who, list, count);
+    if (status == LS_OK)
+        status = cores_of_list(ctx, who, list, count, &cores);
+    if (status == LS_OK && environment)
+        status = copy_cores(&cores, &ctx->allowed);
     for (int k = 0; k < ctx->physical_count && status == LS_OK; k++) {
         ls_physical *p = &ctx->physical[k];
         p->visible = p->kind == LS_CPU;
@@ -133,6 +166,13 @@ static ls_status apply_visible(ls_context *ctx, const char *who, const char *nam
             p->visible = p->visible || find_physical(ctx, list[i].kind, list[i].number) == k;
         if (environment)
             p->hidden = !p->visible;
+    }
+    if (status == LS_OK) {
+        ls_cores_free(&ctx->cores);
+        ctx->cores = cores;
+        snprintf(ctx->physical[0].about, sizeof(ctx->physical[0].about), "%s", cores.reason);
+    } else {
+        ls_cores_free(&cores);
     }
     free(list);
     return status;
@@ -144,6 +184,7 @@ static void forget(ls_context *ctx)
     ctx->physical = NULL;
     ctx->physical_count = 0;
     ls_cores_free(&ctx->cores);
+    ls_cores_free(&ctx->allowed);
 }
 
 ls_status ls_context_look(ls_context *ctx)
@@ -278,7 +319,12 @@ static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_l
     if (p->memory && sum > p->memory)
         return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB",
                        sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20);
-    for (int i = 0; i < count && p->kind != LS_CPU; i++)
+    if (p->kind == LS_CPU || p->memory == 0 || open == 0)
+        return LS_OK; /* none: no limit */
+    if (p->memory - sum < open)
+        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: nothing of the %zu MiB of %s:%d is left for %zu parts",
+                       p->memory >> 20, ctx->kinds[p->kind].name, p->number, open);
+    for (int i = 0; i < count; i++)
         if (parts[i].memory_limit == 0)
             parts[i].memory_limit = (p->memory - sum) / open;
     return LS_OK;

@@ -26,8 +26,10 @@ ls_status ls_grow(void *array, size_t count, size_t *room, size_t element)
 ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
 {
     static const char *const names[] = { "sequential", "functional", "model" };
+    static const char *const calls[] = { "ls_sequential", "ls_functional_begin", "ls_custom" };
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "a model needs a context and a place to be put");
+    LS_TRY(ls_context_begin(ctx, calls[kind]));
     ls_model *model = calloc(1, sizeof(*model));
     if (!model)
         return ls_fail(LS_ERR_MEMORY, "no memory for a model");
