@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LS_GEMM_VECTOR  16 /* floats */
-#define LS_GEMM_VECTORS 4  /* that a tile is wide, at most */
-#define LS_GEMM_PANEL   (LS_GEMM_VECTOR * LS_GEMM_VECTORS)
+#define LS_GEMM_VECTOR    16 /* floats */
+#define LS_GEMM_VECTORS   4  /* that a tile is wide, at most */
+#define LS_GEMM_MOST_ROWS 8  /* of a tile */
+#define LS_GEMM_PANEL     (LS_GEMM_VECTOR * LS_GEMM_VECTORS)
 
 /* ---- Outer products: c[i][j] = sum over pixels of a[pixel][i] * b[pixel][j] ---- */
 
@@ -40,6 +41,31 @@ static inline int64_t ls_gemm_outer_rows(int64_t vectors)
 
 /* One tile: `rows` of c by 16 * vectors. */
 void ls_gemm_outer_tile(int64_t rows, int64_t vectors, const ls_gemm_outer *t);
+
+/* ---- Rows by a panel: out[r][j] = sum over runs of in[r][a + k] * b[row k][j] ---- */
+
+typedef struct ls_gemm_rows {
+    const ls_gemm_run *runs; /* a: floats from where a row's `in` points to; b: rows of the panel */
+    int64_t run_count;
+    const float *const *in;
+    float *const *out;
+    const float *b;     /* a panel: rows of 16 * vectors floats, close to each other */
+    const float *bias;  /* added at the end; NULL: none */
+    bool relu;          /* at the very end */
+    bool add;           /* goes on from what out has */
+    const float *ahead; /* fetched into the cache meanwhile, line after line */
+} ls_gemm_rows;
+
+/* The rows of a tile where so many are left: there are tiles of few sizes only, so `in` and `out` must go on. */
+static inline int64_t ls_gemm_rows_tile_size(int64_t left, int64_t vectors)
+{
+    return left <= 4 ? 4 : vectors > 3 ? 6 : 8;
+}
+
+/* One tile: `rows` (a tile's size) of out by 16 * vectors. */
+void ls_gemm_rows_tile(int64_t rows, int64_t vectors, const ls_gemm_rows *t);
+
+/* ---- Panels ---- */
 
 /* Columns of `count` pixels that are `step` apart, close to each other and filled up with zeros to whole vectors. At
  * most a panel's columns. */

@@ -15,7 +15,7 @@
 /* A cache line that will be written at the end is asked for at the start. */
 #define EXPECT_WRITE(p) __builtin_prefetch(p, 1, 3)
 
-TILE outer(const int rows, const int vectors, const ls_gemm_outer *t)
+TILE outer_tile(const int rows, const int vectors, const ls_gemm_outer *t)
 {
     __m512 sum[LS_GEMM_VECTORS * 8], b[LS_GEMM_VECTORS];
     const float *ahead = t->ahead;
@@ -47,7 +47,7 @@ TILE outer(const int rows, const int vectors, const ls_gemm_outer *t)
 #define OUTER(rows, vectors)                                                                                           \
     static void outer_##rows##_##vectors(const ls_gemm_outer *t)                                                       \
     {                                                                                                                  \
-        outer(rows, vectors, t);                                                                                       \
+        outer_tile(rows, vectors, t);                                                                                  \
     }
 #define EACH_ROWS_TO_6(tile, v) tile(1, v) tile(2, v) tile(3, v) tile(4, v) tile(5, v) tile(6, v)
 #define EACH_ROWS_TO_8(tile, v) EACH_ROWS_TO_6(tile, v) tile(7, v) tile(8, v)
@@ -55,12 +55,84 @@ TILE outer(const int rows, const int vectors, const ls_gemm_outer *t)
 EACH_OUTER(OUTER)
 
 #define OUTER_ENTRY(rows, vectors) [vectors][rows] = outer_##rows##_##vectors,
-typedef void outer_tile(const ls_gemm_outer *t);
-static outer_tile *const outer_tiles[LS_GEMM_VECTORS + 1][9] = { EACH_OUTER(OUTER_ENTRY) };
+typedef void outer_function(const ls_gemm_outer *t);
+static outer_function *const outer_tiles[LS_GEMM_VECTORS + 1][9] = { EACH_OUTER(OUTER_ENTRY) };
 
 void ls_gemm_outer_tile(int64_t rows, int64_t vectors, const ls_gemm_outer *t)
 {
     outer_tiles[vectors][rows](t);
+}
+
+/* `deep` steps of a run for all rows: where tiles are narrow, a row's place is looked up once for several steps. */
+TILE rows_step(const int rows, const int vectors, const int deep, const float *const *in, const float *pb, __m512 *sum)
+{
+    __m512 b[LS_GEMM_VECTORS];
+    UNROLL for (int v = 0; v < vectors * deep; v++) b[v] = _mm512_loadu_ps(pb + 16 * v);
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int d = 0; d < deep; d++)
+    {
+        __m512 a = _mm512_set1_ps(in[i][d]);
+        UNROLL for (int v = 0; v < vectors; v++) sum[i * vectors + v] =
+            _mm512_fmadd_ps(a, b[d * vectors + v], sum[i * vectors + v]);
+    }
+}
+
+TILE rows_end(const int rows, const int vectors, const ls_gemm_rows *t, __m512 *sum)
+{
+    if (t->bias)
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            __m512 bias = _mm512_loadu_ps(t->bias + 16 * v);
+            UNROLL for (int i = 0; i < rows; i++) sum[i * vectors + v] = _mm512_add_ps(sum[i * vectors + v], bias);
+        }
+    if (t->relu) /* NaN stays */
+        UNROLL for (int i = 0; i < rows * vectors; i++) sum[i] = _mm512_max_ps(_mm512_setzero_ps(), sum[i]);
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+        _mm512_storeu_ps(t->out[i] + 16 * v, sum[i * vectors + v]);
+}
+
+TILE rows_tile(const int rows, const int vectors, const ls_gemm_rows *t)
+{
+    __m512 sum[LS_GEMM_VECTORS * 8];
+    const int deep = LS_GEMM_VECTORS / vectors;
+    const float *in[8], *ahead = t->ahead;
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+    {
+        if (!t->add)
+            EXPECT_WRITE(t->out[i] + 16 * v);
+        sum[i * vectors + v] = t->add ? _mm512_loadu_ps(t->out[i] + 16 * v) : _mm512_setzero_ps();
+    }
+    for (const ls_gemm_run *run = t->runs, *end = run + t->run_count; run < end; run++) {
+        const float *pb = t->b + (int64_t)run->b * 16 * vectors;
+        UNROLL for (int i = 0; i < rows; i++) in[i] = t->in[i] + run->a;
+        int32_t left = run->count;
+        for (; left >= deep; left -= deep, pb += 16 * vectors * deep, ahead += 16) {
+            _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+            rows_step(rows, vectors, deep, in, pb, sum);
+            UNROLL for (int i = 0; i < rows; i++) in[i] += deep;
+        }
+        for (; left > 0; left--, pb += 16 * vectors) {
+            rows_step(rows, vectors, 1, in, pb, sum);
+            UNROLL for (int i = 0; i < rows; i++) in[i]++;
+        }
+    }
+    rows_end(rows, vectors, t, sum);
+}
+
+#define ROWS(size, vectors)                                                                                            \
+    static void rows_##size##_##vectors(const ls_gemm_rows *t)                                                         \
+    {                                                                                                                  \
+        rows_tile(size, vectors, t);                                                                                   \
+    }
+#define EACH_ROWS(tile) tile(4, 1) tile(8, 1) tile(4, 2) tile(8, 2) tile(4, 3) tile(8, 3) tile(4, 4) tile(6, 4)
+EACH_ROWS(ROWS)
+
+#define ROWS_ENTRY(size, vectors) [vectors][size] = rows_##size##_##vectors,
+typedef void rows_function(const ls_gemm_rows *t);
+static rows_function *const rows_tiles[LS_GEMM_VECTORS + 1][9] = { EACH_ROWS(ROWS_ENTRY) };
+
+void ls_gemm_rows_tile(int64_t rows, int64_t vectors, const ls_gemm_rows *t)
+{
+    rows_tiles[vectors][rows](t);
 }
 
 TILE copy(const int vectors, float *to, const float *from, int64_t step, int64_t count, __mmask16 last)
@@ -92,6 +164,11 @@ void ls_gemm_copy_panel(float *to, const float *from, int64_t step, int64_t coun
 void ls_gemm_outer_tile(int64_t rows, int64_t vectors, const ls_gemm_outer *t)
 {
     (void)rows, (void)vectors, (void)t; /* ls_dnn_has_avx512 says no */
+}
+
+void ls_gemm_rows_tile(int64_t rows, int64_t vectors, const ls_gemm_rows *t)
+{
+    (void)rows, (void)vectors, (void)t;
 }
 
 void ls_gemm_copy_panel(float *to, const float *from, int64_t step, int64_t count, int64_t columns)

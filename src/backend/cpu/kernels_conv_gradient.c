@@ -5,6 +5,8 @@
  * vectors; the other side's channels are broadcast from where they are. The output's channels are the panels', or, for
  * a 1x1 kernel with more channels in than out, the input's: the wide side gains more from being copied. A partial is
  * [panels][taps * rows][64], and joined as that. */
+#include <string.h>
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 
@@ -212,18 +214,28 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- From panels to HWIO ---- */
 
+/* A panel of `count` columns to rows of HWIO, or, swapped, to columns: in squares that stay in the cache. */
+static void unpack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
+{
+    int64_t rows = g->taps * g->rows, width = vectors_of(count) * LS_GEMM_VECTOR;
+    if (!g->swapped) {
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(to + r * g->columns + column, from + r * width, (size_t)count * sizeof(*to));
+        return;
+    }
+    for (int64_t first = 0; first < rows; first += LS_GEMM_VECTOR)
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t r = first; r < rows && r < first + LS_GEMM_VECTOR; r++)
+                to[(column + i) * rows + r] = from[r * width + i];
+}
+
 static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch)
 {
     (void)worker, (void)scratch;
     const gradient *g = (const gradient *)kernel;
-    const float *from = joined;
-    float *to = out;
-    int64_t rows = g->taps * g->rows;
     for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL) {
         int64_t count = g->columns - column < LS_GEMM_PANEL ? g->columns - column : LS_GEMM_PANEL;
-        for (int64_t r = 0; r < rows; r++, from += vectors_of(count) * LS_GEMM_VECTOR)
-            for (int64_t i = 0; i < count; i++)
-                to[g->swapped ? (column + i) * rows + r : r * g->columns + column + i] = from[i];
+        unpack_panel(g, (const float *)joined + column * g->taps * g->rows, out, column, count);
     }
     return LS_OK;
 }

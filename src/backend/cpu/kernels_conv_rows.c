@@ -1,0 +1,389 @@
+/* Convolutions and their data gradients by our own products. Both are the same work: each pixel of the output is a row,
+ * the sum over the kernel's taps of a pixel of the input times a matrix of weights. Which taps meet a pixel inside the
+ * image, and where, differs at the borders and, for gradients, with the stride. So pixels are sorted into classes that
+ * meet the same taps: within a class every row has the same runs of input behind its own place, and nothing is
+ * multiplied by padding.
+ *
+ * Weights are cut into panels of 64 columns, [panels][taps * in][64]; for gradients the matrix of a tap is transposed
+ * and the taps are turned around, so that runs go forwards in both. Rows go through all panels in blocks that stay in
+ * the cache, long sums in parts. */
+#include <stdlib.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
+#include "base/arena.h"
+
+#define BLOCK_ROWS   192
+#define PART         640 /* of a sum, at most: 160 KiB of a panel */
+#define MIN_CHANNELS 16  /* of the input: with fewer a row is mostly overhead */
+
+/* Coordinates of one axis that meet the same taps: first, first + step, ... in the order of the weights. */
+typedef struct axis_class {
+    int64_t first, taps, step;
+    int64_t source_step; /* in the input, from tap to tap */
+    int64_t *at;         /* the coordinates, in the output */
+    int64_t *source;     /* and where the first tap finds them in the input */
+    int64_t count;
+} axis_class;
+
+typedef struct axis {
+    int64_t in, out, taps; /* sizes */
+    int64_t stride, dilation, pad;
+    axis_class *classes;
+    int64_t count;
+} axis;
+
+typedef struct part {
+    const ls_gemm_run *runs;
+    int64_t run_count, length;
+} part;
+
+/* Pixels that meet the same taps. */
+typedef struct pixel_class {
+    const axis_class *rows, *columns;
+    part *parts; /* of the sum; one without runs where there are no taps */
+    int64_t part_count;
+} pixel_class;
+
+typedef struct conv {
+    ls_cpu_kernel base;
+    ls_arena arena;  /* of what follows */
+    bool gradient;   /* of the input */
+    bool even;       /* rows lie close in the input, so that the next ones can be fetched ahead */
+    int64_t in, out; /* channels */
+    axis y, x;
+    pixel_class *classes;
+    int64_t class_count;
+} conv;
+
+/* ---- Running ---- */
+
+/* Rows of one class that go through all panels together. */
+typedef struct block {
+    const float *in[BLOCK_ROWS + LS_GEMM_MOST_ROWS]; /* the last tile is filled up */
+    float *out[BLOCK_ROWS + LS_GEMM_MOST_ROWS];
+    float nowhere[LS_GEMM_PANEL]; /* where the rows go that fill it up */
+    int64_t rows;
+} block;
+
+typedef struct work {
+    const conv *c;
+    const pixel_class *class;
+    const float *in, *weights, *bias;
+    float *out;
+    block *block;
+} work;
+
+/* The class's rows from number `next` on, counted over samples, rows and columns. */
+static void fill_block(const work *w, int64_t samples, int64_t next)
+{
+    const conv *c = w->c;
+    const axis_class *rows = w->class->rows, *columns = w->class->columns;
+    int64_t column = next % columns->count, row = next / columns->count % rows->count;
+    int64_t n = next / columns->count / rows->count;
+    block *b = w->block;
+    for (b->rows = 0; b->rows < BLOCK_ROWS && n < samples; b->rows++) {
+        int64_t from = (n * c->y.in + rows->source[row]) * c->x.in + columns->source[column];
+        int64_t to = (n * c->y.out + rows->at[row]) * c->x.out + columns->at[column];
+        b->in[b->rows] = w->in + from * c->in;
+        b->out[b->rows] = w->out + to * c->out;
+        if (++column == columns->count) {
+            column = 0;
+            row = row + 1 < rows->count ? row + 1 : 0;
+            n += row == 0;
+        }
+    }
+    for (int64_t i = b->rows; i < b->rows + LS_GEMM_MOST_ROWS; i++) {
+        b->in[i] = b->in[b->rows - 1];
+        b->out[i] = b->nowhere;
+    }
+}
+
+/* One part of the sum of all rows of the block, for the panel at `column`. */
+static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t column, const float *ahead)
+{
+    const block *b = w->block;
+    const conv *c = w->c;
+    int64_t left = c->out - column, vectors = left < LS_GEMM_PANEL ? left / LS_GEMM_VECTOR : LS_GEMM_VECTORS;
+    const float *end = ahead + b->rows * c->in;
+    float *out[LS_GEMM_MOST_ROWS];
+    t.runs = p->runs, t.run_count = p->run_count;
+    t.b = w->weights + column * c->y.taps * c->x.taps * c->in;
+    t.out = out;
+    for (int64_t i = 0, size; i < b->rows; i += size) {
+        size = ls_gemm_rows_tile_size(b->rows - i, vectors);
+        for (int64_t k = 0; k < size; k++)
+            out[k] = b->out[i + k] + (i + k < b->rows ? column : 0);
+        t.in = b->in + i;
+        t.ahead = ahead < end ? ahead : t.b;
+        ls_gemm_rows_tile(size, vectors, &t);
+        ahead += p->length * LS_GEMM_VECTOR;
+    }
+}
+
+static void multiply_block(const work *w, bool relu)
+{
+    const conv *c = w->c;
+    const block *b = w->block;
+    const float *next = b->in[b->rows - 1] + c->in;
+    for (int64_t i = 0; i < w->class->part_count; i++) {
+        bool last = i + 1 == w->class->part_count;
+        for (int64_t column = 0; column < c->out; column += LS_GEMM_PANEL) {
+            ls_gemm_rows t = { .add = i > 0, .relu = last && relu };
+            t.bias = last && w->bias ? w->bias + column : NULL;
+            bool fetch = c->even && last && column + LS_GEMM_PANEL >= c->out;
+            multiply_part(w, &w->class->parts[i], t, column, fetch ? next : NULL);
+        }
+    }
+}
+
+static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const conv *c = (const conv *)kernel;
+    const ls_group *group = c->base.group;
+    work w = { .c = c, .out = call->out, .block = call->scratch };
+    w.in = call->in[c->gradient ? 1 : 0];
+    w.weights = call->in[c->gradient ? 0 : 1];
+    w.bias = group->bias ? call->in[2] : NULL;
+    for (int64_t i = 0; i < c->class_count; i++) {
+        w.class = &c->classes[i];
+        int64_t rows = call->samples * w.class->rows->count * w.class->columns->count;
+        for (int64_t next = 0; next < rows; next += BLOCK_ROWS) {
+            fill_block(&w, call->samples, next);
+            multiply_block(&w, group->relu);
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- Weights ---- */
+
+/* HWIO to panels, forward: rows of 64 one after the other. */
+static void pack_forward(const conv *c, const float *from, float *to)
+{
+    int64_t rows = c->y.taps * c->x.taps * c->in;
+    for (int64_t column = 0, width; column < c->out; column += width, to += rows * width) {
+        width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
+        ls_gemm_copy_panel(to, from + column, c->out, rows, width);
+    }
+}
+
+/* A tap's matrix, [out][in], as `width` columns of a panel, [in][width]; in squares that stay in the cache. */
+static void transpose(const float *from, int64_t in, float *to, int64_t width)
+{
+    for (int64_t first = 0; first < in; first += LS_GEMM_VECTOR)
+        for (int64_t j = 0; j < width; j++)
+            for (int64_t i = first; i < in && i < first + LS_GEMM_VECTOR; i++)
+                to[i * width + j] = from[j * in + i];
+}
+
+/* For gradients the taps are turned around, too. */
+static void pack_gradient(const conv *c, const float *from, float *to)
+{
+    int64_t taps = c->y.taps * c->x.taps;
+    for (int64_t column = 0, width; column < c->out; column += width) {
+        width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
+        for (int64_t t = taps; t-- > 0; to += c->in * width)
+            transpose(from + (t * c->out + column) * c->in, c->in, to, width);
+    }
+}
+
+static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
+{
+    (void)worker, (void)scratch;
+    const conv *c = (const conv *)kernel;
+    (c->gradient ? pack_gradient : pack_forward)(c, from, to);
+    return LS_OK;
+}
+
+static bool same_packing(const ls_kernel *a, const ls_kernel *b)
+{
+    return ((const conv *)a)->gradient == ((const conv *)b)->gradient;
+}
+
+/* ---- Making: classes ---- */
+
+/* Where tap `tap`, in the order of the weights, finds coordinate `at` of the output in the input; -1: nowhere. */
+static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
+{
+    int64_t source = at * a->stride - a->pad + tap * a->dilation;
+    if (gradient) {
+        source = at + a->pad - (a->taps - 1 - tap) * a->dilation;
+        source = source % a->stride == 0 ? source / a->stride : -1;
+    }
+    return source >= 0 && source < a->in ? source : -1;
+}
+
+/* The class of a coordinate, and where its first tap finds it. */
+static axis_class class_of(const axis *a, bool gradient, int64_t at, int64_t *source)
+{
+    axis_class c = { .step = 1 };
+    *source = 0;
+    for (int64_t tap = 0; tap < a->taps; tap++) {
+        int64_t found = source_of(a, gradient, at, tap);
+        if (found < 0)
+            continue;
+        if (c.taps == 0)
+            c.first = tap, *source = found;
+        if (c.taps == 1)
+            c.step = tap - c.first, c.source_step = found - *source;
+        c.taps++;
+    }
+    return c;
+}
+
+static ls_status classify(conv *c, axis *a)
+{
+    a->classes = ls_arena_alloc(&c->arena, (size_t)a->out * sizeof(*a->classes));
+    for (int64_t at = 0; a->classes && at < a->out; at++) {
+        int64_t source, i = 0;
+        axis_class found = class_of(a, c->gradient, at, &source);
+        while (i < a->count && (a->classes[i].first != found.first || a->classes[i].taps != found.taps ||
+                                a->classes[i].step != found.step))
+            i++;
+        axis_class *class = &a->classes[i];
+        if (i == a->count) {
+            *class = found;
+            class->at = ls_arena_alloc(&c->arena, (size_t)a->out * sizeof(*class->at));
+            class->source = ls_arena_alloc(&c->arena, (size_t)a->out * sizeof(*class->source));
+            if (!class->at || !class->source)
+                break;
+            a->count++;
+        }
+        class->at[class->count] = at;
+        class->source[class->count++] = source;
+        if (at + 1 == a->out)
+            return LS_OK;
+    }
+    return ls_fail(LS_ERR_MEMORY, "no memory for the classes of a convolution's pixels");
+}
+
+/* All runs of a class, those that touch each other as one. */
+static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *runs)
+{
+    const axis_class *rows = class->rows, *columns = class->columns;
+    int64_t count = 0;
+    for (int64_t y = 0; y < rows->taps; y++)
+        for (int64_t x = 0; x < columns->taps; x++) {
+            int64_t tap = (rows->first + y * rows->step) * c->x.taps + columns->first + x * columns->step;
+            int64_t a = (y * rows->source_step * c->x.in + x * columns->source_step) * c->in, b = tap * c->in;
+            ls_gemm_run *last = count > 0 ? &runs[count - 1] : NULL;
+            if (last && last->a + last->count == a && last->b + last->count == b)
+                last->count += (int32_t)c->in;
+            else
+                runs[count++] = (ls_gemm_run){ (int32_t)a, (int32_t)b, (int32_t)c->in };
+        }
+    return count;
+}
+
+/* Even parts, of whole vectors' lengths. */
+static int64_t part_length(int64_t length)
+{
+    int64_t parts = (length + PART - 1) / PART;
+    return parts < 2 ? PART : (length / parts + LS_GEMM_VECTOR) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;
+}
+
+/* Cuts a class's runs into parts; `runs` is as they were found, `cut` has room for one more for each part. */
+static void cut_runs(pixel_class *class, const ls_gemm_run *runs, int64_t count, int64_t most, ls_gemm_run *cut)
+{
+    part *p = class->parts;
+    *p = (part){ .runs = cut };
+    for (int64_t i = 0; i < count; i++)
+        for (ls_gemm_run rest = runs[i]; rest.count > 0;) {
+            if (p->length == most)
+                *++p = (part){ .runs = cut };
+            int32_t room = (int32_t)(most - p->length), take = rest.count < room ? rest.count : room;
+            *cut++ = (ls_gemm_run){ rest.a, rest.b, take };
+            p->run_count++, p->length += take;
+            rest.a += take, rest.b += take, rest.count -= take;
+        }
+    class->part_count = p - class->parts + 1;
+}
+
+static ls_status make_class(conv *c, pixel_class *class)
+{
+    int64_t taps = class->rows->taps * class->columns->taps, most = part_length(taps * c->in);
+    int64_t parts = taps * c->in / most + 1;
+    ls_gemm_run *runs = ls_arena_alloc(&c->arena, (size_t)(taps + 1) * sizeof(*runs));
+    ls_gemm_run *cut = ls_arena_alloc(&c->arena, (size_t)(taps + parts) * sizeof(*cut));
+    class->parts = ls_arena_alloc(&c->arena, (size_t)parts * sizeof(*class->parts));
+    if (!runs || !cut || !class->parts)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the runs of a convolution's pixels");
+    cut_runs(class, runs, find_runs(c, class, runs), most, cut);
+    return LS_OK;
+}
+
+static ls_status make_classes(conv *c)
+{
+    LS_TRY(classify(c, &c->y));
+    LS_TRY(classify(c, &c->x));
+    c->class_count = c->y.count * c->x.count;
+    c->classes = ls_arena_alloc(&c->arena, (size_t)c->class_count * sizeof(*c->classes));
+    if (!c->classes)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the classes of a convolution's pixels");
+    for (int64_t i = 0; i < c->class_count; i++) {
+        c->classes[i].rows = &c->y.classes[i / c->x.count];
+        c->classes[i].columns = &c->x.classes[i % c->x.count];
+        LS_TRY(make_class(c, &c->classes[i]));
+    }
+    return LS_OK;
+}
+
+/* ---- Making: the kernel ---- */
+
+static void destroy(ls_kernel *kernel)
+{
+    ls_arena_free(&((conv *)kernel)->arena);
+    free(kernel);
+}
+
+/* Runs count in 32 bits. */
+static bool takes(const ls_dnn_conv *v, bool gradient)
+{
+    int64_t in = gradient ? v->o : v->c, out = gradient ? v->c : v->o;
+    return v->groups == 1 && in >= MIN_CHANNELS && out % LS_GEMM_VECTOR == 0 && v->h * v->w * v->c < INT32_MAX &&
+           v->oh * v->ow * v->o < INT32_MAX && v->kh * v->kw * in < INT32_MAX;
+}
+
+static void set_sizes(conv *c, const ls_dnn_conv *v)
+{
+    c->in = c->gradient ? v->o : v->c;
+    c->out = c->gradient ? v->c : v->o;
+    c->y = (axis){ .in = c->gradient ? v->oh : v->h, .out = c->gradient ? v->h : v->oh, .taps = v->kh };
+    c->x = (axis){ .in = c->gradient ? v->ow : v->w, .out = c->gradient ? v->w : v->ow, .taps = v->kw };
+    c->y.stride = v->stride[0], c->y.dilation = v->dilation[0], c->y.pad = v->pad[0];
+    c->x.stride = v->stride[1], c->x.dilation = v->dilation[1], c->x.pad = v->pad[1];
+    c->even = v->stride[0] == 1 && v->stride[1] == 1;
+    ls_kernel *base = &c->base.base;
+    base->destroy = destroy;
+    base->scratch_bytes = sizeof(block);
+    if (c->gradient || c->out > LS_GEMM_PANEL) { /* otherwise HWIO is the one panel */
+        size_t bytes = (size_t)(v->kh * v->kw * v->c * v->o) * sizeof(float);
+        base->prepare = (ls_prepare){ .input = c->gradient ? 0 : 1, .bytes = bytes, .run = pack, .same = same_packing };
+        base->layout = "panels";
+    }
+}
+
+ls_status ls_cpu_make_conv_rows(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
+{
+    (void)samples, (void)kinds;
+    const ls_tensor *node = group->nodes[0];
+    bool gradient = node->op == LS_OP_conv2d_grad_input;
+    if (!ls_cpu_takes_conv(node) || node->op == LS_OP_conv2d_grad_kernel || !ls_dnn_has_avx512())
+        return ls_cpu_pass();
+    ls_dnn_conv v = ls_cpu_conv_sizes(group, 1);
+    if (!takes(&v, gradient))
+        return ls_cpu_pass();
+    conv *c = ls_cpu_kernel_new(cpu, group, sizeof(*c), "rows by panels", run);
+    if (!c)
+        return LS_ERR_MEMORY;
+    c->gradient = gradient;
+    set_sizes(c, &v);
+    ls_status status = make_classes(c);
+    if (status != LS_OK) {
+        destroy(&c->base.base);
+        return status;
+    }
+    *out = &c->base.base;
+    return LS_OK;
+}
