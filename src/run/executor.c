@@ -224,8 +224,9 @@ static ls_status run_join(ls_executor *e, const ls_join *join, int worker, int64
 {
     const void **lanes = e->lanes[worker];
     list_lanes(e, join, lanes);
-    ls_join_lanes(e->simd, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes, (size_t)from,
-                  (size_t)to);
+    if (!ls_join_lanes(e->simd, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes, (size_t)from,
+                       (size_t)to))
+        atomic_store_explicit(&e->broken[join - e->plan->joins], true, memory_order_relaxed);
     return LS_OK;
 }
 
@@ -248,6 +249,14 @@ static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int wo
                    prepared->group);
 }
 
+int ls_executor_join_of(const ls_executor *e, const ls_step *update)
+{
+    int g = e->plan->nodes[update->in[0].value].group;
+    const ls_group *group = g >= 0 ? &e->plan->groups[g] : NULL;
+    bool straight = group && group->reduces && group->root->op != LS_OP_gather_batch && !group->kernel->finish;
+    return straight ? group->join : -1;
+}
+
 static bool is_finite_f64(const double *x, int64_t from, int64_t to)
 {
     double sum = 0;
@@ -256,13 +265,15 @@ static bool is_finite_f64(const double *x, int64_t from, int64_t to)
     return sum == 0;
 }
 
-/* Sweep 1: the gradient of an update. */
+/* Sweep 1: the gradient of an update. What comes straight from a join was looked at there. */
 static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, int64_t to)
 {
     const ls_tensor *node = step->group->root;
     const char *gradient = ls_executor_locate(e, &step->in[0], 0, 0, 0);
-    bool good = node->dtype == LS_F32 ? e->simd->finite((const float *)gradient + from, (size_t)(to - from))
-                                      : is_finite_f64((const double *)gradient, from, to);
+    int join = ls_executor_join_of(e, step);
+    bool good = join >= 0               ? !atomic_load_explicit(&e->broken[join], memory_order_relaxed)
+                : node->dtype == LS_F32 ? e->simd->finite((const float *)gradient + from, (size_t)(to - from))
+                                        : is_finite_f64((const double *)gradient, from, to);
     if (good)
         return LS_OK;
     char label[LS_NODE_TEXT];
@@ -464,6 +475,8 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     for (int d = 0; d < e->devices; d++)
         if (e->drivers[d])
             ls_driver_begin(e->drivers[d]);
+    for (int i = 0; i < e->plan->join_count; i++)
+        atomic_store_explicit(&e->broken[i], false, memory_order_relaxed);
     if (e->crew) {
         e->phase = 0;
         start_phase(e);

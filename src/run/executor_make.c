@@ -99,7 +99,8 @@ static ls_status make_units(const ls_executor *e, const ls_phase *phase, ls_work
                 add_pieces(w, -1, i, plan->joins[i].count, JOIN_CHUNK);
                 break;
             case LS_PHASE_CHECK:
-                add_pieces(w, -1, i, elements_of(plan, plan->updates[i].group->root), LS_TILE);
+                count = elements_of(plan, plan->updates[i].group->root);
+                add_pieces(w, -1, i, count, ls_executor_join_of(e, &plan->updates[i]) >= 0 && count ? count : LS_TILE);
                 break;
             case LS_PHASE_UPDATE:
                 count = elements_of(plan, plan->updates[i].group->root);
@@ -209,9 +210,10 @@ static ls_status make_memory(ls_executor *e)
     e->lane_done = calloc((size_t)plan->lanes, sizeof(*e->lane_done));
     e->units_of = calloc((size_t)e->devices, sizeof(*e->units_of));
     e->drivers = calloc((size_t)e->devices, sizeof(*e->drivers));
+    e->broken = calloc((size_t)plan->join_count + 1, sizeof(*e->broken));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
     if (!e->outside || !e->arena || !e->stage || !e->arena_block || !e->inputs || !e->lanes || !e->lane_done ||
-        !e->units_of || !e->drivers || !e->phase_seconds)
+        !e->units_of || !e->drivers || !e->broken || !e->phase_seconds)
         return no_memory();
     LS_TRY(take(e, e->placement->home, plan->whole_bytes, "whole values", &e->whole_block, &e->whole));
     LS_TRY(take(e, e->placement->home, plan->partial_bytes, "partials", &e->partial_block, &e->partial));
@@ -321,6 +323,7 @@ void ls_executor_destroy(ls_executor *e)
     free(e->lane_done);
     free(e->units_of);
     free(e->drivers);
+    free(e->broken);
     free(e->group_seconds);
     free(e->phase_seconds);
     free(e->claimed);

@@ -51,9 +51,10 @@ struct ls_executor {
     pthread_mutex_t mutex;
     pthread_cond_t progress;
     int phase, next, done;
-    int *claimed;     /* by unit of a LANES phase: taken */
-    int *lane_done;   /* by lane: segments of this phase that are done */
-    atomic_int moved; /* changes with every progress: what spinning looks at */
+    atomic_bool *broken; /* by join: a result of it is not finite */
+    int *claimed;        /* by unit of a LANES phase: taken */
+    int *lane_done;      /* by lane: segments of this phase that are done */
+    atomic_int moved;    /* changes with every progress: what spinning looks at */
     bool waiting;
     ls_status status; /* the first failure in the order of units, whoever met it */
     int failed_phase, failed_unit;
@@ -62,6 +63,9 @@ struct ls_executor {
 
 /* Where an operand is in the host's memory, at a sample of a lane. */
 char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
+
+/* The join whose result, as it is, is the gradient of an update; -1: the gradient is something else. */
+int ls_executor_join_of(const ls_executor *e, const ls_step *update);
 
 /* Copies the rows of a fed set that make up some samples next to each other, into the worker's arena. */
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);

@@ -75,22 +75,33 @@ static number tree(ls_join_kind kind, ls_dtype dtype, const void *const *lane, i
     return join_two(kind, tree(kind, dtype, lane, a, a + k, i), tree(kind, dtype, lane, a + k, b, i));
 }
 
-void ls_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+/* Types and extremes without a vector kernel. */
+static bool join_elements(ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes, size_t from,
+                          size_t to)
+{
+    bool finite = true;
+    for (size_t i = from; i < to; i++) {
+        number n = tree(kind, dtype, lane, 0, lanes, i);
+        finite = finite && isfinite(n.real);
+        store(dtype, dst, i, n);
+    }
+    return finite;
+}
+
+bool ls_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
                    int lanes, size_t from, size_t to)
 {
     if (kind == LS_JOIN_SUM && dtype == LS_F32)
-        simd->join_f32(dst, (const float *const *)lane, lanes, from, to);
-    else if (kind == LS_JOIN_SUM && dtype == LS_F64)
-        simd->join_f64(dst, (const double *const *)lane, lanes, from, to);
-    else if (kind == LS_JOIN_SUM && dtype == LS_I64)
-        simd->join_i64(dst, (const int64_t *const *)lane, lanes, from, to);
-    else if (kind == LS_JOIN_MAX && dtype == LS_F32)
-        simd->join_max_f32(dst, (const float *const *)lane, lanes, from, to);
-    else if (kind == LS_JOIN_MIN && dtype == LS_F32)
-        simd->join_min_f32(dst, (const float *const *)lane, lanes, from, to);
-    else
-        for (size_t i = from; i < to; i++)
-            store(dtype, dst, i, tree(kind, dtype, lane, 0, lanes, i));
+        return simd->join_f32(dst, (const float *const *)lane, lanes, from, to);
+    if (kind == LS_JOIN_SUM && dtype == LS_F64)
+        return simd->join_f64(dst, (const double *const *)lane, lanes, from, to);
+    if (kind == LS_JOIN_SUM && dtype == LS_I64)
+        return simd->join_i64(dst, (const int64_t *const *)lane, lanes, from, to);
+    if (kind == LS_JOIN_MAX && dtype == LS_F32)
+        return simd->join_max_f32(dst, (const float *const *)lane, lanes, from, to);
+    if (kind == LS_JOIN_MIN && dtype == LS_F32)
+        return simd->join_min_f32(dst, (const float *const *)lane, lanes, from, to);
+    return join_elements(kind, dtype, dst, lane, lanes, from, to);
 }
 
 void ls_join_next(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count)

@@ -6,8 +6,9 @@
 #include "backend/cpu/simd.h"
 #include "plan/plan.h"
 
-/* dst[i] for from <= i < to, by the tree over `lanes` partials; NULL: an empty lane, which has no value. */
-void ls_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+/* dst[i] for from <= i < to, by the tree over `lanes` partials; NULL: an empty lane, which has no value. Whether all of
+ * them are finite. */
+bool ls_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
                    int lanes, size_t from, size_t to);
 
 /* dst = dst with src joined on its right: a lane's next micro-batch. */
