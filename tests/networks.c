@@ -46,9 +46,20 @@ static ls_tensor *vector(network *n, int64_t count, float value, bool trained)
     return variable;
 }
 
+/* What follows belongs to the next layer's device. */
+static void next_layer(network *n)
+{
+    const char *device = n->places ? n->places->device(n->places->user, n->layers) : NULL;
+    n->layers++;
+    ls_device_scope_close(&n->scope);
+    if (device)
+        n->scope = ls_device_scope_open(n->graph, device);
+}
+
 static ls_tensor *conv(network *n, ls_tensor *x, int64_t out, int64_t size, int64_t stride, ls_padding padding)
 {
     int64_t in = ls_tensor_shape(x).dims[3];
+    next_layer(n);
     ls_tensor *kernel = weight(n, LS_SHAPE(size, size, in, out), size * size * in, size * size * out);
     return ls_op_conv2d(x, kernel, .stride = { stride, stride }, .padding = padding);
 }
@@ -56,6 +67,7 @@ static ls_tensor *conv(network *n, ls_tensor *x, int64_t out, int64_t size, int6
 static ls_tensor *dense(network *n, ls_tensor *x, int64_t out)
 {
     int64_t in = ls_tensor_shape(x).dims[1];
+    next_layer(n);
     ls_tensor *w = weight(n, LS_SHAPE(in, out), in, out);
     return ls_op_add(ls_op_matmul(x, w), vector(n, out, 0, true));
 }
@@ -148,19 +160,31 @@ ls_status network_create(ls_context *ctx, network_kind kind, network *out)
     return network_create_sized(ctx, kind, kind == NETWORK_MLP ? 8 : 12, out);
 }
 
-ls_status network_create_sized(ls_context *ctx, network_kind kind, int64_t size, network *out)
+static ls_status create(ls_context *ctx, network_kind kind, int64_t size, const network_places *places, network *out)
 {
-    *out = (network){ .kind = kind, .size = size };
+    *out = (network){ .kind = kind, .size = size, .places = places };
     out->channels = kind == NETWORK_RESIDUAL ? 3 : 1;
     LS_TRY(ls_graph_create(ctx, &out->graph, .seed = 11));
     out->images = ls_op_input(out->graph, "images", LS_U8, LS_SHAPE(LS_BATCH, out->size, out->size, out->channels));
     out->labels = ls_op_input(out->graph, "labels", LS_U8, LS_SHAPE(LS_BATCH));
     ls_tensor *x = ls_op_scale(ls_op_cast(out->images, LS_F32), 1 / 255.0);
     out->logits = kind == NETWORK_CNN ? cnn(out, x) : kind == NETWORK_MLP ? mlp(out, x) : residual(out, x);
+    ls_device_scope_close(&out->scope);
+    out->places = NULL;
     ls_status status = finish(out);
     if (status != LS_OK)
         network_destroy(out);
     return status;
+}
+
+ls_status network_create_sized(ls_context *ctx, network_kind kind, int64_t size, network *out)
+{
+    return create(ctx, kind, size, NULL, out);
+}
+
+ls_status network_create_placed(ls_context *ctx, network_kind kind, const network_places *places, network *out)
+{
+    return create(ctx, kind, kind == NETWORK_MLP ? 8 : 12, places, out);
 }
 
 void network_destroy(network *n)

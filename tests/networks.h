@@ -31,12 +31,23 @@ typedef struct network {
     size_t trained_count;
     ls_tensor *extra[NETWORK_VARIABLES]; /* updates of moving statistics */
     size_t extra_count;
-    int64_t size, channels; /* of an image */
-    bool picked;            /* samples are fed as rows of a set in another order */
+    int64_t size, channels;              /* of an image */
+    bool picked;                         /* samples are fed as rows of a set in another order */
+    const struct network_places *places; /* while it is made */
+    int layers;                          /* convolutions and dense layers so far */
+    ls_device_scope scope;               /* of the layer at hand */
 } network;
+
+/* Where layers belong: a device by the layer's number (a convolution or a dense layer, and all up to the next); NULL:
+ * nothing is said. */
+typedef struct network_places {
+    const char *(*device)(void *user, int layer);
+    void *user;
+} network_places;
 
 ls_status network_create(ls_context *ctx, network_kind kind, network *out);
 ls_status network_create_sized(ls_context *ctx, network_kind kind, int64_t size, network *out); /* other images */
+ls_status network_create_placed(ls_context *ctx, network_kind kind, const network_places *places, network *out);
 void network_destroy(network *n);
 
 /* Changes how the graph is run; ends its plans. */

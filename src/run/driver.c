@@ -37,6 +37,32 @@ static bool is_staged(const ls_operand *o)
     return o->per_sample && (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE);
 }
 
+/* ---- Failing ---- */
+
+/* The backend's message, with the node and the device it was about. */
+static ls_status explain(const ls_driver *d, const ls_step *step, const char *what, ls_status status)
+{
+    char label[LS_NODE_TEXT], message[512];
+    if (status == LS_OK)
+        return LS_OK;
+    snprintf(message, sizeof(message), "%s", ls_last_error());
+    return ls_fail(status, "%s (op %s): %s %s: %s", ls_node_label(step->group->root, label),
+                   ls_tensor_op(step->group->root), what, d->device->name, message);
+}
+
+/* After a failure the device is left with nothing to do and nothing to tell, and what was brought in vain is forgotten:
+ * the next run begins anew. */
+static ls_status settle(ls_driver *d, ls_status status)
+{
+    char message[1024];
+    if (status == LS_OK)
+        return LS_OK;
+    snprintf(message, sizeof(message), "%s", ls_last_error());
+    (void)ls_device_sync(d->device);
+    memset(d->fresh, 0, (size_t)plan_of(d)->node_count * sizeof(*d->fresh));
+    return ls_fail(status, "%s", message);
+}
+
 /* ---- Making programs ---- */
 
 static ls_program_slot slot_of(const ls_driver *d, const ls_operand *o)
@@ -79,23 +105,41 @@ static ls_status make_program(ls_driver *d, const ls_step *steps, int count, int
             *slot++ = slot_of(d, &steps[i].in[k]);
     }
     out->program = (ls_program){ .steps = out->steps, .step_count = count, .samples = samples };
-    return ls_device_plan_create(d->device, &out->program, &out->plan);
+    return explain(d, &steps[0], "planning for", ls_device_plan_create(d->device, &out->program, &out->plan));
+}
+
+static bool has_segment(const ls_driver *d, int segment)
+{
+    for (int lane = 0; lane < plan_of(d)->lanes; lane++)
+        if (ls_task_device(d->placement, segment, lane) == d->device->index)
+            return true;
+    return false;
 }
 
 static ls_status make_programs(ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
     for (int s = 0; s < plan->segment_count; s++)
-        for (int lane = 0; lane < plan->lanes; lane++)
-            if (ls_task_device(d->placement, s, lane) == d->device->index) {
-                LS_TRY(make_program(d, plan->segments[s].steps, plan->segments[s].step_count, plan->segments[s].micro,
-                                    &d->segments[s]));
-                break;
-            }
+        if (has_segment(d, s))
+            LS_TRY(make_program(d, plan->segments[s].steps, plan->segments[s].step_count, plan->segments[s].micro,
+                                &d->segments[s]));
     for (int i = 0; i < plan->whole_count; i++)
         if (d->placement->whole_device[i] == d->device->index)
             LS_TRY(make_program(d, &plan->whole_steps[i], 1, 1, &d->wholes[i]));
     return LS_OK;
+}
+
+/* There is one: a driver is made for a device that has something to do. */
+static const ls_step *first_step(const ls_driver *d)
+{
+    const ls_plan *plan = plan_of(d);
+    for (int s = 0; s < plan->segment_count; s++)
+        if (has_segment(d, s))
+            return plan->segments[s].steps;
+    int i = 0;
+    while (i < plan->whole_count - 1 && d->placement->whole_device[i] != d->device->index)
+        i++;
+    return &plan->whole_steps[i];
 }
 
 static ls_status fill(ls_driver *d)
@@ -107,7 +151,8 @@ static ls_status fill(ls_driver *d)
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
     if (!d->segments || !d->wholes || !d->fresh || !d->arrived)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
-    LS_TRY(ls_memory_take(d->device->memory, d->place->total_bytes, "plan", &d->block));
+    LS_TRY(explain(d, first_step(d), "memory of",
+                   ls_memory_take(d->device->memory, d->place->total_bytes, "plan", &d->block)));
     return make_programs(d);
 }
 
@@ -244,17 +289,6 @@ static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, i
 
 /* ---- Running ---- */
 
-/* The backend's message, with the node and the device it was about. */
-static ls_status explain(const ls_driver *d, const ls_step *step, const char *what, ls_status status)
-{
-    char label[LS_NODE_TEXT], message[512];
-    if (status == LS_OK)
-        return LS_OK;
-    snprintf(message, sizeof(message), "%s", ls_last_error());
-    return ls_fail(status, "%s (op %s): %s %s: %s", ls_node_label(step->group->root, label),
-                   ls_tensor_op(step->group->root), what, d->device->name, message);
-}
-
 static ls_status run_program(const ls_driver *d, const ls_executor *e, const program *p, int64_t samples, int64_t row,
                              int64_t first)
 {
@@ -305,7 +339,7 @@ static ls_status take_back(ls_driver *d, ls_executor *e, const ls_step *step, in
     return LS_OK;
 }
 
-ls_status ls_driver_run_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
+static ls_status run_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
 {
     const ls_plan *plan = plan_of(d);
     const ls_segment *s = &plan->segments[segment];
@@ -320,6 +354,11 @@ ls_status ls_driver_run_task(ls_driver *d, ls_executor *e, int segment, int work
     for (int i = 0; i < s->step_count; i++)
         LS_TRY(explain(d, &s->steps[i], "copying from", take_back(d, e, &s->steps[i], lane, first, samples)));
     return explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
+}
+
+ls_status ls_driver_run_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
+{
+    return settle(d, run_task(d, e, segment, worker, lane));
 }
 
 static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int worker)
@@ -337,9 +376,14 @@ static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int wor
     return LS_OK;
 }
 
-ls_status ls_driver_run_whole(ls_driver *d, ls_executor *e, int first, int number, int worker)
+static ls_status run_whole(ls_driver *d, ls_executor *e, int first, int number, int worker)
 {
     for (int i = first; i < first + number; i++)
         LS_TRY(run_whole_step(d, e, i, worker));
     return explain(d, &plan_of(d)->whole_steps[first + number - 1], "running on", ls_device_sync(d->device));
+}
+
+ls_status ls_driver_run_whole(ls_driver *d, ls_executor *e, int first, int number, int worker)
+{
+    return settle(d, run_whole(d, e, first, number, worker));
 }
