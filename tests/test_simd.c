@@ -559,25 +559,35 @@ static void finite_sees_every_place(void **state)
     }
 }
 
-static void sum_of_squares(void **state)
+/* The sum of x or of its squares, equal for every table, also when it is cut at a multiple of 4,096. */
+static void check_wide_sum(const float *x, size_t n, bool squares)
+{
+    long double want = 0, scale = 0;
+    for (size_t i = 0; i < n; i++) {
+        want += squares ? (long double)x[i] * x[i] : x[i];
+        scale += fabsl((long double)x[i]) * (squares ? fabsl((long double)x[i]) : 1);
+    }
+    double first = (squares ? tables[0]->sum_squares : tables[0]->sum_wide)(x, n);
+    assert_true(fabsl(first - want) <= scale * 1e-14L);
+    for (int t = 0; t < table_count; t++) {
+        double (*sum)(const float *, size_t) = squares ? tables[t]->sum_squares : tables[t]->sum_wide;
+        double parts = 0;
+        assert_true(same_f64(sum(x, n), first));
+        for (size_t i = 0; i < n; i += 4096)
+            parts += sum(x + i, n - i < 4096 ? n - i : 4096);
+        assert_true(same_f64(parts, first));
+    }
+}
+
+static void wide_sums(void **state)
 {
     (void)state;
     static const size_t more[] = { 0, 1, 5, 16, 17, 100, 4095, 4096, 4097, 8192, 10000 };
     for (size_t s = 0; s < COUNT(more); s++) {
         size_t n = more[s];
         float *x = random_floats(n, -9, 9);
-        long double want = 0;
-        for (size_t i = 0; i < n; i++)
-            want += (long double)x[i] * x[i];
-        double first = tables[0]->sum_squares(x, n);
-        assert_true(fabsl(first - want) <= want * 1e-14L);
-        for (int t = 0; t < table_count; t++) {
-            assert_true(same_f64(tables[t]->sum_squares(x, n), first));
-            double parts = 0; /* cut at a multiple of 4,096 */
-            for (size_t i = 0; i < n; i += 4096)
-                parts += tables[t]->sum_squares(x + i, n - i < 4096 ? n - i : 4096);
-            assert_true(same_f64(parts, first));
-        }
+        check_wide_sum(x, n, true);
+        check_wide_sum(x, n, false);
         free(x);
     }
 }
@@ -1453,7 +1463,7 @@ int main(void)
         cmocka_unit_test(casts),
         cmocka_unit_test(accumulating),
         cmocka_unit_test(finite_sees_every_place),
-        cmocka_unit_test(sum_of_squares),
+        cmocka_unit_test(wide_sums),
         cmocka_unit_test(transpose),
         cmocka_unit_test(lanes_join_by_the_tree),
         cmocka_unit_test(joins_of_nothing_and_of_infinity),

@@ -153,6 +153,19 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
     group->in[group->in_count++] = nodes[norm].in[3];     /* beta */
 }
 
+/* cast to float64, square, reduce_sum over all axes: the squared norm of a gradient, in one sweep. */
+static int fuse_squares(fuser *f, ls_group *group, int i)
+{
+    int square = group->root->use == LS_USE_WHOLE && group->root->dtype == LS_F64 ? follower(f, i, LS_OP_square) : -1;
+    int sum = square >= 0 ? follower(f, square, LS_OP_reduce_sum) : -1;
+    if (sum < 0 || node_at(f, sum)->shape.rank != 0)
+        return i;
+    group->fusion = LS_FUSE_SQUARES;
+    absorb(group, node_at(f, square));
+    absorb(group, node_at(f, sum));
+    return sum;
+}
+
 static bool is_dense(const ls_tensor *node)
 {
     return node->use == LS_USE_KEEPS && node->in[0]->per_sample && node->shape.rank == 2 &&
@@ -169,6 +182,8 @@ static int match(fuser *f, ls_group *group, int i)
         return is_dense(group->root) ? fuse_product(f, group, i) : i;
     case LS_OP_batch_norm:
         return fuse_norm(f, group, i);
+    case LS_OP_cast:
+        return fuse_squares(f, group, i);
     case LS_OP_relu:
         return fuse_relu_pool(f, group, i);
     case LS_OP_max_pool2d_grad:

@@ -107,6 +107,7 @@ typedef enum ls_fusion {
     LS_FUSE_NORM,              /* batch_norm [+ residual] [+ relu] */
     LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad + batch_norm_grad_moments */
     LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad + batch_norm_grad_input */
+    LS_FUSE_SQUARES,           /* cast to float64 + square + reduce_sum of a whole tensor: a squared norm */
 } ls_fusion;
 
 #define LS_GROUP_NODES 4

@@ -42,6 +42,7 @@ ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *sa
 ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
                                   ls_kernel **out);
 ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_whole(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_update(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 

@@ -131,8 +131,10 @@ static ls_status run_softmax(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;
     const ls_simd *simd = ls_simd_of(kernel);
+    size_t from, n;
+    range(e, call, &from, &n);
     (e->base.group->root->op == LS_OP_softmax ? simd->softmax_rows : simd->log_softmax_rows)(
-        call->out, call->in[0], count(e, call) / (size_t)e->row, (size_t)e->row);
+        (float *)call->out + from, (const float *)call->in[0] + from, n / (size_t)e->row, (size_t)e->row);
     return LS_OK;
 }
 
@@ -316,7 +318,9 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
     e->elements = ls_cpu_elements(group->plan, node);
     bool ranges = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
                   (run == run_binary && e->pattern != ROW_RIGHT && e->pattern != ROW_LEFT);
-    e->base.base.tiled = !group->per_sample && ranges;
+    e->base.base.tiled = !group->per_sample && (ranges || run == run_softmax);
+    if (run == run_softmax) /* whole rows */
+        e->base.base.tile = e->row * (LS_TILE / e->row > 1 ? LS_TILE / e->row : 1);
     e->base.base.in_place =
         run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad || run == run_dropout ||
         (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT || e->pattern == ROW_RIGHT));

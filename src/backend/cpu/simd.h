@@ -76,6 +76,7 @@ typedef struct ls_simd {
     /* Sum of squares in f64: each 4,096 elements by 16 interleaved partial sums, the blocks added in index order. A
      * vector cut at multiples of 4,096 whose parts are added in order gives the same bits. */
     double (*sum_squares)(const float *x, size_t n);
+    double (*sum_wide)(const float *x, size_t n); /* the same without squaring */
 
     /* ---- The tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
      * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. A

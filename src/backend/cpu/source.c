@@ -6,7 +6,7 @@
 
 static const ls_cpu_maker makers[] = {
     ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_conv,   ls_cpu_make_matmul, ls_cpu_make_norm,
-    ls_cpu_make_pool,      ls_cpu_make_elementwise,   ls_cpu_make_reduce, ls_cpu_make_update,
+    ls_cpu_make_pool,      ls_cpu_make_elementwise,   ls_cpu_make_reduce, ls_cpu_make_whole,  ls_cpu_make_update,
 };
 
 ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out)
@@ -64,7 +64,11 @@ static bool can_fuse(void *backend, const ls_group *group)
 {
     const ls_cpu *cpu = backend;
     const ls_tensor *first = group->nodes[0];
-    if (cpu->reference || first->dtype == LS_F64 || group->root->in[0]->dtype != LS_F32)
+    if (cpu->reference)
+        return false;
+    if (group->fusion == LS_FUSE_SQUARES)
+        return first->in[0]->dtype == LS_F32;
+    if (first->dtype == LS_F64 || group->root->in[0]->dtype != LS_F32)
         return false;
     switch (group->fusion) {
     case LS_FUSE_CONV:
