@@ -42,7 +42,8 @@ done
 every_flag() {
     prints '^usage' train mnist-cnn --help || return 1
     for flag in data epochs batch-size batch-size-per-device optimizer lr momentum nesterov loss from-logits metrics devices \
-        strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose; do
+        strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose memory-limit \
+        memory-growth log-placement dry-run; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
@@ -78,15 +79,28 @@ check "logits of a squared error" \
     refuses 2 '--from-logits does not go with --loss mean_squared_error' train mlp --data $SMALL --loss mse --from-logits
 check "one device of two" refuses 2 'one-device does not go with the 2 devices' train mlp --data $SMALL --strategy one-device --devices 2
 check "hashes without a log" refuses 2 '--log-hash needs --log' train mlp --data $SMALL --log-hash
-check "no such kind of device" refuses 2 'there are no gpu devices here' train mlp --data $SMALL --devices gpu:0
-check "a device twice" refuses 2 'cpu:1 is there twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
+check "no such kind of device" refuses 2 '--devices: device "/gpu:0": there is no GPU' train mlp --data $SMALL --devices /gpu:0
+check "a device twice" refuses 2 'CPU:1 stands twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
 check "no device at all" refuses 2 '--devices 0: expected' devices --devices 0
+check "cores are not chosen by --devices" refuses 2 'chosen by LOCKSTEP_VISIBLE_DEVICES' devices --devices 'cpu:0[0]'
+check "a limit that is no number" refuses 2 '--memory-limit 3x: expected MiB' devices --memory-limit 3x
+check "a limit of nothing" refuses 2 '--memory-limit 3,: expected MiB' devices --devices 2 --memory-limit 3,
+check "more limits than devices" refuses 2 '3 limits for 2 CPU devices' devices --devices 2 --memory-limit 1,2,3
+check "a limit above what the machine has" refuses 2 '--memory-limit: .*CPU:0 has [0-9]+ MiB' devices --memory-limit 999999999
 check "an output of another kind" refuses 2 'ends in .npy or .csv' predict mlp --data $SMALL --output "$TMP/p.txt"
 
 misspelt_variable() {
     LOCKSTEP_BTACH_SIZE=3 refuses 2 'LOCKSTEP_BTACH_SIZE; did you mean LOCKSTEP_BATCH_SIZE' train mlp --data $SMALL
 }
 check "a misspelt variable" misspelt_variable
+bad_visible_devices() {
+    for command in 'summary linear' devices; do
+        LOCKSTEP_VISIBLE_DEVICES=$1 refuses 2 "LOCKSTEP_VISIBLE_DEVICES: $2" $command || return 1
+    done
+}
+check "visible devices: a core that is not there" bad_visible_devices 'cpu:0[8000]' 'core 8000 is not one that this process may use'
+check "visible devices: a device that is not there" bad_visible_devices gpu:0 'device "gpu:0": there is no GPU'
+check "visible devices: no name" bad_visible_devices 'cpu:0[x]' 'device "cpu:0\[x\]": "x" is no number'
 command_line_wins() {
     LOCKSTEP_BATCH_SIZE=8 prints 'batches of 35;' train mlp --data $SMALL --batch-size-per-device 35 --verbose 2
 }
@@ -116,7 +130,13 @@ check "a broken model file" broken_json
 for model in linear mlp mnist-cnn mnist-cnn-wide resnet18 resnet50; do
     check "summary of $model" prints 'Total params: ' summary $model
 done
-check "devices" prints '^  cpu:1 ' devices --devices 2
+check "devices: how many CPU devices" prints '^  cpu:1  /job:localhost/replica:0/task:0/device:CPU:1  1 worker' devices --devices 2
+check "devices: names open as many as they need" prints '^  cpu:2 ' devices --devices /device:CPU:2
+check "devices: what the machine has" prints '^  /physical_device:CPU:0  .*core.* of memory$' devices
+check "devices: without a limit" prints '; no memory limit$' devices
+check "devices: one limit for all" prints '^  cpu:1 .*; memory limit 20 MiB, reserved$' devices --devices 2 --memory-limit 20
+check "devices: a limit for each" \
+    prints '^  cpu:1 .*; memory limit 30 MiB, taken as needed$' devices --devices 2 --memory-limit 20,30 --memory-growth
 check "doctor finds nothing wrong" prints '^ok +oneDNN' doctor
 check "doctor tells of every library" sh -c "grep -q '^ok.*OpenSSL' '$TMP/out' && grep -q '^ok.*zlib' '$TMP/out' && grep -q '^ok.*jansson' '$TMP/out'"
 
@@ -159,8 +179,12 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[1], "-v") == 0) {
         json_t *value = json_load_file(argv[2], 0, NULL);
         need(value != NULL, "not JSON", argv[2]);
-        json_t *devices = json_object_get(value, "devices");
-        need(json_array_size(devices) == 2 && json_is_string(json_object_get(json_array_get(devices, 1), "name")) &&
+        json_t *physical = json_array_get(json_object_get(value, "physical_devices"), 0);
+        json_t *devices = json_object_get(value, "logical_devices"), *second = json_array_get(devices, 1);
+        need(json_is_integer(json_object_get(physical, "memory_bytes")) && json_array_size(devices) == 2 &&
+                 json_integer_value(json_object_get(second, "memory_limit_bytes")) == 20 << 20 &&
+                 json_is_false(json_object_get(second, "memory_growth")) &&
+                 json_is_string(json_object_get(second, "full_name")) && json_is_array(json_object_get(second, "bound_to")) &&
                  json_integer_value(json_object_get(value, "cores")) > 0 && json_is_string(json_object_get(value, "reason")) &&
                  json_is_integer(json_object_get(value, "l2_bytes")) && json_is_string(json_object_get(value, "bit_class")),
              "fields are missing", argv[2]);
@@ -199,9 +223,68 @@ END_OF_C
 "$CC" -std=c11 "$TMP/judge.c" -ljansson -o "$TMP/judge"
 
 devices_json() {
-    prints '"cores"' devices --devices 2 --json && "$TMP/judge" -v "$TMP/out"
+    prints '"cores"' devices --devices 2 --memory-limit 20 --json && "$TMP/judge" -v "$TMP/out"
 }
 check "devices --json" devices_json
+
+# ---- cores ----
+
+# Waits until the file has a line that matches, for at most 60 seconds.
+wait_for() {
+    tries=0
+    until grep -q "$2" "$1" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { echo "no '$2' in $1"; return 1; }
+        sleep 0.1
+    done
+}
+
+# The cores that workers are bound to, a line each; none where a quota keeps them from being bound.
+cores() {
+    "$LOCKSTEP" devices --json | awk '/\]/ { on = 0 } on { gsub(/[ ,]/, ""); print } /"bound_to": \[$/ { on = 1 }'
+}
+FIRST_CORE=$(cores | sed -n 1p) SECOND_CORE=$(cores | sed -n 2p)
+
+# one_core WHY COMMAND...: lockstep run by that command has one worker, on the second core, and says why.
+one_core() {
+    why=$1
+    shift
+    ends 0 "$@" "$LOCKSTEP" devices && cat "$TMP/out" && grep -q "^  cpu:0 .*  1 worker on core $SECOND_CORE;" "$TMP/out" &&
+        grep -q "^  /physical_device:CPU:0  $why" "$TMP/out"
+}
+
+# Threads of a process that are bound to one core: their cores.
+bound_to() {
+    cat /proc/"$1"/task/*/status 2>/dev/null | sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\)$/\1/p' | sort -u
+}
+
+# Two jobs side by side, each on a core of its own.
+two_jobs() {
+    for core in "$FIRST_CORE" "$SECOND_CORE"; do
+        LOCKSTEP_VISIBLE_DEVICES="cpu:0[$core]" "$LOCKSTEP" train mnist-cnn --data $SMALL --epochs 1000000 --verbose 2 \
+            --log "$TMP/job$core.log" >"$TMP/job$core" 2>&1 &
+        eval "job$core=\$!"
+    done
+    found=0
+    for core in "$FIRST_CORE" "$SECOND_CORE"; do
+        eval "pid=\$job$core"
+        wait_for "$TMP/job$core.log" '"step":3,' && [ "$(bound_to "$pid")" = "$core" ] &&
+            grep -q "^1 device on core $core chosen by LOCKSTEP_VISIBLE_DEVICES, of " "$TMP/job$core" || found=1
+        kill -INT "$pid"
+        wait "$pid" || found=1
+        [ $found = 0 ] || { cat "$TMP/job$core"; echo "bound to: $(bound_to "$pid")"; }
+    done
+    return $found
+}
+
+if [ -n "$SECOND_CORE" ]; then
+    check "an affinity mask of one core: one worker, and why" one_core '1 of [0-9]* cores: affinity mask' taskset -c "$SECOND_CORE"
+    check "LOCKSTEP_VISIBLE_DEVICES chooses a core" \
+        one_core "core $SECOND_CORE chosen by LOCKSTEP_VISIBLE_DEVICES, of " env LOCKSTEP_VISIBLE_DEVICES="cpu:0[$SECOND_CORE]"
+    check "two jobs at once, a core for each" two_jobs
+else
+    skip "affinity masks and chosen cores" "there is one core here, or workers are not bound"
+fi
 
 # ---- training ----
 
@@ -275,6 +358,68 @@ END_OF_JSON
 }
 check "train: a Keras JSON file that ends in logits" keras_file
 
+# ---- memory ----
+
+# Of a ResNet-18 the batch decides; limits in MiB.
+RESNET="train resnet18 --data synthetic:224x224x3,classes=1000,count=64"
+
+fits() {
+    prints '^/job:localhost/replica:0/task:0/device:CPU:1: needs [0-9.]+ MiB: .*; limit 9000.0 MiB: fits$' \
+        $RESNET --devices 2 --memory-limit 9000 --memory-growth --dry-run --log "$TMP/dry.log" --save "$TMP/dry.safetensors" &&
+        ! grep -q '^Epoch' "$TMP/out" && [ ! -e "$TMP/dry.log" ] && [ ! -e "$TMP/dry.safetensors" ]
+}
+check "train --dry-run: what each device needs; nothing is trained or written" fits
+check "train --dry-run: without a limit" prints 'CPU:0: needs [0-9.]+ MiB: [^;]*$' $RESNET --dry-run
+
+# dry_run STATUS BATCH: with a limit that cannot hold a batch of 64.
+dry_run() {
+    ends "$1" "$LOCKSTEP" $RESNET --batch-size "$2" --memory-limit 600 --dry-run --verbose 0
+}
+largest_batch() {
+    dry_run 1 64 && grep -q 'limit 600.0 MiB: does not fit$' "$TMP/out" &&
+        grep -q '^lockstep: training does not fit into the memory' "$TMP/err" &&
+        batch=$(sed -n 's/^the largest batch that fits: //p' "$TMP/out") && [ "$batch" -gt 0 ] &&
+        dry_run 0 "$batch" && dry_run 1 $((batch + 1))
+}
+check "train --dry-run: fails if it does not fit, and tells the largest batch that does" largest_batch
+
+# Weights of before stay; the log has a start and an end, and no step.
+beyond_limit() {
+    echo old >"$TMP/old.safetensors"
+    ends 1 "$LOCKSTEP" $RESNET --batch-size 64 --memory-limit 600 --log "$TMP/limit.log" --save "$TMP/old.safetensors" || return 1
+    cat "$TMP/err" "$TMP/limit.log"
+    grep -E -q '^lockstep: .*CPU:0: this run needs [0-9.]+ MiB .* limit is 600.0 MiB; .*a batch of [0-9]+ would fit, 64 do not$' \
+        "$TMP/err" && "$TMP/judge" "$TMP/limit.log" | grep -q '^0 steps 0 epochs' && grep -q '"reason":"failed"' "$TMP/limit.log" &&
+        grep -q -x old "$TMP/old.safetensors"
+}
+check "train: beyond a limit it fails before the first step, and leaves nothing behind" beyond_limit
+variables_beyond_limit() {
+    ends 1 "$LOCKSTEP" $RESNET --memory-limit 20 --log "$TMP/none.log" --save "$TMP/none.safetensors" &&
+        grep -q 'device:CPU:0 has no memory for .*, limit 20.00 MiB' "$TMP/err" && [ ! -e "$TMP/none.log" ] &&
+        [ ! -e "$TMP/none.safetensors" ]
+}
+check "train: variables beyond a limit: no log, no weights" variables_beyond_limit
+
+within_limit() {
+    prints '^weights' train mlp --data $SMALL --verbose 0 && cp "$TMP/out" "$TMP/free" &&
+        prints '^weights' train mlp --data $SMALL --verbose 0 --devices 2 --memory-limit 40,30 && diff "$TMP/out" "$TMP/free"
+}
+check "train: within a limit, the same weights" within_limit
+
+# ---- placement ----
+
+placed() {
+    rm -f "$TMP/p.csv"
+    for command in train evaluate "predict --output $TMP/p.csv"; do
+        prints '^Executing op MatMul in device /job:localhost/replica:0/task:0/device:CPU:1$' \
+            $command mlp --data $SMALL --devices cpu:1 --log-placement || return 1
+        ! grep 'op MatMul .*CPU:0' "$TMP/out" || return 1
+    done
+    prints '^test loss' evaluate mlp --data $SMALL && ! grep '^Executing' "$TMP/out"
+}
+check "--log-placement: each op's device, for what was named" placed
+check "train: some of the devices" prints '^1 of 2 devices on ' train mlp --data $SMALL --devices cpu:1 --verbose 2
+
 # ---- predict ----
 
 predictions() {
@@ -290,16 +435,6 @@ predictions_csv() {
 check "predict: .csv, of rows whose numbers add up to 1" predictions_csv
 
 # ---- Ctrl+C ----
-
-# Waits until the file has a line that matches, for at most 60 seconds.
-wait_for() {
-    tries=0
-    until grep -q "$2" "$1" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || { echo "no '$2' in $1"; return 1; }
-        sleep 0.1
-    done
-}
 
 interrupted() {
     "$LOCKSTEP" train mnist-cnn --data $SMALL --epochs 1000000 --verbose 2 --log "$TMP/int.log" --save "$TMP/int.safetensors" \

@@ -142,8 +142,7 @@ const ls_option_table tool_training_flags = LS_OPTION_TABLE("Training", training
 static const ls_option count_rows[] = {
     ROW("--devices", devices, .value = "1", .metavar = "LIST",
         .help = "a number of CPU devices that share the cores out, or names, short or TensorFlow's: cpu:0,cpu:1 or "
-                "cpu:0-3 or "
-                "/device:CPU:0. Results do not depend on it"),
+                "cpu:0-3 or /device:CPU:0. Results do not depend on it"),
     ROW("--memory-limit", memory_limit, .metavar = "MIB",
         .help =
             "memory that each CPU device may use, in MiB, or a list with one for each; 0: no limit, as when not given"),
