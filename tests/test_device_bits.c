@@ -1,0 +1,301 @@
+/* The promise on devices of several kinds: the same bits for equal kinds, on any number of devices of each, wherever
+ * layers are placed among them, with copies made by the backend or by way of the host. Compared are SHA-256 of losses
+ * and variables, and the list (node, kernel, layout, micro-batch).
+ *
+ * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, `spread` choices of devices and places, taken in turn
+ * so that neighbours differ: on GPUs alone (1, 2, 3, 5 of them, physical or parts of one), on CPUs alone (1, 2, 3, 8),
+ * and with some layers on CPUs and some on GPUs. Then every place for one spot; ls_fit, layers on devices, strategies.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep.h"
+#include "machine.h"
+#include "networks.h"
+
+#define STEPS 2
+
+static const int64_t batches[] = { 1, 7, 33 };
+static const int lane_counts[] = { 1, 3, 8 };
+static const int gpu_counts_[] = { 1, 2, 3, 5 };
+static const int cpu_counts[] = { 1, 2, 3, 8 };
+static const size_t spread = SANITIZED ? 1 : 4;
+
+static int layers_of(network_kind kind)
+{
+    return kind == NETWORK_RESIDUAL ? 7 : 3;
+}
+
+/* ---- Places: the instance of a kind that a layer goes to ---- */
+
+static int on_the_last(int layer, int layers, int devices)
+{
+    (void)layer, (void)layers;
+    return devices - 1;
+}
+
+static int in_turn(int layer, int layers, int devices)
+{
+    (void)layers;
+    return layer % devices;
+}
+
+static int pipeline(int layer, int layers, int devices)
+{
+    return layer * devices / layers;
+}
+
+static int backwards(int layer, int layers, int devices)
+{
+    return devices - 1 - layer * devices / layers;
+}
+
+static int cut_in_the_middle(int layer, int layers, int devices)
+{
+    return layer < layers / 2 ? 0 : devices - 1;
+}
+
+static int only_the_second(int layer, int layers, int devices)
+{
+    (void)layers;
+    return layer == 1 ? devices - 1 : -1;
+}
+
+static int every_other(int layer, int layers, int devices)
+{
+    (void)layers;
+    return layer % 2 ? layer / 2 % devices : -1;
+}
+
+static const struct {
+    const char *name;
+    int (*instance)(int layer, int layers, int devices); /* -1: nothing is said */
+} places[] = {
+    { "nothing said", NULL },
+    { "all on the last", on_the_last },
+    { "in turn", in_turn },
+    { "pipeline", pipeline },
+    { "backwards", backwards },
+    { "cut in the middle", cut_in_the_middle },
+    { "only the second", only_the_second },
+    { "every other", every_other },
+};
+
+/* Which layers are for CPUs: these decide the bits. */
+typedef enum mix { GPUS, CPUS, CPU_FIRST, CPU_EVEN, CPU_LAST, MIXES } mix;
+static const char *const mix_names[] = { "GPUs", "CPUs", "the first on CPUs", "even ones on CPUs", "the last on CPUs" };
+
+static bool is_for_cpu(mix m, int layer, int layers)
+{
+    switch (m) {
+    case CPU_FIRST:
+        return layer == 0;
+    case CPU_EVEN:
+        return layer % 2 == 0;
+    case CPU_LAST:
+        return layer == layers - 1;
+    default:
+        return m == CPUS;
+    }
+}
+
+/* ---- One training ---- */
+
+typedef struct job {
+    network_kind kind;
+    int64_t batch;
+    int lanes;
+    mix mix;
+    int gpus, cpus, threads;
+    bool parts; /* the GPUs are parts of one */
+    bool copies, picked;
+    size_t place;
+    int delay;
+    char name[16]; /* of a layer's device */
+} job;
+
+static const char *describe(const job *j)
+{
+    static char text[256];
+    snprintf(text, sizeof(text), "%s on %s, batch %lld, %d lanes, %d GPUs%s, %d CPUs with %d threads, \"%s\"%s%s",
+             network_name(j->kind), mix_names[j->mix], (long long)j->batch, j->lanes, j->gpus,
+             j->parts ? " (parts of one)" : "", j->cpus, j->threads, places[j->place].name, j->copies ? ", copies" : "",
+             j->picked ? ", picked rows" : "");
+    return text;
+}
+
+static const char *device_of(void *user, int layer)
+{
+    job *j = user;
+    int layers = layers_of(j->kind);
+    bool cpu = is_for_cpu(j->mix, layer, layers), pure = j->mix == GPUS || j->mix == CPUS;
+    int instance = places[j->place].instance ? places[j->place].instance(layer, layers, cpu ? j->cpus : j->gpus) : -1;
+    if (instance < 0 && (pure || !cpu))
+        return NULL;
+    snprintf(j->name, sizeof(j->name), "%s:%d", cpu ? "cpu" : "gpu", instance < 0 ? 0 : instance);
+    return j->name;
+}
+
+static machine_settings settings_of(const job *j)
+{
+    machine_settings s = { .options = { .cpu_devices = j->cpus, .threads = j->threads } };
+    if (j->mix != CPUS) {
+        s.gpu = (gpu_settings){ .devices = j->parts ? 1 : j->gpus, .copies = j->copies };
+        s.gpu.memory = LS_MIB(4 * (j->parts ? j->gpus : 1)); /* small ones: a GPU's new memory is written */
+        s.gpu.delay = j->delay ? j->delay : -1;
+        s.parts = j->parts ? j->gpus : 0;
+    }
+    return s;
+}
+
+typedef struct result {
+    char hash[65];
+    char *list;
+} result;
+
+static result run(job *j)
+{
+    machine m;
+    network n;
+    result r = { .list = NULL };
+    machine_create(&m, settings_of(j));
+    OK(network_create_placed(m.ctx, j->kind, &(network_places){ device_of, j }, &n));
+    assert_int_equal(n.layers, layers_of(j->kind));
+    n.picked = j->picked;
+    OK(ls_graph_set_lanes(n.graph, j->lanes));
+    ls_status status = network_train(&n, j->batch, STEPS, r.hash);
+    if (status != LS_OK)
+        fail_msg("%s: %s", describe(j), ls_last_error());
+    OK(network_list(&n, j->batch, &r.list));
+    network_destroy(&n);
+    machine_close(&m);
+    return r;
+}
+
+/* One device of each kind, nothing said, no copies. */
+static result alone(network_kind kind, int64_t batch, int lanes, mix mix)
+{
+    return run(&(job){ kind, batch, lanes, mix, .gpus = 1, .cpus = 1, .threads = 1 });
+}
+
+static void must_equal(const result *expected, job *j)
+{
+    result r = run(j);
+    if (strcmp(r.hash, expected->hash) != 0)
+        fail_msg("%s: %s, one device alone: %s", describe(j), r.hash, expected->hash);
+    if (strcmp(r.list, expected->list) != 0)
+        fail_msg("%s: the list is\n%s\nof one device alone:\n%s", describe(j), r.list, expected->list);
+    free(r.list);
+}
+
+/* Choice c of all: what can change does so at paces that have no common factor. */
+static job choose(network_kind kind, int64_t batch, int lanes, mix mix, size_t c)
+{
+    return (job){ .kind = kind,
+                  .batch = batch,
+                  .lanes = lanes,
+                  .mix = mix,
+                  .gpus = gpu_counts_[(c + c / 4) % 4],
+                  .cpus = mix == GPUS ? 1 + (int)(c % 2) : cpu_counts[(c * 3 + c / 5) % 4],
+                  .threads = 1 + (int)(c * 5 % 4),
+                  .parts = c / 3 % 2 != 0,
+                  .copies = c / 2 % 2 != 0,
+                  .picked = c % 5 == 0,
+                  .place = c % LENGTH(places),
+                  .delay = c % 7 == 0 ? 50 : 0 };
+}
+
+/* ---- Any batch, lanes and devices ---- */
+
+static void bits_are_equal_on(mix first, mix last)
+{
+    size_t choice = 0;
+    for (mix m = first; m <= last; m++)
+        for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
+            for (size_t b = 0; b < LENGTH(batches); b++)
+                for (size_t v = 0; v < LENGTH(lane_counts); v++) {
+                    if ((SANITIZED || first != last) && (b + v + (size_t)kind + (size_t)m) % 3 != 0)
+                        continue;
+                    result expected = alone(kind, batches[b], lane_counts[v], m);
+                    for (size_t i = 0; i < spread; i++) {
+                        job j = choose(kind, batches[b], lane_counts[v], m, ++choice);
+                        must_equal(&expected, &j);
+                    }
+                    free(expected.list);
+                }
+}
+
+static void bits_are_equal_on_any_gpus(void **state)
+{
+    (void)state;
+    bits_are_equal_on(GPUS, GPUS);
+}
+
+static void bits_are_equal_on_any_cpus(void **state)
+{
+    (void)state;
+    bits_are_equal_on(CPUS, CPUS);
+}
+
+static void bits_are_equal_on_any_of_both(void **state)
+{
+    (void)state;
+    bits_are_equal_on(CPU_FIRST, CPU_LAST);
+}
+
+static void bits_are_equal_for_every_place(void **state)
+{
+    (void)state;
+    static const struct {
+        network_kind kind;
+        int64_t batch;
+        int lanes;
+    } spots[] = { { NETWORK_RESIDUAL, 7, 3 }, { NETWORK_MLP, 33, 8 }, { NETWORK_CNN, 7, 8 } };
+    for (size_t s = 0; s < (SANITIZED ? 1 : LENGTH(spots)); s++)
+        for (mix m = 0; m <= CPUS; m++) {
+            result expected = alone(spots[s].kind, spots[s].batch, spots[s].lanes, m);
+            for (size_t place = 0; place < LENGTH(places); place++)
+                for (size_t d = 1; d < 4; d += SANITIZED ? 2 : 1)
+                    must_equal(&expected, &(job){ .kind = spots[s].kind,
+                                                  .batch = spots[s].batch,
+                                                  .lanes = spots[s].lanes,
+                                                  .mix = m,
+                                                  .gpus = gpu_counts_[d],
+                                                  .cpus = m == CPUS ? cpu_counts[d] : 1,
+                                                  .threads = 2,
+                                                  .copies = (place + d) % 2 != 0,
+                                                  .place = place });
+            free(expected.list);
+        }
+}
+
+/* Without this, equal hashes would say little: lanes, and kinds, make other bits. */
+static void the_hash_sees_lanes_and_kinds(void **state)
+{
+    (void)state;
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        result a = alone(kind, 33, 3, GPUS), b = alone(kind, 33, 8, GPUS), c = alone(kind, 33, 3, CPUS);
+        assert_string_not_equal(a.hash, b.hash);
+        assert_string_not_equal(a.list, c.list);
+        free(a.list);
+        free(b.list);
+        free(c.list);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_equal_on_any_gpus),    cmocka_unit_test(bits_are_equal_on_any_cpus),
+        cmocka_unit_test(bits_are_equal_on_any_of_both), cmocka_unit_test(bits_are_equal_for_every_place),
+        cmocka_unit_test(the_hash_sees_lanes_and_kinds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
