@@ -134,9 +134,9 @@ check "devices: how many CPU devices" prints '^  cpu:1  /job:localhost/replica:0
 check "devices: names open as many as they need" prints '^  cpu:2 ' devices --devices /device:CPU:2
 check "devices: what the machine has" prints '^  /physical_device:CPU:0  .*core.* of memory$' devices
 check "devices: without a limit" prints '; no memory limit$' devices
-check "devices: one limit for all" prints '^  cpu:1 .*; memory limit 20 MiB, reserved$' devices --devices 2 --memory-limit 20
+check "devices: one limit for all" prints '^  cpu:1 .*; 20 MiB reserved$' devices --devices 2 --memory-limit 20
 check "devices: a limit for each" \
-    prints '^  cpu:1 .*; memory limit 30 MiB, taken as needed$' devices --devices 2 --memory-limit 20,30 --memory-growth
+    prints '^  cpu:1 .*; 30 MiB at most$' devices --devices 2 --memory-limit 20,30 --memory-growth
 check "doctor finds nothing wrong" prints '^ok +oneDNN' doctor
 check "doctor tells of every library" sh -c "grep -q '^ok.*OpenSSL' '$TMP/out' && grep -q '^ok.*zlib' '$TMP/out' && grep -q '^ok.*jansson' '$TMP/out'"
 

@@ -102,7 +102,7 @@ static void print_logical(const machine *m, size_t index, int short_width, int f
         printf("; ");
     }
     if (d->memory)
-        printf("memory limit %s, %s\n", bytes_text(d->memory, bytes), d->growth ? "taken as needed" : "reserved");
+        printf("%s %s\n", bytes_text(d->memory, bytes), d->growth ? "at most" : "reserved");
     else
         printf("no memory limit\n");
 }
