@@ -228,12 +228,14 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
                           bytes);
 }
 
-/* Which device a leaf came from; a constant that was made for this device is no copy. */
+/* Which device a leaf came from; a constant that was made for this device is no copy. Other leaves live with CPUs,
+ * whatever was asked for. */
 static int leaf_home(const ls_driver *d, const ls_tensor *node)
 {
-    if (node->device != LS_ANY_DEVICE)
-        return node->device;
-    return node->op == LS_OP_constant ? d->device->index : d->placement->home;
+    bool asked = node->device != LS_ANY_DEVICE;
+    if (node->op == LS_OP_constant)
+        return asked ? node->device : d->device->index;
+    return asked && d->placement->ctx->devices[node->device].kind == LS_CPU ? node->device : d->placement->home;
 }
 
 /* A whole value comes once a run; a constant once for all. */
