@@ -161,6 +161,10 @@ static const test_case table[] = {
     { "gather_batch", "pairs: cross-entropy", { "N,3", "i1:N" }, .build = pairs, .number = BIAS, .fed_only = true,
       .many = true },
 
+    { "matmul", "a large weight, bias, ReLU", { "N,512", "512,272", "272" }, .build = dense, .number = BIAS | RELU },
+    { "matmul", "a large weight, several pieces", { "N,1040", "1040,144" }, .build = dense },
+    { "matmul", "a large weight, more out than in", { "N,112", "112,1280" }, .build = dense, .number = RELU },
+
     { "conv2d", "bias", { "N,5,7,3", "3,3,3,5", "5" }, .build = convolution, .number = BIAS },
     { "conv2d", "bias, ReLU", { "N,6,5,1", "3,3,1,16", "16" }, .build = convolution, .number = BIAS | RELU },
     { "conv2d", "ReLU", { "N,5,5,16", "3,3,16,16" }, .build = convolution, .number = RELU,

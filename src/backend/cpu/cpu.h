@@ -36,6 +36,7 @@ ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *sa
 ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
                                     ls_kernel **out);
 ls_status ls_cpu_make_conv_rows(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_dense(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);

@@ -27,9 +27,11 @@ typedef struct ls_gemm_outer {
     int64_t run_count;
     const float *a, *b;
     int64_t a_step, b_step; /* floats from pixel to pixel */
-    float *c;               /* rows of 16 * vectors floats, close to each other */
-    bool add;               /* to what c has */
-    const float *ahead;     /* fetched into the cache meanwhile: a line for each pixel, ahead_step apart */
+    float *c;
+    int64_t c_step;     /* floats from row to row */
+    bool add;           /* to what c has */
+    bool stream;        /* c, which starts at whole lines, goes past the cache; not with add */
+    const float *ahead; /* fetched into the cache meanwhile: a line for each pixel, ahead_step apart */
     int64_t ahead_step;
 } ls_gemm_outer;
 
@@ -53,19 +55,26 @@ typedef struct ls_gemm_rows {
     const float *bias;  /* added at the end; NULL: none */
     bool relu;          /* at the very end */
     bool add;           /* goes on from what out has */
-    const float *ahead; /* fetched into the cache meanwhile, line after line */
+    const float *ahead; /* fetched into the cache meanwhile: a line for each step (a narrow tile: for several steps) */
+    int64_t ahead_step;
 } ls_gemm_rows;
 
 /* The rows of a tile where so many are left: there are tiles of few sizes only, so `in` and `out` must go on. */
 static inline int64_t ls_gemm_rows_tile_size(int64_t left, int64_t vectors)
 {
-    return left <= 4 ? 4 : vectors > 3 ? 6 : 8;
+    return left <= 4 || (left == 8 && vectors > 3) ? 4 : vectors > 3 ? 6 : 8;
 }
 
 /* One tile: `rows` (a tile's size) of out by 16 * vectors. */
 void ls_gemm_rows_tile(int64_t rows, int64_t vectors, const ls_gemm_rows *t);
 
 /* ---- Panels ---- */
+
+/* to[j][i] = from[i][j] for i < rows, j < columns; steps from row to row of each. */
+void ls_gemm_transpose(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns);
+
+/* What was streamed is there for other threads. */
+void ls_gemm_stream_end(void);
 
 /* Columns of `count` pixels that are `step` apart, close to each other and filled up with zeros to whole vectors. At
  * most a panel's columns. */

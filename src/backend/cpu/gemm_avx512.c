@@ -15,16 +15,30 @@
 /* A cache line that will be written at the end is asked for at the start. */
 #define EXPECT_WRITE(p) __builtin_prefetch(p, 1, 3)
 
+TILE outer_end(const int rows, const int vectors, const ls_gemm_outer *t, __m512 *sum)
+{
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+    {
+        float *c = t->c + i * t->c_step + 16 * v;
+        if (t->stream)
+            _mm512_stream_ps(c, sum[i * vectors + v]);
+        else if (t->add)
+            _mm512_storeu_ps(c, _mm512_add_ps(_mm512_loadu_ps(c), sum[i * vectors + v]));
+        else
+            _mm512_storeu_ps(c, sum[i * vectors + v]);
+    }
+}
+
 TILE outer_tile(const int rows, const int vectors, const ls_gemm_outer *t)
 {
     __m512 sum[LS_GEMM_VECTORS * 8], b[LS_GEMM_VECTORS];
     const float *ahead = t->ahead;
     const int64_t a_step = t->a_step, b_step = t->b_step, ahead_step = t->ahead_step;
-    float *c = t->c;
-    UNROLL for (int i = 0; i < rows * vectors; i++)
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
     {
-        sum[i] = _mm512_setzero_ps();
-        EXPECT_WRITE(c + 16 * i);
+        sum[i * vectors + v] = _mm512_setzero_ps();
+        if (!t->stream)
+            EXPECT_WRITE(t->c + i * t->c_step + 16 * v);
     }
     for (const ls_gemm_run *run = t->runs, *end = run + t->run_count; run < end; run++) {
         const float *pa = t->a + run->a, *pb = t->b + run->b * b_step;
@@ -39,9 +53,7 @@ TILE outer_tile(const int rows, const int vectors, const ls_gemm_outer *t)
             }
         }
     }
-    if (t->add)
-        UNROLL for (int i = 0; i < rows * vectors; i++) sum[i] = _mm512_add_ps(_mm512_loadu_ps(c + 16 * i), sum[i]);
-    UNROLL for (int i = 0; i < rows * vectors; i++) _mm512_storeu_ps(c + 16 * i, sum[i]);
+    outer_end(rows, vectors, t, sum);
 }
 
 #define OUTER(rows, vectors)                                                                                           \
@@ -105,7 +117,7 @@ TILE rows_tile(const int rows, const int vectors, const ls_gemm_rows *t)
         const float *pb = t->b + (int64_t)run->b * 16 * vectors;
         UNROLL for (int i = 0; i < rows; i++) in[i] = t->in[i] + run->a;
         int32_t left = run->count;
-        for (; left >= deep; left -= deep, pb += 16 * vectors * deep, ahead += 16) {
+        for (; left >= deep; left -= deep, pb += 16 * vectors * deep, ahead += t->ahead_step) {
             _mm_prefetch((const char *)ahead, _MM_HINT_T1);
             rows_step(rows, vectors, deep, in, pb, sum);
             UNROLL for (int i = 0; i < rows; i++) in[i] += deep;
@@ -133,6 +145,54 @@ static rows_function *const rows_tiles[LS_GEMM_VECTORS + 1][9] = { EACH_ROWS(ROW
 void ls_gemm_rows_tile(int64_t rows, int64_t vectors, const ls_gemm_rows *t)
 {
     rows_tiles[vectors][rows](t);
+}
+
+void ls_gemm_stream_end(void)
+{
+    _mm_sfence();
+}
+
+/* Pairs, then fours of rows are interleaved, then quarters of vectors change places. */
+static void transpose_16(float *to, int64_t to_step, const float *from, int64_t from_step)
+{
+    __m512 a[16], b[16];
+    UNROLL for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(from + i * from_step);
+    UNROLL for (int i = 0; i < 16; i += 2)
+    {
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    UNROLL for (int i = 0; i < 16; i += 4) /* a[i + k]: column k of every quarter, of rows i .. i + 3 */
+    {
+        a[i] = _mm512_shuffle_ps(b[i], b[i + 2], 0x44);
+        a[i + 1] = _mm512_shuffle_ps(b[i], b[i + 2], 0xee);
+        a[i + 2] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+        a[i + 3] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+    }
+    UNROLL for (int k = 0; k < 4; k++)
+    {
+        __m512 low = _mm512_shuffle_f32x4(a[k], a[k + 4], 0x88), high = _mm512_shuffle_f32x4(a[k], a[k + 4], 0xdd);
+        __m512 low2 = _mm512_shuffle_f32x4(a[k + 8], a[k + 12], 0x88);
+        __m512 high2 = _mm512_shuffle_f32x4(a[k + 8], a[k + 12], 0xdd);
+        _mm512_storeu_ps(to + k * to_step, _mm512_shuffle_f32x4(low, low2, 0x88));
+        _mm512_storeu_ps(to + (k + 4) * to_step, _mm512_shuffle_f32x4(high, high2, 0x88));
+        _mm512_storeu_ps(to + (k + 8) * to_step, _mm512_shuffle_f32x4(low, low2, 0xdd));
+        _mm512_storeu_ps(to + (k + 12) * to_step, _mm512_shuffle_f32x4(high, high2, 0xdd));
+    }
+}
+
+void ls_gemm_transpose(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns)
+{
+    for (int64_t i = 0; i < rows; i += 16)
+        for (int64_t j = 0; j < columns; j += 16) {
+            if (i + 16 <= rows && j + 16 <= columns) {
+                transpose_16(to + j * to_step + i, to_step, from + i * from_step + j, from_step);
+                continue;
+            }
+            for (int64_t k = i; k < rows && k < i + 16; k++)
+                for (int64_t l = j; l < columns && l < j + 16; l++)
+                    to[l * to_step + k] = from[k * from_step + l];
+        }
 }
 
 TILE copy(const int vectors, float *to, const float *from, int64_t step, int64_t count, __mmask16 last)
@@ -169,6 +229,15 @@ void ls_gemm_outer_tile(int64_t rows, int64_t vectors, const ls_gemm_outer *t)
 void ls_gemm_rows_tile(int64_t rows, int64_t vectors, const ls_gemm_rows *t)
 {
     (void)rows, (void)vectors, (void)t;
+}
+
+void ls_gemm_stream_end(void)
+{
+}
+
+void ls_gemm_transpose(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns)
+{
+    (void)to, (void)to_step, (void)from, (void)from_step, (void)rows, (void)columns;
 }
 
 void ls_gemm_copy_panel(float *to, const float *from, int64_t step, int64_t count, int64_t columns)

@@ -109,7 +109,7 @@ static void copy_panel(const work *w, const block *b, int64_t column, int64_t co
 static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_run *all, int64_t width)
 {
     const ls_dnn_conv *c = &w->g->conv;
-    ls_gemm_outer t = { .b = w->panel, .b_step = width, .add = b->add };
+    ls_gemm_outer t = { .b = w->panel, .b_step = width, .c_step = width, .add = b->add };
     if (w->g->swapped) {
         *all = (ls_gemm_run){ .count = (int32_t)(b->rows * c->ow) };
         t.runs = all, t.run_count = 1;
@@ -214,19 +214,14 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- From panels to HWIO ---- */
 
-/* A panel of `count` columns to rows of HWIO, or, swapped, to columns: in squares that stay in the cache. */
+/* A panel of `count` columns to rows of HWIO, or, swapped, to columns. */
 static void unpack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
     int64_t rows = g->taps * g->rows, width = vectors_of(count) * LS_GEMM_VECTOR;
-    if (!g->swapped) {
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(to + r * g->columns + column, from + r * width, (size_t)count * sizeof(*to));
-        return;
-    }
-    for (int64_t first = 0; first < rows; first += LS_GEMM_VECTOR)
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t r = first; r < rows && r < first + LS_GEMM_VECTOR; r++)
-                to[(column + i) * rows + r] = from[r * width + i];
+    if (g->swapped)
+        ls_gemm_transpose(to + column * rows, rows, from, width, rows, count);
+    for (int64_t r = 0; !g->swapped && r < rows; r++)
+        memcpy(to + r * g->columns + column, from + r * width, (size_t)count * sizeof(*to));
 }
 
 static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch)

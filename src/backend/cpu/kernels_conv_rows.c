@@ -109,7 +109,7 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
     float *out[LS_GEMM_MOST_ROWS];
     t.runs = p->runs, t.run_count = p->run_count;
     t.b = w->weights + column * c->y.taps * c->x.taps * c->in;
-    t.out = out;
+    t.out = out, t.ahead_step = LS_GEMM_VECTOR;
     for (int64_t i = 0, size; i < b->rows; i += size) {
         size = ls_gemm_rows_tile_size(b->rows - i, vectors);
         for (int64_t k = 0; k < size; k++)
@@ -168,23 +168,14 @@ static void pack_forward(const conv *c, const float *from, float *to)
     }
 }
 
-/* A tap's matrix, [out][in], as `width` columns of a panel, [in][width]; in squares that stay in the cache. */
-static void transpose(const float *from, int64_t in, float *to, int64_t width)
-{
-    for (int64_t first = 0; first < in; first += LS_GEMM_VECTOR)
-        for (int64_t j = 0; j < width; j++)
-            for (int64_t i = first; i < in && i < first + LS_GEMM_VECTOR; i++)
-                to[i * width + j] = from[j * in + i];
-}
-
-/* For gradients the taps are turned around, too. */
+/* For gradients a tap's matrix is transposed, and the taps are turned around. */
 static void pack_gradient(const conv *c, const float *from, float *to)
 {
     int64_t taps = c->y.taps * c->x.taps;
     for (int64_t column = 0, width; column < c->out; column += width) {
         width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
         for (int64_t t = taps; t-- > 0; to += c->in * width)
-            transpose(from + (t * c->out + column) * c->in, c->in, to, width);
+            ls_gemm_transpose(to, width, from + (t * c->out + column) * c->in, c->in, width, c->in);
     }
 }
 

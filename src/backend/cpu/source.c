@@ -5,8 +5,9 @@
 #include "backend/cpu/cpu.h"
 
 static const ls_cpu_maker makers[] = {
-    ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_conv,   ls_cpu_make_matmul, ls_cpu_make_norm,
-    ls_cpu_make_pool,      ls_cpu_make_elementwise,   ls_cpu_make_reduce, ls_cpu_make_whole,  ls_cpu_make_update,
+    ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_conv,   ls_cpu_make_dense,
+    ls_cpu_make_matmul,    ls_cpu_make_norm,          ls_cpu_make_pool,   ls_cpu_make_elementwise,
+    ls_cpu_make_reduce,    ls_cpu_make_whole,         ls_cpu_make_update,
 };
 
 ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out)
