@@ -101,15 +101,15 @@ static double batch_norm_add(const ls_simd *t, arrays *a)
 
 static double grad_moments(const ls_simd *t, arrays *a)
 {
-    t->batch_norm_grad_moments(a->sums, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], a->n / CHANNELS / 16,
-                               16, CHANNELS, true);
+    t->batch_norm_grad_moments(a->sums, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], NULL,
+                               a->n / CHANNELS / 16, 16, CHANNELS);
     return 8.0 * (double)a->n;
 }
 
 static double grad_input(const ls_simd *t, arrays *a)
 {
-    t->batch_norm_grad_input(a->y, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], a->row[4], a->row[5],
-                             a->n / CHANNELS, CHANNELS, true);
+    t->batch_norm_grad_input(a->y, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], NULL, a->row[4], a->row[5],
+                             a->n / CHANNELS, CHANNELS);
     return 12.0 * (double)a->n;
 }
 

@@ -402,19 +402,21 @@ static void clip_and_gradient_of_relu(void **state)
     for (size_t s = 0; s < COUNT(sizes); s++) {
         size_t n = sizes[s];
         float *x = wild_floats(n, -9, 9), *dy = wild_floats(n, -9, 9);
-        for (int which = 0; which < 3; which++) {
-            float slope = which == 1 ? 0 : 0.3f;
+        for (int which = 0; which < 4; which++) {
+            float slope = which == 0 ? 0.3f : 0;
             output outs[3];
             for (int t = 0; t < table_count; t++) {
                 outs[t] = output_of(n * sizeof(float));
                 if (which == 2)
                     tables[t]->clip(outs[t].f32, x, -1.5f, 2.5f, n);
+                else if (which == 3)
+                    tables[t]->relu_grad_add(outs[t].f32, dy, x, x, n);
                 else
                     tables[t]->relu_grad(outs[t].f32, dy, x, slope, n);
                 for (size_t i = 0; i < n; i++) {
                     float clipped = x[i] < -1.5f ? -1.5f : x[i] > 2.5f ? 2.5f : x[i];
                     float grad = x[i] > 0 ? dy[i] : slope == 0 ? 0 : slope * dy[i];
-                    assert_true(same_f32(outs[t].f32[i], which == 2 ? clipped : grad));
+                    assert_true(same_f32(outs[t].f32[i], which == 2 ? clipped : which == 3 ? grad + x[i] : grad));
                 }
             }
             outputs_done(outs, "clip or relu_grad", false);
@@ -926,10 +928,12 @@ static void batch_norm_forward(void **state)
     }
 }
 
-static float passed(const norm_case *v, size_t i, bool relu)
+/* mask 0: no ReLU; 1: one behind the norm; 2: one whose output is y (any array: here the residual) */
+static float passed(const norm_case *v, size_t i, int mask)
 {
     size_t j = i % v->c;
-    return !relu || (v->x[i] - v->mean[j]) * v->scale[j] + v->beta[j] > 0 ? v->dy[i] : 0;
+    bool on = mask == 0 || (mask == 1 ? (v->x[i] - v->mean[j]) * v->scale[j] + v->beta[j] : v->residual[i]) > 0;
+    return on ? v->dy[i] : 0;
 }
 
 static void batch_norm_backward(void **state)
@@ -938,23 +942,24 @@ static void batch_norm_backward(void **state)
     for (size_t s = 0; s < COUNT(channel_counts); s++) {
         norm_case v = norm_case_of(channel_counts[s]);
         size_t n = v.pixels * v.c;
-        for (int relu = 0; relu < 2; relu++) {
+        for (int mask = 0; mask < 3; mask++) {
             output sums[3], outs[3];
             for (int t = 0; t < table_count; t++) {
-                const float *beta = relu ? v.beta : NULL, *scale = relu ? v.scale : NULL;
+                const float *beta = mask == 1 ? v.beta : NULL, *scale = mask == 1 ? v.scale : NULL;
+                const float *y = mask == 2 ? v.residual : NULL;
                 sums[t] = output_of(2 * v.c * sizeof(double));
                 outs[t] = output_of(n * sizeof(float));
-                tables[t]->batch_norm_grad_moments(sums[t].f64, v.dy, v.x, v.mean, v.inv, scale, beta, ROWS, ROW_LEN,
-                                                   v.c, relu);
-                tables[t]->batch_norm_grad_input(outs[t].f32, v.dy, v.x, v.mean, v.inv, v.scale, beta, v.g0, v.g1,
-                                                 v.pixels, v.c, relu);
+                tables[t]->batch_norm_grad_moments(sums[t].f64, v.dy, v.x, v.mean, v.inv, scale, beta, y, ROWS, ROW_LEN,
+                                                   v.c);
+                tables[t]->batch_norm_grad_input(outs[t].f32, v.dy, v.x, v.mean, v.inv, v.scale, beta, y, v.g0, v.g1,
+                                                 v.pixels, v.c);
                 for (size_t j = 0; j < v.c; j++) {
                     double total = 0, products = 0;
                     for (size_t i = j; i < n; i += v.c) {
-                        double g = passed(&v, i, relu), normal = ((double)v.x[i] - v.mean[j]) * v.inv[j];
+                        double g = passed(&v, i, mask), normal = ((double)v.x[i] - v.mean[j]) * v.inv[j];
                         total += g;
                         products += g * normal;
-                        float own = passed(&v, i, relu), hat = (v.x[i] - v.mean[j]) * v.inv[j];
+                        float own = passed(&v, i, mask), hat = (v.x[i] - v.mean[j]) * v.inv[j];
                         float want = v.scale[j] * (own - (v.g0[j] + hat * v.g1[j]));
                         assert_true(same_f32(outs[t].f32[i], want));
                         double exact = v.scale[j] * (g - (v.g0[j] + normal * v.g1[j]));
@@ -1383,9 +1388,9 @@ static void hash_of(const ls_simd *t, char hex[65])
     hash_floats(hash, out, 2 * C);
     t->moments(sums, v.x, ROWS, ROW_LEN, C);
     hash_doubles(hash, sums, 2 * C);
-    t->batch_norm_grad_moments(sums, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, ROWS, ROW_LEN, C, true);
+    t->batch_norm_grad_moments(sums, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, NULL, ROWS, ROW_LEN, C);
     hash_doubles(hash, sums, 2 * C);
-    t->batch_norm_grad_input(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, v.g0, v.g1, v.pixels, C, true);
+    t->batch_norm_grad_input(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, NULL, v.g0, v.g1, v.pixels, C);
     hash_floats(hash, out, N);
     sums[0] = t->sum_squares(v.x, N);
     hash_doubles(hash, sums, 1);

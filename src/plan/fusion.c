@@ -128,26 +128,58 @@ static int norm_behind(const fuser *f, int relu_grad)
     return nodes[norm].node->op == LS_OP_batch_norm && nodes[norm].in ? norm : -1;
 }
 
-/* A gradient of a batch norm takes the ReLU's mask in: it can be made again from x. The relu_grad itself stays a group
- * of its own, which is computed only if somebody else asks for it. */
+/* Whether node i can be computed from what a relu_grad is made of. The relu_grad itself stays a group of its own, which
+ * is computed only if somebody else asks for it. */
+static bool takes_relu_grad(const fuser *f, int relu_grad, int i)
+{
+    const ls_plan_node *nodes = f->plan->nodes;
+    return nodes[relu_grad].node->op == LS_OP_relu_grad && nodes[relu_grad].in &&
+           nodes[relu_grad].node->attr.slope.slope == 0 && nodes[relu_grad].kind == nodes[i].kind &&
+           !f->inside[nodes[relu_grad].in[0]]; /* otherwise a pool's gradient has taken it in already */
+}
+
+static void take_relu_grad(const fuser *f, ls_group *group, int relu_grad, int i, ls_fusion fusion)
+{
+    group->fusion = fusion;
+    group->nodes[0] = f->plan->nodes[relu_grad].node;
+    group->nodes[1] = f->plan->nodes[i].node;
+    group->node_count = 2;
+}
+
+/* relu_grad(dy, y) + other, in one sweep: dy, y, other. */
+static void fuse_masked_add(fuser *f, ls_group *group, int i)
+{
+    const ls_plan_node *nodes = f->plan->nodes;
+    const int *in = nodes[i].in;
+    int relu_grad = takes_relu_grad(f, in[0], i) ? in[0] : in[1], other = other_input(f, i, relu_grad);
+    const ls_tensor *a = node_at(f, relu_grad), *b = node_at(f, other);
+    if (!takes_relu_grad(f, relu_grad, i) || other == relu_grad || !a->per_sample || !b->per_sample ||
+        !ls_shape_equal(&a->shape, &b->shape))
+        return;
+    take_relu_grad(f, group, relu_grad, i, LS_FUSE_MASKED_ADD);
+    group->in[0] = nodes[relu_grad].in[0];
+    group->in[1] = nodes[relu_grad].in[1];
+    group->in[group->in_count++] = other;
+}
+
+/* A gradient of a batch norm takes the ReLU's mask in: it can be made again from x, or, where something was added
+ * before the ReLU, is seen in its output. */
 static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     int relu_grad = nodes[i].in[0];
-    if (nodes[relu_grad].node->op != LS_OP_relu_grad || !nodes[relu_grad].in || nodes[relu_grad].kind != nodes[i].kind)
+    bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments;
+    if (!takes_relu_grad(f, relu_grad, i))
         return;
     int norm = norm_behind(f, relu_grad);
-    if (f->inside[nodes[relu_grad].in[0]])
-        return; /* a pool's gradient has taken the ReLU in already */
-    if (norm < 0 || nodes[norm].in[0] != nodes[i].in[1] || nodes[norm].in[1] != nodes[i].in[2])
-        return;
-    bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments;
-    group->fusion = moments ? LS_FUSE_NORM_GRAD_MOMENTS : LS_FUSE_NORM_GRAD_INPUT;
-    group->relu = true;
-    group->nodes[0] = nodes[relu_grad].node;
-    group->nodes[1] = nodes[i].node;
-    group->node_count = 2;
+    take_relu_grad(f, group, relu_grad, i, moments ? LS_FUSE_NORM_GRAD_MOMENTS : LS_FUSE_NORM_GRAD_INPUT);
     group->in[0] = nodes[relu_grad].in[0];
+    if (norm < 0 || nodes[norm].in[0] != nodes[i].in[1] || nodes[norm].in[1] != nodes[i].in[2]) {
+        group->masked = true;
+        group->in[group->in_count++] = nodes[relu_grad].in[1];
+        return;
+    }
+    group->relu = true;
     if (moments)
         group->in[group->in_count++] = nodes[norm].in[2]; /* gamma */
     group->in[group->in_count++] = nodes[norm].in[3];     /* beta */
@@ -184,6 +216,9 @@ static int match(fuser *f, ls_group *group, int i)
         return fuse_norm(f, group, i);
     case LS_OP_cast:
         return fuse_squares(f, group, i);
+    case LS_OP_add:
+        fuse_masked_add(f, group, i);
+        return i;
     case LS_OP_relu:
         return fuse_relu_pool(f, group, i);
     case LS_OP_max_pool2d_grad:

@@ -107,6 +107,7 @@ typedef enum ls_fusion {
     LS_FUSE_NORM,              /* batch_norm [+ residual] [+ relu] */
     LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad + batch_norm_grad_moments */
     LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad + batch_norm_grad_input */
+    LS_FUSE_MASKED_ADD,        /* relu_grad + add */
     LS_FUSE_SQUARES,           /* cast to float64 + square + reduce_sum of a whole tensor: a squared norm */
 } ls_fusion;
 
@@ -121,6 +122,7 @@ struct ls_group {
     int *in;   /* plan nodes, by the role that the fusion gives them */
     int in_count;
     bool bias, relu, residual;
+    bool masked;     /* a gradient behind a ReLU: the mask is its output, the group's last input */
     bool per_sample; /* works on samples: keeps or reduces them */
     bool reduces;
     bool cheap; /* computed again where it is needed in another segment, not kept */

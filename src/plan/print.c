@@ -12,6 +12,7 @@ static const char *const fusion_names[] = {
     [LS_FUSE_NORM] = "norm",
     [LS_FUSE_NORM_GRAD_MOMENTS] = "norm+relu backward",
     [LS_FUSE_NORM_GRAD_INPUT] = "norm+relu backward",
+    [LS_FUSE_MASKED_ADD] = "relu backward+add",
     [LS_FUSE_SQUARES] = "squared norm",
 };
 

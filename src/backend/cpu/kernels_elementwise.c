@@ -138,6 +138,14 @@ static ls_status run_softmax(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
+/* in: dy, y, other */
+static ls_status run_masked_add(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const elementwise *e = (const elementwise *)kernel;
+    ls_simd_of(kernel)->relu_grad_add(call->out, call->in[0], call->in[1], call->in[2], count(e, call));
+    return LS_OK;
+}
+
 /* in: logits, labels, and for the gradient dy */
 static ls_status run_cross_entropy(ls_kernel *kernel, const ls_kernel_call *call)
 {
@@ -305,9 +313,11 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
     (void)samples, (void)kinds;
     const ls_tensor *node = group->root;
     elementwise probe = { .pattern = SAME };
-    if (group->node_count != 1 || node->op == LS_OP_apply)
+    bool masked_add = group->fusion == LS_FUSE_MASKED_ADD;
+    if ((group->node_count != 1 && !masked_add) || node->op == LS_OP_apply)
         return ls_cpu_pass();
-    ls_status (*run)(ls_kernel *, const ls_kernel_call *) = choose(&probe, cpu->simd, node);
+    ls_status (*run)(ls_kernel *, const ls_kernel_call *) =
+        masked_add ? run_masked_add : choose(&probe, cpu->simd, node);
     if (!run)
         return ls_cpu_pass();
     elementwise *e = ls_cpu_kernel_new(cpu, group, sizeof(*e), "simd", run);
@@ -323,6 +333,7 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
         e->base.base.tile = e->row * (LS_TILE / e->row > 1 ? LS_TILE / e->row : 1);
     e->base.base.in_place =
         run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad || run == run_dropout ||
+        masked_add ||
         (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT || e->pattern == ROW_RIGHT));
     *out = &e->base.base;
     return LS_OK;

@@ -74,24 +74,24 @@ static ls_status run_norm(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* in: dy, x, moments, and with a ReLU gamma, beta */
+/* in: dy, x, moments, and with a ReLU gamma, beta, or its output */
 static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;
-    bool relu = p->base.group->relu;
+    bool relu = p->base.group->relu, masked = p->base.group->masked;
     rows r = in_scratch(p, call->scratch);
     read_moments(p, call, call->in[2], relu ? call->in[3] : NULL, &r);
     ls_simd_of(kernel)->batch_norm_grad_moments(
         call->out, call->in[0], call->in[1], r.mean, r.inv, relu ? r.scale : NULL, relu ? call->in[4] : NULL,
-        (size_t)(call->samples * p->rows), (size_t)p->row_len, (size_t)p->channels, relu);
+        masked ? call->in[3] : NULL, (size_t)(call->samples * p->rows), (size_t)p->row_len, (size_t)p->channels);
     return LS_OK;
 }
 
-/* in: dy, x, moments, gamma, sums, and with a ReLU beta */
+/* in: dy, x, moments, gamma, sums, and with a ReLU beta, or its output */
 static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;
-    bool relu = p->base.group->relu;
+    bool relu = p->base.group->relu, masked = p->base.group->masked;
     rows r = in_scratch(p, call->scratch);
     read_moments(p, call, call->in[2], call->in[3], &r);
     const double *sums = call->in[4];
@@ -101,8 +101,8 @@ static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
         r.g1[i] = (float)(sums[p->channels + i] / count);
     }
     ls_simd_of(kernel)->batch_norm_grad_input(call->out, call->in[0], call->in[1], r.mean, r.inv, r.scale,
-                                              relu ? call->in[5] : NULL, r.g0, r.g1, pixels(p, call),
-                                              (size_t)p->channels, relu);
+                                              relu ? call->in[5] : NULL, masked ? call->in[5] : NULL, r.g0, r.g1,
+                                              pixels(p, call), (size_t)p->channels);
     return LS_OK;
 }
 
@@ -130,7 +130,8 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     const ls_tensor *x = run ? image_of(group) : NULL; /* other ops may have no input to look at */
     if (!run || !ls_cpu_takes_norm(x))
         return ls_cpu_pass();
-    norm *p = ls_cpu_kernel_new(cpu, group, sizeof(*p), group->relu ? "simd norm+relu" : "simd norm", run);
+    norm *p =
+        ls_cpu_kernel_new(cpu, group, sizeof(*p), group->relu || group->masked ? "simd norm+relu" : "simd norm", run);
     if (!p)
         return LS_ERR_MEMORY;
     int rank = x->shape.rank;

@@ -107,17 +107,19 @@ typedef struct ls_simd {
     /* y + residual, then the optional ReLU */
     void (*batch_norm_add)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
                            const float *residual, size_t pixels, size_t channels, bool relu);
-    /* dst [2][channels]: sums of dy and of dy * (x - mean) * inv: f32 within a row, f64 over rows. relu: dy counts only
-     * where (x - mean) * scale + beta > 0; otherwise scale and beta may be NULL. */
+    /* A ReLU behind the norm: dy counts only where y, its output, is above 0, where y is given; otherwise, where beta
+     * is given, where (x - mean) * scale + beta is. dst [2][channels]: sums of dy and of dy * (x - mean) * inv: f32
+     * within a row, f64 over rows. scale: with beta. */
     void (*batch_norm_grad_moments)(double *dst, const float *dy, const float *x, const float *mean, const float *inv,
-                                    const float *scale, const float *beta, size_t rows, size_t row_len, size_t channels,
-                                    bool relu);
+                                    const float *scale, const float *beta, const float *y, size_t rows, size_t row_len,
+                                    size_t channels);
     /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)); g0 and g1 are the sums above divided by the number of elements
-     * a channel has in the whole batch. relu: dy counts only where (x - mean) * scale + beta > 0; otherwise beta may be
-     * NULL. */
+     * a channel has in the whole batch. */
     void (*batch_norm_grad_input)(float *dst, const float *dy, const float *x, const float *mean, const float *inv,
-                                  const float *scale, const float *beta, const float *g0, const float *g1,
-                                  size_t pixels, size_t channels, bool relu);
+                                  const float *scale, const float *beta, const float *y, const float *g0,
+                                  const float *g1, size_t pixels, size_t channels);
+    /* dst = (y > 0 ? dy : 0) + other; dst may be one of them */
+    void (*relu_grad_add)(float *dst, const float *dy, const float *y, const float *other, size_t n);
 
     /* ---- Pooling; outputs apart from inputs ----
      * Maximum: NaN wins, of equals the first in row-major order; padding never wins. relu: dst = relu(maximum), and the
