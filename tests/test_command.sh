@@ -378,7 +378,7 @@ dry_run() {
 largest_batch() {
     dry_run 1 64 && grep -q 'limit 600.0 MiB: does not fit$' "$TMP/out" &&
         grep -q '^lockstep: training does not fit into the memory' "$TMP/err" &&
-        batch=$(sed -n 's/^the largest batch that fits: //p' "$TMP/out") && [ "$batch" -gt 0 ] &&
+        batch=$(sed -n 's/^a batch of \([0-9]*\) would fit, .*/\1/p' "$TMP/out") && [ "$batch" -gt 0 ] &&
         dry_run 0 "$batch" && dry_run 1 $((batch + 1))
 }
 check "train --dry-run: fails if it does not fit, and tells the largest batch that does" largest_batch

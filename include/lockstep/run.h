@@ -50,10 +50,10 @@ LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t f
 LS_API ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                       char **out);
 
-/* And for memory: what such a run would need of each device, what there is, the largest values; if it is too much, the
- * largest batch that would fit. */
+/* And for memory: what such a run would need of each device, what there is, the largest values, and whether it fits
+ * (may be NULL); if not, the largest batch that would. */
 LS_API ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
-                                   char **out);
+                                   bool *fits, char **out);
 
 /* What decides the bits of this context's runs beside graph, data and lanes: library and instruction set, kernel set,
  * nominal cache, and the hash of a canary, a small training step that is run for it; free() the text. Equal texts,

@@ -118,11 +118,11 @@ LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options o
 #define ls_fit_arrays(model, x, y, ...) ls_fit_arrays_with(model, x, y, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
 
-/* What ls_fit with the same options would need of each device's memory, and the largest batch that fits if it does not:
- * a text to free(). Nothing is trained. */
-#define ls_explain_fit(model, data, out, ...)                                                                          \
-    ls_explain_fit_with(model, data, out, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, char **out, ls_fit_options options);
+/* What ls_fit with the same options would need of each device's memory, whether it fits (fits may be NULL), and the
+ * largest batch that does if not: a text to free(). Nothing is trained. */
+#define ls_explain_fit(model, data, fits, out, ...)                                                                    \
+    ls_explain_fit_with(model, data, fits, out, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options);
 
 /* ---- Evaluate and predict ---- */
 

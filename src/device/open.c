@@ -137,12 +137,24 @@ static int find_device(const ls_context *ctx, int kind, int number)
     return 0;
 }
 
+/* Cores are chosen before a context is opened. */
+static ls_status refuse_cores(const char *text, const ls_named_device *found)
+{
+    if (!found->cores[0])
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID,
+                   "device \"%s\": cores are chosen by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES, before a "
+                   "context is opened",
+                   text);
+}
+
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out)
 {
     ls_kind_count kinds[LS_MAX_KINDS];
     ls_named_device found;
     int kind_count = ls_context_kinds(ctx, true, kinds);
     LS_TRY(ls_names_read_one(name, kinds, kind_count, &found));
+    LS_TRY(refuse_cores(name, &found));
     *out = find_device(ctx, found.kind, found.number);
     return LS_OK;
 }
@@ -154,11 +166,16 @@ ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, 
     int kind_count = ls_context_kinds(ctx, true, kinds), named = 0;
     LS_TRY(ls_names_read(names, kinds, kind_count, &found, &named));
     int *list = calloc((size_t)named, sizeof(*list));
-    for (int i = 0; list && i < named; i++)
+    ls_status status = list ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", named);
+    for (int i = 0; i < named && status == LS_OK; i++) {
         list[i] = find_device(ctx, found[i].kind, found[i].number);
+        status = refuse_cores(names, &found[i]);
+    }
     free(found);
-    if (!list)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", named);
+    if (status != LS_OK) {
+        free(list);
+        return status;
+    }
     *out = list;
     *count = named;
     return LS_OK;

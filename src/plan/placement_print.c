@@ -1,6 +1,6 @@
 /* Placement for people: TensorFlow's log lines, and a table of node, device and reason. */
 #include <ctype.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "plan/placement.h"
 
@@ -46,34 +46,40 @@ static const char *tensorflow_name(ls_op op, char text[64])
     return text;
 }
 
+/* Devices of one kind, as a list; room for as many as a context has. */
 typedef struct where {
-    int first, last; /* devices; of several in a row both ends */
+    int *list;
+    int count;
 } where;
 
+static void add_device(where *w, int device)
+{
+    for (int i = 0; i < w->count; i++)
+        if (w->list[i] == device)
+            return;
+    w->list[w->count++] = device;
+}
+
 /* The devices that a group's tasks are on. */
-static where group_devices(const ls_placement *p, const ls_group *group)
+static void group_devices(const ls_placement *p, const ls_group *group, where *w)
 {
     const ls_plan *plan = p->plan;
-    where w = { p->ctx->device_count, -1 };
-    if (group->home >= 0)
-        for (int lane = 0; lane < plan->lanes; lane++) {
-            int device = ls_task_device(p, group->home, lane);
-            w.first = device < w.first ? device : w.first;
-            w.last = device > w.last ? device : w.last;
-        }
+    for (int lane = 0; group->home >= 0 && lane < plan->lanes; lane++)
+        add_device(w, ls_task_device(p, group->home, lane));
     for (int i = 0; i < plan->whole_count && group->home < 0; i++)
         if (plan->whole_steps[i].group == group && p->whole_device[i] >= 0)
-            w = (where){ p->whole_device[i], p->whole_device[i] };
-    if (w.last < 0 && group->device != LS_ANY_DEVICE)
-        w = (where){ group->device, group->device };
-    for (int d = 0; d < p->ctx->device_count && w.last < 0; d++)
+            add_device(w, p->whole_device[i]);
+    if (w->count == 0 && group->device != LS_ANY_DEVICE)
+        add_device(w, group->device);
+    if (w->count == 0 && group->kind == LS_CPU)
+        add_device(w, p->home); /* computed where it is needed, or by whoever is free: the first stands for all */
+    for (int d = 0; d < p->ctx->device_count && w->count == 0; d++)
         if (p->ctx->devices[d].kind == group->kind)
-            w = (where){ d, d }; /* computed where it is needed, or by whoever is free: the first stands for all */
-    return w;
+            add_device(w, d);
 }
 
 /* A constant is where it was asked for, otherwise on the fastest device; other leaves live with the CPU. */
-static where leaf_device(const ls_placement *p, const ls_tensor *node)
+static int leaf_device(const ls_placement *p, const ls_tensor *node)
 {
     int device = p->home;
     if (node->device != LS_ANY_DEVICE)
@@ -82,7 +88,7 @@ static where leaf_device(const ls_placement *p, const ls_tensor *node)
         for (int d = 0; d < p->ctx->device_count; d++)
             if (p->ctx->devices[d].kind > p->ctx->devices[device].kind)
                 device = d;
-    return (where){ device, device };
+    return device;
 }
 
 /* The group that computes a node, alone or among others; NULL: a leaf. */
@@ -97,31 +103,38 @@ static const ls_group *group_of(const ls_plan *plan, int node)
     return NULL;
 }
 
-static where node_devices(const ls_placement *p, int node)
+/* ".../device:GPU:0", of several ".../device:GPU:0-3", ".../device:CPU:0,2"; `list` has room for all devices. */
+static const char *device_text(const ls_placement *p, int node, int *list, char text[128])
 {
     const ls_group *group = group_of(p->plan, node);
-    return group ? group_devices(p, group) : leaf_device(p, p->plan->nodes[node].node);
-}
-
-/* ".../device:GPU:0", and of several ".../device:GPU:0-3". */
-static const char *device_text(const ls_placement *p, where w, char text[128])
-{
-    const ls_device *first = &p->ctx->devices[w.first], *last = &p->ctx->devices[w.last];
-    if (w.first == w.last)
-        snprintf(text, 128, "%s", first->name);
+    where w = { .list = list };
+    if (group)
+        group_devices(p, group, &w);
     else
-        snprintf(text, 128, "%s-%d", first->name, last->number);
+        add_device(&w, leaf_device(p, p->plan->nodes[node].node));
+    int used = snprintf(text, 128, "%s", p->ctx->devices[w.list[0]].name);
+    for (int i = 1; i < w.count && used < 120; i++) {
+        int last = i; /* lanes are shared in order: so are these */
+        while (last + 1 < w.count && w.list[last + 1] == w.list[last] + 1)
+            last++;
+        bool range = w.list[i] == w.list[i - 1] + 1;
+        used += snprintf(text + used, 128 - (size_t)used, range ? "-%d" : ",%d",
+                         p->ctx->devices[w.list[range ? last : i]].number);
+        i = range ? last : i;
+    }
     return text;
 }
 
 void ls_placement_log(const ls_placement *p, ls_logger *log)
 {
-    for (int i = 0; i < p->plan->node_count; i++) {
+    int *list = calloc((size_t)p->ctx->device_count, sizeof(*list));
+    for (int i = 0; list && i < p->plan->node_count; i++) {
         char device[128], name[64];
         const ls_tensor *node = p->plan->nodes[i].node;
         ls_log_always(log, "Executing op %s in device %s", tensorflow_name(node->op, name),
-                      device_text(p, node_devices(p, i), device));
+                      device_text(p, i, list, device));
     }
+    free(list);
 }
 
 static void mark_group(const ls_placement *p, const ls_group *group, int device)
@@ -135,7 +148,7 @@ void ls_placement_mark(const ls_placement *p)
     const ls_plan *plan = p->plan;
     for (int i = 0; i < plan->node_count; i++)
         if (ls_plan_is_leaf(plan->nodes[i].node))
-            ((ls_tensor *)plan->nodes[i].node)->placed = leaf_device(p, plan->nodes[i].node).first;
+            ((ls_tensor *)plan->nodes[i].node)->placed = leaf_device(p, plan->nodes[i].node);
     for (int g = 0; g < plan->group_count; g++)
         if (plan->groups[g].home >= 0)
             mark_group(p, &plan->groups[g], ls_task_device(p, plan->groups[g].home, 0));
@@ -165,16 +178,20 @@ static const char *reason_text(const ls_placement *p, const ls_plan_node *node, 
 
 ls_status ls_placement_print(const ls_placement *p, ls_text *text)
 {
+    int *list = calloc((size_t)p->ctx->device_count, sizeof(*list));
+    if (!list)
+        return ls_fail(LS_ERR_MEMORY, "no memory to print a placement");
     ls_text_add(text, "%-28s %-20s %-48s %s\n", "node", "op", "device", "reason");
     for (int i = 0; i < p->plan->node_count; i++) {
         const ls_plan_node *node = &p->plan->nodes[i];
         char label[LS_NODE_TEXT], device[128], reason[96];
         bool leaf = ls_plan_is_leaf(node->node);
         ls_text_add(text, "%-28s %-20s %-48s %s\n", ls_node_label(node->node, label), ls_tensor_op(node->node),
-                    device_text(p, node_devices(p, i), device),
+                    device_text(p, i, list, device),
                     !leaf                                 ? reason_text(p, node, reason)
                     : node->node->device != LS_ANY_DEVICE ? "asked for"
                                                           : "data");
     }
+    free(list);
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a placement") : LS_OK;
 }

@@ -462,11 +462,13 @@ ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_
     return explain_with(graph, fetches, fetch_count, batch, print_placement, out);
 }
 
-ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
+ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, bool *fits,
+                            char **out)
 {
     ls_text text = { 0 };
+    bool all;
     LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
-    ls_status status = ls_runs_print_memory(graph, fetches, fetch_count, batch, &text);
+    ls_status status = ls_runs_print_memory(graph, fetches, fetch_count, batch, fits ? fits : &all, &text);
     if (status == LS_OK)
         return ls_text_take(&text, out);
     ls_text_free(&text);

@@ -169,11 +169,13 @@ static ls_status start_making(ls_graph *graph, ls_tensor *const *fetches, size_t
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 
-/* Cores that have nothing to do are said, not hidden: more lanes would use them, but give other bits. */
+/* Workers that have nothing to do are said, not hidden: more lanes would use them, but give other bits. Who chose the
+ * lanes knows. */
 static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
+    bool chosen = plan->options.lanes > 0;
     if (plan->segment_count > 0 && plan->lanes < workers)
-        ls_log_write(&ctx->log, plan->update_count > 0 ? LS_LOG_WARNING : LS_LOG_INFO,
+        ls_log_write(&ctx->log, plan->update_count > 0 && !chosen ? LS_LOG_WARNING : LS_LOG_INFO,
                      "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)", plan->lanes, workers,
                      workers - plan->lanes, workers);
 }
@@ -205,6 +207,15 @@ static int64_t largest_batch(making *m, int64_t batch)
     return fits;
 }
 
+static void print_largest_batch(making *m, int64_t batch, ls_text *text)
+{
+    int64_t fits = largest_batch(m, batch);
+    if (fits > 0)
+        ls_text_add(text, "a batch of %lld would fit, %lld do not", (long long)fits, (long long)batch);
+    else
+        ls_text_put(text, "not even a batch of 1 would fit");
+}
+
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
 /* What it needs, what there is, what is largest, and what would fit. */
@@ -220,11 +231,10 @@ static ls_status refuse(making *m, int device, int64_t batch)
                 MIB(usage.limit));
     ls_plan_print_largest(m->plan, &text, 3);
     unmake(m);
-    int64_t fits = batch > 1 ? largest_batch(m, batch) : 0;
-    if (fits > 0)
-        ls_text_add(&text, "; a batch of %lld would fit, %lld do not", (long long)fits, (long long)batch);
-    else if (batch >= 1)
-        ls_text_put(&text, "; not even a batch of 1 would fit");
+    if (batch > 0) {
+        ls_text_put(&text, "; ");
+        print_largest_batch(m, batch, &text);
+    }
     ls_status status = ls_fail(LS_ERR_MEMORY, "%s", text.failed ? "no memory for a plan" : ls_text_get(&text));
     ls_text_free(&text);
     return status;
@@ -262,30 +272,36 @@ ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count,
     return LS_OK;
 }
 
-ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_text *text)
+static void print_need(const ls_device *device, const ls_place *place, ls_text *text)
+{
+    ls_memory_info usage = ls_memory_usage(device->memory);
+    if (place->needed_bytes == 0 && usage.in_use == 0)
+        return;
+    ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, activations %.1f, workspace %.1f", device->name,
+                MIB(usage.in_use + place->needed_bytes), MIB(usage.in_use), MIB(place->kept_bytes),
+                MIB(place->needed_bytes - place->kept_bytes));
+    if (usage.limit)
+        ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit),
+                    place->needed_bytes <= ls_memory_left(device->memory) ? "fits" : "does not fit");
+    ls_text_put(text, "\n");
+}
+
+ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, bool *fits,
+                               ls_text *text)
 {
     making m;
     const ls_context *ctx = graph->context;
     LS_TRY(start_making(graph, fetches, count, batch, NULL, NULL, &m));
     LS_TRY(make(&m, batch));
-    for (int d = 0; d < ctx->device_count; d++) {
-        const ls_place *place = &m.placement->places[d];
-        ls_memory_info usage = ls_memory_usage(ctx->devices[d].memory);
-        if (place->needed_bytes == 0 && usage.in_use == 0)
-            continue;
-        ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, activations %.1f, workspace %.1f",
-                    ctx->devices[d].name, MIB(usage.in_use + place->needed_bytes), MIB(usage.in_use),
-                    MIB(place->kept_bytes), MIB(place->needed_bytes - place->kept_bytes));
-        if (usage.limit)
-            ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit),
-                        place->needed_bytes <= ls_memory_left(ctx->devices[d].memory) ? "fits" : "does not fit");
-        ls_text_put(text, "\n");
-    }
-    int device = too_small(m.placement);
+    for (int d = 0; d < ctx->device_count; d++)
+        print_need(&ctx->devices[d], &m.placement->places[d], text);
+    *fits = too_small(m.placement) < 0;
     ls_status status = ls_plan_print_memory(m.plan, text);
     unmake(&m);
-    if (status == LS_OK && device >= 0 && batch > 1)
-        ls_text_add(text, "the largest batch that fits: %lld\n", (long long)largest_batch(&m, batch));
+    if (status == LS_OK && !*fits && batch > 0) {
+        print_largest_batch(&m, batch, text);
+        ls_text_put(text, "\n");
+    }
     return status;
 }
 

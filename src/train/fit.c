@@ -295,7 +295,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     return status != LS_OK ? ls_fail(status, "%s", message) : logged;
 }
 
-ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, char **out, ls_fit_options options)
+ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)
 {
     fit f = { .options = &options };
     if (!out)
@@ -304,7 +304,7 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, char **out, ls_
     ls_status status = open_passes(&f, data);
     if (status == LS_OK)
         status = ls_explain_memory(ls_model_graph(model), f.function->fetches, f.function->fetch_count,
-                                   f.data.spec.batch, out);
+                                   f.data.spec.batch, fits, out);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
     return status;
