@@ -253,9 +253,23 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     check_usage(memory, LS_MIB(10), LS_MIB(10), LS_MIB(10));
     assert_int_equal(counted.count, 2);
     ls_memory_give(memory, eight);
-    take(memory, 64, "small"); /* fits in what is there */
-    assert_int_equal(ls_memory_left(memory), LS_MIB(8) - 64);
-    refused(memory, LS_MIB(8) - 63);
+    take(memory, 64, "small"); /* in a region of its own, for which the large one makes way */
+    assert_int_equal(ls_memory_left(memory), LS_MIB(7));
+    refused(memory, LS_MIB(7) + 1);
+    close_counted(memory);
+}
+
+/* What a large block leaves of its page is not for small ones: they would keep the region from making way. */
+static void small_blocks_hold_no_large_region(void **state)
+{
+    (void)state;
+    ls_memory *memory = open_counted(LS_MIB(10), true);
+    ls_block *large = take(memory, LS_MIB(6) + 64, "large");
+    take(memory, 64, "small");
+    ls_memory_give(memory, large);
+    take(memory, 64, "another");
+    assert_int_equal(ls_memory_left(memory), LS_MIB(9));
+    take(memory, LS_MIB(9), "larger");
     close_counted(memory);
 }
 
@@ -692,6 +706,7 @@ int main(void)
         cmocka_unit_test(neighbours_become_one_hole),
         cmocka_unit_test(growth_stays_within_the_limit),
         cmocka_unit_test(an_unused_region_makes_way_for_a_larger_one),
+        cmocka_unit_test(small_blocks_hold_no_large_region),
         cmocka_unit_test(only_as_many_regions_as_needed_are_given_back),
         cmocka_unit_test(the_message_of_a_limit),
         cmocka_unit_test(a_failing_source),

@@ -40,7 +40,12 @@ struct piece {
     char what[];
 };
 
+/* Small blocks have regions of their own: one that is held for long, in what a plan has left over, would keep all of
+ * that region from making way. */
+typedef enum use { ANY, SMALL, LARGE } use;
+
 struct region {
+    use use; /* of what size blocks are welcome */
     void *handle;
     size_t bytes, used;
     piece *first;
@@ -149,15 +154,28 @@ static void remove_hole(ls_memory *memory, piece *hole)
         memory->filled[class / WORD_BITS] &= ~((uint64_t)1 << class % WORD_BITS);
 }
 
+static use use_of(size_t size)
+{
+    return size < SHARED ? SMALL : LARGE;
+}
+
+/* An unused region may be for anything, but a large one is not begun with a small block. */
+static bool is_welcome(const piece *hole, use wanted)
+{
+    const region *in = hole->region;
+    bool free = in->used == 0 && (wanted == LARGE || in->bytes <= SHARED);
+    return wanted == ANY || in->use == ANY || in->use == wanted || free;
+}
+
 /* The smallest hole that is large enough: in the class of the size itself, where some are too small, or else in the
  * next class that has any. */
-static piece *find_hole(const ls_memory *memory, size_t size)
+static piece *find_hole(const ls_memory *memory, size_t size, use wanted)
 {
     piece *best = NULL;
     for (size_t class = next_filled(memory, class_of(size)); !best && class < CLASSES;
          class = next_filled(memory, class + 1))
         for (piece *hole = memory->holes[class]; hole && !(best && best->size == size); hole = hole->next)
-            if (hole->size >= size && (!best || hole->size < best->size))
+            if (hole->size >= size && (!best || hole->size < best->size) && is_welcome(hole, wanted))
                 best = hole;
     return best;
 }
@@ -221,7 +239,10 @@ static void fill(ls_memory *memory, piece *hole, piece *block, size_t bytes, siz
     if (memory->source.host)
         LS_UNPOISON(address(block), bytes);
 
-    memory->idle -= in->used == 0 ? in->bytes : 0;
+    if (in->used == 0) {
+        memory->idle -= in->bytes;
+        in->use = in->use == ANY ? ANY : use_of(size);
+    }
     in->used += size;
     memory->blocks++;
     memory->info.in_use += size;
@@ -263,7 +284,7 @@ static void empty(ls_memory *memory, piece *at)
 
 /* ---- Regions ---- */
 
-static ls_status add_region(ls_memory *memory, size_t bytes)
+static ls_status add_region(ls_memory *memory, size_t bytes, use use)
 {
     region *added = calloc(1, sizeof(*added));
     piece *hole = make_piece("");
@@ -277,6 +298,7 @@ static ls_status add_region(ls_memory *memory, size_t bytes)
         free(added);
         return status;
     }
+    added->use = use;
     added->bytes = bytes;
     added->first = hole;
     added->next = memory->regions;
@@ -360,10 +382,10 @@ static ls_status grow(ls_memory *memory, size_t size, const char *what)
     }
     size_t bytes = size < SHARED ? SHARED : ls_size_align(size, PAGE);
     bytes = bytes < room ? bytes : room;
-    ls_status status = add_region(memory, bytes);
+    ls_status status = add_region(memory, bytes, use_of(size));
     if (status != LS_OK && memory->idle > 0) { /* the device itself may be short of what we keep unused */
         release_idle(memory, SIZE_MAX);
-        status = add_region(memory, bytes);
+        status = add_region(memory, bytes, use_of(size));
     }
     return status == LS_OK ? LS_OK : refuse(memory, size, what, ls_last_error());
 }
@@ -381,7 +403,7 @@ ls_status ls_memory_open(const char *name, ls_region_source source, size_t limit
     memory->info.limit = limit;
     pthread_mutex_init(&memory->mutex, NULL);
     size_t whole = room_beside(memory, 0);
-    if (limit > 0 && !growth && whole > 0 && add_region(memory, whole) != LS_OK) {
+    if (limit > 0 && !growth && whole > 0 && add_region(memory, whole, ANY) != LS_OK) {
         ls_status status = refuse(memory, whole, "all of its limit", ls_last_error());
         ls_memory_close(memory);
         return status;
@@ -409,10 +431,12 @@ static ls_status take(ls_memory *memory, size_t bytes, const char *what, piece *
     if (bytes > LARGEST)
         return refuse(memory, bytes, what, "no device has so much");
     size_t size = ls_size_align(bytes > 0 ? bytes : 1, UNIT);
-    piece *hole = find_hole(memory, size);
+    piece *hole = find_hole(memory, size, use_of(size));
     if (!hole) {
-        LS_TRY(grow(memory, size, what));
-        hole = find_hole(memory, size);
+        ls_status status = grow(memory, size, what);
+        hole = find_hole(memory, size, status == LS_OK ? use_of(size) : ANY); /* before it fails, wherever it fits */
+        if (!hole)
+            return status;
     }
     fill(memory, hole, block, bytes, size);
     return LS_OK;

@@ -298,6 +298,20 @@ static ls_status make_rooms(ls_placement *p)
     return LS_OK;
 }
 
+/* What a run's fetched values will take of the CPU devices, beside the plan. Room that they have serves again. */
+static void count_fetches(ls_placement *p)
+{
+    const ls_plan *plan = p->plan;
+    for (int i = 0; i < plan->fetch_count; i++) {
+        const ls_tensor *node = plan->nodes[plan->fetches[i]].node;
+        size_t bytes = ls_plan_unit(plan, node) * (node->per_sample && plan->batch > 0 ? (size_t)plan->batch : 1);
+        if (node->op == LS_OP_variable || (node->held.data && node->held.bytes == bytes))
+            continue;
+        int device = node->device > 0 && node->device < p->ctx->cpu_count ? node->device : 0;
+        p->places[device].fetched_bytes += ls_size_align(bytes ? bytes : 1, LS_ALIGN);
+    }
+}
+
 static void count_needs(ls_placement *p, bool crewed)
 {
     const ls_plan *plan = p->plan;
@@ -307,6 +321,8 @@ static void count_needs(ls_placement *p, bool crewed)
         size_t workers = crewed ? (size_t)device->worker_count : d == p->home ? 1 : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
+            if (place->total_bytes > 0) /* rows that its driver picks, in the host's memory; CPUs come first */
+                p->places[p->home].needed_bytes += ls_size_align(plan->stage_bytes, LS_ALIGN);
             continue;
         }
         place->needed_bytes =
@@ -330,6 +346,7 @@ static ls_status make(ls_placement *p, const ls_map *map, ls_share share, bool c
     if (p->ctx->kind_count > 1)
         find_crossing(p);
     count_needs(p, crewed);
+    count_fetches(p);
     return LS_OK;
 }
 

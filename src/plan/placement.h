@@ -29,11 +29,12 @@ typedef struct ls_place {
     size_t *kept;    /* by kept value: its offset */
     size_t kept_bytes;
     /* of devices that are not CPUs: all in one block, kept values behind whole ones */
-    size_t *whole;       /* by plan node: the offset of a whole value that is looked at or made here; LS_NOT_HERE */
-    size_t *stage;       /* by plan node: of a lane's samples that were fed */
-    size_t micro;        /* offset of what a segment needs for itself */
-    size_t total_bytes;  /* of the block; 0: nothing runs here */
-    size_t needed_bytes; /* on this device, in all */
+    size_t *whole;        /* by plan node: the offset of a whole value that is looked at or made here; LS_NOT_HERE */
+    size_t *stage;        /* by plan node: of a lane's samples that were fed */
+    size_t micro;         /* offset of what a segment needs for itself */
+    size_t total_bytes;   /* of the block; 0: nothing runs here */
+    size_t needed_bytes;  /* on this device, in all */
+    size_t fetched_bytes; /* beside these, for the values that a run is to hold */
 } ls_place;
 
 typedef struct ls_placement {
