@@ -169,28 +169,29 @@ static ls_status start_making(ls_graph *graph, ls_tensor *const *fetches, size_t
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 
-/* Cores that have nothing to do are said, not hidden: more lanes would use them, but give other bits. */
+/* Workers that have nothing to do are said, not hidden: more lanes would use them, but give other bits. Who chose the
+ * lanes knows. */
 static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
+    bool chosen = plan->options.lanes > 0;
     if (plan->segment_count > 0 && plan->lanes < workers)
-        ls_log_write(&ctx->log, plan->update_count > 0 ? LS_LOG_WARNING : LS_LOG_INFO,
+        ls_log_write(&ctx->log, plan->update_count > 0 && !chosen ? LS_LOG_WARNING : LS_LOG_INFO,
                      "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)", plan->lanes, workers,
                      workers - plan->lanes, workers);
 }
 
 /* ---- Fitting ---- */
 
-static bool fits(const ls_placement *p, int device)
+static size_t all_bytes(const ls_place *place)
 {
-    const ls_place *place = &p->places[device];
-    return place->needed_bytes + place->fetched_bytes <= ls_memory_left(p->ctx->devices[device].memory);
+    return place->needed_bytes + place->fetched_bytes;
 }
 
 /* The first device whose memory a placed plan passes; -1: it fits everywhere. */
 static int too_small(const ls_placement *p)
 {
     for (int d = 0; d < p->ctx->device_count; d++)
-        if (!fits(p, d))
+        if (all_bytes(&p->places[d]) > ls_memory_left(p->ctx->devices[d].memory))
             return d;
     return -1;
 }
@@ -198,22 +199,30 @@ static int too_small(const ls_placement *p)
 /* The largest batch, below one that does not fit, that does; 0: not even one sample. */
 static int64_t largest_batch(making *m, int64_t batch)
 {
-    int64_t largest = 0;
-    while (batch - largest > 1) {
-        int64_t middle = largest + (batch - largest) / 2;
+    int64_t fits = 0;
+    while (batch - fits > 1) {
+        int64_t middle = fits + (batch - fits) / 2;
         if (make(m, middle) != LS_OK)
-            return largest;
+            return fits;
         bool fitting = too_small(m->placement) < 0;
         unmake(m);
-        largest = fitting ? middle : largest;
+        fits = fitting ? middle : fits;
         batch = fitting ? batch : middle;
     }
-    return largest;
+    return fits;
+}
+
+static void print_largest_batch(making *m, int64_t batch, ls_text *text)
+{
+    int64_t fits = largest_batch(m, batch);
+    if (fits > 0)
+        ls_text_add(text, "a batch of %lld would fit, %lld do not", (long long)fits, (long long)batch);
+    else
+        ls_text_put(text, "not even a batch of 1 would fit");
 }
 
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
-/* ": activations 1.0, workspace 2.0, fetched values 3.0" */
 static void print_parts(const ls_place *place, ls_text *text)
 {
     ls_text_add(text, "activations %.1f, workspace %.1f", MIB(place->kept_bytes),
@@ -229,17 +238,16 @@ static ls_status refuse(making *m, int device, int64_t batch)
     const ls_device *d = &m->graph->context->devices[device];
     ls_memory_info usage = ls_memory_usage(d->memory);
     const ls_place *place = &m->placement->places[device];
-    ls_text_add(&text, "%s: this run needs %.1f MiB (", d->name, MIB(place->needed_bytes + place->fetched_bytes));
+    ls_text_add(&text, "%s: this run needs %.1f MiB (", d->name, MIB(all_bytes(place)));
     print_parts(place, &text);
     ls_text_add(&text, ") beside %.1f in use (variables and values); the limit is %.1f MiB;", MIB(usage.in_use),
                 MIB(usage.limit));
     ls_plan_print_largest(m->plan, &text, 3);
     unmake(m);
-    int64_t largest = batch > 1 ? largest_batch(m, batch) : 0;
-    if (largest > 0)
-        ls_text_add(&text, "; a batch of %lld would fit, %lld do not", (long long)largest, (long long)batch);
-    else if (batch >= 1)
-        ls_text_put(&text, "; not even a batch of 1 would fit");
+    if (batch > 0) {
+        ls_text_put(&text, "; ");
+        print_largest_batch(m, batch, &text);
+    }
     ls_status status = ls_fail(LS_ERR_MEMORY, "%s", text.failed ? "no memory for a plan" : ls_text_get(&text));
     ls_text_free(&text);
     return status;
@@ -277,30 +285,36 @@ ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count,
     return LS_OK;
 }
 
-ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_text *text)
+static void print_need(const ls_device *device, const ls_place *place, ls_text *text)
+{
+    ls_memory_info usage = ls_memory_usage(device->memory);
+    if (all_bytes(place) == 0 && usage.in_use == 0)
+        return;
+    ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, ", device->name,
+                MIB(usage.in_use + all_bytes(place)), MIB(usage.in_use));
+    print_parts(place, text);
+    if (usage.limit)
+        ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit),
+                    all_bytes(place) <= ls_memory_left(device->memory) ? "fits" : "does not fit");
+    ls_text_put(text, "\n");
+}
+
+ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, bool *fits,
+                               ls_text *text)
 {
     making m;
     const ls_context *ctx = graph->context;
     LS_TRY(start_making(graph, fetches, count, batch, NULL, NULL, &m));
     LS_TRY(make(&m, batch));
-    for (int d = 0; d < ctx->device_count; d++) {
-        const ls_place *place = &m.placement->places[d];
-        ls_memory_info usage = ls_memory_usage(ctx->devices[d].memory);
-        size_t all = usage.in_use + place->needed_bytes + place->fetched_bytes;
-        if (all == 0)
-            continue;
-        ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, ", ctx->devices[d].name, MIB(all),
-                    MIB(usage.in_use));
-        print_parts(place, text);
-        if (usage.limit)
-            ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit), fits(m.placement, d) ? "fits" : "does not fit");
-        ls_text_put(text, "\n");
-    }
-    int device = too_small(m.placement);
+    for (int d = 0; d < ctx->device_count; d++)
+        print_need(&ctx->devices[d], &m.placement->places[d], text);
+    *fits = too_small(m.placement) < 0;
     ls_status status = ls_plan_print_memory(m.plan, text);
     unmake(&m);
-    if (status == LS_OK && device >= 0 && batch > 1)
-        ls_text_add(text, "the largest batch that fits: %lld\n", (long long)largest_batch(&m, batch));
+    if (status == LS_OK && !*fits && batch > 0) {
+        print_largest_batch(&m, batch, text);
+        ls_text_put(text, "\n");
+    }
     return status;
 }
 
