@@ -414,7 +414,7 @@ ls_status ls_cores_find(const char *root, ls_cores *out)
     LS_TRY(find_quota(files, &quota));
     LS_TRY(find_cores(own ? files : "", &list));
 
-    ls_cores cores = { .count = list.count, .bind = true };
+    ls_cores cores = { .count = list.count, .total = list.count, .bind = true };
     if (quota.cpus > 0) { /* a little below a whole number is that number */
         double whole = quota.cpus + 0.01;
         cores.quota = whole < 1 ? 1 : whole < MOST_CPUS ? (int)whole : MOST_CPUS;
@@ -422,12 +422,12 @@ ls_status ls_cores_find(const char *root, ls_cores *out)
         if (cores.quota < cores.count)
             cores.count = cores.quota;
     }
-    cores.os_index = calloc((size_t)cores.count, sizeof(*cores.os_index));
-    for (int i = 0; cores.os_index && i < cores.count; i++)
+    cores.os_index = calloc((size_t)cores.total, sizeof(*cores.os_index));
+    for (int i = 0; cores.os_index && i < cores.total; i++)
         cores.os_index[i] = list.core[i].os_index;
     free(list.core);
     if (!cores.os_index)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the numbers of %d cores", cores.count);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the numbers of %d cores", cores.total);
     write_reason(&cores, &list, &quota);
     *out = cores;
     return LS_OK;

@@ -7,7 +7,8 @@
 
 typedef struct ls_cores {
     int count;        /* worker threads: at least 1 */
-    int *os_index;    /* of each worker's core, as the system numbers them; cores of one package stand together */
+    int total;        /* cores in the mask: `count`, or more where a quota gives time for fewer */
+    int *os_index;    /* of each of these, as the system numbers them; cores of one package stand together */
     int quota;        /* workers that the cgroup's quota gives time for; 0: there is no quota */
     bool bind;        /* whether workers should be bound: not when a quota below the cores is shared with other cores */
     char reason[256]; /* "2 cores", "1 of 2 cores: affinity mask", "2 of 64 cores: cgroup quota 2.00 (/sys/...)" */

@@ -28,10 +28,10 @@ static ls_physical *add_physical(ls_context *ctx, int kind, int number)
 
 static ls_status copy_cores(const ls_cores *from, ls_cores *to)
 {
-    int *copy = malloc((size_t)from->count * sizeof(*copy));
+    int *copy = malloc((size_t)from->total * sizeof(*copy));
     if (!copy)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d cores", from->count);
-    memcpy(copy, from->os_index, (size_t)from->count * sizeof(*copy));
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d cores", from->total);
+    memcpy(copy, from->os_index, (size_t)from->total * sizeof(*copy));
     ls_cores_free(to);
     *to = *from;
     to->os_index = copy;
@@ -75,7 +75,7 @@ static ls_status choose_cores(ls_cores *cores, const char *text, const char *who
     LS_TRY(ls_names_read_cores(text, &wanted, &count));
     for (int i = 0; i < count; i++) {
         bool found = false;
-        for (int k = 0; k < cores->count && !found; k++)
+        for (int k = 0; k < cores->total && !found; k++)
             found = cores->os_index[k] == wanted[i];
         if (!found) {
             ls_status status = ls_fail(LS_ERR_NOT_FOUND, "%s: core %d is not one that this process may use (%s)", who,
@@ -86,7 +86,9 @@ static ls_status choose_cores(ls_cores *cores, const char *text, const char *who
     }
     free(cores->os_index);
     cores->os_index = wanted;
-    cores->count = count;
+    cores->total = count;
+    cores->bind = cores->quota == 0 || count <= cores->quota; /* each has time for itself */
+    cores->count = cores->bind ? count : cores->quota;
     char before[sizeof(cores->reason)];
     snprintf(before, sizeof(before), "%s", cores->reason);
     snprintf(cores->reason, sizeof(cores->reason), "core%s %s chosen by %s, of %.150s", count == 1 ? "" : "s", text,
