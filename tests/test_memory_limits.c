@@ -438,6 +438,7 @@ static void a_run_can_be_explained_first(void **state)
         chain c;
         limited l = devices[i];
         char *text = NULL, words[64];
+        bool fit = true;
         l.batch /= 4;
         l.limit = need_of(l.device, l.batch) * 2 / 3;
         open_limited(&m, &l);
@@ -445,15 +446,17 @@ static void a_run_can_be_explained_first(void **state)
         ls_tensor *fetches[] = { c.loss, c.step };
         assert_int_equal(train(&c, l.batch), LS_ERR_MEMORY);
         int64_t fits = batch_that_fits(ls_last_error());
-        OK(ls_explain_memory(c.graph, fetches, 2, l.batch, &text));
+        OK(ls_explain_memory(c.graph, fetches, 2, l.batch, &fit, &text));
         machine_has(text, l.device[0] == 'c' ? CPU(0) ": needs " : GPU(0) ": needs ");
         machine_has(text, "does not fit");
+        assert_false(fit);
         snprintf(words, sizeof(words), "a batch of %lld would fit, %lld do not\n", (long long)fits, (long long)l.batch);
         machine_has(text, words);
         free(text);
-        OK(ls_explain_memory(c.graph, fetches, 2, fits, &text));
+        OK(ls_explain_memory(c.graph, fetches, 2, fits, &fit, &text));
         machine_has(text, ": fits");
         machine_lacks(text, "does not fit");
+        assert_true(fit);
         free(text);
         ls_graph_destroy(c.graph);
         machine_close(&m);
