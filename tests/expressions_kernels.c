@@ -191,6 +191,8 @@ static const test_case table[] = {
       .options = CONV(.stride = { 2, 2 }, .padding = LS_SAME), .batch = 7 },
     { "conv2d", "channels that fill no tile, bias, ReLU", { "N,6,5,22", "3,3,22,70", "70" }, .build = convolution,
       .number = BIAS | RELU, .options = CONV(.padding = LS_SAME) },
+    { "conv2d", "a sum in two parts, bias, ReLU", { "N,3,3,80", "3,3,80,48", "48" }, .build = convolution,
+      .number = BIAS | RELU, .options = CONV(.padding = LS_SAME) },
     { "conv2d", "one by one, more in than out", { "N,4,5,70", "1,1,70,19", "19" }, .build = convolution,
       .number = BIAS },
     { "conv2d", "one by one, stride 2", { "N,5,6,35", "1,1,35,16" }, .build = convolution,

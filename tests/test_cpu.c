@@ -406,6 +406,20 @@ static void tiles_are_right(void **state)
         check_kind(&rows[i], test_spec_has_batch(rows[i].in[0]) ? TEST_FED : TEST_VARIABLE, 7);
 }
 
+static ls_tensor *same_conv(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_conv2d(x[0], x[1], .padding = LS_SAME);
+}
+
+/* Weights that no cache holds have loops of their own. */
+static void large_kernels_are_right(void **state)
+{
+    (void)state;
+    const test_case row = { "conv2d", "large", { "N,2,3,368", "3,3,368,320" }, .build = same_conv };
+    check_kind(&row, TEST_FED, 3);
+}
+
 /* Where a sample's values are large, the plan cuts lanes into micro-batches by itself. */
 static void large_samples_are_right(void **state)
 {
@@ -1195,6 +1209,7 @@ int main(void)
     test_kernel_expressions_add();
     test_suite_add_cases(right_on_the_cpu);
     TEST_SUITE_ADD(tiles_are_right);
+    TEST_SUITE_ADD(large_kernels_are_right);
     TEST_SUITE_ADD(large_samples_are_right);
     TEST_SUITE_ADD(updates_have_the_reference_s_bits);
     TEST_SUITE_ADD(updates_in_place_show_at_the_end);

@@ -14,8 +14,9 @@
 #include "base/arena.h"
 
 #define BLOCK_ROWS   192
-#define PART         640 /* of a sum, at most: 160 KiB of a panel */
-#define MIN_CHANNELS 16  /* of the input: with fewer a row is mostly overhead */
+#define PART         640                /* of a sum, at most: 160 KiB of a panel */
+#define HEAVY        ((int64_t)1 << 20) /* elements of the weights: more than a cache has */
+#define MIN_CHANNELS 16                 /* of the input: with fewer a row is mostly overhead */
 
 /* Coordinates of one axis that meet the same taps: first, first + step, ... in the order of the weights. */
 typedef struct axis_class {
@@ -50,6 +51,7 @@ typedef struct conv {
     ls_arena arena;  /* of what follows */
     bool gradient;   /* of the input */
     bool even;       /* rows lie close in the input, so that the next ones can be fetched ahead */
+    bool heavy;      /* weights are not swept by every class: all of them go through one panel after the other */
     int64_t in, out; /* channels */
     axis y, x;
     pixel_class *classes;
@@ -105,7 +107,7 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
     const block *b = w->block;
     const conv *c = w->c;
     int64_t left = c->out - column, vectors = left < LS_GEMM_PANEL ? left / LS_GEMM_VECTOR : LS_GEMM_VECTORS;
-    const float *end = ahead + b->rows * c->in;
+    int64_t lines = ahead ? b->rows * c->in / LS_GEMM_VECTOR : 0; /* to be fetched, as many as a tile has steps */
     float *out[LS_GEMM_MOST_ROWS];
     t.runs = p->runs, t.run_count = p->run_count;
     t.b = w->weights + column * c->y.taps * c->x.taps * c->in;
@@ -115,24 +117,39 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
         for (int64_t k = 0; k < size; k++)
             out[k] = b->out[i + k] + (i + k < b->rows ? column : 0);
         t.in = b->in + i;
-        t.ahead = ahead < end ? ahead : t.b;
+        t.ahead = lines > 0 ? ahead : t.b;
         ls_gemm_rows_tile(size, vectors, &t);
-        ahead += p->length * LS_GEMM_VECTOR;
+        ahead += lines > 0 ? p->length * LS_GEMM_VECTOR : 0;
+        lines -= p->length;
     }
 }
 
-static void multiply_block(const work *w, bool relu)
+/* Panels from column `first` up to `end`. */
+static void multiply_block(const work *w, bool relu, int64_t first, int64_t end)
 {
     const conv *c = w->c;
     const block *b = w->block;
     const float *next = b->in[b->rows - 1] + c->in;
     for (int64_t i = 0; i < w->class->part_count; i++) {
         bool last = i + 1 == w->class->part_count;
-        for (int64_t column = 0; column < c->out; column += LS_GEMM_PANEL) {
+        for (int64_t column = first; column < end; column += LS_GEMM_PANEL) {
             ls_gemm_rows t = { .add = i > 0, .relu = last && relu };
             t.bias = last && w->bias ? w->bias + column : NULL;
-            bool fetch = c->even && last && column + LS_GEMM_PANEL >= c->out;
+            bool fetch = c->even && last && column + LS_GEMM_PANEL >= end;
             multiply_part(w, &w->class->parts[i], t, column, fetch ? next : NULL);
+        }
+    }
+}
+
+static void multiply(work *w, int64_t samples, int64_t first, int64_t end)
+{
+    const conv *c = w->c;
+    for (int64_t i = 0; i < c->class_count; i++) {
+        w->class = &c->classes[i];
+        int64_t rows = samples * w->class->rows->count * w->class->columns->count;
+        for (int64_t next = 0; next < rows; next += BLOCK_ROWS) {
+            fill_block(w, samples, next);
+            multiply_block(w, c->base.group->relu, first, end);
         }
     }
 }
@@ -140,19 +157,13 @@ static void multiply_block(const work *w, bool relu)
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const conv *c = (const conv *)kernel;
-    const ls_group *group = c->base.group;
     work w = { .c = c, .out = call->out, .block = call->scratch };
     w.in = call->in[c->gradient ? 1 : 0];
     w.weights = call->in[c->gradient ? 0 : 1];
-    w.bias = group->bias ? call->in[2] : NULL;
-    for (int64_t i = 0; i < c->class_count; i++) {
-        w.class = &c->classes[i];
-        int64_t rows = call->samples * w.class->rows->count * w.class->columns->count;
-        for (int64_t next = 0; next < rows; next += BLOCK_ROWS) {
-            fill_block(&w, call->samples, next);
-            multiply_block(&w, group->relu);
-        }
-    }
+    w.bias = c->base.group->bias ? call->in[2] : NULL;
+    int64_t step = c->heavy ? LS_GEMM_PANEL : c->out;
+    for (int64_t first = 0; first < c->out; first += step)
+        multiply(&w, call->samples, first, first + step < c->out ? first + step : c->out);
     return LS_OK;
 }
 
@@ -312,6 +323,7 @@ static ls_status make_classes(conv *c)
     c->classes = ls_arena_alloc(&c->arena, (size_t)c->class_count * sizeof(*c->classes));
     if (!c->classes)
         return ls_fail(LS_ERR_MEMORY, "no memory for the classes of a convolution's pixels");
+    c->heavy = c->class_count > 1 && c->y.taps * c->x.taps * c->in * c->out >= HEAVY;
     for (int64_t i = 0; i < c->class_count; i++) {
         c->classes[i].rows = &c->y.classes[i / c->x.count];
         c->classes[i].columns = &c->x.classes[i % c->x.count];
