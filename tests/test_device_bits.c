@@ -4,8 +4,8 @@
  *
  * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, `spread` choices of devices and places, taken in turn
  * so that neighbours differ: on GPUs alone (1, 2, 3, 5 of them, physical or parts of one), on CPUs alone (1, 2, 3, 8),
- * and with some layers on CPUs and some on GPUs. Then every place for one spot; ls_fit, layers on devices, strategies.
- */
+ * and with some layers on CPUs and some on GPUs. Then every place for a few spots, GPUs that lack ops, and an empty
+ * batch. Fit on devices: test_device_training.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
