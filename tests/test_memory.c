@@ -209,25 +209,36 @@ static void neighbours_become_one_hole(void **state)
 
 /* ---- Limits with growth ---- */
 
+/* A region that small blocks share: a page more than a 64th of the limit. */
+static size_t shared(size_t limit)
+{
+    return (limit / 64 / 4096 + 1) * 4096;
+}
+
 static void growth_stays_within_the_limit(void **state)
 {
     (void)state;
-    ls_memory *memory = open_counted(LS_MIB(2) + 192, true);
+    const size_t limit = LS_MIB(2) + 192;
+    ls_memory *memory = open_counted(limit, true);
     check_usage(memory, 0, 0, 0);
     assert_int_equal(ls_memory_left(memory), LS_MIB(2) + 192);
     take(memory, LS_MIB(1) + 64, "large"); /* a page more is reserved: 4032 bytes are a hole */
     check_usage(memory, LS_MIB(1) + 64, LS_MIB(1) + 64, LS_MIB(1) + 4096);
     assert_int_equal(ls_memory_left(memory), LS_MIB(1) + 192 - 4096);
-    take(memory, 8192, "small"); /* its region is smaller: the limit leaves less */
-    assert_int_equal(counted.bytes, LS_MIB(2) + 192);
-    take(memory, LS_MIB(1) + 192 - 4096 - 8192, "the rest of it");
-    assert_int_equal(ls_memory_left(memory), 4032);
-    refused(memory, 4033);
-    take(memory, 4032, "the last");
+    assert_int_equal(ls_memory_room(memory), LS_MIB(1) + 192 - 4096 - shared(limit));
+    take(memory, 64, "small");
+    assert_int_equal(counted.bytes, LS_MIB(1) + 4096 + shared(limit));
+    assert_int_equal(ls_memory_room(memory), LS_MIB(1) + 192 - 4096 - shared(limit)); /* as before: it is there now */
+    take(memory, LS_MIB(1) + 192 - 4096 - shared(limit), "the rest of it"); /* less than whole pages: all there is */
+    assert_int_equal(counted.bytes, limit);
+    assert_int_equal(ls_memory_left(memory), shared(limit) - 64);
+    refused(memory, shared(limit) - 63);
+    take(memory, shared(limit) - 64, "the last"); /* not small, but nothing else is left */
+    take(memory, 4032, "the very last");
     assert_int_equal(ls_memory_left(memory), 0);
     refused(memory, 0);
-    assert_int_equal(ls_memory_usage(memory).in_use, LS_MIB(2) + 192);
-    assert_int_equal(counted.calls, 2);
+    assert_int_equal(ls_memory_usage(memory).in_use, limit);
+    assert_int_equal(counted.calls, 3);
     close_counted(memory);
 }
 
@@ -254,8 +265,8 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     assert_int_equal(counted.count, 2);
     ls_memory_give(memory, eight);
     take(memory, 64, "small"); /* in a region of its own, for which the large one makes way */
-    assert_int_equal(ls_memory_left(memory), LS_MIB(7));
-    refused(memory, LS_MIB(7) + 1);
+    assert_int_equal(ls_memory_left(memory), LS_MIB(8) - shared(LS_MIB(10)));
+    refused(memory, LS_MIB(8) - shared(LS_MIB(10)) + 1);
     close_counted(memory);
 }
 
@@ -268,8 +279,8 @@ static void small_blocks_hold_no_large_region(void **state)
     take(memory, 64, "small");
     ls_memory_give(memory, large);
     take(memory, 64, "another");
-    assert_int_equal(ls_memory_left(memory), LS_MIB(9));
-    take(memory, LS_MIB(9), "larger");
+    assert_int_equal(ls_memory_left(memory), LS_MIB(10) - shared(LS_MIB(10)));
+    take(memory, LS_MIB(10) - shared(LS_MIB(10)), "larger");
     close_counted(memory);
 }
 

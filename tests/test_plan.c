@@ -914,8 +914,8 @@ static void bytes_printed_are_bytes_allocated(void **state)
         assert_int_equal(ls_get_memory_info(l.ctx, "cpu:0", &after), LS_OK);
         size_t got = after.in_use - before.in_use;
         const ls_plan *plan = ls_executor_plan(executor);
-        size_t wanted = ls_size_align(plan->whole_bytes, 64) + ls_size_align(plan->kept_bytes, 64) +
-                        ls_size_align(plan->partial_bytes, 64) + 3 * ls_size_align(ls_plan_worker_bytes(plan), 64);
+        size_t wanted = ls_block_bytes(plan->whole_bytes) + ls_block_bytes(plan->kept_bytes) +
+                        ls_block_bytes(plan->partial_bytes) + 3 * ls_block_bytes(ls_plan_worker_bytes(plan));
         if (got != wanted || got != ls_executor_placement(executor)->places[0].needed_bytes)
             fail_msg("%s: %zu bytes announced, %zu allocated", network_name(kind), wanted, got);
         assert_int_equal(ls_explain(l.n.graph, fetches, 2, 100, &text), LS_OK);

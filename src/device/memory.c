@@ -14,7 +14,8 @@
 
 #define UNIT       ((size_t)64) /* blocks begin and end at multiples of it */
 #define PAGE       ((size_t)4096)
-#define SHARED     LS_MIB(1) /* requests below it share regions of this size */
+#define SHARED     LS_MIB(1) /* requests below it share regions of this size, or less where the limit is small */
+#define SHARE      64        /* of a limit, so much is one of them at most */
 #define HUGE_PAGE  LS_MIB(2)
 #define LARGEST    ((size_t)1 << 62) /* up to it no rounding overflows */
 #define MIB(bytes) ((double)(bytes) / (double)LS_MIB(1))
@@ -154,16 +155,23 @@ static void remove_hole(ls_memory *memory, piece *hole)
         memory->filled[class / WORD_BITS] &= ~((uint64_t)1 << class % WORD_BITS);
 }
 
-static use use_of(size_t size)
+static size_t shared_bytes(const ls_memory *memory)
 {
-    return size < SHARED ? SMALL : LARGE;
+    size_t part = ls_size_align(memory->info.limit / SHARE + 1, PAGE);
+    return memory->info.limit == 0 || part > SHARED ? SHARED : part;
+}
+
+/* Under a limit only what is small beside a shared region goes there: little of it stays empty then. */
+static use use_of(const ls_memory *memory, size_t size)
+{
+    return size < (memory->info.limit ? shared_bytes(memory) / 8 : SHARED) ? SMALL : LARGE;
 }
 
 /* An unused region may be for anything, but a large one is not begun with a small block. */
-static bool is_welcome(const piece *hole, use wanted)
+static bool is_welcome(const ls_memory *memory, const piece *hole, use wanted)
 {
     const region *in = hole->region;
-    bool free = in->used == 0 && (wanted == LARGE || in->bytes <= SHARED);
+    bool free = in->used == 0 && (wanted == LARGE || in->bytes <= shared_bytes(memory));
     return wanted == ANY || in->use == ANY || in->use == wanted || free;
 }
 
@@ -175,7 +183,7 @@ static piece *find_hole(const ls_memory *memory, size_t size, use wanted)
     for (size_t class = next_filled(memory, class_of(size)); !best && class < CLASSES;
          class = next_filled(memory, class + 1))
         for (piece *hole = memory->holes[class]; hole && !(best && best->size == size); hole = hole->next)
-            if (hole->size >= size && (!best || hole->size < best->size) && is_welcome(hole, wanted))
+            if (hole->size >= size && (!best || hole->size < best->size) && is_welcome(memory, hole, wanted))
                 best = hole;
     return best;
 }
@@ -241,7 +249,7 @@ static void fill(ls_memory *memory, piece *hole, piece *block, size_t bytes, siz
 
     if (in->used == 0) {
         memory->idle -= in->bytes;
-        in->use = in->use == ANY ? ANY : use_of(size);
+        in->use = in->use == ANY ? ANY : use_of(memory, size);
     }
     in->used += size;
     memory->blocks++;
@@ -380,12 +388,12 @@ static ls_status grow(ls_memory *memory, size_t size, const char *what)
         release_idle(memory, size - room);
         room = room_beside(memory, memory->info.reserved);
     }
-    size_t bytes = size < SHARED ? SHARED : ls_size_align(size, PAGE);
+    size_t bytes = use_of(memory, size) == SMALL ? shared_bytes(memory) : ls_size_align(size, PAGE);
     bytes = bytes < room ? bytes : room;
-    ls_status status = add_region(memory, bytes, use_of(size));
+    ls_status status = add_region(memory, bytes, use_of(memory, size));
     if (status != LS_OK && memory->idle > 0) { /* the device itself may be short of what we keep unused */
         release_idle(memory, SIZE_MAX);
-        status = add_region(memory, bytes, use_of(size));
+        status = add_region(memory, bytes, use_of(memory, size));
     }
     return status == LS_OK ? LS_OK : refuse(memory, size, what, ls_last_error());
 }
@@ -431,10 +439,11 @@ static ls_status take(ls_memory *memory, size_t bytes, const char *what, piece *
     if (bytes > LARGEST)
         return refuse(memory, bytes, what, "no device has so much");
     size_t size = ls_size_align(bytes > 0 ? bytes : 1, UNIT);
-    piece *hole = find_hole(memory, size, use_of(size));
+    piece *hole = find_hole(memory, size, use_of(memory, size));
     if (!hole) {
         ls_status status = grow(memory, size, what);
-        hole = find_hole(memory, size, status == LS_OK ? use_of(size) : ANY); /* before it fails, wherever it fits */
+        hole = find_hole(memory, size,
+                         status == LS_OK ? use_of(memory, size) : ANY); /* before it fails, wherever it fits */
         if (!hole)
             return status;
     }
@@ -462,6 +471,24 @@ void ls_memory_give(ls_memory *memory, ls_block *block)
     pthread_mutex_lock(&memory->mutex);
     empty(memory, (piece *)block);
     pthread_mutex_unlock(&memory->mutex);
+}
+
+/* Whether small blocks find room without a new region. */
+static bool has_small_room(const ls_memory *memory)
+{
+    for (const region *at = memory->regions; at; at = at->next)
+        if (at->use == ANY || (at->use == SMALL && at->used > 0 && at->used < at->bytes / 2))
+            return true;
+    return false;
+}
+
+size_t ls_memory_room(ls_memory *memory)
+{
+    pthread_mutex_lock(&memory->mutex);
+    size_t room = most(memory), spent = has_small_room(memory) ? 0 : shared_bytes(memory);
+    bool grows = memory->info.limit > 0 && !(memory->regions && memory->regions->use == ANY);
+    pthread_mutex_unlock(&memory->mutex);
+    return !grows ? room : room > spent ? room - spent : 0;
 }
 
 size_t ls_memory_left(ls_memory *memory)

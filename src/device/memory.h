@@ -38,6 +38,9 @@ void ls_memory_give(ls_memory *memory, ls_block *block); /* NULL: nothing */
 /* What could still be taken at most, in one block: what the limit leaves; SIZE_MAX without one. */
 size_t ls_memory_left(ls_memory *memory);
 
+/* What blocks of whole pages together can count on: less than that by what small blocks beside them may cost. */
+size_t ls_memory_room(ls_memory *memory);
+
 ls_memory_info ls_memory_usage(ls_memory *memory);
 
 /* "  12.50 MiB dense/kernel" a line, equal names added up, largest first. */

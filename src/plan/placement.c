@@ -232,7 +232,7 @@ static ls_status place_block(ls_placement *p, int device)
     for (int i = 0; i < plan->node_count; i++)
         if (k.place->stage[i] != LS_NOT_HERE)
             k.place->stage[i] += stage;
-    k.place->total_bytes = used ? stage + k.stage_bytes + LS_ALIGN : 0;
+    k.place->total_bytes = used ? ls_block_bytes(stage + k.stage_bytes + LS_ALIGN) : 0;
     return LS_OK;
 }
 
@@ -308,7 +308,8 @@ static void count_fetches(ls_placement *p)
         if (node->op == LS_OP_variable || (node->held.data && node->held.bytes == bytes))
             continue;
         int device = node->device > 0 && node->device < p->ctx->cpu_count ? node->device : 0;
-        p->places[device].fetched_bytes += ls_size_align(bytes ? bytes : 1, LS_ALIGN);
+        p->places[device].fetched_bytes +=
+            bytes < LS_PAGE ? ls_size_align(bytes ? bytes : 1, LS_ALIGN) : ls_block_bytes(bytes);
     }
 }
 
@@ -322,14 +323,12 @@ static void count_needs(ls_placement *p, bool crewed)
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
             if (place->total_bytes > 0) /* rows that its driver picks, in the host's memory; CPUs come first */
-                p->places[p->home].needed_bytes += ls_size_align(plan->stage_bytes, LS_ALIGN);
+                p->places[p->home].needed_bytes += ls_block_bytes(plan->stage_bytes);
             continue;
         }
-        place->needed_bytes =
-            ls_size_align(place->kept_bytes, LS_ALIGN) + workers * ls_size_align(ls_plan_worker_bytes(plan), LS_ALIGN);
+        place->needed_bytes = ls_block_bytes(place->kept_bytes) + workers * ls_block_bytes(ls_plan_worker_bytes(plan));
         if (d == p->home)
-            place->needed_bytes +=
-                ls_size_align(plan->whole_bytes, LS_ALIGN) + ls_size_align(plan->partial_bytes, LS_ALIGN);
+            place->needed_bytes += ls_block_bytes(plan->whole_bytes) + ls_block_bytes(plan->partial_bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 #ifndef LS_PLAN_PLACEMENT_H
 #define LS_PLAN_PLACEMENT_H
 
+#include "base/size.h"
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -20,6 +21,13 @@ typedef struct ls_share {
 } ls_share;
 
 #define LS_NOT_HERE SIZE_MAX
+
+/* Blocks of a plan are whole pages: so they take of a device what was counted. */
+#define LS_PAGE 4096
+static inline size_t ls_block_bytes(size_t bytes)
+{
+    return ls_size_align(bytes, LS_PAGE);
+}
 
 /* What one device has of a plan. */
 typedef struct ls_place {

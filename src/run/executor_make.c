@@ -118,7 +118,7 @@ static ls_status take(const ls_executor *e, int device, size_t bytes, const char
 {
     if (bytes == 0)
         return LS_OK;
-    LS_TRY(ls_memory_take(e->placement->ctx->devices[device].memory, bytes, what, block));
+    LS_TRY(ls_memory_take(e->placement->ctx->devices[device].memory, ls_block_bytes(bytes), what, block));
     *data = (char *)(*block)->region + (*block)->offset;
     return LS_OK;
 }

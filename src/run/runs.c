@@ -187,11 +187,17 @@ static size_t all_bytes(const ls_place *place)
     return place->needed_bytes + place->fetched_bytes;
 }
 
+static bool has_room(const ls_placement *p, int device)
+{
+    size_t bytes = all_bytes(&p->places[device]);
+    return bytes == 0 || bytes <= ls_memory_room(p->ctx->devices[device].memory);
+}
+
 /* The first device whose memory a placed plan passes; -1: it fits everywhere. */
 static int too_small(const ls_placement *p)
 {
     for (int d = 0; d < p->ctx->device_count; d++)
-        if (all_bytes(&p->places[d]) > ls_memory_left(p->ctx->devices[d].memory))
+        if (!has_room(p, d))
             return d;
     return -1;
 }
@@ -285,17 +291,17 @@ ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count,
     return LS_OK;
 }
 
-static void print_need(const ls_device *device, const ls_place *place, ls_text *text)
+static void print_need(const ls_placement *p, int device, ls_text *text)
 {
-    ls_memory_info usage = ls_memory_usage(device->memory);
+    const ls_place *place = &p->places[device];
+    ls_memory_info usage = ls_memory_usage(p->ctx->devices[device].memory);
     if (all_bytes(place) == 0 && usage.in_use == 0)
         return;
-    ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, ", device->name,
+    ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, ", p->ctx->devices[device].name,
                 MIB(usage.in_use + all_bytes(place)), MIB(usage.in_use));
     print_parts(place, text);
     if (usage.limit)
-        ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit),
-                    all_bytes(place) <= ls_memory_left(device->memory) ? "fits" : "does not fit");
+        ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit), has_room(p, device) ? "fits" : "does not fit");
     ls_text_put(text, "\n");
 }
 
@@ -303,11 +309,10 @@ ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_
                                ls_text *text)
 {
     making m;
-    const ls_context *ctx = graph->context;
     LS_TRY(start_making(graph, fetches, count, batch, NULL, NULL, &m));
     LS_TRY(make(&m, batch));
-    for (int d = 0; d < ctx->device_count; d++)
-        print_need(&ctx->devices[d], &m.placement->places[d], text);
+    for (int d = 0; d < graph->context->device_count; d++)
+        print_need(m.placement, d, text);
     *fits = too_small(m.placement) < 0;
     ls_status status = ls_plan_print_memory(m.plan, text);
     unmake(&m);
