@@ -2,8 +2,9 @@
  * allocation, nothing that fails.
  *
  * They have their own bits, other than oneDNN's, so whether they are used is decided with oneDNN's instruction set
- * (ls_dnn_has_avx512), which the bit class names, and not by LOCKSTEP_ISA. Every element of an output is one chain of
- * fused multiply-adds in an order that the lists of runs give; tiles and vectors do not matter to it. */
+ * (ls_dnn_has_avx512), which the bit class names, and not by LOCKSTEP_ISA. Every element of an output is a chain of
+ * fused multiply-adds in the order of its runs, or, with `add`, what was there before plus such a chain; tiles and
+ * vectors do not matter to it. (Rows go on from what was there: one chain in several parts.) */
 #ifndef LS_BACKEND_CPU_GEMM_H
 #define LS_BACKEND_CPU_GEMM_H
 
