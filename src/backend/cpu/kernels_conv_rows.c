@@ -119,7 +119,8 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
         t.in = b->in + i;
         t.ahead = lines > 0 ? ahead : t.b;
         ls_gemm_rows_tile(size, vectors, &t);
-        ahead += lines > 0 ? p->length * LS_GEMM_VECTOR : 0;
+        if (lines > 0)
+            ahead += p->length * LS_GEMM_VECTOR;
         lines -= p->length;
     }
 }
