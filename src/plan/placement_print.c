@@ -78,10 +78,18 @@ static void group_devices(const ls_placement *p, const ls_group *group, where *w
             add_device(w, d);
 }
 
+/* State that was asked to be elsewhere is with the CPU all the same. */
+static bool is_state_elsewhere(const ls_placement *p, const ls_tensor *node)
+{
+    return node->op == LS_OP_variable && node->device != LS_ANY_DEVICE && p->ctx->devices[node->device].kind != LS_CPU;
+}
+
 /* A constant is where it was asked for, otherwise on the fastest device; other leaves live with the CPU. */
 static int leaf_device(const ls_placement *p, const ls_tensor *node)
 {
     int device = p->home;
+    if (is_state_elsewhere(p, node))
+        return device;
     if (node->device != LS_ANY_DEVICE)
         device = node->device;
     else if (node->op == LS_OP_constant && p->plan->options.kinds == 0)
@@ -185,12 +193,12 @@ ls_status ls_placement_print(const ls_placement *p, ls_text *text)
     for (int i = 0; i < p->plan->node_count; i++) {
         const ls_plan_node *node = &p->plan->nodes[i];
         char label[LS_NODE_TEXT], device[128], reason[96];
-        bool leaf = ls_plan_is_leaf(node->node);
+        const char *why = !ls_plan_is_leaf(node->node)          ? reason_text(p, node, reason)
+                          : is_state_elsewhere(p, node->node)   ? "state is on the CPU"
+                          : node->node->device != LS_ANY_DEVICE ? "asked for"
+                                                                : "data";
         ls_text_add(text, "%-28s %-20s %-48s %s\n", ls_node_label(node->node, label), ls_tensor_op(node->node),
-                    device_text(p, i, list, device),
-                    !leaf                                 ? reason_text(p, node, reason)
-                    : node->node->device != LS_ANY_DEVICE ? "asked for"
-                                                          : "data");
+                    device_text(p, i, list, device), why);
     }
     free(list);
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a placement") : LS_OK;

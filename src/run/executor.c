@@ -56,6 +56,12 @@ void ls_executor_copy_value(ls_executor *e, int value, void *to)
     }
 }
 
+/* Behind a micro-batch's values; a plan that needs neither has no arena. */
+static void *scratch_of(const ls_executor *e, int worker)
+{
+    return e->arena[worker] ? e->arena[worker] + e->plan->worker_bytes : NULL;
+}
+
 static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first)
 {
     for (int k = 0; k < step->group->in_count; k++)
@@ -67,7 +73,7 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, 
                              .seed = e->seed,
                              .run = e->run,
                              .worker = worker,
-                             .scratch = e->arena[worker] + e->plan->worker_bytes };
+                             .scratch = scratch_of(e, worker) };
 }
 
 /* A kernel's message, with the node it was about. */
@@ -235,17 +241,16 @@ static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
     ls_kernel *kernel = join->group->kernel;
     if (!kernel->finish)
         return LS_OK;
-    return explain(kernel->finish(kernel, e->whole + join->joined, e->whole + join->out.offset, worker,
-                                  e->arena[worker] + e->plan->worker_bytes),
-                   join->group);
+    return explain(
+        kernel->finish(kernel, e->whole + join->joined, e->whole + join->out.offset, worker, scratch_of(e, worker)),
+        join->group);
 }
 
 static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
 {
     ls_kernel *kernel = prepared->group->kernel;
     const void *from = ls_executor_operand(e, &e->plan->value_of[prepared->value]);
-    return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker,
-                                       e->arena[worker] + e->plan->worker_bytes),
+    return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker, scratch_of(e, worker)),
                    prepared->group);
 }
 

@@ -163,6 +163,22 @@ static void name_kept(const ls_executor *e, int device, char text[160])
         snprintf(text + used, 160 - (size_t)used, " and %d more", count - 2);
 }
 
+/* "whole values, dense/kernel_gradient the largest" */
+static void name_whole(const ls_plan *plan, char text[160])
+{
+    const ls_operand *largest = NULL;
+    char label[LS_NODE_TEXT];
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->value_of[i].home == LS_HOME_WHOLE && (!largest || plan->value_of[i].unit > largest->unit))
+            largest = &plan->value_of[i];
+    if (largest)
+        snprintf(text, 160, "whole values, %.100s (op %s) the largest",
+                 ls_node_label(plan->nodes[largest->value].node, label),
+                 ls_tensor_op(plan->nodes[largest->value].node));
+    else
+        snprintf(text, 160, "whole values");
+}
+
 /* The kept values of each CPU device, and where each lane's samples of them begin. */
 static ls_status make_kept(ls_executor *e)
 {
@@ -215,7 +231,9 @@ static ls_status make_memory(ls_executor *e)
     if (!e->outside || !e->arena || !e->stage || !e->arena_block || !e->inputs || !e->lanes || !e->lane_done ||
         !e->units_of || !e->drivers || !e->broken || !e->phase_seconds)
         return no_memory();
-    LS_TRY(take(e, e->placement->home, plan->whole_bytes, "whole values", &e->whole_block, &e->whole));
+    char what[160];
+    name_whole(plan, what);
+    LS_TRY(take(e, e->placement->home, plan->whole_bytes, what, &e->whole_block, &e->whole));
     LS_TRY(take(e, e->placement->home, plan->partial_bytes, "partials", &e->partial_block, &e->partial));
     LS_TRY(make_kept(e));
     LS_TRY(make_drivers(e));
