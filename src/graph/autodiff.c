@@ -45,7 +45,8 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
                        info->name, ls_node_label(y, label));
     if (y->input_count > 8 && !(dx = calloc((size_t)y->input_count, sizeof(*dx))))
         return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
-    y->graph->device = y->device; /* gradients are made where their tensor is */
+    y->graph->device = y->device; /* gradients are made where their tensor is, and belong to its layer */
+    y->graph->layer = y->layer;
     info->gradient(y, dy, dx);
     ls_status status = LS_OK;
     for (int i = 0; i < y->input_count && status == LS_OK; i++) {
@@ -132,11 +133,13 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
     if (!w.gradient || !w.needed)
         status = ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %zu nodes", w.count);
     int outer = loss->graph->device;
+    const char *outer_layer = loss->graph->layer;
     if (status == LS_OK) {
         mark_needed(&w, variables, count, mark);
         status = walk_back(&w, loss, &options);
     }
     loss->graph->device = outer;
+    loss->graph->layer = outer_layer;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         ls_tensor *v = variables[i];
         out[i] = v->mark == mark ? w.gradient[v->place] : NULL;

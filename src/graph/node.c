@@ -45,7 +45,8 @@ const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT])
     if (node->name)
         snprintf(text, LS_NODE_TEXT, "%s", node->name);
     else
-        snprintf(text, LS_NODE_TEXT, "%s:%u", ls_tensor_op(node), node->id);
+        snprintf(text, LS_NODE_TEXT, "%.90s%s%s:%u", node->layer ? node->layer : "", node->layer ? "/" : "",
+                 ls_tensor_op(node), node->id);
     return text;
 }
 
@@ -146,6 +147,7 @@ static ls_tensor *allocate(ls_graph *graph, const ls_node_spec *spec)
                          .shape = spec->shape,
                          .per_sample = spec->per_sample,
                          .device = graph->device,
+                         .layer = graph->layer,
                          .placed = LS_ANY_DEVICE,
                          .input_count = spec->input_count,
                          .in = (ls_tensor **)(node + 1),

@@ -118,10 +118,11 @@ struct ls_tensor {
     const char *message;       /* of an error tensor */
     ls_status status;
     ls_held held;
-    int device;    /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
-    int placed;    /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
-    uint32_t mark; /* for walks over the graph: equal to graph->mark when visited */
-    int32_t place; /* for walks: an index of the walker's own */
+    const char *layer; /* of a model that made it, or its gradient: for labels; NULL: none */
+    int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
+    int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
+    uint32_t mark;     /* for walks over the graph: equal to graph->mark when visited */
+    int32_t place;     /* for walks: an index of the walker's own */
 };
 
 typedef struct ls_node_spec {
@@ -147,7 +148,7 @@ ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what);
 /* The graph of the first input that has one; NULL if none does. */
 ls_graph *ls_graph_of(ls_tensor *const *in, int count);
 
-/* "w", or "matmul:12": for messages. Returns text. */
+/* "w", or "matmul:12", or "dense_1/matmul:12": for messages. Returns text. */
 #define LS_NODE_TEXT 128
 const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT]);
 
@@ -175,6 +176,7 @@ struct ls_graph {
     size_t name_room;
     const char *prefix; /* of the open name scopes, with its slash; "" outside */
     int device;         /* of the open device scopes; LS_ANY_DEVICE outside */
+    const char *layer;  /* whose call is being traced; NULL outside */
     ls_scope_frame *scope;
     ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */

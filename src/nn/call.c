@@ -139,10 +139,13 @@ static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *i
 ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out)
 {
     int outer = call->graph->device;
+    const char *outer_layer = call->graph->layer;
     if (layer->device != LS_ANY_DEVICE)
         call->graph->device = layer->device;
+    call->graph->layer = layer->name;
     ls_status status = apply(call, layer, inputs, count, out);
     call->graph->device = outer;
+    call->graph->layer = outer_layer;
     return status == LS_OK ? LS_OK : ls_layer_blame(layer->spec.kind, layer->name, inputs, count, status);
 }
 
