@@ -7,17 +7,7 @@
 #include "gpu.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
+#include "sanitized.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 #define OK(call)      machine_ok(call, #call)

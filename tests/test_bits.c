@@ -24,21 +24,11 @@
 
 #include "base/philox.h"
 #include "networks.h"
+#include "sanitized.h"
 
 extern void omp_set_num_threads(int count);
 extern int omp_get_max_threads(void);
 extern void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
 
 #define STEPS         3
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))

@@ -18,16 +18,9 @@
 #include "base/sha256.h"
 #include "base/size.h"
 #include "networks.h"
+#include "sanitized.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
+#if !SANITIZED
 #define COUNTS_ALLOCATIONS
 #endif
 

@@ -14,15 +14,7 @@
 #include <unistd.h>
 
 #include "lockstep.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
+#include "sanitized.h"
 
 /* ---- Fixture and short hands ---- */
 
@@ -699,7 +691,7 @@ static long resident_bytes(void)
     return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
 }
 
-#ifdef SANITIZED
+#if SANITIZED
 #define EAGER_OPS 30000
 #else
 #define EAGER_OPS 1000000
@@ -735,7 +727,7 @@ static void a_million_eager_operations_keep_memory_flat(void **state)
     }
     assert_int_equal(ls_graph_node_count(g), nodes);
     IS(v, EAGER_OPS / 10 % 7);
-#ifdef SANITIZED
+#if SANITIZED
     (void)early; /* the sanitizer's own memory grows */
 #else
     assert_true(early > 0);
