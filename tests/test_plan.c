@@ -751,7 +751,7 @@ static void check_micro(const ls_plan *plan, const ls_segment *segment)
         if (step->out.home == LS_HOME_MICRO)
             live(&a, KEY_VALUE(step->group->value), step->out.offset, step->out.unit * (size_t)segment->micro,
                  2 * i + 1);
-        if (step->out.home == LS_HOME_PARTIAL)
+        if (step->out.home == LS_HOME_PARTIAL && segment->micro * plan->lanes < plan->batch) /* there are later ones */
             live(&a, KEY_TEMP(i), step->temp, plan->joins[step->group->join].bytes, 2 * i + 1);
     }
     check_arena(&a);
@@ -801,15 +801,14 @@ static void check_phase(memory_check *c, int p)
 
 static void check_partials(const ls_plan *plan)
 {
-    size_t lanes = (size_t)plan->lanes;
     for (int i = 0; i < plan->join_count; i++) {
         const ls_join *x = &plan->joins[i];
         assert_true(x->bytes <= x->stride && x->stride % LS_ALIGN == 0 && x->partial % LS_ALIGN == 0);
-        assert_true(x->partial + x->stride * lanes <= plan->partial_bytes);
+        assert_true(x->partial + x->stride <= plan->slot_bytes);
         for (int k = 0; k < i; k++) {
             const ls_join *y = &plan->joins[k];
-            assert_true(x->level != y->level || x->partial >= y->partial + y->stride * lanes ||
-                        y->partial >= x->partial + x->stride * lanes);
+            assert_true(x->level != y->level || x->partial >= y->partial + y->stride ||
+                        y->partial >= x->partial + x->stride);
         }
     }
 }
@@ -892,6 +891,35 @@ static void no_kernel_writes_behind_its_output(void **state)
         }
 }
 
+/* With few workers and many lanes siblings are joined as soon as both are there: less memory, the same bits. */
+static void siblings_are_joined_early(void **state)
+{
+    (void)state;
+    static const int lane_counts[] = { 9, 16, 31, 33, 64 };
+    int early = 0;
+    for (size_t i = 0; i < LENGTH(lane_counts); i++)
+        for (int threads = 1; threads <= 3; threads++)
+            for (int devices = 1; devices <= threads; devices++) {
+                char hash[2][65];
+                for (int every = 0; every < 2; every++) {
+                    lab l;
+                    ls_executor *executor = NULL;
+                    open_lab(&l, NETWORK_MLP, &(ls_context_options){ .threads = threads, .cpu_devices = devices });
+                    ls_run_settings settings = { .plan = { .lanes = lane_counts[i], .every_partial = every } };
+                    assert_int_equal(network_set(&l.n, &settings), LS_OK);
+                    if (network_train(&l.n, 50, 3, hash[every]) != LS_OK) /* with 64 lanes some are empty */
+                        fail_msg("%s", ls_last_error());
+                    assert_int_equal(network_executor(&l.n, 50, &executor), LS_OK);
+                    int slots = ls_executor_placement(executor)->slots;
+                    assert_true(every ? slots == lane_counts[i] : slots <= lane_counts[i]);
+                    early += slots < lane_counts[i];
+                    close_lab(&l);
+                }
+                assert_string_equal(hash[0], hash[1]);
+            }
+    assert_true(early > 10);
+}
+
 static void bytes_printed_are_bytes_allocated(void **state)
 {
     (void)state;
@@ -908,14 +936,15 @@ static void bytes_printed_are_bytes_allocated(void **state)
         size_t got = after.in_use - before.in_use;
         const ls_plan *plan = ls_executor_plan(executor);
         size_t wanted = ls_block_bytes(plan->whole_bytes) + ls_block_bytes(plan->kept_bytes) +
-                        ls_block_bytes(plan->partial_bytes) + 3 * ls_block_bytes(ls_plan_worker_bytes(plan));
+                        ls_block_bytes(ls_placement_partial_bytes(ls_executor_placement(executor))) +
+                        3 * ls_block_bytes(ls_plan_worker_bytes(plan));
         if (got != wanted || got != ls_executor_placement(executor)->places[0].needed_bytes)
             fail_msg("%s: %zu bytes announced, %zu allocated", network_name(kind), wanted, got);
         assert_int_equal(ls_explain(l.n.graph, fetches, 2, 100, &text), LS_OK);
         snprintf(expected, sizeof(expected),
-                 "whole values %.2f, activations kept %.2f, partials %.2f, %.2f for each worker",
+                 "whole values %.2f, activations kept %.2f, partials %.2f a lane, %.2f for each worker",
                  (double)plan->whole_bytes / 1048576, (double)plan->kept_bytes / 1048576,
-                 (double)plan->partial_bytes / 1048576, (double)ls_plan_worker_bytes(plan) / 1048576);
+                 (double)plan->slot_bytes / 1048576, (double)ls_plan_worker_bytes(plan) / 1048576);
         if (!strstr(text, expected))
             fail_msg("%s is not in\n%s", expected, text);
         free(text);
@@ -1444,6 +1473,7 @@ int main(void)
         cmocka_unit_test(cheap_values_are_computed_again),
         cmocka_unit_test(values_do_not_overlap),
         cmocka_unit_test(no_kernel_writes_behind_its_output),
+        cmocka_unit_test(siblings_are_joined_early),
         cmocka_unit_test(bytes_printed_are_bytes_allocated),
         cmocka_unit_test(plans_are_kept_and_used_again),
         cmocka_unit_test(plans_end_with_their_scope),

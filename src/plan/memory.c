@@ -152,20 +152,19 @@ ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *he
     return status;
 }
 
-/* Partials of a level are joined at its end: levels share the room. */
+/* A lane's partials of one level stand together; they are joined at its end, so levels share the room. */
 static ls_status place_partials(ls_plan *plan)
 {
-    size_t used = 0;
+    size_t used = 0, all;
     for (int i = 0; i < plan->join_count; i++) {
         ls_join *join = &plan->joins[i];
-        size_t bytes;
         if (i == 0 || plan->joins[i - 1].level != join->level)
             used = 0;
         join->partial = used;
-        if (!ls_size_mul(join->stride, (size_t)plan->lanes, &bytes) || !ls_size_add(used, bytes, &used))
+        if (!ls_size_add(used, join->stride, &used) || !ls_size_mul(used, (size_t)plan->lanes, &all))
             return ls_fail(LS_ERR_OVERFLOW, "partials of %d lanes overflow", plan->lanes);
-        if (used > plan->partial_bytes)
-            plan->partial_bytes = used;
+        if (used > plan->slot_bytes)
+            plan->slot_bytes = used;
     }
     return LS_OK;
 }
@@ -261,7 +260,9 @@ static ls_status place_segment(placer *p, ls_segment *segment)
                 .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial, .unit = join->stride
             };
             bool here = segment->kind == LS_CPU; /* elsewhere it waits there until the segment is through */
-            LS_TRY(ls_packer_add(&p->packer, i, here ? i : segment->step_count, join->stride, &step->temp));
+            bool once = segment->micro * plan->lanes >= plan->batch; /* no later micro-batch needs it */
+            if (!here || !once)
+                LS_TRY(ls_packer_add(&p->packer, i, here ? i : segment->step_count, join->stride, &step->temp));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
             step->out = (ls_operand){ .value = group->value, .home = LS_HOME_MICRO, .unit = unit, .per_sample = true };

@@ -328,8 +328,41 @@ static void count_needs(ls_placement *p, bool crewed)
         }
         place->needed_bytes = ls_block_bytes(place->kept_bytes) + workers * ls_block_bytes(ls_plan_worker_bytes(plan));
         if (d == p->home)
-            place->needed_bytes += ls_block_bytes(plan->whole_bytes) + ls_block_bytes(plan->partial_bytes);
+            place->needed_bytes += ls_block_bytes(plan->whole_bytes) + ls_block_bytes(ls_placement_partial_bytes(p));
     }
+}
+
+/* Whether each lane stays on one device, and the lanes of a device are neighbours. */
+static bool shares_lanes(const ls_placement *p)
+{
+    for (int s = 1; s < p->plan->segment_count; s++)
+        for (int lane = 0; lane < p->plan->lanes; lane++)
+            if (ls_task_device(p, s, lane) != ls_task_device(p, 0, lane))
+                return false;
+    for (int lane = 2; lane < p->plan->lanes; lane++)
+        for (int other = 0; other + 1 < lane; other++)
+            if (ls_task_device(p, 0, other) == ls_task_device(p, 0, lane) &&
+                ls_task_device(p, 0, lane - 1) != ls_task_device(p, 0, lane))
+                return false;
+    return true;
+}
+
+/* How many lanes have partials at once. A worker has one lane at a time and a device begins its lanes in order. So what
+ * is complete is a stretch of lanes, less those at work: at each of its ends a block for every level of the tree at
+ * most, and as many for each hole. The stretch of the first lanes has one such end. Lanes that wander between devices
+ * all have room. */
+static int count_slots(const ls_placement *p, bool crewed)
+{
+    int64_t levels = 1, lanes = p->plan->lanes, slots = 0;
+    while ((int64_t)1 << levels < lanes)
+        levels++;
+    if (p->plan->options.every_partial || p->plan->segment_count == 0 || !shares_lanes(p))
+        return (int)lanes;
+    for (int d = 0; d < p->ctx->device_count; d++)
+        if (runs_on(p, 0, d))
+            slots += (crewed ? p->ctx->devices[d].worker_count : 1) * levels + 2 +
+                     (ls_task_device(p, 0, 0) == d ? 0 : levels);
+    return (int)(slots < lanes ? slots : lanes);
 }
 
 static ls_status make(ls_placement *p, const ls_map *map, ls_share share, bool crewed)
@@ -344,6 +377,7 @@ static ls_status make(ls_placement *p, const ls_map *map, ls_share share, bool c
     }
     if (p->ctx->kind_count > 1)
         find_crossing(p);
+    p->slots = count_slots(p, crewed);
     count_needs(p, crewed);
     count_fetches(p);
     return LS_OK;

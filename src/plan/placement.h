@@ -53,6 +53,7 @@ typedef struct ls_placement {
     int *task_device;  /* by segment and lane */
     int *whole_device; /* by whole step; -1: any CPU */
     int home;          /* the CPU device that has whole values and partials */
+    int slots;         /* lanes whose partials are there at the same time, at most */
     int *made;         /* by kept value and lane: where it is computed */
     int *host;         /* by kept value and lane: the CPU device that has it; -1: none needs to */
     bool *whole_host;  /* by plan node: a whole value from elsewhere that must come to the host */
@@ -61,6 +62,11 @@ typedef struct ls_placement {
 /* crewed: all workers take part, and need room; otherwise the caller does everything. */
 ls_status ls_placement_make(const ls_plan *plan, const ls_map *map, ls_share share, bool crewed, ls_placement **out);
 void ls_placement_destroy(ls_placement *placement);
+
+static inline size_t ls_placement_partial_bytes(const ls_placement *p)
+{
+    return (size_t)p->slots * p->plan->slot_bytes;
+}
 
 static inline int ls_task_device(const ls_placement *p, int segment, int lane)
 {

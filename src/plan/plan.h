@@ -197,8 +197,8 @@ typedef struct ls_join {
     int level;
     int64_t count;  /* elements of a partial */
     size_t bytes;   /* of a partial */
-    size_t partial; /* offset of lane 0's partial; lanes follow each other at `stride` */
-    size_t stride;
+    size_t partial; /* offset in a lane's slot */
+    size_t stride;  /* room for it there */
     size_t joined;  /* offset in the whole arena of the joined partial */
     ls_operand out; /* the value, after `finish` where there is one */
 } ls_join;
@@ -243,6 +243,7 @@ typedef struct ls_plan_options {
     bool cut_everywhere; /* every group its own segment: what the finest placement would do */
     int64_t micro;       /* 0: by size */
     bool guards;         /* room behind every value, so that the executor can see a kernel write too far */
+    bool every_partial;  /* lanes are joined at the end of their level alone: tests mutate the tree there */
     unsigned kinds;      /* that may be used without being asked for, by bit; 0: all */
 } ls_plan_options;
 
@@ -283,7 +284,8 @@ struct ls_plan {
     int *whole_last;      /* by group: the last level that looks at its whole value */
     size_t *stage;        /* by plan node: where picked rows of a fed input go, in a worker's room for them */
 
-    size_t whole_bytes, partial_bytes;
+    size_t whole_bytes;
+    size_t slot_bytes;                               /* of a lane's partials, in the level that has most */
     size_t worker_bytes, scratch_bytes, stage_bytes; /* of a worker's arena: micro-batches, scratch, picked rows */
     size_t kept_bytes;                               /* with all lanes on one device */
     double flops;                                    /* of one step */

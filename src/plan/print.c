@@ -107,12 +107,12 @@ ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text)
         if (plan->nodes[i].node->op == LS_OP_variable)
             weights += ls_plan_unit(plan, plan->nodes[i].node);
     size_t each = ls_plan_worker_bytes(plan);
-    ls_text_add(
-        text,
-        "variables %.2f MiB, whole values %.2f, activations kept %.2f, partials %.2f, %.2f for each worker; a step "
-        "moves %.2f GB through memory, %.3f a sample\n",
-        MIB(weights), MIB(plan->whole_bytes), MIB(plan->kept_bytes), MIB(plan->partial_bytes), MIB(each),
-        plan->traffic_bytes / 1e9, plan->batch > 0 ? plan->traffic_bytes / 1e9 / (double)plan->batch : 0.0);
+    ls_text_add(text,
+                "variables %.2f MiB, whole values %.2f, activations kept %.2f, partials %.2f a lane, %.2f for each "
+                "worker; a step "
+                "moves %.2f GB through memory, %.3f a sample\n",
+                MIB(weights), MIB(plan->whole_bytes), MIB(plan->kept_bytes), MIB(plan->slot_bytes), MIB(each),
+                plan->traffic_bytes / 1e9, plan->batch > 0 ? plan->traffic_bytes / 1e9 / (double)plan->batch : 0.0);
     print_largest(plan, text);
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a plan") : LS_OK;
 }

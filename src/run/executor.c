@@ -7,6 +7,7 @@
 
 #include "run/executor_private.h"
 #include "run/join.h"
+#include "run/partials.h"
 
 #define SPINS 2000
 
@@ -29,7 +30,7 @@ char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, 
     case LS_HOME_MICRO:
         return e->arena[worker] + o->offset;
     case LS_HOME_PARTIAL:
-        return e->partial + o->offset + o->unit * (size_t)lane;
+        return ls_partials_of(e, lane) + o->offset;
     }
     return NULL;
 }
@@ -215,8 +216,8 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
 {
     int count = e->plan->lanes;
     for (int v = 0; v < count; v++) {
-        bool empty = ls_lane_first(e->plan->batch, count, v) == ls_lane_first(e->plan->batch, count, v + 1);
-        lanes[v] = empty ? NULL : e->partial + join->partial + join->stride * (size_t)v;
+        char *slot = ls_partials_of(e, v); /* of several lanes, where they were joined: at the first of them */
+        lanes[v] = slot ? slot + join->partial : NULL;
     }
     if (e->mutation == LS_MUTATE_NOTHING || count < 3)
         return;
@@ -345,6 +346,7 @@ static void start_phase(ls_executor *e)
     if (e->phase < e->plan->phase_count && e->plan->phases[e->phase].kind == LS_PHASE_LANES) {
         memset(e->claimed, 0, (size_t)e->phases[e->phase].count * sizeof(*e->claimed));
         memset(e->lane_done, 0, (size_t)e->plan->lanes * sizeof(*e->lane_done));
+        ls_partials_begin(e);
     }
 }
 
@@ -358,7 +360,7 @@ static int find_lane_unit(ls_executor *e, int device)
         e->next++;
     for (int i = e->next; i < end; i++)
         if (!e->claimed[i] && w->units[i].device == device &&
-            e->lane_done[w->units[i].lane] == w->units[i].index - first) {
+            e->lane_done[w->units[i].lane] == w->units[i].index - first && ls_partials_claim(e, w->units[i].lane)) {
             e->claimed[i] = 1;
             return i;
         }
@@ -424,6 +426,14 @@ static bool has_more(const ls_executor *e, int device)
     return false;
 }
 
+/* A lane that has come to the end of its level is joined with its neighbours. */
+static void end_lane_unit(ls_executor *e, const ls_phase *phase, const ls_unit *u)
+{
+    e->lane_done[u->lane] += u->count;
+    if (e->lane_done[u->lane] == phase->count && e->status == LS_OK)
+        ls_partials_complete(e, u->lane, phase->level);
+}
+
 /* A worker's part of a run. */
 static void take_part(void *user, int worker)
 {
@@ -447,12 +457,12 @@ static void take_part(void *user, int worker)
             note_failure(e, phase, index, status);
         bool lanes = e->plan->phases[phase].kind == LS_PHASE_LANES;
         if (lanes)
-            e->lane_done[u->lane] += u->count;
+            end_lane_unit(e, &e->plan->phases[phase], u);
         if (++e->done == e->phases[phase].count) {
             e->phase++;
             start_phase(e);
             tell(e);
-        } else if (status != LS_OK || (lanes && e->devices > 1)) {
+        } else if (status != LS_OK || (lanes && (e->devices > 1 || e->placement->slots < e->plan->lanes))) {
             tell(e);
         }
     }
@@ -462,13 +472,24 @@ static void take_part(void *user, int worker)
 /* Without a crew: every unit in order, which is allowed for any device. */
 static void run_alone(ls_executor *e)
 {
-    for (int p = 0; p < e->plan->phase_count && e->status == LS_OK; p++)
+    pthread_mutex_lock(&e->mutex); /* nobody else wants it; joins of partials give it up */
+    for (int p = 0; p < e->plan->phase_count && e->status == LS_OK; p++) {
+        const ls_phase *phase = &e->plan->phases[p];
+        e->phase = p;
+        start_phase(e);
         for (int i = 0; i < e->phases[p].count && e->status == LS_OK; i++) {
-            ls_status status = run_unit(e, &e->plan->phases[p], &e->phases[p].units[i], 0);
+            const ls_unit *u = &e->phases[p].units[i];
+            if (phase->kind == LS_PHASE_LANES)
+                ls_partials_claim(e, u->lane); /* lanes come one after the other: there is one */
+            ls_status status = run_unit(e, phase, u, 0);
             e->units_of[0]++;
             if (status != LS_OK)
                 note_failure(e, p, i, status);
+            else if (phase->kind == LS_PHASE_LANES)
+                end_lane_unit(e, phase, u);
         }
+    }
+    pthread_mutex_unlock(&e->mutex);
 }
 
 ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)

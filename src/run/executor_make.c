@@ -224,17 +224,21 @@ static ls_status make_memory(ls_executor *e)
     e->inputs = calloc(workers, sizeof(*e->inputs));
     e->lanes = calloc(workers, sizeof(*e->lanes));
     e->lane_done = calloc((size_t)plan->lanes, sizeof(*e->lane_done));
+    e->slot_of = calloc((size_t)plan->lanes, sizeof(*e->slot_of));
+    e->block = calloc((size_t)plan->lanes, sizeof(*e->block));
+    e->free_slots = calloc((size_t)e->placement->slots + 1, sizeof(*e->free_slots));
     e->units_of = calloc((size_t)e->devices, sizeof(*e->units_of));
     e->drivers = calloc((size_t)e->devices, sizeof(*e->drivers));
     e->broken = calloc((size_t)plan->join_count + 1, sizeof(*e->broken));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
     if (!e->outside || !e->arena || !e->stage || !e->arena_block || !e->inputs || !e->lanes || !e->lane_done ||
-        !e->units_of || !e->drivers || !e->broken || !e->phase_seconds)
+        !e->slot_of || !e->block || !e->free_slots || !e->units_of || !e->drivers || !e->broken || !e->phase_seconds)
         return no_memory();
     char what[160];
     name_whole(plan, what);
     LS_TRY(take(e, e->placement->home, plan->whole_bytes, what, &e->whole_block, &e->whole));
-    LS_TRY(take(e, e->placement->home, plan->partial_bytes, "partials", &e->partial_block, &e->partial));
+    LS_TRY(take(e, e->placement->home, ls_placement_partial_bytes(e->placement), "partials", &e->partial_block,
+                &e->partial));
     LS_TRY(make_kept(e));
     LS_TRY(make_drivers(e));
     for (int w = 0; w < e->workers; w++)
@@ -339,6 +343,9 @@ void ls_executor_destroy(ls_executor *e)
     free(e->inputs);
     free(e->lanes);
     free(e->lane_done);
+    free(e->slot_of);
+    free(e->block);
+    free(e->free_slots);
     free(e->units_of);
     free(e->drivers);
     free(e->broken);

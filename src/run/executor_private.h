@@ -54,7 +54,10 @@ struct ls_executor {
     atomic_bool *broken; /* by join: a result of it is not finite */
     int *claimed;        /* by unit of a LANES phase: taken */
     int *lane_done;      /* by lane: segments of this phase that are done */
-    atomic_int moved;    /* changes with every progress: what spinning looks at */
+    int *slot_of;        /* by lane: where its partials are (partials.c); -1: nowhere, or joined with others */
+    int *block;          /* by lane: the size of the complete block that begins with it; 0: none does */
+    int *free_slots, free_count;
+    atomic_int moved; /* changes with every progress: what spinning looks at */
     bool waiting;
     ls_status status; /* the first failure in the order of units, whoever met it */
     int failed_phase, failed_unit;

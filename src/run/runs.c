@@ -163,6 +163,7 @@ static ls_status start_making(ls_graph *graph, ls_tensor *const *fetches, size_t
     free(order);
     *m = (making){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
     m->options = runs->settings.plan;
+    m->options.every_partial |= runs->settings.mutation != LS_MUTATE_NOTHING;
     m->options.kinds = kinds_of(graph->context, runs->settings.share);
     m->settings = &runs->settings;
     m->source = ls_cpu_source(runtime->cpu);
