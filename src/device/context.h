@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "device/device.h"
 #include "device/names.h"
+#include "graph/context.h"
 
 struct ls_context {
     ls_logger log;
@@ -36,9 +37,6 @@ ls_status ls_context_look(ls_context *ctx);
 
 /* Kinds with the number of their devices: for reading names. */
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
-
-/* Opens the context if it is not open; `call` is what needs it. */
-ls_status ls_context_begin(ls_context *ctx, const char *call);
 
 /* The logical device of a name; of a list of names, indices that the caller frees. */
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out);

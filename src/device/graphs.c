@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "device/context.h"
-#include "graph/context.h"
 #include "graph/node.h"
 
 /* ---- Memory ---- */

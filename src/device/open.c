@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "device/calls.h"
 #include "device/context.h"
-#include "graph/context.h"
 
 static ls_status take_region(void *user, size_t bytes, void **region)
 {

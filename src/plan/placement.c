@@ -2,7 +2,6 @@
 #include "plan/placement.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "plan/pack.h"
@@ -13,8 +12,6 @@ static void *room(ls_placement *p, size_t count, size_t bytes)
     void *memory = ls_size_mul(count ? count : 1, bytes, &total) ? ls_arena_alloc(&p->arena, total) : NULL;
     if (!memory)
         ls_fail(LS_ERR_MEMORY, "no memory to place a plan");
-    else
-        memset(memory, 0, total);
     return memory;
 }
 
@@ -158,18 +155,12 @@ typedef struct packing {
     size_t stage_bytes;
 } packing;
 
-/* Samples that a device gets anew for each task. */
-static bool is_staged(const ls_operand *o)
-{
-    return o->per_sample && (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE);
-}
-
 static ls_status add_whole(packing *k, const ls_operand *o)
 {
     const ls_plan *plan = k->p->plan;
     size_t *offset = &k->place->whole[o->value];
     int group = plan->nodes[o->value].group;
-    if (is_staged(o)) {
+    if (ls_is_staged(o)) {
         int64_t lane = (plan->batch + plan->lanes - 1) / plan->lanes;
         if (k->place->stage[o->value] == LS_NOT_HERE) {
             k->place->stage[o->value] = k->stage_bytes;
@@ -191,7 +182,7 @@ static ls_status add_step(packing *k, const ls_step *step)
     return step->out.home == LS_HOME_WHOLE ? add_whole(k, &step->out) : LS_OK;
 }
 
-static bool runs_on(const ls_placement *p, int segment, int device)
+bool ls_runs_on(const ls_placement *p, int segment, int device)
 {
     for (int lane = 0; lane < p->plan->lanes; lane++)
         if (ls_task_device(p, segment, lane) == device)
@@ -208,7 +199,7 @@ static ls_status place_block(ls_placement *p, int device)
     bool used = false;
     ls_status status = LS_OK;
     for (int s = 0; s < plan->segment_count; s++) {
-        if (!runs_on(p, s, device))
+        if (!ls_runs_on(p, s, device))
             continue;
         used = true;
         micro = plan->segments[s].micro_bytes > micro ? plan->segments[s].micro_bytes : micro;
@@ -259,9 +250,10 @@ static void find_crossing(ls_placement *p)
             for (int t = 0; t < plan->segments[s].step_count; t++)
                 for (int n = 0; n < plan->segments[s].steps[t].group->in_count; n++)
                     for (int lane = 0; lane < plan->lanes; lane++)
-                        cross = cross ||
-                                (plan->segments[s].steps[t].in[n].value == value &&
-                                 (ls_task_device(p, s, lane) != made || is_staged(&plan->segments[s].steps[t].in[n])));
+                        cross =
+                            cross ||
+                            (plan->segments[s].steps[t].in[n].value == value &&
+                             (ls_task_device(p, s, lane) != made || ls_is_staged(&plan->segments[s].steps[t].in[n])));
         p->whole_host[value] = cross;
     }
 }
@@ -359,7 +351,7 @@ static int count_slots(const ls_placement *p, bool crewed)
     if (p->plan->options.every_partial || p->plan->segment_count == 0 || !shares_lanes(p))
         return (int)lanes;
     for (int d = 0; d < p->ctx->device_count; d++)
-        if (runs_on(p, 0, d))
+        if (ls_runs_on(p, 0, d))
             slots += (crewed ? p->ctx->devices[d].worker_count : 1) * levels + 2 +
                      (ls_task_device(p, 0, 0) == d ? 0 : levels);
     return (int)(slots < lanes ? slots : lanes);

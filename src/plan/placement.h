@@ -73,6 +73,15 @@ static inline int ls_task_device(const ls_placement *p, int segment, int lane)
     return p->task_device[(size_t)segment * (size_t)p->plan->lanes + (size_t)lane];
 }
 
+/* Whether any lane of the segment is this device's. */
+bool ls_runs_on(const ls_placement *p, int segment, int device);
+
+/* Samples that a device which is not a CPU gets anew for each task: fed, or rows of a gathered value. */
+static inline bool ls_is_staged(const ls_operand *o)
+{
+    return o->per_sample && (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE);
+}
+
 /* Why, for each node and device: a table for people; and a line of the log for each, as TensorFlow has it. */
 ls_status ls_placement_print(const ls_placement *placement, ls_text *text);
 void ls_placement_log(const ls_placement *placement, ls_logger *log);

@@ -32,11 +32,6 @@ static const ls_plan *plan_of(const ls_driver *d)
     return d->placement->plan;
 }
 
-static bool is_staged(const ls_operand *o)
-{
-    return o->per_sample && (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE);
-}
-
 /* ---- Failing ---- */
 
 /* The backend's message, with the node and the device it was about. */
@@ -68,7 +63,7 @@ static ls_status settle(ls_driver *d, ls_status status)
 static ls_program_slot slot_of(const ls_driver *d, const ls_operand *o)
 {
     ls_program_slot slot = { .unit = o->unit, .per_sample = o->per_sample };
-    if (is_staged(o)) {
+    if (ls_is_staged(o)) {
         slot.offset = d->place->stage[o->value];
     } else if (o->home == LS_HOME_KEPT) {
         slot.offset = d->place->kept[o->offset];
@@ -108,19 +103,11 @@ static ls_status make_program(ls_driver *d, const ls_step *steps, int count, int
     return explain(d, &steps[0], "planning for", ls_device_plan_create(d->device, &out->program, &out->plan));
 }
 
-static bool has_segment(const ls_driver *d, int segment)
-{
-    for (int lane = 0; lane < plan_of(d)->lanes; lane++)
-        if (ls_task_device(d->placement, segment, lane) == d->device->index)
-            return true;
-    return false;
-}
-
 static ls_status make_programs(ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
     for (int s = 0; s < plan->segment_count; s++)
-        if (has_segment(d, s))
+        if (ls_runs_on(d->placement, s, d->device->index))
             LS_TRY(make_program(d, plan->segments[s].steps, plan->segments[s].step_count, plan->segments[s].micro,
                                 &d->segments[s]));
     for (int i = 0; i < plan->whole_count; i++)
@@ -134,7 +121,7 @@ static const ls_step *first_step(const ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
     for (int s = 0; s < plan->segment_count; s++)
-        if (has_segment(d, s))
+        if (ls_runs_on(d->placement, s, d->device->index))
             return plan->segments[s].steps;
     int i = 0;
     while (i < plan->whole_count - 1 && d->placement->whole_device[i] != d->device->index)
@@ -310,7 +297,7 @@ static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step,
 {
     for (int k = 0; k < step->group->in_count; k++) {
         const ls_operand *o = &step->in[k];
-        if (is_staged(o))
+        if (ls_is_staged(o))
             LS_TRY(bring_samples(d, e, o, worker, first, samples));
         else if (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE)
             LS_TRY(bring_whole(d, e, o, worker));

@@ -9,15 +9,6 @@ typedef struct reference {
     ls_ref_array *arrays; /* of each worker: one for each input */
 } reference;
 
-/* Axis 0 of a per-sample tensor has the samples of this call; other batch-sized axes have the whole batch's. */
-static ls_shape shape_of(const ls_tensor *node, const ls_kernel_call *call)
-{
-    ls_shape shape = ls_shape_at(&node->shape, call->batch);
-    if (node->per_sample)
-        shape.dims[0] = call->samples;
-    return shape;
-}
-
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const reference *r = (const reference *)kernel;
@@ -26,11 +17,11 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     ls_ref_array *in = r->arrays + (size_t)call->worker * (size_t)(node->input_count + 1);
     for (int i = 0; i < group->in_count; i++) {
         const ls_tensor *input = node->in[i];
-        in[i] = (ls_ref_array){ (void *)call->in[i], input->dtype, shape_of(input, call) };
+        in[i] = (ls_ref_array){ (void *)call->in[i], input->dtype, ls_ref_shape(input, call->batch, call->samples) };
     }
     ls_ref_call ref = { .node = node,
                         .in = in,
-                        .out = { call->out, node->dtype, shape_of(node, call) },
+                        .out = { call->out, node->dtype, ls_ref_shape(node, call->batch, call->samples) },
                         .batch = call->batch < 0 ? 1 : call->batch,
                         .first = call->first,
                         .seed = call->seed,

@@ -6,15 +6,6 @@
 
 #define FEW 16
 
-/* Axis 0 of a per-sample tensor has the samples of this run; other batch-sized axes have the whole batch's. */
-static ls_shape shape_of(const ls_tensor *node, const ls_program_run *run)
-{
-    ls_shape shape = ls_shape_at(&node->shape, run->batch);
-    if (node->per_sample)
-        shape.dims[0] = run->samples;
-    return shape;
-}
-
 ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const ls_program_run *run)
 {
     ls_ref_array few[FEW], *arrays = few;
@@ -25,10 +16,11 @@ ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *o
     if (node->input_count > FEW && !(arrays = calloc((size_t)node->input_count, sizeof(*arrays))))
         return ls_fail(LS_ERR_MEMORY, "ls_reference_run: no memory for %d inputs", node->input_count);
     for (int i = 0; i < node->input_count; i++)
-        arrays[i] = (ls_ref_array){ (void *)in[i], node->in[i]->dtype, shape_of(node->in[i], run) };
+        arrays[i] =
+            (ls_ref_array){ (void *)in[i], node->in[i]->dtype, ls_ref_shape(node->in[i], run->batch, run->samples) };
     ls_ref_call call = { .node = node,
                          .in = arrays,
-                         .out = { out, node->dtype, shape_of(node, run) },
+                         .out = { out, node->dtype, ls_ref_shape(node, run->batch, run->samples) },
                          .batch = run->batch < 0 ? 1 : run->batch,
                          .first = run->first,
                          .seed = run->seed,

@@ -15,6 +15,16 @@ typedef struct ls_ref_array {
     ls_shape shape;
 } ls_ref_array;
 
+/* What a node's array is when it has `samples` of a batch: axis 0 of a per-sample one has these, other batch-sized axes
+ * have the whole batch's. */
+static inline ls_shape ls_ref_shape(const ls_tensor *node, int64_t batch, int64_t samples)
+{
+    ls_shape shape = ls_shape_at(&node->shape, batch);
+    if (node->per_sample)
+        shape.dims[0] = samples;
+    return shape;
+}
+
 typedef struct ls_ref_call {
     const ls_tensor *node;  /* op and attributes; its shapes are symbolic, use those of the arrays */
     ls_ref_array out;       /* never overlaps an input */
