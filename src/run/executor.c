@@ -430,8 +430,10 @@ static bool has_more(const ls_executor *e, int device)
 static void end_lane_unit(ls_executor *e, const ls_phase *phase, const ls_unit *u)
 {
     e->lane_done[u->lane] += u->count;
-    if (e->lane_done[u->lane] == phase->count && e->status == LS_OK)
+    if (e->lane_done[u->lane] == phase->count)
         ls_partials_complete(e, u->lane, phase->level);
+    if (e->status != LS_OK)
+        ls_partials_fail(e, e->phases[e->failed_phase].units[e->failed_unit].lane);
 }
 
 /* A worker's part of a run. */

@@ -35,19 +35,21 @@ char *ls_partials_of(const ls_executor *e, int lane)
     return e->slot_of[lane] < 0 ? NULL : e->partial + (size_t)e->slot_of[lane] * e->plan->slot_bytes;
 }
 
-/* The right block's parts are joined to the left's; nobody else looks at either meanwhile. */
+/* The right block's parts are joined to the left's; nobody else looks at either meanwhile. After a failure nothing is
+ * added any more, but slots are freed all the same: lanes before the failed one still want them. */
 static void join_slots(ls_executor *e, int left, int right, int level)
 {
-    char *to = ls_partials_of(e, left), *from = ls_partials_of(e, right);
-    if (!from)
+    if (e->slot_of[right] < 0)
         return;
-    if (!to) { /* nothing and x is x */
+    if (e->slot_of[left] < 0) { /* nothing and x is x */
         e->slot_of[left] = e->slot_of[right];
         e->slot_of[right] = -1;
         return;
     }
+    char *to = ls_partials_of(e, left), *from = ls_partials_of(e, right);
+    bool adds = e->status == LS_OK;
     pthread_mutex_unlock(&e->mutex);
-    for (int i = 0; i < e->plan->join_count; i++) {
+    for (int i = 0; adds && i < e->plan->join_count; i++) {
         const ls_join *join = &e->plan->joins[i];
         if (join->level == level)
             ls_join_next(e->simd, join->kind, join->dtype, to + join->partial, from + join->partial,
@@ -56,6 +58,15 @@ static void join_slots(ls_executor *e, int left, int right, int level)
     pthread_mutex_lock(&e->mutex);
     e->free_slots[e->free_count++] = e->slot_of[right];
     e->slot_of[right] = -1;
+}
+
+void ls_partials_fail(ls_executor *e, int lane)
+{
+    for (int v = lane; v < e->plan->lanes; v++)
+        if (e->slot_of[v] >= 0 && e->block[v] > 0) {
+            e->free_slots[e->free_count++] = e->slot_of[v];
+            e->slot_of[v] = -1;
+        }
 }
 
 void ls_partials_complete(ls_executor *e, int lane, int level)

@@ -15,6 +15,9 @@ bool ls_partials_claim(ls_executor *e, int lane);
 /* A lane has all its parts; joins what it completes, for which the mutex is given up for a while. */
 void ls_partials_complete(ls_executor *e, int lane, int level);
 
+/* A lane has failed: what it and the lanes behind it have made is not needed any more. */
+void ls_partials_fail(ls_executor *e, int lane);
+
 /* The parts of the lanes that are joined in this lane's slot; NULL: its own are joined in another's, or it has none. */
 char *ls_partials_of(const ls_executor *e, int lane);
 
