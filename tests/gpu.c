@@ -2,6 +2,7 @@
  * the functions of the table. It knows the library by its public headers alone, as any backend does. */
 #include "gpu.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -47,10 +48,11 @@ typedef struct device device;
 typedef struct plan {
     device *owner;
     ls_program program;
-    const void **in; /* room for the inputs of any step; the thread's own */
+    const void **in, **state; /* room for those of any step; the thread's own */
+    void **new_state;
 } plan;
 
-typedef enum kind { UPLOAD, DOWNLOAD, COPY, RUN } kind;
+typedef enum kind { UPLOAD, DOWNLOAD, COPY, JOIN, FINITE, RUN } kind;
 
 /* What waits in a queue. Its staging grows and is kept, so that calls soon allocate nothing. */
 typedef struct command {
@@ -59,11 +61,16 @@ typedef struct command {
     buffer *at;
     size_t offset, bytes;
     unsigned char *staging; /* upload */
-    size_t room;
+    size_t staging_bytes;
     void *to;     /* download: host memory */
-    buffer *from; /* copy: of any device */
+    buffer *from; /* copy: of any device; join: what is on the left */
     size_t from_offset;
+    buffer *right; /* join; NULL: nothing is */
+    ls_join_call join;
+    ls_dtype dtype; /* finite */
+    bool *finite;
     plan *plan;
+    buffer *room[LS_ROOM_COUNT];
     ls_program_run run;
 } command;
 
@@ -86,8 +93,8 @@ struct device {
 
 /* ---- What it counts ---- */
 
-static const char *const call_names[GPU_CALLS] = { "open", "alloc",       "upload",   "download",
-                                                   "copy", "plan_create", "plan_run", "sync" };
+static const char *const call_names[GPU_CALLS] = { "open", "alloc",  "upload",      "download", "copy",
+                                                   "join", "finite", "plan_create", "plan_run", "sync" };
 
 const char *gpu_call_name(gpu_call call)
 {
@@ -116,7 +123,8 @@ void gpu_fail_next(gpu *g, gpu_call call, int nth)
 
 void gpu_fail_late(gpu *g, gpu_call call, int nth)
 {
-    set_failure(g, call, (failure){ .in = nth, .late = call == GPU_UPLOAD || call == GPU_COPY || call == GPU_RUN });
+    bool queued = call == GPU_UPLOAD || call == GPU_COPY || call == GPU_JOIN || call == GPU_RUN;
+    set_failure(g, call, (failure){ .in = nth, .late = queued });
 }
 
 /* Counts a call. Is it to fail; or, with *late, when it is carried out? */
@@ -192,7 +200,7 @@ static command *claim(device *d, kind kind)
         pthread_cond_wait(&d->changed, &d->mutex);
     command *c = &d->ring[d->asked % d->length];
     pthread_mutex_unlock(&d->mutex);
-    *c = (command){ .kind = kind, .staging = c->staging, .room = c->room };
+    *c = (command){ .kind = kind, .staging = c->staging, .staging_bytes = c->staging_bytes };
     return c;
 }
 
@@ -225,12 +233,12 @@ static ls_status wait_and_tell(device *d)
 
 static ls_status stage(device *d, command *c, size_t bytes)
 {
-    if (bytes > c->room) {
+    if (bytes > c->staging_bytes) {
         unsigned char *staging = realloc(c->staging, bytes);
         if (!staging)
             return ls_backend_fail(LS_ERR_MEMORY, "GPU:%d: no host memory for %zu bytes on the way", d->number, bytes);
         c->staging = staging;
-        c->room = bytes;
+        c->staging_bytes = bytes;
     }
     return LS_OK;
 }
@@ -267,7 +275,8 @@ static const char *node_name(const ls_tensor *node)
 
 static size_t slot_begin(const ls_program_slot *slot, const ls_program_run *run)
 {
-    return run->base + slot->offset + (slot->per_sample && slot->kept ? slot->unit * (size_t)run->row : 0);
+    return run->room[slot->room].offset + slot->offset +
+           (slot->per_sample && slot->kept ? slot->unit * (size_t)run->row : 0);
 }
 
 static size_t slot_end(const ls_program_slot *slot, const ls_program_run *run)
@@ -275,20 +284,52 @@ static size_t slot_end(const ls_program_slot *slot, const ls_program_run *run)
     return slot_begin(slot, run) + slot->unit * (slot->per_sample ? (size_t)run->samples : 1);
 }
 
+static void *slot_bytes(const command *c, const ls_program_slot *slot)
+{
+    return c->room[slot->room]->bytes + slot_begin(slot, &c->run);
+}
+
+static ls_status run_step(const command *c, const ls_program_step *step)
+{
+    const plan *p = c->plan;
+    for (int i = 0; i < ls_tensor_input_count(step->node); i++)
+        p->in[i] = slot_bytes(c, &step->in[i]);
+    for (int i = 0; i < step->state_count; i++) {
+        p->state[i] = slot_bytes(c, &step->state[i]);
+        p->new_state[i] = slot_bytes(c, &step->new_state[i]);
+    }
+    return ls_reference_run(step->node, p->in, slot_bytes(c, &step->out), p->state, p->new_state, &c->run);
+}
+
 static void run_program(device *d, const command *c)
 {
     const ls_program *program = &c->plan->program;
     for (int i = 0; i < program->step_count; i++) {
         const ls_program_step *step = &program->steps[i];
-        for (int k = 0; k < ls_tensor_input_count(step->node); k++)
-            c->plan->in[k] = c->at->bytes + slot_begin(&step->in[k], &c->run);
-        ls_status status =
-            ls_reference_run(step->node, c->plan->in, c->at->bytes + slot_begin(&step->out, &c->run), &c->run);
+        ls_status status = run_step(c, step);
         if (status != LS_OK) {
             record(d, status, "GPU:%d: %s: %s", d->number, node_name(step->node), ls_last_error());
             return;
         }
     }
+}
+
+static void run_join(const command *c)
+{
+    ls_reference_join(c->join.kind, c->join.dtype, c->at->bytes + c->offset, c->from->bytes + c->from_offset,
+                      c->right ? c->right->bytes + c->join.right.offset : NULL, c->join.count);
+}
+
+/* Integers always are. */
+static bool all_finite(const command *c)
+{
+    const void *at = c->at->bytes + c->offset;
+    bool finite = true;
+    for (size_t i = 0; c->dtype == LS_F32 && i < c->bytes / sizeof(float); i++)
+        finite = finite && isfinite(((const float *)at)[i]);
+    for (size_t i = 0; c->dtype == LS_F64 && i < c->bytes / sizeof(double); i++)
+        finite = finite && isfinite(((const double *)at)[i]);
+    return finite;
 }
 
 static void fail_as_told(device *d, const command *c)
@@ -298,7 +339,9 @@ static void fail_as_told(device *d, const command *c)
                c->plan->program.step_count > 0 ? node_name(c->plan->program.steps[0].node) : "a program of no steps");
     else
         record(d, LS_ERR_DEVICE, "GPU:%d: %s failed, as it was told to", d->number,
-               c->kind == UPLOAD ? "an upload" : "a copy");
+               c->kind == UPLOAD ? "an upload"
+               : c->kind == COPY ? "a copy"
+                                 : "a join");
 }
 
 static void carry_out(device *d, const command *c)
@@ -317,6 +360,13 @@ static void carry_out(device *d, const command *c)
         break;
     case COPY:
         memmove(c->at->bytes + c->offset, c->from->bytes + c->from_offset, c->bytes);
+        break;
+    case JOIN:
+        run_join(c);
+        break;
+    case FINITE:
+        if (!has_failed(d))
+            *c->finite = all_finite(c);
         break;
     case RUN:
         run_program(d, c);
@@ -413,6 +463,17 @@ static buffer *find_bytes(device *d, void *handle, size_t offset, size_t bytes)
         b = NULL;
     }
     return b;
+}
+
+/* Bytes of a buffer. */
+typedef struct range {
+    const buffer *at;
+    size_t begin, end;
+} range;
+
+static bool overlap(range a, range b)
+{
+    return a.at == b.at && a.begin < b.end && b.begin < a.end;
 }
 
 /* ---- Memory ---- */
@@ -594,42 +655,144 @@ static ls_status gpu_copy(void *to_device, void *to, size_t to_offset, void *fro
     return status;
 }
 
+/* ---- Joins, and what is asked of numbers ---- */
+
+static size_t bytes_of(ls_dtype dtype, int64_t count)
+{
+    return count > 0 ? (size_t)count * ls_dtype_bytes(dtype) : 0;
+}
+
+/* The result may be where the left operand is, exactly, and nowhere else that is read. */
+static ls_status check_join(device *d, const ls_join_call *call, range to, range left, range right)
+{
+    if ((int)call->kind < LS_JOIN_SUM || call->kind > LS_JOIN_MIN || call->dtype > LS_I64 || call->count < 0)
+        return misuse(d, "a join of kind %d, of %lld elements of %s", (int)call->kind, (long long)call->count,
+                      ls_dtype_name(call->dtype));
+    if (overlap(to, left) && to.begin != left.begin)
+        return misuse(d, "a join's result lies over a part of its left operand");
+    if (right.at && overlap(to, right))
+        return misuse(d, "a join's result lies over its right operand");
+    return LS_OK;
+}
+
+static ls_status queue_join(device *d, const ls_join_call *call, bool late)
+{
+    const ls_memory_place *right_at = &call->right;
+    size_t bytes = bytes_of(call->dtype, call->count);
+    buffer *to = find_bytes(d, call->to.memory, call->to.offset, bytes);
+    buffer *left = to ? find_bytes(d, call->left.memory, call->left.offset, bytes) : NULL;
+    buffer *right = left && right_at->memory ? find_bytes(d, right_at->memory, right_at->offset, bytes) : NULL;
+    if (!left || (right_at->memory && !right))
+        return LS_ERR_INTERNAL;
+    ls_status status = check_join(d, call, (range){ to, call->to.offset, call->to.offset + bytes },
+                                  (range){ left, call->left.offset, call->left.offset + bytes },
+                                  (range){ right, right_at->offset, right_at->offset + bytes });
+    if (status != LS_OK)
+        return status;
+    command *c = claim(d, JOIN);
+    c->fails = late;
+    c->at = to;
+    c->offset = call->to.offset;
+    c->from = left;
+    c->from_offset = call->left.offset;
+    c->right = right;
+    c->join = *call;
+    post(d);
+    return LS_OK;
+}
+
+static ls_status gpu_join(void *device_, const ls_join_call *call)
+{
+    device *d = device_;
+    bool late;
+    ls_status status = enter_call(d, GPU_JOIN, bytes_of(call->dtype, call->count), &late);
+    if (status == LS_OK) {
+        status = queue_join(d, call, late);
+        leave(d);
+    }
+    return status;
+}
+
+static ls_status queue_finite(device *d, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)
+{
+    size_t bytes = bytes_of(dtype, count);
+    buffer *b = find_bytes(d, from.memory, from.offset, bytes);
+    if (!b)
+        return LS_ERR_INTERNAL;
+    command *c = claim(d, FINITE);
+    c->at = b;
+    c->offset = from.offset;
+    c->bytes = bytes;
+    c->dtype = dtype;
+    c->finite = out;
+    post(d);
+    return wait_and_tell(d);
+}
+
+static ls_status gpu_finite(void *device_, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)
+{
+    device *d = device_;
+    bool late;
+    ls_status status = enter_call(d, GPU_FINITE, bytes_of(dtype, count), &late);
+    if (status == LS_OK) {
+        status = queue_finite(d, dtype, from, count, out);
+        leave(d);
+    }
+    return status;
+}
+
 /* ---- Programs ---- */
 
 static void free_plan(plan *p)
 {
     free(p->in);
+    free(p->state);
+    free(p->new_state);
     free(p);
 }
 
-static ls_status check_program(device *d, const ls_program *program, int *most_inputs)
+/* Every step can be done. The most inputs and the most values of state that one has. */
+static ls_status check_program(device *d, const ls_program *program, int *most_inputs, int *most_state)
 {
-    *most_inputs = 0;
+    *most_inputs = *most_state = 0;
     for (int i = 0; i < program->step_count; i++) {
         const ls_tensor *node = program->steps[i].node;
-        int inputs = ls_tensor_input_count(node);
+        int inputs = ls_tensor_input_count(node), count = program->steps[i].state_count;
         if (!d->gpu->table.supports(d->gpu, node))
             return misuse(d, "%s: it has no %s", node_name(node), ls_tensor_op(node));
-        if (inputs > *most_inputs)
-            *most_inputs = inputs;
+        if ((strcmp(ls_tensor_op(node), "apply") == 0) != (count > 0))
+            return misuse(d, "%s: %s with %d values of state", node_name(node), ls_tensor_op(node), count);
+        *most_inputs = inputs > *most_inputs ? inputs : *most_inputs;
+        *most_state = count > *most_state ? count : *most_state;
     }
     return LS_OK;
 }
 
+static plan *allocate_plan(int inputs, int state)
+{
+    plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->in = calloc((size_t)inputs + 1, sizeof *p->in);
+    p->state = calloc((size_t)state + 1, sizeof *p->state);
+    p->new_state = calloc((size_t)state + 1, sizeof *p->new_state);
+    if (!p->in || !p->state || !p->new_state) {
+        free_plan(p);
+        return NULL;
+    }
+    return p;
+}
+
 static ls_status make_plan(device *d, const ls_program *program, void **out)
 {
-    int inputs;
-    ls_status status = check_program(d, program, &inputs);
+    int inputs, state;
+    ls_status status = check_program(d, program, &inputs, &state);
     if (status != LS_OK)
         return status;
-    plan *p = calloc(1, sizeof *p);
-    if (p)
-        p->in = calloc((size_t)inputs + 1, sizeof *p->in);
-    if (!p || !p->in) {
-        free(p);
+    plan *p = allocate_plan(inputs, state);
+    if (!p)
         return ls_backend_fail(LS_ERR_MEMORY, "GPU:%d: no memory for a plan of %d steps", d->number,
                                program->step_count);
-    }
     p->owner = d;
     p->program = *program;
     count_change(d->gpu, &d->gpu->counts.plans, 1);
@@ -665,47 +828,132 @@ static void gpu_plan_destroy(void *device_, void *plan_)
     leave(d);
 }
 
-/* Every slot lies in the buffer, and kernels do not write what they read. */
-static ls_status check_step(device *d, const buffer *b, const ls_program_step *step, const ls_program_run *run)
+/* A run that is looked at before it is queued. */
+typedef struct check {
+    device *d;
+    const ls_program_run *run;
+    buffer *room[LS_ROOM_COUNT];
+    range used[LS_ROOM_COUNT]; /* of each room, from the first byte to the last */
+} check;
+
+static range range_of(const check *k, const ls_program_slot *slot)
 {
-    size_t begins = slot_begin(&step->out, run), ends = slot_end(&step->out, run);
-    if (ends > b->size)
-        return misuse(d, "%s ends at %zu of a buffer of %zu", node_name(step->node), ends, b->size);
-    for (int i = 0; i < ls_tensor_input_count(step->node); i++) {
-        size_t from = slot_begin(&step->in[i], run), to = slot_end(&step->in[i], run);
-        if (to > b->size)
-            return misuse(d, "%s: input %d ends at %zu of a buffer of %zu", node_name(step->node), i, to, b->size);
-        if (from < ends && begins < to)
-            return misuse(d, "%s lies over its input %d", node_name(step->node), i);
+    return (range){ k->room[slot->room], slot_begin(slot, k->run), slot_end(slot, k->run) };
+}
+
+/* Its room has memory, and it lies in it. */
+static ls_status check_slot(check *k, const ls_tensor *node, const char *what, int number, const ls_program_slot *slot)
+{
+    if ((int)slot->room < 0 || slot->room >= LS_ROOM_COUNT || !k->room[slot->room])
+        return misuse(k->d, "%s: %s %d is in room %d, which has no memory", node_name(node), what, number,
+                      (int)slot->room);
+    range r = range_of(k, slot), *used = &k->used[slot->room];
+    if (r.end > r.at->size)
+        return misuse(k->d, "%s: %s %d ends at %zu of a buffer of %zu", node_name(node), what, number, r.end,
+                      r.at->size);
+    if (!used->at)
+        *used = r;
+    used->begin = r.begin < used->begin ? r.begin : used->begin;
+    used->end = r.end > used->end ? r.end : used->end;
+    return LS_OK;
+}
+
+static ls_status check_slots(check *k, const ls_tensor *node, const char *what, const ls_program_slot *slots, int count)
+{
+    ls_status status = LS_OK;
+    for (int i = 0; status == LS_OK && i < count; i++)
+        status = check_slot(k, node, what, i, &slots[i]);
+    return status;
+}
+
+/* Kernels do not write what they read, and nothing of a run writes the state that it reads. */
+static ls_status check_write(const check *k, const ls_program_step *step, const char *what, int number,
+                             const ls_program_slot *slot)
+{
+    const char *name = node_name(step->node);
+    range to = range_of(k, slot);
+    if (slot->room == LS_ROOM_STATE)
+        return misuse(k->d, "%s: %s %d is in the room of the state that the run reads", name, what, number);
+    for (int i = 0; i < ls_tensor_input_count(step->node); i++)
+        if (overlap(to, range_of(k, &step->in[i])))
+            return misuse(k->d, "%s: %s %d lies over input %d", name, what, number, i);
+    for (int i = 0; i < step->state_count; i++)
+        if (overlap(to, range_of(k, &step->state[i])))
+            return misuse(k->d, "%s: %s %d lies over state %d", name, what, number, i);
+    return LS_OK;
+}
+
+/* The new state of a step: of `apply` alone. Its output is the first of it. */
+static ls_status check_new_state(const check *k, const ls_program_step *step)
+{
+    ls_status status = LS_OK;
+    for (int i = 0; status == LS_OK && i < step->state_count; i++) {
+        range to = range_of(k, &step->new_state[i]), out = range_of(k, &step->out);
+        if (i == 0 && (to.at != out.at || to.begin != out.begin || to.end != out.end))
+            return misuse(k->d, "%s: its output is not its new state 0", node_name(step->node));
+        for (int j = 0; j < i; j++)
+            if (overlap(to, range_of(k, &step->new_state[j])))
+                return misuse(k->d, "%s: new state %d lies over new state %d", node_name(step->node), i, j);
+        status = check_write(k, step, "new state", i, &step->new_state[i]);
+    }
+    return status;
+}
+
+static ls_status check_step(check *k, const ls_program_step *step)
+{
+    const ls_tensor *node = step->node;
+    ls_status status = check_slot(k, node, "output", 0, &step->out);
+    if (status == LS_OK)
+        status = check_slots(k, node, "input", step->in, ls_tensor_input_count(node));
+    if (status == LS_OK)
+        status = check_slots(k, node, "state", step->state, step->state_count);
+    if (status == LS_OK)
+        status = check_slots(k, node, "new state", step->new_state, step->state_count);
+    if (status == LS_OK)
+        status = check_write(k, step, "output", 0, &step->out);
+    return status == LS_OK ? check_new_state(k, step) : status;
+}
+
+static ls_status find_rooms(check *k)
+{
+    for (int i = 0; i < LS_ROOM_COUNT; i++) {
+        const ls_memory_place *at = &k->run->room[i];
+        if (at->memory && !(k->room[i] = find_bytes(k->d, at->memory, at->offset, 0)))
+            return LS_ERR_INTERNAL;
     }
     return LS_OK;
 }
 
-static ls_status check_run(device *d, const plan *p, const ls_program_run *run, const buffer *b)
+static ls_status check_run(check *k, const plan *p)
 {
-    if (p->owner != d)
-        return misuse(d, "a plan of another device is run");
+    const ls_program_run *run = k->run;
+    ls_status status = find_rooms(k);
+    if (status != LS_OK)
+        return status;
+    if (p->owner != k->d)
+        return misuse(k->d, "a plan of another device is run");
     if (run->samples < 0 || run->samples > p->program.samples || run->row < 0)
-        return misuse(d, "%lld samples at row %lld, of a program for %lld", (long long)run->samples,
+        return misuse(k->d, "%lld samples at row %lld, of a program for %lld", (long long)run->samples,
                       (long long)run->row, (long long)p->program.samples);
-    ls_status status = LS_OK;
     for (int i = 0; status == LS_OK && i < p->program.step_count; i++)
-        status = check_step(d, b, &p->program.steps[i], run);
+        status = check_step(k, &p->program.steps[i]);
+    range old = k->used[LS_ROOM_STATE], new = k->used[LS_ROOM_NEW_STATE];
+    if (status == LS_OK && old.at && overlap(old, new))
+        status = misuse(k->d, "a run's new state, from %zu to %zu, lies over its state, from %zu to %zu", new.begin,
+                        new.end, old.begin, old.end);
     return status;
 }
 
 static ls_status queue_run(device *d, plan *p, const ls_program_run *run, bool late)
 {
-    buffer *b = find_bytes(d, run->memory, run->base, 0);
-    if (!b)
-        return LS_ERR_INTERNAL;
-    ls_status status = check_run(d, p, run, b);
+    check k = { .d = d, .run = run };
+    ls_status status = check_run(&k, p);
     if (status != LS_OK)
         return status;
     command *c = claim(d, RUN);
     c->fails = late;
-    c->at = b;
     c->plan = p;
+    memcpy(c->room, k.room, sizeof c->room);
     c->run = *run;
     post(d);
     return LS_OK;
@@ -852,6 +1100,8 @@ static const ls_backend functions = {
     .free = gpu_free,
     .upload = gpu_upload,
     .download = gpu_download,
+    .join = gpu_join,
+    .finite = gpu_finite,
     .plan_create = gpu_plan_create,
     .plan_run = gpu_plan_run,
     .plan_destroy = gpu_plan_destroy,

@@ -42,7 +42,16 @@ static const size_t spread = SANITIZED ? 1 : 6;
 typedef struct mapping {
     int devices, lanes;
     uint32_t stream; /* of random maps */
+    bool fine;       /* the map may cut between any two groups; otherwise between natural segments */
+    int (*device)(void *user, int segment, int lane);
 } mapping;
+
+/* What a mapping says, as a map: of lanes; whole values are anybody's. */
+static int mapped(const ls_map *map, const ls_map_point *at)
+{
+    mapping *m = map->user;
+    return at->lane < 0 ? LS_ANY_DEVICE : m->device(m, m->fine ? at->group : at->segment, at->lane);
+}
 
 static int contiguous(void *user, int segment, int lane)
 {
@@ -163,10 +172,11 @@ static const char *describe(const job *j)
 static ls_status run_in(ls_context *ctx, const job *j, result *out, bool list)
 {
     network n;
-    mapping m = { .devices = j->devices, .lanes = j->lanes, .stream = j->stream };
+    mapping m = { .devices = j->devices, .lanes = j->lanes, .stream = j->stream, .fine = j->stream % 2 };
     ls_run_settings settings = { .plan = { .lanes = j->lanes, .cut_everywhere = j->cut }, .mutation = j->mutation };
-    if (maps[j->map].device)
-        settings.map = (ls_map){ .devices = j->devices, .device = maps[j->map].device, .user = &m };
+    m.device = maps[j->map].device;
+    if (m.device)
+        settings.plan.map = (ls_map){ .device = mapped, .user = &m };
     LS_TRY(network_create(ctx, j->kind, &n));
     n.picked = j->picked;
     ls_status status = network_set(&n, &settings);
@@ -301,13 +311,13 @@ static void work_goes_where_the_map_says(void **state)
     ls_context *ctx;
     network n;
     ls_executor *executor = NULL;
-    mapping m = { .devices = 3, .lanes = 8 };
-    ls_run_settings settings = { .plan = { .lanes = 8, .cut_everywhere = true },
-                                 .map = { .devices = 3, .device = all_on_the_last, .user = &m } };
+    mapping m = { .devices = 3, .lanes = 8, .fine = true };
+    ls_run_settings settings = { .plan = {
+                                     .lanes = 8, .cut_everywhere = true, .map = { .device = mapped, .user = &m } } };
     assert_int_equal(ls_context_open(&(ls_context_options){ .threads = 3, .cpu_devices = 3 }, &ctx), LS_OK);
     assert_int_equal(network_create(ctx, NETWORK_RESIDUAL, &n), LS_OK);
     for (int i = 0; i < 2; i++) {
-        settings.map.device = i == 0 ? all_on_the_last : both;
+        m.device = i == 0 ? all_on_the_last : both;
         assert_int_equal(network_set(&n, &settings), LS_OK);
         assert_int_equal(network_step(&n, 33, 0), LS_OK);
         assert_int_equal(network_executor(&n, 33, &executor), LS_OK);
@@ -319,8 +329,8 @@ static void work_goes_where_the_map_says(void **state)
         assert_true(tasks > 8 * 20);
     }
     /* A device without a worker would wait for ever: refused. */
-    settings.map.devices = m.devices = 4;
-    settings.map.device = all_on_the_last;
+    m.devices = 4;
+    m.device = all_on_the_last;
     assert_int_equal(network_set(&n, &settings), LS_OK);
     assert_int_equal(network_step(&n, 33, 0), LS_ERR_INVALID);
     assert_non_null(strstr(ls_last_error(), "device 3"));

@@ -148,10 +148,10 @@ static void side_close(side *s)
     test_graph_close(&s->t);
 }
 
-static int any_device(void *user, int segment, int lane)
+static int any_device(const ls_map *map, const ls_map_point *at)
 {
-    (void)user;
-    return (segment * 5 + lane * 3) % 7 % DEVICES;
+    (void)map;
+    return at->lane < 0 ? LS_ANY_DEVICE : (at->group * 5 + at->lane * 3) % 7 % DEVICES;
 }
 
 static ls_runs *apply_setting(ls_graph *graph, const setting *how)
@@ -159,10 +159,11 @@ static ls_runs *apply_setting(ls_graph *graph, const setting *how)
     ls_runs *runs = NULL;
     assert_int_equal(ls_runs_of(graph, &runs), LS_OK);
     ls_runs_clear(runs);
-    runs->settings.map = how->finely ? (ls_map){ .devices = DEVICES, .device = any_device } : (ls_map){ .devices = 0 };
     runs->settings.plan = (ls_plan_options){
         .lanes = how->lanes, .micro = how->micro, .unfused = how->unfused, .cut_everywhere = how->finely, .guards = true
     };
+    if (how->finely)
+        runs->settings.plan.map.device = any_device;
     return runs;
 }
 

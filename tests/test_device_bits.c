@@ -124,11 +124,11 @@ typedef struct job {
 
 static const char *describe(const job *j)
 {
-    static char text[256];
-    snprintf(text, sizeof(text), "%s on %s, batch %lld, %d lanes, %d GPUs%s, %d CPUs with %d threads, \"%s\"%s%s",
+    static char text[512];
+    snprintf(text, sizeof(text), "%s on %s, batch %lld, %d lanes, %d GPUs%s, %d CPUs with %d threads, \"%s\"%s%s%s%s",
              network_name(j->kind), mix_names[j->mix], (long long)j->batch, j->lanes, j->gpus,
              j->parts ? " (parts of one)" : "", j->cpus, j->threads, places[j->place].name, j->copies ? ", copies" : "",
-             j->picked ? ", picked rows" : "");
+             j->picked ? ", picked rows" : "", j->deny ? ", without " : "", j->deny ? j->deny : "");
     return text;
 }
 
@@ -149,7 +149,7 @@ static machine_settings settings_of(const job *j)
     machine_settings s = { .options = { .cpu_devices = j->cpus, .threads = j->threads } };
     if (j->mix != CPUS) {
         s.gpu = (gpu_settings){ .devices = j->parts ? 1 : j->gpus, .copies = j->copies, .deny = j->deny };
-        s.gpu.memory = LS_MIB(4 * (j->parts ? j->gpus : 1)); /* small ones: a GPU's new memory is written */
+        s.gpu.memory = LS_MIB(16 * (j->parts ? j->gpus : 1)); /* small ones: a GPU's new memory is written */
         s.gpu.delay = j->delay ? j->delay : -1;
         s.parts = j->parts ? j->gpus : 0;
     }

@@ -35,7 +35,7 @@ typedef struct failing {
 static void open_network(machine *m, network *n, const failing *f)
 {
     machine_create(m,
-                   (machine_settings){ .gpu = { .devices = 2, .memory = LS_MIB(2), .delay = -1, .copies = f->copies },
+                   (machine_settings){ .gpu = { .devices = 2, .memory = LS_MIB(8), .delay = -1, .copies = f->copies },
                                        .options = { .threads = 2 } });
     if (f->growth)
         OK(ls_set_memory_growth(m->ctx, "gpu:0-1", true));
@@ -85,6 +85,7 @@ static bool fail_once(const failing *f, int nth, const char *expected)
     (f->late ? gpu_fail_late : gpu_fail_next)(m.g, f->call, nth);
     ls_status status = network_step(&n, BATCH, (uint64_t)f->before);
     bool failed = status != LS_OK;
+    gpu_fail_next(m.g, f->call, 0);
     if (failed) {
         assert_int_equal(status, f->call == GPU_ALLOC ? LS_ERR_MEMORY : LS_ERR_DEVICE);
         check_message(f, nth);
@@ -96,7 +97,6 @@ static bool fail_once(const failing *f, int nth, const char *expected)
     if (strcmp(after, expected) != 0)
         fail_msg("after %s %d%s of %s the next run gave other bits", gpu_call_name(f->call), nth,
                  f->late ? ", late," : "", network_name(f->kind));
-    gpu_fail_next(m.g, f->call, 0);
     close_network(&m, &n);
     return failed;
 }

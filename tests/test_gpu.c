@@ -91,9 +91,10 @@ static void *plan_of(bed *x, const ls_program_step *steps, int count, int64_t sa
     return plan;
 }
 
+/* Everything is in LS_ROOM_PLAN, at run.room[0].offset of the buffer. */
 static ls_status run_at(bed *x, void *plan, ls_program_run run)
 {
-    run.memory = x->memory[0];
+    run.room[LS_ROOM_PLAN].memory = x->memory[0];
     return x->b->plan_run(x->device[0], plan, &run);
 }
 
@@ -101,6 +102,11 @@ static ls_status run_at(bed *x, void *plan, ls_program_run run)
 static void run_whole(bed *x, void *plan)
 {
     ok(run_at(x, plan, (ls_program_run){ .samples = 1, .batch = -1 }));
+}
+
+static ls_memory_place at(const bed *x, size_t offset)
+{
+    return (ls_memory_place){ x->memory[0], offset };
 }
 
 static void assert_floats(const float *got, const float *wanted, size_t n)
@@ -164,7 +170,9 @@ static void some_ops_are_denied(void **state)
                             ls_op_gather_batch(sample),
                             ls_op_scatter_batch(ls_op_gather_batch(sample)),
                             ls_op_group(&change, 1) };
-    ls_tensor *taken[] = { ls_op_relu(w), ls_op_matmul(sample, w),
+    ls_tensor *rate = ls_op_input(x.graph, "rate", LS_F32, LS_SCALAR), *update;
+    update = ls_op_apply(w, ls_op_relu(w), .rule = LS_APPLY_SGD, .learning_rate = rate);
+    ls_tensor *taken[] = { ls_op_relu(w), ls_op_matmul(sample, w), update,
                            ls_op_gather(w, ls_op_constant(x.graph, LS_I64, LS_SHAPE(1), &(int64_t){ 0 }), 0) };
     for (size_t i = 0; i < LENGTH(denied); i++)
         if (x.b->supports(x.b->user, denied[i]))
@@ -177,6 +185,11 @@ static void some_ops_are_denied(void **state)
     assert_false(b->supports(b->user, ls_op_relu(w)));
     assert_true(b->supports(b->user, ls_op_cast(w, LS_F64)));
     assert_true(b->supports(b->user, ls_op_maximum(w, w)));
+    gpu_destroy(own);
+    own = gpu_create((gpu_settings){ .deny = GPU_DENY_STATE });
+    b = gpu_backend(own);
+    assert_false(b->supports(b->user, update));
+    assert_true(b->supports(b->user, ls_op_relu(w)));
     gpu_destroy(own);
     close_bed(&x);
 }
@@ -310,13 +323,14 @@ static void a_program_computes(void **state)
               *w = ls_op_input(x.graph, "w", LS_F32, LS_SHAPE(2, 3));
     ls_tensor *product = ls_op_matmul(a, w), *y = ls_op_relu(product);
     ls_program_slot in_product[] = { whole(0, 4), whole(64, 6) }, in_y[] = { whole(128, 6) };
-    ls_program_step steps[] = { { product, in_product, whole(128, 6) }, { y, in_y, whole(192, 6) } };
+    ls_program_step steps[] = { { .node = product, .in = in_product, .out = whole(128, 6) },
+                                { .node = y, .in = in_y, .out = whole(192, 6) } };
     void *plan = plan_of(&x, steps, 2, 1);
     assert_int_equal(gpu_counted(x.g).plans, 1);
     float got[6];
     put(&x, 256, (float[]){ 1, 2, 3, 4 }, 4);
     put(&x, 256 + 64, (float[]){ 1, 0, -1, 0, 1, -1 }, 6);
-    ok(run_at(&x, plan, (ls_program_run){ .base = 256, .samples = 1, .batch = -1 }));
+    ok(run_at(&x, plan, (ls_program_run){ .room = { { NULL, 256 } }, .samples = 1, .batch = -1 }));
     get(&x, 256 + 192, got, 6);
     assert_floats(got, (float[]){ 1, 2, 0, 3, 4, 0 }, 6);
     get(&x, 256 + 128, got, 6);
@@ -338,9 +352,9 @@ static void samples_are_where_their_slots_say(void **state)
     ls_tensor *sum = ls_op_reduce_sum(moved, LS_AXES(0), false);
     enum { A = 0, W = 64, MOVED = 128, KEPT = 256, SUM = 384 };
     ls_program_slot in_moved[] = { each(A, 2, true), whole(W, 2) }, in_others[] = { each(MOVED, 2, false) };
-    ls_program_step steps[] = { { moved, in_moved, each(MOVED, 2, false) },
-                                { kept, in_others, each(KEPT, 2, true) },
-                                { sum, in_others, whole(SUM, 2) } };
+    ls_program_step steps[] = { { .node = moved, .in = in_moved, .out = each(MOVED, 2, false) },
+                                { .node = kept, .in = in_others, .out = each(KEPT, 2, true) },
+                                { .node = sum, .in = in_others, .out = whole(SUM, 2) } };
     void *plan = plan_of(&x, steps, 3, 3);
     float got[14];
     put(&x, A, (float[]){ 0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51, 60, 61 }, 14);
@@ -382,6 +396,160 @@ static void random_numbers_know_their_sample(void **state)
     close_bed(&x);
 }
 
+/* ---- State ---- */
+
+/* An update with momentum by hand: state at 0 of one buffer, new state at 2048 of it, the rest at 1024. */
+typedef struct update {
+    ls_program_slot in[2], state[2], new_state[2];
+    ls_program_step step;
+    void *plan;
+    ls_program_run run;
+} update;
+
+static ls_program_slot in_room(ls_room room, size_t offset)
+{
+    ls_program_slot slot = whole(offset, 2);
+    slot.room = room;
+    return slot;
+}
+
+static void make_update(bed *x, update *u)
+{
+    ls_tensor *w = ls_op_variable(x->graph, "w", LS_F32, LS_SHAPE(2)),
+              *m = ls_op_variable(x->graph, "m", LS_F32, LS_SHAPE(2), .not_trainable = true);
+    ls_tensor *gradient = ls_op_input(x->graph, "gradient", LS_F32, LS_SHAPE(2)),
+              *rate = ls_op_input(x->graph, "rate", LS_F32, LS_SCALAR);
+    *u = (update){ .in = { whole(0, 2), whole(64, 1) } };
+    for (size_t i = 0; i < 2; i++) {
+        u->state[i] = in_room(LS_ROOM_STATE, i * 64);
+        u->new_state[i] = in_room(LS_ROOM_NEW_STATE, i * 64);
+    }
+    u->step = (ls_program_step){ .node = ls_op_apply(w, gradient, .rule = LS_APPLY_MOMENTUM, .learning_rate = rate,
+                                                     .slots = { m }, .momentum = 0.5),
+                                 .in = u->in,
+                                 .out = u->new_state[0],
+                                 .state = u->state,
+                                 .new_state = u->new_state,
+                                 .state_count = 2 };
+    u->plan = plan_of(x, &u->step, 1, 1);
+    u->run = (ls_program_run){
+        .room = { [LS_ROOM_PLAN] = at(x, 1024), [LS_ROOM_STATE] = at(x, 0), [LS_ROOM_NEW_STATE] = at(x, 2048) },
+        .samples = 1,
+        .batch = -1
+    };
+}
+
+static void updates_read_one_state_and_write_the_other(void **state)
+{
+    (void)state;
+    bed x;
+    update u;
+    float got[2];
+    open_bed(&x, (gpu_settings){ 0 });
+    make_update(&x, &u);
+    put(&x, 0, (float[]){ 10, 20 }, 2);
+    put(&x, 64, (float[]){ 2, 4 }, 2);
+    put(&x, 1024, (float[]){ 1, -1 }, 2);
+    put(&x, 1024 + 64, (float[]){ 0.25f }, 1);
+    ok(x.b->plan_run(x.device[0], u.plan, &u.run)); /* m = 0.5 m - 0.25 g, w = w + m */
+    get(&x, 2048, got, 2);
+    assert_floats(got, (float[]){ 10.75f, 22.25f }, 2);
+    get(&x, 2048 + 64, got, 2);
+    assert_floats(got, (float[]){ 0.75f, 2.25f }, 2);
+    get(&x, 0, got, 2); /* what was read is as it was */
+    assert_floats(got, (float[]){ 10, 20 }, 2);
+    get(&x, 64, got, 2);
+    assert_floats(got, (float[]){ 2, 4 }, 2);
+    x.b->plan_destroy(x.device[0], u.plan);
+    close_bed(&x);
+}
+
+/* ---- Joins ---- */
+
+static void join_floats(bed *x, ls_join_kind kind, const float *left, const float *right, const float *wanted)
+{
+    float got[4];
+    put(x, 0, left, 4);
+    put(x, 64, right, 4);
+    put(x, 128, (float[4]){ 0 }, 4);
+    ls_join_call call = { kind, LS_F32, 4, at(x, 128), at(x, 0), at(x, 64) };
+    ok(x->b->join(x->device[0], &call));
+    call.to = call.left; /* in place */
+    ok(x->b->join(x->device[0], &call));
+    for (size_t offset = 0; offset < 256; offset += 128) {
+        get(x, offset, got, 4);
+        for (int i = 0; i < 4; i++)
+            assert_true(wanted[i] != wanted[i] ? got[i] != got[i] : got[i] == wanted[i]);
+    }
+}
+
+static void partials_are_joined(void **state)
+{
+    (void)state;
+    const float nan = __builtin_nanf(""), left[] = { 1, 5, nan, -3 }, right[] = { 2, 4, 0, nan };
+    bed x;
+    float got[4];
+    int32_t i32[2] = { INT32_MAX, -5 }, one32[2] = { 1, -6 };
+    open_bed(&x, (gpu_settings){ 0 });
+    join_floats(&x, LS_JOIN_SUM, left, right, (float[]){ 3, 9, nan, nan });
+    join_floats(&x, LS_JOIN_MAX, left, right, (float[]){ 2, 5, nan, nan });
+    join_floats(&x, LS_JOIN_MIN, left, right, (float[]){ 1, 4, nan, nan });
+    put(&x, 0, (float[]){ 7, 8, 9, 10 }, 4);
+    ok(x.b->join(x.device[0], &(ls_join_call){ LS_JOIN_MAX, LS_F32, 3, at(&x, 128), at(&x, 0), { NULL, 0 } }));
+    put(&x, 0, (float[]){ 0, 0, 0, 0 }, 4); /* after the join, in the queue's order */
+    get(&x, 128, got, 3);
+    assert_floats(got, (float[]){ 7, 8, 9 }, 3); /* left alone: a copy */
+    ok(x.b->upload(x.device[0], x.memory[0], 0, i32, sizeof i32));
+    ok(x.b->upload(x.device[0], x.memory[0], 64, one32, sizeof one32));
+    ok(x.b->join(x.device[0], &(ls_join_call){ LS_JOIN_SUM, LS_I32, 2, at(&x, 0), at(&x, 0), at(&x, 64) }));
+    ok(x.b->download(x.device[0], x.memory[0], 0, i32, sizeof i32));
+    assert_true(i32[0] == INT32_MIN && i32[1] == -11); /* integers wrap */
+    gpu_counts counts = gpu_counted(x.g);
+    assert_int_equal(counts.calls[GPU_JOIN], 8);
+    assert_int_equal(counts.bytes[GPU_JOIN], 6 * FLOATS(4) + FLOATS(3) + sizeof i32);
+    close_bed(&x);
+}
+
+static void joins_of_other_types(void **state)
+{
+    (void)state;
+    double wide[3], a[3] = { 1, 0x1p53, __builtin_nan("") }, b[3] = { 2, 1, 1 };
+    int64_t sums[2], most[2], l[2] = { INT64_MAX, -7 }, r[2] = { 2, -8 };
+    ls_reference_join(LS_JOIN_SUM, LS_F64, wide, a, b, 3);
+    assert_true(wide[0] == 3 && wide[1] == 0x1p53 && wide[2] != wide[2]);
+    ls_reference_join(LS_JOIN_MIN, LS_F64, wide, a, b, 3);
+    assert_true(wide[0] == 1 && wide[1] == 1 && wide[2] != wide[2]);
+    ls_reference_join(LS_JOIN_SUM, LS_I64, sums, l, r, 2);
+    assert_true(sums[0] == INT64_MIN + 1 && sums[1] == -15);
+    ls_reference_join(LS_JOIN_MAX, LS_I64, most, l, r, 2);
+    assert_true(most[0] == INT64_MAX && most[1] == -7);
+    ls_reference_join(LS_JOIN_MIN, LS_I64, most, l, NULL, 2);
+    assert_true(most[0] == l[0] && most[1] == l[1]);
+}
+
+static void finite_looks_at_every_element(void **state)
+{
+    (void)state;
+    bed x;
+    bool finite = false;
+    open_bed(&x, (gpu_settings){ 0 });
+    put(&x, 0, (float[]){ 1, 2, 3, __builtin_inff() }, 4);
+    ok(x.b->finite(x.device[0], LS_F32, at(&x, 0), 3, &finite));
+    assert_true(finite);
+    ok(x.b->finite(x.device[0], LS_F32, at(&x, 0), 4, &finite));
+    assert_false(finite);
+    ok(x.b->finite(x.device[0], LS_I32, at(&x, 0), 4, &finite));
+    assert_true(finite);
+    ok(x.b->upload(x.device[0], x.memory[0], 64, (double[]){ 1e300, __builtin_nan("") }, 16));
+    ok(x.b->finite(x.device[0], LS_F64, at(&x, 64), 2, &finite));
+    assert_false(finite);
+    ok(x.b->finite(x.device[0], LS_F64, at(&x, 64), 1, &finite));
+    assert_true(finite);
+    assert_int_equal(gpu_counted(x.g).calls[GPU_FINITE], 5);
+    assert_int_equal(gpu_counted(x.g).bytes[GPU_FINITE], 3 * 4 + 2 * 4 * 4 + 16 + 8);
+    close_bed(&x);
+}
+
 /* ---- Order ---- */
 
 static void uploads_copy_at_once(void **state)
@@ -413,8 +581,8 @@ static void make_doubling(bed *x, doubling *d)
     ls_tensor *a = ls_op_input(x->graph, "a", LS_F32, LS_SCALAR),
               *one = ls_op_input(x->graph, "one", LS_F32, LS_SCALAR);
     *d = (doubling){ .in_twice = { whole(X, 1), whole(X, 1) }, .in_next = { whole(TWICE, 1), whole(ONE, 1) } };
-    d->twice = (ls_program_step){ ls_op_add(a, a), d->in_twice, whole(TWICE, 1) };
-    d->next = (ls_program_step){ ls_op_add(a, one), d->in_next, whole(X, 1) };
+    d->twice = (ls_program_step){ .node = ls_op_add(a, a), .in = d->in_twice, .out = whole(TWICE, 1) };
+    d->next = (ls_program_step){ .node = ls_op_add(a, one), .in = d->in_next, .out = whole(X, 1) };
     d->plan[0] = plan_of(x, &d->twice, 1, 1);
     d->plan[1] = plan_of(x, &d->next, 1, 1);
     put(x, X, &(float){ 0 }, 1);
@@ -592,6 +760,11 @@ static ls_status make_call(bed *x, doubling *d, gpu_call call)
         return x->b->download(x->device[0], x->memory[0], X, &number, sizeof number);
     case GPU_COPY:
         return x->b->copy(x->device[0], x->memory[0], X, x->device[1], x->memory[1], 0, sizeof number);
+    case GPU_JOIN:
+        return x->b->join(x->device[0],
+                          &(ls_join_call){ .count = 1, .to = at(x, X), .left = at(x, X), .right = at(x, ONE) });
+    case GPU_FINITE:
+        return x->b->finite(x->device[0], LS_F32, at(x, X), 1, &(bool){ false });
     case GPU_PLAN:
         status = x->b->plan_create(x->device[0], &(ls_program){ &d->twice, 1, 1 }, &made);
         if (status == LS_OK)
@@ -635,7 +808,7 @@ static void late_failures_are_told_later(void **state)
     static const struct {
         gpu_call call;
         const char *words;
-    } rows[] = { { GPU_UPLOAD, "upload" }, { GPU_COPY, "copy" }, { GPU_RUN, "twice" } };
+    } rows[] = { { GPU_UPLOAD, "upload" }, { GPU_COPY, "copy" }, { GPU_JOIN, "join" }, { GPU_RUN, "twice" } };
     bed x;
     doubling d;
     open_bed(&x, (gpu_settings){ .copies = true });
@@ -654,6 +827,14 @@ static void late_failures_are_told_later(void **state)
         ok(make_call(&x, &d, rows[i].call));
         assert_says(x.b->sync(x.device[0]), LS_ERR_DEVICE, rows[i].words);
         ok(x.b->sync(x.device[0]));
+        bool finite[2] = { false, true }; /* one of them would be changed */
+        for (int k = 0; k < 2; k++) {
+            gpu_fail_late(x.g, rows[i].call, 1);
+            ok(make_call(&x, &d, rows[i].call));
+            assert_says(x.b->finite(x.device[0], LS_F32, at(&x, ONE), 1, &finite[k]), LS_ERR_DEVICE, rows[i].words);
+            assert_int_equal(finite[k], k == 1);
+        }
+        ok(x.b->sync(x.device[0]));
     }
     end_doubling(&x, &d);
     close_bed(&x);
@@ -669,7 +850,7 @@ static void kernels_errors_name_their_node(void **state)
     ls_tensor *labels = ls_op_input(x.graph, "labels", LS_I32, LS_SHAPE(LS_BATCH));
     ls_tensor *loss = ls_named(ls_op_sparse_cross_entropy(scores, labels, LS_LOGITS), "the_loss");
     ls_program_slot in[] = { each(0, 2, false), each(64, 1, false) };
-    ls_program_step step = { loss, in, each(128, 1, false) };
+    ls_program_step step = { .node = loss, .in = in, .out = each(128, 1, false) };
     void *plan = plan_of(&x, &step, 1, 2);
     float got = 7;
     put(&x, 0, (float[]){ 1, 1, 1, 1 }, 4);
@@ -751,25 +932,92 @@ static void wrong_programs_are_noticed(void **state)
     open_bed(&x, (gpu_settings){ 0 });
     make_doubling(&x, &d);
     ls_tensor *cast = ls_op_cast(ls_op_input(x.graph, "c", LS_F32, LS_SCALAR), LS_F64);
-    MISUSED(&x,
-            x.b->plan_create(x.device[0], &(ls_program){ &(ls_program_step){ cast, d.in_twice, whole(64, 2) }, 1, 1 },
-                             &plan),
-            "cast");
-    ls_program_run good = { .memory = x.memory[0], .samples = 1, .batch = -1 }, run = good;
+    ls_program_step denied = { .node = cast, .in = d.in_twice, .out = whole(64, 2) };
+    MISUSED(&x, x.b->plan_create(x.device[0], &(ls_program){ &denied, 1, 1 }, &plan), "cast");
+    ls_program_run good = { .room = { { x.memory[0], 0 } }, .samples = 1, .batch = -1 }, run = good;
     MISUSED(&x, x.b->plan_run(x.device[1], d.plan[0], &good), "no buffer");
-    run.memory = x.memory[1];
+    run.room[0].memory = x.memory[1];
     MISUSED(&x, x.b->plan_run(x.device[1], d.plan[0], &run), "another device");
     run = good;
     run.samples = 2;
     MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &run), "2 samples");
     run = good;
-    run.base = BYTES - TWICE;
-    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &run), "add ends at 4100");
-    run.base = BYTES - TWICE - 4;
+    run.room[0].offset = BYTES - TWICE;
+    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &run), "output 0 ends at 4100");
+    run.room[0].offset = BYTES - TWICE - 4;
     MISUSED(&x, x.b->plan_run(x.device[0], d.plan[1], &run), "input 1 ends at");
     d.twice.out.offset = 2; /* over its input */
-    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &good), "lies over its input 0");
+    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &good), "output 0 lies over input 0");
+    d.twice.out = whole(TWICE, 1);
+    run = good;
+    run.room[LS_ROOM_LANE] = good.room[0];
+    d.twice.out.room = LS_ROOM_LANE; /* another room, but of the same buffer */
+    ok(x.b->plan_run(x.device[0], d.plan[0], &run));
+    ok(x.b->sync(x.device[0])); /* before the program changes */
+    d.twice.out.offset = 0;
+    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &run), "output 0 lies over input 0");
+    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &good), "output 0 is in room 1, which has no memory");
+    d.twice.out = whole(TWICE, 1);
+    d.in_twice[1].room = LS_ROOM_PARTIALS;
+    MISUSED(&x, x.b->plan_run(x.device[0], d.plan[0], &run), "input 1 is in room 2, which has no memory");
     end_doubling(&x, &d);
+    close_bed(&x);
+}
+
+static void wrong_states_are_noticed(void **state)
+{
+    (void)state;
+    bed x;
+    update u;
+    void *plan;
+    open_bed(&x, (gpu_settings){ 0 });
+    make_update(&x, &u);
+    ls_program_run run = u.run;
+    run.room[LS_ROOM_NEW_STATE] = run.room[LS_ROOM_STATE];
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &run), "output 0 lies over state 0");
+    run.room[LS_ROOM_NEW_STATE].offset = 32;
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &run), "new state, from 32 to 104, lies over its state");
+    run.room[LS_ROOM_NEW_STATE] = (ls_memory_place){ NULL, 0 };
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &run), "room 4, which has no memory");
+    run = u.run;
+    run.room[LS_ROOM_NEW_STATE].memory = x.memory[1];
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &run), "no buffer");
+    u.step.out = u.new_state[1];
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &u.run), "its output is not its new state 0");
+    u.step.out = u.new_state[0];
+    u.new_state[1].offset = 4;
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &u.run), "new state 1 lies over new state 0");
+    u.new_state[1] = in_room(LS_ROOM_STATE, 128);
+    MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &u.run), "room of the state that the run reads");
+    x.b->plan_destroy(x.device[0], u.plan);
+    u.step.state_count = 0;
+    MISUSED(&x, x.b->plan_create(x.device[0], &(ls_program){ &u.step, 1, 1 }, &plan), "0 values of state");
+    close_bed(&x);
+}
+
+static void wrong_joins_are_noticed(void **state)
+{
+    (void)state;
+    bed x;
+    bool finite;
+    open_bed(&x, (gpu_settings){ 0 });
+    const ls_join_call good = { LS_JOIN_SUM, LS_F32, 4, at(&x, 0), at(&x, 64), at(&x, 128) };
+    ls_join_call call = good;
+    call.right.memory = x.memory[1];
+    MISUSED(&x, x.b->join(x.device[0], &call), "no buffer");
+    call = good;
+    call.to.offset = BYTES - 8;
+    MISUSED(&x, x.b->join(x.device[0], &call), "16 bytes at 4088");
+    call.to.offset = 128;
+    MISUSED(&x, x.b->join(x.device[0], &call), "over its right operand");
+    call.to.offset = 72;
+    MISUSED(&x, x.b->join(x.device[0], &call), "a part of its left operand");
+    call = good;
+    call.dtype = LS_BOOL;
+    MISUSED(&x, x.b->join(x.device[0], &call), "4 elements of bool");
+    MISUSED(&x, x.b->finite(x.device[0], LS_F64, at(&x, BYTES - 8), 2, &finite), "16 bytes at 4088");
+    MISUSED(&x, x.b->finite(x.device[1], LS_F64, at(&x, 0), 2, &finite), "no buffer");
+    ok(x.b->join(x.device[0], &good));
     close_bed(&x);
 }
 
@@ -813,6 +1061,10 @@ int main(void)
         cmocka_unit_test(a_program_computes),
         cmocka_unit_test(samples_are_where_their_slots_say),
         cmocka_unit_test(random_numbers_know_their_sample),
+        cmocka_unit_test(updates_read_one_state_and_write_the_other),
+        cmocka_unit_test(partials_are_joined),
+        cmocka_unit_test(joins_of_other_types),
+        cmocka_unit_test(finite_looks_at_every_element),
         cmocka_unit_test(uploads_copy_at_once),
         cmocka_unit_test(work_is_done_in_order),
         cmocka_unit_test(a_full_queue_makes_callers_wait),
@@ -825,6 +1077,8 @@ int main(void)
         cmocka_unit_test(calls_and_bytes_are_counted),
         cmocka_unit_test(wrong_bytes_are_noticed),
         cmocka_unit_test(wrong_programs_are_noticed),
+        cmocka_unit_test(wrong_states_are_noticed),
+        cmocka_unit_test(wrong_joins_are_noticed),
         cmocka_unit_test(two_threads_at_once_are_noticed),
     };
     return cmocka_run_group_tests_name("gpu", tests, NULL, NULL);

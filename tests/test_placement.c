@@ -363,7 +363,7 @@ static void the_table_says_why(void **state)
         { "whole", "cast", CPU(0), "no kernel on GPU" },
         { "product", "matmul", GPU(0) "-1", "fastest with a kernel" },
         { "asked", "exp", GPU(1), "asked for" },
-        { "kept", "assign", CPU(0), "state is on the CPU" },
+        { "kept", "assign", CPU(0), "the CPU writes variables" },
     };
     bed b;
     ls_tensor *y = NULL;
@@ -584,12 +584,13 @@ static void the_list_has_every_byte(void **state)
             machine_create(&m, (machine_settings){ .gpu = { .devices = 2, .copies = way % 2 != 0, .delay = -1 } });
             OK(network_create_placed(m.ctx, kinds[i], way / 2 ? &(network_places){ .device = in_turn } : NULL, &n));
             OK(ls_graph_set_lanes(n.graph, 3));
-            OK(network_step(&n, 7, 0));
+            for (uint64_t step = 0; step < 3; step++) /* then both versions of the state are there */
+                OK(network_step(&n, 7, step));
             gpu_counts before = gpu_counted(m.g);
             OK(ls_list_copies(m.ctx, &c.list, &c.count));
             size_t listed = bytes(&c);
             free(c.list);
-            OK(network_step(&n, 7, 1));
+            OK(network_step(&n, 7, 3));
             gpu_counts after = gpu_counted(m.g);
             OK(ls_list_copies(m.ctx, &c.list, &c.count));
             size_t seen = 0;
@@ -611,11 +612,14 @@ static void a_value_comes_once_however_often_it_is_read(void **state)
     ls_tensor *w = ls_op_variable(b.graph, "w", LS_F32, LS_SHAPE(2, 3), .data = six);
     ls_tensor *k = ls_op_constant(b.graph, LS_F32, LS_SHAPE(2, 3), six);
     ls_tensor *y = ls_op_add(ls_op_mul(w, k), ls_op_add(ls_op_exp(w), ls_op_exp(k)));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            OK(ls_variable_set(w, six, sizeof(six))); /* a new version */
         OK(ls_eval(b.graph, NULL, 0, &y, 1));
+    }
     copies c = list_copies(&b);
-    assert_int_equal(times(&c, "w", 0, 1), 4); /* it may change between runs */
-    assert_int_equal(gpu_counted(b.m.g).calls[GPU_UPLOAD], 5);
+    assert_int_equal(times(&c, "w", 0, 1), 2);
+    assert_int_equal(gpu_counted(b.m.g).calls[GPU_UPLOAD], 3);
     free(c.list);
     close_bed(&b);
 }

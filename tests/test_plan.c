@@ -585,19 +585,19 @@ static void levels_and_segments_are_in_order(void **state)
             for (int s = 0; s < plan->segment_count; s++)
                 for (int i = 0; i < plan->segments[s].step_count; i++) {
                     const ls_step *step = &plan->segments[s].steps[i];
-                    homes += step->group->home == s;
+                    homes += step->group->segment == s;
                     for (int k = 0; k < step->group->in_count; k++)
-                        if (step->in[k].home == LS_HOME_MICRO) {
+                        if (step->in[k].storage == LS_MICRO) {
                             int made = 0;
                             for (int j = 0; j < i; j++)
-                                made += plan->segments[s].steps[j].out.home == LS_HOME_MICRO &&
+                                made += plan->segments[s].steps[j].out.storage == LS_MICRO &&
                                         plan->segments[s].steps[j].out.offset == step->in[k].offset;
                             assert_true(made > 0);
                         }
                 }
             int wanted = 0;
             for (int g = 0; g < plan->group_count; g++)
-                wanted += plan->groups[g].home >= 0;
+                wanted += plan->groups[g].segment >= 0;
             assert_int_equal(homes, wanted); /* each computed once, in its own segment */
             if (cut)
                 assert_true(plan->segment_count == wanted && wanted > 10);
@@ -709,28 +709,32 @@ static int behind(const ls_plan *plan, int value)
 
 typedef struct memory_check {
     const ls_plan *plan;
-    arena whole, kept;
+    arena whole, kept, frame;
     size_t *kept_offsets; /* with all lanes on one device */
 } memory_check;
 
-static void touch(memory_check *c, const ls_operand *o, int value, int phase)
+/* phase: the time of whole and kept values; segment: that of the lane's own. */
+static void touch(memory_check *c, const ls_operand *o, int value, int phase, int segment)
 {
     size_t times = (size_t)(c->plan->batch > 0 ? c->plan->batch : 0);
     int source = behind(c->plan, value);
-    if (o->home == LS_HOME_WHOLE)
+    if (o->storage == LS_WHOLE)
         live(&c->whole, KEY_VALUE(source), o->offset, o->per_sample ? o->unit * times : o->unit, phase);
-    else if (o->home == LS_HOME_KEPT)
+    else if (o->storage == LS_KEPT && c->plan->kept[o->offset].framed)
+        live(&c->frame, KEY_VALUE(source), c->kept_offsets[o->offset], o->unit * (size_t)ls_plan_lane_samples(c->plan),
+             segment);
+    else if (o->storage == LS_KEPT)
         live(&c->kept, KEY_VALUE(source), c->kept_offsets[o->offset], o->unit * times, phase);
 }
 
-static void touch_inputs(memory_check *c, const ls_step *step, int phase)
+static void touch_inputs(memory_check *c, const ls_step *step, int phase, int segment)
 {
     const ls_prepare *want = &step->group->kernel->prepare;
     for (int k = 0; k < step->group->in_count; k++)
         if (want->bytes && k == want->input)
             live(&c->whole, KEY_PREPARED(step->group->prepared), step->in[k].offset, want->bytes, phase);
         else
-            touch(c, &step->in[k], step->group->in[k], phase);
+            touch(c, &step->in[k], step->group->in[k], phase, segment);
 }
 
 /* A segment's own values, by half steps: inputs are there in both, outputs from the second on, so that only the one
@@ -742,16 +746,16 @@ static void check_micro(const ls_plan *plan, const ls_segment *segment)
     for (int i = 0; i < segment->step_count; i++) {
         const ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++)
-            if (step->in[k].home == LS_HOME_MICRO) {
+            if (step->in[k].storage == LS_MICRO) {
                 bool overwritten = k == 0 && step->room != i;
                 live(&a, KEY_VALUE(behind(plan, step->group->in[k])), step->in[k].offset, 0, 2 * i);
                 live(&a, KEY_VALUE(behind(plan, step->group->in[k])), step->in[k].offset, 0,
                      overwritten ? 2 * i : 2 * i + 1);
             }
-        if (step->out.home == LS_HOME_MICRO)
+        if (step->out.storage == LS_MICRO)
             live(&a, KEY_VALUE(step->group->value), step->out.offset, step->out.unit * (size_t)segment->micro,
                  2 * i + 1);
-        if (step->out.home == LS_HOME_PARTIAL && segment->micro * plan->lanes < plan->batch) /* there are later ones */
+        if (step->out.storage == LS_PARTIAL && segment->micro * plan->lanes < plan->batch) /* there are later ones */
             live(&a, KEY_TEMP(i), step->temp, plan->joins[step->group->join].bytes, 2 * i + 1);
     }
     check_arena(&a);
@@ -765,20 +769,20 @@ static void check_phase(memory_check *c, int p)
         switch (phase->kind) {
         case LS_PHASE_WHOLE:
         case LS_PHASE_TILES:
-            touch_inputs(c, &plan->whole_steps[i], p);
-            touch(c, &plan->whole_steps[i].out, plan->whole_steps[i].group->value, p);
+            touch_inputs(c, &plan->whole_steps[i], p, -1);
+            touch(c, &plan->whole_steps[i].out, plan->whole_steps[i].group->value, p, -1);
             for (int k = 0; k < 2 && plan->whole_steps[i].group->root->op == LS_OP_apply; k++)
                 live(&c->whole, KEY_SLOT(i, k), plan->whole_steps[i].slots[k], plan->whole_steps[i].out.unit, p);
             break;
         case LS_PHASE_PREPARE:
-            touch(c, &plan->value_of[plan->prepared[i].value], plan->prepared[i].value, p);
+            touch(c, &plan->value_of[plan->prepared[i].value], plan->prepared[i].value, p, -1);
             live(&c->whole, KEY_PREPARED(i), plan->prepared[i].offset, plan->prepared[i].group->kernel->prepare.bytes,
                  p);
             break;
         case LS_PHASE_LANES:
             for (int k = 0; k < plan->segments[i].step_count; k++) {
-                touch_inputs(c, &plan->segments[i].steps[k], p);
-                touch(c, &plan->segments[i].steps[k].out, plan->segments[i].steps[k].group->value, p);
+                touch_inputs(c, &plan->segments[i].steps[k], p, i);
+                touch(c, &plan->segments[i].steps[k].out, plan->segments[i].steps[k].group->value, p, i);
             }
             check_micro(plan, &plan->segments[i]);
             break;
@@ -788,11 +792,11 @@ static void check_phase(memory_check *c, int p)
                 live(&c->whole, KEY_JOINED(i), plan->joins[i].joined, plan->joins[i].bytes, p);
             else
                 assert_true(plan->joins[i].joined == plan->joins[i].out.offset);
-            touch(c, &plan->joins[i].out, plan->joins[i].group->value, p);
+            touch(c, &plan->joins[i].out, plan->joins[i].group->value, p, -1);
             break;
         case LS_PHASE_CHECK:
         case LS_PHASE_UPDATE:
-            touch_inputs(c, &plan->updates[i], p);
+            touch_inputs(c, &plan->updates[i], p, -1);
             break;
         default:
             fail_msg("a phase of kind %d", (int)phase->kind);
@@ -804,10 +808,11 @@ static void check_partials(const ls_plan *plan)
     for (int i = 0; i < plan->join_count; i++) {
         const ls_join *x = &plan->joins[i];
         assert_true(x->bytes <= x->stride && x->stride % LS_ALIGN == 0 && x->partial % LS_ALIGN == 0);
-        assert_true(x->partial + x->stride <= plan->slot_bytes);
+        assert_true(x->partial + x->stride <= plan->segments[x->group->segment].slot_bytes);
+        assert_true(plan->segments[x->group->segment].slot_bytes <= plan->slot_bytes);
         for (int k = 0; k < i; k++) {
             const ls_join *y = &plan->joins[k];
-            assert_true(x->level != y->level || x->partial >= y->partial + y->stride ||
+            assert_true(x->group->segment != y->group->segment || x->partial >= y->partial + y->stride ||
                         y->partial >= x->partial + x->stride);
         }
     }
@@ -817,13 +822,16 @@ static void check_memory(const ls_plan *plan)
 {
     memory_check c = { .plan = plan,
                        .whole = { .name = "whole", .bytes = plan->whole_bytes },
-                       .kept = { .name = "kept", .bytes = plan->kept_bytes } };
-    size_t kept_bytes = 0;
+                       .kept = { .name = "kept", .bytes = plan->kept_bytes },
+                       .frame = { .name = "frame", .bytes = plan->frame_bytes } };
+    size_t kept_bytes = 0, frame_bytes = 0;
     c.kept_offsets = calloc((size_t)plan->kept_count + 1, sizeof(*c.kept_offsets));
     assert_non_null(c.kept_offsets);
-    assert_int_equal(ls_plan_pack_kept(plan, plan->batch > 0 ? plan->batch : 0, NULL, c.kept_offsets, &kept_bytes),
-                     LS_OK);
+    assert_int_equal(
+        ls_plan_pack_kept(plan, plan->batch > 0 ? plan->batch : 0, NULL, c.kept_offsets, &kept_bytes, &frame_bytes),
+        LS_OK);
     assert_int_equal(kept_bytes, plan->kept_bytes);
+    assert_int_equal(frame_bytes, plan->frame_bytes);
     for (int p = 0; p < plan->phase_count; p++)
         check_phase(&c, p);
     for (int i = 0; i < plan->write_count; i++) { /* copied to their variables behind the last phase */
@@ -838,10 +846,11 @@ static void check_memory(const ls_plan *plan)
         assert_true(found);
     }
     for (int i = 0; i < plan->fetch_count; i++)
-        touch(&c, &plan->value_of[plan->fetches[i]], plan->fetches[i], plan->phase_count);
+        touch(&c, &plan->value_of[plan->fetches[i]], plan->fetches[i], plan->phase_count, plan->segment_count);
     assert_true(c.whole.count > 0);
     check_arena(&c.whole);
     check_arena(&c.kept);
+    check_arena(&c.frame);
     free(c.kept_offsets);
     check_partials(plan);
 }
@@ -910,9 +919,16 @@ static void siblings_are_joined_early(void **state)
                     if (network_train(&l.n, 50, 3, hash[every]) != LS_OK) /* with 64 lanes some are empty */
                         fail_msg("%s", ls_last_error());
                     assert_int_equal(network_executor(&l.n, 50, &executor), LS_OK);
-                    int slots = ls_executor_placement(executor)->slots;
-                    assert_true(every ? slots == lane_counts[i] : slots <= lane_counts[i]);
-                    early += slots < lane_counts[i];
+                    const ls_plan *plan = ls_executor_plan(executor);
+                    for (int s = 0; s < plan->segment_count; s++) {
+                        int slots = 0;
+                        for (int d = 0; d < devices; d++)
+                            slots += ls_executor_placement(executor)->places[d].slots[s];
+                        if (plan->segments[s].slot_bytes == 0)
+                            continue;
+                        assert_true(every ? slots == lane_counts[i] : slots <= lane_counts[i]);
+                        early += slots < lane_counts[i];
+                    }
                     close_lab(&l);
                 }
                 assert_string_equal(hash[0], hash[1]);
@@ -935,16 +951,18 @@ static void bytes_printed_are_bytes_allocated(void **state)
         assert_int_equal(ls_get_memory_info(l.ctx, "cpu:0", &after), LS_OK);
         size_t got = after.in_use - before.in_use;
         const ls_plan *plan = ls_executor_plan(executor);
+        const ls_place *place = &ls_executor_placement(executor)->places[0];
         size_t wanted = ls_block_bytes(plan->whole_bytes) + ls_block_bytes(plan->kept_bytes) +
-                        ls_block_bytes(ls_placement_partial_bytes(ls_executor_placement(executor))) +
-                        3 * ls_block_bytes(ls_plan_worker_bytes(plan));
+                        ls_block_bytes((size_t)place->frames * plan->frame_bytes) +
+                        ls_block_bytes(place->partial_bytes) + 3 * ls_block_bytes(ls_plan_worker_bytes(plan));
         if (got != wanted || got != ls_executor_placement(executor)->places[0].needed_bytes)
             fail_msg("%s: %zu bytes announced, %zu allocated", network_name(kind), wanted, got);
         assert_int_equal(ls_explain(l.n.graph, fetches, 2, 100, &text), LS_OK);
         snprintf(expected, sizeof(expected),
-                 "whole values %.2f, activations kept %.2f, partials %.2f a lane, %.2f for each worker",
+                 "whole values %.2f, activations kept %.2f, frames %.2f and partials %.2f a lane, %.2f for each worker",
                  (double)plan->whole_bytes / 1048576, (double)plan->kept_bytes / 1048576,
-                 (double)plan->slot_bytes / 1048576, (double)ls_plan_worker_bytes(plan) / 1048576);
+                 (double)plan->frame_bytes / 1048576, (double)plan->slot_bytes / 1048576,
+                 (double)ls_plan_worker_bytes(plan) / 1048576);
         if (!strstr(text, expected))
             fail_msg("%s is not in\n%s", expected, text);
         free(text);

@@ -4,12 +4,16 @@
  * and in which order; a backend holds memory and runs *programs*: a few steps, one node each, on some samples.
  *
  * Calls for one device come from one thread at a time, though not always the same, and in the order in which they must
- * take effect. They may return before the work is done, except `download` and `sync`; what `upload` was given may
- * change as soon as it returns. A function that fails returns a status and says why with ls_backend_fail. Work that
- * fails after its call has returned is told once, by the device's next `download` or `sync`, and every task ends in one
- * of them. The run then fails as a whole, nothing that it was to write is written, and the device is used again.
+ * take effect. They may return before the work is done, except `download`, `finite` and `sync`; what `upload` was given
+ * may change as soon as it returns. A function that fails returns a status and says why with ls_backend_fail. Work that
+ * fails after its call has returned is told once, by the device's next `download`, `finite` or `sync`, and every unit
+ * of work ends in one of them. The run then fails as a whole, nothing that it was to write is written, and the device
+ * is used again.
  *
- * Offsets, `base` and sizes of `alloc` are multiples of 64. A step's output overlaps none of its inputs. */
+ * State stays on a device: variables and optimizer slots have room there that outlives programs, twice, so that a run
+ * reads the one and writes the other. Partial sums stay there, too, and are joined by `join`.
+ *
+ * Offsets, bases and sizes of `alloc` are multiples of 64. A step's output overlaps none of its inputs. */
 #ifndef LOCKSTEP_BACKEND_H
 #define LOCKSTEP_BACKEND_H
 
@@ -19,35 +23,66 @@
 extern "C" {
 #endif
 
-/* Where a value is in the program's memory. */
+/* The rooms that a program's values are in. A run says where each of them is. */
+typedef enum ls_room {
+    LS_ROOM_PLAN,      /* for the program */
+    LS_ROOM_LANE,      /* for one lane, from program to program */
+    LS_ROOM_PARTIALS,  /* for one lane's parts of reductions */
+    LS_ROOM_STATE,     /* variables and optimizer slots, as the run reads them */
+    LS_ROOM_NEW_STATE, /* and as it leaves them */
+    LS_ROOM_COUNT,
+} ls_room;
+
 typedef struct ls_program_slot {
-    size_t offset;
+    ls_room room;
+    size_t offset;   /* in its room */
     size_t unit;     /* bytes of one sample; of a whole value: all of them */
     bool per_sample; /* sample i of a run is at offset + unit * (i, or row + i where kept) */
     bool kept;
 } ls_program_slot;
 
+/* clang-format off */
 typedef struct ls_program_step {
-    const ls_tensor *node;     /* what to compute: ls_tensor_op and its sisters (lockstep/graph.h) */
+    const ls_tensor *node;     /* what to compute: ls_tensor_op and the other ls_tensor_ accessors (lockstep/graph.h) */
     const ls_program_slot *in; /* one for each of its inputs */
     ls_program_slot out;       /* of a node that reduces the batch: the part of these samples */
+    /* of `apply`: the variable, then its slots, and where each new value goes (out is new_state[0]) */
+    const ls_program_slot *state, *new_state;
+    int state_count;
 } ls_program_step;
+/* clang-format on */
 
 typedef struct ls_program {
     const ls_program_step *steps; /* live, with all they point to, as long as the plan made from them */
     int step_count;
-    int64_t samples; /* most that a run will have, and none has 0; 1 where there is no batch axis */
+    int64_t samples; /* upper bound per run, at least 1; 1 where there is no batch axis */
 } ls_program;
 
+/* A place in memory of `alloc`. */
+typedef struct ls_memory_place {
+    void *memory;
+    size_t offset;
+} ls_memory_place;
+
 typedef struct ls_program_run {
-    void *memory; /* of `alloc`: slots are offsets from `base` in it */
-    size_t base;
-    int64_t samples; /* of this run */
-    int64_t row;     /* where its first sample is in kept values */
-    int64_t first;   /* where its first sample is in the batch */
-    int64_t batch;   /* samples in the whole batch; -1: there is no batch axis */
+    ls_memory_place room[LS_ROOM_COUNT]; /* where offsets count from; memory NULL: the program has nothing there */
+    int64_t samples;                     /* of this run */
+    int64_t row;                         /* where its first sample is in kept values */
+    int64_t first;                       /* where its first sample is in the batch */
+    int64_t batch;                       /* samples in the whole batch; -1: there is no batch axis */
     uint64_t seed, run;
 } ls_program_run;
+
+/* How two partial results become one, element by element. Sums are rounded once, to nearest, left operand first; the
+ * larger or smaller of a NaN and anything is NaN. */
+typedef enum ls_join_kind { LS_JOIN_SUM, LS_JOIN_MAX, LS_JOIN_MIN } ls_join_kind;
+
+typedef struct ls_join_call {
+    ls_join_kind kind;
+    ls_dtype dtype;
+    int64_t count;                   /* elements */
+    ls_memory_place to, left, right; /* of one device; `to` may be `left`. right.memory NULL: left alone, a copy */
+} ls_join_call;
 
 typedef struct ls_backend_device {
     char about[256]; /* "NVIDIA H100 80GB" */
@@ -61,7 +96,8 @@ typedef struct ls_backend {
 
     int (*probe)(void *user);                                           /* how many devices there are */
     ls_status (*query)(void *user, int number, ls_backend_device *out); /* NULL: nothing is known of them */
-    /* Asked of what is computed: no leaves, and nothing that writes variables. NULL: everything. */
+    /* Asked of what is computed: no leaves, and of what writes variables only `apply`. NULL: everything. A kind without
+     * `apply` trains, too: the host then updates variables and sends them. */
     bool (*supports)(void *user, const ls_tensor *node);
     ls_status (*open)(void *user, int number, void **device); /* once for each logical device */
     void (*close)(void *device);                              /* NULL: nothing to do */
@@ -70,10 +106,13 @@ typedef struct ls_backend {
     void (*free)(void *device, void *memory);
     ls_status (*upload)(void *device, void *memory, size_t offset, const void *from, size_t bytes);
     ls_status (*download)(void *device, void *memory, size_t offset, void *to, size_t bytes);
-    /* From another device of this backend, where it is all there and stays until `to_device` is synced; a thread may be
-     * calling for that device at the time. NULL: by way of the host. */
+    /* From another device of this backend, or the same, where it is all there and stays until `to_device` is synced; a
+     * thread may be calling for that device at the time. NULL: by way of the host. */
     ls_status (*copy)(void *to_device, void *to, size_t to_offset, void *from_device, void *from, size_t from_offset,
                       size_t bytes);
+    ls_status (*join)(void *device, const ls_join_call *call);
+    /* Whether all elements are finite numbers: answers when everything asked for before is done. */
+    ls_status (*finite)(void *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
 
     ls_status (*plan_create)(void *device, const ls_program *program, void **plan);
     ls_status (*plan_run)(void *device, void *plan, const ls_program_run *run); /* allocates nothing */
@@ -87,9 +126,12 @@ LS_API ls_status ls_add_backend(ls_context *ctx, const ls_backend *backend);
 /* Writes the thread's last error and returns `status`. */
 LS_API ls_status ls_backend_fail(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 
-/* The reference kernel of a node, on arrays in memory: what every kernel is tested against. Of a run, samples, first,
- * batch, seed and run are looked at. */
-LS_API ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const ls_program_run *run);
+/* The reference kernels, on arrays in memory: what every kernel is tested against. Of a run, samples, first, batch,
+ * seed and run are looked at. state, new_state: of `apply`, the variable and its slots; NULL for other nodes. */
+LS_API ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const void *const *state,
+                                  void *const *new_state, const ls_program_run *run);
+LS_API void ls_reference_join(ls_join_kind kind, ls_dtype dtype, void *to, const void *left, const void *right,
+                              int64_t count);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,19 @@ ls_status ls_fail_v(ls_status status, const char *format, va_list args)
     return status;
 }
 
+ls_status ls_fail_within(ls_status status, const char *format, ...)
+{
+    char where[LAST_ERROR_BYTES];
+    if (status == LS_OK)
+        return LS_OK;
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(where, sizeof where, format, args) < 0)
+        where[0] = '\0';
+    va_end(args);
+    return ls_fail(status, "%s: %s", where, last_error);
+}
+
 const char *ls_last_error(void)
 {
     return last_error;

@@ -10,6 +10,9 @@
 ls_status ls_fail(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 ls_status ls_fail_v(ls_status status, const char *format, va_list args);
 
+/* Puts "<format>: " in front of the last error and returns `status`; LS_OK: nothing happens. */
+ls_status ls_fail_within(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
+
 /* Returns from the caller when `call` fails; the message is already written. */
 #define LS_TRY(call)                                                                                                   \
     do {                                                                                                               \

@@ -67,3 +67,15 @@ ls_status ls_device_sync(ls_device *device)
         return LS_OK;
     LOCKED(device, device->backend->sync(device->handle));
 }
+
+ls_status ls_device_join(ls_device *device, const ls_join_call *call)
+{
+    if (call->count == 0)
+        return LS_OK;
+    LOCKED(device, device->backend->join(device->handle, call));
+}
+
+ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)
+{
+    LOCKED(device, device->backend->finite(device->handle, dtype, from, count, out));
+}

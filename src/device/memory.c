@@ -167,12 +167,16 @@ static use use_of(const ls_memory *memory, size_t size)
     return size < (memory->info.limit ? shared_bytes(memory) / 8 : SHARED) ? SMALL : LARGE;
 }
 
-/* An unused region may be for anything, but a large one is not begun with a small block. */
-static bool is_welcome(const ls_memory *memory, const piece *hole, use wanted)
+/* An unused region may be for anything, but is not begun with a block of less than half its size: one that is held for
+ * long would keep all of it from making way. */
+static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, use wanted)
 {
     const region *in = hole->region;
-    bool free = in->used == 0 && (wanted == LARGE || in->bytes <= shared_bytes(memory));
-    return wanted == ANY || in->use == ANY || in->use == wanted || free;
+    if (wanted == ANY || in->use == ANY)
+        return true;
+    if (in->used > 0)
+        return in->use == wanted;
+    return in->bytes <= shared_bytes(memory) || (wanted == LARGE && in->bytes <= 2 * size);
 }
 
 /* The smallest hole that is large enough: in the class of the size itself, where some are too small, or else in the
@@ -183,7 +187,7 @@ static piece *find_hole(const ls_memory *memory, size_t size, use wanted)
     for (size_t class = next_filled(memory, class_of(size)); !best && class < CLASSES;
          class = next_filled(memory, class + 1))
         for (piece *hole = memory->holes[class]; hole && !(best && best->size == size); hole = hole->next)
-            if (hole->size >= size && (!best || hole->size < best->size) && is_welcome(memory, hole, wanted))
+            if (hole->size >= size && (!best || hole->size < best->size) && is_welcome(memory, hole, size, wanted))
                 best = hole;
     return best;
 }

@@ -91,7 +91,15 @@ struct ls_variable {
     uint32_t number; /* creation order within the graph */
     uint32_t mark;   /* equal to graph->mark when the run under way writes it */
     bool trainable;
+    uint64_t version; /* changes with every write; no two variables of a graph ever have the same */
+    uint64_t in_host; /* the version that `data` has; an older one: another device has the newest */
 };
+
+/* The newest value to `data`, from the device that has it. */
+ls_status ls_variable_bring(ls_variable *variable);
+
+/* It has a new value: in `data`, or on other devices alone. */
+void ls_variable_written(ls_variable *variable, bool in_host);
 
 /* The value of one run, kept with the tensor. */
 typedef struct ls_held {
@@ -184,6 +192,8 @@ struct ls_graph {
     struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
     void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
     void (*drop_runs)(ls_graph *graph);
+    uint64_t writes;                           /* of variables, so far: their versions */
+    ls_status (*bring)(ls_variable *variable); /* how the run layer brings a variable's newest value to the host */
 };
 
 /* Registers a node under prefix + name. */

@@ -124,6 +124,7 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
     if (!variable)
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
     *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = !options->not_trainable };
+    variable->version = variable->in_host = ++graph->writes;
     LS_TRY(ls_context_take(graph->context, graph->device, bytes, name ? name : "variable", &variable->block));
     variable->data = ls_context_data(variable->block);
     if (options->data)
@@ -160,6 +161,18 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
     return node;
 }
 
+ls_status ls_variable_bring(ls_variable *variable)
+{
+    return variable->in_host == variable->version ? LS_OK : variable->node->graph->bring(variable);
+}
+
+void ls_variable_written(ls_variable *variable, bool in_host)
+{
+    variable->version = ++variable->node->graph->writes;
+    if (in_host)
+        variable->in_host = variable->version;
+}
+
 static ls_status check_variable(const ls_tensor *variable, const char *what, const void *data, size_t bytes)
 {
     char label[LS_NODE_TEXT];
@@ -183,12 +196,14 @@ ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
     LS_TRY(check_variable(variable, "ls_variable_set", data, bytes));
     if (bytes)
         memcpy(variable->attr.variable.variable->data, data, bytes);
+    ls_variable_written(variable->attr.variable.variable, true);
     return LS_OK;
 }
 
 ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
 {
     LS_TRY(check_variable(variable, "ls_variable_get", data, bytes));
+    LS_TRY(ls_variable_bring(variable->attr.variable.variable));
     if (bytes)
         memcpy(data, variable->attr.variable.variable->data, bytes);
     return LS_OK;

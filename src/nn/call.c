@@ -60,6 +60,7 @@ ls_status ls_model_initialize(ls_model *model, uint64_t seed)
         size_t i = model->variables[v].index;
         LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, seed, layer->number, i,
                             layer->variable[i]->attr.variable.variable->data));
+        ls_variable_written(layer->variable[i]->attr.variable.variable, true);
     }
     model->seed = model->graph->seed = seed;
     model->graph->run = 0;

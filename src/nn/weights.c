@@ -9,7 +9,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and hashes are little-endian");
 
-static const ls_variable *state_of(const ls_model *model, size_t index)
+static ls_variable *state_of(const ls_model *model, size_t index)
 {
     return ls_model_variable(model, index)->attr.variable.variable;
 }
@@ -23,13 +23,17 @@ ls_status ls_model_save_weights(const ls_model *model, const char *path)
     ls_safetensors_entry *entries = calloc(count ? count : 1, sizeof(*entries));
     if (!entries)
         return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", count);
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        status = ls_variable_bring(state_of(model, i));
     for (size_t i = 0; i < count; i++)
         entries[i] = (ls_safetensors_entry){ .name = ls_model_variable_name(model, i),
                                              .dtype = ls_model_variable(model, i)->dtype,
                                              .shape = ls_model_variable(model, i)->shape,
                                              .data = state_of(model, i)->data };
     const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name } };
-    ls_status status = ls_safetensors_write(path, entries, count, metadata, 2);
+    if (status == LS_OK)
+        status = ls_safetensors_write(path, entries, count, metadata, 2);
     free(entries);
     return status;
 }
@@ -104,6 +108,7 @@ static ls_status load(ls_model *model, const ls_safetensors *file, const char *p
         const ls_safetensors_entry *entry = ls_safetensors_find(file, ls_model_variable_name(model, i));
         if (entry->bytes)
             memcpy(state_of(model, i)->data, entry->data, entry->bytes);
+        ls_variable_written(state_of(model, i), true);
     }
     return LS_OK;
 }
@@ -131,7 +136,9 @@ ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
         for (size_t i = 0; i < model->variable_count; i++) {
             if (ls_model_variable_is_trainable(model, i) != (trainable == 1))
                 continue;
-            ls_status status = ls_sha256_add(hash, state_of(model, i)->data, state_of(model, i)->bytes);
+            ls_status status = ls_variable_bring(state_of(model, i));
+            if (status == LS_OK)
+                status = ls_sha256_add(hash, state_of(model, i)->data, state_of(model, i)->bytes);
             if (status != LS_OK) {
                 ls_sha256_destroy(hash);
                 return status;

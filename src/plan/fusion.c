@@ -269,7 +269,7 @@ static void describe(ls_plan *plan, ls_group *group)
         group->cheap = group->cheap && is_cheap_op(group->nodes[i]);
     if (group->residual)
         group->cheap = false;
-    group->home = -1;
+    group->segment = -1;
     group->plan = plan;
 }
 
@@ -331,6 +331,23 @@ static void find_updates(ls_plan *plan)
         for (int k = 0; p->in && p->node->op != LS_OP_group && k < p->node->input_count; k++)
             if (plan->nodes[p->in[k]].node->op == LS_OP_apply && plan->nodes[p->in[k]].group >= 0)
                 plan->groups[plan->nodes[p->in[k]].group].in_place = false;
+    }
+}
+
+/* An update goes where its gradient is, if that kind has a kernel and nobody looks at the new value within the run. */
+static void place_updates(ls_plan *plan)
+{
+    const ls_context *ctx = plan->graph->context;
+    for (int i = 0; i < plan->group_count; i++) {
+        ls_group *group = &plan->groups[i];
+        ls_plan_node *node = &plan->nodes[group->value];
+        int from = group->in_place && !node->fetched ? ls_plan_source(plan, group->in[0]) : -1;
+        int kind = from >= 0 ? plan->groups[from].kind : LS_CPU;
+        const ls_backend *backend = &ctx->kinds[kind].backend;
+        if (kind == LS_CPU || (backend->supports && !backend->supports(backend->user, group->root)))
+            continue;
+        group->kind = node->kind = kind;
+        node->reason = LS_PLACED_GRADIENT;
     }
 }
 
@@ -432,5 +449,6 @@ ls_status ls_plan_fuse(ls_plan *plan)
     }
     copy_views(plan);
     find_updates(plan);
+    place_updates(plan);
     return LS_OK;
 }

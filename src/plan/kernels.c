@@ -75,9 +75,9 @@ ls_status ls_plan_kernels(ls_plan *plan)
         for (int i = 0; i < segment->step_count; i++) {
             ls_group *group = segment->steps[i].group;
             kinds k = { .count = 0 };
-            if (group->home >= 0)
+            if (group->segment >= 0)
                 micro_kinds(plan, segment, &k);
-            for (int other = 0; group->home < 0 && !group->kernel && other < plan->segment_count; other++)
+            for (int other = 0; group->segment < 0 && !group->kernel && other < plan->segment_count; other++)
                 micro_kinds(plan, &plan->segments[other], &k);
             LS_TRY(make_kernel(plan, group, &k));
         }

@@ -35,7 +35,8 @@ static bool supports(const ls_context *ctx, int kind, const ls_tensor *node)
 
 static bool is_allowed(const ls_plan *plan, int kind)
 {
-    return kind == LS_CPU || plan->options.kinds == 0 || plan->options.kinds >> kind & 1;
+    unsigned named = ls_map_kinds(&plan->options.map, plan->graph->context);
+    return kind == LS_CPU || named == 0 || named >> kind & 1;
 }
 
 static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)

@@ -1,4 +1,4 @@
-/* Pass 6: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of
+/* Pass 7: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of
  * a micro-batch from step to step in the worker's own arena. */
 #include <stdlib.h>
 
@@ -14,16 +14,7 @@ typedef struct placer {
     ls_packer packer;
     int *kept_first, *kept_last; /* by group: segments */
     int *step_of;                /* by group: its step in the segment at hand + 1 */
-    int *read_by;                /* by value: the segment that last had it in its cache + 1 */
 } placer;
-
-/* The leaf behind reshapes. */
-static int source_value(const ls_plan *plan, int value)
-{
-    while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
-        value = plan->groups[plan->nodes[value].group].in[0];
-    return value;
-}
 
 /* When whole values are last read: by level, kept values by segment. */
 static void find_lifetimes(placer *p)
@@ -31,8 +22,8 @@ static void find_lifetimes(placer *p)
     ls_plan *plan = p->plan;
     for (int g = 0; g < plan->group_count; g++) {
         plan->whole_last[g] = plan->groups[g].level + (plan->groups[g].reduces ? 1 : 0);
-        p->kept_first[g] = plan->groups[g].home;
-        p->kept_last[g] = plan->groups[g].home;
+        p->kept_first[g] = plan->groups[g].segment;
+        p->kept_last[g] = plan->groups[g].segment;
     }
     for (int g = 0; g < plan->group_count; g++) {
         const ls_group *group = &plan->groups[g];
@@ -85,7 +76,7 @@ static ls_status place_whole(placer *p)
         if (group->root->op == LS_OP_assign || group->root->op == LS_OP_assign_add || group->root->op == LS_OP_apply)
             last = plan->levels; /* copied to the variable at the end */
         ls_operand *value = &plan->value_of[group->value];
-        *value = (ls_operand){ .value = group->value, .home = LS_HOME_WHOLE, .unit = ls_plan_unit(plan, group->root) };
+        *value = (ls_operand){ .value = group->value, .storage = LS_WHOLE, .unit = ls_plan_unit(plan, group->root) };
         LS_TRY(ls_packer_add(&p->packer, group->level, last, value->unit, &value->offset));
     }
     for (int i = 0; i < plan->join_count; i++) {
@@ -108,8 +99,8 @@ static ls_status place_whole(placer *p)
     return ls_packer_pack(&p->packer, &plan->whole_bytes);
 }
 
-/* Lists the kept values and when they are there: levels are the time, because within one a lane may be segments ahead
- * of another. */
+/* Lists the kept values and when they are there. For what crosses a join levels are the time, because within one a lane
+ * may be segments ahead of another; what stays within a level has the lane's own time, segments. */
 static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -118,32 +109,34 @@ static ls_status list_kept(placer *p)
         return LS_ERR_MEMORY;
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
-        if (!group->kept || group->alias || group->reduces || !group->per_sample || group->home < 0)
+        if (!group->kept || group->alias || group->reduces || !group->per_sample || group->segment < 0)
             continue;
         size_t unit = ls_plan_unit(plan, group->root), bytes;
         if (!ls_size_mul(unit, (size_t)plan->batch, &bytes) || bytes > PTRDIFF_MAX / 4)
             return ls_fail(LS_ERR_OVERFLOW, "%lld samples of %zu bytes overflow", (long long)plan->batch, unit);
         plan->value_of[group->value] = (ls_operand){ .value = group->value,
-                                                     .home = LS_HOME_KEPT,
+                                                     .storage = LS_KEPT,
                                                      .offset = (size_t)plan->kept_count,
                                                      .unit = unit,
                                                      .per_sample = true };
-        int last = p->kept_last[g];
-        plan->kept[plan->kept_count++] =
-            (ls_kept){ .value = group->value,
-                       .unit = unit,
-                       .first = plan->segments[p->kept_first[g]].level,
-                       .last = last < plan->segment_count ? plan->segments[last].level : plan->levels };
+        int first = p->kept_first[g], last = p->kept_last[g];
+        int from = plan->segments[first].level, to = last < plan->segment_count ? plan->segments[last].level : -1;
+        ls_kept *kept = &plan->kept[plan->kept_count++];
+        *kept = (ls_kept){ .value = group->value, .unit = unit, .framed = from == to };
+        kept->first = kept->framed ? first : from;
+        kept->last = kept->framed ? last : to >= 0 ? to : plan->levels;
     }
     return LS_OK;
 }
 
-ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes)
+/* One of the two kinds of kept values: framed ones for one lane, others for so many samples. */
+static ls_status pack(const ls_plan *plan, bool framed, int64_t samples, const bool *here, size_t *offsets,
+                      size_t *bytes)
 {
     ls_packer packer = { .guard = plan->options.guards ? LS_ALIGN : 0 };
     ls_status status = LS_OK;
     for (int i = 0; i < plan->kept_count && status == LS_OK; i++)
-        if (!here || here[i])
+        if (plan->kept[i].framed == framed && (!here || here[i]))
             status = ls_packer_add(&packer, plan->kept[i].first, plan->kept[i].last,
                                    plan->kept[i].unit * (size_t)samples, &offsets[i]);
     if (status == LS_OK)
@@ -152,17 +145,27 @@ ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *he
     return status;
 }
 
-/* A lane's partials of one level stand together; they are joined at its end, so levels share the room. */
+ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes,
+                            size_t *frame_bytes)
+{
+    LS_TRY(pack(plan, true, ls_plan_lane_samples(plan), here, offsets, frame_bytes));
+    *frame_bytes = ls_size_align(*frame_bytes, LS_ALIGN);
+    return pack(plan, false, samples, here, offsets, bytes);
+}
+
+/* A lane's partials of one segment stand together: the slot that its task fills. */
 static ls_status place_partials(ls_plan *plan)
 {
     size_t used = 0, all;
     for (int i = 0; i < plan->join_count; i++) {
         ls_join *join = &plan->joins[i];
+        size_t *slot = &plan->segments[join->group->segment].slot_bytes;
+        join->partial = *slot;
         if (i == 0 || plan->joins[i - 1].level != join->level)
             used = 0;
-        join->partial = used;
         if (!ls_size_add(used, join->stride, &used) || !ls_size_mul(used, (size_t)plan->lanes, &all))
             return ls_fail(LS_ERR_OVERFLOW, "partials of %d lanes overflow", plan->lanes);
+        *slot += join->stride;
         if (used > plan->slot_bytes)
             plan->slot_bytes = used;
     }
@@ -174,11 +177,11 @@ static ls_status place_partials(ls_plan *plan)
 /* Where an input is, for a step that is not in a segment or finds it kept. */
 static ls_operand settled(const ls_plan *plan, int value)
 {
-    int source = source_value(plan, value);
+    int source = ls_plan_source_value(plan, value);
     const ls_tensor *node = plan->nodes[value].node;
     ls_operand operand = plan->value_of[source];
     if (plan->nodes[source].group < 0)
-        operand = (ls_operand){ .value = source, .home = LS_HOME_OUTSIDE };
+        operand = (ls_operand){ .value = source, .storage = LS_OUTSIDE };
     operand.per_sample = node->per_sample;
     operand.unit = ls_plan_unit(plan, node);
     return operand;
@@ -203,7 +206,7 @@ static void use_prepared(const ls_plan *plan, ls_step *step)
     if (want->bytes == 0)
         return;
     ls_operand *in = &step->in[want->input];
-    in->home = LS_HOME_WHOLE;
+    in->storage = LS_WHOLE;
     in->offset = plan->prepared[step->group->prepared].offset;
 }
 
@@ -257,15 +260,14 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         } else if (group->reduces) {
             const ls_join *join = &plan->joins[group->join];
             step->out = (ls_operand){
-                .value = group->value, .home = LS_HOME_PARTIAL, .offset = join->partial, .unit = join->stride
+                .value = group->value, .storage = LS_PARTIAL, .offset = join->partial, .unit = join->stride
             };
-            bool here = segment->kind == LS_CPU; /* elsewhere it waits there until the segment is through */
             bool once = segment->micro * plan->lanes >= plan->batch; /* no later micro-batch needs it */
-            if (!here || !once)
-                LS_TRY(ls_packer_add(&p->packer, i, here ? i : segment->step_count, join->stride, &step->temp));
+            if (!once)
+                LS_TRY(ls_packer_add(&p->packer, i, i, join->stride, &step->temp));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
-            step->out = (ls_operand){ .value = group->value, .home = LS_HOME_MICRO, .unit = unit, .per_sample = true };
+            step->out = (ls_operand){ .value = group->value, .storage = LS_MICRO, .unit = unit, .per_sample = true };
             if (step->room == i)
                 LS_TRY(ls_packer_add(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
         }
@@ -283,14 +285,14 @@ static ls_status place_segment(placer *p, ls_segment *segment)
             if (g < 0 || p->step_of[g] == 0 || plan->groups[g].kept || plan->groups[g].reduces)
                 continue;
             const ls_operand *made = &segment->steps[p->step_of[g] - 1].out;
-            step->in[k].home = LS_HOME_MICRO;
+            step->in[k].storage = LS_MICRO;
             step->in[k].offset = made->offset;
         }
     }
     for (int i = 0; i < segment->step_count; i++) {
         ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++)
-            if (step->in[k].home == LS_HOME_OUTSIDE && step->in[k].per_sample)
+            if (step->in[k].storage == LS_OUTSIDE && step->in[k].per_sample)
                 step->reads_input = true;
         p->step_of[step->group - plan->groups] = 0;
     }
@@ -319,155 +321,6 @@ static ls_status place_stage(ls_plan *plan)
 size_t ls_plan_worker_bytes(const ls_plan *plan)
 {
     return ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN) + plan->stage_bytes;
-}
-
-/* What a step moves through memory at least: kept values written and read, once a segment, weights and partials. */
-static void count_traffic(placer *p)
-{
-    ls_plan *plan = p->plan;
-    double bytes = 0;
-    for (int s = 0; s < plan->segment_count; s++)
-        for (int i = 0; i < plan->segments[s].step_count; i++) {
-            const ls_step *step = &plan->segments[s].steps[i];
-            if (step->out.home == LS_HOME_KEPT)
-                bytes += (double)step->out.unit * (double)plan->batch;
-            for (int k = 0; k < step->group->in_count; k++) {
-                const ls_operand *in = &step->in[k];
-                bool far = in->per_sample && (in->home == LS_HOME_KEPT || in->home == LS_HOME_OUTSIDE);
-                if (far && p->read_by[in->value] != s + 1)
-                    bytes += (double)in->unit * (double)plan->batch;
-                if (far)
-                    p->read_by[in->value] = s + 1;
-            }
-            if (step->out.home == LS_HOME_KEPT)
-                p->read_by[step->out.value] = s + 1; /* readers in this segment find it in the cache */
-        }
-    for (int i = 0; i < plan->join_count; i++)
-        bytes += (2.0 * plan->lanes + 1) * (double)plan->joins[i].stride;
-    for (int i = 0; i < plan->prepared_count; i++)
-        bytes += 2.0 * (double)plan->prepared[i].group->kernel->prepare.bytes;
-    for (int i = 0; i < plan->update_count; i++)
-        bytes += 4.0 * (double)ls_plan_unit(plan, plan->updates[i].group->root);
-    plan->traffic_bytes = bytes;
-}
-
-/* ---- Lists that memory needs: joins, prepared weights, whole steps ---- */
-
-static ls_join_kind join_kind(const ls_group *group)
-{
-    return group->root->op == LS_OP_reduce_max   ? LS_JOIN_MAX
-           : group->root->op == LS_OP_reduce_min ? LS_JOIN_MIN
-                                                 : LS_JOIN_SUM;
-}
-
-/* One prepared weight serves all groups that want the same of it. */
-static int find_prepared(const ls_plan *plan, const ls_group *group, int value)
-{
-    const ls_prepare *want = &group->kernel->prepare;
-    for (int i = 0; i < plan->prepared_count; i++) {
-        const ls_kernel *other = plan->prepared[i].group->kernel;
-        if (plan->prepared[i].value == value && other->prepare.run == want->run && want->same(other, group->kernel))
-            return i;
-    }
-    return -1;
-}
-
-static void list_prepared(ls_plan *plan, ls_group *group)
-{
-    if (!group->kernel || group->kernel->prepare.bytes == 0)
-        return;
-    int value = source_value(plan, group->in[group->kernel->prepare.input]);
-    int from = ls_plan_source(plan, value), at = find_prepared(plan, group, value);
-    int level = from < 0 ? 0 : plan->groups[from].level + (plan->groups[from].reduces ? 1 : 0);
-    if (at < 0) {
-        at = plan->prepared_count++;
-        plan->prepared[at] = (ls_prepared){ .group = group, .value = value, .level = level, .last = group->level };
-    }
-    if (plan->prepared[at].last < group->level)
-        plan->prepared[at].last = group->level;
-    group->prepared = at;
-}
-
-static int by_level(const void *a, const void *b)
-{
-    const ls_join *x = a, *y = b;
-    if (x->level != y->level)
-        return (x->level > y->level) - (x->level < y->level);
-    return (x->group > y->group) - (x->group < y->group);
-}
-
-static void list_joins(ls_plan *plan)
-{
-    for (int g = 0; g < plan->group_count; g++) {
-        ls_group *group = &plan->groups[g];
-        if (!group->reduces || !group->needed || is_gather_batch(group) || !group->kernel)
-            continue;
-        size_t own = group->kernel->partial_bytes, bytes = own ? own : ls_plan_unit(plan, group->root);
-        plan->joins[plan->join_count++] =
-            (ls_join){ .group = group,
-                       .kind = join_kind(group),
-                       .dtype = group->root->dtype,
-                       .level = group->level,
-                       .bytes = bytes,
-                       .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
-                       .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) + (plan->options.guards ? LS_ALIGN : 0) };
-    }
-    qsort(plan->joins, (size_t)plan->join_count, sizeof(*plan->joins), by_level);
-    for (int i = 0; i < plan->join_count; i++)
-        plan->joins[i].group->join = i;
-}
-
-static int steps_by_level(const void *a, const void *b)
-{
-    const ls_group *x = ((const ls_step *)a)->group, *y = ((const ls_step *)b)->group;
-    if (x->level != y->level)
-        return (x->level > y->level) - (x->level < y->level);
-    return (x > y) - (x < y);
-}
-
-static int prepared_by_level(const void *a, const void *b)
-{
-    const ls_prepared *x = a, *y = b;
-    if (x->level != y->level)
-        return (x->level > y->level) - (x->level < y->level);
-    return (x->group > y->group) - (x->group < y->group);
-}
-
-static void list_whole(ls_plan *plan)
-{
-    for (int g = 0; g < plan->group_count; g++) {
-        ls_group *group = &plan->groups[g];
-        if (group->per_sample || !group->needed || group->alias)
-            continue;
-        if (group->in_place)
-            plan->updates[plan->update_count++] = (ls_step){ .group = group };
-        else
-            plan->whole_steps[plan->whole_count++] = (ls_step){ .group = group };
-    }
-    qsort(plan->whole_steps, (size_t)plan->whole_count, sizeof(*plan->whole_steps), steps_by_level);
-}
-
-static ls_status make_lists(ls_plan *plan)
-{
-    size_t groups = (size_t)plan->group_count;
-    plan->joins = ls_plan_alloc(plan, groups, sizeof(*plan->joins));
-    plan->prepared = ls_plan_alloc(plan, groups, sizeof(*plan->prepared));
-    plan->whole_steps = ls_plan_alloc(plan, groups, sizeof(*plan->whole_steps));
-    plan->updates = ls_plan_alloc(plan, groups, sizeof(*plan->updates));
-    plan->value_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->value_of));
-    if (!plan->joins || !plan->prepared || !plan->whole_steps || !plan->updates || !plan->value_of)
-        return LS_ERR_MEMORY;
-    list_joins(plan);
-    for (int g = 0; g < plan->group_count; g++)
-        list_prepared(plan, &plan->groups[g]);
-    qsort(plan->prepared, (size_t)plan->prepared_count, sizeof(*plan->prepared), prepared_by_level);
-    for (int g = 0; g < plan->group_count; g++) { /* sorting moved them */
-        ls_group *group = &plan->groups[g];
-        if (group->kernel && group->kernel->prepare.bytes)
-            group->prepared = find_prepared(plan, group, source_value(plan, group->in[group->kernel->prepare.input]));
-    }
-    list_whole(plan);
-    return LS_OK;
 }
 
 static ls_status settle_all(placer *p)
@@ -500,14 +353,10 @@ ls_status ls_plan_memory(ls_plan *plan)
     p.kept_first = ls_plan_alloc(plan, groups, sizeof(*p.kept_first));
     p.kept_last = ls_plan_alloc(plan, groups, sizeof(*p.kept_last));
     p.step_of = ls_plan_alloc(plan, groups, sizeof(*p.step_of));
-    p.read_by = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*p.read_by));
-    if (!plan->whole_last || !p.kept_first || !p.kept_last || !p.step_of || !p.read_by)
+    if (!plan->whole_last || !p.kept_first || !p.kept_last || !p.step_of)
         return LS_ERR_MEMORY;
-    ls_status status = make_lists(plan);
-    if (status == LS_OK) {
-        find_lifetimes(&p);
-        status = place_whole(&p);
-    }
+    find_lifetimes(&p);
+    ls_status status = place_whole(&p);
     if (status == LS_OK)
         status = list_kept(&p);
     if (status == LS_OK)
@@ -515,12 +364,11 @@ ls_status ls_plan_memory(ls_plan *plan)
     if (status == LS_OK)
         status = settle_all(&p);
     ls_packer_free(&p.packer);
-    if (status == LS_OK)
-        status = place_stage(plan);
-    if (status != LS_OK)
-        return status;
-    count_traffic(&p);
+    LS_TRY(status);
+    LS_TRY(place_stage(plan));
     size_t *offsets = ls_plan_alloc(plan, (size_t)plan->kept_count, sizeof(*offsets));
-    return offsets ? ls_plan_pack_kept(plan, plan->batch > 0 ? plan->batch : 0, NULL, offsets, &plan->kept_bytes)
-                   : LS_ERR_MEMORY;
+    if (!offsets)
+        return LS_ERR_MEMORY;
+    return ls_plan_pack_kept(plan, plan->batch > 0 ? plan->batch : 0, NULL, offsets, &plan->kept_bytes,
+                             &plan->frame_bytes);
 }

@@ -1,5 +1,6 @@
-/* Pass 7: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end
+/* Pass 9: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end
  * a training step: every gradient known to be finite, and only then the updates. */
+#include "device/context.h"
 #include "plan/plan.h"
 
 static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, int count)
@@ -32,6 +33,14 @@ static bool has_finish(const ls_plan *plan, int first, int count)
 {
     for (int i = first; i < first + count; i++)
         if (plan->joins[i].group->kernel->finish)
+            return true;
+    return false;
+}
+
+static bool is_shared(const ls_plan *plan, int first, int count)
+{
+    for (int i = first; i < first + count; i++)
+        if (plan->joins[i].group->kind != LS_CPU)
             return true;
     return false;
 }
@@ -82,7 +91,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * 5 + (size_t)plan->whole_count * 2 + 2;
+    size_t most = (size_t)plan->levels * 6 + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 1;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
@@ -101,10 +110,16 @@ ls_status ls_plan_phases(ls_plan *plan)
         add_phase(plan, LS_PHASE_PREPARE, level, p, prepared - p);
         add_phase(plan, LS_PHASE_LANES, level, s, segment - s);
         add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
+        if (is_shared(plan, j, join - j))
+            add_phase(plan, LS_PHASE_SHARE, level, j, join - j);
         if (has_finish(plan, j, join - j))
             add_phase(plan, LS_PHASE_FINISH, level, j, join - j);
     }
     add_phase(plan, LS_PHASE_CHECK, plan->levels, 0, plan->update_count);
-    add_phase(plan, LS_PHASE_UPDATE, plan->levels, 0, plan->update_count);
+    for (int i = 0, first = 0; i < plan->update_count; first = i) { /* those that can fail come first: not the CPU's */
+        while (i < plan->update_count && plan->updates[i].group->kind == plan->updates[first].group->kind)
+            i++;
+        add_phase(plan, LS_PHASE_UPDATE, plan->levels, first, i - first);
+    }
     return LS_OK;
 }

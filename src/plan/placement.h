@@ -1,24 +1,16 @@
-/* Placement: the last pass. Which device runs each task, and so where kept values are; it can change no kernel and no
- * sum. A strategy says no more than a map, or the devices that share the lanes. */
+/* Placement: what each device must have for its part of a plan. The map has said which device runs each task; from that
+ * follow where kept values are, who joins what, which devices hold which state, and how much room everything takes. It
+ * can change no kernel and no sum.
+ *
+ * placement.c  tasks, whole values, joins and updates to devices
+ * rooms.c      offsets and bytes on each device
+ * inflight.c   how many lanes are in flight, and so how many frames and slots there are */
 #ifndef LS_PLAN_PLACEMENT_H
 #define LS_PLAN_PLACEMENT_H
 
 #include "base/size.h"
 #include "device/context.h"
 #include "plan/plan.h"
-
-/* Which CPU device runs task (segment, lane), of those that nothing else was asked for. */
-typedef struct ls_map {
-    int devices; /* 0: lanes are shared evenly */
-    int (*device)(void *user, int segment, int lane);
-    void *user;
-} ls_map;
-
-/* Devices (by index in the context) that share the lanes; kinds that are not in the list use all of theirs. */
-typedef struct ls_share {
-    const int *list;
-    int count; /* 0: all devices */
-} ls_share;
 
 #define LS_NOT_HERE SIZE_MAX
 
@@ -31,58 +23,117 @@ static inline size_t ls_block_bytes(size_t bytes)
 
 /* What one device has of a plan. */
 typedef struct ls_place {
+    bool active;     /* a task, or work on whole values that was given to it alone, runs here */
     int64_t *row;    /* by lane: where its samples begin among those that come here; -1: none do */
     int64_t samples; /* of all lanes that come here */
     bool *here;      /* by kept value */
-    size_t *kept;    /* by kept value: its offset */
+    size_t *kept;    /* by kept value: its offset among those of the batch, or in a frame */
     size_t kept_bytes;
-    /* of devices that are not CPUs: all in one block, kept values behind whole ones */
-    size_t *whole;        /* by plan node: the offset of a whole value that is looked at or made here; LS_NOT_HERE */
-    size_t *stage;        /* by plan node: of a lane's samples that were fed */
-    size_t micro;         /* offset of what a segment needs for itself */
-    size_t total_bytes;   /* of the block; 0: nothing runs here */
-    size_t needed_bytes;  /* on this device, in all */
+    int frames; /* lanes that are in flight here at once, at most */
+    size_t frame_bytes;
+    int *slots;   /* by segment: lanes that have partials of it here at once, at most */
+    size_t *pool; /* by segment: where its slots begin among the partials */
+    size_t partial_bytes;
+    /* of devices that are not CPUs: everything in one block, state apart */
+    size_t *whole;             /* by plan node: the offset of a whole value that is looked at or made here */
+    size_t *stage;             /* by plan node: of a lane's samples that were fed */
+    size_t kept_at, frames_at; /* offsets of the parts */
+    size_t partials_at, micro; /* `micro`: what a segment needs for itself */
+    size_t receive;            /* partials of other devices, for the part of a join that is owned here */
+    size_t total_bytes;        /* of the block; 0: nothing runs here */
+    ls_variable **state;       /* variables and slots that are read or updated here */
+    int state_count;
+    size_t needed_bytes;  /* on this device, in all, state apart */
     size_t fetched_bytes; /* beside these, for the values that a run is to hold */
 } ls_place;
+
+/* A range of a join's elements and the device that joins it. */
+typedef struct ls_join_part {
+    int owner;
+    int64_t from, to;
+} ls_join_part;
+
+/* A join of a kind that is not the CPU. (Of CPUs any worker joins any chunk: their memory is one.) */
+typedef struct ls_join_place {
+    ls_join_part *parts;
+    int part_count;
+} ls_join_place;
 
 typedef struct ls_placement {
     ls_arena arena;
     const ls_plan *plan;
     const ls_context *ctx;
+    bool crewed;       /* all workers take part */
     ls_place *places;  /* by device */
-    int *task_device;  /* by segment and lane */
-    int *whole_device; /* by whole step; -1: any CPU */
-    int home;          /* the CPU device that has whole values and partials */
-    int slots;         /* lanes whose partials are there at the same time, at most */
+    int *whole_device; /* by whole step; -1: any CPU, or every active device of its kind */
+    int home;          /* the CPU device that has whole values */
     int *made;         /* by kept value and lane: where it is computed */
     int *host;         /* by kept value and lane: the CPU device that has it; -1: none needs to */
-    bool *whole_host;  /* by plan node: a whole value from elsewhere that must come to the host */
+    bool *looked_at;   /* by plan node and device: a whole value that is read there; all CPUs are `home` */
+    bool *comes_home;  /* by plan node: a whole value made elsewhere that the host must have */
+    ls_join_place *joins;
+    bool *updates; /* by update and device: it is computed there */
 } ls_placement;
 
 /* crewed: all workers take part, and need room; otherwise the caller does everything. */
-ls_status ls_placement_make(const ls_plan *plan, const ls_map *map, ls_share share, bool crewed, ls_placement **out);
+ls_status ls_placement_make(const ls_plan *plan, bool crewed, ls_placement **out);
 void ls_placement_destroy(ls_placement *placement);
 
-static inline size_t ls_placement_partial_bytes(const ls_placement *p)
-{
-    return (size_t)p->slots * p->plan->slot_bytes;
-}
+/* Steps of making one. */
+ls_status ls_placement_rooms(ls_placement *p);
+ls_status ls_placement_in_flight(ls_placement *p);
 
-static inline int ls_task_device(const ls_placement *p, int segment, int lane)
+/* Memory of the placement's own arena; the failure is reported. */
+void *ls_placement_alloc(ls_placement *p, size_t count, size_t bytes);
+
+static inline int ls_kind_of(const ls_placement *p, int device)
 {
-    return p->task_device[(size_t)segment * (size_t)p->plan->lanes + (size_t)lane];
+    return p->ctx->devices[device].kind;
 }
 
 /* Whether any lane of the segment is this device's. */
 bool ls_runs_on(const ls_placement *p, int segment, int device);
 
+/* Whether a whole step is computed on this device, which is no CPU. */
+static inline bool ls_whole_runs_on(const ls_placement *p, int step, int device)
+{
+    const ls_group *group = p->plan->whole_steps[step].group;
+    return p->whole_device[step] == LS_ANY_DEVICE ? group->kind == ls_kind_of(p, device) && p->places[device].active
+                                                  : p->whole_device[step] == device;
+}
+
+static inline bool ls_is_looked_at(const ls_placement *p, int value, int device)
+{
+    return p->looked_at[(size_t)value * (size_t)p->ctx->device_count + (size_t)device];
+}
+
+static inline bool ls_updates_on(const ls_placement *p, int update, int device)
+{
+    return p->updates[(size_t)update * (size_t)p->ctx->device_count + (size_t)device];
+}
+
 /* Samples that a device which is not a CPU gets anew for each task: fed, or rows of a gathered value. */
 static inline bool ls_is_staged(const ls_operand *o)
 {
-    return o->per_sample && (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE);
+    return o->per_sample && (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE);
 }
 
-/* Why, for each node and device: a table for people; and a line of the log for each, as TensorFlow has it. */
+/* ---- Lanes in flight (inflight.c) ---- */
+
+/* Slots that `lanes` of a segment need on one device, begun in this order, when at most `in_flight` of them are begun
+ * and not complete: see the proof there. total: lanes of the whole tree. */
+int ls_slots_needed(const int *lanes, int count, int total, int in_flight);
+
+/* Whether a lane needs a frame on a device in the level of these segments: a task of it is there, or a copy of a framed
+ * value that another kind of device made. */
+bool ls_lane_visits(const ls_placement *p, int first, int end, int lane, int device);
+
+/* The maximal complete blocks of a segment's lanes on one device: the subtrees of the tree that it can make alone. */
+int ls_placement_blocks(const ls_placement *p, int segment, int device);
+
+/* ---- For people ---- */
+
+/* Why, for each node and device: a table; and a line of the log for each, as TensorFlow has it. */
 ls_status ls_placement_print(const ls_placement *placement, ls_text *text);
 void ls_placement_log(const ls_placement *placement, ls_logger *log);
 

@@ -64,9 +64,9 @@ static void add_device(where *w, int device)
 static void group_devices(const ls_placement *p, const ls_group *group, where *w)
 {
     const ls_plan *plan = p->plan;
-    for (int lane = 0; group->home >= 0 && lane < plan->lanes; lane++)
-        add_device(w, ls_task_device(p, group->home, lane));
-    for (int i = 0; i < plan->whole_count && group->home < 0; i++)
+    for (int lane = 0; group->segment >= 0 && lane < plan->lanes; lane++)
+        add_device(w, ls_task_device(plan, group->segment, lane));
+    for (int i = 0; i < plan->whole_count && group->segment < 0; i++)
         if (plan->whole_steps[i].group == group && p->whole_device[i] >= 0)
             add_device(w, p->whole_device[i]);
     if (w->count == 0 && group->device != LS_ANY_DEVICE)
@@ -92,7 +92,7 @@ static int leaf_device(const ls_placement *p, const ls_tensor *node)
         return device;
     if (node->device != LS_ANY_DEVICE)
         device = node->device;
-    else if (node->op == LS_OP_constant && p->plan->options.kinds == 0)
+    else if (node->op == LS_OP_constant && ls_map_kinds(&p->plan->options.map, p->ctx) == 0)
         for (int d = 0; d < p->ctx->device_count; d++)
             if (p->ctx->devices[d].kind > p->ctx->devices[device].kind)
                 device = d;
@@ -158,8 +158,8 @@ void ls_placement_mark(const ls_placement *p)
         if (ls_plan_is_leaf(plan->nodes[i].node))
             ((ls_tensor *)plan->nodes[i].node)->placed = leaf_device(p, plan->nodes[i].node);
     for (int g = 0; g < plan->group_count; g++)
-        if (plan->groups[g].home >= 0)
-            mark_group(p, &plan->groups[g], ls_task_device(p, plan->groups[g].home, 0));
+        if (plan->groups[g].segment >= 0)
+            mark_group(p, &plan->groups[g], ls_task_device(plan, plan->groups[g].segment, 0));
     for (int i = 0; i < plan->whole_count; i++)
         mark_group(p, plan->whole_steps[i].group, p->whole_device[i]);
     for (int i = 0; i < plan->update_count; i++)
@@ -175,7 +175,9 @@ static const char *reason_text(const ls_placement *p, const ls_plan_node *node, 
         snprintf(text, 96, "no kernel on %s", p->ctx->kinds[node->wanted].name);
         return text;
     case LS_PLACED_STATE:
-        return "state is on the CPU";
+        return "the CPU writes variables";
+    case LS_PLACED_GRADIENT:
+        return "where its gradient is";
     case LS_PLACED_GROUP:
         return "one kernel with the node before";
     case LS_PLACED_FASTEST:

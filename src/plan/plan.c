@@ -22,6 +22,13 @@ int ls_plan_source(const ls_plan *plan, int value)
     return group;
 }
 
+int ls_plan_source_value(const ls_plan *plan, int value)
+{
+    while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
+        value = plan->groups[plan->nodes[value].group].in[0];
+    return value;
+}
+
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
 {
     int64_t count = 0;
@@ -94,7 +101,11 @@ ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetc
     if (status == LS_OK)
         status = ls_plan_kernels(plan);
     if (status == LS_OK)
+        status = ls_plan_steps(plan);
+    if (status == LS_OK)
         status = ls_plan_memory(plan);
+    if (status == LS_OK)
+        status = ls_plan_count_traffic(plan);
     if (status == LS_OK)
         status = ls_plan_phases(plan);
     if (status != LS_OK) {

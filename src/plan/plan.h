@@ -2,12 +2,14 @@
  * join.
  *
  * Passes, in order, each a file: nodes.c (what is needed, who uses it), kinds.c (which kind of device a node is for),
- * fusion.c (nodes to groups), segments.c (levels between joins, segments, what is kept and what is computed again),
- * kernels.c (a kernel for each group, micro-batches), memory.c (lifetimes to offsets), phases.c (the order of work).
- * Placement (placement.c) comes last and is not part of the plan: which device of its kind runs a task (segment, lane)
- * is a map, and can change no kernel and no sum.
+ * fusion.c (nodes to groups), segments.c (levels between joins, natural segments, what is kept and what is computed
+ * again; then the map is asked, and may cut natural segments between groups), kernels.c (a kernel for each group,
+ * micro-batches), steps.c (lists of joins, prepared weights, whole steps and updates), memory.c (lifetimes to offsets),
+ * traffic.c (what a step moves), phases.c (the order of work). Placement (placement.c) is what each device must have
+ * for its part.
  *
- * Everything before placement is a function of graph, kinds, batch, lanes and the bit class alone. */
+ * Groups, kernels, micro-batches and sums are functions of graph, kinds, batch, lanes and the bit class alone: no map
+ * can change them. */
 #ifndef LS_PLAN_PLAN_H
 #define LS_PLAN_PLAN_H
 
@@ -15,6 +17,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/node.h"
+#include "plan/map.h"
 
 #define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache, a constant of the bit class */
 #define LS_ALIGN       64
@@ -81,7 +84,8 @@ typedef enum ls_placed {
     LS_PLACED_FASTEST,   /* nothing was asked for: the fastest kind with a kernel */
     LS_PLACED_ASKED,     /* by a device scope */
     LS_PLACED_NO_KERNEL, /* the CPU, because the kind that was wanted has no kernel */
-    LS_PLACED_STATE,     /* the CPU, where variables live */
+    LS_PLACED_STATE,     /* the CPU, which writes variables */
+    LS_PLACED_GRADIENT,  /* an update: where its gradient is */
     LS_PLACED_GROUP,     /* with the first node of its group */
 } ls_placed;
 
@@ -132,9 +136,9 @@ struct ls_group {
     bool needed;   /* somebody looks at its value, or it writes */
     bool kept;     /* its samples are kept for other segments, or fetched */
     int kind;      /* of device */
-    int device;    /* of its first node; LS_ANY_DEVICE: any of its kind */
+    int device;    /* asked for by its first node; of a whole group: the map's word. LS_ANY_DEVICE: none */
     int level;
-    int home;     /* segment that computes it; -1: it is whole, or computed wherever it is needed */
+    int segment;  /* that computes it; -1: it is whole, or computed wherever it is needed */
     int join;     /* of a reduction */
     int prepared; /* the weight its kernel wants in another form */
     ls_kernel *kernel;
@@ -143,18 +147,18 @@ struct ls_group {
 
 /* ---- Values ---- */
 
-typedef enum ls_home {
-    LS_HOME_OUTSIDE, /* fed, constant or a variable: the run knows where */
-    LS_HOME_WHOLE,   /* one for the run */
-    LS_HOME_KEPT,    /* all samples of the batch, for several segments */
-    LS_HOME_MICRO,   /* a worker's own: one micro-batch */
-    LS_HOME_PARTIAL, /* a lane's part of a reduction */
-} ls_home;
+typedef enum ls_storage {
+    LS_OUTSIDE, /* fed, constant or a variable: the run knows where */
+    LS_WHOLE,   /* one for the run */
+    LS_KEPT,    /* samples that several segments look at: of the batch, or in the lane's frame */
+    LS_MICRO,   /* a worker's own: one micro-batch */
+    LS_PARTIAL, /* a lane's part of a reduction */
+} ls_storage;
 
 typedef struct ls_operand {
     int value; /* plan node */
-    ls_home home;
-    size_t offset;   /* in its home; of a kept value: its place in the list of kept values */
+    ls_storage storage;
+    size_t offset;   /* in its storage; of a kept value: its number in the list of kept values */
     size_t unit;     /* bytes of a sample, or of the whole */
     bool per_sample; /* moves on with the samples */
 } ls_operand;
@@ -174,22 +178,23 @@ typedef struct ls_segment {
     int level;
     int index; /* among all segments */
     int kind;
-    int device; /* that was asked for; LS_ANY_DEVICE: any of its kind, as the map says */
     int64_t micro;
     ls_step *steps;
     int step_count;
     size_t micro_bytes; /* a worker's arena for it */
+    size_t slot_bytes;  /* of a lane's partials of its reductions; 0: it has none */
 } ls_segment;
 
-/* A value of all samples that several segments look at. Where its lanes are is a matter of placement. */
+/* A value whose samples several segments look at. One that only segments of one level look at is in the lane's frame:
+ * room for the lanes in flight. Others are there for the whole batch. Where lanes are is a matter of placement. */
 typedef struct ls_kept {
-    int value;       /* plan node */
-    size_t unit;     /* bytes of a sample */
-    int first, last; /* levels in which it is there, both included */
+    int value;   /* plan node */
+    size_t unit; /* bytes of a sample */
+    bool framed;
+    int first, last; /* levels in which it is there, both included; of a framed one: segments */
 } ls_kept;
 
 /* A batch reduction: partials by lane, then the tree. */
-typedef enum ls_join_kind { LS_JOIN_SUM, LS_JOIN_MAX, LS_JOIN_MIN } ls_join_kind;
 typedef struct ls_join {
     ls_group *group;
     ls_join_kind kind;
@@ -197,7 +202,7 @@ typedef struct ls_join {
     int level;
     int64_t count;  /* elements of a partial */
     size_t bytes;   /* of a partial */
-    size_t partial; /* offset in a lane's slot */
+    size_t partial; /* offset in a lane's slot of the segment */
     size_t stride;  /* room for it there */
     size_t joined;  /* offset in the whole arena of the joined partial */
     ls_operand out; /* the value, after `finish` where there is one */
@@ -223,7 +228,8 @@ typedef enum ls_phase_kind {
     LS_PHASE_TILES,   /* one step on whole tensors, in tiles */
     LS_PHASE_PREPARE, /* weights to their formats, side by side */
     LS_PHASE_LANES,   /* the segments of a level: tasks (segment, lane) */
-    LS_PHASE_JOIN,    /* the joins of a level, in chunks */
+    LS_PHASE_JOIN,    /* the joins of a level, in chunks, or each part by its owner */
+    LS_PHASE_SHARE,   /* what owners have joined goes to the other devices that look at it */
     LS_PHASE_FINISH,  /* joined partials to values, side by side */
     LS_PHASE_CHECK,   /* gradients of in-place updates are finite */
     LS_PHASE_UPDATE,  /* in-place updates, in tiles */
@@ -244,7 +250,7 @@ typedef struct ls_plan_options {
     int64_t micro;       /* 0: by size */
     bool guards;         /* room behind every value, so that the executor can see a kernel write too far */
     bool every_partial;  /* lanes are joined at the end of their level alone: tests mutate the tree there */
-    unsigned kinds;      /* that may be used without being asked for, by bit; 0: all */
+    ls_map map;          /* tasks to devices */
 } ls_plan_options;
 
 struct ls_plan {
@@ -267,6 +273,7 @@ struct ls_plan {
 
     ls_segment *segments;
     int segment_count;
+    int *task_device;     /* by segment and lane: the map's word */
     ls_step *whole_steps; /* by level */
     int whole_count;
     ls_join *joins; /* by level */
@@ -286,6 +293,7 @@ struct ls_plan {
 
     size_t whole_bytes;
     size_t slot_bytes;                               /* of a lane's partials, in the level that has most */
+    size_t frame_bytes;                              /* of a lane in flight, with all its tasks on one device */
     size_t worker_bytes, scratch_bytes, stage_bytes; /* of a worker's arena: micro-batches, scratch, picked rows */
     size_t kept_bytes;                               /* with all lanes on one device */
     double flops;                                    /* of one step */
@@ -309,14 +317,29 @@ ls_status ls_plan_kinds(ls_plan *plan);
 ls_status ls_plan_fuse(ls_plan *plan);
 ls_status ls_plan_segments(ls_plan *plan);
 ls_status ls_plan_kernels(ls_plan *plan);
+ls_status ls_plan_steps(ls_plan *plan);
 ls_status ls_plan_memory(ls_plan *plan);
+ls_status ls_plan_count_traffic(ls_plan *plan);
 ls_status ls_plan_phases(ls_plan *plan);
 
-/* The offsets of kept values on a device that has so many samples, `here` of them (NULL: all). */
-ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes);
+/* The offsets of kept values on a device that has so many samples of the batch, `here` of them (NULL: all); those of
+ * framed values are offsets in a frame. */
+ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes,
+                            size_t *frame_bytes);
 
 /* The default V for this work: DESIGN, "What else must not depend on the devices". */
 int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch);
+
+static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
+{
+    return plan->task_device[(size_t)segment * (size_t)plan->lanes + (size_t)lane];
+}
+
+/* Samples of the largest lane. */
+static inline int64_t ls_plan_lane_samples(const ls_plan *plan)
+{
+    return plan->batch < 1 ? 0 : (plan->batch + plan->lanes - 1) / plan->lanes;
+}
 
 /* Samples of lane v: from floor(v n / V) to floor((v+1) n / V). */
 static inline int64_t ls_lane_first(int64_t batch, int lanes, int lane)
@@ -343,8 +366,12 @@ static inline int64_t ls_plan_tile(const ls_group *group)
     return group->kernel->tile ? group->kernel->tile : LS_TILE;
 }
 
-/* The group whose bytes a value is, through views (reshapes); -1: a leaf. */
+/* The group whose bytes a value is, through views (reshapes); -1: a leaf. And the value itself behind the views. */
 int ls_plan_source(const ls_plan *plan, int value);
+int ls_plan_source_value(const ls_plan *plan, int value);
+
+/* The join whose result, as it is, is the gradient of an update; -1: the gradient is something else. */
+int ls_plan_join_of(const ls_plan *plan, const ls_step *update);
 
 /* Bytes of a worker's arena. */
 size_t ls_plan_worker_bytes(const ls_plan *plan);

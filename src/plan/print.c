@@ -34,8 +34,8 @@ ls_status ls_plan_print(const ls_plan *plan, ls_text *text)
             ls_text_add(text, " [%s]", fusion_names[group->fusion]);
         if (group->kernel && group->kernel->layout && group->kernel->layout[0])
             ls_text_add(text, " layout %s", group->kernel->layout);
-        if (group->home >= 0)
-            ls_text_add(text, " micro %lld", (long long)plan->segments[group->home].micro);
+        if (group->segment >= 0)
+            ls_text_add(text, " micro %lld", (long long)plan->segments[group->segment].micro);
         ls_text_put(text, "\n");
     }
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a plan") : LS_OK;
@@ -64,8 +64,10 @@ static entry *list_values(const ls_plan *plan, int *count)
     for (int i = 0; entries && i < plan->node_count; i++) {
         const ls_operand *value = &plan->value_of[i];
         const ls_plan_node *node = &plan->nodes[i];
-        bool own = node->group >= 0 && !plan->groups[node->group].alias && value->home != LS_HOME_OUTSIDE;
-        size_t times = value->home == LS_HOME_KEPT ? (size_t)plan->batch : 1;
+        bool own = node->group >= 0 && !plan->groups[node->group].alias && value->storage != LS_OUTSIDE;
+        size_t times = value->storage != LS_KEPT          ? 1
+                       : plan->kept[value->offset].framed ? (size_t)ls_plan_lane_samples(plan)
+                                                          : (size_t)plan->batch;
         if (own)
             entries[(*count)++] = (entry){ node->node, value->unit * times };
     }
@@ -108,11 +110,12 @@ ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text)
             weights += ls_plan_unit(plan, plan->nodes[i].node);
     size_t each = ls_plan_worker_bytes(plan);
     ls_text_add(text,
-                "variables %.2f MiB, whole values %.2f, activations kept %.2f, partials %.2f a lane, %.2f for each "
-                "worker; a step "
+                "variables %.2f MiB, whole values %.2f, activations kept %.2f, frames %.2f and partials %.2f a lane, "
+                "%.2f for each worker; a step "
                 "moves %.2f GB through memory, %.3f a sample\n",
-                MIB(weights), MIB(plan->whole_bytes), MIB(plan->kept_bytes), MIB(plan->slot_bytes), MIB(each),
-                plan->traffic_bytes / 1e9, plan->batch > 0 ? plan->traffic_bytes / 1e9 / (double)plan->batch : 0.0);
+                MIB(weights), MIB(plan->whole_bytes), MIB(plan->kept_bytes), MIB(plan->frame_bytes),
+                MIB(plan->slot_bytes), MIB(each), plan->traffic_bytes / 1e9,
+                plan->batch > 0 ? plan->traffic_bytes / 1e9 / (double)plan->batch : 0.0);
     print_largest(plan, text);
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory to print a plan") : LS_OK;
 }

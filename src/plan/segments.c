@@ -3,7 +3,9 @@
  * A level is what can be done between two joins: a group's level is that of its inputs, one more behind a reduction.
  * The per-sample groups of a level are cut into segments, runs that go through a micro-batch together. A value that
  * another segment needs is kept for the whole batch, unless it is cheap: then that segment computes it again, in its
- * own cache. Cheap groups have no home; they are computed where somebody asks for them. */
+ * own cache. Cheap groups have no segment; they are computed where somebody asks for them. */
+#include <string.h>
+
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -16,7 +18,6 @@ typedef struct cutter {
     bool *needed; /* by group: somebody looks at its value, or it writes */
     bool *kept;   /* by group */
     int kind;     /* of the segment being built */
-    int device;
     int *place;   /* by group: step of the segment being built + 1; 0: not in it */
     int *touched; /* groups with a place, to be undone */
     int touched_count;
@@ -26,10 +27,11 @@ typedef struct cutter {
     size_t *freed;
 } cutter;
 
-/* How a home group would be cut without devices. */
+/* How groups with a segment are cut without devices, and where the map has each of their lanes. */
 typedef struct natural {
     int *segment; /* by group */
     int64_t *micro;
+    int *device; /* by group and lane */
 } natural;
 
 #define CHEAP_DEPTH 4 /* so many cheap groups on top of each other are computed again, not more: work stays linear */
@@ -140,11 +142,6 @@ static wish wish_of(const ls_plan *plan, const ls_group *group)
     return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
-static int64_t largest_lane(const ls_plan *plan)
-{
-    return (plan->batch + plan->lanes - 1) / plan->lanes;
-}
-
 /* The size of a value whose samples are live in this segment. */
 static size_t unit_here(const ls_plan *plan, int value)
 {
@@ -188,7 +185,7 @@ static size_t busiest_bytes(cutter *c)
 static int64_t micro_size(cutter *c, bool heavy)
 {
     const ls_plan *plan = c->plan;
-    int64_t lane = largest_lane(plan);
+    int64_t lane = ls_plan_lane_samples(plan);
     if (lane < 1)
         return 1;
     int64_t micro = (int64_t)(LS_MICRO_BYTES / busiest_bytes(c));
@@ -212,7 +209,6 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
     ls_segment *segment = &plan->segments[plan->segment_count];
     *segment = (ls_segment){ .level = level, .index = plan->segment_count, .step_count = c->step_count };
     segment->kind = c->kind;
-    segment->device = c->device;
     segment->steps = ls_plan_alloc(plan, (size_t)c->step_count, sizeof(*segment->steps));
     if (!segment->steps)
         return LS_ERR_MEMORY;
@@ -232,11 +228,10 @@ static void add_home(cutter *c, int g)
 {
     ls_group *group = &c->plan->groups[g];
     c->kind = group->kind;
-    c->device = group->device;
     for (int k = 0; k < group->in_count; k++)
         demand(c, group->in[k]);
     add_step(c, g);
-    group->home = c->plan->segment_count;
+    group->segment = c->plan->segment_count;
 }
 
 /* The natural segments: within a level, runs of groups of one kind that want the same size of micro-batch. */
@@ -256,11 +251,14 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
     return end_segment(c, level, now == WHOLE_LANE, 0);
 }
 
-/* Where a natural segment is cut: between devices that were asked for, or everywhere. */
+/* Where a natural segment is cut: where the map has a lane change devices, or everywhere. */
 static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
 {
-    return plan->options.cut_everywhere || n->segment[g] != n->segment[next] ||
-           plan->groups[g].device != plan->groups[next].device;
+    if (plan->options.cut_everywhere || n->segment[g] != n->segment[next])
+        return true;
+    const int *here = n->device + (size_t)g * (size_t)plan->lanes;
+    const int *there = n->device + (size_t)next * (size_t)plan->lanes;
+    return memcmp(here, there, (size_t)plan->lanes * sizeof(*here)) != 0;
 }
 
 /* Parts of natural segments, each with the micro-batch that the whole had. */
@@ -328,28 +326,48 @@ static void keep_across_kinds(cutter *c)
         }
 }
 
-static bool asks_for_devices(const ls_plan *plan)
+/* Asks the map about every group: its lanes where it has a segment, otherwise its one value. */
+static ls_status ask_map(ls_plan *plan, natural *n)
 {
-    for (int g = 0; g < plan->group_count; g++)
-        if (plan->groups[g].device != LS_ANY_DEVICE)
-            return true;
-    return false;
+    const ls_map *map = &plan->options.map;
+    const ls_context *ctx = plan->graph->context;
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        ls_map_point at = { .kind = group->kind, .asked = group->device, .group = g, .segment = -1, .lane = -1 };
+        if (!group->per_sample)
+            LS_TRY(ls_map_device(map, ctx, &at, &group->device));
+        if (group->segment < 0)
+            continue;
+        n->segment[g] = at.segment = group->segment;
+        n->micro[g] = plan->segments[group->segment].micro;
+        at.lanes = plan->lanes;
+        for (at.lane = 0; at.lane < plan->lanes; at.lane++)
+            LS_TRY(ls_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)at.lane]));
+    }
+    return LS_OK;
 }
 
-/* Cuts again, now that every group knows its natural segment. */
-static ls_status cut_again(cutter *c, const int *sorted, const int *start)
+/* Natural segments are cut again, where the map says so; each part knows where its lanes are. */
+static ls_status cut_by_map(cutter *c, const int *sorted, const int *start)
 {
     ls_plan *plan = c->plan;
-    natural n = { .segment = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*n.segment)),
-                  .micro = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*n.micro)) };
-    if (!n.segment || !n.micro)
+    size_t groups = (size_t)plan->group_count, lanes = (size_t)plan->lanes;
+    natural n = { .segment = ls_plan_alloc(plan, groups, sizeof(*n.segment)),
+                  .micro = ls_plan_alloc(plan, groups, sizeof(*n.micro)),
+                  .device = ls_plan_alloc(plan, groups * lanes, sizeof(*n.device)) };
+    if (!n.segment || !n.micro || !n.device)
         return LS_ERR_MEMORY;
-    for (int g = 0; g < plan->group_count; g++)
-        if (plan->groups[g].home >= 0) {
-            n.segment[g] = plan->groups[g].home;
-            n.micro[g] = plan->segments[plan->groups[g].home].micro;
-        }
-    return cut_all(c, sorted, start, &n);
+    LS_TRY(ask_map(plan, &n));
+    LS_TRY(cut_all(c, sorted, start, &n));
+    plan->task_device = ls_plan_alloc(plan, (size_t)plan->segment_count * lanes, sizeof(*plan->task_device));
+    if (!plan->task_device)
+        return LS_ERR_MEMORY;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const ls_segment *segment = &plan->segments[s];
+        size_t last = (size_t)(segment->steps[segment->step_count - 1].group - plan->groups); /* it has a segment */
+        memcpy(plan->task_device + (size_t)s * lanes, n.device + last * lanes, lanes * sizeof(int));
+    }
+    return LS_OK;
 }
 
 static ls_status cutter_prepare(cutter *c)
@@ -382,8 +400,7 @@ ls_status ls_plan_segments(ls_plan *plan)
         return LS_ERR_MEMORY;
     sort_by_level(&c, sorted, start);
     LS_TRY(cut_all(&c, sorted, start, NULL));
-    if (plan->options.cut_everywhere || asks_for_devices(plan))
-        LS_TRY(cut_again(&c, sorted, start));
+    LS_TRY(cut_by_map(&c, sorted, start));
     for (int g = 0; g < plan->group_count; g++) {
         plan->groups[g].kept = c.kept[g];
         plan->groups[g].needed = c.needed[g];

@@ -1,4 +1,4 @@
-/* Programs for another kind of device, and what has to be copied around them. */
+/* Units of another kind of device, and what has to be copied around them. */
 #include "run/driver.h"
 
 #include <stdlib.h>
@@ -6,24 +6,19 @@
 
 #include "device/calls.h"
 #include "run/executor_private.h"
-
-/* The steps of a segment, or one whole step, as its backend sees them. */
-typedef struct program {
-    ls_program program;
-    ls_program_step *steps;
-    ls_program_slot *slots; /* inputs of all steps */
-    void *plan;             /* the backend's; NULL: nothing of it runs here */
-} program;
+#include "run/partials.h"
+#include "run/programs.h"
 
 struct ls_driver {
+    ls_programs programs;
     const ls_placement *placement;
     ls_device *device;
     const ls_place *place;
     ls_block *block;
-    program *segments; /* by segment */
-    program *wholes;   /* by whole step */
+    ls_state **states; /* by device */
+    ls_state *state;   /* of this one; NULL: no variable is here */
     uint64_t now;      /* number of the run at hand */
-    uint64_t *fresh;   /* by plan node: the run that brought its whole value here */
+    uint64_t *fresh;   /* by plan node: the run that brought or made its whole value here */
     uint64_t *arrived; /* by kept value and lane: the run that brought it here */
 };
 
@@ -32,21 +27,12 @@ static const ls_plan *plan_of(const ls_driver *d)
     return d->placement->plan;
 }
 
-/* ---- Failing ---- */
-
-/* The backend's message, with the node and the device it was about. */
 static ls_status explain(const ls_driver *d, const ls_step *step, const char *what, ls_status status)
 {
-    char label[LS_NODE_TEXT], message[512];
-    if (status == LS_OK)
-        return LS_OK;
-    snprintf(message, sizeof(message), "%s", ls_last_error());
-    return ls_fail(status, "%s (op %s): %s %s: %s", ls_node_label(step->group->root, label),
-                   ls_tensor_op(step->group->root), what, d->device->name, message);
+    return ls_programs_explain(&d->programs, step, what, status);
 }
 
-/* After a failure the device is left with nothing to do and nothing to tell, and what was brought in vain is forgotten:
- * the next run begins anew. */
+/* After a failure: drain the queue, drop later errors, mark what was brought stale. The next run begins anew. */
 static ls_status settle(ls_driver *d, ls_status status)
 {
     char message[1024];
@@ -58,63 +44,7 @@ static ls_status settle(ls_driver *d, ls_status status)
     return ls_fail(status, "%s", message);
 }
 
-/* ---- Making programs ---- */
-
-static ls_program_slot slot_of(const ls_driver *d, const ls_operand *o)
-{
-    ls_program_slot slot = { .unit = o->unit, .per_sample = o->per_sample };
-    if (ls_is_staged(o)) {
-        slot.offset = d->place->stage[o->value];
-    } else if (o->home == LS_HOME_KEPT) {
-        slot.offset = d->place->kept[o->offset];
-        slot.kept = true;
-    } else if (o->home == LS_HOME_MICRO) {
-        slot.offset = d->place->micro + o->offset;
-    } else {
-        slot.offset = d->place->whole[o->value];
-    }
-    return slot;
-}
-
-static ls_program_slot out_slot(const ls_driver *d, const ls_step *step)
-{
-    if (step->out.home == LS_HOME_PARTIAL)
-        return (ls_program_slot){ .offset = d->place->micro + step->temp, .unit = step->out.unit };
-    return slot_of(d, &step->out);
-}
-
-static ls_status make_program(ls_driver *d, const ls_step *steps, int count, int64_t samples, program *out)
-{
-    int inputs = 0;
-    for (int i = 0; i < count; i++)
-        inputs += steps[i].group->in_count;
-    out->steps = calloc((size_t)count + 1, sizeof(*out->steps));
-    out->slots = calloc((size_t)inputs + 1, sizeof(*out->slots));
-    if (!out->steps || !out->slots)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a program of %d steps", count);
-    ls_program_slot *slot = out->slots;
-    for (int i = 0; i < count; i++) {
-        const ls_group *group = steps[i].group;
-        out->steps[i] = (ls_program_step){ .node = group->root, .in = slot, .out = out_slot(d, &steps[i]) };
-        for (int k = 0; k < group->in_count; k++)
-            *slot++ = slot_of(d, &steps[i].in[k]);
-    }
-    out->program = (ls_program){ .steps = out->steps, .step_count = count, .samples = samples };
-    return explain(d, &steps[0], "planning for", ls_device_plan_create(d->device, &out->program, &out->plan));
-}
-
-static ls_status make_programs(ls_driver *d)
-{
-    const ls_plan *plan = plan_of(d);
-    for (int s = 0; s < plan->segment_count; s++)
-        if (ls_runs_on(d->placement, s, d->device->index))
-            LS_TRY(make_program(d, plan->segments[s].steps, plan->segments[s].step_count, plan->segments[s].micro,
-                                &d->segments[s]));
-    for (int i = 0; i < plan->whole_count; i++)
-        if (d->placement->whole_device[i] == d->device->index)
-            LS_TRY(make_program(d, &plan->whole_steps[i], 1, 1, &d->wholes[i]));
-    return LS_OK;
-}
+/* ---- Making ---- */
 
 /* There is one: a driver is made for a device that has something to do. */
 static const ls_step *first_step(const ls_driver *d)
@@ -123,27 +53,31 @@ static const ls_step *first_step(const ls_driver *d)
     for (int s = 0; s < plan->segment_count; s++)
         if (ls_runs_on(d->placement, s, d->device->index))
             return plan->segments[s].steps;
-    int i = 0;
-    while (i < plan->whole_count - 1 && d->placement->whole_device[i] != d->device->index)
-        i++;
-    return &plan->whole_steps[i];
+    for (int i = 0; i < plan->whole_count; i++)
+        if (ls_whole_runs_on(d->placement, i, d->device->index))
+            return &plan->whole_steps[i];
+    return plan->updates;
 }
 
 static ls_status fill(ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
-    d->segments = calloc((size_t)plan->segment_count + 1, sizeof(*d->segments));
-    d->wholes = calloc((size_t)plan->whole_count + 1, sizeof(*d->wholes));
+    int device = d->device->index;
     d->fresh = calloc((size_t)plan->node_count + 1, sizeof(*d->fresh));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
-    if (!d->segments || !d->wholes || !d->fresh || !d->arrived)
+    if (!d->fresh || !d->arrived)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
+    if (!d->states[device])
+        LS_TRY(ls_state_create(plan->graph, device, &d->states[device]));
+    d->state = d->states[device];
+    d->programs = (ls_programs){ .placement = d->placement, .device = d->device, .place = d->place, .state = d->state };
+    LS_TRY(explain(d, first_step(d), "state on", ls_state_add(d->state, d->place->state, d->place->state_count)));
     LS_TRY(explain(d, first_step(d), "memory of",
                    ls_memory_take(d->device->memory, d->place->total_bytes, "plan", &d->block)));
-    return make_programs(d);
+    return ls_programs_make(&d->programs);
 }
 
-ls_status ls_driver_create(const ls_placement *placement, int device, ls_driver **out)
+ls_status ls_driver_create(const ls_placement *placement, int device, ls_state **states, ls_driver **out)
 {
     *out = NULL;
     if (placement->places[device].total_bytes == 0)
@@ -154,6 +88,7 @@ ls_status ls_driver_create(const ls_placement *placement, int device, ls_driver 
     d->placement = placement;
     d->device = &placement->ctx->devices[device];
     d->place = &placement->places[device];
+    d->states = states;
     ls_status status = fill(d);
     if (status != LS_OK) {
         ls_driver_destroy(d);
@@ -163,49 +98,50 @@ ls_status ls_driver_create(const ls_placement *placement, int device, ls_driver 
     return LS_OK;
 }
 
-static void free_programs(const ls_driver *d, program *programs, int count)
-{
-    for (int i = 0; programs && i < count; i++) {
-        if (programs[i].plan)
-            ls_device_plan_destroy(d->device, programs[i].plan);
-        free(programs[i].steps);
-        free(programs[i].slots);
-    }
-    free(programs);
-}
-
 void ls_driver_destroy(ls_driver *d)
 {
     if (!d)
         return;
-    free_programs(d, d->segments, plan_of(d)->segment_count);
-    free_programs(d, d->wholes, plan_of(d)->whole_count);
+    if (d->programs.placement)
+        ls_programs_free(&d->programs);
     ls_memory_give(d->device->memory, d->block);
     free(d->fresh);
     free(d->arrived);
     free(d);
 }
 
-void ls_driver_begin(ls_driver *d)
+ls_status ls_driver_begin(ls_driver *d)
 {
     d->now++;
+    return settle(d, ls_state_bring(d->state, d->states, d->place->state, d->place->state_count));
+}
+
+void ls_driver_fail(ls_driver *d)
+{
+    ls_state_fail(d->state);
+}
+
+void ls_driver_commit(ls_driver *d, const ls_variable *variable)
+{
+    ls_state_commit(d->state, variable);
 }
 
 /* ---- Copies ---- */
 
-static size_t in_region(const ls_driver *d, size_t offset)
+/* A place in this driver's block. */
+static ls_memory_place at(const ls_driver *d, size_t offset)
 {
-    return d->block->offset + offset;
+    return (ls_memory_place){ d->block->region, d->block->offset + offset };
 }
 
 static ls_status upload(const ls_driver *d, size_t offset, const void *from, size_t bytes)
 {
-    return ls_device_upload(d->device, d->block->region, in_region(d, offset), from, bytes);
+    return ls_device_upload(d->device, d->block->region, d->block->offset + offset, from, bytes);
 }
 
 static ls_status download(const ls_driver *d, size_t offset, void *to, size_t bytes)
 {
-    return ls_device_download(d->device, d->block->region, in_region(d, offset), to, bytes);
+    return ls_device_download(d->device, d->block->region, d->block->offset + offset, to, bytes);
 }
 
 static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
@@ -213,6 +149,19 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
     char label[LS_NODE_TEXT];
     ls_context_count_copy(plan_of(d)->graph->context, ls_node_label(plan_of(d)->nodes[value].node, label), from, to,
                           bytes);
+}
+
+/* From a place of another device of the same backend; where that does not copy, by way of `host`. */
+static ls_status fetch_from(const ls_driver *d, int value, const ls_driver *other, size_t there, size_t here,
+                            void *host, size_t bytes)
+{
+    if (d->device->backend->copy) {
+        ls_memory_place to = at(d, here), from = at(other, there);
+        return ls_device_copy(d->device, to.memory, to.offset, other->device, from.memory, from.offset, bytes);
+    }
+    LS_TRY(download(other, there, host, bytes));
+    count(d, value, other->device->index, d->placement->home, bytes);
+    return upload(d, here, host, bytes);
 }
 
 /* Which device a leaf came from; a constant that was made for this device is no copy. Other leaves live with CPUs,
@@ -225,13 +174,13 @@ static int leaf_home(const ls_driver *d, const ls_tensor *node)
     return asked && d->placement->ctx->devices[node->device].kind == LS_CPU ? node->device : d->placement->home;
 }
 
-/* A whole value comes once a run; a constant once for all. */
+/* A whole value comes once a run; a constant once for all; state is there. */
 static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int worker)
 {
     const ls_tensor *node = plan_of(d)->nodes[o->value].node;
     bool leaf = plan_of(d)->nodes[o->value].group < 0;
     uint64_t *fresh = &d->fresh[o->value];
-    if (*fresh == d->now || (node->op == LS_OP_constant && *fresh > 0))
+    if (*fresh == d->now || (node->op == LS_OP_constant && *fresh > 0) || (leaf && node->op == LS_OP_variable))
         return LS_OK;
     LS_TRY(upload(d, d->place->whole[o->value], ls_executor_locate(e, o, worker, 0, 0), o->unit));
     *fresh = d->now;
@@ -246,50 +195,46 @@ static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o
                                int64_t samples)
 {
     size_t bytes = o->unit * (size_t)samples;
-    if (o->home == LS_HOME_OUTSIDE && e->outside[o->value].rows)
+    if (o->storage == LS_OUTSIDE && e->outside[o->value].rows)
         ls_executor_pick_rows(e, o, worker, first, samples);
     LS_TRY(upload(d, d->place->stage[o->value], ls_executor_locate(e, o, worker, 0, first), bytes));
     count(d, o->value, d->placement->home, d->device->index, bytes);
     return LS_OK;
 }
 
+/* Where a lane's frame is. */
+static size_t frame_at(const ls_driver *d, const ls_executor *e, int lane)
+{
+    int frame = e->frame_of[(size_t)d->device->index * (size_t)plan_of(d)->lanes + (size_t)lane];
+    return d->place->frames_at + (size_t)(frame < 0 ? 0 : frame) * d->place->frame_bytes;
+}
+
+static size_t kept_at(const ls_driver *d, const ls_executor *e, size_t kept, int lane)
+{
+    if (plan_of(d)->kept[kept].framed)
+        return frame_at(d, e, lane) + d->place->kept[kept];
+    return d->place->kept_at + d->place->kept[kept] + plan_of(d)->kept[kept].unit * (size_t)d->place->row[lane];
+}
+
 /* A kept value of a lane that another device computed. */
 static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, int lane, int64_t samples)
 {
     const ls_placement *p = d->placement;
-    size_t at = o->offset * (size_t)plan_of(d)->lanes + (size_t)lane, bytes = o->unit * (size_t)samples;
-    size_t here = d->place->kept[o->offset] + o->unit * (size_t)d->place->row[lane];
-    int made = p->made[at];
-    if (made == d->device->index || d->arrived[at] == d->now)
+    size_t index = o->offset * (size_t)plan_of(d)->lanes + (size_t)lane, bytes = o->unit * (size_t)samples;
+    size_t here = kept_at(d, e, o->offset, lane);
+    int made = p->made[index];
+    if (made == d->device->index || d->arrived[index] == d->now)
         return LS_OK;
     if (p->ctx->devices[made].kind == d->device->kind && d->device->backend->copy) {
-        const ls_driver *other = e->drivers[made];
-        size_t there = other->place->kept[o->offset] + o->unit * (size_t)other->place->row[lane];
-        LS_TRY(ls_device_copy(d->device, d->block->region, in_region(d, here), other->device, other->block->region,
-                              in_region(other, there), bytes));
+        LS_TRY(fetch_from(d, o->value, e->drivers[made], kept_at(e->drivers[made], e, o->offset, lane), here, NULL,
+                          bytes));
     } else {
         int64_t first = ls_lane_first(plan_of(d)->batch, plan_of(d)->lanes, lane);
         LS_TRY(upload(d, here, ls_executor_locate(e, o, 0, lane, first), bytes));
     }
-    d->arrived[at] = d->now;
+    d->arrived[index] = d->now;
     count(d, o->value, made, d->device->index, bytes);
     return LS_OK;
-}
-
-/* ---- Running ---- */
-
-static ls_status run_program(const ls_driver *d, const ls_executor *e, const program *p, int64_t samples, int64_t row,
-                             int64_t first)
-{
-    ls_program_run run = { .memory = d->block->region,
-                           .base = d->block->offset,
-                           .samples = samples,
-                           .row = row,
-                           .first = first,
-                           .batch = plan_of(d)->batch,
-                           .seed = e->seed,
-                           .run = e->run };
-    return ls_device_plan_run(d->device, p->plan, &run);
 }
 
 static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
@@ -299,33 +244,46 @@ static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step,
         const ls_operand *o = &step->in[k];
         if (ls_is_staged(o))
             LS_TRY(bring_samples(d, e, o, worker, first, samples));
-        else if (o->home == LS_HOME_OUTSIDE || o->home == LS_HOME_WHOLE)
+        else if (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE)
             LS_TRY(bring_whole(d, e, o, worker));
-        else if (o->home == LS_HOME_KEPT)
+        else if (o->storage == LS_KEPT)
             LS_TRY(bring_kept(d, e, o, lane, samples));
     }
     return LS_OK;
 }
 
-/* What a step made and somebody else needs. */
+/* A kept value that the host needs. */
 static ls_status take_back(ls_driver *d, ls_executor *e, const ls_step *step, int lane, int64_t first, int64_t samples)
 {
     const ls_operand *o = &step->out;
-    ls_program_slot slot = out_slot(d, step);
-    if (o->home == LS_HOME_PARTIAL) {
-        size_t bytes = plan_of(d)->joins[step->group->join].bytes;
-        LS_TRY(download(d, slot.offset, ls_executor_locate(e, o, 0, lane, first), bytes));
-        count(d, o->value, d->device->index, d->placement->home, bytes);
-    } else if (o->home == LS_HOME_KEPT) {
-        int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)lane];
-        size_t bytes = o->unit * (size_t)samples;
-        if (host < 0)
-            return LS_OK;
-        LS_TRY(download(d, slot.offset + o->unit * (size_t)d->place->row[lane],
-                        ls_executor_locate(e, o, 0, lane, first), bytes));
-        count(d, o->value, d->device->index, host, bytes);
-    }
+    if (o->storage != LS_KEPT)
+        return LS_OK;
+    int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)lane];
+    size_t bytes = o->unit * (size_t)samples;
+    if (host < 0)
+        return LS_OK;
+    LS_TRY(download(d, kept_at(d, e, o->offset, lane), ls_executor_locate(e, o, 0, lane, first), bytes));
+    count(d, o->value, d->device->index, host, bytes);
     return LS_OK;
+}
+
+/* ---- Programs ---- */
+
+static ls_status run_program(const ls_driver *d, const ls_executor *e, const ls_compiled *p, ls_program_run run)
+{
+    run.room[LS_ROOM_PLAN] = at(d, 0);
+    run.room[LS_ROOM_STATE] = ls_state_read(d->state);
+    run.room[LS_ROOM_NEW_STATE] = ls_state_written(d->state);
+    run.batch = plan_of(d)->batch;
+    run.seed = e->seed;
+    run.run = e->run;
+    return ls_device_plan_run(d->device, p->plan, &run);
+}
+
+/* Where a lane's partials are on this device. */
+static size_t partials_at(const ls_driver *d, const ls_executor *e, int segment, int lane)
+{
+    return d->place->partials_at + ls_partials_offset(e, segment, lane);
 }
 
 static ls_status run_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
@@ -338,25 +296,40 @@ static ls_status run_task(ls_driver *d, ls_executor *e, int segment, int worker,
         return LS_OK;
     for (int i = 0; i < s->step_count; i++)
         LS_TRY(explain(d, &s->steps[i], "copying to", bring_inputs(d, e, &s->steps[i], worker, lane, first, samples)));
-    LS_TRY(explain(d, &s->steps[0], "running on",
-                   run_program(d, e, &d->segments[segment], samples, d->place->row[lane], first)));
+    ls_program_run run = { .samples = samples, .row = d->place->row[lane], .first = first };
+    run.room[LS_ROOM_LANE] = at(d, frame_at(d, e, lane));
+    if (s->slot_bytes > 0)
+        run.room[LS_ROOM_PARTIALS] = at(d, partials_at(d, e, segment, lane));
+    LS_TRY(explain(d, &s->steps[0], "running on", run_program(d, e, &d->programs.segments[segment], run)));
     for (int i = 0; i < s->step_count; i++)
         LS_TRY(explain(d, &s->steps[i], "copying from", take_back(d, e, &s->steps[i], lane, first, samples)));
     return explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
 }
 
-ls_status ls_driver_run_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
+static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
-    return settle(d, run_task(d, e, segment, worker, lane));
+    for (int i = 0; i < u->count; i++)
+        LS_TRY(run_task(d, e, u->index + i, worker, u->lane));
+    return LS_OK;
+}
+
+/* Of several devices that compute the same whole value the first gives it to the host. */
+static bool gives_whole(const ls_driver *d, int step)
+{
+    int first = d->placement->ctx->cpu_count;
+    while (!ls_whole_runs_on(d->placement, step, first))
+        first++;
+    return first == d->device->index;
 }
 
 static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int worker)
 {
     const ls_step *step = &plan_of(d)->whole_steps[index];
+    ls_program_run run = { .samples = 1 };
     LS_TRY(explain(d, step, "copying to", bring_inputs(d, e, step, worker, 0, 0, 1)));
-    LS_TRY(explain(d, step, "running on", run_program(d, e, &d->wholes[index], 1, 0, 0)));
+    LS_TRY(explain(d, step, "running on", run_program(d, e, &d->programs.wholes[index], run)));
     d->fresh[step->out.value] = d->now;
-    if (!d->placement->whole_host[step->out.value])
+    if (!d->placement->comes_home[step->out.value] || !gives_whole(d, index))
         return LS_OK;
     LS_TRY(explain(d, step, "copying from",
                    download(d, d->place->whole[step->out.value], ls_executor_locate(e, &step->out, worker, 0, 0),
@@ -365,14 +338,216 @@ static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int wor
     return LS_OK;
 }
 
-static ls_status run_whole(ls_driver *d, ls_executor *e, int first, int number, int worker)
+static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
-    for (int i = first; i < first + number; i++)
+    for (int i = u->index; i < u->index + u->count; i++)
         LS_TRY(run_whole_step(d, e, i, worker));
-    return explain(d, &plan_of(d)->whole_steps[first + number - 1], "running on", ls_device_sync(d->device));
+    return explain(d, &plan_of(d)->whole_steps[u->index + u->count - 1], "running on", ls_device_sync(d->device));
 }
 
-ls_status ls_driver_run_whole(ls_driver *d, ls_executor *e, int first, int number, int worker)
+static ls_status run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
-    return settle(d, run_whole(d, e, first, number, worker));
+    const ls_plan *plan = plan_of(d);
+    const ls_step *last = NULL;
+    ls_program_run run = { .samples = 1 };
+    for (int i = u->index; i < u->index + u->count; i++)
+        if (ls_updates_on(d->placement, i, d->device->index)) {
+            last = &plan->updates[i];
+            LS_TRY(explain(d, last, "copying to", bring_inputs(d, e, last, worker, 0, 0, 1)));
+        }
+    LS_TRY(explain(d, last, "updating on", run_program(d, e, &d->programs.updates, run)));
+    return explain(d, last, "updating on", ls_device_sync(d->device));
+}
+
+static ls_status run_check(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+{
+    const ls_step *step = &plan_of(d)->updates[u->index];
+    bool finite = false;
+    LS_TRY(explain(d, step, "copying to", bring_whole(d, e, &step->in[0], worker)));
+    LS_TRY(explain(d, step, "checking on",
+                   ls_device_finite(d->device, step->group->root->dtype, at(d, d->place->whole[step->in[0].value]),
+                                    u->to, &finite)));
+    return finite ? LS_OK : ls_executor_not_finite(step);
+}
+
+/* ---- Joins ---- */
+
+static ls_status explain_join(const ls_driver *d, const ls_join *join, const char *what, ls_status status)
+{
+    return explain(d, &(ls_step){ .group = join->group }, what, status);
+}
+
+ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int left, int right)
+{
+    const ls_plan *plan = plan_of(d);
+    ls_memory_place to = at(d, partials_at(d, e, segment, left)), from = at(d, partials_at(d, e, segment, right));
+    const ls_join *last = NULL;
+    ls_status status = LS_OK;
+    for (int i = 0; i < plan->join_count && status == LS_OK; i++) {
+        const ls_join *join = &plan->joins[i];
+        if (join->group->segment != segment)
+            continue;
+        ls_join_call call = { .kind = join->kind, .dtype = join->dtype, .count = join->count };
+        call.to = call.left = (ls_memory_place){ to.memory, to.offset + join->partial };
+        call.right = (ls_memory_place){ from.memory, from.offset + join->partial };
+        status = explain_join(d, last = join, "joining on", ls_device_join(d->device, &call));
+    }
+    if (status == LS_OK && last)
+        status = explain_join(d, last, "joining on", ls_device_sync(d->device));
+    return settle(d, status);
+}
+
+/* A part of a join at work: where each lane's partial is, this device's own or received from another. */
+typedef struct joining {
+    ls_driver *driver;
+    const ls_join *join;
+    int64_t count;
+    const ls_memory_place *lane; /* memory NULL: none */
+} joining;
+
+static ls_status join_two(const joining *j, ls_memory_place to, ls_memory_place left, ls_memory_place right)
+{
+    ls_join_call call = { j->join->kind, j->join->dtype, j->count, to, left, right };
+    return ls_device_join(j->driver->device, &call);
+}
+
+/* T[a,b), in place of its left part; *out has no memory where all lanes are empty. to: where the result must be in any
+ * case; no memory: anywhere. */
+static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, ls_memory_place *out)
+{
+    ls_memory_place nowhere = { NULL, 0 }, left = { NULL, 0 }, right = { NULL, 0 };
+    if (b - a == 1) {
+        left = j->lane[a];
+    } else {
+        int k = 1;
+        while (k * 2 < b - a)
+            k *= 2;
+        LS_TRY(join_tree(j, a, a + k, nowhere, &left));
+        LS_TRY(join_tree(j, a + k, b, nowhere, &right));
+    }
+    if (!left.memory) {
+        left = right;
+        right = nowhere;
+    }
+    *out = to.memory ? to : left;
+    if (left.memory && (right.memory || to.memory))
+        return join_two(j, *out, left, right);
+    return LS_OK;
+}
+
+/* Own partials are where they are; those of others are copied here, this part of them. */
+static ls_status gather_partials(ls_driver *d, ls_executor *e, const ls_join *join, const ls_unit *u,
+                                 ls_memory_place *lane)
+{
+    size_t element = ls_dtype_bytes(join->dtype), skip = join->partial + (size_t)u->from * element;
+    size_t bytes = (size_t)(u->to - u->from) * element, received = 0;
+    int segment = join->group->segment;
+    char *host = e->whole + join->joined + (size_t)u->from * element;
+    for (int v = 0; v < plan_of(d)->lanes; v++) {
+        lane[v] = (ls_memory_place){ NULL, 0 };
+        if (ls_partials_slot(e, segment, v) < 0)
+            continue;
+        const ls_driver *made = e->drivers[ls_task_device(plan_of(d), segment, v)];
+        size_t there = partials_at(made, e, segment, v) + skip;
+        if (made == d) {
+            lane[v] = at(d, there);
+            continue;
+        }
+        size_t here = d->place->receive + received * ls_size_align(bytes, LS_ALIGN);
+        received++;
+        LS_TRY(fetch_from(d, join->group->value, made, there, here, host, bytes));
+        count(d, join->group->value, made->device->index, d->device->index, bytes);
+        lane[v] = at(d, here);
+    }
+    return LS_OK;
+}
+
+static bool is_gradient(const ls_plan *plan, int join)
+{
+    for (int i = 0; i < plan->update_count; i++)
+        if (ls_plan_join_of(plan, &plan->updates[i]) == join)
+            return true;
+    return false;
+}
+
+static ls_status join_part(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+{
+    const ls_join *join = &plan_of(d)->joins[u->index];
+    int value = join->group->value;
+    size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)u->from * element;
+    size_t bytes = (size_t)(u->to - u->from) * element;
+    ls_memory_place *lane = e->places[worker], out, to = at(d, d->place->whole[value] + skip);
+    char *host = e->whole + join->out.offset + skip;
+    LS_TRY(gather_partials(d, e, join, u, lane));
+    joining j = { .driver = d, .join = join, .count = u->to - u->from, .lane = lane };
+    LS_TRY(join_tree(&j, 0, plan_of(d)->lanes, to, &out));
+    bool empty = true;
+    for (int v = 0; v < plan_of(d)->lanes; v++)
+        empty = empty && !lane[v].memory;
+    if (empty) { /* no samples at all: the sum of nothing */
+        memset(host, 0, bytes);
+        LS_TRY(upload(d, d->place->whole[value] + skip, host, bytes));
+    }
+    if (is_gradient(plan_of(d), u->index)) {
+        bool finite = false;
+        LS_TRY(ls_device_finite(d->device, join->dtype, to, u->to - u->from, &finite));
+        if (!finite)
+            atomic_store_explicit(&e->broken[u->index], true, memory_order_relaxed);
+    }
+    d->fresh[value] = d->now;
+    if (d->placement->comes_home[value]) {
+        LS_TRY(download(d, d->place->whole[value] + skip, host, bytes));
+        count(d, value, d->device->index, d->placement->home, bytes);
+    }
+    return ls_device_sync(d->device);
+}
+
+/* The parts that other devices own. */
+static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
+{
+    const ls_join *join = &plan_of(d)->joins[u->index];
+    const ls_join_place *place = &d->placement->joins[u->index];
+    int value = join->group->value;
+    size_t element = ls_dtype_bytes(join->dtype), here = d->place->whole[value];
+    for (int i = 0; i < place->part_count; i++) {
+        const ls_join_part *part = &place->parts[i];
+        size_t skip = (size_t)part->from * element, bytes = (size_t)(part->to - part->from) * element;
+        const ls_driver *owner = e->drivers[part->owner];
+        if (owner == d)
+            continue;
+        if (d->device->backend->copy)
+            LS_TRY(fetch_from(d, value, owner, owner->place->whole[value] + skip, here + skip, NULL, bytes));
+        else /* it came to the host when it was joined */
+            LS_TRY(upload(d, here + skip, e->whole + join->out.offset + skip, bytes));
+        count(d, value, part->owner, d->device->index, bytes);
+    }
+    d->fresh[value] = d->now;
+    return ls_device_sync(d->device);
+}
+
+/* ---- Units ---- */
+
+static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
+{
+    switch (phase->kind) {
+    case LS_PHASE_LANES:
+        return run_lane(d, e, u, worker);
+    case LS_PHASE_WHOLE:
+        return run_whole(d, e, u, worker);
+    case LS_PHASE_JOIN:
+        return explain_join(d, &plan_of(d)->joins[u->index], "joining on", join_part(d, e, u, worker));
+    case LS_PHASE_SHARE:
+        return explain_join(d, &plan_of(d)->joins[u->index], "copying to", share(d, e, u));
+    case LS_PHASE_CHECK:
+        return run_check(d, e, u, worker);
+    case LS_PHASE_UPDATE:
+        return run_updates(d, e, u, worker);
+    default:
+        return ls_fail(LS_ERR_INTERNAL, "%s cannot do a unit of phase %d", d->device->name, (int)phase->kind);
+    }
+}
+
+ls_status ls_driver_run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
+{
+    return settle(d, run(d, e, phase, u, worker));
 }

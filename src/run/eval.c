@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "device/context.h"
 #include "graph/context.h"
 #include "lockstep/run.h"
 #include "run/run.h"
@@ -170,6 +171,24 @@ static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
     return LS_OK;
 }
 
+/* Variables that CPUs read or write must be in the host's memory. */
+static ls_status bring_state(const run *r)
+{
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    const ls_placement *p = ls_executor_placement(r->executor);
+    for (int i = 0; i < plan->node_count; i++) {
+        const ls_tensor *node = plan->nodes[i].node;
+        ls_variable *written[LS_MAX_WRITES];
+        int group = plan->nodes[i].group;
+        if (node->op == LS_OP_variable && (ls_is_looked_at(p, i, p->home) || plan->nodes[i].fetched))
+            LS_TRY(ls_variable_bring(node->attr.variable.variable));
+        int count = group >= 0 && plan->groups[group].kind == LS_CPU ? ls_node_writes(node, written) : 0;
+        for (int k = 0; k < count; k++)
+            LS_TRY(ls_variable_bring(written[k]));
+    }
+    return LS_OK;
+}
+
 /* Points the plan's leaves at their data. */
 static ls_status set_outside(run *r)
 {
@@ -265,10 +284,13 @@ static void commit(run *r, ls_block **rooms)
     const ls_plan *plan = ls_executor_plan(r->executor);
     for (int i = 0; i < plan->node_count; i++)
         ((ls_tensor *)plan->nodes[i].node)->place = i;
-    for (int i = 0; i < plan->write_count; i++)
-        if (plan->writes[i].variable->bytes)
-            memcpy(plan->writes[i].variable->data, ls_executor_operand(r->executor, &plan->writes[i].from),
-                   plan->writes[i].variable->bytes);
+    ls_executor_commit(r->executor);
+    for (int i = 0; i < plan->write_count; i++) {
+        ls_variable *variable = plan->writes[i].variable;
+        if (variable->bytes)
+            memcpy(variable->data, ls_executor_operand(r->executor, &plan->writes[i].from), variable->bytes);
+        ls_variable_written(variable, true);
+    }
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
             hold(r, r->fetches[i], rooms[i]);
@@ -278,6 +300,8 @@ static void commit(run *r, ls_block **rooms)
 static ls_status execute(run *r)
 {
     ls_block **rooms;
+    if (r->graph->context->kind_count > 1)
+        LS_TRY(bring_state(r));
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));
     ls_status status = ls_executor_run(r->executor, r->graph->seed, r->graph->run);

@@ -7,12 +7,14 @@
 #include "backend/cpu/simd.h"
 #include "device/crew.h"
 #include "plan/placement.h"
+#include "run/state.h"
 
 typedef struct ls_executor ls_executor;
 
-/* crew NULL: everything is done by the caller. Takes plan and placement over, also when it fails. */
+/* crew NULL: everything is done by the caller. states: of the graph, by device, kept by the caller (state.h). Takes
+ * plan and placement over, also when it fails. */
 ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, const ls_simd *simd,
-                             ls_executor **out);
+                             ls_state **states, ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
 const ls_placement *ls_executor_placement(const ls_executor *executor);
@@ -25,8 +27,12 @@ typedef struct ls_outside {
 } ls_outside;
 ls_outside *ls_executor_outside(ls_executor *executor);
 
-/* One run, up to the point where everything is known to be good: updates are done, assignments are not. */
+/* One run, up to the point where everything is known to be good: updates are done, assignments are not. Variables that
+ * CPUs read or write must be in the host's memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
+
+/* After a good run: variables have their new values. */
+void ls_executor_commit(ls_executor *executor);
 
 /* After a run: where a whole value is; a copy of a fetched one, sample by sample where it has samples. */
 const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand);

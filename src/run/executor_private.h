@@ -1,5 +1,10 @@
-/* The executor's own struct, shared by the files that run it (executor.c), make it (executor_make.c) and print where
- * its time went (executor_profile.c). */
+/* The executor's own struct, shared by the files of src/run that make and run it:
+ *   executor.c    creating, destroying, one run from outside
+ *   units.c       the units of each phase
+ *   dispatcher.c  who does which unit when, and what happens when one fails
+ *   host.c        units that a CPU worker does
+ *   driver.c      units that another device does
+ *   partials.c    slots of lanes, and joins of siblings */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
@@ -11,17 +16,32 @@
 
 /* A piece of a phase. */
 typedef struct ls_unit {
-    int device; /* that must take it; -1: any */
+    int device; /* that must do it; -1: any CPU */
     int index;  /* of a step, join, prepared weight or update; of the first segment of a lane's run */
-    int count;  /* segments */
+    int count;  /* segments; steps; updates */
     int lane;
     int64_t from, to; /* elements */
 } ls_unit;
 
+/* The units of a phase. Of a phase of lanes they are in the order of lanes, and a lane's run from device to device. */
 typedef struct ls_work {
     ls_unit *units;
     int count;
+    int *first;                 /* by lane: its first unit; one more at the end */
+    int *visits, *visits_first; /* by lane: the devices where it needs a frame */
+    int *order, *order_first;   /* by device: the lanes that visit it, in order */
 } ls_work;
+
+/* A lane in a phase of lanes. */
+typedef struct ls_lane {
+    bool begun, running;
+    int done; /* units */
+} ls_lane;
+
+/* The slots of a segment on a device that are not in use. */
+typedef struct ls_pool {
+    int *free, count;
+} ls_pool;
 
 struct ls_executor {
     ls_plan *plan;
@@ -34,13 +54,15 @@ struct ls_executor {
     ls_work *phases;
     int phase_count;
     ls_outside *outside;
-    char *whole, *partial;
+    char *whole;
+    char **kept, **frames, **partials; /* by device; NULL: not in the host's memory */
     char **arena; /* by worker: a micro-batch's values, scratch, picked rows; of a driver: picked rows alone */
     char **stage; /* by worker: the picked rows in it */
-    char **kept;  /* by kept value and lane: where its first sample is in the host's memory; NULL: not there */
-    ls_block *whole_block, *partial_block, **arena_block, **kept_block; /* the last two by worker and by device */
-    const void ***inputs;                                               /* by worker: pointers of the step at hand */
-    const void ***lanes; /* by worker: pointers of the partials at hand */
+    ls_block *whole_block, **arena_block, **kept_block, **frame_block, **partial_block;
+    const void ***inputs;     /* by worker: pointers of the step at hand */
+    const void ***lanes;      /* by worker: pointers of the partials at hand */
+    ls_memory_place **places; /* by worker that drives a device: the same there */
+    ls_state **states;        /* of the graph, by device: the runs' */
     ls_mutation mutation;
     int64_t *units_of;     /* by device */
     double *group_seconds; /* by worker and group; NULL: not measured */
@@ -52,11 +74,14 @@ struct ls_executor {
     pthread_cond_t progress;
     int phase, next, done;
     atomic_bool *broken; /* by join: a result of it is not finite */
-    int *claimed;        /* by unit of a LANES phase: taken */
-    int *lane_done;      /* by lane: segments of this phase that are done */
-    int *slot_of;        /* by lane: where its partials are (partials.c); -1: nowhere, or joined with others */
-    int *block;          /* by lane: the size of the complete block that begins with it; 0: none does */
-    int *free_slots, free_count;
+    ls_lane *lane;
+    int *in_flight, in_flight_count; /* lanes that are begun and not at their end */
+    int *next_begin;                 /* by device: which of its lanes comes next */
+    int *frame_of;                   /* by device and lane; -1: it has none there */
+    int *free_frames, *frame_count;  /* by device: a list of lanes' length, and how many are in it */
+    ls_pool *pools;                  /* by device and segment */
+    int *slot_of;     /* by segment and lane: where its partials are; -1: nowhere, or joined with others */
+    int *block;       /* by segment and lane: see partials.c */
     atomic_int moved; /* changes with every progress: what spinning looks at */
     bool waiting;
     ls_status status; /* the first failure in the order of units, whoever met it */
@@ -64,11 +89,24 @@ struct ls_executor {
     char message[1024];
 };
 
+/* ---- Making (units.c) ---- */
+
+ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *work);
+void ls_units_free(ls_work *work);
+
+/* ---- Running ---- */
+
+/* A run on the crew's workers, or by the caller alone; what failed is in e->status. */
+void ls_dispatch(ls_executor *e);
+
+/* One unit, by a CPU worker. */
+ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int worker);
+
 /* Where an operand is in the host's memory, at a sample of a lane. */
 char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
 
-/* The join whose result, as it is, is the gradient of an update; -1: the gradient is something else. */
-int ls_executor_join_of(const ls_executor *e, const ls_step *update);
+/* The gradient of an update is not finite. */
+ls_status ls_executor_not_finite(const ls_step *update);
 
 /* Copies the rows of a fed set that make up some samples next to each other, into the worker's arena. */
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);

@@ -1,89 +1,159 @@
-/* Slots of lanes, and joins of siblings. A *block* is what T[a,b) of the tree covers when it is complete: lanes from a
- * multiple of its size on, so many as its size, or as there are. */
+/* Slots of lanes, and joins of siblings. A *block* is what T[a,b) of the tree covers: lanes from a multiple of its size
+ * on, so many as its size, or as there are. block[a] is its size when it is complete; JOINING while it is joined with
+ * its sibling; 0 otherwise. */
 #include "run/partials.h"
 
 #include "run/join.h"
+
+#define JOINING (-1)
+
+static size_t at(const ls_executor *e, int segment, int lane)
+{
+    return (size_t)segment * (size_t)e->plan->lanes + (size_t)lane;
+}
+
+static ls_pool *pool_of(const ls_executor *e, int device, int segment)
+{
+    return &e->pools[(size_t)device * (size_t)e->plan->segment_count + (size_t)segment];
+}
 
 static bool is_empty(const ls_plan *plan, int lane)
 {
     return ls_lane_first(plan->batch, plan->lanes, lane) == ls_lane_first(plan->batch, plan->lanes, lane + 1);
 }
 
-void ls_partials_begin(ls_executor *e)
+void ls_partials_begin(ls_executor *e, int first, int count)
 {
-    for (int lane = 0; lane < e->plan->lanes; lane++) {
-        e->slot_of[lane] = -1;
-        e->block[lane] = 0;
+    for (int s = first; s < first + count; s++) {
+        for (int lane = 0; lane < e->plan->lanes; lane++) {
+            e->slot_of[at(e, s, lane)] = -1;
+            e->block[at(e, s, lane)] = 0;
+        }
+        for (int d = 0; d < e->devices; d++) {
+            ls_pool *pool = pool_of(e, d, s);
+            pool->count = e->placement->places[d].slots[s];
+            for (int slot = 0; slot < pool->count; slot++)
+                pool->free[slot] = pool->count - 1 - slot;
+        }
     }
-    e->free_count = e->placement->slots;
-    for (int slot = 0; slot < e->free_count; slot++)
-        e->free_slots[slot] = e->free_count - 1 - slot;
 }
 
-bool ls_partials_claim(ls_executor *e, int lane)
+void ls_partials_claim(ls_executor *e, int device, int first, int count, int lane)
 {
-    if (e->slot_of[lane] >= 0 || is_empty(e->plan, lane))
-        return true;
-    if (e->free_count == 0)
-        return false;
-    e->slot_of[lane] = e->free_slots[--e->free_count];
-    return true;
+    for (int s = first; s < first + count; s++) {
+        ls_pool *pool = pool_of(e, device, s);
+        if (e->plan->segments[s].slot_bytes > 0 && !is_empty(e->plan, lane))
+            e->slot_of[at(e, s, lane)] = pool->free[--pool->count];
+    }
 }
 
-char *ls_partials_of(const ls_executor *e, int lane)
+static void free_slot(ls_executor *e, int segment, int lane)
 {
-    return e->slot_of[lane] < 0 ? NULL : e->partial + (size_t)e->slot_of[lane] * e->plan->slot_bytes;
+    ls_pool *pool = pool_of(e, ls_task_device(e->plan, segment, lane), segment);
+    int *slot = &e->slot_of[at(e, segment, lane)];
+    if (*slot >= 0)
+        pool->free[pool->count++] = *slot;
+    *slot = -1;
+}
+
+int ls_partials_slot(const ls_executor *e, int segment, int lane)
+{
+    return e->slot_of[at(e, segment, lane)];
+}
+
+size_t ls_partials_offset(const ls_executor *e, int segment, int lane)
+{
+    const ls_place *place = &e->placement->places[ls_task_device(e->plan, segment, lane)];
+    return place->pool[segment] + (size_t)ls_partials_slot(e, segment, lane) * e->plan->segments[segment].slot_bytes;
+}
+
+char *ls_partials_of(const ls_executor *e, int segment, int lane)
+{
+    if (ls_partials_slot(e, segment, lane) < 0)
+        return NULL;
+    return e->partials[ls_task_device(e->plan, segment, lane)] + ls_partials_offset(e, segment, lane);
+}
+
+static void join_on_host(ls_executor *e, int segment, int left, int right)
+{
+    char *to = ls_partials_of(e, segment, left), *from = ls_partials_of(e, segment, right);
+    for (int i = 0; i < e->plan->join_count; i++) {
+        const ls_join *join = &e->plan->joins[i];
+        if (join->group->segment == segment)
+            ls_join_next(e->simd, join->kind, join->dtype, to + join->partial, from + join->partial,
+                         (size_t)join->count);
+    }
 }
 
 /* The right block's parts are joined to the left's; nobody else looks at either meanwhile. After a failure nothing is
  * added any more, but slots are freed all the same: lanes before the failed one still want them. */
-static void join_slots(ls_executor *e, int left, int right, int level)
+static ls_status join_siblings(ls_executor *e, int segment, int left, int right)
 {
-    if (e->slot_of[right] < 0)
-        return;
-    if (e->slot_of[left] < 0) { /* nothing and x is x */
-        e->slot_of[left] = e->slot_of[right];
-        e->slot_of[right] = -1;
-        return;
+    int *to = &e->slot_of[at(e, segment, left)], *from = &e->slot_of[at(e, segment, right)];
+    ls_status status = LS_OK;
+    if (*from < 0)
+        return LS_OK;
+    if (*to < 0) { /* nothing and x is x */
+        *to = *from;
+        *from = -1;
+        return LS_OK;
     }
-    char *to = ls_partials_of(e, left), *from = ls_partials_of(e, right);
-    bool adds = e->status == LS_OK;
-    pthread_mutex_unlock(&e->mutex);
-    for (int i = 0; adds && i < e->plan->join_count; i++) {
-        const ls_join *join = &e->plan->joins[i];
-        if (join->level == level)
-            ls_join_next(e->simd, join->kind, join->dtype, to + join->partial, from + join->partial,
-                         (size_t)join->count);
+    if (e->status == LS_OK) {
+        ls_driver *driver = e->drivers[ls_task_device(e->plan, segment, left)];
+        pthread_mutex_unlock(&e->mutex);
+        if (driver)
+            status = ls_driver_join_siblings(driver, e, segment, left, right);
+        else
+            join_on_host(e, segment, left, right);
+        pthread_mutex_lock(&e->mutex);
     }
-    pthread_mutex_lock(&e->mutex);
-    e->free_slots[e->free_count++] = e->slot_of[right];
-    e->slot_of[right] = -1;
+    free_slot(e, segment, right);
+    return status;
 }
 
-void ls_partials_fail(ls_executor *e, int lane)
+/* Whether siblings are joined at once. CPUs leave what they have room for to the phase that joins in chunks, on all
+ * workers; and always the last join of the tree. */
+static bool joins_now(const ls_executor *e, int segment, int device, int size)
 {
-    for (int v = lane; v < e->plan->lanes; v++)
-        if (e->slot_of[v] >= 0 && e->block[v] > 0) {
-            e->free_slots[e->free_count++] = e->slot_of[v];
-            e->slot_of[v] = -1;
-        }
+    const ls_plan *plan = e->plan;
+    if (plan->options.every_partial)
+        return false;
+    if (plan->segments[segment].kind != LS_CPU)
+        return size < plan->lanes;
+    return size * 2 < plan->lanes && e->placement->places[device].slots[segment] < plan->lanes;
 }
 
-void ls_partials_complete(ls_executor *e, int lane, int level)
+ls_status ls_partials_complete(ls_executor *e, int segment, int lane)
 {
-    int lanes = e->plan->lanes, start = lane;
-    e->block[start] = 1;
-    if (e->placement->slots >= lanes)
-        return; /* room for all: every join is left to the chunks */
-    for (int size = 1; size * 2 < lanes; size *= 2) {
+    int lanes = e->plan->lanes, device = ls_task_device(e->plan, segment, lane), start = lane;
+    int *block = e->block + at(e, segment, 0);
+    if (e->plan->segments[segment].slot_bytes == 0)
+        return LS_OK;
+    block[start] = 1;
+    for (int size = 1; joins_now(e, segment, device, size); size *= 2) {
         int left = start / (size * 2) * (size * 2), right = left + size;
         if (right < lanes) {
-            if (e->block[left] != size || e->block[right] != size)
-                return;
-            e->block[left] = e->block[right] = 0; /* taken */
-            join_slots(e, left, right, level);
+            if (block[left] != size || block[right] != size || ls_task_device(e->plan, segment, left) != device ||
+                ls_task_device(e->plan, segment, right) != device)
+                return LS_OK;
+            block[left] = block[right] = JOINING;
+            ls_status status = join_siblings(e, segment, left, right);
+            block[right] = 0;
+            if (status != LS_OK) {
+                block[left] = 0;
+                return status;
+            }
         }
         start = left;
-        e->block[start] = size * 2;
+        block[start] = size * 2;
     }
+    return LS_OK;
+}
+
+void ls_partials_fail(ls_executor *e, int first, int count, int lane)
+{
+    for (int s = first; s < first + count; s++)
+        for (int v = lane; v < e->plan->lanes; v++)
+            if (e->block[at(e, s, v)] != JOINING && !e->lane[v].running)
+                free_slot(e, s, v);
 }

@@ -31,6 +31,9 @@ static void drop_oldest(ls_runs *runs)
 static void trim(ls_graph *graph, size_t nodes)
 {
     ls_runs *runs = graph->runs;
+    for (int d = 0; runs->states && d < graph->context->device_count; d++)
+        if (runs->states[d])
+            ls_state_trim(runs->states[d], graph->variable_count);
     for (int i = 0; i < runs->count;) {
         if (ls_executor_plan(runs->cached[i].executor)->newest < nodes) {
             i++;
@@ -43,8 +46,24 @@ static void trim(ls_graph *graph, size_t nodes)
 
 static void drop(ls_graph *graph)
 {
-    ls_runs_clear(graph->runs);
-    free(graph->runs);
+    ls_runs *runs = graph->runs;
+    ls_runs_clear(runs);
+    for (int d = 0; runs->states && d < graph->context->device_count; d++)
+        ls_state_destroy(runs->states[d]);
+    free(runs->states);
+    free(runs);
+}
+
+/* The newest value of a variable, from a device that has it. */
+static ls_status bring(ls_variable *variable)
+{
+    const ls_graph *graph = variable->node->graph;
+    const ls_runs *runs = graph->runs;
+    for (int d = 0; runs->states && d < graph->context->device_count; d++)
+        if (runs->states[d] && ls_state_has(runs->states[d], variable))
+            return ls_state_download(runs->states[d], variable);
+    char label[LS_NODE_TEXT];
+    return ls_fail(LS_ERR_INTERNAL, "no device has the newest value of %s", ls_node_label(variable->node, label));
 }
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
@@ -56,6 +75,7 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
         graph->runs = runs;
         graph->trim_runs = trim;
         graph->drop_runs = drop;
+        graph->bring = bring;
     }
     *out = graph->runs;
     return LS_OK;
@@ -96,6 +116,7 @@ typedef struct making {
     ls_plan_options options;
     ls_kernel_source source;
     const ls_run_settings *settings;
+    ls_runs *runs;
     ls_crew *crew; /* NULL: the caller does everything */
     ls_plan *plan;
     ls_placement *placement;
@@ -106,8 +127,7 @@ typedef struct making {
 static ls_status plan_and_place(making *m)
 {
     LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
-    ls_status status =
-        ls_placement_make(m->plan, &m->settings->map, m->settings->share, m->crew != NULL, &m->placement);
+    ls_status status = ls_placement_make(m->plan, m->crew != NULL, &m->placement);
     if (status != LS_OK)
         ls_plan_destroy(m->plan);
     return status;
@@ -140,13 +160,12 @@ static void unmake(making *m)
     ls_plan_destroy(m->plan);
 }
 
-/* Kinds that a strategy's devices are of; others take part only where they are asked for. */
-static unsigned kinds_of(const ls_context *ctx, ls_share share)
+/* The list of states; each is made when a plan first needs it. */
+static ls_status make_states(const ls_graph *graph, ls_runs *runs)
 {
-    unsigned kinds = 0;
-    for (int i = 0; i < share.count; i++)
-        kinds |= 1u << ctx->devices[share.list[i]].kind;
-    return kinds;
+    if (!runs->states)
+        runs->states = calloc((size_t)graph->context->device_count, sizeof(ls_state *));
+    return runs->states ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the states of a graph");
 }
 
 static ls_status start_making(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
@@ -164,8 +183,9 @@ static ls_status start_making(ls_graph *graph, ls_tensor *const *fetches, size_t
     *m = (making){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
     m->options = runs->settings.plan;
     m->options.every_partial |= runs->settings.mutation != LS_MUTATE_NOTHING;
-    m->options.kinds = kinds_of(graph->context, runs->settings.share);
     m->settings = &runs->settings;
+    m->runs = runs;
+    LS_TRY(make_states(graph, runs));
     m->source = ls_cpu_source(runtime->cpu);
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
@@ -183,14 +203,27 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 
 /* ---- Fitting ---- */
 
-static size_t all_bytes(const ls_place *place)
+/* What a plan adds to the state of a device. */
+static size_t state_bytes(const ls_placement *p, int device)
 {
-    return place->needed_bytes + place->fetched_bytes;
+    const ls_place *place = &p->places[device];
+    const ls_runs *runs = p->plan->graph->runs;
+    size_t bytes = 0;
+    if (place->state_count > 0 && runs->states[device])
+        return ls_state_growth(runs->states[device], place->state, place->state_count);
+    for (int i = 0; i < place->state_count; i++)
+        bytes += ls_size_align(place->state[i]->bytes, LS_ALIGN);
+    return 2 * ls_block_bytes(bytes);
+}
+
+static size_t all_bytes(const ls_placement *p, int device)
+{
+    return p->places[device].needed_bytes + p->places[device].fetched_bytes + state_bytes(p, device);
 }
 
 static bool has_room(const ls_placement *p, int device)
 {
-    size_t bytes = all_bytes(&p->places[device]);
+    size_t bytes = all_bytes(p, device);
     return bytes == 0 || bytes <= ls_memory_room(p->ctx->devices[device].memory);
 }
 
@@ -230,10 +263,13 @@ static void print_largest_batch(making *m, int64_t batch, ls_text *text)
 
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
-static void print_parts(const ls_place *place, ls_text *text)
+static void print_parts(const ls_placement *p, int device, ls_text *text)
 {
-    ls_text_add(text, "activations %.1f, workspace %.1f", MIB(place->kept_bytes),
-                MIB(place->needed_bytes - place->kept_bytes));
+    const ls_place *place = &p->places[device];
+    size_t kept = place->kept_bytes + (size_t)place->frames * place->frame_bytes;
+    ls_text_add(text, "activations %.1f, workspace %.1f", MIB(kept), MIB(place->needed_bytes - kept));
+    if (state_bytes(p, device) > 0)
+        ls_text_add(text, ", state %.1f", MIB(state_bytes(p, device)));
     if (place->fetched_bytes > 0)
         ls_text_add(text, ", fetched values %.1f", MIB(place->fetched_bytes));
 }
@@ -244,9 +280,8 @@ static ls_status refuse(making *m, int device, int64_t batch)
     ls_text text = { 0 };
     const ls_device *d = &m->graph->context->devices[device];
     ls_memory_info usage = ls_memory_usage(d->memory);
-    const ls_place *place = &m->placement->places[device];
-    ls_text_add(&text, "%s: this run needs %.1f MiB (", d->name, MIB(all_bytes(place)));
-    print_parts(place, &text);
+    ls_text_add(&text, "%s: this run needs %.1f MiB (", d->name, MIB(all_bytes(m->placement, device)));
+    print_parts(m->placement, device, &text);
     ls_text_add(&text, ") beside %.1f in use (variables and values); the limit is %.1f MiB;", MIB(usage.in_use),
                 MIB(usage.limit));
     ls_plan_print_largest(m->plan, &text, 3);
@@ -287,20 +322,19 @@ ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count,
     ls_placement_mark(m.placement);
     if (ctx->log_placement)
         ls_placement_log(m.placement, &ctx->log);
-    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, ctx->runtime->cpu->simd, out));
+    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, ctx->runtime->cpu->simd, m.runs->states, out));
     ls_executor_mutate(*out, m.settings->mutation);
     return LS_OK;
 }
 
 static void print_need(const ls_placement *p, int device, ls_text *text)
 {
-    const ls_place *place = &p->places[device];
     ls_memory_info usage = ls_memory_usage(p->ctx->devices[device].memory);
-    if (all_bytes(place) == 0 && usage.in_use == 0)
+    if (all_bytes(p, device) == 0 && usage.in_use == 0)
         return;
     ls_text_add(text, "%s: needs %.1f MiB: variables and values %.1f, ", p->ctx->devices[device].name,
-                MIB(usage.in_use + all_bytes(place)), MIB(usage.in_use));
-    print_parts(place, text);
+                MIB(usage.in_use + all_bytes(p, device)), MIB(usage.in_use));
+    print_parts(p, device, text);
     if (usage.limit)
         ls_text_add(text, "; limit %.1f MiB: %s", MIB(usage.limit), has_room(p, device) ? "fits" : "does not fit");
     ls_text_put(text, "\n");

@@ -8,9 +8,7 @@
 #define LS_CACHED_PLANS 16
 
 typedef struct ls_run_settings {
-    ls_plan_options plan; /* lanes, and what tests change; batch is each run's */
-    ls_share share;       /* devices that share the lanes evenly */
-    ls_map map;           /* devices not 0: this map instead, of CPUs */
+    ls_plan_options plan; /* lanes, the map, and what tests change; batch is each run's */
     ls_mutation mutation;
 } ls_run_settings;
 
@@ -27,6 +25,7 @@ typedef struct ls_runs {
     ls_cached cached[LS_CACHED_PLANS];
     int count;
     uint64_t clock;
+    ls_state **states; /* by device: variables on devices that are not CPUs; NULL: none yet */
 } ls_runs;
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out);

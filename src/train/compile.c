@@ -12,7 +12,7 @@ static void destroy(void *training)
         return;
     ls_scope_close(&t->scope);
     if (ls_model_graph(t->model)->runs)
-        ls_model_graph(t->model)->runs->settings.share = (ls_share){ .count = 0 };
+        ls_model_graph(t->model)->runs->settings.plan.map = (ls_map){ .count = 0 };
     free(t->device_list);
     free(t);
 }
@@ -297,6 +297,6 @@ ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lan
     free(t->device_list);
     t->device_list = list;
     t->device_count = count;
-    runs->settings.share = (ls_share){ .list = t->device_list, .count = t->device_count };
+    runs->settings.plan.map = (ls_map){ .devices = t->device_list, .count = t->device_count };
     return ls_graph_set_lanes(graph, lanes);
 }

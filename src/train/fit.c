@@ -456,7 +456,7 @@ ls_status ls_model_state_sha256(ls_model *model, char hex[65])
     const ls_graph *graph = ls_model_graph(model);
     ls_status status = ls_sha256_add(hash, weights, 64);
     for (size_t i = ls_model_variable_count(model); i < graph->variable_count && status == LS_OK; i++)
-        if (!is_iterations(graph->variables[i]->node))
+        if (!is_iterations(graph->variables[i]->node) && (status = ls_variable_bring(graph->variables[i])) == LS_OK)
             status = ls_sha256_add(hash, graph->variables[i]->data, graph->variables[i]->bytes);
     if (status == LS_OK)
         status = ls_sha256_add(hash, &training->step, sizeof(training->step));

@@ -29,6 +29,9 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     if (node->op == LS_OP_gather_batch)
         ref.out.shape.dims[0] = call->samples;
     if (node->op == LS_OP_apply) {
+        ref.state[0] = node->attr.apply.variable->data;
+        for (int i = 0; i < 2; i++)
+            ref.state[1 + i] = node->attr.apply.slot[i] ? node->attr.apply.slot[i]->data : NULL;
         ref.slots[0] = call->slots[0];
         ref.slots[1] = call->slots[1];
     }

@@ -1,17 +1,38 @@
 /* The reference kernels, for backends from outside. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/ref/ref.h"
 #include "lockstep/backend.h"
 
 #define FEW 16
 
-ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const ls_program_run *run)
+/* The places of an update's variable and slots, old and new. */
+static ls_status place_state(ls_ref_call *call, const void *const *state, void *const *new_state)
+{
+    ls_variable *const *slot = call->node->attr.apply.slot;
+    int count = 1 + (slot[0] != NULL) + (slot[1] != NULL);
+    for (int i = 0; i < count; i++) {
+        if (!state || !new_state || !state[i] || !new_state[i])
+            return ls_fail(LS_ERR_INVALID, "ls_reference_run: apply needs %d arrays of old state and %d of new", count,
+                           count);
+        call->state[i] = state[i];
+        if (i > 0)
+            call->slots[i - 1] = new_state[i];
+    }
+    if (call->out.data != new_state[0])
+        return ls_fail(LS_ERR_INVALID, "ls_reference_run: the output of apply must be new_state[0]");
+    return LS_OK;
+}
+
+ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const void *const *state,
+                           void *const *new_state, const ls_program_run *run)
 {
     ls_ref_array few[FEW], *arrays = few;
     if (ls_tensor_is_error(node) || !out || !run)
         return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");
-    if (ls_ops[node->op].kernel == LS_KERNEL_NONE || node->op == LS_OP_apply)
+    if (ls_ops[node->op].kernel == LS_KERNEL_NONE)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_reference_run: %s is not computed", ls_tensor_op(node));
     if (node->input_count > FEW && !(arrays = calloc((size_t)node->input_count, sizeof(*arrays))))
         return ls_fail(LS_ERR_MEMORY, "ls_reference_run: no memory for %d inputs", node->input_count);
@@ -25,8 +46,55 @@ ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *o
                          .first = run->first,
                          .seed = run->seed,
                          .run = run->run };
-    ls_status status = ls_ref_run(&call);
+    ls_status status = node->op == LS_OP_apply ? place_state(&call, state, new_state) : LS_OK;
+    if (status == LS_OK)
+        status = ls_ref_run(&call);
     if (arrays != few)
         free(arrays);
     return status;
+}
+
+/* ---- Joins ---- */
+
+/* a + b, added as `wide`: of integers an unsigned type, so that sums wrap. is_nan: of the two, joined by comparing. */
+#define JOIN(type, wide, is_nan, nan)                                                                                  \
+    static void join_##type(ls_join_kind kind, type *to, const type *left, const type *right, int64_t count)           \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            type a = left[i], b = right[i];                                                                            \
+            if (kind == LS_JOIN_SUM)                                                                                   \
+                to[i] = (type)((wide)a + (wide)b);                                                                     \
+            else if (is_nan)                                                                                           \
+                to[i] = nan;                                                                                           \
+            else                                                                                                       \
+                to[i] = (kind == LS_JOIN_MAX ? b > a : b < a) ? b : a;                                                 \
+        }                                                                                                              \
+    }
+JOIN(float, float, isnan(a) || isnan(b), NAN)
+JOIN(double, double, isnan(a) || isnan(b), (double)NAN)
+JOIN(int32_t, uint32_t, false, 0)
+JOIN(int64_t, uint64_t, false, 0)
+
+void ls_reference_join(ls_join_kind kind, ls_dtype dtype, void *to, const void *left, const void *right, int64_t count)
+{
+    if (!right) {
+        memmove(to, left, (size_t)count * ls_dtype_bytes(dtype));
+        return;
+    }
+    switch (dtype) {
+    case LS_F32:
+        join_float(kind, to, left, right, count);
+        break;
+    case LS_F64:
+        join_double(kind, to, left, right, count);
+        break;
+    case LS_I32:
+        join_int32_t(kind, to, left, right, count);
+        break;
+    case LS_I64:
+        join_int64_t(kind, to, left, right, count);
+        break;
+    default: /* no other type has sums or extremes */
+        break;
+    }
 }

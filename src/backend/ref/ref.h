@@ -29,6 +29,7 @@ typedef struct ls_ref_call {
     const ls_tensor *node;  /* op and attributes; its shapes are symbolic, use those of the arrays */
     ls_ref_array out;       /* never overlaps an input */
     const ls_ref_array *in; /* node->input_count of them; per-sample ones hold this slice's samples */
+    const void *state[3];   /* apply: old values of the variable, then of its slots; NULL where there is none */
     void *slots[2];         /* apply: where the new slot values go */
     int64_t batch;          /* samples in the whole batch of the run */
     int64_t first;          /* position of this slice's first sample in it */

@@ -76,13 +76,12 @@ static void adagrad(const update *u)
 ls_status LS_REF(apply)(const ls_ref_call *call)
 {
     const ls_tensor *node = call->node;
-    ls_variable *const *slot = node->attr.apply.slot;
     real rate = *(const real *)call->in[1].data;
     update u = {
         .n = ls_ref_elements(&call->out),
         .g = call->in[0].data,
-        .w = node->attr.apply.variable->data,
-        .slot = { slot[0] ? slot[0]->data : NULL, slot[1] ? slot[1]->data : NULL },
+        .w = call->state[0],
+        .slot = { call->state[1], call->state[2] },
         .new_w = call->out.data,
         .new_slot = { call->slots[0], call->slots[1] },
         .rate = rate,

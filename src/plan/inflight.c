@@ -1,0 +1,159 @@
+/* Lanes in flight: frames and slots.
+ *
+ * A lane begins a level when every device that it visits there has a free frame for it, and takes all of them at once;
+ * each device begins its lanes in order. A lane in flight never waits for room, so it comes to its end, and the lowest
+ * lane that has not begun is always the next of all its devices: nothing can wait for ever.
+ *
+ * Frames of a device: as many as there are workers on the devices that its lanes visit, so that none of them is idle
+ * for want of one.
+ *
+ * Slots of a segment on a device. A lane has a slot from its task's beginning on; when both siblings of the tree are
+ * complete and here, the right one's slot is free. Let the lanes begun here be a prefix of its list, and B the largest
+ * number of maximal complete blocks (subtrees that are all here) of any prefix. Were all begun lanes complete, B slots
+ * would do. A lane that is begun and not complete is a hole in at most one block of 2^k lanes, k <= K: that leaves at
+ * most k complete blocks of it, and the lane's own slot, so k more than the one before. (A worker that joins siblings
+ * counts as still having its lane.) With at most F lanes in flight, B + F K slots serve; and never more than lanes. */
+#include <stdlib.h>
+
+#include "plan/placement.h"
+
+typedef struct block {
+    int start, size;
+} block;
+
+/* The maximal complete blocks of lanes that are added one by one, in order. */
+typedef struct blocks {
+    int total;       /* lanes of the tree */
+    block stack[64]; /* of the stretch of neighbours at hand: two of each size at most */
+    int depth;
+    int apart;  /* blocks of earlier stretches: what follows a gap is never joined with them */
+    int next;   /* the lane that would continue the stretch */
+    int most;   /* blocks at any time so far */
+    int levels; /* of the largest block so far */
+} blocks;
+
+static void add_lane(blocks *b, int lane)
+{
+    block now = { lane, 1 };
+    if (lane != b->next) {
+        b->apart += b->depth;
+        b->depth = 0;
+    }
+    b->next = lane + 1;
+    for (int level = 1; now.size < b->total; level++) {
+        const block *before = b->depth > 0 ? &b->stack[b->depth - 1] : NULL;
+        bool right = now.start / now.size % 2 == 1;
+        if (right && (!before || before->size != now.size || before->start != now.start - now.size))
+            break;
+        if (!right && now.start + now.size < b->total)
+            break; /* otherwise there is nothing on its right: it is the larger block already */
+        if (right)
+            now.start = b->stack[--b->depth].start;
+        now.size *= 2;
+        b->levels = level > b->levels ? level : b->levels;
+    }
+    b->stack[b->depth++] = now;
+    b->most = b->apart + b->depth > b->most ? b->apart + b->depth : b->most;
+}
+
+int ls_slots_needed(const int *lanes, int count, int total, int in_flight)
+{
+    blocks b = { .total = total, .next = -1 };
+    for (int i = 0; i < count; i++)
+        add_lane(&b, lanes[i]);
+    int64_t slots = b.most + (int64_t)in_flight * b.levels;
+    return (int)(slots < count ? slots : count);
+}
+
+int ls_placement_blocks(const ls_placement *p, int segment, int device)
+{
+    blocks b = { .total = p->plan->lanes, .next = -1 };
+    for (int lane = 0; lane < p->plan->lanes; lane++)
+        if (ls_task_device(p->plan, segment, lane) == device)
+            add_lane(&b, lane);
+    return b.apart + b.depth;
+}
+
+bool ls_lane_visits(const ls_placement *p, int first, int end, int lane, int device)
+{
+    const ls_plan *plan = p->plan;
+    for (int s = first; s < end; s++)
+        if (ls_task_device(plan, s, lane) == device)
+            return true;
+    for (int i = 0; p->ctx->kind_count > 1 && i < plan->kept_count; i++)
+        if (plan->kept[i].framed && plan->kept[i].first >= first && plan->kept[i].first < end &&
+            p->host[(size_t)i * (size_t)plan->lanes + (size_t)lane] == device)
+            return true;
+    return false;
+}
+
+/* Devices that some lane visits in the same level as `device`. */
+static void find_neighbours(const ls_placement *p, int device, bool *neighbour)
+{
+    const ls_plan *plan = p->plan;
+    for (int first = 0, end = 0; first < plan->segment_count; first = end) {
+        while (end < plan->segment_count && plan->segments[end].level == plan->segments[first].level)
+            end++;
+        for (int lane = 0; lane < plan->lanes; lane++)
+            if (ls_lane_visits(p, first, end, lane, device))
+                for (int s = first; s < end; s++)
+                    neighbour[ls_task_device(plan, s, lane)] = true;
+    }
+}
+
+static int workers_of(const ls_placement *p, int device)
+{
+    return p->crewed ? p->ctx->devices[device].worker_count : 1;
+}
+
+static ls_status count_frames(ls_placement *p)
+{
+    int devices = p->ctx->device_count;
+    for (int d = 0; d < devices; d++) {
+        bool *neighbour = ls_placement_alloc(p, (size_t)devices, sizeof(*neighbour));
+        if (!neighbour)
+            return LS_ERR_MEMORY;
+        find_neighbours(p, d, neighbour);
+        int frames = 0;
+        for (int other = 0; other < devices; other++)
+            frames += neighbour[other] ? workers_of(p, other) : 0;
+        p->places[d].frames = frames < p->plan->lanes ? frames : p->plan->lanes;
+    }
+    return LS_OK;
+}
+
+/* Levels come one after the other, and share the room. */
+static ls_status count_slots(ls_placement *p, int device, int *lanes)
+{
+    const ls_plan *plan = p->plan;
+    ls_place *place = &p->places[device];
+    size_t used = 0;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const ls_segment *segment = &plan->segments[s];
+        int count = 0;
+        for (int lane = 0; lane < plan->lanes; lane++)
+            if (ls_task_device(plan, s, lane) == device)
+                lanes[count++] = lane;
+        if (s == 0 || segment->level != plan->segments[s - 1].level)
+            used = 0;
+        bool joins = segment->slot_bytes > 0 && count > 0;
+        place->slots[s] = !joins                        ? 0
+                          : plan->options.every_partial ? count
+                                                        : ls_slots_needed(lanes, count, plan->lanes, place->frames);
+        place->pool[s] = used;
+        used += (size_t)place->slots[s] * segment->slot_bytes;
+        place->partial_bytes = used > place->partial_bytes ? used : place->partial_bytes;
+    }
+    return LS_OK;
+}
+
+ls_status ls_placement_in_flight(ls_placement *p)
+{
+    int *lanes = ls_placement_alloc(p, (size_t)p->plan->lanes, sizeof(*lanes));
+    if (!lanes)
+        return LS_ERR_MEMORY;
+    LS_TRY(count_frames(p));
+    for (int d = 0; d < p->ctx->device_count; d++)
+        LS_TRY(count_slots(p, d, lanes));
+    return LS_OK;
+}

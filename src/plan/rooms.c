@@ -1,0 +1,173 @@
+/* Rooms: offsets and bytes of what a placement has on each device. */
+#include "plan/pack.h"
+#include "plan/placement.h"
+
+static ls_status place_kept(ls_placement *p, int device)
+{
+    const ls_plan *plan = p->plan;
+    ls_place *place = &p->places[device];
+    for (int lane = 0; lane < plan->lanes; lane++)
+        if (place->row[lane] >= 0) {
+            place->row[lane] = place->samples;
+            place->samples +=
+                ls_lane_first(plan->batch, plan->lanes, lane + 1) - ls_lane_first(plan->batch, plan->lanes, lane);
+        }
+    return ls_plan_pack_kept(plan, place->samples, place->here, place->kept, &place->kept_bytes, &place->frame_bytes);
+}
+
+/* ---- The block of a device that is not a CPU ---- */
+
+typedef struct packing {
+    ls_placement *p;
+    ls_place *place;
+    ls_packer packer;
+    size_t stage_bytes;
+} packing;
+
+/* Room for one lane's samples of an input; for a whole value from its making to its last reader. Variables have theirs
+ * in the state of the device. */
+static ls_status add_operand(packing *k, const ls_operand *o)
+{
+    const ls_plan *plan = k->p->plan;
+    size_t *offset = &k->place->whole[o->value];
+    int group = plan->nodes[o->value].group;
+    if (ls_is_staged(o)) {
+        if (k->place->stage[o->value] == LS_NOT_HERE) {
+            k->place->stage[o->value] = k->stage_bytes;
+            k->stage_bytes += ls_size_align(o->unit * (size_t)ls_plan_lane_samples(plan), LS_ALIGN);
+        }
+        return LS_OK;
+    }
+    bool whole = o->storage == LS_OUTSIDE || o->storage == LS_WHOLE;
+    if (!whole || *offset != LS_NOT_HERE || (group < 0 && plan->nodes[o->value].node->op == LS_OP_variable))
+        return LS_OK;
+    *offset = 0;
+    return group < 0 ? ls_packer_add(&k->packer, 0, plan->levels, o->unit, offset)
+                     : ls_packer_add(&k->packer, plan->groups[group].level, plan->whole_last[group], o->unit, offset);
+}
+
+static ls_status add_step(packing *k, const ls_step *step)
+{
+    for (int i = 0; i < step->group->in_count; i++)
+        LS_TRY(add_operand(k, &step->in[i]));
+    return step->out.storage == LS_WHOLE ? add_operand(k, &step->out) : LS_OK;
+}
+
+static ls_status add_steps(packing *k, int device, size_t *micro)
+{
+    const ls_plan *plan = k->p->plan;
+    for (int s = 0; s < plan->segment_count; s++) {
+        if (!ls_runs_on(k->p, s, device))
+            continue;
+        *micro = plan->segments[s].micro_bytes > *micro ? plan->segments[s].micro_bytes : *micro;
+        for (int i = 0; i < plan->segments[s].step_count; i++)
+            LS_TRY(add_step(k, &plan->segments[s].steps[i]));
+    }
+    for (int i = 0; i < plan->whole_count; i++)
+        if (ls_whole_runs_on(k->p, i, device))
+            LS_TRY(add_step(k, &plan->whole_steps[i]));
+    for (int i = 0; i < plan->update_count; i++)
+        for (int n = 0; ls_updates_on(k->p, i, device) && n < plan->updates[i].group->in_count; n++)
+            LS_TRY(add_operand(k, &plan->updates[i].in[n]));
+    return LS_OK;
+}
+
+/* Joins that this device owns a part of: their value, and room for the partials of others. A device has at most two
+ * blocks for each level of the tree, or as many as it has lanes. */
+static ls_status add_joins(packing *k, int device, size_t *receive)
+{
+    const ls_plan *plan = k->p->plan;
+    for (int i = 0; i < plan->join_count; i++) {
+        const ls_join *join = &plan->joins[i];
+        for (int n = 0; n < k->p->joins[i].part_count; n++) {
+            const ls_join_part *part = &k->p->joins[i].parts[n];
+            if (part->owner != device)
+                continue;
+            LS_TRY(add_operand(k, &join->out));
+            size_t blocks = 0, bytes = (size_t)(part->to - part->from) * ls_dtype_bytes(join->dtype);
+            for (int d = 0; d < k->p->ctx->device_count; d++)
+                if (d != device)
+                    blocks += (size_t)ls_placement_blocks(k->p, join->group->segment, d);
+            size_t needed = blocks * ls_size_align(bytes, LS_ALIGN);
+            *receive = needed > *receive ? needed : *receive;
+        }
+    }
+    return LS_OK;
+}
+
+/* Whole values, kept values, frames, partials, what a segment needs for itself, what comes from others, fed samples. */
+static ls_status place_block(ls_placement *p, int device)
+{
+    const ls_plan *plan = p->plan;
+    packing k = { .p = p, .place = &p->places[device] };
+    ls_place *place = k.place;
+    size_t micro = 0, whole = 0, receive = 0;
+    ls_status status = add_steps(&k, device, &micro);
+    if (status == LS_OK)
+        status = add_joins(&k, device, &receive);
+    if (status == LS_OK)
+        status = ls_packer_pack(&k.packer, &whole);
+    ls_packer_free(&k.packer);
+    LS_TRY(status);
+    place->kept_at = ls_size_align(whole, LS_ALIGN);
+    place->frames_at = place->kept_at + ls_size_align(place->kept_bytes, LS_ALIGN);
+    place->partials_at = place->frames_at + (size_t)place->frames * place->frame_bytes;
+    place->micro = place->partials_at + ls_size_align(place->partial_bytes, LS_ALIGN);
+    place->receive = place->micro + ls_size_align(micro, LS_ALIGN);
+    size_t stage = place->receive + ls_size_align(receive, LS_ALIGN);
+    for (int i = 0; i < plan->node_count; i++)
+        if (place->stage[i] != LS_NOT_HERE)
+            place->stage[i] += stage;
+    place->total_bytes = place->active ? ls_block_bytes(stage + k.stage_bytes + LS_ALIGN) : 0;
+    return LS_OK;
+}
+
+/* ---- Sums ---- */
+
+/* What a run's fetched values will take of the CPU devices, beside the plan. Room that they have serves again. */
+static void count_fetches(ls_placement *p)
+{
+    const ls_plan *plan = p->plan;
+    for (int i = 0; i < plan->fetch_count; i++) {
+        const ls_tensor *node = plan->nodes[plan->fetches[i]].node;
+        size_t bytes = ls_plan_unit(plan, node) * (node->per_sample && plan->batch > 0 ? (size_t)plan->batch : 1);
+        if (node->op == LS_OP_variable || (node->held.data && node->held.bytes == bytes))
+            continue;
+        int device = node->device > 0 && node->device < p->ctx->cpu_count ? node->device : 0;
+        p->places[device].fetched_bytes +=
+            bytes < LS_PAGE ? ls_size_align(bytes ? bytes : 1, LS_ALIGN) : ls_block_bytes(bytes);
+    }
+}
+
+static void count_needs(ls_placement *p)
+{
+    const ls_plan *plan = p->plan;
+    for (int d = 0; d < p->ctx->device_count; d++) {
+        ls_place *place = &p->places[d];
+        const ls_device *device = &p->ctx->devices[d];
+        size_t workers = p->crewed ? (size_t)device->worker_count : d == p->home ? 1 : 0;
+        if (device->kind != LS_CPU) {
+            place->needed_bytes = place->total_bytes;
+            if (place->total_bytes > 0) /* rows that its driver picks, in the host's memory; CPUs come first */
+                p->places[p->home].needed_bytes += ls_block_bytes(plan->stage_bytes);
+            continue;
+        }
+        place->needed_bytes =
+            ls_block_bytes(place->kept_bytes) + ls_block_bytes((size_t)place->frames * place->frame_bytes) +
+            ls_block_bytes(place->partial_bytes) + workers * ls_block_bytes(ls_plan_worker_bytes(plan));
+        if (d == p->home)
+            place->needed_bytes += ls_block_bytes(plan->whole_bytes);
+    }
+}
+
+ls_status ls_placement_rooms(ls_placement *p)
+{
+    for (int d = 0; d < p->ctx->device_count; d++) {
+        LS_TRY(place_kept(p, d));
+        if (ls_kind_of(p, d) != LS_CPU)
+            LS_TRY(place_block(p, d));
+    }
+    count_needs(p);
+    count_fetches(p);
+    return LS_OK;
+}

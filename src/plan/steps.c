@@ -1,0 +1,140 @@
+/* Pass 6: the lists that work is made from: joins, prepared weights, steps on whole values, updates. Each is sorted by
+ * level. */
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "plan/plan.h"
+
+static ls_join_kind join_kind(const ls_group *group)
+{
+    return group->root->op == LS_OP_reduce_max   ? LS_JOIN_MAX
+           : group->root->op == LS_OP_reduce_min ? LS_JOIN_MIN
+                                                 : LS_JOIN_SUM;
+}
+
+/* One prepared weight serves all groups that want the same of it. */
+static int find_prepared(const ls_plan *plan, const ls_group *group, int value)
+{
+    const ls_prepare *want = &group->kernel->prepare;
+    for (int i = 0; i < plan->prepared_count; i++) {
+        const ls_kernel *other = plan->prepared[i].group->kernel;
+        if (plan->prepared[i].value == value && other->prepare.run == want->run && want->same(other, group->kernel))
+            return i;
+    }
+    return -1;
+}
+
+static void list_prepared(ls_plan *plan, ls_group *group)
+{
+    if (!group->kernel || group->kernel->prepare.bytes == 0)
+        return;
+    int value = ls_plan_source_value(plan, group->in[group->kernel->prepare.input]);
+    int from = ls_plan_source(plan, value), at = find_prepared(plan, group, value);
+    int level = from < 0 ? 0 : plan->groups[from].level + (plan->groups[from].reduces ? 1 : 0);
+    if (at < 0) {
+        at = plan->prepared_count++;
+        plan->prepared[at] = (ls_prepared){ .group = group, .value = value, .level = level, .last = group->level };
+    }
+    if (plan->prepared[at].last < group->level)
+        plan->prepared[at].last = group->level;
+    group->prepared = at;
+}
+
+static int by_level(const void *a, const void *b)
+{
+    const ls_join *x = a, *y = b;
+    if (x->level != y->level)
+        return (x->level > y->level) - (x->level < y->level);
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+static void list_joins(ls_plan *plan)
+{
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        if (!group->reduces || !group->needed || group->root->op == LS_OP_gather_batch || !group->kernel)
+            continue;
+        size_t own = group->kernel->partial_bytes, bytes = own ? own : ls_plan_unit(plan, group->root);
+        plan->joins[plan->join_count++] =
+            (ls_join){ .group = group,
+                       .kind = join_kind(group),
+                       .dtype = group->root->dtype,
+                       .level = group->level,
+                       .bytes = bytes,
+                       .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
+                       .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) + (plan->options.guards ? LS_ALIGN : 0) };
+    }
+    qsort(plan->joins, (size_t)plan->join_count, sizeof(*plan->joins), by_level);
+    for (int i = 0; i < plan->join_count; i++)
+        plan->joins[i].group->join = i;
+}
+
+static int steps_by_level(const void *a, const void *b)
+{
+    const ls_group *x = ((const ls_step *)a)->group, *y = ((const ls_step *)b)->group;
+    if (x->level != y->level)
+        return (x->level > y->level) - (x->level < y->level);
+    return (x > y) - (x < y);
+}
+
+static int prepared_by_level(const void *a, const void *b)
+{
+    const ls_prepared *x = a, *y = b;
+    if (x->level != y->level)
+        return (x->level > y->level) - (x->level < y->level);
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+/* The CPU's last. */
+static int updates_by_kind(const void *a, const void *b)
+{
+    const ls_group *x = ((const ls_step *)a)->group, *y = ((const ls_step *)b)->group;
+    return x->kind != y->kind ? (x->kind < y->kind) - (x->kind > y->kind) : (x > y) - (x < y);
+}
+
+static void list_whole(ls_plan *plan)
+{
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        if (group->per_sample || !group->needed || group->alias)
+            continue;
+        if (group->in_place)
+            plan->updates[plan->update_count++] = (ls_step){ .group = group };
+        else
+            plan->whole_steps[plan->whole_count++] = (ls_step){ .group = group };
+    }
+    qsort(plan->whole_steps, (size_t)plan->whole_count, sizeof(*plan->whole_steps), steps_by_level);
+    qsort(plan->updates, (size_t)plan->update_count, sizeof(*plan->updates), updates_by_kind);
+}
+
+ls_status ls_plan_steps(ls_plan *plan)
+{
+    size_t groups = (size_t)plan->group_count;
+    plan->joins = ls_plan_alloc(plan, groups, sizeof(*plan->joins));
+    plan->prepared = ls_plan_alloc(plan, groups, sizeof(*plan->prepared));
+    plan->whole_steps = ls_plan_alloc(plan, groups, sizeof(*plan->whole_steps));
+    plan->updates = ls_plan_alloc(plan, groups, sizeof(*plan->updates));
+    plan->value_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->value_of));
+    if (!plan->joins || !plan->prepared || !plan->whole_steps || !plan->updates || !plan->value_of)
+        return LS_ERR_MEMORY;
+    list_joins(plan);
+    for (int g = 0; g < plan->group_count; g++)
+        list_prepared(plan, &plan->groups[g]);
+    qsort(plan->prepared, (size_t)plan->prepared_count, sizeof(*plan->prepared), prepared_by_level);
+    for (int g = 0; g < plan->group_count; g++) { /* sorting moved them */
+        ls_group *group = &plan->groups[g];
+        if (group->kernel && group->kernel->prepare.bytes)
+            group->prepared =
+                find_prepared(plan, group, ls_plan_source_value(plan, group->in[group->kernel->prepare.input]));
+    }
+    list_whole(plan);
+    return LS_OK;
+}
+
+int ls_plan_join_of(const ls_plan *plan, const ls_step *update)
+{
+    int g = plan->nodes[update->group->in[0]].group;
+    const ls_group *group = g >= 0 ? &plan->groups[g] : NULL;
+    bool straight = group && group->reduces && group->root->op != LS_OP_gather_batch && !group->kernel->finish;
+    return straight ? group->join : -1;
+}

@@ -1,0 +1,305 @@
+/* The dispatcher: who does which unit when. Phases follow each other; units of a phase are done side by side. A CPU
+ * worker and a device's driver are both *runners*: each is a worker of the crew that asks for a unit of its device,
+ * does it, and says how it went. What a unit computes is fixed by the plan, who does it is not.
+ *
+ * In a phase of lanes a unit is a run of segments of one lane on one device, and waits for the lane's unit before it. A
+ * lane begins when all devices that it visits have a frame for it (src/plan/inflight.c says why nothing can wait for
+ * ever). Of the lanes in flight the one that is furthest goes first: it frees its frame soonest.
+ *
+ * When a unit fails, only units before it in the order of units are still done, so that the failure that is reported is
+ * always the same one. Lanes behind it give back their frames and slots. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "run/executor_private.h"
+#include "run/partials.h"
+
+#define SPINS 2000
+
+static const ls_phase *phase_at(const ls_executor *e, int phase)
+{
+    return &e->plan->phases[phase];
+}
+
+static bool is_cpu(const ls_executor *e, int device)
+{
+    return e->placement->ctx->devices[device].kind == LS_CPU;
+}
+
+/* ---- Lanes ---- */
+
+static int *frame_of(const ls_executor *e, int device, int lane)
+{
+    return &e->frame_of[(size_t)device * (size_t)e->plan->lanes + (size_t)lane];
+}
+
+static void begin_lanes(ls_executor *e, const ls_phase *phase)
+{
+    int lanes = e->plan->lanes;
+    memset(e->lane, 0, (size_t)lanes * sizeof(*e->lane));
+    e->in_flight_count = 0;
+    for (int d = 0; d < e->devices; d++) {
+        e->next_begin[d] = 0;
+        e->frame_count[d] = e->placement->places[d].frames;
+        for (int i = 0; i < e->frame_count[d]; i++)
+            e->free_frames[d * lanes + i] = e->frame_count[d] - 1 - i;
+        for (int lane = 0; lane < lanes; lane++)
+            *frame_of(e, d, lane) = -1;
+    }
+    ls_partials_begin(e, phase->first, phase->count);
+}
+
+/* The lane is the next of every device that it visits, and each has a frame for it. */
+static bool can_begin(const ls_executor *e, const ls_work *w, int lane)
+{
+    for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
+        int d = w->visits[i], next = w->order_first[d] + e->next_begin[d];
+        if (w->order[next] != lane || e->frame_count[d] == 0)
+            return false;
+    }
+    return true;
+}
+
+static void begin_lane(ls_executor *e, const ls_work *w, int lane)
+{
+    for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
+        int d = w->visits[i];
+        e->next_begin[d]++;
+        *frame_of(e, d, lane) = e->free_frames[d * e->plan->lanes + --e->frame_count[d]];
+    }
+    e->lane[lane].begun = true;
+    e->in_flight[e->in_flight_count++] = lane;
+}
+
+/* The lane is at its end, or given up. */
+static void end_lane(ls_executor *e, const ls_work *w, int lane)
+{
+    for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
+        int d = w->visits[i], *frame = frame_of(e, d, lane);
+        e->free_frames[d * e->plan->lanes + e->frame_count[d]++] = *frame;
+        *frame = -1;
+    }
+    int at = 0;
+    while (e->in_flight[at] != lane)
+        at++;
+    e->in_flight[at] = e->in_flight[--e->in_flight_count];
+}
+
+/* Units behind the first that failed are not done any more. */
+static int unit_end(const ls_executor *e, const ls_work *w)
+{
+    return e->status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
+}
+
+/* A unit of this device whose lane has come that far; or of a lane that can begin. -1: none at the moment. */
+static int find_lane_unit(ls_executor *e, int device)
+{
+    const ls_work *w = &e->phases[e->phase];
+    int end = unit_end(e, w), best = -1, far = -1;
+    for (int i = 0; i < e->in_flight_count; i++) {
+        int v = e->in_flight[i], unit = w->first[v] + e->lane[v].done;
+        if (e->lane[v].running || unit >= end || w->units[unit].device != device)
+            continue;
+        if (e->lane[v].done > far || (e->lane[v].done == far && unit < best)) {
+            far = e->lane[v].done;
+            best = unit;
+        }
+    }
+    int next = w->order_first[device] + e->next_begin[device];
+    if (best < 0 && next < w->order_first[device + 1]) {
+        int lane = w->order[next], unit = w->first[lane];
+        if (unit < end && w->units[unit].device == device && can_begin(e, w, lane)) {
+            begin_lane(e, w, lane);
+            best = unit;
+        }
+    }
+    if (best >= 0) {
+        const ls_unit *u = &w->units[best];
+        e->lane[u->lane].running = true;
+        ls_partials_claim(e, device, u->index, u->count, u->lane);
+    }
+    return best;
+}
+
+static bool is_started(const ls_executor *e, const ls_work *w, int unit)
+{
+    const ls_lane *lane = &e->lane[w->units[unit].lane];
+    int number = unit - w->first[w->units[unit].lane];
+    return number < lane->done || (number == lane->done && lane->running);
+}
+
+/* Lanes that wait behind a failure give back what they have. */
+static void give_up_lanes(ls_executor *e, const ls_phase *phase, const ls_work *w)
+{
+    int end = unit_end(e, w);
+    for (int i = e->in_flight_count; i-- > 0;) {
+        int v = e->in_flight[i];
+        if (!e->lane[v].running && w->first[v] + e->lane[v].done >= end)
+            end_lane(e, w, v);
+    }
+    ls_partials_fail(e, phase->first, phase->count, w->units[e->failed_unit].lane);
+}
+
+static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
+{
+    if (e->status != LS_OK && (e->failed_phase < phase || (e->failed_phase == phase && e->failed_unit <= unit)))
+        return;
+    e->status = status;
+    e->failed_phase = phase;
+    e->failed_unit = unit;
+    snprintf(e->message, sizeof(e->message), "%s", ls_last_error());
+}
+
+/* A lane's unit is done: what it reduced may be joined with its neighbours. */
+static void end_lane_unit(ls_executor *e, int unit, ls_status status)
+{
+    const ls_phase *phase = phase_at(e, e->phase);
+    const ls_work *w = &e->phases[e->phase];
+    const ls_unit *u = &w->units[unit];
+    ls_lane *lane = &e->lane[u->lane];
+    for (int s = u->index; s < u->index + u->count && status == LS_OK; s++)
+        status = ls_partials_complete(e, s, u->lane);
+    if (status != LS_OK)
+        note_failure(e, e->phase, unit, status);
+    lane->running = false;
+    lane->done++;
+    if (w->first[u->lane] + lane->done == w->first[u->lane + 1])
+        end_lane(e, w, u->lane);
+    if (e->status != LS_OK)
+        give_up_lanes(e, phase, w);
+}
+
+/* ---- Phases ---- */
+
+static void start_phase(ls_executor *e)
+{
+    e->next = 0;
+    e->done = 0;
+    while (e->phase < e->plan->phase_count && e->phases[e->phase].count == 0)
+        e->phase++;
+    if (e->phase < e->plan->phase_count && phase_at(e, e->phase)->kind == LS_PHASE_LANES)
+        begin_lanes(e, phase_at(e, e->phase));
+}
+
+/* The unit this worker should do next; -1: none at the moment. Only lanes are taken out of order. */
+static int find_unit(ls_executor *e, int device)
+{
+    const ls_work *w = &e->phases[e->phase];
+    if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
+        return find_lane_unit(e, device);
+    if (e->next == w->count)
+        return -1;
+    int wanted = w->units[e->next].device;
+    return wanted == device || (wanted < 0 && is_cpu(e, device)) ? e->next++ : -1;
+}
+
+/* Whether there will be more for this device. After a failure that is what comes before it. */
+static bool has_more(const ls_executor *e, int device)
+{
+    if (e->phase >= e->plan->phase_count)
+        return false;
+    if (e->status == LS_OK)
+        return true;
+    if (e->phase != e->failed_phase || phase_at(e, e->phase)->kind != LS_PHASE_LANES)
+        return false;
+    const ls_work *w = &e->phases[e->phase];
+    for (int i = 0; i < e->failed_unit; i++)
+        if (w->units[i].device == device && !is_started(e, w, i))
+            return true;
+    return false;
+}
+
+/* ---- Workers ---- */
+
+static void signal_progress(ls_executor *e)
+{
+    atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
+    if (e->waiting) {
+        e->waiting = false;
+        pthread_cond_broadcast(&e->progress);
+    }
+}
+
+/* Waits until something has moved; the mutex is held on entry and exit. */
+static void wait_for_progress(ls_executor *e, bool spin)
+{
+    int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
+    if (spin && !ls_crew_is_crowded(e->crew)) {
+        pthread_mutex_unlock(&e->mutex);
+        for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
+            __builtin_ia32_pause();
+        pthread_mutex_lock(&e->mutex);
+    }
+    while (atomic_load_explicit(&e->moved, memory_order_relaxed) == seen) {
+        e->waiting = true;
+        pthread_cond_wait(&e->progress, &e->mutex);
+    }
+}
+
+/* Does a unit, for which the mutex is given up, and says how it went. */
+static void do_unit(ls_executor *e, int index, int worker)
+{
+    const ls_phase *phase = phase_at(e, e->phase);
+    const ls_unit *u = &e->phases[e->phase].units[index];
+    ls_driver *driver = u->device >= 0 ? e->drivers[u->device] : NULL;
+    pthread_mutex_unlock(&e->mutex);
+    double start = ls_clock_now();
+    ls_status status = driver ? ls_driver_run(driver, e, phase, u, worker) : ls_host_run(e, phase, u, worker);
+    e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += ls_clock_now() - start;
+    pthread_mutex_lock(&e->mutex);
+    e->units_of[e->device_of[worker]]++;
+    if (status != LS_OK)
+        note_failure(e, e->phase, index, status);
+    if (phase->kind == LS_PHASE_LANES)
+        end_lane_unit(e, index, status);
+    if (++e->done == e->phases[e->phase].count) {
+        e->phase++;
+        start_phase(e);
+    }
+}
+
+/* A worker's part of a run. Units of one phase that are alike need no word; lanes may free what another waits for. */
+static void worker_loop(void *user, int worker)
+{
+    ls_executor *e = user;
+    int device = e->device_of[worker];
+    pthread_mutex_lock(&e->mutex);
+    while (has_more(e, device)) {
+        int index = find_unit(e, device), phase = e->phase;
+        if (index < 0) {
+            wait_for_progress(e, is_cpu(e, device));
+            continue;
+        }
+        do_unit(e, index, worker);
+        if (e->phase != phase || e->status != LS_OK || e->devices > 1 || phase_at(e, phase)->kind == LS_PHASE_LANES)
+            signal_progress(e);
+    }
+    pthread_mutex_unlock(&e->mutex);
+}
+
+/* Without a crew: every unit in order, which is allowed for any device. */
+static void run_alone(ls_executor *e)
+{
+    pthread_mutex_lock(&e->mutex); /* nobody else wants it; units give it up */
+    while (e->phase < e->plan->phase_count && e->status == LS_OK) {
+        const ls_work *w = &e->phases[e->phase];
+        int index = e->next++;
+        if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
+            index = find_lane_unit(e, w->units[index].device); /* lanes come one after the other */
+        do_unit(e, index, 0);
+    }
+    pthread_mutex_unlock(&e->mutex);
+}
+
+void ls_dispatch(ls_executor *e)
+{
+    e->status = LS_OK;
+    e->phase = 0;
+    memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
+    start_phase(e);
+    if (e->crew)
+        ls_crew_run(e->crew, worker_loop, e);
+    else
+        run_alone(e);
+}

@@ -1,0 +1,320 @@
+/* Units that a CPU worker does. A lane's micro-batches go through a segment in order; a reduction's partial is stored
+ * by the first and joined by the next. Nothing is allocated here while a run goes on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "run/executor_private.h"
+#include "run/join.h"
+#include "run/partials.h"
+
+/* ---- Where things are ---- */
+
+/* The first sample of a lane's kept value: in the lane's frame, or among those of the batch. */
+static char *kept_lane(const ls_executor *e, size_t value, int lane)
+{
+    const ls_kept *kept = &e->plan->kept[value];
+    int host = e->placement->host[value * (size_t)e->plan->lanes + (size_t)lane];
+    const ls_place *place = &e->placement->places[host];
+    if (!kept->framed)
+        return e->kept[host] + place->kept[value] + kept->unit * (size_t)place->row[lane];
+    int frame = e->frame_of[(size_t)host * (size_t)e->plan->lanes + (size_t)lane];
+    return e->frames[host] + (size_t)frame * place->frame_bytes + place->kept[value];
+}
+
+char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first)
+{
+    const ls_plan *plan = e->plan;
+    size_t skip = o->per_sample ? o->unit * (size_t)first : 0;
+    switch (o->storage) {
+    case LS_OUTSIDE:
+        if (o->per_sample && e->outside[o->value].rows)
+            return e->stage[worker] + plan->stage[o->value];
+        return (char *)e->outside[o->value].data + skip;
+    case LS_WHOLE:
+        return e->whole + o->offset + skip;
+    case LS_KEPT:
+        return kept_lane(e, o->offset, lane) +
+               o->unit * (size_t)(first - ls_lane_first(plan->batch, plan->lanes, lane));
+    case LS_MICRO:
+        return e->arena[worker] + o->offset;
+    case LS_PARTIAL:
+        return ls_partials_of(e, plan->groups[plan->nodes[o->value].group].segment, lane) + o->offset;
+    }
+    return NULL;
+}
+
+const void *ls_executor_operand(ls_executor *e, const ls_operand *operand)
+{
+    return ls_executor_locate(e, operand, 0, 0, 0);
+}
+
+void ls_executor_copy_value(ls_executor *e, int value, void *to)
+{
+    const ls_plan *plan = e->plan;
+    const ls_operand *o = &plan->value_of[value];
+    if (o->storage != LS_KEPT) {
+        memcpy(to, ls_executor_operand(e, o), o->unit * (o->per_sample ? (size_t)plan->batch : 1));
+        return;
+    }
+    for (int lane = 0; lane < plan->lanes; lane++) { /* lanes may be on different devices */
+        int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
+        int64_t end = ls_lane_first(plan->batch, plan->lanes, lane + 1);
+        if (end > first)
+            memcpy((char *)to + o->unit * (size_t)first, ls_executor_locate(e, o, 0, lane, first),
+                   o->unit * (size_t)(end - first));
+    }
+}
+
+/* Behind a micro-batch's values; a plan that needs neither has no arena. */
+static void *scratch_of(const ls_executor *e, int worker)
+{
+    return e->arena[worker] ? e->arena[worker] + e->plan->worker_bytes : NULL;
+}
+
+static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first)
+{
+    for (int k = 0; k < step->group->in_count; k++)
+        e->inputs[worker][k] = ls_executor_locate(e, &step->in[k], worker, lane, first);
+    return (ls_kernel_call){ .in = e->inputs[worker],
+                             .samples = 1,
+                             .first = first,
+                             .batch = e->plan->batch,
+                             .seed = e->seed,
+                             .run = e->run,
+                             .worker = worker,
+                             .scratch = scratch_of(e, worker) };
+}
+
+/* A kernel's message, with the node it was about. */
+static ls_status explain(ls_status status, const ls_group *group)
+{
+    char label[LS_NODE_TEXT];
+    return ls_fail_within(status, "%s (op %s)", ls_node_label(group->root, label), ls_tensor_op(group->root));
+}
+
+/* ---- Profile ---- */
+
+static void charge(ls_executor *e, const ls_group *group, int worker, double start)
+{
+    e->group_seconds[(size_t)worker * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] +=
+        ls_clock_now() - start;
+}
+
+/* ---- Guards: with room behind every value, a kernel that writes too far is caught ---- */
+
+#define GUARD_BYTE 0x5a
+
+static ls_status run_guarded(ls_executor *e, ls_group *group, const ls_kernel_call *call, size_t bytes)
+{
+    if (!e->plan->options.guards)
+        return group->kernel->run(group->kernel, call);
+    unsigned char *guard = (unsigned char *)call->out + bytes;
+    memset(guard, GUARD_BYTE, LS_ALIGN);
+    LS_TRY(group->kernel->run(group->kernel, call));
+    for (int i = 0; i < LS_ALIGN; i++)
+        if (guard[i] != GUARD_BYTE)
+            return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote behind its output", group->kernel->name);
+    return LS_OK;
+}
+
+/* ---- Units ---- */
+
+static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+{
+    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    void *slots[2] = { e->whole + step->slots[0], e->whole + step->slots[1] };
+    call.out = ls_executor_locate(e, &step->out, worker, 0, 0);
+    call.slots = slots;
+    call.from = from;
+    call.to = to;
+    if (to > 0) /* a tile: what follows is another's */
+        return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+    return explain(run_guarded(e, step->group, &call, step->out.unit), step->group);
+}
+
+static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+{
+    const ls_attrs *attr = &step->group->root->attr;
+    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    void *slots[2] = { NULL, NULL };
+    for (int i = 0; i < 2; i++)
+        if (attr->apply.slot[i])
+            slots[i] = attr->apply.slot[i]->data;
+    call.out = attr->apply.variable->data;
+    call.slots = slots;
+    call.from = from;
+    call.to = to;
+    return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+}
+
+/* A step for some samples of a lane. later: the lane's first micro-batch is done, partials are joined to it. */
+static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
+                               int64_t samples, bool later)
+{
+    ls_group *group = step->group;
+    ls_kernel_call call = call_for(e, step, worker, lane, first);
+    call.samples = samples;
+    call.out = ls_executor_locate(e, &step->out, worker, lane, first);
+    bool join = later && step->out.storage == LS_PARTIAL;
+    void *partial = call.out;
+    if (join)
+        call.out = e->arena[worker] + step->temp;
+    bool last = first + samples == e->plan->batch || step->out.storage == LS_MICRO;
+    size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
+    double start = e->group_seconds ? ls_clock_now() : 0;
+    ls_status status = last || !step->out.per_sample
+                           ? run_guarded(e, group, &call, bytes) /* else a neighbour follows */
+                           : group->kernel->run(group->kernel, &call);
+    if (status != LS_OK)
+        return explain(status, group);
+    if (join) {
+        const ls_join *j = &e->plan->joins[group->join];
+        ls_join_next(e->simd, j->kind, j->dtype, partial, call.out, (size_t)j->count);
+    }
+    if (e->group_seconds)
+        charge(e, group, worker, start);
+    return LS_OK;
+}
+
+void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples)
+{
+    const ls_outside *from = &e->outside[in->value];
+    size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
+    char *to = e->stage[worker] + e->plan->stage[in->value];
+    for (int64_t i = 0; i < samples; i++)
+        memcpy(to + unit * (size_t)i, (const char *)from->data + unit * (size_t)from->rows[first + i], unit);
+}
+
+static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t first, int64_t samples)
+{
+    for (int k = 0; k < step->group->in_count; k++) {
+        const ls_operand *in = &step->in[k];
+        if (in->storage == LS_OUTSIDE && in->per_sample && e->outside[in->value].rows)
+            ls_executor_pick_rows(e, in, worker, first, samples);
+    }
+}
+
+/* A segment for one lane, micro-batch by micro-batch. */
+static ls_status run_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
+{
+    int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
+    int64_t end = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1);
+    for (int64_t at = first; at < end; at += segment->micro) {
+        int64_t samples = end - at < segment->micro ? end - at : segment->micro;
+        for (int i = 0; i < segment->step_count; i++) {
+            if (segment->steps[i].reads_input)
+                pick_inputs(e, &segment->steps[i], worker, at, samples);
+            LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples, at > first));
+        }
+    }
+    return LS_OK;
+}
+
+/* The partials of a join, empty lanes without; a mutated tree has them in another order. */
+static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
+{
+    int count = e->plan->lanes;
+    for (int v = 0; v < count; v++) {
+        /* of several lanes, where they were joined: at the first of them */
+        char *slot = ls_partials_of(e, join->group->segment, v);
+        lanes[v] = slot ? slot + join->partial : NULL;
+    }
+    if (e->mutation == LS_MUTATE_NOTHING || count < 3)
+        return;
+    int a = e->mutation == LS_MUTATE_SWAP ? 1 : 0, b = e->mutation == LS_MUTATE_SWAP ? 2 : count - 1;
+    const void *swap = lanes[a];
+    lanes[a] = lanes[b];
+    lanes[b] = swap;
+}
+
+static ls_status run_join(ls_executor *e, const ls_join *join, int worker, int64_t from, int64_t to)
+{
+    const void **lanes = e->lanes[worker];
+    list_lanes(e, join, lanes);
+    if (!ls_join_lanes(e->simd, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes, (size_t)from,
+                       (size_t)to))
+        atomic_store_explicit(&e->broken[join - e->plan->joins], true, memory_order_relaxed);
+    return LS_OK;
+}
+
+static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
+{
+    ls_kernel *kernel = join->group->kernel;
+    if (!kernel->finish)
+        return LS_OK;
+    return explain(
+        kernel->finish(kernel, e->whole + join->joined, e->whole + join->out.offset, worker, scratch_of(e, worker)),
+        join->group);
+}
+
+static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
+{
+    ls_kernel *kernel = prepared->group->kernel;
+    const void *from = ls_executor_operand(e, &e->plan->value_of[prepared->value]);
+    return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker, scratch_of(e, worker)),
+                   prepared->group);
+}
+
+static bool is_finite_f64(const double *x, int64_t from, int64_t to)
+{
+    double sum = 0;
+    for (int64_t i = from; i < to; i++)
+        sum += x[i] * 0; /* an infinity or NaN leaves NaN */
+    return sum == 0;
+}
+
+ls_status ls_executor_not_finite(const ls_step *update)
+{
+    char label[LS_NODE_TEXT];
+    return ls_fail(LS_ERR_NOT_FINITE, "the gradient of %s is not finite: no variable was changed",
+                   ls_node_label(update->group->root->attr.apply.variable->node, label));
+}
+
+/* Sweep 1: the gradient of an update. What comes straight from a join was looked at there. */
+static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, int64_t to)
+{
+    const ls_tensor *node = step->group->root;
+    const char *gradient = ls_executor_locate(e, &step->in[0], 0, 0, 0);
+    int join = ls_plan_join_of(e->plan, step);
+    bool good = join >= 0               ? !atomic_load_explicit(&e->broken[join], memory_order_relaxed)
+                : node->dtype == LS_F32 ? e->simd->finite((const float *)gradient + from, (size_t)(to - from))
+                                        : is_finite_f64((const double *)gradient, from, to);
+    return good ? LS_OK : ls_executor_not_finite(step);
+}
+
+ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
+{
+    const ls_plan *plan = e->plan;
+    switch (phase->kind) {
+    case LS_PHASE_WHOLE:
+        for (int i = u->index; i < u->index + u->count; i++) {
+            const ls_step *step = &plan->whole_steps[i];
+            const ls_tensor *node = step->group->root;
+            if (node->op == LS_OP_apply) /* not in place, somebody looks at its value: checked all the same */
+                LS_TRY(run_check(e, step, 0, (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype))));
+            LS_TRY(run_whole_step(e, step, worker, 0, 0));
+        }
+        return LS_OK;
+    case LS_PHASE_TILES:
+        return run_whole_step(e, &plan->whole_steps[u->index], worker, u->from, u->to);
+    case LS_PHASE_PREPARE:
+        return run_prepare(e, &plan->prepared[u->index], worker);
+    case LS_PHASE_LANES:
+        for (int i = 0; i < u->count; i++)
+            LS_TRY(run_task(e, &plan->segments[u->index + i], worker, u->lane));
+        return LS_OK;
+    case LS_PHASE_JOIN:
+        return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
+    case LS_PHASE_FINISH:
+        return run_finish(e, &plan->joins[u->index], worker);
+    case LS_PHASE_CHECK:
+        return run_check(e, &plan->updates[u->index], u->from, u->to);
+    case LS_PHASE_UPDATE:
+        return run_update(e, &plan->updates[u->index], worker, u->from, u->to);
+    case LS_PHASE_SHARE:
+    case LS_PHASE_KINDS:
+        break;
+    }
+    return LS_OK;
+}

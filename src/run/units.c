@@ -1,0 +1,237 @@
+/* The units of a phase: what the plan has, cut as the placement says. */
+#include <stdlib.h>
+
+#include "run/executor_private.h"
+
+#define JOIN_CHUNK 16384 /* elements; the layout of chunks changes no bit */
+
+static ls_status no_memory(void)
+{
+    return ls_fail(LS_ERR_MEMORY, "no memory for the units of a run");
+}
+
+/* Cuts `count` elements into pieces; device -1: for any CPU. */
+static void add_pieces(ls_work *w, int device, int index, int64_t count, int64_t piece)
+{
+    for (int64_t from = 0; from < count; from += piece)
+        w->units[w->count++] = (ls_unit){
+            .device = device, .index = index, .from = from, .to = from + piece < count ? from + piece : count
+        };
+}
+
+static int64_t pieces(int64_t count, int64_t piece)
+{
+    return (count + piece - 1) / piece;
+}
+
+static int64_t elements_of(const ls_plan *plan, const ls_step *step)
+{
+    const ls_tensor *node = step->group->root;
+    return (int64_t)(ls_plan_unit(plan, node) / ls_dtype_bytes(node->dtype));
+}
+
+static int64_t update_piece(const ls_step *step, int64_t elements)
+{
+    return step->group->kernel->tiled ? LS_TILE : elements > 0 ? elements : 1;
+}
+
+/* Upper bound of a phase's units. */
+static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devices)
+{
+    int64_t count = devices;
+    for (int i = phase->first; i < phase->first + phase->count; i++)
+        switch (phase->kind) {
+        case LS_PHASE_LANES:
+            return (int64_t)plan->lanes * phase->count;
+        case LS_PHASE_TILES:
+            count += pieces(elements_of(plan, &plan->whole_steps[i]), ls_plan_tile(plan->whole_steps[i].group));
+            break;
+        case LS_PHASE_JOIN:
+            count += pieces(plan->joins[i].count, JOIN_CHUNK) + devices;
+            break;
+        case LS_PHASE_CHECK:
+        case LS_PHASE_UPDATE:
+            count += pieces(elements_of(plan, &plan->updates[i]), LS_TILE) + 1;
+            break;
+        case LS_PHASE_SHARE:
+            count += devices;
+            break;
+        default:
+            count++;
+        }
+    return count;
+}
+
+/* ---- Lanes ---- */
+
+/* Lane by lane: runs of segments that stay on one device. */
+static void add_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    for (int lane = 0; lane < e->plan->lanes; lane++) {
+        w->first[lane] = w->count;
+        for (int s = 0; s < phase->count;) {
+            int device = ls_task_device(e->plan, phase->first + s, lane), first = s++;
+            while (s < phase->count && ls_task_device(e->plan, phase->first + s, lane) == device)
+                s++;
+            w->units[w->count++] =
+                (ls_unit){ .device = device, .index = phase->first + first, .count = s - first, .lane = lane };
+        }
+    }
+    w->first[e->plan->lanes] = w->count;
+}
+
+static void list_visits(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    int lanes = e->plan->lanes, first = phase->first, end = first + phase->count, count = 0;
+    for (int lane = 0; lane < lanes; lane++) {
+        w->visits_first[lane] = count;
+        for (int d = 0; d < e->devices; d++)
+            if (ls_lane_visits(e->placement, first, end, lane, d))
+                w->visits[count++] = d;
+    }
+    w->visits_first[lanes] = count;
+    count = 0;
+    for (int d = 0; d < e->devices; d++) {
+        w->order_first[d] = count;
+        for (int lane = 0; lane < lanes; lane++)
+            for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++)
+                if (w->visits[i] == d)
+                    w->order[count++] = lane;
+    }
+    w->order_first[e->devices] = count;
+}
+
+static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    size_t lanes = (size_t)e->plan->lanes, devices = (size_t)e->devices;
+    w->first = calloc(lanes + 1, sizeof(*w->first));
+    w->visits = calloc(lanes * devices, sizeof(*w->visits));
+    w->visits_first = calloc(lanes + 1, sizeof(*w->visits_first));
+    w->order = calloc(lanes * devices, sizeof(*w->order));
+    w->order_first = calloc(devices + 1, sizeof(*w->order_first));
+    if (!w->first || !w->visits || !w->visits_first || !w->order || !w->order_first)
+        return no_memory();
+    add_lanes(e, phase, w);
+    list_visits(e, phase, w);
+    return LS_OK;
+}
+
+/* ---- The others ---- */
+
+/* One unit for a CPU; on other kinds one for each device that computes the values. */
+static void add_whole(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    ls_unit unit = { .device = e->placement->whole_device[phase->first], .index = phase->first, .count = phase->count };
+    if (e->plan->whole_steps[phase->first].group->kind == LS_CPU || unit.device != LS_ANY_DEVICE) {
+        w->units[w->count++] = unit;
+        return;
+    }
+    for (int d = e->placement->ctx->cpu_count; d < e->devices; d++)
+        if (ls_whole_runs_on(e->placement, phase->first, d)) {
+            unit.device = d;
+            w->units[w->count++] = unit;
+        }
+}
+
+/* Chunks for any CPU; elsewhere one for each part, for its owner. */
+static void add_join(const ls_executor *e, int join, ls_work *w)
+{
+    const ls_join_place *place = &e->placement->joins[join];
+    if (e->plan->joins[join].group->kind == LS_CPU)
+        add_pieces(w, -1, join, e->plan->joins[join].count, JOIN_CHUNK);
+    for (int i = 0; i < place->part_count; i++)
+        w->units[w->count++] = (ls_unit){
+            .device = place->parts[i].owner, .index = join, .from = place->parts[i].from, .to = place->parts[i].to
+        };
+}
+
+/* What a device looks at and others own. */
+static void add_share(const ls_executor *e, int join, ls_work *w)
+{
+    const ls_join_place *place = &e->placement->joins[join];
+    int value = e->plan->joins[join].group->value;
+    for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
+        bool foreign = false;
+        for (int i = 0; i < place->part_count; i++)
+            foreign = foreign || place->parts[i].owner != d;
+        if (foreign && e->plan->joins[join].group->kind == ls_kind_of(e->placement, d) &&
+            ls_is_looked_at(e->placement, value, d))
+            w->units[w->count++] = (ls_unit){ .device = d, .index = join };
+    }
+}
+
+/* What comes straight from a join was looked at there: one unit asks how it was. Otherwise the first device that has
+ * the gradient looks at it. */
+static void add_check(const ls_executor *e, int update, ls_work *w)
+{
+    const ls_step *step = &e->plan->updates[update];
+    int64_t count = elements_of(e->plan, step);
+    if (step->group->kind == LS_CPU || ls_plan_join_of(e->plan, step) >= 0) {
+        add_pieces(w, -1, update, count, ls_plan_join_of(e->plan, step) >= 0 && count ? count : LS_TILE);
+        return;
+    }
+    int d = e->placement->ctx->cpu_count;
+    while (!ls_updates_on(e->placement, update, d))
+        d++;
+    w->units[w->count++] = (ls_unit){ .device = d, .index = update, .to = count };
+}
+
+/* Tiles for any CPU; elsewhere all updates of a device at once. */
+static void add_updates(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    const ls_plan *plan = e->plan;
+    bool cpu = plan->updates[phase->first].group->kind == LS_CPU;
+    for (int i = phase->first; cpu && i < phase->first + phase->count; i++) {
+        int64_t count = elements_of(plan, &plan->updates[i]);
+        add_pieces(w, -1, i, count, update_piece(&plan->updates[i], count));
+    }
+    for (int d = e->placement->ctx->cpu_count; !cpu && d < e->devices; d++)
+        for (int i = phase->first; i < phase->first + phase->count; i++)
+            if (ls_updates_on(e->placement, i, d)) {
+                w->units[w->count++] = (ls_unit){ .device = d, .index = phase->first, .count = phase->count };
+                break;
+            }
+}
+
+ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    const ls_plan *plan = e->plan;
+    w->units = calloc((size_t)count_units(plan, phase, e->devices) + 1, sizeof(*w->units));
+    if (!w->units)
+        return no_memory();
+    switch (phase->kind) {
+    case LS_PHASE_LANES:
+        return make_lanes(e, phase, w);
+    case LS_PHASE_WHOLE:
+        add_whole(e, phase, w);
+        return LS_OK;
+    case LS_PHASE_UPDATE:
+        add_updates(e, phase, w);
+        return LS_OK;
+    default:
+        break;
+    }
+    for (int i = phase->first; i < phase->first + phase->count; i++)
+        if (phase->kind == LS_PHASE_TILES)
+            add_pieces(w, e->placement->whole_device[i], i, elements_of(plan, &plan->whole_steps[i]),
+                       ls_plan_tile(plan->whole_steps[i].group));
+        else if (phase->kind == LS_PHASE_JOIN)
+            add_join(e, i, w);
+        else if (phase->kind == LS_PHASE_SHARE)
+            add_share(e, i, w);
+        else if (phase->kind == LS_PHASE_CHECK)
+            add_check(e, i, w);
+        else
+            w->units[w->count++] = (ls_unit){ .device = -1, .index = i };
+    return LS_OK;
+}
+
+void ls_units_free(ls_work *w)
+{
+    free(w->units);
+    free(w->first);
+    free(w->visits);
+    free(w->visits_first);
+    free(w->order);
+    free(w->order_first);
+}
