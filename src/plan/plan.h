@@ -334,7 +334,7 @@ void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes);
 
 static inline bool ls_plan_is_leaf(const ls_tensor *node)
 {
-    return node->op == LS_OP_constant || node->op == LS_OP_variable || node->op == LS_OP_input;
+    return ls_node_is_given(node);
 }
 
 /* Elements of a tile of a whole group. */

@@ -259,7 +259,7 @@ int ls_executor_join_of(const ls_executor *e, const ls_step *update)
 {
     int g = e->plan->nodes[update->in[0].value].group;
     const ls_group *group = g >= 0 ? &e->plan->groups[g] : NULL;
-    bool straight = group && group->reduces && group->root->op != LS_OP_gather_batch && !group->kernel->finish;
+    bool straight = group && group->reduces && !ls_node_is(group->root, LS_TRAIT_GATHERS) && !group->kernel->finish;
     return straight ? group->join : -1;
 }
 
@@ -298,7 +298,8 @@ static ls_status run_unit(ls_executor *e, const ls_phase *phase, const ls_unit *
         for (int i = u->index; i < u->index + u->count; i++) {
             const ls_step *step = &plan->whole_steps[i];
             const ls_tensor *node = step->group->root;
-            if (node->op == LS_OP_apply) /* not in place, somebody looks at its value: checked all the same */
+            /* not in place, somebody looks at its value: checked all the same */
+            if (ls_node_is(node, LS_TRAIT_UPDATES))
                 LS_TRY(run_check(e, step, 0, (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype))));
             LS_TRY(run_whole_step(e, step, worker, 0, 0));
         }
