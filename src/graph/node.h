@@ -191,6 +191,14 @@ static inline bool ls_node_is_given(const ls_tensor *node)
 /* The tensor that is weights: an input, or the node itself where it sums up their gradient; NULL: there is none. */
 const ls_tensor *ls_node_weights(const ls_tensor *node);
 
+/* Slots of an update by that rule, with a momentum or without; -1: there is no such rule. */
+int ls_apply_slots(ls_apply_rule rule, bool momentum);
+
+/* Which inputs of an `apply` are the step, and the predicate that says whether anything is changed; -1: there is none.
+ * The first two are the gradient and the learning rate. */
+int ls_apply_step(const ls_tensor *node);
+int ls_apply_when(const ls_tensor *node);
+
 /* Multiply-adds count two. LS_BATCH counts as one sample. */
 double ls_node_flops(const ls_tensor *node);
 
