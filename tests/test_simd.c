@@ -368,6 +368,8 @@ static float scalar_want(int which, float x, float s)
         return x + s;
     case 2:
         return x > 0 ? x : s * x;
+    case 3:
+        return x / s;
     default:
         return x > 0 ? x : (float)(s * expm1(x));
     }
@@ -376,18 +378,19 @@ static float scalar_want(int which, float x, float s)
 static void functions_with_a_scalar(void **state)
 {
     (void)state;
-    for (int which = 0; which < 4; which++) {
+    for (int which = 0; which < 5; which++) {
         for (size_t s = 0; s < COUNT(sizes); s++) {
             size_t n = sizes[s];
             float *x = wild_floats(n, -9, 9), scalar = 0.3f;
             output outs[3];
             for (int t = 0; t < table_count; t++) {
                 const ls_simd *v = tables[t];
-                ls_simd_with_scalar *const kernels[] = { v->scale, v->add_scalar, v->leaky_relu, v->elu };
+                ls_simd_with_scalar *const kernels[] = { v->scale, v->add_scalar, v->leaky_relu, v->div_scalar,
+                                                         v->elu };
                 outs[t] = output_of(n * sizeof(float));
                 kernels[which](outs[t].f32, x, scalar, n);
                 for (size_t i = 0; i < n; i++) /* elu: in double, and rounded once */
-                    expect_near(outs[t].f32[i], (double)scalar_want(which, x[i], scalar), which == 3 ? 1 : 0, "scalar",
+                    expect_near(outs[t].f32[i], (double)scalar_want(which, x[i], scalar), which == 4 ? 1 : 0, "scalar",
                                 v->name, (double)x[i]);
             }
             outputs_done(outs, "a function with a scalar", false);

@@ -46,8 +46,8 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase)
         case LS_PHASE_LANES:
             return (int64_t)plan->lanes * phase->count;
         case LS_PHASE_TILES:
-            count +=
-                pieces(elements_of(plan, plan->whole_steps[i].group->root), ls_plan_tile(plan->whole_steps[i].group));
+            count += pieces(ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
+                            ls_plan_tile(plan->whole_steps[i].group));
             break;
         case LS_PHASE_JOIN:
             count += pieces(plan->joins[i].count, JOIN_CHUNK);
@@ -92,7 +92,7 @@ static ls_status make_units(const ls_executor *e, const ls_phase *phase, ls_work
             int64_t count;
             switch (phase->kind) {
             case LS_PHASE_TILES:
-                add_pieces(w, whole_device[i], i, elements_of(plan, plan->whole_steps[i].group->root),
+                add_pieces(w, whole_device[i], i, ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
                            ls_plan_tile(plan->whole_steps[i].group));
                 break;
             case LS_PHASE_JOIN:

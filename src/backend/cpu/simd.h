@@ -42,6 +42,7 @@ typedef struct ls_simd {
     ls_simd_binary *maximum, *minimum; /* NaN wins, of equals the first */
     ls_simd_with_scalar *scale;        /* x * s */
     ls_simd_with_scalar *add_scalar;   /* x + s */
+    ls_simd_with_scalar *div_scalar;   /* x / s */
     ls_simd_with_scalar *leaky_relu;   /* x > 0 ? x : s * x */
     ls_simd_with_scalar *elu;          /* x > 0 ? x : s * (exp(x) - 1) */
     ls_simd_unary *relu;               /* NaN stays */
