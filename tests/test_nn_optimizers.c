@@ -122,14 +122,12 @@ static double said(const json_t *options, const char *key)
 
 static ls_optimizer optimizer_of(const json_t *spec)
 {
-    static const char *const names[] = { "sgd", "adam", "adamw", "rmsprop", "rmsprop_tf1", "adagrad" };
     const char *kind = training_string(spec, "kind");
     const json_t *o = json_object_get(spec, "options"), *schedule = json_object_get(spec, "schedule");
-    size_t k = 0;
-    while (k < LENGTH(names) && strcmp(names[k], kind) != 0)
-        k++;
-    assert_true(k < LENGTH(names));
-    ls_optimizer optimizer = { .kind = (ls_optimizer_kind)(LS_OPTIMIZER_SGD + k),
+    ls_optimizer named = { .kind = LS_OPTIMIZER_SGD }; /* the kind of that name, of all there are */
+    while (strcmp(ls_optimizer_name(&named), kind) != 0 && strcmp(ls_optimizer_name(&named), "optimizer") != 0)
+        named.kind++;
+    ls_optimizer optimizer = { .kind = named.kind,
                                .options = { .learning_rate = said(o, "learning_rate"),
                                             .momentum = said(o, "momentum"),
                                             .nesterov = training_number(o, "nesterov", 0) != 0,

@@ -17,30 +17,34 @@ enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, RHO = 8, EPSILON = 16, START = 32 
 typedef struct optimizer_info {
     const char *name;
     ls_apply_rule rule; /* SGD: with a momentum another (choose_rule) */
-    double rate;        /* 0: it must be given */
-    double epsilon;
-    double decay; /* of weights */
     const char *slots[2];
-    double start;   /* of the first slot */
     unsigned takes; /* options beside those that all take */
+    /* What options are that nobody gave. A learning rate of 0 must be given; initial_accumulator_value is that of the
+     * first slot, of any kind. */
+    ls_optimizer_options defaults;
 } optimizer_info;
 
 /* clang-format off */
 static const optimizer_info kinds[] = {
-    [LS_OPTIMIZER_SGD] = { "sgd", LS_APPLY_SGD, 0.01,
-        .slots = { "momentum" }, .takes = MOMENTUM | NESTEROV },
-    [LS_OPTIMIZER_ADAM] = { "adam", LS_APPLY_ADAM, 0.001, .epsilon = 1e-7,
-        .slots = { "momentum", "velocity" }, .takes = BETAS | EPSILON },
-    [LS_OPTIMIZER_ADAMW] = { "adamw", LS_APPLY_ADAM, 0.001, .epsilon = 1e-7, .decay = 0.004,
-        .slots = { "momentum", "velocity" }, .takes = BETAS | EPSILON },
-    [LS_OPTIMIZER_RMSPROP] = { "rmsprop", LS_APPLY_RMSPROP, 0.001, .epsilon = 1e-7,
-        .slots = { "velocity", "momentum" }, .takes = MOMENTUM | RHO | EPSILON },
-    [LS_OPTIMIZER_RMSPROP_TF1] = { "rmsprop_tf1", LS_APPLY_RMSPROP_TF1, 0, .epsilon = 1e-10,
-        .slots = { "velocity", "momentum" }, .start = 1, .takes = MOMENTUM | RHO | EPSILON },
-    [LS_OPTIMIZER_ADAGRAD] = { "adagrad", LS_APPLY_ADAGRAD, 0.001, .epsilon = 1e-7,
-        .slots = { "accumulator" }, .start = 0.1, .takes = EPSILON | START },
+    [LS_OPTIMIZER_SGD] = { "sgd", LS_APPLY_SGD, { "momentum" }, MOMENTUM | NESTEROV,
+        { .learning_rate = 0.01 } },
+    [LS_OPTIMIZER_ADAM] = { "adam", LS_APPLY_ADAM, { "momentum", "velocity" }, BETAS | EPSILON,
+        { .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7 } },
+    [LS_OPTIMIZER_ADAMW] = { "adamw", LS_APPLY_ADAM, { "momentum", "velocity" }, BETAS | EPSILON,
+        { .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7, .weight_decay = 0.004 } },
+    [LS_OPTIMIZER_RMSPROP] = { "rmsprop", LS_APPLY_RMSPROP, { "velocity", "momentum" }, MOMENTUM | RHO | EPSILON,
+        { .learning_rate = 0.001, .rho = 0.9, .epsilon = 1e-7 } },
+    [LS_OPTIMIZER_RMSPROP_TF1] = { "rmsprop_tf1", LS_APPLY_RMSPROP_TF1, { "velocity", "momentum" },
+        MOMENTUM | RHO | EPSILON, { .rho = 0.9, .epsilon = 1e-10, .initial_accumulator_value = 1 } },
+    [LS_OPTIMIZER_ADAGRAD] = { "adagrad", LS_APPLY_ADAGRAD, { "accumulator" }, EPSILON | START,
+        { .learning_rate = 0.001, .epsilon = 1e-7, .initial_accumulator_value = 0.1 } },
 };
 /* clang-format on */
+
+static bool is_known(ls_optimizer_kind kind)
+{
+    return kind > LS_OPTIMIZER_NONE && (size_t)kind < sizeof(kinds) / sizeof(*kinds) && kinds[kind].name;
+}
 
 typedef struct recipe {
     const optimizer_info *info;
@@ -54,8 +58,7 @@ typedef struct recipe {
 
 const char *ls_optimizer_name(const ls_optimizer *optimizer)
 {
-    bool known =
-        optimizer && optimizer->kind > LS_OPTIMIZER_NONE && (size_t)optimizer->kind < sizeof(kinds) / sizeof(*kinds);
+    bool known = optimizer && is_known(optimizer->kind);
     return !known ? "optimizer" : optimizer->options.name ? optimizer->options.name : kinds[optimizer->kind].name;
 }
 
@@ -133,25 +136,25 @@ static void choose_rule(bool nesterov, recipe *r)
 
 static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
 {
-    if (optimizer->kind <= LS_OPTIMIZER_NONE || (size_t)optimizer->kind >= sizeof(kinds) / sizeof(*kinds))
+    if (!is_known(optimizer->kind))
         return ls_fail(LS_ERR_INVALID, "there is no optimizer number %d", (int)optimizer->kind);
-    const ls_optimizer_options *o = &optimizer->options;
     const optimizer_info *info = &kinds[optimizer->kind];
+    const ls_optimizer_options *o = &optimizer->options, *d = &info->defaults;
     LS_TRY(check_taken(optimizer));
     *r = (recipe){ .info = info,
-                   .rate = ls_spec_number(o->learning_rate, info->rate),
-                   .start = ls_spec_number(o->initial_accumulator_value, info->start),
+                   .rate = ls_spec_number(o->learning_rate, d->learning_rate),
+                   .start = ls_spec_number(o->initial_accumulator_value, d->initial_accumulator_value),
                    .clipvalue = ls_spec_number(o->clipvalue, 0),
                    .clipnorm = ls_spec_number(o->clipnorm, 0),
                    .global_clipnorm = ls_spec_number(o->global_clipnorm, 0),
                    .every = o->gradient_accumulation_steps ? o->gradient_accumulation_steps : 1,
                    .scheduled = o->schedule.kind != LS_SCHEDULE_CONSTANT };
     r->apply = (ls_apply_op){ .momentum = ls_spec_number(o->momentum, 0),
-                              .beta1 = ls_spec_number(o->beta_1, 0.9),
-                              .beta2 = ls_spec_number(o->beta_2, 0.999),
-                              .rho = ls_spec_number(o->rho, 0.9),
-                              .epsilon = ls_spec_number(o->epsilon, info->epsilon),
-                              .weight_decay = ls_spec_number(o->weight_decay, info->decay) };
+                              .beta1 = ls_spec_number(o->beta_1, d->beta_1),
+                              .beta2 = ls_spec_number(o->beta_2, d->beta_2),
+                              .rho = ls_spec_number(o->rho, d->rho),
+                              .epsilon = ls_spec_number(o->epsilon, d->epsilon),
+                              .weight_decay = ls_spec_number(o->weight_decay, d->weight_decay) };
     choose_rule(o->nesterov, r);
     if (r->scheduled && o->learning_rate != 0)
         return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule: only one can be given", info->name,
@@ -159,7 +162,7 @@ static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
     if (!r->scheduled && o->schedule.rate != 0)
         return ls_fail(LS_ERR_INVALID, "%s: a constant rate is written .learning_rate = %g", info->name,
                        o->schedule.rate);
-    if (!r->scheduled && o->learning_rate == 0 && info->rate == 0)
+    if (!r->scheduled && o->learning_rate == 0 && d->learning_rate == 0)
         return ls_fail(LS_ERR_INVALID, "%s: the learning rate must be given", info->name);
     return check_recipe(info->name, r);
 }
