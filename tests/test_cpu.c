@@ -508,6 +508,13 @@ static void updates_have_the_reference_s_bits(void **state)
     (void)state;
     static const char *const specs[] = { "1", "3,11", "16384", "40001", "0" };
     char where[80];
+    for (int rule = 0; ls_apply_slots((ls_apply_rule)rule, false) >= 0; rule++) {
+        int seen = 0;
+        for (int i = 0; i < UPDATES; i++)
+            seen += updates[i].rule == (ls_apply_rule)rule;
+        if (!seen)
+            fail_msg("rule %d of ls_apply_rule is not among the updates", rule);
+    }
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (use how = UNUSED; how <= USED; how++) {
             side ours, theirs;
