@@ -450,7 +450,7 @@ static void large_samples_are_right(void **state)
 
 /* ---- Updates ---- */
 
-#define UPDATES     9
+#define UPDATES     10
 #define UPDATE_RUNS 3
 
 typedef struct update {
@@ -463,6 +463,7 @@ static const update updates[UPDATES] = {
     { LS_APPLY_SGD, 0, 0, 0 },          { LS_APPLY_SGD, 0, 0, 0.01 },        { LS_APPLY_MOMENTUM, 1, 0.9, 0 },
     { LS_APPLY_NESTEROV, 1, 0.9, 0.1 }, { LS_APPLY_ADAM, 2, 0, 0.01 },       { LS_APPLY_RMSPROP, 1, 0, 0 },
     { LS_APPLY_RMSPROP, 2, 0.8, 0 },    { LS_APPLY_RMSPROP_TF1, 2, 0.9, 0 }, { LS_APPLY_ADAGRAD, 1, 0, 0 },
+    { LS_APPLY_SUM, 0, 0, 0 },
 };
 
 /* How an update's value is used: by nobody, fetched, or by another op, so that it cannot be done in place. */
@@ -486,9 +487,9 @@ static void open_updates(side *s, ls_context *ctx, const char *spec, use how)
         for (int k = 0; k < u->slots; k++)
             slot[k] = s->fetch[s->count++] = ls_op_variable(s->t.graph, NULL, LS_F32, shape);
         s->fetch[s->count++] = w;
-        part[i] = ls_op_apply(w, gradient, u->rule, rate, .step = u->rule == LS_APPLY_ADAM ? step : NULL,
-                              .slots = { slot[0], slot[1] }, .momentum = u->momentum, .beta1 = 0.9, .beta2 = 0.99,
-                              .rho = 0.9, .epsilon = 1e-6, .weight_decay = u->weight_decay);
+        part[i] = ls_op_apply(w, gradient, u->rule, rate, .step = step, .slots = { slot[0], slot[1] },
+                              .momentum = u->momentum, .beta1 = 0.9, .beta2 = 0.99, .rho = 0.9, .epsilon = 1e-6,
+                              .weight_decay = u->weight_decay);
         if (how == FETCHED)
             s->fetch[s->count++] = part[i];
         used = how != USED ? NULL : used ? ls_op_add(used, part[i]) : part[i];
@@ -508,6 +509,13 @@ static void updates_have_the_reference_s_bits(void **state)
     (void)state;
     static const char *const specs[] = { "1", "3,11", "16384", "40001", "0" };
     char where[80];
+    for (int rule = 0; ls_apply_slots((ls_apply_rule)rule, false) >= 0; rule++) {
+        int seen = 0;
+        for (int i = 0; i < UPDATES; i++)
+            seen += updates[i].rule == (ls_apply_rule)rule;
+        if (!seen)
+            fail_msg("rule %d of ls_apply_rule is not among the updates", rule);
+    }
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (use how = UNUSED; how <= USED; how++) {
             side ours, theirs;
@@ -526,6 +534,98 @@ static void updates_have_the_reference_s_bits(void **state)
             side_close(&ours);
             side_close(&theirs);
         }
+}
+
+#define WAITING 20001 /* elements: more than a tile, and no multiple of a vector */
+
+/* A variable and its slots for one rule, by a gradient that is fed; `when` too, if there is one. */
+typedef struct waiting {
+    ls_graph *graph;
+    ls_tensor *gradient, *when, *fetch, *state[3];
+    int count;
+} waiting;
+
+static void open_waiting(waiting *v, const update *u, ls_dtype dtype, use how, bool waits)
+{
+    *v = (waiting){ 0 };
+    assert_int_equal(ls_graph_create(cpu, &v->graph), LS_OK);
+    size_t bytes = ls_dtype_bytes(dtype);
+    char *start = calloc(WAITING, bytes);
+    assert_non_null(start);
+    for (int i = 0; i < WAITING;
+         i++) /* zeros of both signs, and numbers that arithmetic with a rate of 0 would change */
+        if (dtype == LS_F32)
+            ((float *)start)[i] = i % 3 == 0 ? -0.0F : i % 3 == 1 ? 1e-42F : 1.0F / (float)(i + 1);
+        else
+            ((double *)start)[i] = i % 3 == 0 ? -0.0 : i % 3 == 1 ? 1e-310 : 1.0 / (i + 1);
+    for (int k = 0; k <= u->slots; k++)
+        v->state[v->count++] = ls_op_variable(v->graph, NULL, dtype, LS_SHAPE(WAITING), .data = start);
+    v->gradient = ls_op_input(v->graph, NULL, dtype, LS_SHAPE(WAITING));
+    v->when = waits ? ls_op_input(v->graph, NULL, LS_BOOL, LS_SCALAR) : NULL;
+    ls_tensor *one = ls_op_scalar(v->graph, dtype, 1);
+    ls_tensor *updated =
+        ls_op_apply(v->state[0], v->gradient, u->rule, ls_op_scalar(v->graph, dtype, 0.05), .step = one,
+                    .slots = { v->state[1], v->state[2] }, .momentum = u->momentum, .beta1 = 0.9, .beta2 = 0.99,
+                    .rho = 0.9, .epsilon = 1e-6, .weight_decay = u->weight_decay, .when = v->when);
+    v->fetch = how == UNUSED ? ls_op_group(&updated, 1) : how == FETCHED ? updated : ls_op_neg(updated);
+    assert_int_equal(ls_graph_status(v->graph), LS_OK);
+    free(start);
+}
+
+/* Runs with a gradient of ones; all state and what was fetched, one after the other. */
+static char *run_waiting(waiting *v, ls_dtype dtype, use how, bool now)
+{
+    size_t bytes = WAITING * ls_dtype_bytes(dtype);
+    char *state = calloc((size_t)v->count + 2, bytes), *ones = state + ((size_t)v->count + 1) * bytes;
+    assert_non_null(state);
+    for (int i = 0; i < WAITING; i++)
+        if (dtype == LS_F32)
+            ((float *)ones)[i] = 1;
+        else
+            ((double *)ones)[i] = 1;
+    ls_feed feeds[] = { { v->gradient, ls_array_of(dtype, LS_SHAPE(WAITING), ones) },
+                        { v->when, ls_array_of(LS_BOOL, LS_SCALAR, &now) } };
+    assert_int_equal(ls_eval(v->graph, feeds, v->when ? 2 : 1, &v->fetch, 1), LS_OK);
+    for (int k = 0; k < v->count; k++)
+        assert_int_equal(ls_variable_get(v->state[k], state + (size_t)k * bytes, bytes), LS_OK);
+    if (how != UNUSED)
+        assert_int_equal(ls_read(v->fetch, state + (size_t)v->count * bytes, bytes), LS_OK);
+    return state;
+}
+
+/* A predicate that is false leaves every byte of the variable and its slots; true, it is as if there were none. */
+static void updates_wait_for_their_predicate(void **state)
+{
+    (void)state;
+    for (int i = 0; i < UPDATES; i++)
+        for (ls_dtype dtype = LS_F32; dtype <= LS_F64; dtype++)
+            for (use how = UNUSED; how <= USED; how++) {
+                waiting plain, waits;
+                open_waiting(&plain, &updates[i], dtype, how, false);
+                open_waiting(&waits, &updates[i], dtype, how, true);
+                size_t bytes = WAITING * ls_dtype_bytes(dtype), all = ((size_t)plain.count + 1) * bytes;
+                char *before = calloc((size_t)plain.count, bytes);
+                assert_non_null(before);
+                for (int k = 0; k < plain.count; k++)
+                    assert_int_equal(ls_variable_get(plain.state[k], before + (size_t)k * bytes, bytes), LS_OK);
+                char *kept = run_waiting(&waits, dtype, how, false);
+                char *done = run_waiting(&waits, dtype, how, true), *expected = run_waiting(&plain, dtype, how, true);
+                if (memcmp(before, kept, (size_t)plain.count * bytes) != 0)
+                    fail_msg("update %d (%s, use %d): changed though it was not to", i, ls_dtype_name(dtype), how);
+                if (how == FETCHED && memcmp(before, kept + (size_t)plain.count * bytes, bytes) != 0)
+                    fail_msg("update %d (%s): its value is not the old one", i, ls_dtype_name(dtype));
+                if (memcmp(done, expected, all) != 0)
+                    fail_msg("update %d (%s, use %d): other bits than without a predicate", i, ls_dtype_name(dtype),
+                             how);
+                if (memcmp(before, done, bytes) == 0)
+                    fail_msg("update %d (%s, use %d): nothing has changed", i, ls_dtype_name(dtype), how);
+                free(before);
+                free(kept);
+                free(done);
+                free(expected);
+                ls_graph_destroy(plain.graph);
+                ls_graph_destroy(waits.graph);
+            }
 }
 
 /* A run reads every variable as it was at its start, whoever updates it meanwhile. */
@@ -1213,6 +1313,7 @@ int main(void)
     TEST_SUITE_ADD(large_kernels_are_right);
     TEST_SUITE_ADD(large_samples_are_right);
     TEST_SUITE_ADD(updates_have_the_reference_s_bits);
+    TEST_SUITE_ADD(updates_wait_for_their_predicate);
     TEST_SUITE_ADD(updates_in_place_show_at_the_end);
     TEST_SUITE_ADD(a_relu_behind_the_gradient_is_not_awaited);
     TEST_SUITE_ADD(random_graphs_are_right);

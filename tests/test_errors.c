@@ -872,9 +872,16 @@ static void wrong_updates(void **state)
     REFUSED(ls_op_apply(v, grad, .rule = LS_APPLY_ADAM, .learning_rate = lr, .step = lr, .slots = { m, m }),
             LS_ERR_INVALID, "apply|slot 1 is used twice");
     REFUSED(ls_op_apply(v, grad, .rule = LS_APPLY_ADAM, .learning_rate = lr, .slots = { m, k }), LS_ERR_INVALID,
-            "apply|Adam needs the step");
+            "apply|ADAM needs the step");
     REFUSED(ls_op_apply(v, grad, .rule = LS_APPLY_ADAM, .learning_rate = lr, .step = grad, .slots = { m, k }),
             LS_ERR_SHAPE, "apply|step|scalar");
+    REFUSED(ls_op_apply(v, grad, .rule = LS_APPLY_SUM, .learning_rate = lr), LS_ERR_INVALID,
+            "apply|SUM needs the step");
+    REFUSED(ls_op_apply(v, grad, .rule = LS_APPLY_SGD, .learning_rate = lr, .when = lr), LS_ERR_SHAPE,
+            "apply|input 2, the predicate, must be a scalar of type bool");
+    REFUSED(ls_op_apply(v, grad, .rule = LS_APPLY_ADAM, .learning_rate = lr, .step = lr, .slots = { m, k },
+                        .when = ls_op_compare(grad, LS_EQUAL, grad)),
+            LS_ERR_SHAPE, "apply|input 3, the predicate, must be a scalar of type bool");
     ls_tensor *error = ls_op_add(v, ints);
     assert_ptr_equal(ls_op_apply(v, error, .rule = LS_APPLY_SGD), error);
     assert_ptr_equal(ls_op_apply(error, grad, .rule = LS_APPLY_SGD), error);

@@ -320,6 +320,31 @@ static void every_op_has_fields_that_print(void **state)
     }
 }
 
+/* Traits of an op fit each other and its other columns. */
+static void traits_of_ops_agree(void **state)
+{
+    (void)state;
+    for (int op = 0; op < LS_OP_COUNT; op++) {
+        const ls_op_info *info = &ls_ops[op];
+        const ls_tensor node = { .op = (ls_op)op };
+        bool cheap = ls_node_is(&node, LS_TRAIT_CHEAP), view = ls_node_is(&node, LS_TRAIT_VIEW);
+        bool writes = ls_node_is(&node, LS_TRAIT_WRITES);
+        bool reduces = info->batch == LS_BATCH_REDUCES || info->batch == LS_BATCH_BY_USE;
+        int weights = ls_node_is(&node, LS_TRAIT_WEIGHTS_1) ? 2 : ls_node_is(&node, LS_TRAIT_WEIGHTS_0);
+        bool written = false; /* has an attribute that names a variable, which is not its own */
+        for (int i = 0; i < info->field_count; i++)
+            written = written || (info->fields[i].type == LS_ATTR_variable && info->inputs != 0);
+        bool fit = writes == written && (writes || !ls_node_is(&node, LS_TRAIT_UPDATES)) &&
+                   (!view || (info->inputs == 1 && !cheap)) &&
+                   (info->inputs == 2 || !ls_node_is(&node, LS_TRAIT_CHEAP_WITH_WHOLE)) &&
+                   (!weights || weights <= info->inputs) && (!weights || !ls_node_is(&node, LS_TRAIT_WEIGHTS_OUT)) &&
+                   (reduces || !ls_node_is(&node, LS_TRAIT_GATHERS | LS_TRAIT_JOIN_MAX | LS_TRAIT_JOIN_MIN)) &&
+                   (ls_node_is_given(&node) || !ls_node_is(&node, LS_TRAIT_OUTSIDE));
+        if (!fit)
+            fail_msg("%s: its traits %#x contradict each other or its row in ops.def", info->name, info->traits);
+    }
+}
+
 /* ---- Values as text ---- */
 
 static void prints(ls_tensor *tensor, const char *expected)
@@ -364,6 +389,7 @@ int main(void)
         WITH_GRAPH(graphviz_dump),
         WITH_GRAPH(an_empty_graph_dumps),
         WITH_GRAPH(every_op_has_fields_that_print),
+        cmocka_unit_test(traits_of_ops_agree),
         WITH_GRAPH(values_print_as_tensorflow_prints_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

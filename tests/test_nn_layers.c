@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "lockstep.h"
+#include "nn/keras.h"
+#include "nn/layer.h"
 #include "support.h"
 
 #define OK(call)     assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
@@ -474,10 +476,30 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
     }
 }
 
+/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could have it. */
+static void every_kind_has_its_rows(void **state)
+{
+    (void)state;
+    for (int kind = LS_LAYER_NONE + 1; kind < LS_LAYER_KINDS; kind++) {
+        const ls_layer_info *info = ls_layer_info_of((ls_layer_kind)kind);
+        if (!info->class_name || !info->base || !info->function)
+            fail_msg("layer kind %d has no row in layer.c", kind);
+        json_t *json = json_pack("{s:s, s:{}}", "class_name", info->class_name, "config");
+        assert_non_null(json);
+        ls_json_at root = ls_json_root(json, "test");
+        ls_layer layer = { .kind = (ls_layer_kind)kind };
+        if (ls_keras_layer(&root, &layer) != LS_OK && strstr(ls_last_error(), "layers of class"))
+            fail_msg("%s", ls_last_error());
+        assert_int_equal(layer.kind, kind);
+        json_decref(json);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_and_parameters_are_keras_s),
+        cmocka_unit_test(every_kind_has_its_rows),
         cmocka_unit_test(values_are_the_formulas),
         cmocka_unit_test(zeros_before_a_convolution_are_its_padding),
         cmocka_unit_test(dropout_in_training_drops),

@@ -122,14 +122,12 @@ static double said(const json_t *options, const char *key)
 
 static ls_optimizer optimizer_of(const json_t *spec)
 {
-    static const char *const names[] = { "sgd", "adam", "adamw", "rmsprop", "rmsprop_tf1", "adagrad" };
     const char *kind = training_string(spec, "kind");
     const json_t *o = json_object_get(spec, "options"), *schedule = json_object_get(spec, "schedule");
-    size_t k = 0;
-    while (k < LENGTH(names) && strcmp(names[k], kind) != 0)
-        k++;
-    assert_true(k < LENGTH(names));
-    ls_optimizer optimizer = { .kind = (ls_optimizer_kind)(LS_OPTIMIZER_SGD + k),
+    ls_optimizer named = { .kind = LS_OPTIMIZER_SGD }; /* the kind of that name, of all there are */
+    while (strcmp(ls_optimizer_name(&named), kind) != 0 && strcmp(ls_optimizer_name(&named), "optimizer") != 0)
+        named.kind++;
+    ls_optimizer optimizer = { .kind = named.kind,
                                .options = { .learning_rate = said(o, "learning_rate"),
                                             .momentum = said(o, "momentum"),
                                             .nesterov = training_number(o, "nesterov", 0) != 0,
@@ -308,6 +306,44 @@ static void optimizers_are_those_of_keras(void **state)
     json_decref(root);
 }
 
+/* Each rule of updates, by optimizers: for tests that try them all. */
+static const ls_optimizer *rules(size_t *count)
+{
+    static ls_optimizer list[9];
+    list[0] = ls_sgd(.weight_decay = 0.01);
+    list[1] = ls_sgd(.momentum = 0.9, .weight_decay = 0.02);
+    list[2] = ls_sgd(.momentum = 0.9, .nesterov = true);
+    list[3] = ls_adam(.learning_rate = 0.01);
+    list[4] = ls_adamw();
+    list[5] = ls_rmsprop(.weight_decay = 0.01);
+    list[6] = ls_rmsprop(.momentum = 0.7);
+    list[7] = ls_rmsprop_tf1(.learning_rate = 0.01, .momentum = 0.7);
+    list[8] = ls_adagrad(.learning_rate = 0.1);
+    *count = LENGTH(list);
+    return list;
+}
+
+/* The tables above and below know every kind of optimizer that there is. */
+static void every_kind_has_cases(void **state)
+{
+    (void)state;
+    json_t *root = training_read("optimizers"), *cases = json_object_get(root, "cases");
+    size_t count;
+    const ls_optimizer *accumulated = rules(&count);
+    for (ls_optimizer one = { .kind = LS_OPTIMIZER_SGD }; strcmp(ls_optimizer_name(&one), "optimizer") != 0;
+         one.kind++) {
+        const char *name = ls_optimizer_name(&one);
+        size_t seen = 0, listed = 0;
+        for (size_t i = 0; i < json_array_size(cases); i++)
+            seen += strcmp(training_string(json_array_get(cases, i), "kind"), name) == 0;
+        for (size_t i = 0; i < count; i++)
+            listed += accumulated[i].kind == one.kind;
+        if (!seen || !listed)
+            fail_msg("%s: %zu cases with Keras's numbers, %zu in rules()", name, seen, listed);
+    }
+    json_decref(root);
+}
+
 static void another_learning_rate_is_noticed(void **state)
 {
     (void)state;
@@ -364,22 +400,6 @@ static void every_option_counts(void **state)
 }
 
 /* ---- Accumulation ---- */
-
-static const ls_optimizer *rules(size_t *count)
-{
-    static ls_optimizer list[9];
-    list[0] = ls_sgd(.weight_decay = 0.01);
-    list[1] = ls_sgd(.momentum = 0.9, .weight_decay = 0.02);
-    list[2] = ls_sgd(.momentum = 0.9, .nesterov = true);
-    list[3] = ls_adam(.learning_rate = 0.01);
-    list[4] = ls_adamw();
-    list[5] = ls_rmsprop(.weight_decay = 0.01);
-    list[6] = ls_rmsprop(.momentum = 0.7);
-    list[7] = ls_rmsprop_tf1(.learning_rate = 0.01, .momentum = 0.7);
-    list[8] = ls_adagrad(.learning_rate = 0.1);
-    *count = LENGTH(list);
-    return list;
-}
 
 /* Every variable of the one is in the other, byte by byte. */
 static void same_state(const ls_graph *a, ls_graph *b)
@@ -911,6 +931,7 @@ int main(void)
     TEST_SUITE_ADD(rates_by_batch_size);
     TEST_SUITE_ADD(wrong_schedules_are_refused);
     TEST_SUITE_ADD(optimizers_are_those_of_keras);
+    TEST_SUITE_ADD(every_kind_has_cases);
     TEST_SUITE_ADD(another_learning_rate_is_noticed);
     TEST_SUITE_ADD(every_option_counts);
     TEST_SUITE_ADD(accumulated_updates_have_the_bits_of_plain_ones);

@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/simd.h"
 #include "base/philox.h"
 #include "lockstep.h"
+#include "run/runs.h"
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -140,6 +142,82 @@ static void squared_norms_are_one_kernel(void **state)
     close_bed(&b);
 }
 
+/* Tiles leave sums of 4,096 squares, which are added in order: the bits of one sweep, with any workers, in every run.
+ */
+static void squared_norms_in_tiles_have_the_bits_of_one_sweep(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 1, 4096, 16384, 16385, 20480, 100003, MOST };
+    const ls_simd *simd = ls_simd_choose();
+    for (int threads = 1; threads <= 5; threads += 2) {
+        bed b;
+        open_bed(&b, threads);
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            ls_tensor *x = ls_op_input(b.graph, NULL, LS_F32, LS_SHAPE(sizes[i]));
+            ls_tensor *y = ls_op_reduce_sum(ls_op_square(ls_op_cast(x, LS_F64)), LS_ALL_AXES, false);
+            ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(sizes[i]), b.x) };
+            for (int run = 0; run < 2; run++) {
+                double norm = NAN, want = simd->sum_squares(b.x, (size_t)sizes[i]);
+                OK(ls_eval(b.graph, &feed, 1, &y, 1));
+                OK(ls_read_scalar(y, &norm));
+                if (memcmp(&norm, &want, sizeof(norm)) != 0)
+                    fail_msg("%ld elements, %d threads: %.17g, not %.17g", (long)sizes[i], threads, norm, want);
+                b.x[0] += 1;
+            }
+        }
+        close_bed(&b);
+    }
+}
+
+/* ---- Clipping and accumulation ---- */
+
+/* Everything that looks at more than a tile of a gradient does so in tiles, by vector kernels. */
+static void check_tiles(const ls_plan *plan, size_t which)
+{
+    int large = 0;
+    for (int i = 0; i < plan->whole_count + plan->update_count; i++) {
+        const ls_group *group =
+            i < plan->whole_count ? plan->whole_steps[i].group : plan->updates[i - plan->whole_count].group;
+        size_t most = ls_plan_unit(plan, group->root);
+        for (int k = 0; k < group->in_count; k++) {
+            size_t bytes = ls_plan_unit(plan, plan->nodes[group->in[k]].node);
+            most = bytes > most ? bytes : most;
+        }
+        if (most <= LS_TILE * sizeof(float))
+            continue;
+        char label[LS_NODE_TEXT];
+        if (!group->kernel->tiled || strcmp(group->kernel->name, "reference") == 0)
+            fail_msg("optimizer %zu: %s: %s, %s", which, ls_node_label(group->root, label), group->kernel->name,
+                     group->kernel->tiled ? "in tiles" : "not in tiles");
+        large++;
+    }
+    assert_true(large >= 1);
+}
+
+static void large_gradients_are_clipped_and_accumulated_in_tiles(void **state)
+{
+    (void)state;
+    const ls_optimizer list[] = { ls_sgd(),
+                                  ls_adam(.clipnorm = 1),
+                                  ls_adam(.global_clipnorm = 1),
+                                  ls_rmsprop(.clipvalue = 1),
+                                  ls_adagrad(.gradient_accumulation_steps = 3),
+                                  ls_adamw(.gradient_accumulation_steps = 3, .clipnorm = 1),
+                                  ls_sgd(.momentum = 0.9, .gradient_accumulation_steps = 2, .global_clipnorm = 1) };
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        bed b;
+        open_bed(&b, 2);
+        ls_tensor *w = ls_op_variable(b.graph, "w", LS_F32, LS_SHAPE(300, 400));
+        ls_tensor *g = ls_op_input(b.graph, NULL, LS_F32, LS_SHAPE(300, 400));
+        ls_tensor *step = ls_apply_gradients(list[i], &g, &w, 1, NULL);
+        ls_executor *executor = NULL;
+        OK(ls_runs_make(b.graph, &step, 1, -1, NULL, NULL, &executor));
+        check_tiles(ls_executor_plan(executor), i);
+        ls_executor_destroy(executor);
+        close_bed(&b);
+    }
+}
+
 static void softmax_rows_are_whole_in_every_tile(void **state)
 {
     (void)state;
@@ -174,6 +252,8 @@ int main(void)
         cmocka_unit_test(reductions_are_right_and_do_not_depend_on_workers),
         cmocka_unit_test(a_nan_is_the_extreme),
         cmocka_unit_test(squared_norms_are_one_kernel),
+        cmocka_unit_test(squared_norms_in_tiles_have_the_bits_of_one_sweep),
+        cmocka_unit_test(large_gradients_are_clipped_and_accumulated_in_tiles),
         cmocka_unit_test(softmax_rows_are_whole_in_every_tile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,16 +168,18 @@ typedef enum ls_apply_rule {
                            * with momentum a second slot m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
     LS_APPLY_RMSPROP_TF1, /* slots v, m;  m = momentum m + lr g / sqrt(v + epsilon);  w -= m              (TF 1) */
     LS_APPLY_ADAGRAD,     /* slot a += g^2;  w -= lr g / sqrt(a + epsilon) */
+    LS_APPLY_SUM,         /* w = step w + lr g: a running sum of gradients; a step of 0 begins it anew */
 } ls_apply_rule;
 
 typedef struct ls_apply_op {
     int ls_first;
     ls_apply_rule rule;
     ls_tensor *learning_rate; /* scalar of the variable's dtype */
-    ls_tensor *step;          /* scalar, counted from 1; Adam only */
+    ls_tensor *step;          /* scalar, counted from 1; Adam alone, and SUM's factor */
     ls_tensor *slots[2];      /* variables of the same shape and dtype */
     double momentum, beta1, beta2, rho, epsilon;
     double weight_decay; /* decoupled: w -= lr weight_decay w, first */
+    ls_tensor *when;     /* bool scalar: false leaves the variable and its slots as they are; NULL: always */
 } ls_apply_op;
 #define ls_op_apply(variable, gradient, ...)                                                                           \
     ls_op_apply_with(variable, gradient, (ls_apply_op){ .ls_first = 0, __VA_ARGS__ })

@@ -21,9 +21,10 @@
 #undef FIELDS
 #undef FAMILY_END
 
-#define ANY LS_ANY
+#define ANY   LS_ANY
+#define IS(x) LS_TRAIT_##x
 const ls_op_info ls_ops[LS_OP_COUNT] = {
-#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops)                                              \
+#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops, traits)                                      \
     [LS_OP_##id] = { #id,                                                                                              \
                      inputs,                                                                                           \
                      fields_##attributes,                                                                              \
@@ -32,11 +33,13 @@ const ls_op_info ls_ops[LS_OP_COUNT] = {
                      LS_KERNEL_##kernel,                                                                               \
                      ls_shape_##shape,                                                                                 \
                      ls_grad_##gradient,                                                                               \
-                     ls_flops_##flops },
+                     ls_flops_##flops,                                                                                 \
+                     traits },
 #include "graph/ops.def"
 #undef OP
 };
 #undef ANY
+#undef IS
 
 /* ---- Errors ---- */
 
@@ -281,6 +284,16 @@ int ls_node_writes(const ls_tensor *node, ls_variable *out[LS_MAX_WRITES])
                 out[count++] = node->attr.apply.slot[i];
     }
     return count;
+}
+
+const ls_tensor *ls_node_weights(const ls_tensor *node)
+{
+    if (ls_node_is(node, LS_TRAIT_WEIGHTS_OUT))
+        return node;
+    if (!ls_node_is(node, LS_TRAIT_WEIGHTS_0 | LS_TRAIT_WEIGHTS_1))
+        return NULL;
+    const ls_tensor *weights = node->in[ls_node_is(node, LS_TRAIT_WEIGHTS_1) ? 1 : 0];
+    return node->use == LS_USE_REDUCES ? node : weights->per_sample ? NULL : weights;
 }
 
 double ls_node_flops(const ls_tensor *node)

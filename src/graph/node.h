@@ -11,7 +11,7 @@
 /* ---- Ops ---- */
 
 typedef enum ls_op {
-#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops) LS_OP_##id,
+#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops, traits) LS_OP_##id,
 #include "graph/ops.def"
 #undef OP
     LS_OP_COUNT,
@@ -20,6 +20,25 @@ typedef enum ls_op {
 
 typedef enum ls_batch_rule { LS_BATCH_LEAF, LS_BATCH_KEEPS, LS_BATCH_REDUCES, LS_BATCH_BY_USE } ls_batch_rule;
 typedef enum ls_kernel_types { LS_KERNEL_NONE, LS_KERNEL_REAL, LS_KERNEL_NUMBER, LS_KERNEL_BYTES } ls_kernel_types;
+
+/* What planning and running must know of an op; ops.def says what each means. */
+typedef enum ls_trait {
+    LS_TRAIT_CHEAP = 1 << 0,
+    LS_TRAIT_CHEAP_WITH_WHOLE = 1 << 1,
+    LS_TRAIT_VIEW = 1 << 2,
+    LS_TRAIT_OUTSIDE = 1 << 3,
+    LS_TRAIT_WRITES = 1 << 4,
+    LS_TRAIT_UPDATES = 1 << 5,
+    LS_TRAIT_ORDERS = 1 << 6,
+    LS_TRAIT_CPU = 1 << 7,
+    LS_TRAIT_GATHERS = 1 << 8,
+    LS_TRAIT_JOIN_MAX = 1 << 9,
+    LS_TRAIT_JOIN_MIN = 1 << 10,
+    LS_TRAIT_PRODUCT = 1 << 11,
+    LS_TRAIT_WEIGHTS_0 = 1 << 12,
+    LS_TRAIT_WEIGHTS_1 = 1 << 13,
+    LS_TRAIT_WEIGHTS_OUT = 1 << 14,
+} ls_trait;
 
 /* Attributes: a union of the families of attrs.def. */
 typedef struct ls_variable ls_variable;
@@ -66,6 +85,7 @@ typedef struct ls_op_info {
     ls_status (*shape)(ls_tensor *node);
     void (*gradient)(ls_tensor *y, ls_tensor *dy, ls_tensor **dx); /* ls_grad_zero, ls_grad_missing: see ops.def */
     double (*flops)(const ls_tensor *node);
+    unsigned traits; /* of ls_trait */
 } ls_op_info;
 
 #define LS_ANY (-1)
@@ -163,6 +183,29 @@ const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT]);
 /* The variables a node writes when it is run; returns how many (at most LS_MAX_WRITES). The first is its value. */
 #define LS_MAX_WRITES 3
 int ls_node_writes(const ls_tensor *node, ls_variable *out[LS_MAX_WRITES]);
+
+/* Whether the node's op has a trait. Not for error tensors. */
+static inline bool ls_node_is(const ls_tensor *node, ls_trait trait)
+{
+    return ls_ops[node->op].traits & trait;
+}
+
+/* Constants, inputs and variables: the run supplies the value. */
+static inline bool ls_node_is_given(const ls_tensor *node)
+{
+    return ls_ops[node->op].kernel == LS_KERNEL_NONE;
+}
+
+/* The tensor that is weights: an input, or the node itself where it sums up their gradient; NULL: there is none. */
+const ls_tensor *ls_node_weights(const ls_tensor *node);
+
+/* Slots of an update by that rule, with a momentum or without; -1: there is no such rule. */
+int ls_apply_slots(ls_apply_rule rule, bool momentum);
+
+/* Which inputs of an `apply` are the step, and the predicate that says whether anything is changed; -1: there is none.
+ * The first two are the gradient and the learning rate. */
+int ls_apply_step(const ls_tensor *node);
+int ls_apply_when(const ls_tensor *node);
 
 /* Multiply-adds count two. LS_BATCH counts as one sample. */
 double ls_node_flops(const ls_tensor *node);

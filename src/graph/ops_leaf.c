@@ -271,36 +271,59 @@ ls_tensor *ls_op_assign_add(ls_tensor *variable, ls_tensor *delta)
     return write_node(LS_OP_assign_add, variable, delta);
 }
 
-/* Slots that a rule needs. */
-static int slots_of(const ls_apply_op *options)
+#define RULE(id, slots, step, ...)                                                                                     \
+    case LS_APPLY_##id:                                                                                                \
+        return (slots);
+int ls_apply_slots(ls_apply_rule rule, bool momentum)
 {
-    switch (options->rule) {
-    case LS_APPLY_SGD:
-        return 0;
-    case LS_APPLY_MOMENTUM:
-    case LS_APPLY_NESTEROV:
-    case LS_APPLY_ADAGRAD:
-        return 1;
-    case LS_APPLY_RMSPROP:
-        return options->momentum != 0 ? 2 : 1;
-    case LS_APPLY_ADAM:
-    case LS_APPLY_RMSPROP_TF1:
-        return 2;
+    switch (rule) {
+#include "graph/apply.def"
     }
     return -1;
 }
+#undef RULE
 
-/* Inputs: gradient, learning rate, and for Adam the step. */
+#define NO_STEP                    false
+#define STEP                       true
+#define RULE(id, slots, step, ...) [LS_APPLY_##id] = { #id, step },
+static const struct rule {
+    const char *name;
+    bool step;
+} rules[] = {
+#include "graph/apply.def"
+};
+#undef RULE
+#undef STEP
+#undef NO_STEP
+
+int ls_apply_step(const ls_tensor *node)
+{
+    return rules[node->attr.apply.rule].step ? 2 : -1;
+}
+
+int ls_apply_when(const ls_tensor *node)
+{
+    int next = ls_apply_step(node) >= 0 ? 3 : 2;
+    return node->input_count > next ? next : -1;
+}
+
+/* Inputs: gradient, learning rate, the step where the rule takes one, and the predicate where there is one. */
 ls_status ls_shape_apply(ls_tensor *node)
 {
     const ls_tensor *variable = node->attr.apply.variable->node;
     if (!ls_dtype_is_real(variable->dtype))
         return ls_fail(LS_ERR_DTYPE, "only float32 and float64 variables are trained");
     LS_TRY(check_write(node, 0, variable));
-    for (int i = 1; i < node->input_count; i++)
-        if (node->in[i]->shape.rank != 0 || node->in[i]->dtype != variable->dtype)
+    for (int i = 1; i < node->input_count; i++) {
+        bool when = i == ls_apply_when(node);
+        ls_dtype dtype = when ? LS_BOOL : variable->dtype;
+        if (node->in[i]->shape.rank != 0 || node->in[i]->dtype != dtype)
             return ls_fail(LS_ERR_SHAPE, "input %d, the %s, must be a scalar of type %s", i,
-                           i == 1 ? "learning rate" : "step", ls_dtype_name(variable->dtype));
+                           i == 1 ? "learning rate"
+                           : when ? "predicate"
+                                  : "step",
+                           ls_dtype_name(dtype));
+    }
     ls_rule_like_first(node);
     return LS_OK;
 }
@@ -308,7 +331,7 @@ ls_status ls_shape_apply(ls_tensor *node)
 /* Slots as variables of their own, shaped like `variable`. */
 static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *options, ls_attrs *attr)
 {
-    int slots = slots_of(options);
+    int slots = ls_apply_slots(options->rule, options->momentum != 0);
     if (slots < 0)
         return ls_fail(LS_ERR_INVALID, "there is no rule number %d", (int)options->rule);
     for (int i = 0; i < slots; i++) {
@@ -323,8 +346,8 @@ static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *optio
     }
     if (!options->learning_rate)
         return ls_fail(LS_ERR_INVALID, "the learning rate is missing");
-    if (options->rule == LS_APPLY_ADAM && !options->step)
-        return ls_fail(LS_ERR_INVALID, "Adam needs the step");
+    if (rules[options->rule].step && !options->step)
+        return ls_fail(LS_ERR_INVALID, "the rule %s needs the step", rules[options->rule].name);
     return LS_OK;
 }
 
@@ -350,8 +373,12 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     ls_status status = check_slots(variable, &options, &attr);
     if (status != LS_OK)
         return ls_node_error(variable->graph, status, "apply");
-    ls_tensor *in[] = { gradient, options.learning_rate, options.step };
-    int inputs = options.rule == LS_APPLY_ADAM ? 3 : 2;
+    ls_tensor *in[4] = { gradient, options.learning_rate };
+    int inputs = 2;
+    if (rules[options.rule].step)
+        in[inputs++] = options.step;
+    if (options.when)
+        in[inputs++] = options.when;
     return ls_node_make(variable->graph,
                         &(ls_node_spec){ .op = LS_OP_apply, .in = in, .input_count = inputs, .attr = attr });
 }

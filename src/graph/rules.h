@@ -6,7 +6,7 @@
 #include "graph/node.h"
 
 /* Repeated declarations are fine in C: several rows share a rule. */
-#define OP(id, inputs, attributes, batch, kernel, shape_, gradient_, flops_)                                           \
+#define OP(id, inputs, attributes, batch, kernel, shape_, gradient_, flops_, traits)                                   \
     ls_status ls_shape_##shape_(ls_tensor *node);                                                                      \
     void ls_grad_##gradient_(ls_tensor *y, ls_tensor *dy, ls_tensor **dx);                                             \
     double ls_flops_##flops_(const ls_tensor *node);

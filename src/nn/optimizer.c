@@ -12,25 +12,39 @@
 
 /* ---- Specs with their defaults in ---- */
 
-enum { MOMENTUM = 1, BETAS = 2, RHO = 4, EPSILON = 8, START = 16 };
+enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, RHO = 8, EPSILON = 16, START = 32 };
 
 typedef struct optimizer_info {
     const char *name;
-    double rate; /* 0: it must be given */
-    double epsilon;
+    ls_apply_rule rule; /* SGD: with a momentum another (choose_rule) */
     const char *slots[2];
-    double start;   /* of the first slot */
     unsigned takes; /* options beside those that all take */
+    /* What options are that nobody gave. A learning rate of 0 must be given; initial_accumulator_value is that of the
+     * first slot, of any kind. */
+    ls_optimizer_options defaults;
 } optimizer_info;
 
+/* clang-format off */
 static const optimizer_info kinds[] = {
-    [LS_OPTIMIZER_SGD] = { "sgd", 0.01, 0, { "momentum" }, .takes = MOMENTUM },
-    [LS_OPTIMIZER_ADAM] = { "adam", 0.001, 1e-7, { "momentum", "velocity" }, .takes = BETAS | EPSILON },
-    [LS_OPTIMIZER_ADAMW] = { "adamw", 0.001, 1e-7, { "momentum", "velocity" }, .takes = BETAS | EPSILON },
-    [LS_OPTIMIZER_RMSPROP] = { "rmsprop", 0.001, 1e-7, { "velocity", "momentum" }, .takes = MOMENTUM | RHO | EPSILON },
-    [LS_OPTIMIZER_RMSPROP_TF1] = { "rmsprop_tf1", 0, 1e-10, { "velocity", "momentum" }, 1, MOMENTUM | RHO | EPSILON },
-    [LS_OPTIMIZER_ADAGRAD] = { "adagrad", 0.001, 1e-7, { "accumulator" }, 0.1, EPSILON | START },
+    [LS_OPTIMIZER_SGD] = { "sgd", LS_APPLY_SGD, { "momentum" }, MOMENTUM | NESTEROV,
+        { .learning_rate = 0.01 } },
+    [LS_OPTIMIZER_ADAM] = { "adam", LS_APPLY_ADAM, { "momentum", "velocity" }, BETAS | EPSILON,
+        { .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7 } },
+    [LS_OPTIMIZER_ADAMW] = { "adamw", LS_APPLY_ADAM, { "momentum", "velocity" }, BETAS | EPSILON,
+        { .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7, .weight_decay = 0.004 } },
+    [LS_OPTIMIZER_RMSPROP] = { "rmsprop", LS_APPLY_RMSPROP, { "velocity", "momentum" }, MOMENTUM | RHO | EPSILON,
+        { .learning_rate = 0.001, .rho = 0.9, .epsilon = 1e-7 } },
+    [LS_OPTIMIZER_RMSPROP_TF1] = { "rmsprop_tf1", LS_APPLY_RMSPROP_TF1, { "velocity", "momentum" },
+        MOMENTUM | RHO | EPSILON, { .rho = 0.9, .epsilon = 1e-10, .initial_accumulator_value = 1 } },
+    [LS_OPTIMIZER_ADAGRAD] = { "adagrad", LS_APPLY_ADAGRAD, { "accumulator" }, EPSILON | START,
+        { .learning_rate = 0.001, .epsilon = 1e-7, .initial_accumulator_value = 0.1 } },
 };
+/* clang-format on */
+
+static bool is_known(ls_optimizer_kind kind)
+{
+    return kind > LS_OPTIMIZER_NONE && (size_t)kind < sizeof(kinds) / sizeof(*kinds) && kinds[kind].name;
+}
 
 typedef struct recipe {
     const optimizer_info *info;
@@ -44,8 +58,7 @@ typedef struct recipe {
 
 const char *ls_optimizer_name(const ls_optimizer *optimizer)
 {
-    bool known =
-        optimizer && optimizer->kind > LS_OPTIMIZER_NONE && (size_t)optimizer->kind < sizeof(kinds) / sizeof(*kinds);
+    bool known = optimizer && is_known(optimizer->kind);
     return !known ? "optimizer" : optimizer->options.name ? optimizer->options.name : kinds[optimizer->kind].name;
 }
 
@@ -67,7 +80,7 @@ static ls_status check_taken(const ls_optimizer *optimizer)
         unsigned flag;
     } options[] = {
         { "momentum", o->momentum != 0, MOMENTUM },
-        { "nesterov", o->nesterov, optimizer->kind == LS_OPTIMIZER_SGD ? MOMENTUM : 0 },
+        { "nesterov", o->nesterov, NESTEROV },
         { "beta_1", o->beta_1 != 0, BETAS },
         { "beta_2", o->beta_2 != 0, BETAS },
         { "rho", o->rho != 0, RHO },
@@ -112,63 +125,44 @@ static ls_status check_recipe(const char *what, const recipe *r)
     return check_clipping(what, r);
 }
 
-static void choose_rule(ls_optimizer_kind kind, bool nesterov, recipe *r)
+static void choose_rule(bool nesterov, recipe *r)
 {
     bool has_momentum = r->apply.momentum != 0;
-    switch (kind) {
-    case LS_OPTIMIZER_SGD:
-        r->apply.rule = nesterov ? LS_APPLY_NESTEROV : has_momentum ? LS_APPLY_MOMENTUM : LS_APPLY_SGD;
-        r->slot_count = has_momentum;
-        break;
-    case LS_OPTIMIZER_RMSPROP:
-        r->apply.rule = LS_APPLY_RMSPROP;
-        r->slot_count = 1 + has_momentum;
-        break;
-    case LS_OPTIMIZER_RMSPROP_TF1:
-        r->apply.rule = LS_APPLY_RMSPROP_TF1;
-        r->slot_count = 2;
-        break;
-    case LS_OPTIMIZER_ADAGRAD:
-        r->apply.rule = LS_APPLY_ADAGRAD;
-        r->slot_count = 1;
-        break;
-    default:
-        r->apply.rule = LS_APPLY_ADAM;
-        r->slot_count = 2;
-        break;
-    }
+    r->apply.rule = r->info->rule;
+    if (r->info->rule == LS_APPLY_SGD && has_momentum)
+        r->apply.rule = nesterov ? LS_APPLY_NESTEROV : LS_APPLY_MOMENTUM;
+    r->slot_count = ls_apply_slots(r->apply.rule, has_momentum);
 }
 
 static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
 {
-    if (optimizer->kind <= LS_OPTIMIZER_NONE || (size_t)optimizer->kind >= sizeof(kinds) / sizeof(*kinds))
+    if (!is_known(optimizer->kind))
         return ls_fail(LS_ERR_INVALID, "there is no optimizer number %d", (int)optimizer->kind);
-    const ls_optimizer_options *o = &optimizer->options;
     const optimizer_info *info = &kinds[optimizer->kind];
+    const ls_optimizer_options *o = &optimizer->options, *d = &info->defaults;
     LS_TRY(check_taken(optimizer));
     *r = (recipe){ .info = info,
-                   .rate = ls_spec_number(o->learning_rate, info->rate),
-                   .start = ls_spec_number(o->initial_accumulator_value, info->start),
+                   .rate = ls_spec_number(o->learning_rate, d->learning_rate),
+                   .start = ls_spec_number(o->initial_accumulator_value, d->initial_accumulator_value),
                    .clipvalue = ls_spec_number(o->clipvalue, 0),
                    .clipnorm = ls_spec_number(o->clipnorm, 0),
                    .global_clipnorm = ls_spec_number(o->global_clipnorm, 0),
                    .every = o->gradient_accumulation_steps ? o->gradient_accumulation_steps : 1,
                    .scheduled = o->schedule.kind != LS_SCHEDULE_CONSTANT };
     r->apply = (ls_apply_op){ .momentum = ls_spec_number(o->momentum, 0),
-                              .beta1 = ls_spec_number(o->beta_1, 0.9),
-                              .beta2 = ls_spec_number(o->beta_2, 0.999),
-                              .rho = ls_spec_number(o->rho, 0.9),
-                              .epsilon = ls_spec_number(o->epsilon, info->epsilon),
-                              .weight_decay =
-                                  ls_spec_number(o->weight_decay, optimizer->kind == LS_OPTIMIZER_ADAMW ? 0.004 : 0) };
-    choose_rule(optimizer->kind, o->nesterov, r);
+                              .beta1 = ls_spec_number(o->beta_1, d->beta_1),
+                              .beta2 = ls_spec_number(o->beta_2, d->beta_2),
+                              .rho = ls_spec_number(o->rho, d->rho),
+                              .epsilon = ls_spec_number(o->epsilon, d->epsilon),
+                              .weight_decay = ls_spec_number(o->weight_decay, d->weight_decay) };
+    choose_rule(o->nesterov, r);
     if (r->scheduled && o->learning_rate != 0)
         return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule: only one can be given", info->name,
                        r->rate);
     if (!r->scheduled && o->schedule.rate != 0)
         return ls_fail(LS_ERR_INVALID, "%s: a constant rate is written .learning_rate = %g", info->name,
                        o->schedule.rate);
-    if (!r->scheduled && o->learning_rate == 0 && info->rate == 0)
+    if (!r->scheduled && o->learning_rate == 0 && d->learning_rate == 0)
         return ls_fail(LS_ERR_INVALID, "%s: the learning rate must be given", info->name);
     return check_recipe(info->name, r);
 }
@@ -201,7 +195,7 @@ typedef struct job {
     size_t count;
     ls_tensor *iterations, *position, *samples; /* position and samples: of the accumulation */
     ls_tensor *rate[2], *step[2];               /* for float32, float64 variables */
-    ls_tensor *last;                            /* accumulation: bool, the update is made by this batch */
+    ls_tensor *last;                            /* accumulation: bool, this batch makes the update; NULL: every does */
     ls_tensor **parts;
     size_t part_count;
 } job;
@@ -264,7 +258,7 @@ static ls_status allocate(job *j, size_t count)
     j->gradients = calloc(room, sizeof(*j->gradients));
     j->variables = calloc(room, sizeof(*j->variables));
     j->state = calloc(room, sizeof(*j->state));
-    j->parts = calloc(room * 4 + 3, sizeof(*j->parts)); /* variable, two slots, sum; step, position, samples */
+    j->parts = calloc(room * 2 + 3, sizeof(*j->parts)); /* variable, sum; step, position, samples */
     if (!j->gradients || !j->variables || !j->state || !j->parts)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
     return LS_OK;
@@ -408,14 +402,6 @@ static ls_tensor *when_last(const job *j, ls_tensor *done, ls_tensor *not_yet)
     return ls_op_select(j->last, done, not_yet);
 }
 
-/* An assignment in place that happens where the scalar `rate` is 1, and not where it is 0: plain descent from the
- * variable by -value, with a decay of 1, leaves (old - rate old) + rate value. (A zero may lose its sign.) As with any
- * update, a value that is not finite stops the run. */
-static ls_tensor *assign_at_rate(ls_tensor *variable, ls_tensor *value, ls_tensor *rate)
-{
-    return ls_op_apply(variable, ls_op_neg(value), .rule = LS_APPLY_SGD, .learning_rate = rate, .weight_decay = 1);
-}
-
 /* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided
  * once by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size.
  * Gradients that come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
@@ -428,10 +414,10 @@ static ls_status accumulate(job *j)
     ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, j->samples), n);
     j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
     for (size_t i = 0; i < j->count; i++) {
-        ls_tensor *old = j->state[i].sum, *zero_like = ls_scalar_like(old, 0), *one = ls_scalar_like(old, 1);
-        ls_tensor *begun = ls_op_mul(old, ls_op_select(is_first, zero_like, one));
-        ls_tensor *sum = ls_op_add(begun, ls_op_mul(j->gradients[i], ls_op_cast(n, old->dtype)));
-        add_part(j, assign_at_rate(old, sum, one));
+        ls_tensor *old = j->state[i].sum, *samples = ls_op_cast(n, old->dtype);
+        ls_tensor *keep = ls_op_select(is_first, ls_scalar_like(old, 0), ls_scalar_like(old, 1));
+        ls_tensor *sum = ls_op_add(ls_op_mul(old, keep), ls_op_mul(j->gradients[i], samples));
+        add_part(j, ls_op_apply(old, j->gradients[i], .rule = LS_APPLY_SUM, .learning_rate = samples, .step = keep));
         j->gradients[i] = ls_op_div(sum, ls_op_cast(total, old->dtype));
     }
     add_part(j, ls_op_assign(j->samples, total));
@@ -491,7 +477,7 @@ static ls_status clip(job *j)
 
 /* ---- Updates ---- */
 
-/* All at once, in place. */
+/* All at once, in place; where gradients are accumulated, by the last batch alone. */
 static void update(job *j, size_t i)
 {
     ls_tensor *v = j->variables[i];
@@ -500,89 +486,8 @@ static void update(job *j, size_t i)
     apply.step = j->step[by_type(v)];
     apply.slots[0] = j->state[i].slot[0];
     apply.slots[1] = j->state[i].slot[1];
+    apply.when = j->last;
     add_part(j, ls_op_apply_with(v, j->gradients[i], apply));
-}
-
-/* New values, by ops: operation for operation those of ls_op_apply, so the bits are equal. An update that may not
- * happen needs them, because ls_op_apply always writes. */
-typedef struct values {
-    ls_tensor *variable, *slot[2];
-} values;
-
-/* rate * sqrt(1 - beta2^t) / (1 - beta1^t), in float64, the betas rounded to the variable's type as Keras does */
-static ls_tensor *adam_rate(const ls_apply_op *r, ls_tensor *rate, ls_tensor *step)
-{
-    ls_tensor *t = ls_op_cast(step, LS_F64), *one = ls_scalar_like(t, 1);
-    bool single = rate->dtype == LS_F32;
-    ls_tensor *beta1 = ls_scalar_like(t, single ? (float)r->beta1 : r->beta1);
-    ls_tensor *beta2 = ls_scalar_like(t, single ? (float)r->beta2 : r->beta2);
-    ls_tensor *second = ls_op_sqrt(ls_op_sub(one, ls_op_pow(beta2, t)));
-    ls_tensor *first = ls_op_sub(one, ls_op_pow(beta1, t));
-    return ls_op_cast(ls_op_div(ls_op_mul(ls_op_cast(rate, LS_F64), second), first), rate->dtype);
-}
-
-/* old + (new - old) * share */
-static ls_tensor *towards(ls_tensor *old, ls_tensor *new, double share)
-{
-    return ls_op_add(old, ls_op_scale(ls_op_sub(new, old), share));
-}
-
-static ls_tensor *over_root(ls_tensor *down, ls_tensor *square, double epsilon)
-{
-    return ls_op_div(down, ls_op_sqrt(ls_op_shift(square, epsilon)));
-}
-
-static values new_values(const ls_apply_op *r, ls_tensor *g, ls_tensor *rate, ls_tensor *step, values old)
-{
-    ls_tensor *w = old.variable, *down = ls_op_mul(rate, g), *square = ls_op_square(g);
-    values new = { NULL, { NULL, NULL } };
-    if (r->weight_decay != 0)
-        w = ls_op_sub(w, ls_op_mul(ls_op_scale(rate, r->weight_decay), w));
-    switch (r->rule) {
-    case LS_APPLY_SGD:
-        new.variable = ls_op_sub(w, down);
-        break;
-    case LS_APPLY_MOMENTUM:
-    case LS_APPLY_NESTEROV: {
-        ls_tensor *m = ls_op_sub(ls_op_scale(old.slot[0], r->momentum), down);
-        new.slot[0] = m;
-        new.variable = ls_op_add(w, r->rule == LS_APPLY_NESTEROV ? ls_op_sub(ls_op_scale(m, r->momentum), down) : m);
-        break;
-    }
-    case LS_APPLY_ADAM: {
-        ls_tensor *m = new.slot[0] = towards(old.slot[0], g, 1 - r->beta1);
-        ls_tensor *v = new.slot[1] = towards(old.slot[1], square, 1 - r->beta2);
-        ls_tensor *up = ls_op_mul(m, adam_rate(r, rate, step));
-        new.variable = ls_op_sub(w, ls_op_div(up, ls_op_shift(ls_op_sqrt(v), r->epsilon)));
-        break;
-    }
-    case LS_APPLY_RMSPROP:
-    case LS_APPLY_RMSPROP_TF1:
-        new.slot[0] = r->rule == LS_APPLY_RMSPROP
-                          ? ls_op_add(ls_op_scale(old.slot[0], r->rho), ls_op_scale(square, 1 - r->rho))
-                          : towards(old.slot[0], square, 1 - r->rho);
-        down = over_root(down, new.slot[0], r->epsilon);
-        if (old.slot[1])
-            down = new.slot[1] = ls_op_add(ls_op_scale(old.slot[1], r->momentum), down);
-        new.variable = ls_op_sub(w, down);
-        break;
-    case LS_APPLY_ADAGRAD:
-        new.slot[0] = ls_op_add(old.slot[0], square);
-        new.variable = ls_op_sub(w, over_root(down, new.slot[0], r->epsilon));
-        break;
-    }
-    return new;
-}
-
-static void update_when_last(job *j, size_t i)
-{
-    ls_tensor *v = j->variables[i];
-    values old = { v, { j->state[i].slot[0], j->state[i].slot[1] } };
-    values new = new_values(&j->r.apply, j->gradients[i], j->rate[by_type(v)], j->step[by_type(v)], old);
-    ls_tensor *now = when_last(j, ls_scalar_like(v, 1), ls_scalar_like(v, 0));
-    add_part(j, assign_at_rate(v, new.variable, now));
-    for (int s = 0; s < j->r.slot_count; s++)
-        add_part(j, assign_at_rate(old.slot[s], new.slot[s], now));
 }
 
 static ls_status build(job *j, ls_tensor *learning_rate)
@@ -594,10 +499,7 @@ static ls_status build(job *j, ls_tensor *learning_rate)
         LS_TRY(accumulate(j));
     LS_TRY(clip(j));
     for (size_t i = 0; i < j->count; i++)
-        if (j->last)
-            update_when_last(j, i);
-        else
-            update(j, i);
+        update(j, i);
     add_part(j, ls_op_assign_add(j->iterations, j->last ? when_last(j, one, integer(j, 0)) : one));
     return LS_OK;
 }

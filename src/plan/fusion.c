@@ -235,26 +235,8 @@ static int match(fuser *f, ls_group *group, int i)
 /* Cheap to make again from its inputs, which are kept or cheap themselves: one pass over memory, no sum. */
 static bool is_cheap_op(const ls_tensor *node)
 {
-    switch (node->op) {
-    case LS_OP_relu:
-    case LS_OP_leaky_relu:
-    case LS_OP_relu_grad:
-    case LS_OP_batch_norm:
-    case LS_OP_batch_norm_grad_input:
-    case LS_OP_cast:
-    case LS_OP_fill:
-    case LS_OP_broadcast:
-    case LS_OP_neg:
-    case LS_OP_square:
-    case LS_OP_one_hot:
-        return true;
-    case LS_OP_add: /* of a sum of two per-sample tensors one is enough to keep: else chains of them are made again */
-    case LS_OP_sub:
-    case LS_OP_mul:
-        return !(node->in[0]->per_sample && node->in[1]->per_sample);
-    default:
-        return false;
-    }
+    return ls_node_is(node, LS_TRAIT_CHEAP) ||
+           (ls_node_is(node, LS_TRAIT_CHEAP_WITH_WHOLE) && !(node->in[0]->per_sample && node->in[1]->per_sample));
 }
 
 static void describe(ls_plan *plan, ls_group *group)
@@ -262,8 +244,7 @@ static void describe(ls_plan *plan, ls_group *group)
     const ls_tensor *root = group->root;
     group->per_sample = root->use != LS_USE_WHOLE || root->per_sample;
     group->reduces = root->use == LS_USE_REDUCES;
-    group->alias = group->node_count == 1 &&
-                   (root->op == LS_OP_reshape || root->op == LS_OP_stop_gradient || root->op == LS_OP_scatter_batch);
+    group->alias = group->node_count == 1 && ls_node_is(root, LS_TRAIT_VIEW);
     group->cheap = group->per_sample && !group->reduces;
     for (int i = 0; i < group->node_count; i++)
         group->cheap = group->cheap && is_cheap_op(group->nodes[i]);
@@ -292,7 +273,8 @@ static bool is_updated(const ls_plan *plan, const ls_variable *variable)
 {
     for (int i = 0; i < plan->node_count; i++) {
         ls_variable *written[LS_MAX_WRITES];
-        int count = plan->nodes[i].node->op == LS_OP_apply ? ls_node_writes(plan->nodes[i].node, written) : 0;
+        int count =
+            ls_node_is(plan->nodes[i].node, LS_TRAIT_UPDATES) ? ls_node_writes(plan->nodes[i].node, written) : 0;
         for (int k = 0; k < count; k++)
             if (written[k] == variable)
                 return true;
@@ -306,8 +288,8 @@ static void copy_views(ls_plan *plan)
 {
     for (int i = 0; i < plan->fetch_count; i++) {
         int group = plan->nodes[plan->fetches[i]].group;
-        ls_op op = node_behind(plan, plan->fetches[i])->op;
-        if (group >= 0 && plan->groups[group].alias && (op == LS_OP_variable || op == LS_OP_input))
+        const ls_tensor *behind = node_behind(plan, plan->fetches[i]);
+        if (group >= 0 && plan->groups[group].alias && ls_node_is(behind, LS_TRAIT_OUTSIDE))
             plan->groups[group].alias = false;
     }
 }
@@ -318,18 +300,19 @@ static void find_updates(ls_plan *plan)
 {
     for (int i = 0; i < plan->node_count; i++) {
         ls_plan_node *p = &plan->nodes[i];
-        if (p->node->op == LS_OP_apply && p->group >= 0)
+        if (ls_node_is(p->node, LS_TRAIT_UPDATES) && p->group >= 0)
             plan->groups[p->group].in_place = true;
     }
     for (int i = 0; i < plan->node_count; i++) {
         const ls_plan_node *p = &plan->nodes[i];
-        for (int k = 0; p->in && p->node->op == LS_OP_apply && p->group >= 0 && k < p->node->input_count; k++) {
+        for (int k = 0; p->in && ls_node_is(p->node, LS_TRAIT_UPDATES) && p->group >= 0 && k < p->node->input_count;
+             k++) {
             const ls_variable *read = variable_behind(plan, p->in[k]);
             if (read && is_updated(plan, read))
                 plan->groups[p->group].in_place = false;
         }
-        for (int k = 0; p->in && p->node->op != LS_OP_group && k < p->node->input_count; k++)
-            if (plan->nodes[p->in[k]].node->op == LS_OP_apply && plan->nodes[p->in[k]].group >= 0)
+        for (int k = 0; p->in && !ls_node_is(p->node, LS_TRAIT_ORDERS) && k < p->node->input_count; k++)
+            if (ls_node_is(plan->nodes[p->in[k]].node, LS_TRAIT_UPDATES) && plan->nodes[p->in[k]].group >= 0)
                 plan->groups[plan->nodes[p->in[k]].group].in_place = false;
     }
 }
@@ -379,7 +362,7 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
         return LS_ERR_MEMORY;
     for (int k = 0; k < p->node->input_count; k++)
         group->in[k] = p->in[k];
-    if (p->node->op == LS_OP_group)
+    if (ls_node_is(p->node, LS_TRAIT_ORDERS))
         group->in_count = 0; /* it looks at no value */
     ls_group plain = *group;
     bool alone = plan->options.unfused || p->kind != LS_CPU; /* other backends fuse as they like, inside a program */

@@ -3,22 +3,6 @@
 #include "device/context.h"
 #include "plan/plan.h"
 
-/* State lives with the CPU: so do the nodes that write it, and those that gather the batch. */
-static bool is_bound_to_cpu(const ls_tensor *node)
-{
-    switch (node->op) {
-    case LS_OP_assign:
-    case LS_OP_assign_add:
-    case LS_OP_apply:
-    case LS_OP_group:
-    case LS_OP_gather_batch:
-    case LS_OP_scatter_batch:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static bool has_device(const ls_context *ctx, int kind)
 {
     for (int d = 0; d < ctx->device_count; d++)
@@ -59,7 +43,7 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
     p->kind = LS_CPU;
     p->device = LS_ANY_DEVICE;
     p->reason = LS_PLACED_FASTEST;
-    if (is_bound_to_cpu(node)) {
+    if (ls_node_is(node, LS_TRAIT_CPU)) {
         p->reason = LS_PLACED_STATE;
     } else if (node->device != LS_ANY_DEVICE) {
         int kind = ctx->devices[node->device].kind;

@@ -60,7 +60,7 @@ static void find_lifetimes(placer *p)
 
 static bool is_gather_batch(const ls_group *group)
 {
-    return group->root->op == LS_OP_gather_batch;
+    return ls_node_is(group->root, LS_TRAIT_GATHERS);
 }
 
 /* Whole values, joined partials and prepared weights share one arena; levels are its time. */
@@ -73,7 +73,7 @@ static ls_status place_whole(placer *p)
         if (!whole || !group->needed || group->alias || group->in_place)
             continue;
         int last = plan->whole_last[g];
-        if (group->root->op == LS_OP_assign || group->root->op == LS_OP_assign_add || group->root->op == LS_OP_apply)
+        if (ls_node_is(group->root, LS_TRAIT_WRITES))
             last = plan->levels; /* copied to the variable at the end */
         ls_operand *value = &plan->value_of[group->value];
         *value = (ls_operand){ .value = group->value, .storage = LS_WHOLE, .unit = ls_plan_unit(plan, group->root) };
@@ -91,7 +91,7 @@ static ls_status place_whole(placer *p)
     }
     for (int i = 0; i < plan->whole_count; i++) {
         ls_step *step = &plan->whole_steps[i];
-        if (step->group->root->op == LS_OP_apply)
+        if (ls_node_is(step->group->root, LS_TRAIT_UPDATES))
             for (int k = 0; k < 2; k++)
                 LS_TRY(ls_packer_add(&p->packer, step->group->level, plan->levels,
                                      ls_plan_unit(plan, step->group->root), &step->slots[k]));

@@ -19,12 +19,11 @@ static void whole_phases(ls_plan *plan, int level, int first, int count)
             add_phase(plan, LS_PHASE_WHOLE, level, run, i - run);
             run = i;
         }
-        size_t elements = ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype);
-        if (!group->kernel->tiled || (int64_t)elements <= ls_plan_tile(group))
+        if (!group->kernel->tiled || ls_plan_tiled_elements(plan, group) <= ls_plan_tile(group))
             continue;
         add_phase(plan, LS_PHASE_WHOLE, level, run, i - run);
         add_phase(plan, LS_PHASE_TILES, level, i, 1);
-        run = i + 1;
+        run = group->kernel->tiled_input ? i : i + 1; /* tiles of an input: the sum of their results follows */
     }
     add_phase(plan, LS_PHASE_WHOLE, level, run, first + count - run);
 }

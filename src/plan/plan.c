@@ -66,7 +66,7 @@ static int default_lanes(const ls_plan *plan)
         ls_shape_count(&node->shape, 1, &count);
         if (node->op == LS_OP_variable)
             read += (double)count;
-        if (node->op == LS_OP_apply)
+        if (ls_node_is(node, LS_TRAIT_UPDATES))
             updated += (double)count;
     }
     return ls_plan_lanes(flops, updated > 0 ? updated : read, plan->batch);

@@ -61,8 +61,11 @@ struct ls_kernel {
     /* Of a reduction: the partials' own format, and how the joined one becomes the value. 0, NULL: the value's. */
     size_t partial_bytes;
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
-    bool tiled;     /* takes ranges of output elements, of a whole value */
-    int64_t tile;   /* elements of a tile, from the shape alone; 0: LS_TILE */
+    bool tiled;   /* takes ranges of output elements, of a whole value */
+    int64_t tile; /* elements of a tile, from the shape alone; 0: LS_TILE */
+    /* Elements of an input that tiles are ranges of, when the value is a single sum of them: a call for the whole
+     * (to == 0) follows the last tile and adds up what tiles have left with the kernel. 0: ranges of the output. */
+    int64_t tiled_input;
     bool any_order; /* may run in the caller's thread: no library that minds */
     bool in_place;  /* out may be the same array as in[0], where both have one size */
     const ls_group *group;
@@ -357,7 +360,7 @@ void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes);
 
 static inline bool ls_plan_is_leaf(const ls_tensor *node)
 {
-    return node->op == LS_OP_constant || node->op == LS_OP_variable || node->op == LS_OP_input;
+    return ls_node_is_given(node);
 }
 
 /* Elements of a tile of a whole group. */
@@ -378,5 +381,12 @@ size_t ls_plan_worker_bytes(const ls_plan *plan);
 
 /* Bytes of one sample, or of a whole value. */
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);
+
+/* What tiles of a whole group are ranges of: that many elements. */
+static inline int64_t ls_plan_tiled_elements(const ls_plan *plan, const ls_group *group)
+{
+    int64_t input = group->kernel->tiled_input;
+    return input ? input : (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype));
+}
 
 #endif

@@ -61,18 +61,12 @@ static void set_levels(ls_plan *plan)
         plan->levels = 1;
 }
 
-static bool writes(const ls_group *group)
-{
-    ls_op op = group->root->op;
-    return op == LS_OP_assign || op == LS_OP_assign_add || op == LS_OP_apply;
-}
-
 static void find_needed(cutter *c)
 {
     ls_plan *plan = c->plan;
     for (int i = plan->group_count; i-- > 0;) {
         const ls_group *group = &plan->groups[i];
-        if (writes(group) || plan->nodes[group->value].fetched)
+        if (ls_node_is(group->root, LS_TRAIT_WRITES) || plan->nodes[group->value].fetched)
             c->needed[i] = true;
         for (int k = 0; c->needed[i] && k < group->in_count; k++)
             if (plan->nodes[group->in[k]].group >= 0)
@@ -114,21 +108,8 @@ static void demand(cutter *c, int value)
 /* Bytes of weights that one call of the group reads or writes. */
 static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
 {
-    const ls_tensor *node = group->nodes[0];
-    switch (node->op) {
-    case LS_OP_conv2d:
-    case LS_OP_matmul:
-        return node->use == LS_USE_REDUCES ? ls_plan_unit(plan, node)
-               : node->in[1]->per_sample   ? 0
-                                           : ls_plan_unit(plan, node->in[1]);
-    case LS_OP_conv2d_grad_input:
-        return ls_plan_unit(plan, node->in[0]);
-    case LS_OP_conv2d_grad_kernel:
-    case LS_OP_gather_grad:
-        return ls_plan_unit(plan, node);
-    default:
-        return 0;
-    }
+    const ls_tensor *weights = ls_node_weights(group->nodes[0]);
+    return weights ? ls_plan_unit(plan, weights) : 0;
 }
 
 /* What size of micro-batch a group asks for. Groups without weights take what their neighbours want. */

@@ -7,9 +7,9 @@
 
 static ls_join_kind join_kind(const ls_group *group)
 {
-    return group->root->op == LS_OP_reduce_max   ? LS_JOIN_MAX
-           : group->root->op == LS_OP_reduce_min ? LS_JOIN_MIN
-                                                 : LS_JOIN_SUM;
+    return ls_node_is(group->root, LS_TRAIT_JOIN_MAX)   ? LS_JOIN_MAX
+           : ls_node_is(group->root, LS_TRAIT_JOIN_MIN) ? LS_JOIN_MIN
+                                                        : LS_JOIN_SUM;
 }
 
 /* One prepared weight serves all groups that want the same of it. */
@@ -52,7 +52,7 @@ static void list_joins(ls_plan *plan)
 {
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
-        if (!group->reduces || !group->needed || group->root->op == LS_OP_gather_batch || !group->kernel)
+        if (!group->reduces || !group->needed || ls_node_is(group->root, LS_TRAIT_GATHERS) || !group->kernel)
             continue;
         size_t own = group->kernel->partial_bytes, bytes = own ? own : ls_plan_unit(plan, group->root);
         plan->joins[plan->join_count++] =
@@ -135,6 +135,6 @@ int ls_plan_join_of(const ls_plan *plan, const ls_step *update)
 {
     int g = plan->nodes[update->group->in[0]].group;
     const ls_group *group = g >= 0 ? &plan->groups[g] : NULL;
-    bool straight = group && group->reduces && group->root->op != LS_OP_gather_batch && !group->kernel->finish;
+    bool straight = group && group->reduces && !ls_node_is(group->root, LS_TRAIT_GATHERS) && !group->kernel->finish;
     return straight ? group->join : -1;
 }

@@ -291,7 +291,8 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         for (int i = u->index; i < u->index + u->count; i++) {
             const ls_step *step = &plan->whole_steps[i];
             const ls_tensor *node = step->group->root;
-            if (node->op == LS_OP_apply) /* not in place, somebody looks at its value: checked all the same */
+            /* not in place, somebody looks at its value: checked all the same */
+            if (ls_node_is(node, LS_TRAIT_UPDATES))
                 LS_TRY(run_check(e, step, 0, (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype))));
             LS_TRY(run_whole_step(e, step, worker, 0, 0));
         }

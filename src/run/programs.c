@@ -79,7 +79,7 @@ static ls_status make(ls_programs *p, const ls_step *const *steps, int count, in
         out->steps[i] = (ls_program_step){ .node = group->root, .in = slot };
         for (int k = 0; k < group->in_count; k++)
             *slot++ = slot_of(p, &steps[i]->in[k]);
-        if (group->root->op == LS_OP_apply)
+        if (ls_node_is(group->root, LS_TRAIT_UPDATES))
             slot = add_state(p, group->root, slot, &out->steps[i]);
         else
             out->steps[i].out = slot_of(p, &steps[i]->out);

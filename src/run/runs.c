@@ -91,17 +91,8 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     double flops = 0;
     for (size_t i = 0; i < count; i++) {
         const ls_tensor *node = order[i];
-        switch (node->op) {
-        case LS_OP_matmul:
-        case LS_OP_conv2d:
-        case LS_OP_conv2d_grad_input:
-        case LS_OP_conv2d_grad_kernel:
-            if (node->dtype == LS_F32)
-                return true;
-            break;
-        default:
-            break;
-        }
+        if (node->dtype == LS_F32 && ls_node_is(node, LS_TRAIT_PRODUCT))
+            return true;
         flops += ls_node_flops(node) * (node->use == LS_USE_WHOLE || batch < 1 ? 1 : (double)batch);
     }
     return flops > SMALL_FLOPS;

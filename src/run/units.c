@@ -44,7 +44,8 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
         case LS_PHASE_LANES:
             return (int64_t)plan->lanes * phase->count;
         case LS_PHASE_TILES:
-            count += pieces(elements_of(plan, &plan->whole_steps[i]), ls_plan_tile(plan->whole_steps[i].group));
+            count += pieces(ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
+                            ls_plan_tile(plan->whole_steps[i].group));
             break;
         case LS_PHASE_JOIN:
             count += pieces(plan->joins[i].count, JOIN_CHUNK) + devices;
@@ -213,7 +214,7 @@ ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
     }
     for (int i = phase->first; i < phase->first + phase->count; i++)
         if (phase->kind == LS_PHASE_TILES)
-            add_pieces(w, e->placement->whole_device[i], i, elements_of(plan, &plan->whole_steps[i]),
+            add_pieces(w, e->placement->whole_device[i], i, ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
                        ls_plan_tile(plan->whole_steps[i].group));
         else if (phase->kind == LS_PHASE_JOIN)
             add_join(e, i, w);

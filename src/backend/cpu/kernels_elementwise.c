@@ -81,8 +81,7 @@ static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
     if (e->pattern == SAME)
         e->binary(out + from, x + from, other + from, n);
     else if (op == LS_OP_div)
-        for (size_t i = from; i < from + n; i++)
-            out[i] = x[i] / *other;
+        simd->div_scalar(out + from, x + from, *other, n);
     else if (e->pattern == SCALAR_RIGHT || e->pattern == SCALAR_LEFT)
         (op == LS_OP_mul ? simd->scale : simd->add_scalar)(out + from, x + from, op == LS_OP_sub ? -*other : *other, n);
     else

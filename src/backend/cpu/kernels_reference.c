@@ -26,9 +26,9 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
                         .first = call->first,
                         .seed = call->seed,
                         .run = call->run };
-    if (node->op == LS_OP_gather_batch)
+    if (ls_node_is(node, LS_TRAIT_GATHERS))
         ref.out.shape.dims[0] = call->samples;
-    if (node->op == LS_OP_apply) {
+    if (ls_node_is(node, LS_TRAIT_UPDATES)) {
         ref.state[0] = node->attr.apply.variable->data;
         for (int i = 0; i < 2; i++)
             ref.state[1 + i] = node->attr.apply.slot[i] ? node->attr.apply.slot[i]->data : NULL;

@@ -1,17 +1,17 @@
-/* Optimizer updates in place, in tiles. in: gradient, learning rate, and for Adam the step; out: the variable. */
+/* Optimizer updates in place, in tiles. in: as graph/ops_leaf.c puts them; out: the variable. */
 #include "backend/cpu/cpu.h"
 
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const ls_cpu_kernel *k = (const ls_cpu_kernel *)kernel;
-    const ls_attrs *attr = &k->group->root->attr;
-    ls_apply_rule rule = (ls_apply_rule)attr->apply.rule;
-    float rate = *(const float *)call->in[1], step = rule == LS_APPLY_ADAM ? *(const float *)call->in[2] : 1;
-    ls_simd_update params =
-        ls_simd_update_of(rule, rate, step, attr->apply.momentum, attr->apply.beta1, attr->apply.beta2, attr->apply.rho,
-                          attr->apply.epsilon, attr->apply.weight_decay);
-    k->cpu->simd->update(rule, call->out, call->in[0], call->slots[0], call->slots[1], (size_t)call->from,
-                         (size_t)call->to, &params);
+    const ls_tensor *node = k->group->root;
+    int step = ls_apply_step(node), when = ls_apply_when(node);
+    if (when >= 0 && !*(const bool *)call->in[when])
+        return LS_OK;
+    ls_ref_update_f32 params =
+        ls_ref_update_scalars_f32(node, *(const float *)call->in[1], step >= 0 ? *(const float *)call->in[step] : 0);
+    k->cpu->simd->update((ls_apply_rule)node->attr.apply.rule, call->out, call->in[0], call->slots[0], call->slots[1],
+                         (size_t)call->from, (size_t)call->to, &params);
     return LS_OK;
 }
 

@@ -12,10 +12,44 @@ typedef struct whole {
     int64_t outer, gone, inner;
 } whole;
 
+/* A squared norm. Tiles leave the sums of their blocks here, which are then added in order: as sum_squares does it. */
+#define BLOCK 4096
+typedef struct squares {
+    ls_cpu_kernel base;
+    size_t elements, blocks;
+    double block[];
+} squares;
+_Static_assert(LS_TILE % BLOCK == 0, "tiles are whole blocks");
+
 static ls_status run_squares(ls_kernel *kernel, const ls_kernel_call *call)
 {
-    const whole *w = (const whole *)kernel;
-    *(double *)call->out = ls_simd_of(kernel)->sum_squares(call->in[0], (size_t)w->gone);
+    squares *s = (squares *)kernel;
+    const ls_simd *simd = ls_simd_of(kernel);
+    const float *x = call->in[0];
+    size_t to = (size_t)call->to;
+    for (size_t i = (size_t)call->from; i < to; i += BLOCK)
+        s->block[i / BLOCK] = simd->sum_squares(x + i, to - i < BLOCK ? to - i : BLOCK);
+    if (to > 0)
+        return LS_OK;
+    double sum = 0;
+    for (size_t b = 0; b < s->blocks; b++)
+        sum += s->block[b];
+    *(double *)call->out = s->blocks ? sum : simd->sum_squares(x, s->elements);
+    return LS_OK;
+}
+
+static ls_status make_squares(ls_cpu *cpu, const ls_group *group, int64_t elements, ls_kernel **out)
+{
+    size_t blocks = elements > LS_TILE ? ((size_t)elements + BLOCK - 1) / BLOCK : 0; /* 0: not in tiles */
+    squares *s =
+        ls_cpu_kernel_new(cpu, group, sizeof(*s) + blocks * sizeof(*s->block), "simd squared norm", run_squares);
+    if (!s)
+        return LS_ERR_MEMORY;
+    s->elements = (size_t)elements;
+    s->blocks = blocks;
+    s->base.base.tiled = blocks > 0;
+    s->base.base.tiled_input = elements;
+    *out = &s->base.base;
     return LS_OK;
 }
 
@@ -133,20 +167,18 @@ ls_status ls_cpu_make_whole(ls_cpu *cpu, const ls_group *group, const int64_t *s
                                                             : node->op == LS_OP_reduce_min ? run_min
                                                                                            : NULL;
     whole probe = { .outer = 1, .inner = 1 };
-    bool squares = group->fusion == LS_FUSE_SQUARES;
     if (!run || group->per_sample || !x || x->dtype != LS_F32)
         return ls_cpu_pass();
-    if (squares)
-        probe.gone = ls_cpu_elements(group->plan, x);
-    else if (group->node_count != 1 || !split_axes(&probe, node))
+    if (group->fusion == LS_FUSE_SQUARES)
+        return make_squares(cpu, group, ls_cpu_elements(group->plan, x), out);
+    if (group->node_count != 1 || !split_axes(&probe, node))
         return ls_cpu_pass();
-    whole *w = ls_cpu_kernel_new(cpu, group, sizeof(*w), squares ? "simd squared norm" : "simd reduce",
-                                 squares ? run_squares : run);
+    whole *w = ls_cpu_kernel_new(cpu, group, sizeof(*w), "simd reduce", run);
     if (!w)
         return LS_ERR_MEMORY;
     probe.base = w->base;
     *w = probe;
-    w->base.base.tiled = !squares;
+    w->base.base.tiled = true;
     int64_t least = w->inner > 1 ? CHUNK : 1, tile = LS_TILE / w->gone; /* so much is read for a tile, or a chunk */
     w->base.base.tile = tile > least ? tile : least;
     *out = &w->base.base;

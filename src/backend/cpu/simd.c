@@ -46,21 +46,3 @@ const ls_simd *ls_simd_choose(void)
     best = best ? best : ls_simd_named("avx2");
     return best ? best : &ls_simd_base;
 }
-
-ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, double momentum, double beta1,
-                                 double beta2, double rho, double epsilon, double weight_decay)
-{
-    ls_simd_update u = {
-        .rate = rate,
-        .momentum = (float)momentum,
-        .rho = (float)rho,
-        .one_minus_rho = (float)(1 - rho),
-        .epsilon = (float)epsilon,
-        .decay = rate * (float)weight_decay,
-        .one_minus_beta1 = (float)(1 - beta1),
-        .one_minus_beta2 = (float)(1 - beta2),
-    };
-    if (rule == LS_APPLY_ADAM) /* Keras rounds the betas to float before it raises them */
-        u.alpha = (float)(rate * sqrt(1 - ls_pow((float)beta2, step)) / (1 - ls_pow((float)beta1, step)));
-    return u;
-}

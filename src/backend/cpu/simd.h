@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/ref/update.h"
 #include "base/philox.h"
 #include "lockstep/graph.h"
 
@@ -27,14 +28,6 @@ typedef struct ls_simd_pool {
     int64_t pad_top, pad_left;
     bool count_padding; /* average: padding counts as zeros */
 } ls_simd_pool;
-
-/* What an optimizer's update needs beside its arrays; ls_simd_update_of fills it in the reference kernel's arithmetic.
- */
-typedef struct ls_simd_update {
-    float rate, momentum, rho, one_minus_rho, epsilon;
-    float decay;                                   /* learning rate times weight decay */
-    float alpha, one_minus_beta1, one_minus_beta2; /* Adam: alpha is the corrected rate of this step */
-} ls_simd_update;
 
 typedef void ls_simd_unary(float *dst, const float *x, size_t n);
 typedef void ls_simd_binary(float *dst, const float *a, const float *b, size_t n);
@@ -49,6 +42,7 @@ typedef struct ls_simd {
     ls_simd_binary *maximum, *minimum; /* NaN wins, of equals the first */
     ls_simd_with_scalar *scale;        /* x * s */
     ls_simd_with_scalar *add_scalar;   /* x + s */
+    ls_simd_with_scalar *div_scalar;   /* x / s */
     ls_simd_with_scalar *leaky_relu;   /* x > 0 ? x : s * x */
     ls_simd_with_scalar *elu;          /* x > 0 ? x : s * (exp(x) - 1) */
     ls_simd_unary *relu;               /* NaN stays */
@@ -149,7 +143,7 @@ typedef struct ls_simd {
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
      * a. */
     void (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
-                   const ls_simd_update *params);
+                   const ls_ref_update_f32 *params);
 
     /* dst [cols,rows] = x [rows,cols]; apart */
     void (*transpose_2d)(float *dst, const float *x, size_t rows, size_t cols);
@@ -163,9 +157,5 @@ const ls_simd *ls_simd_choose(void);
 
 /* The table of that name; NULL when there is none or this CPU cannot run it. */
 const ls_simd *ls_simd_named(const char *name);
-
-/* Parameters of one step, computed as the reference kernel does. `step` counts from 1 (Adam only). */
-ls_simd_update ls_simd_update_of(ls_apply_rule rule, float rate, float step, double momentum, double beta1,
-                                 double beta2, double rho, double epsilon, double weight_decay);
 
 #endif

@@ -32,7 +32,7 @@ ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *o
     ls_ref_array few[FEW], *arrays = few;
     if (ls_tensor_is_error(node) || !out || !run)
         return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");
-    if (ls_ops[node->op].kernel == LS_KERNEL_NONE)
+    if (ls_node_is_given(node))
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_reference_run: %s is not computed", ls_tensor_op(node));
     if (node->input_count > FEW && !(arrays = calloc((size_t)node->input_count, sizeof(*arrays))))
         return ls_fail(LS_ERR_MEMORY, "ls_reference_run: no memory for %d inputs", node->input_count);

@@ -13,7 +13,7 @@
     ls_status ls_ref_##id##_i32(const ls_ref_call *call);                                                              \
     ls_status ls_ref_##id##_i64(const ls_ref_call *call);
 
-#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops) DECLARE_##kernel(id)
+#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops, traits) DECLARE_##kernel(id)
 #include "graph/ops.def"
 #undef OP
 
@@ -44,7 +44,8 @@ typedef struct row {
     }
 
 static const row table[LS_OP_COUNT] = {
-#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops) [LS_OP_##id] = { #id, KERNELS_##kernel(id) },
+#define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops, traits)                                      \
+    [LS_OP_##id] = { #id, KERNELS_##kernel(id) },
 #include "graph/ops.def"
 #undef OP
 };

@@ -1,0 +1,22 @@
+/* What the rule of an update (graph/apply.def) needs beside its arrays, in the variable's type. update_real.c makes it,
+ * for the reference kernel and for the vector kernels alike. */
+#ifndef LS_BACKEND_REF_UPDATE_H
+#define LS_BACKEND_REF_UPDATE_H
+
+#include "graph/node.h"
+
+#define LS_UPDATE_SCALARS(real)                                                                                        \
+    {                                                                                                                  \
+        real rate, step, momentum, rho, epsilon, beta1, beta2;                                                         \
+        real one_minus_rho, one_minus_beta1, one_minus_beta2;                                                          \
+        real decay; /* learning rate times weight decay */                                                             \
+        real alpha; /* the rate of a step, corrected as Adam does it */                                                \
+    }
+typedef struct ls_ref_update_f32 LS_UPDATE_SCALARS(float) ls_ref_update_f32;
+typedef struct ls_ref_update_f64 LS_UPDATE_SCALARS(double) ls_ref_update_f64;
+
+/* rate and step: inputs of the node (ls_apply_step); a rule without a step may be given any. */
+ls_ref_update_f32 ls_ref_update_scalars_f32(const ls_tensor *node, float rate, float step);
+ls_ref_update_f64 ls_ref_update_scalars_f64(const ls_tensor *node, double rate, double step);
+
+#endif
