@@ -127,6 +127,7 @@ struct ls_tensor {
     ls_status status;
     ls_held held;
     const char *layer; /* of a model that made it, or its gradient: for labels; NULL: none */
+    bool aside;        /* sums of a metric: what is computed for them alone must not change how the rest is computed */
     int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
     int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
     uint32_t mark;     /* for walks over the graph: equal to graph->mark when visited */
@@ -174,7 +175,9 @@ typedef struct ls_scope_frame ls_scope_frame;
 struct ls_graph {
     ls_context *context;
     uint64_t seed;
-    uint64_t run;   /* runs that succeeded: keys random numbers */
+    /* Runs that succeeded, in two counters that key random numbers: `step` counts those that write a trainable
+     * variable, `run` the others. So an evaluation, a prediction or a value read between two steps changes no step. */
+    uint64_t run, step;
     ls_arena arena; /* nodes, attributes, names */
     ls_tensor **nodes;
     size_t node_count, node_room;

@@ -63,7 +63,7 @@ ls_status ls_model_initialize(ls_model *model, uint64_t seed)
         ls_variable_written(layer->variable[i]->attr.variable.variable, true);
     }
     model->seed = model->graph->seed = seed;
-    model->graph->run = 0;
+    model->graph->run = model->graph->step = 0;
     return LS_OK;
 }
 

@@ -278,6 +278,19 @@ static void hold(run *r, ls_tensor *fetch, ls_block *room)
     fetch->held.valid = true;
 }
 
+/* The counter that keys the random numbers of this run. */
+static uint64_t *counter_of(const run *r)
+{
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    for (int i = 0; i < plan->node_count; i++) {
+        ls_variable *written[LS_MAX_WRITES];
+        for (int k = ls_node_writes(plan->nodes[i].node, written); k-- > 0;)
+            if (written[k]->trainable)
+                return &r->graph->step;
+    }
+    return &r->graph->run;
+}
+
 /* Assignments, then held values. */
 static void commit(run *r, ls_block **rooms)
 {
@@ -294,7 +307,7 @@ static void commit(run *r, ls_block **rooms)
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
             hold(r, r->fetches[i], rooms[i]);
-    r->graph->run++;
+    ++*counter_of(r);
 }
 
 static ls_status execute(run *r)
@@ -304,7 +317,7 @@ static ls_status execute(run *r)
         LS_TRY(bring_state(r));
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));
-    ls_status status = ls_executor_run(r->executor, r->graph->seed, r->graph->run);
+    ls_status status = ls_executor_run(r->executor, r->graph->seed, *counter_of(r));
     if (status != LS_OK) {
         free_rooms(r, rooms);
         return status;
