@@ -49,7 +49,7 @@ static ls_dataset *images(void)
 static ls_context *open_context(void)
 {
     ls_context *ctx = NULL;
-    OK(ls_context_open(&(ls_context_options){ .threads = 2 }, &ctx));
+    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
     return ctx;
 }
 
@@ -68,6 +68,13 @@ static ls_status evaluates(void *user, ls_model *model, const ls_logs *logs, boo
 {
     (void)stop;
     return logs->step % 2 ? ls_evaluate(model, user, .batch_size = 50) : LS_OK;
+}
+
+/* With lanes and devices of its own. */
+static ls_status evaluates_otherwise(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    (void)stop, (void)logs;
+    return ls_evaluate(model, user, .batch_size = 50, .lanes = 7, .strategy = ls_one_device(.devices = "cpu:1"));
 }
 
 static ls_status predicts(void *user, ls_model *model, const ls_logs *logs, bool *stop)
@@ -118,6 +125,7 @@ static void what_is_done_between_steps_changes_none(void **state)
     ls_dataset *d = images();
     const ls_callback evaluating = { .user = d, .on_batch_end = evaluates };
     const ls_callback predicting = { .user = d, .on_batch_end = predicts };
+    const ls_callback otherwise = { .user = d, .on_batch_end = evaluates_otherwise };
     const ls_callback reading = { .on_batch_end = reads };
     const struct {
         const char *what;
@@ -125,6 +133,7 @@ static void what_is_done_between_steps_changes_none(void **state)
     } ways[] = { { "validation", { .validation = d } },
                  { "validation in small batches", { .validation = d, .validation_batch_size = 5 } },
                  { "evaluate in a callback", { .callbacks = &evaluating, .callback_count = 1 } },
+                 { "evaluate with other lanes", { .callbacks = &otherwise, .callback_count = 1 } },
                  { "predict in a callback", { .callbacks = &predicting, .callback_count = 1 } },
                  { "a random value read in a callback", { .callbacks = &reading, .callback_count = 1 } } };
     fit_hash((ls_fit_options){ .ls_first = 0 }, alone);

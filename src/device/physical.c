@@ -219,8 +219,7 @@ int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_M
 /* Locks the context if it may still be configured. */
 static ls_status begin_change(ls_context *ctx, const char *call)
 {
-    if (!ctx)
-        return ls_fail(LS_ERR_INVALID, "%s: the context is NULL", call);
+    LS_TRY(ls_context_check(ctx, call));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status =
         !ctx->opened_by ? LS_OK

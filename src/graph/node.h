@@ -174,6 +174,7 @@ typedef struct ls_scope_frame ls_scope_frame;
 
 struct ls_graph {
     ls_context *context;
+    const char *owner; /* the name of the model it belongs to, and ends with; NULL: it is the user's */
     uint64_t seed;
     /* Runs that succeeded, in two counters that key random numbers: `step` counts those that write a trainable
      * variable, `run` the others. So an evaluation, a prediction or a value read between two steps changes no step. */

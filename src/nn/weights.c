@@ -143,6 +143,8 @@ ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
 {
     ls_sha256 *hash;
     LS_TRY(ls_model_need_ready(model, "ls_model_weights_sha256"));
+    if (!hex)
+        return ls_fail(LS_ERR_INVALID, "ls_model_weights_sha256: no place for the hash was given");
     LS_TRY(ls_sha256_begin(&hash));
     for (int trainable = 1; trainable >= 0; trainable--)
         for (size_t i = 0; i < model->variable_count; i++) {

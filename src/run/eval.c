@@ -358,6 +358,7 @@ static ls_status eval(run *r)
 {
     if (!r->graph)
         return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
+    LS_TRY(ls_context_check(r->graph->context, "ls_eval"));
     if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
         return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
                        r->feed_count, r->fetch_count);
@@ -430,6 +431,7 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
 {
     if (tensor->held.valid)
         return LS_OK;
+    LS_TRY(ls_context_check(tensor->graph->context, "reading a tensor"));
     run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
     return run_eagerly(&r, tensor);
 }
@@ -443,6 +445,7 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: the graph is NULL");
     if (lanes < 0 || lanes > LS_SIMD_MAX_LANES)
         return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_SIMD_MAX_LANES);
+    LS_TRY(ls_context_check(graph->context, "ls_graph_set_lanes"));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_runs_clear(runs);
     runs->settings.plan.lanes = lanes;
@@ -454,6 +457,7 @@ static ls_status check_explain(const ls_graph *graph, ls_tensor *const *fetches,
 {
     if (!graph || !out || (fetch_count > 0 && !fetches))
         return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
+    LS_TRY(ls_context_check(graph->context, "ls_explain"));
     if (batch < NO_BATCH)
         return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
     for (size_t i = 0; i < fetch_count; i++)
