@@ -279,7 +279,7 @@ ls_status ls_backend_fail(ls_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ls_fail_v(status, format, args);
+    ls_fail_v(status, format ? format : ls_status_name(status), args);
     va_end(args);
     return status;
 }

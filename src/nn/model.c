@@ -433,6 +433,8 @@ ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size
 ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers, size_t count)
 {
     ls_model *model;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_sequential: no place for the model was given");
     if (!layers || count == 0)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model needs layers", name ? name : "sequential");
     if (layers[0].kind != LS_LAYER_INPUT)
@@ -504,6 +506,8 @@ ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_
                     size_t output_count, ls_call_function function, void *user)
 {
     ls_model *model;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_custom: no place for the model was given");
     if (!inputs || input_count == 0 || output_count == 0 || !function)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model needs inputs, outputs and a function",
                        name ? name : "model");
