@@ -87,11 +87,11 @@ typedef enum ls_verbose {
 
 typedef struct ls_fit_options {
     int ls_first;
-    int64_t epochs;        /* 0: 1 */
-    int64_t batch_size;    /* of the whole batch; 0: 32. A dataset that is batched already has its own */
-    int64_t initial_epoch; /* counted from 0 */
-    int64_t steps_per_epoch;
-    int64_t max_steps; /* in all; 0: no limit */
+    int64_t epochs;          /* 0: 1 */
+    int64_t batch_size;      /* of the whole batch; 0: 32. A dataset that is batched already has its own */
+    int64_t initial_epoch;   /* counted from 0 */
+    int64_t steps_per_epoch; /* 0: one pass over the data. Passes go on from epoch to epoch, one behind the other */
+    int64_t max_steps;       /* in all; 0: no limit */
     ls_dataset *validation;
     double validation_split; /* the last part of the samples is held back */
     int64_t validation_batch_size;

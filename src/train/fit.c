@@ -16,6 +16,7 @@ typedef struct fit {
     ls_passes data, validation;
     bool validates;
     int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
+    uint64_t pass;         /* over the data: the epoch, unless epochs have steps of their own */
     ls_progress progress;
     ls_train_log *log;
     ls_history *history;
@@ -153,12 +154,16 @@ static bool should_stop(fit *f)
     return f->stopped;
 }
 
-/* The next batch; a pass that ends before the epoch's steps are done is followed by another where steps were asked for.
- */
+/* The next batch. Where an epoch has steps of its own, a pass that ends is followed by the next. */
 static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 {
     double start = ls_seconds_now();
     ls_status status = ls_passes_next(&f->data, batch, end);
+    if (status == LS_OK && *end && f->options->steps_per_epoch > 0) {
+        status = ls_passes_begin(&f->data, ++f->pass);
+        if (status == LS_OK)
+            status = ls_passes_next(&f->data, batch, end);
+    }
     f->training->times.data += ls_seconds_now() - start;
     return status;
 }
@@ -166,8 +171,10 @@ static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 static ls_status train_epoch(fit *f, int64_t epoch, ls_tally *tally)
 {
     int64_t done = 0;
-    if (f->options->steps_per_epoch == 0 || epoch == f->options->initial_epoch)
-        LS_TRY(ls_passes_begin(&f->data, (uint64_t)epoch));
+    if (f->options->steps_per_epoch == 0 || epoch == f->options->initial_epoch) {
+        f->pass = (uint64_t)epoch;
+        LS_TRY(ls_passes_begin(&f->data, f->pass));
+    }
     while (f->steps < 0 || done < f->steps) {
         ls_batch_view batch;
         bool end = false;
