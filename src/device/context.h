@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "device/host_memory.h"
 #include "device/names.h"
 #include "graph/context.h"
 
@@ -26,6 +27,7 @@ struct ls_context {
     int physical_count;
     ls_cores allowed; /* that the process and its environment leave */
     ls_cores cores;   /* of these, what CPU devices use */
+    ls_host_memory memory;
 
     ls_device *devices; /* once open (open.c) */
     int device_count, cpu_count;
