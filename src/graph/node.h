@@ -84,7 +84,7 @@ typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batc
 /* State that outlives a run. */
 struct ls_variable {
     ls_tensor *node; /* the node that reads it */
-    void *data;      /* row-major, 64-byte aligned, in: */
+    void *data;      /* row-major, 64-byte aligned; NULL: still to be made (ls_graph.fill); in: */
     struct ls_block *block;
     int device; /* that the block belongs to */
     size_t bytes;
@@ -193,6 +193,8 @@ struct ls_graph {
     ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */
     uint32_t mark;
+    ls_status (*fill)(ls_graph *graph); /* gives memory and values to variables that have none yet; NULL: all have */
+    void *fill_user;
     struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
     void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
     void (*drop_runs)(ls_graph *graph);
@@ -204,6 +206,17 @@ struct ls_graph {
 ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name);
 ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node);
 ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
+
+/* A variable without memory and value, for as long as nobody needs them: a model that is only described costs nothing.
+ * Who makes one sets graph->fill, which calls ls_variable_take for each and forgets itself when all are done. */
+ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool not_trainable);
+ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name);
+
+/* Called before any variable's data is looked at. */
+static inline ls_status ls_graph_fill(ls_graph *graph)
+{
+    return graph->fill ? graph->fill(graph) : LS_OK;
+}
 
 /* A fresh mark: no node carries it. */
 uint32_t ls_graph_next_mark(ls_graph *graph);

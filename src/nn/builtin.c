@@ -139,7 +139,10 @@ ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out)
 {
     const char *names[MODEL_COUNT];
     if (!ctx || !name || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_model_builtin: a context, a name and a place for the model are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_model_builtin: the %s is NULL",
+                       !ctx    ? "context"
+                       : !name ? "name"
+                               : "place for the model");
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         names[i] = models[i].name;
         if (strcmp(models[i].name, name) == 0)

@@ -1,8 +1,8 @@
 /* Models: layers with their variables, and a way to call them.
  *
- * The variables live in the model's graph. Shapes are found by tracing the model once in another graph, the *draft*,
- * where inputs stand in for variables; it is thrown away, so that the model's own graph holds variables alone until
- * someone traces the model there. */
+ * The variables live in the model's graph; they get memory and initial values when these are first needed. Shapes are
+ * found by tracing the model once in another graph, the *draft*, where inputs stand in for variables; it is thrown
+ * away, so that the model's own graph holds variables alone until someone traces the model there. */
 #ifndef LS_NN_MODEL_H
 #define LS_NN_MODEL_H
 

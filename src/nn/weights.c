@@ -21,6 +21,7 @@ static ls_variable *state_of(const ls_model *model, size_t index)
 ls_status ls_model_save_weights(const ls_model *model, const char *path)
 {
     LS_TRY(ls_model_need_ready(model, "ls_model_save_weights"));
+    LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_save_weights: the path is NULL");
     size_t count = model->variable_count;
@@ -129,6 +130,7 @@ ls_status ls_model_load_weights(ls_model *model, const char *path)
 {
     ls_safetensors *file;
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
+    LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_load_weights: the path is NULL");
     LS_TRY(ls_safetensors_open(path, &file));
@@ -143,6 +145,7 @@ ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
 {
     ls_sha256 *hash;
     LS_TRY(ls_model_need_ready(model, "ls_model_weights_sha256"));
+    LS_TRY(ls_graph_fill(model->graph));
     if (!hex)
         return ls_fail(LS_ERR_INVALID, "ls_model_weights_sha256: no place for the hash was given");
     LS_TRY(ls_sha256_begin(&hash));

@@ -359,6 +359,7 @@ static ls_status eval(run *r)
     if (!r->graph)
         return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
     LS_TRY(ls_context_check(r->graph->context, "ls_eval"));
+    LS_TRY(ls_graph_fill(r->graph));
     if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
         return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
                        r->feed_count, r->fetch_count);
@@ -432,6 +433,7 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
     if (tensor->held.valid)
         return LS_OK;
     LS_TRY(ls_context_check(tensor->graph->context, "reading a tensor"));
+    LS_TRY(ls_graph_fill(tensor->graph));
     run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
     return run_eagerly(&r, tensor);
 }
@@ -452,12 +454,13 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
     return LS_OK;
 }
 
-static ls_status check_explain(const ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+static ls_status check_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                char **out)
 {
     if (!graph || !out || (fetch_count > 0 && !fetches))
         return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
     LS_TRY(ls_context_check(graph->context, "ls_explain"));
+    LS_TRY(ls_graph_fill(graph));
     if (batch < NO_BATCH)
         return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
     for (size_t i = 0; i < fetch_count; i++)

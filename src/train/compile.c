@@ -99,6 +99,7 @@ ls_status ls_compile_with(ls_model *model, ls_compile_options options)
     if (ls_model_output_count(model) != 1)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; fit trains models with one",
                        ls_model_name(model), ls_model_output_count(model));
+    LS_TRY(ls_graph_fill(ls_model_graph(model))); /* weights without room are told now, not when data is there */
     return begin_training(model, &options, "ls_compile");
 }
 
