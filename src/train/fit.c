@@ -318,12 +318,12 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.training->fitting = &options;
     ls_status status = run_fit(&f, data);
     f.training->fitting = NULL;
-    ls_use_end(&use);
     char message[1024];
     snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
     ls_status logged = ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
+    ls_use_end(&use);
     if (status == LS_OK && options.history)
         *options.history = f.history;
     else
