@@ -317,7 +317,7 @@ ls_status network_state(const network *n, char hex[65])
     LS_TRY(ls_sha256_begin(&hash));
     ls_status status = add_variables(n, hash);
     if (status == LS_OK)
-        status = ls_sha256_add(hash, &n->graph->run, sizeof(n->graph->run));
+        status = ls_sha256_add(hash, &n->graph->step, sizeof(n->graph->step));
     if (status == LS_OK)
         return ls_sha256_end(hash, hex);
     ls_sha256_destroy(hash);

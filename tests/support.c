@@ -222,7 +222,7 @@ ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count)
         else if (leaf->kind != TEST_CONSTANT)
             feeds[fed++] = (ls_feed){ leaf->source, ls_array_of(leaf->dtype, leaf->shape, leaf->data) };
     }
-    t->graph->run = 0;
+    t->graph->run = t->graph->step = 0;
     return ls_eval(t->graph, feeds, fed, fetches, count);
 }
 

@@ -1,4 +1,5 @@
-/* Cores: quotas found in made-up roots of every kind, masks and hyper-threads, and what this machine itself gives. */
+/* Cores and memory: quotas and limits found in made-up roots of every kind, masks and hyper-threads, and what this
+ * machine itself gives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 
 #include "base/status.h"
 #include "device/cores.h"
+#include "device/host_memory.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -285,6 +287,83 @@ static void quotas_are_found(void **state)
     }
 }
 
+/* ---- Memory ---- */
+
+#define V1_MEMORY "/sys/fs/cgroup/memory"
+#define V1_MEMORY_MOUNT                                                                                                \
+    "34 31 0:31 / /sys/fs/cgroup/memory rw shared:10 - cgroup cgroup rw,memory\n"                                      \
+    "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:8 - cgroup cgroup rw,cpu,cpuacct\n"
+
+typedef struct memory_case {
+    const char *name;
+    const char *group, *mounts;
+    const char *files[4][2];
+    size_t bytes;     /* 0: no limit */
+    const char *path; /* the file that the reason names */
+} memory_case;
+
+/* clang-format off */
+static const memory_case memory_cases[] = {
+    { "v2", "0::/a\n", V2_MOUNT, { { "/sys/fs/cgroup/a/memory.max", "104857600\n" } }, 104857600,
+      "/sys/fs/cgroup/a/memory.max" },
+    { "v2, high is smaller", "0::/a\n", V2_MOUNT, { { "/sys/fs/cgroup/a/memory.max", "104857600\n" },
+      { "/sys/fs/cgroup/a/memory.high", "52428800\n" } }, 52428800, "/sys/fs/cgroup/a/memory.high" },
+    { "v2, max is smaller", "0::/a\n", V2_MOUNT, { { "/sys/fs/cgroup/a/memory.max", "52428800\n" },
+      { "/sys/fs/cgroup/a/memory.high", "104857600\n" } }, 52428800, "/sys/fs/cgroup/a/memory.max" },
+    { "v2, the parent is smaller", "0::/a/b\n", V2_MOUNT, { { "/sys/fs/cgroup/a/b/memory.max", "max\n" },
+      { "/sys/fs/cgroup/a/memory.max", "52428800\n" }, { "/sys/fs/cgroup/memory.max", "104857600\n" } }, 52428800,
+      "/sys/fs/cgroup/a/memory.max" },
+    { "v2, a sister does not matter", "0::/a\n", V2_MOUNT, { { "/sys/fs/cgroup/b/memory.max", "1048576\n" } }, 0, NULL },
+    { "v2, max", "0::/a\n", V2_MOUNT, { { "/sys/fs/cgroup/a/memory.max", "max\n" },
+      { "/sys/fs/cgroup/a/memory.high", "max\n" } }, 0, NULL },
+    { "v2, more than the machine has", "0::/a\n", V2_MOUNT,
+      { { "/sys/fs/cgroup/a/memory.max", "4611686018427387904\n" } }, 0, NULL },
+    { "v2, nothing but the folder", NULL, NULL, { { "/sys/fs/cgroup/memory.max", "104857600\n" } }, 104857600,
+      "/sys/fs/cgroup/memory.max" },
+    { "v1", "6:memory:/docker/12\n4:cpu,cpuacct:/other\n", V1_MEMORY_MOUNT,
+      { { V1_MEMORY "/docker/12/memory.limit_in_bytes", "104857600\n" },
+      { V1_MEMORY "/other/memory.limit_in_bytes", "1048576\n" } }, 104857600,
+      V1_MEMORY "/docker/12/memory.limit_in_bytes" },
+    { "v1, the parent is smaller", "6:memory:/a/b\n", V1_MEMORY_MOUNT,
+      { { V1_MEMORY "/a/b/memory.limit_in_bytes", "9223372036854771712\n" },
+      { V1_MEMORY "/a/memory.limit_in_bytes", "52428800\n" } }, 52428800, V1_MEMORY "/a/memory.limit_in_bytes" },
+    { "v1, no limit", "6:memory:/a\n", V1_MEMORY_MOUNT,
+      { { V1_MEMORY "/a/memory.limit_in_bytes", "9223372036854771712\n" } }, 0, NULL },
+    { "v1, the group of another controller does not matter", "4:cpu,cpuacct:/a\n", V1_MEMORY_MOUNT,
+      { { V1_MEMORY "/a/memory.limit_in_bytes", "1048576\n" } }, 0, NULL },
+    { "hybrid", "6:memory:/a\n0::/b\n", V1_MEMORY_MOUNT "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+      { { V1_MEMORY "/a/memory.limit_in_bytes", "104857600\n" },
+      { "/sys/fs/cgroup/unified/b/memory.max", "52428800\n" } }, 52428800, "/sys/fs/cgroup/unified/b/memory.max" },
+    { "garbage", "0::/a\n", V2_MOUNT, { { "/sys/fs/cgroup/a/memory.max", "lots\n" },
+      { "/sys/fs/cgroup/a/memory.high", "-5\n" } }, 0, NULL },
+    { "nothing at all", NULL, NULL, { { NULL } }, 0, NULL },
+};
+/* clang-format on */
+
+static void memory_limits_are_found(void **state)
+{
+    (void)state;
+    size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < COUNT(memory_cases); i++) {
+        const memory_case *c = &memory_cases[i];
+        ls_host_memory memory;
+        print_message("  %s\n", c->name);
+        fresh_root();
+        if (c->group)
+            put("/proc/self/cgroup", c->group);
+        if (c->mounts)
+            put("/proc/self/mountinfo", c->mounts);
+        for (size_t k = 0; k < COUNT(c->files) && c->files[k][0]; k++)
+            put(c->files[k][0], c->files[k][1]);
+        assert_int_equal(ls_host_memory_find(root, &memory), LS_OK);
+        assert_int_equal(memory.bytes, c->bytes ? c->bytes : machine);
+        if (c->bytes)
+            assert_non_null(strstr(memory.reason, c->path));
+        else
+            assert_string_equal(memory.reason, "");
+    }
+}
+
 static void a_long_path_is_shown_by_its_end(void **state)
 {
     (void)state;
@@ -547,6 +626,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(quotas_are_found),
+        TEST(memory_limits_are_found),
         TEST(a_long_path_is_shown_by_its_end),
         TEST(a_mask_of_one_gives_one_worker),
         TEST(mask_and_quota_are_both_named),

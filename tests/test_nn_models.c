@@ -510,6 +510,38 @@ static void inputs_of_a_trace_must_fit(void **state)
 
 /* ---- Built-in models ---- */
 
+/* A model that is only described takes no memory of its devices, and its weights are the same when they come late. */
+static void a_description_needs_no_weights(void **state)
+{
+    (void)state;
+    ls_context *ctx = NULL;
+    ls_model *model = NULL, *other = NULL;
+    ls_memory_info memory;
+    char *text = NULL, late[65], early[65];
+    OK(ls_context_open(NULL, &ctx));
+    OK(ls_model_builtin(ctx, "resnet50", &model));
+    OK(ls_model_summary(model, &text));
+    OK(ls_get_memory_info(ctx, "cpu:0", &memory));
+    assert_int_equal(memory.peak, 0);
+    assert_int_equal(ls_model_parameter_count(model), 25610152);
+    ls_model_destroy(model);
+    OK(ls_model_builtin(ctx, "mlp", &model));
+    OK(ls_model_builtin(ctx, "mlp", &other));
+    float bias[128];
+    OK(ls_variable_get(ls_model_variable(other, 1), bias, sizeof(bias)));
+    OK(ls_model_initialize(other, 5));
+    OK(ls_model_weights_sha256(other, early));
+    OK(ls_model_initialize(model, 5));
+    OK(ls_model_weights_sha256(model, late));
+    assert_string_equal(early, late);
+    OK(ls_get_memory_info(ctx, "cpu:0", &memory));
+    assert_true(memory.in_use >= 2 * 4 * (size_t)ls_model_parameter_count(model));
+    free(text);
+    ls_model_destroy(other);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
 static void built_in_models_have_their_parameters(void **state)
 {
     (void)state;
@@ -728,6 +760,7 @@ int main(void)
         cmocka_unit_test(batch_norm_trains_on_the_batch_and_moves),
         cmocka_unit_test(regularizers_count_each_variable_once),
         cmocka_unit_test(inputs_of_a_trace_must_fit),
+        cmocka_unit_test(a_description_needs_no_weights),
         cmocka_unit_test(built_in_models_have_their_parameters),
         cmocka_unit_test(the_summary_is_keras_s),
         cmocka_unit_test(the_summary_of_a_graph_says_what_is_connected),

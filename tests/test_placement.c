@@ -318,7 +318,7 @@ static void gradients_go_where_their_tensors_are(void **state)
 {
     (void)state;
     bed b;
-    ls_tensor *x = NULL, *y = NULL, *z = NULL, *gradient = NULL;
+    ls_tensor *x = NULL, *y = NULL, *z = NULL, *gradient = NULL, *second = NULL, *after = NULL;
     char *table = NULL;
     open_bed(&b, (machine_settings){ .gpu = { .devices = 3 } });
     ls_tensor *w = ls_op_variable(b.graph, "w", LS_F32, LS_SHAPE(2, 3), .data = six);
@@ -336,6 +336,14 @@ static void gradients_go_where_their_tensors_are(void **state)
         OK(ls_gradients(z, &w, 1, &gradient)); /* the scope around it does not matter */
     }
     OK(ls_explain_placement(b.graph, &gradient, 1, -1, &table));
+    LS_WITH_DEVICE(b.graph, "gpu:0")
+    {
+        OK(ls_gradients(z, &w, 1, &second));
+        after = ls_op_tanh(w);
+    }
+    assert_string_equal(placed(&b, after), GPU(0)); /* the scope holds again behind them, */
+    after = ls_op_tanh(ls_op_tanh(w));
+    assert_int_equal(after->device, LS_ANY_DEVICE); /* and ends */
     size_t lines = 0, on[3] = { 0 };
     for (char *line = strchr(table, '\n') + 1; *line; line = strchr(line, '\n') + 1, lines++)
         for (int d = 0; d < 3; d++) {

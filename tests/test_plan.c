@@ -455,7 +455,7 @@ static double compare_gradients(lab *l, const ls_run_settings *settings, int64_t
     for (size_t i = 0; i < l->n.trained_count; i++)
         fetches[count++] = l->n.gradients[i];
     assert_int_equal(network_batch_make(&l->n, batch, 0, &data), LS_OK);
-    l->n.graph->run = 0;
+    l->n.graph->run = l->n.graph->step = 0;
     if (ls_eval(l->n.graph, data.feeds, data.feed_count, fetches, count) != LS_OK)
         fail_msg("%s: %s", network_name(l->n.kind), ls_last_error());
     network_batch_free(&data);

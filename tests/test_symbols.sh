@@ -23,12 +23,22 @@ declared() {
     [ -z "$undeclared" ] || { echo "exported, but in no public header: $undeclared"; return 1; }
 }
 
+# Every function is called with NULL for each of its pointers.
+called_with_null() {
+    names -D "$LS_BUILD/liblockstep.so" >"$TMP/names"
+    forgotten=$(while read -r name; do
+        grep -qw "${name%_with}\(_with\)\?" tests/test_null_arguments.c || echo "$name"
+    done <"$TMP/names")
+    [ -z "$forgotten" ] || { echo "not in tests/test_null_arguments.c: $forgotten"; return 1; }
+}
+
 if [ -n "$SANITIZE" ]; then
     skip "exported symbols" "sanitizers add their own"
     finish
 fi
 check "the shared library exports ls_ symbols and nothing else" only_ours -D "$LS_BUILD/liblockstep.so"
 check "every exported symbol is declared in a public header" declared
+check "every exported function is tried with NULL" called_with_null
 check "the static library defines ls_ symbols and nothing else" only_ours -g "$LS_BUILD/liblockstep.a"
 check "the shared library has a soname" sh -c "readelf -d '$LS_BUILD/liblockstep.so' | grep -q 'SONAME.*liblockstep\.so\.[0-9]'"
 

@@ -368,6 +368,8 @@ static void a_scope_ends_what_was_made_inside(void **state)
     (void)state;
     ls_tensor *v = variable("v", 3), *found;
     size_t nodes = ls_graph_node_count(g);
+    ls_memory_info before, after;
+    OK(ls_get_memory_info(ctx, "cpu:0", &before));
     LS_SCOPE(g)
     {
         ls_tensor *w = variable("w", 1);
@@ -377,6 +379,8 @@ static void a_scope_ends_what_was_made_inside(void **state)
         IS(ls_op_assign(v, sum), 4);
     }
     assert_int_equal(ls_graph_node_count(g), nodes);
+    OK(ls_get_memory_info(ctx, "cpu:0", &after));
+    assert_int_equal(after.in_use, before.in_use);
     IS(v, 4); /* what was written to an outer variable stays written */
     assert_int_equal(ls_graph_find(g, "w", &found), LS_ERR_NOT_FOUND);
     assert_int_equal(ls_graph_find(g, "sum", &found), LS_ERR_NOT_FOUND);

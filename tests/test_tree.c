@@ -228,7 +228,7 @@ static void run(bed *b, const void *data, int64_t n, ls_tensor *const *fetches, 
     ls_shape shape = ls_tensor_shape(b->x);
     shape.dims[0] = n;
     ls_feed feed = { b->x, ls_array_of(ls_tensor_dtype(b->x), shape, data) };
-    b->graph->run = 0;
+    b->graph->run = b->graph->step = 0;
     if (ls_eval(b->graph, &feed, 1, fetches, count) != LS_OK)
         fail_msg("%lld samples: %s", (long long)n, ls_last_error());
 }

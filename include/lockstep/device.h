@@ -27,7 +27,9 @@ typedef struct ls_context_options {
     bool reference;  /* the CPU computes with the plain reference kernels alone */
 } ls_context_options;
 
-/* options NULL: the defaults. Graphs made in the context must be destroyed before it is closed. */
+/* options NULL: the defaults. Graphs and models made in the context are destroyed before it is closed; if not, it takes
+ * no more work and ends with the last of them. A context belongs to the process that made it: in a child that was
+ * forked, calls are refused with LS_ERR_STATE, and destroying what came from the parent does nothing. */
 LS_API ls_status ls_context_open(const ls_context_options *options, ls_context **out);
 
 /* The same, but still to be configured. The first call that needs its devices opens it: listing logical devices, a

@@ -274,7 +274,8 @@ LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool 
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
 
 /* Weights as safetensors, names as above. Loading wants every variable in its shape; what is missing or left over is
- * named, and then no variable has changed. */
+ * named, and then no variable has changed. The file also has the number of training steps, which keys random numbers
+ * (dropout): training that goes on does not draw the same ones again. */
 LS_API ls_status ls_model_save_weights(const ls_model *model, const char *path);
 LS_API ls_status ls_model_load_weights(ls_model *model, const char *path);
 /* Of all variables: the trainable ones in creation order, then the others; little-endian, without padding. */

@@ -22,7 +22,7 @@ typedef struct ls_compile_options {
 } ls_compile_options;
 
 /* ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)).
- * May be called again; the optimizer then starts anew. */
+ * May be called again; the optimizer then starts anew. Not inside LS_SCOPE of the model's graph. */
 #define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
 
@@ -54,7 +54,10 @@ typedef struct ls_logs {
     int64_t samples;     /* seen in this epoch */
 } ls_logs;
 
-/* Each may be NULL. Setting *stop ends training after the current step or epoch. */
+/* Each may be NULL. Setting *stop ends training after the current step or epoch. Another status than LS_OK ends ls_fit
+ * with that status; its message is that of the library's call that failed inside, or what ls_backend_fail was given.
+ * Inside, the model may be evaluated, asked, saved and loaded, but neither compiled, trained nor destroyed, nor its
+ * context closed: that is refused with LS_ERR_STATE. */
 typedef struct ls_callback {
     void *user;
     ls_status (*on_train_begin)(void *user, ls_model *model);
@@ -84,11 +87,11 @@ typedef enum ls_verbose {
 
 typedef struct ls_fit_options {
     int ls_first;
-    int64_t epochs;        /* 0: 1 */
-    int64_t batch_size;    /* of the whole batch; 0: 32. A dataset that is batched already has its own */
-    int64_t initial_epoch; /* counted from 0 */
-    int64_t steps_per_epoch;
-    int64_t max_steps; /* in all; 0: no limit */
+    int64_t epochs;          /* 0: 1 */
+    int64_t batch_size;      /* of the whole batch; 0: 32. A dataset that is batched already has its own */
+    int64_t initial_epoch;   /* counted from 0 */
+    int64_t steps_per_epoch; /* 0: one pass over the data. Passes go on from epoch to epoch, one behind the other */
+    int64_t max_steps;       /* in all; 0: no limit */
     ls_dataset *validation;
     double validation_split; /* the last part of the samples is held back */
     int64_t validation_batch_size;

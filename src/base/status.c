@@ -42,6 +42,11 @@ ls_status ls_fail_within(ls_status status, const char *format, ...)
     return ls_fail(status, "%s: %s", where, last_error);
 }
 
+void ls_clear_error(void)
+{
+    last_error[0] = '\0';
+}
+
 const char *ls_last_error(void)
 {
     return last_error;

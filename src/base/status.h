@@ -13,6 +13,9 @@ ls_status ls_fail_v(ls_status status, const char *format, va_list args);
 /* Puts "<format>: " in front of the last error and returns `status`; LS_OK: nothing happens. */
 ls_status ls_fail_within(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 
+/* Forgets this thread's last error: what stands there later came later. */
+void ls_clear_error(void);
+
 /* Returns from the caller when `call` fails; the message is already written. */
 #define LS_TRY(call)                                                                                                   \
     do {                                                                                                               \

@@ -118,11 +118,11 @@ static bool is_given(const ls_array *array)
 
 static void gather(const ls_arrays_options *o, gathering *g)
 {
-    for (int i = 0; i < o->input_count; i++)
+    for (int i = 0; o->inputs && i < o->input_count; i++)
         g->features += add(g, &o->inputs[i]);
     if (is_given(&o->features))
         g->features += add(g, &o->features);
-    for (int i = 0; i < o->target_count; i++)
+    for (int i = 0; o->targets && i < o->target_count; i++)
         g->labels += add(g, &o->targets[i]);
     if (is_given(&o->labels))
         g->labels += add(g, &o->labels);
@@ -150,6 +150,9 @@ static ls_status check_array(const char *name, int index, const ls_array *array)
 
 static ls_status check_given(const char *name, const ls_arrays_options *o, const gathering *g)
 {
+    if (o->input_count < 0 || o->target_count < 0 || (o->input_count && !o->inputs) || (o->target_count && !o->targets))
+        return ls_fail(LS_ERR_INVALID, "%s: %d inputs and %d targets were announced, but not given", name,
+                       o->input_count, o->target_count);
     if (g->too_many)
         return ls_fail(LS_ERR_INVALID, "%s: more than %d arrays", name, LS_MAX_COMPONENTS);
     if (g->features == 0)

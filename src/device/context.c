@@ -1,7 +1,8 @@
-/* Creating, opening and closing a context. */
+/* Creating, opening and closing a context; who may use it, and until when. */
 #include "device/context.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/status.h"
 
@@ -33,6 +34,7 @@ static ls_status create(const ls_context_options *options, const char *call, ls_
     }
     pthread_mutex_init(&ctx->mutex, NULL);
     ctx->options = given;
+    ctx->process = getpid();
     ctx->kinds[LS_CPU] = (ls_kind){ .name = "CPU" };
     ctx->kind_count = 1;
     *out = ctx;
@@ -59,10 +61,8 @@ ls_status ls_context_open(const ls_context_options *options, ls_context **out)
     return LS_OK;
 }
 
-void ls_context_close(ls_context *ctx)
+static void free_context(ls_context *ctx)
 {
-    if (!ctx)
-        return;
     if (ctx->runtime)
         ctx->close_runtime(ctx->runtime);
     ls_context_close_devices(ctx);
@@ -75,4 +75,91 @@ void ls_context_close(ls_context *ctx)
     pthread_mutex_destroy(&ctx->mutex);
     ls_log_destroy(&ctx->log);
     free(ctx);
+}
+
+void ls_context_close(ls_context *ctx)
+{
+    if (!ctx || ls_context_is_inherited(ctx))
+        return;
+    pthread_mutex_lock(&ctx->mutex);
+    const char *at_work = ctx->at_work > 0 ? ctx->last_call : NULL;
+    int graphs = ctx->graph_count;
+    bool again = ctx->closed;
+    ctx->closed = ctx->closed || !at_work;
+    pthread_mutex_unlock(&ctx->mutex);
+    if (at_work)
+        ls_context_refuse(ctx, "ls_context_close: %s is at work on the context; close it after that has returned",
+                          at_work);
+    else if (again)
+        ls_context_refuse(ctx, "ls_context_close: the context is closed already");
+    else if (graphs > 0)
+        ls_log_write(&ctx->log, LS_LOG_WARNING,
+                     "ls_context_close: the context has %d graphs (a model is one), and ends with the last of them",
+                     graphs);
+    else
+        free_context(ctx);
+}
+
+/* ---- Who may use it ---- */
+
+bool ls_context_is_inherited(const ls_context *ctx)
+{
+    return ctx->process != getpid();
+}
+
+ls_status ls_context_check(const ls_context *ctx, const char *call)
+{
+    if (!ctx)
+        return ls_fail(LS_ERR_INVALID, "%s: the context is NULL", call);
+    if (ls_context_is_inherited(ctx))
+        return ls_fail(LS_ERR_STATE,
+                       "%s: the context was made by process %ld, and its threads are not in process %ld, which was "
+                       "forked from it: open a context in each process",
+                       call, (long)ctx->process, (long)getpid());
+    if (ctx->closed)
+        return ls_fail(LS_ERR_STATE, "%s: the context was closed", call);
+    return LS_OK;
+}
+
+ls_status ls_context_add_graph(ls_context *ctx, const char *call)
+{
+    LS_TRY(ls_context_begin(ctx, call));
+    pthread_mutex_lock(&ctx->mutex);
+    ctx->graph_count++;
+    pthread_mutex_unlock(&ctx->mutex);
+    return LS_OK;
+}
+
+void ls_context_drop_graph(ls_context *ctx)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    bool last = --ctx->graph_count == 0 && ctx->closed;
+    pthread_mutex_unlock(&ctx->mutex);
+    if (last)
+        free_context(ctx);
+}
+
+void ls_context_enter(ls_context *ctx, const char *call)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    ctx->at_work++;
+    ctx->last_call = call;
+    pthread_mutex_unlock(&ctx->mutex);
+}
+
+void ls_context_leave(ls_context *ctx, const char *outer)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    ctx->at_work--;
+    ctx->last_call = outer ? outer : ctx->last_call;
+    pthread_mutex_unlock(&ctx->mutex);
+}
+
+void ls_context_refuse(ls_context *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_fail_v(LS_ERR_STATE, format, args);
+    va_end(args);
+    ls_log_write(&ctx->log, LS_LOG_ERROR, "%s", ls_last_error());
 }

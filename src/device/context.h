@@ -2,8 +2,11 @@
 #ifndef LS_DEVICE_CONTEXT_H
 #define LS_DEVICE_CONTEXT_H
 
+#include <sys/types.h>
+
 #include "base/log.h"
 #include "device/device.h"
+#include "device/host_memory.h"
 #include "device/names.h"
 #include "graph/context.h"
 
@@ -12,6 +15,11 @@ struct ls_context {
     ls_context_options options;
     pthread_mutex_t mutex; /* of opening, of the making of the runtime, and of copies */
     const char *opened_by; /* the call that opened it; NULL: it is still to be configured */
+    pid_t process;         /* that made it */
+    int graph_count;       /* that were not destroyed yet */
+    int at_work;           /* calls that it must outlive, */
+    const char *last_call; /* and one of them, for messages */
+    bool closed;           /* while it had graphs: it goes with the last of them */
 
     ls_kind kinds[LS_MAX_KINDS];
     int kind_count;
@@ -19,6 +27,7 @@ struct ls_context {
     int physical_count;
     ls_cores allowed; /* that the process and its environment leave */
     ls_cores cores;   /* of these, what CPU devices use */
+    ls_host_memory memory;
 
     ls_device *devices; /* once open (open.c) */
     int device_count, cpu_count;

@@ -16,12 +16,14 @@ static ls_memory *cpu_memory(const ls_context *ctx, int device)
 
 ls_status ls_context_take(ls_context *ctx, int device, size_t bytes, const char *what, ls_block **out)
 {
+    LS_TRY(ls_context_check(ctx, what));
     return ls_memory_take(cpu_memory(ctx, device), bytes, what, out);
 }
 
 void ls_context_give(ls_context *ctx, int device, ls_block *block)
 {
-    ls_memory_give(cpu_memory(ctx, device), block);
+    if (!ls_context_is_inherited(ctx))
+        ls_memory_give(cpu_memory(ctx, device), block);
 }
 
 void *ls_context_data(const ls_block *block)
@@ -96,6 +98,7 @@ ls_status ls_list_copies(ls_context *ctx, ls_copy_info **out, size_t *count)
 {
     if (!ctx || !out || !count)
         return ls_fail(LS_ERR_INVALID, "ls_list_copies: a context and places for the list are needed");
+    LS_TRY(ls_context_check(ctx, "ls_list_copies"));
     pthread_mutex_lock(&ctx->mutex);
     ls_copy_info *list = calloc(ctx->copy_count + 1, sizeof(*list));
     if (list) {
@@ -136,16 +139,14 @@ void ls_device_scope_close(ls_device_scope *scope)
 
 ls_status ls_set_hard_placement(ls_context *ctx, bool hard)
 {
-    if (!ctx)
-        return ls_fail(LS_ERR_INVALID, "ls_set_hard_placement: the context is NULL");
+    LS_TRY(ls_context_check(ctx, "ls_set_hard_placement"));
     ctx->hard_placement = hard;
     return LS_OK;
 }
 
 ls_status ls_set_log_placement(ls_context *ctx, bool on)
 {
-    if (!ctx)
-        return ls_fail(LS_ERR_INVALID, "ls_set_log_placement: the context is NULL");
+    LS_TRY(ls_context_check(ctx, "ls_set_log_placement"));
     ctx->log_placement = on;
     return LS_OK;
 }

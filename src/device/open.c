@@ -109,8 +109,7 @@ void ls_context_close_devices(ls_context *ctx)
 
 ls_status ls_context_begin(ls_context *ctx, const char *call)
 {
-    if (!ctx)
-        return ls_fail(LS_ERR_INVALID, "%s: the context is NULL", call);
+    LS_TRY(ls_context_check(ctx, call));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status = LS_OK;
     if (!ctx->opened_by) {
@@ -231,6 +230,7 @@ ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_
 {
     if (!ctx || !out || !count)
         return ls_fail(LS_ERR_INVALID, "ls_list_physical_devices: a context and places for the list are needed");
+    LS_TRY(ls_context_check(ctx, "ls_list_physical_devices"));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status = ls_context_look(ctx);
     if (status == LS_OK)

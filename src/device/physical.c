@@ -38,6 +38,16 @@ static ls_status copy_cores(const ls_cores *from, ls_cores *to)
     return LS_OK;
 }
 
+/* Why so many cores and, where a limit is set from outside, why so much memory. */
+static void describe_cpu(ls_context *ctx)
+{
+    ls_physical *p = &ctx->physical[0];
+    if (ctx->memory.reason[0])
+        snprintf(p->about, sizeof(p->about), "%.132s; %.118s", ctx->cores.reason, ctx->memory.reason);
+    else
+        snprintf(p->about, sizeof(p->about), "%s", ctx->cores.reason);
+}
+
 static ls_status look_at_cpu(ls_context *ctx)
 {
     ls_physical *p = add_physical(ctx, LS_CPU, 0);
@@ -45,9 +55,9 @@ static ls_status look_at_cpu(ls_context *ctx)
         return LS_ERR_MEMORY;
     LS_TRY(ls_cores_find(NULL, &ctx->cores));
     LS_TRY(copy_cores(&ctx->cores, &ctx->allowed));
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    p->memory = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
-    snprintf(p->about, sizeof(p->about), "%s", ctx->cores.reason);
+    LS_TRY(ls_host_memory_find(NULL, &ctx->memory));
+    p->memory = ctx->memory.bytes;
+    describe_cpu(ctx);
     return LS_OK;
 }
 
@@ -172,7 +182,7 @@ static ls_status apply_visible(ls_context *ctx, const char *who, const char *nam
     if (status == LS_OK) {
         ls_cores_free(&ctx->cores);
         ctx->cores = cores;
-        snprintf(ctx->physical[0].about, sizeof(ctx->physical[0].about), "%s", cores.reason);
+        describe_cpu(ctx);
     } else {
         ls_cores_free(&cores);
     }
@@ -219,8 +229,7 @@ int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_M
 /* Locks the context if it may still be configured. */
 static ls_status begin_change(ls_context *ctx, const char *call)
 {
-    if (!ctx)
-        return ls_fail(LS_ERR_INVALID, "%s: the context is NULL", call);
+    LS_TRY(ls_context_check(ctx, call));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status =
         !ctx->opened_by ? LS_OK
@@ -280,7 +289,7 @@ ls_status ls_backend_fail(ls_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ls_fail_v(status, format, args);
+    ls_fail_v(status, format ? format : ls_status_name(status), args);
     va_end(args);
     return status;
 }
@@ -319,8 +328,8 @@ static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_l
         sum += parts[i].memory_limit;
     }
     if (p->memory && sum > p->memory)
-        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB",
-                       sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20);
+        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB (%s)",
+                       sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20, p->about);
     if (p->kind == LS_CPU || p->memory == 0 || open == 0)
         return LS_OK; /* none: no limit */
     if (p->memory - sum < open)

@@ -24,16 +24,15 @@ struct ls_scope_frame {
 
 ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
 {
-    if (!ctx)
-        return ls_fail(LS_ERR_INVALID, "ls_graph_create: the context is NULL");
     if (!options.out)
         return ls_fail(LS_ERR_INVALID, "ls_graph_create: no place for the graph was given");
-    LS_TRY(ls_context_begin(ctx, "ls_graph_create"));
+    LS_TRY(ls_context_add_graph(ctx, "ls_graph_create"));
     ls_graph *graph = calloc(1, sizeof(*graph));
     ls_tensor **names = calloc(LS_FIRST_NAME_ROOM, sizeof(*names));
     if (!graph || !names) {
         free(graph);
         free(names);
+        ls_context_drop_graph(ctx);
         return ls_fail(LS_ERR_MEMORY, "ls_graph_create: no memory for a graph");
     }
     graph->context = ctx;
@@ -59,7 +58,7 @@ static void drop_name(ls_graph *graph, ls_tensor *node);
 /* Ends the nodes made last; their memory goes with the arena. */
 static void drop_nodes(ls_graph *graph, size_t keep)
 {
-    if (graph->runs && graph->node_count > keep)
+    if (graph->runs && graph->node_count > keep && !ls_context_is_inherited(graph->context))
         graph->trim_runs(graph, keep);
     while (graph->node_count > keep) {
         ls_tensor *node = graph->nodes[--graph->node_count];
@@ -73,8 +72,14 @@ static void drop_nodes(ls_graph *graph, size_t keep)
 
 void ls_graph_destroy(ls_graph *graph)
 {
-    if (!graph)
+    if (!graph || ls_context_is_inherited(graph->context))
         return;
+    if (graph->owner) {
+        ls_context_refuse(graph->context,
+                          "ls_graph_destroy: the graph belongs to model \"%s\" and ends with it (ls_model_destroy)",
+                          graph->owner);
+        return;
+    }
     if (graph->runs)
         graph->drop_runs(graph);
     graph->runs = NULL;
@@ -84,6 +89,7 @@ void ls_graph_destroy(ls_graph *graph)
     free(graph->nodes);
     free(graph->variables);
     free(graph->names);
+    ls_context_drop_graph(graph->context);
     free(graph);
 }
 

@@ -104,7 +104,7 @@ typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batc
 /* State that outlives a run. */
 struct ls_variable {
     ls_tensor *node; /* the node that reads it */
-    void *data;      /* row-major, 64-byte aligned, in: */
+    void *data;      /* row-major, 64-byte aligned; NULL: still to be made (ls_graph.fill); in: */
     struct ls_block *block;
     int device; /* that the block belongs to */
     size_t bytes;
@@ -147,6 +147,7 @@ struct ls_tensor {
     ls_status status;
     ls_held held;
     const char *layer; /* of a model that made it, or its gradient: for labels; NULL: none */
+    bool aside;        /* sums of a metric: what is computed for them alone must not change how the rest is computed */
     int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
     int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
     uint32_t mark;     /* for walks over the graph: equal to graph->mark when visited */
@@ -216,8 +217,11 @@ typedef struct ls_scope_frame ls_scope_frame;
 
 struct ls_graph {
     ls_context *context;
+    const char *owner; /* the name of the model it belongs to, and ends with; NULL: it is the user's */
     uint64_t seed;
-    uint64_t run;   /* runs that succeeded: keys random numbers */
+    /* Runs that succeeded, in two counters that key random numbers: `step` counts those that write a trainable
+     * variable, `run` the others. So an evaluation, a prediction or a value read between two steps changes no step. */
+    uint64_t run, step;
     ls_arena arena; /* nodes, attributes, names */
     ls_tensor **nodes;
     size_t node_count, node_room;
@@ -232,6 +236,8 @@ struct ls_graph {
     ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */
     uint32_t mark;
+    ls_status (*fill)(ls_graph *graph); /* gives memory and values to variables that have none yet; NULL: all have */
+    void *fill_user;
     struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
     void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
     void (*drop_runs)(ls_graph *graph);
@@ -243,6 +249,17 @@ struct ls_graph {
 ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name);
 ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node);
 ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
+
+/* A variable without memory and value, for as long as nobody needs them: a model that is only described costs nothing.
+ * Who makes one sets graph->fill, which calls ls_variable_take for each and forgets itself when all are done. */
+ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool not_trainable);
+ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name);
+
+/* Called before any variable's data is looked at. */
+static inline ls_status ls_graph_fill(ls_graph *graph)
+{
+    return graph->fill ? graph->fill(graph) : LS_OK;
+}
 
 /* A fresh mark: no node carries it. */
 uint32_t ls_graph_next_mark(ls_graph *graph);

@@ -112,9 +112,16 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
 
 /* ---- Variables ---- */
 
-/* A zeroed, aligned vector that the graph will free; never NULL on success, even for no bytes. */
+/* An aligned vector that the graph will free; never NULL on success, even for no bytes. */
+ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name)
+{
+    LS_TRY(ls_context_take(graph->context, variable->device, variable->bytes, name, &variable->block));
+    variable->data = ls_context_data(variable->block);
+    return LS_OK;
+}
+
 static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype, const ls_variable_op *options,
-                               ls_variable **out)
+                               bool later, ls_variable **out)
 {
     size_t bytes, room;
     LS_TRY(whole_bytes(dtype, &options->shape, &bytes));
@@ -125,12 +132,13 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
     *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = !options->not_trainable };
     variable->version = variable->in_host = ++graph->writes;
-    LS_TRY(ls_context_take(graph->context, graph->device, bytes, name ? name : "variable", &variable->block));
-    variable->data = ls_context_data(variable->block);
-    if (options->data)
-        memcpy(variable->data, options->data, bytes);
-    else
-        memset(variable->data, 0, bytes);
+    if (!later) {
+        LS_TRY(ls_variable_take(graph, variable, name ? name : "variable"));
+        if (options->data)
+            memcpy(variable->data, options->data, bytes);
+        else
+            memset(variable->data, 0, bytes);
+    }
     ls_status status = ls_graph_add_variable(graph, variable);
     if (status != LS_OK) {
         ls_context_give(graph->context, variable->device, variable->block);
@@ -140,16 +148,15 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
     return LS_OK;
 }
 
-ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype, ls_variable_op options)
+static ls_tensor *variable_node(ls_graph *graph, const char *name, ls_dtype dtype, const ls_variable_op *options,
+                                bool later)
 {
     ls_variable *variable = NULL;
-    if (!graph)
-        return NULL;
-    ls_status status = make_variable(graph, name, dtype, &options, &variable);
+    ls_status status = make_variable(graph, name, dtype, options, later, &variable);
     if (status != LS_OK)
         return ls_node_error(graph, status, name ? name : "variable");
     ls_attrs attr = { .variable = { .variable = variable } };
-    ls_tensor *node = leaf(graph, LS_OP_variable, dtype, options.shape, attr);
+    ls_tensor *node = leaf(graph, LS_OP_variable, dtype, options->shape, attr);
     if (name)
         node = ls_named(node, name);
     if (!ls_tensor_is_error(node)) {
@@ -161,8 +168,19 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
     return node;
 }
 
+ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype, ls_variable_op options)
+{
+    return graph ? variable_node(graph, name, dtype, &options, false) : NULL;
+}
+
+ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool not_trainable)
+{
+    return variable_node(graph, name, dtype, &(ls_variable_op){ .shape = shape, .not_trainable = not_trainable }, true);
+}
+
 ls_status ls_variable_bring(ls_variable *variable)
 {
+    LS_TRY(ls_graph_fill(variable->node->graph));
     return variable->in_host == variable->version ? LS_OK : variable->node->graph->bring(variable);
 }
 
@@ -194,6 +212,7 @@ static ls_status check_variable(const ls_tensor *variable, const char *what, con
 ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
 {
     LS_TRY(check_variable(variable, "ls_variable_set", data, bytes));
+    LS_TRY(ls_graph_fill(variable->graph));
     if (bytes)
         memcpy(variable->attr.variable.variable->data, data, bytes);
     ls_variable_written(variable->attr.variable.variable, true);

@@ -138,8 +138,11 @@ const char *ls_model_builtin_name(size_t index)
 ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out)
 {
     const char *names[MODEL_COUNT];
-    if (!name)
-        return ls_fail(LS_ERR_INVALID, "ls_model_builtin: the name is NULL");
+    if (!ctx || !name || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_model_builtin: the %s is NULL",
+                       !ctx    ? "context"
+                       : !name ? "name"
+                               : "place for the model");
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         names[i] = models[i].name;
         if (strcmp(models[i].name, name) == 0)

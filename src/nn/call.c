@@ -21,20 +21,39 @@ ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const 
 
 /* ---- Variables ---- */
 
+/* Memory and initial values for variables that have none yet: a model that is only described needs neither. */
+static ls_status fill_variables(ls_graph *graph)
+{
+    ls_model *model = graph->fill_user;
+    for (size_t v = 0; v < model->variable_count; v++) {
+        const ls_model_layer *layer = model->variables[v].layer;
+        size_t i = model->variables[v].index;
+        ls_variable *variable = layer->variable[i]->attr.variable.variable;
+        if (variable->data)
+            continue;
+        LS_TRY(ls_variable_take(graph, variable, layer->variable[i]->name));
+        LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, model->seed, layer->number, i,
+                            variable->data));
+    }
+    graph->fill = NULL;
+    return LS_OK;
+}
+
 static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
 {
     const ls_weight *weight = &layer->weight[i];
     ls_text name = { 0 };
+    LS_TRY(ls_init_check(weight->initializer, &weight->shape));
     ls_text_add(&name, "%s/%s", layer->name, weight->name);
     ls_tensor *variable =
-        ls_op_variable(model->graph, ls_text_get(&name), LS_F32, weight->shape, .not_trainable = !weight->trainable);
+        ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, !weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     layer->variable[i] = variable;
-    LS_TRY(ls_init_fill(weight->initializer, &weight->shape, model->seed, layer->number, i,
-                        variable->attr.variable.variable->data));
     LS_TRY(ls_grow(&model->variables, model->variable_count, &model->variable_room, sizeof(*model->variables)));
     model->variables[model->variable_count++] = (ls_model_variable_at){ layer, i };
+    model->graph->fill = fill_variables;
+    model->graph->fill_user = model;
     return LS_OK;
 }
 
@@ -55,6 +74,7 @@ static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *i
 ls_status ls_model_initialize(ls_model *model, uint64_t seed)
 {
     LS_TRY(ls_model_need_ready(model, "ls_model_initialize"));
+    LS_TRY(ls_graph_fill(model->graph));
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_model_layer *layer = model->variables[v].layer;
         size_t i = model->variables[v].index;
@@ -63,7 +83,7 @@ ls_status ls_model_initialize(ls_model *model, uint64_t seed)
         ls_variable_written(layer->variable[i]->attr.variable.variable, true);
     }
     model->seed = model->graph->seed = seed;
-    model->graph->run = 0;
+    model->graph->run = model->graph->step = 0;
     return LS_OK;
 }
 

@@ -85,8 +85,6 @@ static void orthonormalize(double *data, int64_t vectors, int64_t length)
 /* Rows: all axes but the last. Where there are fewer rows than columns the rows are orthonormal, else the columns. */
 static ls_status orthogonal(float *out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
 {
-    if (shape->rank < 2)
-        return ls_fail(LS_ERR_SHAPE, "an orthogonal initializer needs at least 2 axes");
     int64_t columns = shape->dims[shape->rank - 1], rows = columns ? count / columns : 0;
     int64_t vectors = rows < columns ? rows : columns, length = rows < columns ? columns : rows;
     size_t bytes;
@@ -153,13 +151,23 @@ static ls_initializer as_scaling(ls_initializer i)
     }
 }
 
+ls_status ls_init_check(ls_initializer initializer, const ls_shape *shape)
+{
+    int64_t count;
+    if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
+        return ls_fail(LS_ERR_OVERFLOW, "a variable of too many elements");
+    if (initializer.kind == LS_INIT_ORTHOGONAL && shape->rank < 2)
+        return ls_fail(LS_ERR_SHAPE, "an orthogonal initializer needs at least 2 axes");
+    return LS_OK;
+}
+
 ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, uint64_t seed, int64_t layer, size_t number,
                        float *out)
 {
-    int64_t count;
+    int64_t count = 0;
     double in, to;
-    if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
-        return ls_fail(LS_ERR_OVERFLOW, "a variable of too many elements");
+    LS_TRY(ls_init_check(initializer, shape));
+    ls_shape_count(shape, 1, &count);
     ls_philox_key key = initializer.seed ? ls_random_key(initializer.seed, LS_RANDOM_INIT, 0, 0)
                                          : ls_random_key(seed, LS_RANDOM_INIT, (uint32_t)layer, (uint32_t)number);
     ls_initializer i = as_scaling(initializer);

@@ -4,6 +4,9 @@
 
 #include "lockstep/nn.h"
 
+/* What can be said before there are values: that the shape suits the initializer. */
+ls_status ls_init_check(ls_initializer initializer, const ls_shape *shape);
+
 /* Fills `out`, which holds every element of `shape`, for variable `number` of layer `layer`. The initializer is
  * settled. */
 ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, uint64_t seed, int64_t layer, size_t number,

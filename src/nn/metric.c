@@ -242,7 +242,7 @@ static ls_tensor *bucket_sums(ls_tensor *targets, ls_tensor *predictions, ls_ten
     return ls_op_reshape(ls_op_reduce_sum(each, LS_AXES(0, 1), false), LS_SHAPE(2 * BUCKETS));
 }
 
-ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
     ls_tensor *error =
         ls_pair_error(ls_metric_name(&metric), metric.kind == LS_METRIC_MEAN ? predictions : targets, predictions);
@@ -272,6 +272,14 @@ ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predi
     default:
         return weighted_mean_sums(accuracy(&metric, targets, predictions, threshold), weights);
     }
+}
+
+ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    ls_tensor *sums = make_sums(metric, targets, predictions, weights);
+    if (!ls_tensor_is_error(sums))
+        sums->aside = true;
+    return sums;
 }
 
 /* ---- Results ---- */

@@ -41,6 +41,8 @@ ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name,
         status = ls_graph_create(ctx, &model->graph);
     if (status == LS_OK)
         status = ls_graph_create(ctx, &model->draft);
+    if (status == LS_OK)
+        model->graph->owner = model->draft->owner = model->name;
     if (status != LS_OK) {
         ls_model_destroy(model);
         return status;
@@ -49,14 +51,27 @@ ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name,
     return LS_OK;
 }
 
+static void destroy_graph(ls_graph *graph)
+{
+    if (graph)
+        graph->owner = NULL;
+    ls_graph_destroy(graph);
+}
+
 void ls_model_destroy(ls_model *model)
 {
-    if (!model)
+    if (!model || ls_context_is_inherited(model->context))
         return;
+    if (model->at_work) {
+        ls_context_refuse(model->context,
+                          "ls_model_destroy: %s is at work on model \"%s\"; destroy it after that has returned",
+                          model->at_work, model->name);
+        return;
+    }
     if (model->training)
         model->drop_training(model->training);
-    ls_graph_destroy(model->draft);
-    ls_graph_destroy(model->graph);
+    destroy_graph(model->draft);
+    destroy_graph(model->graph);
     for (size_t i = 0; i < model->layer_count; i++)
         free(model->layers[i]);
     free(model->layers);
@@ -398,7 +413,7 @@ static ls_status finish(ls_model *model, const ls_symbol *outputs, size_t count)
     LS_TRY(check_needed(model));
     for (size_t c = 0; c < model->call_count; c++)
         model->calls[c].value = NULL;
-    ls_graph_destroy(model->draft);
+    destroy_graph(model->draft);
     model->draft = NULL;
     model->ready = true;
     return LS_OK;
@@ -418,6 +433,8 @@ ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size
 ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers, size_t count)
 {
     ls_model *model;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_sequential: no place for the model was given");
     if (!layers || count == 0)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model needs layers", name ? name : "sequential");
     if (layers[0].kind != LS_LAYER_INPUT)
@@ -479,7 +496,7 @@ static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t inp
     free(tensors);
     LS_TRY(status);
     LS_TRY(name_outputs(model));
-    ls_graph_destroy(model->draft);
+    destroy_graph(model->draft);
     model->draft = NULL;
     model->ready = true;
     return LS_OK;
@@ -489,6 +506,8 @@ ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_
                     size_t output_count, ls_call_function function, void *user)
 {
     ls_model *model;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_custom: no place for the model was given");
     if (!inputs || input_count == 0 || output_count == 0 || !function)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model needs inputs, outputs and a function",
                        name ? name : "model");

@@ -1,8 +1,8 @@
 /* Models: layers with their variables, and a way to call them.
  *
- * The variables live in the model's graph. Shapes are found by tracing the model once in another graph, the *draft*,
- * where inputs stand in for variables; it is thrown away, so that the model's own graph holds variables alone until
- * someone traces the model there. */
+ * The variables live in the model's graph; they get memory and initial values when these are first needed. Shapes are
+ * found by tracing the model once in another graph, the *draft*, where inputs stand in for variables; it is thrown
+ * away, so that the model's own graph holds variables alone until someone traces the model there. */
 #ifndef LS_NN_MODEL_H
 #define LS_NN_MODEL_H
 
@@ -72,6 +72,7 @@ struct ls_model {
     ls_call_function function;
     void *user;
 
+    const char *at_work;          /* the call that uses it now: inside it must be neither compiled nor destroyed */
     struct ls_training *training; /* what the train layer keeps for a compiled model, and how it ends */
     void (*drop_training)(void *training);
 };

@@ -1,13 +1,17 @@
 /* Weights in files, and their hash. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "data/safetensors.h"
 #include "nn/model.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and hashes are little-endian");
+
+#define STEPS "training_steps" /* key of the metadata: the counter of random numbers goes on where it was */
 
 static ls_variable *state_of(const ls_model *model, size_t index)
 {
@@ -17,6 +21,7 @@ static ls_variable *state_of(const ls_model *model, size_t index)
 ls_status ls_model_save_weights(const ls_model *model, const char *path)
 {
     LS_TRY(ls_model_need_ready(model, "ls_model_save_weights"));
+    LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_save_weights: the path is NULL");
     size_t count = model->variable_count;
@@ -31,9 +36,11 @@ ls_status ls_model_save_weights(const ls_model *model, const char *path)
                                              .dtype = ls_model_variable(model, i)->dtype,
                                              .shape = ls_model_variable(model, i)->shape,
                                              .data = state_of(model, i)->data };
-    const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name } };
+    char steps[24];
+    snprintf(steps, sizeof(steps), "%" PRIu64, model->graph->step);
+    const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name }, { STEPS, steps } };
     if (status == LS_OK)
-        status = ls_safetensors_write(path, entries, count, metadata, 2);
+        status = ls_safetensors_write(path, entries, count, metadata, 3);
     free(entries);
     return status;
 }
@@ -100,6 +107,11 @@ static ls_status check_names(const ls_model *model, const ls_safetensors *file, 
 
 static ls_status load(ls_model *model, const ls_safetensors *file, const char *path)
 {
+    uint64_t steps = model->graph->step;
+    const char *text = ls_safetensors_metadata_find(file, STEPS);
+    if (text && !ls_parse_u64(text, &steps))
+        return ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path,
+                       text);
     LS_TRY(check_names(model, file, path));
     for (size_t i = 0; i < model->variable_count; i++)
         LS_TRY(check_entry(ls_model_variable(model, i), ls_safetensors_find(file, ls_model_variable_name(model, i)),
@@ -110,6 +122,7 @@ static ls_status load(ls_model *model, const ls_safetensors *file, const char *p
             memcpy(state_of(model, i)->data, entry->data, entry->bytes);
         ls_variable_written(state_of(model, i), true);
     }
+    model->graph->step = steps;
     return LS_OK;
 }
 
@@ -117,6 +130,7 @@ ls_status ls_model_load_weights(ls_model *model, const char *path)
 {
     ls_safetensors *file;
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
+    LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_load_weights: the path is NULL");
     LS_TRY(ls_safetensors_open(path, &file));
@@ -131,6 +145,9 @@ ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
 {
     ls_sha256 *hash;
     LS_TRY(ls_model_need_ready(model, "ls_model_weights_sha256"));
+    LS_TRY(ls_graph_fill(model->graph));
+    if (!hex)
+        return ls_fail(LS_ERR_INVALID, "ls_model_weights_sha256: no place for the hash was given");
     LS_TRY(ls_sha256_begin(&hash));
     for (int trainable = 1; trainable >= 0; trainable--)
         for (size_t i = 0; i < model->variable_count; i++) {

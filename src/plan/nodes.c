@@ -32,6 +32,23 @@ static void count_users(ls_plan *plan)
             plan->nodes[plan->nodes[i].in[k]].users++;
 }
 
+/* What is fetched is needed for its own sake, and so is what it needs; the rest serves sums of metrics. A plan of
+ * nothing else is not aside. */
+static void find_aside(ls_plan *plan)
+{
+    bool all = true;
+    for (int i = 0; i < plan->node_count; i++)
+        plan->nodes[i].aside = !plan->nodes[i].fetched || plan->nodes[i].node->aside;
+    for (int i = plan->node_count; i-- > 0;) {
+        const ls_plan_node *p = &plan->nodes[i];
+        all = all && p->aside;
+        for (int k = 0; !p->aside && p->in && k < p->node->input_count; k++)
+            plan->nodes[p->in[k]].aside = plan->nodes[p->in[k]].node->aside;
+    }
+    for (int i = 0; all && i < plan->node_count; i++)
+        plan->nodes[i].aside = false;
+}
+
 ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls_tensor *const *fetches,
                         size_t fetch_count, bool (*stop)(const ls_tensor *, void *), void *user)
 {
@@ -65,5 +82,6 @@ ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls
     if (!plan->options.unfused)
         use_relu_outputs(plan);
     count_users(plan);
+    find_aside(plan);
     return LS_OK;
 }

@@ -54,13 +54,16 @@ int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch)
     return (int)(lanes < least ? least : lanes);
 }
 
-/* Work of one sample, and parameters: the variables that the plan updates, or all it reads where it updates none. */
+/* Work of one sample, and parameters: the variables that the plan updates, or all it reads where it updates none.
+ * Metrics are no part of the work: the lanes, and so the bits of the weights, are the same with them and without. */
 static int default_lanes(const ls_plan *plan)
 {
     double flops = 0, updated = 0, read = 0;
     for (int i = 0; i < plan->node_count; i++) {
         const ls_tensor *node = plan->nodes[i].node;
         int64_t count = 0;
+        if (plan->nodes[i].aside)
+            continue;
         if (node->use != LS_USE_WHOLE)
             flops += ls_node_flops(node);
         ls_shape_count(&node->shape, 1, &count);

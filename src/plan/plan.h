@@ -98,6 +98,7 @@ typedef struct ls_plan_node {
     int *in; /* plan nodes; may differ from node->in where an equal value serves better */
     int users;
     bool fetched;
+    bool aside; /* computed for the sums of metrics alone: it must not change how anything else is computed */
     int group;  /* that computes it; -1: a leaf, or absorbed */
     int kind;   /* of device */
     int device; /* that was asked for and can be; LS_ANY_DEVICE: any of its kind */

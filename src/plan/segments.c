@@ -215,14 +215,21 @@ static void add_home(cutter *c, int g)
     group->segment = c->plan->segment_count;
 }
 
-/* The natural segments: within a level, runs of groups of one kind that want the same size of micro-batch. */
+static bool is_aside(const ls_plan *plan, int g)
+{
+    return plan->nodes[plan->groups[g].value].aside;
+}
+
+/* The natural segments: within a level, runs of groups of one kind that want the same size of micro-batch; metrics in
+ * segments of their own. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
     wish now = NO_WISH;
     for (int i = 0; i < count; i++) {
         const ls_group *group = &c->plan->groups[groups[i]];
         wish next = wish_of(c->plan, group);
-        bool other = c->step_count > 0 && group->kind != c->kind;
+        bool other = c->step_count > 0 &&
+                     (group->kind != c->kind || is_aside(c->plan, groups[i]) != is_aside(c->plan, groups[i - 1]));
         if (other || (next != NO_WISH && now != NO_WISH && next != now))
             LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
         now = other ? NO_WISH : now;
@@ -253,7 +260,7 @@ static ls_status cut_finely(cutter *c, const int *groups, int count, int level, 
     return LS_OK;
 }
 
-/* Home groups sorted by level, keeping their order; start[l] is where level l begins. */
+/* Home groups sorted by level, keeping their order but with metrics last; start[l] is where level l begins. */
 static int sort_by_level(cutter *c, int *sorted, int *start)
 {
     ls_plan *plan = c->plan;
@@ -267,9 +274,10 @@ static int sort_by_level(cutter *c, int *sorted, int *start)
     int *next = c->touched; /* free at this time */
     for (int l = 0; l < plan->levels; l++)
         next[l] = start[l];
-    for (int g = 0; g < plan->group_count; g++)
-        if (has_home(c, g))
-            sorted[next[plan->groups[g].level]++] = g;
+    for (int aside = 0; aside < 2; aside++)
+        for (int g = 0; g < plan->group_count; g++)
+            if (has_home(c, g) && is_aside(plan, g) == (aside == 1))
+                sorted[next[plan->groups[g].level]++] = g;
     return start[plan->levels];
 }
 

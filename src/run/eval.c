@@ -278,6 +278,19 @@ static void hold(run *r, ls_tensor *fetch, ls_block *room)
     fetch->held.valid = true;
 }
 
+/* The counter that keys the random numbers of this run. */
+static uint64_t *counter_of(const run *r)
+{
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    for (int i = 0; i < plan->node_count; i++) {
+        ls_variable *written[LS_MAX_WRITES];
+        for (int k = ls_node_writes(plan->nodes[i].node, written); k-- > 0;)
+            if (written[k]->trainable)
+                return &r->graph->step;
+    }
+    return &r->graph->run;
+}
+
 /* Assignments, then held values. */
 static void commit(run *r, ls_block **rooms)
 {
@@ -294,7 +307,7 @@ static void commit(run *r, ls_block **rooms)
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
             hold(r, r->fetches[i], rooms[i]);
-    r->graph->run++;
+    ++*counter_of(r);
 }
 
 static ls_status execute(run *r)
@@ -304,7 +317,7 @@ static ls_status execute(run *r)
         LS_TRY(bring_state(r));
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));
-    ls_status status = ls_executor_run(r->executor, r->graph->seed, r->graph->run);
+    ls_status status = ls_executor_run(r->executor, r->graph->seed, *counter_of(r));
     if (status != LS_OK) {
         free_rooms(r, rooms);
         return status;
@@ -345,6 +358,8 @@ static ls_status eval(run *r)
 {
     if (!r->graph)
         return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
+    LS_TRY(ls_context_check(r->graph->context, "ls_eval"));
+    LS_TRY(ls_graph_fill(r->graph));
     if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
         return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
                        r->feed_count, r->fetch_count);
@@ -417,6 +432,8 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
 {
     if (tensor->held.valid)
         return LS_OK;
+    LS_TRY(ls_context_check(tensor->graph->context, "reading a tensor"));
+    LS_TRY(ls_graph_fill(tensor->graph));
     run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
     return run_eagerly(&r, tensor);
 }
@@ -430,17 +447,20 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: the graph is NULL");
     if (lanes < 0 || lanes > LS_SIMD_MAX_LANES)
         return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_SIMD_MAX_LANES);
+    LS_TRY(ls_context_check(graph->context, "ls_graph_set_lanes"));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_runs_clear(runs);
     runs->settings.plan.lanes = lanes;
     return LS_OK;
 }
 
-static ls_status check_explain(const ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
+static ls_status check_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                char **out)
 {
     if (!graph || !out || (fetch_count > 0 && !fetches))
         return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
+    LS_TRY(ls_context_check(graph->context, "ls_explain"));
+    LS_TRY(ls_graph_fill(graph));
     if (batch < NO_BATCH)
         return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
     for (size_t i = 0; i < fetch_count; i++)

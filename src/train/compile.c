@@ -18,8 +18,14 @@ static void destroy(void *training)
 }
 
 /* A fresh state in a scope of its own; what was traced before ends: its nodes, slots and plans. */
-static ls_status begin_training(ls_model *model, const ls_compile_options *options)
+static ls_status begin_training(ls_model *model, const ls_compile_options *options, const char *call)
 {
+    ls_graph *graph = ls_model_graph(model);
+    if (graph->scope != (model->training ? model->training->frame : NULL))
+        return ls_fail(LS_ERR_STATE,
+                       "%s: a scope is open in the graph of model \"%s\", and what is compiled would end with it: "
+                       "close the scope first",
+                       call, ls_model_name(model));
     ls_training *training = calloc(1, sizeof(*training));
     if (!training)
         return ls_fail(LS_ERR_MEMORY, "no memory to compile model \"%s\"", ls_model_name(model));
@@ -27,36 +33,62 @@ static ls_status begin_training(ls_model *model, const ls_compile_options *optio
         model->drop_training(model->training);
     training->model = model;
     training->options = *options;
-    training->scope = ls_scope_open(ls_model_graph(model));
+    training->scope = ls_scope_open(graph);
+    training->frame = graph->scope;
     model->training = training;
     model->drop_training = destroy;
     return LS_OK;
 }
 
-ls_status ls_training_for_prediction(ls_model *model, ls_training **out)
+/* ---- Calls at work ---- */
+
+/* Whether `call` may begin now: on this model, in this process, and not inside another that it would pull the ground
+ * from under. */
+static ls_status check_call(const ls_model *model, const char *call, bool alone)
 {
-    if (!model)
-        return ls_fail(LS_ERR_INVALID, "the model is NULL");
-    if (!model->training)
-        LS_TRY(begin_training(model, &(ls_compile_options){ .ls_first = 0 }));
-    *out = model->training;
+    LS_TRY(ls_model_need_ready(model, call));
+    LS_TRY(ls_context_check(model->context, call));
+    if (alone && model->at_work)
+        return ls_fail(LS_ERR_STATE, "%s: %s is at work on model \"%s\"; call it after that has returned", call,
+                       model->at_work, ls_model_name(model));
     return LS_OK;
 }
 
-ls_status ls_training_of(ls_model *model, ls_training **out)
+static void begin_use(ls_use *use, ls_model *model, const char *call)
 {
-    if (!model)
-        return ls_fail(LS_ERR_INVALID, "the model is NULL");
+    *use = (ls_use){ .outer = model->at_work, .training = model->training };
+    model->at_work = call;
+    ls_context_enter(model->context, call);
+}
+
+ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone)
+{
+    LS_TRY(check_call(model, call, alone));
     if (!model->training || model->training->options.loss.kind == LS_LOSS_NONE)
-        return ls_fail(LS_ERR_STATE, "model \"%s\" is not compiled: call ls_compile first", ls_model_name(model));
-    *out = model->training;
+        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not compiled: call ls_compile first", call,
+                       ls_model_name(model));
+    begin_use(use, model, call);
     return LS_OK;
+}
+
+ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call)
+{
+    LS_TRY(check_call(model, call, false));
+    if (!model->training)
+        LS_TRY(begin_training(model, &(ls_compile_options){ .ls_first = 0 }, call));
+    begin_use(use, model, call);
+    return LS_OK;
+}
+
+void ls_use_end(ls_use *use)
+{
+    use->training->model->at_work = use->outer;
+    ls_context_leave(use->training->model->context, use->outer);
 }
 
 ls_status ls_compile_with(ls_model *model, ls_compile_options options)
 {
-    if (!model)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: the model is NULL");
+    LS_TRY(check_call(model, "ls_compile", true));
     if (options.loss.kind == LS_LOSS_NONE)
         return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
     if (options.loss.options.reduction == LS_REDUCE_NONE)
@@ -67,7 +99,8 @@ ls_status ls_compile_with(ls_model *model, ls_compile_options options)
     if (ls_model_output_count(model) != 1)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; fit trains models with one",
                        ls_model_name(model), ls_model_output_count(model));
-    return begin_training(model, &options);
+    LS_TRY(ls_graph_fill(ls_model_graph(model))); /* weights without room are told now, not when data is there */
+    return begin_training(model, &options, "ls_compile");
 }
 
 /* ---- Tracing ---- */
@@ -237,6 +270,11 @@ ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_e
     if (t->function_count == LS_MAX_FUNCTIONS)
         return ls_fail(LS_ERR_UNSUPPORTED, "model \"%s\" has met more than %d kinds of data; call ls_compile again",
                        ls_model_name(t->model), LS_MAX_FUNCTIONS);
+    if (ls_model_graph(t->model)->scope != t->frame)
+        return ls_fail(LS_ERR_STATE,
+                       "%s: a scope is open in the graph of model \"%s\", and what is traced for this data would end "
+                       "with it: close the scope first",
+                       t->model->at_work, ls_model_name(t->model));
     ls_function *f = &t->functions[t->function_count];
     *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = class_count };
     LS_TRY(trace_function(t, f));

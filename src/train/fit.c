@@ -16,6 +16,7 @@ typedef struct fit {
     ls_passes data, validation;
     bool validates;
     int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
+    uint64_t pass;         /* over the data: the epoch, unless epochs have steps of their own */
     ls_progress progress;
     ls_train_log *log;
     ls_history *history;
@@ -55,6 +56,31 @@ static void fill_logs(const fit *f, named_logs *l, int64_t epoch, bool with_vali
 
 typedef enum moment { TRAIN_BEGIN, EPOCH_BEGIN, BATCH_END, EPOCH_END, TRAIN_END } moment;
 
+static const char *const moments[] = { "on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end",
+                                       "on_train_end" };
+
+static ls_status call_one(const fit *f, const ls_callback *c, moment when, const ls_logs *logs, bool *stop)
+{
+    ls_model *model = f->training->model;
+    if (when == TRAIN_BEGIN)
+        return c->on_train_begin ? c->on_train_begin(c->user, model) : LS_OK;
+    if (when == EPOCH_BEGIN)
+        return c->on_epoch_begin ? c->on_epoch_begin(c->user, model, logs) : LS_OK;
+    if (when == BATCH_END)
+        return c->on_batch_end ? c->on_batch_end(c->user, model, logs, stop) : LS_OK;
+    if (when == EPOCH_END)
+        return c->on_epoch_end ? c->on_epoch_end(c->user, model, logs, stop) : LS_OK;
+    return c->on_train_end ? c->on_train_end(c->user, model, logs) : LS_OK;
+}
+
+/* The failure of a callback is its own status and, where it left one, its own message. */
+static ls_status blame_callback(const fit *f, size_t number, moment when, int64_t epoch, ls_status status)
+{
+    const char *message = ls_last_error()[0] ? ls_last_error() : ls_status_name(status);
+    return ls_fail(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64 ": %s", number, moments[when],
+                   epoch + 1, f->training->step, message);
+}
+
 static ls_status call_back(fit *f, moment when, int64_t epoch)
 {
     named_logs l;
@@ -62,18 +88,11 @@ static ls_status call_back(fit *f, moment when, int64_t epoch)
         return LS_OK;
     fill_logs(f, &l, epoch, f->validates && (when == EPOCH_END || when == TRAIN_END));
     for (size_t i = 0; i < f->options->callback_count; i++) {
-        const ls_callback *c = &f->options->callbacks[i];
         bool stop = false;
-        if (when == TRAIN_BEGIN && c->on_train_begin)
-            LS_TRY(c->on_train_begin(c->user, f->training->model));
-        else if (when == EPOCH_BEGIN && c->on_epoch_begin)
-            LS_TRY(c->on_epoch_begin(c->user, f->training->model, &l.logs));
-        else if (when == BATCH_END && c->on_batch_end)
-            LS_TRY(c->on_batch_end(c->user, f->training->model, &l.logs, &stop));
-        else if (when == EPOCH_END && c->on_epoch_end)
-            LS_TRY(c->on_epoch_end(c->user, f->training->model, &l.logs, &stop));
-        else if (when == TRAIN_END && c->on_train_end)
-            LS_TRY(c->on_train_end(c->user, f->training->model, &l.logs));
+        ls_clear_error(); /* what a callback leaves here is its own */
+        ls_status status = call_one(f, &f->options->callbacks[i], when, &l.logs, &stop);
+        if (status != LS_OK)
+            return blame_callback(f, i, when, epoch, status);
         if (stop) {
             f->stopped = true;
             f->reason = "callback";
@@ -135,12 +154,16 @@ static bool should_stop(fit *f)
     return f->stopped;
 }
 
-/* The next batch; a pass that ends before the epoch's steps are done is followed by another where steps were asked for.
- */
+/* The next batch. Where an epoch has steps of its own, a pass that ends is followed by the next. */
 static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 {
     double start = ls_seconds_now();
     ls_status status = ls_passes_next(&f->data, batch, end);
+    if (status == LS_OK && *end && f->options->steps_per_epoch > 0) {
+        status = ls_passes_begin(&f->data, ++f->pass);
+        if (status == LS_OK)
+            status = ls_passes_next(&f->data, batch, end);
+    }
     f->training->times.data += ls_seconds_now() - start;
     return status;
 }
@@ -148,8 +171,10 @@ static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 static ls_status train_epoch(fit *f, int64_t epoch, ls_tally *tally)
 {
     int64_t done = 0;
-    if (f->options->steps_per_epoch == 0 || epoch == f->options->initial_epoch)
-        LS_TRY(ls_passes_begin(&f->data, (uint64_t)epoch));
+    if (f->options->steps_per_epoch == 0 || epoch == f->options->initial_epoch) {
+        f->pass = (uint64_t)epoch;
+        LS_TRY(ls_passes_begin(&f->data, f->pass));
+    }
     while (f->steps < 0 || done < f->steps) {
         ls_batch_view batch;
         bool end = false;
@@ -216,6 +241,8 @@ static ls_status check_options(const ls_fit_options *o)
                        o->validation_split);
     if (o->validation && o->validation_split > 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
+    if (o->callback_count > 0 && !o->callbacks)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: %zu callbacks were announced, but not given", o->callback_count);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu class weights were announced, but not given", o->class_count);
     return LS_OK;
@@ -270,24 +297,33 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     return ls_train_log_start(f->log, f->training, o, f->data.spec.batch, f->epochs);
 }
 
+static ls_status run_fit(fit *f, ls_dataset *data)
+{
+    LS_TRY(open_fit(f, data));
+    LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
+    double start = ls_seconds_now();
+    ls_status status = LS_OK;
+    for (int64_t epoch = f->options->initial_epoch; epoch < f->epochs && status == LS_OK && !f->stopped; epoch++)
+        status = run_epoch(f, epoch);
+    f->training->times.other = ls_seconds_now() - start - f->training->times.data - f->training->times.compute;
+    return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
+}
+
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 {
     fit f = { .options = &options, .reason = "done" };
-    LS_TRY(ls_training_of(model, &f.training));
-    ls_status status = open_fit(&f, data);
-    if (status == LS_OK)
-        status = call_back(&f, TRAIN_BEGIN, options.initial_epoch);
-    double start = ls_seconds_now();
-    for (int64_t epoch = options.initial_epoch; epoch < f.epochs && status == LS_OK && !f.stopped; epoch++)
-        status = run_epoch(&f, epoch);
-    f.training->times.other = ls_seconds_now() - start - f.training->times.data - f.training->times.compute;
-    if (status == LS_OK)
-        status = call_back(&f, TRAIN_END, f.epochs - 1);
+    ls_use use;
+    LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
+    f.training = use.training;
+    f.training->fitting = &options;
+    ls_status status = run_fit(&f, data);
+    f.training->fitting = NULL;
     char message[1024];
     snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
     ls_status logged = ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
+    ls_use_end(&use);
     if (status == LS_OK && options.history)
         *options.history = f.history;
     else
@@ -298,15 +334,18 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)
 {
     fit f = { .options = &options };
+    ls_use use;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_explain_fit: a place for the text is needed");
-    LS_TRY(ls_training_of(model, &f.training));
+    LS_TRY(ls_use_begin(&use, model, "ls_explain_fit", true));
+    f.training = use.training;
     ls_status status = open_passes(&f, data);
     if (status == LS_OK)
         status = ls_explain_memory(ls_model_graph(model), f.function->fetches, f.function->fetch_count,
                                    f.data.spec.batch, fits, out);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
+    ls_use_end(&use);
     return status;
 }
 
@@ -343,29 +382,44 @@ ls_status ls_training_evaluate(ls_training *t, ls_passes *passes, ls_results *ou
     return status;
 }
 
-ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
+/* What a fit at work has set is set again, so that an evaluation in a callback changes no later step. */
+static ls_status place_again(ls_training *t)
 {
-    ls_training *training = NULL;
+    return t->fitting ? ls_training_place(t, &t->fitting->strategy, t->fitting->lanes) : LS_OK;
+}
+
+static ls_status evaluate(ls_training *training, ls_dataset *data, const ls_evaluate_options *options)
+{
     ls_passes passes;
     ls_progress progress;
     ls_results results;
-    LS_TRY(ls_training_of(model, &training));
-    if (options.batch_size < 0 || options.lanes < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_evaluate: batch_size %" PRId64 ", lanes %d", options.batch_size,
-                       options.lanes);
-    LS_TRY(ls_training_place(training, &options.strategy, options.lanes));
-    LS_TRY(ls_passes_open(&passes, data, options.batch_size ? options.batch_size : 32, false, 0));
-    ls_verbose verbose = options.verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options.verbose;
-    ls_progress_open(&progress, options.output, verbose);
+    LS_TRY(ls_passes_open(&passes, data, options->batch_size ? options->batch_size : 32, false, 0));
+    ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
+    ls_progress_open(&progress, options->output, verbose);
     progress.steps = progress.done = passes.steps;
     progress.start = ls_seconds_now();
     ls_status status = ls_training_evaluate(training, &passes, &results);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
-    if (status == LS_OK && options.out)
-        *options.out = results;
+    if (status == LS_OK && options->out)
+        *options->out = results;
     ls_passes_close(&passes);
     return status;
+}
+
+ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
+{
+    ls_use use;
+    if (options.batch_size < 0 || options.lanes < 0)
+        return ls_fail(LS_ERR_INVALID, "ls_evaluate: batch_size %" PRId64 ", lanes %d", options.batch_size,
+                       options.lanes);
+    LS_TRY(ls_use_begin(&use, model, "ls_evaluate", false));
+    ls_status status = ls_training_place(use.training, &options.strategy, options.lanes);
+    if (status == LS_OK)
+        status = evaluate(use.training, data, &options);
+    ls_status placed = place_again(use.training);
+    ls_use_end(&use);
+    return status == LS_OK ? placed : status;
 }
 
 /* Grows by doubling: how many samples there are may not be known. */
@@ -417,16 +471,19 @@ static ls_status predict_all(ls_training *t, ls_passes *passes, ls_array *out)
 
 ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out)
 {
-    ls_training *training = NULL;
+    ls_use use;
     ls_passes passes;
     ls_array made = { .data = NULL };
     if (!out || batch_size < 0)
         return ls_fail(LS_ERR_INVALID,
                        "ls_predict: a place for the predictions is needed, and a batch size of 0 or more");
-    LS_TRY(ls_training_for_prediction(model, &training));
-    LS_TRY(ls_passes_open(&passes, data, batch_size ? batch_size : 32, false, 0));
-    ls_status status = predict_all(training, &passes, &made);
-    ls_passes_close(&passes);
+    LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
+    ls_status status = ls_passes_open(&passes, data, batch_size ? batch_size : 32, false, 0);
+    if (status == LS_OK) {
+        status = predict_all(use.training, &passes, &made);
+        ls_passes_close(&passes);
+    }
+    ls_use_end(&use);
     if (status != LS_OK) {
         free(made.data);
         return status;
@@ -444,22 +501,33 @@ static bool is_iterations(const ls_tensor *node)
     return length >= 10 && strcmp(name + length - 10, "iterations") == 0;
 }
 
+static ls_status hash_state(const ls_model *model, const ls_training *training, ls_sha256 *hash)
+{
+    const ls_graph *graph = model->graph;
+    char weights[65];
+    LS_TRY(ls_model_weights_sha256(model, weights));
+    LS_TRY(ls_sha256_add(hash, weights, 64));
+    for (size_t i = ls_model_variable_count(model); i < graph->variable_count; i++)
+        if (!is_iterations(graph->variables[i]->node)) {
+            LS_TRY(ls_variable_bring(graph->variables[i]));
+            LS_TRY(ls_sha256_add(hash, graph->variables[i]->data, graph->variables[i]->bytes));
+        }
+    return ls_sha256_add(hash, &training->step, sizeof(training->step));
+}
+
 /* The model's variables as their own hash has them, then slots in creation order, then the step. */
 ls_status ls_model_state_sha256(ls_model *model, char hex[65])
 {
-    ls_training *training = NULL;
+    ls_use use;
     ls_sha256 *hash = NULL;
-    char weights[65];
-    LS_TRY(ls_training_of(model, &training));
-    LS_TRY(ls_model_weights_sha256(model, weights));
+    if (!hex)
+        return ls_fail(LS_ERR_INVALID, "ls_model_state_sha256: no place for the hash was given");
     LS_TRY(ls_sha256_begin(&hash));
-    const ls_graph *graph = ls_model_graph(model);
-    ls_status status = ls_sha256_add(hash, weights, 64);
-    for (size_t i = ls_model_variable_count(model); i < graph->variable_count && status == LS_OK; i++)
-        if (!is_iterations(graph->variables[i]->node) && (status = ls_variable_bring(graph->variables[i])) == LS_OK)
-            status = ls_sha256_add(hash, graph->variables[i]->data, graph->variables[i]->bytes);
-    if (status == LS_OK)
-        status = ls_sha256_add(hash, &training->step, sizeof(training->step));
+    ls_status status = ls_use_begin(&use, model, "ls_model_state_sha256", false);
+    if (status == LS_OK) {
+        status = hash_state(model, use.training, hash);
+        ls_use_end(&use);
+    }
     if (status == LS_OK)
         return ls_sha256_end(hash, hex);
     ls_sha256_destroy(hash);

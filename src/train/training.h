@@ -25,7 +25,9 @@ typedef struct ls_function {
 typedef struct ls_training {
     ls_model *model;
     ls_compile_options options;
-    ls_scope scope; /* everything traced ends with it */
+    ls_scope scope;                /* everything traced ends with it */
+    const ls_scope_frame *frame;   /* that scope: traces are made in no other */
+    const ls_fit_options *fitting; /* of the fit at work; NULL: none */
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
     int64_t step;     /* updates so far: what schedules count */
@@ -34,9 +36,15 @@ typedef struct ls_training {
     ls_times times;
 } ls_training;
 
-/* The model's compiled state; fails when it has none. */
-ls_status ls_training_of(ls_model *model, ls_training **out);
-ls_status ls_training_for_prediction(ls_model *model, ls_training **out); /* a model need not be compiled to predict */
+/* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
+ * model and this one must not be inside it (`alone`). */
+typedef struct ls_use {
+    const char *outer; /* the call that was at work before */
+    ls_training *training;
+} ls_use;
+ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
+ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
+void ls_use_end(ls_use *use);
 
 /* The function for data of that spec, traced at the first call. */
 ls_status ls_training_function(ls_training *training, ls_function_kind kind, const ls_element_spec *spec,

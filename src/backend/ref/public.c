@@ -30,7 +30,7 @@ ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *o
                            void *const *new_state, const ls_program_run *run)
 {
     ls_ref_array few[FEW], *arrays = few;
-    if (ls_tensor_is_error(node) || !out || !run)
+    if (ls_tensor_is_error(node) || !out || !run || (node->input_count > 0 && !in))
         return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");
     if (ls_node_is_given(node))
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_reference_run: %s is not computed", ls_tensor_op(node));
