@@ -649,8 +649,6 @@ static product product_new(const ls_dnn_matmul *v)
                          p.b.data[v->tb ? column * ldb + k : k * ldb + column]);
         if (v->bias)
             sums_add(&p.want, i, p.bias.data[column]);
-        if (v->relu && p.want.value[i] < 0)
-            p.want.value[i] = 0;
     }
     return p;
 }
@@ -666,14 +664,14 @@ static void product_free(product *p)
 
 static const ls_dnn_matmul products[] = {
     { .m = 8, .n = 10, .k = 800 },
-    { .m = 8, .n = 10, .k = 800, .bias = true, .relu = true },
+    { .m = 8, .n = 10, .k = 800, .bias = true },
     { .m = 1, .n = 33, .k = 77, .bias = true },
     { .m = 7, .n = 20, .k = 33, .lda = 40, .ldb = 21 },
     { .m = 7, .n = 800, .k = 10, .tb = true },
     { .m = 5, .n = 1, .k = 1 },
     { .m = 800, .n = 10, .k = 8, .ta = true },
     { .m = 31, .n = 17, .k = 3, .ta = true, .tb = true, .lda = 35, .ldb = 5 },
-    { .m = 64, .n = 128, .k = 784, .relu = true },
+    { .m = 64, .n = 128, .k = 784 },
 };
 
 static bool multiply(work *w)
@@ -696,7 +694,7 @@ static bool multiply(work *w)
 static bool multiply_at_once(work *w)
 {
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        if (products[i].bias || products[i].relu)
+        if (products[i].bias)
             continue;
         product p = product_new(&products[i]);
         const ls_dnn_matmul *v = &p.v;

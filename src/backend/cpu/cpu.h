@@ -59,6 +59,9 @@ ls_dnn_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples);
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
                         ls_status (*run)(ls_kernel *, const ls_kernel_call *));
 
+/* A node of two inputs by its reference kernel: `call` but for its inputs. */
+ls_status ls_cpu_run_reference(const ls_tensor *node, const void *const in[2], const ls_kernel_call *call);
+
 /* Not for this maker. */
 static inline ls_status ls_cpu_pass(void)
 {

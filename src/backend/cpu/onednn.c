@@ -564,7 +564,7 @@ static dnnl_status_t matmul_desc(dnnl_engine_t engine, const ls_dnn_matmul *v, d
     if (status != dnnl_success)
         return status;
     dnnl_primitive_attr_t attr;
-    status = make_attr(v->relu, &attr);
+    status = make_attr(false, &attr);
     if (status != dnnl_success)
         return status;
     status = dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
@@ -617,6 +617,11 @@ size_t ls_dnn_op_scratch_bytes(const ls_dnn_op *op)
 size_t ls_dnn_op_weights_bytes(const ls_dnn_op *op)
 {
     return dnnl_memory_desc_get_size(&op->packed);
+}
+
+bool ls_dnn_op_multiplies_padding(const ls_dnn_op *op)
+{
+    return strstr(op->name, "gemm") != NULL; /* copies windows, padding included, to the columns of a matrix */
 }
 
 bool ls_dnn_op_weights_are_hwio(const ls_dnn_op *op)

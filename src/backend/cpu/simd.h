@@ -71,7 +71,8 @@ typedef struct ls_simd {
     void (*accumulate_f64)(double *dst, const double *src, size_t n);
     void (*accumulate_i64)(int64_t *dst, const int64_t *src, size_t n); /* wraps */
 
-    bool (*finite)(const float *x, size_t n); /* no infinity, no NaN */
+    bool (*finite)(const float *x, size_t n);   /* no infinity, no NaN */
+    float (*largest)(const float *x, size_t n); /* the largest magnitude; NaN when there is one */
 
     /* Sum of squares in f64: each 4,096 elements by 16 interleaved partial sums, the blocks added in index order. A
      * vector cut at multiples of 4,096 whose parts are added in order gives the same bits. */
