@@ -20,9 +20,10 @@
 #include "run/runs.h"
 #include "sanitized.h"
 
-#define LANES     3
-#define TOLERANCE 1e-4 /* of the largest finite element, at least 1: finite values have their own tests (test_cpu.c)   \
-                        */
+#define LANES 3
+#define TOLERANCE                                                                                                      \
+    1e-4 /* of the largest finite element, at least 1: finite values have their own tests (test_cpu.c)                 \
+          */
 
 static const float specials[] = { NAN, INFINITY, -INFINITY, 1e-40f, -1e-44f, -0.0f, 1e30f, -1e30f };
 #define SPECIALS (sizeof specials / sizeof *specials)
@@ -171,6 +172,84 @@ static void right_with_special_values(void **state)
         fail_msg("%s (%s): %d fetches differ", c->op, c->variant, wrong);
 }
 
+/* ---- Updates ---- */
+
+/* An update by momentum of one element; its kernel is called as the executor calls it. */
+typedef struct update {
+    test_graph t;
+    ls_tensor *w, *m;
+    ls_kernel *kernel;
+} update;
+
+static void update_open(update *u, ls_context *ctx, ls_dtype dtype)
+{
+    ls_runs *runs = NULL;
+    *u = (update){ .kernel = NULL };
+    test_graph_open_in(&u->t, ctx, 1, dtype);
+    u->w = ls_op_variable(u->t.graph, NULL, dtype, LS_SHAPE(1));
+    u->m = ls_op_variable(u->t.graph, NULL, dtype, LS_SHAPE(1));
+    ls_tensor *g = ls_op_fill(u->t.graph, dtype, LS_SHAPE(1), 0), *rate = ls_op_scalar(u->t.graph, dtype, 0.5);
+    ls_tensor *step = ls_op_apply(u->w, g, LS_APPLY_MOMENTUM, rate, .slots = { u->m }, .momentum = 1);
+    assert_int_equal(ls_eval(u->t.graph, NULL, 0, &step, 1), LS_OK); /* makes the plan */
+    assert_int_equal(ls_runs_of(u->t.graph, &runs), LS_OK);
+    const ls_plan *plan = ls_executor_plan(runs->cached[0].executor);
+    for (int i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].root->op == LS_OP_apply)
+            u->kernel = plan->groups[i].kernel;
+    assert_non_null(u->kernel);
+}
+
+/* numbers: w, slot, gradient, rate. The reference reads w and slot in their variables. */
+static void run_update(update *u, const void *const numbers[4], bool *broken)
+{
+    size_t bytes = ls_dtype_bytes(u->t.real);
+    double out[2];
+    for (int i = 0; i < 2; i++) {
+        memcpy(&out[i], numbers[i], bytes);
+        assert_int_equal(ls_variable_set(i ? u->m : u->w, numbers[i], bytes), LS_OK);
+    }
+    ls_kernel_call call = { .in = numbers + 2, .out = &out[0], .batch = 1, .samples = 1, .to = 1, .broken = broken };
+    call.slots = (void *[]){ &out[1], NULL };
+    assert_int_equal(u->kernel->run(u->kernel, &call), LS_OK);
+}
+
+static bool is_reported(ls_context *ctx, ls_dtype dtype, float w, float m, float g)
+{
+    update u;
+    double wide[] = { w, m, g, 0.5 };
+    float narrow[] = { w, m, g, 0.5f };
+    const void *numbers[4];
+    bool broken = false;
+    for (int i = 0; i < 4; i++)
+        numbers[i] = dtype == LS_F64 ? (void *)&wide[i] : &narrow[i];
+    update_open(&u, ctx, dtype);
+    run_update(&u, numbers, NULL);
+    run_update(&u, numbers, &broken);
+    test_graph_close(&u.t);
+    return broken;
+}
+
+static void updates_that_break_are_reported(void **state)
+{
+    (void)state;
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    for (size_t c = 0; c < SETS + 2; c++) {
+        ls_context *ctx = c < SETS ? fast[c] : reference;
+        ls_dtype dtype = c > SETS ? LS_F64 : LS_F32;
+        if (!ctx)
+            continue;
+        assert_false(is_reported(ctx, dtype, 1, 2, 3));
+        assert_false(is_reported(ctx, dtype, 1e-40f, -0.0f, 1e30f));
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            assert_true(is_reported(ctx, dtype, bad[i], 2, 3));
+            assert_true(is_reported(ctx, dtype, 1, bad[i], 3));
+            assert_true(is_reported(ctx, dtype, 1, 2, bad[i]));
+        }
+        if (dtype == LS_F32)
+            assert_true(is_reported(ctx, dtype, FLT_MAX, FLT_MAX, 0)); /* finite before, not after */
+    }
+}
+
 /* ---- All together ---- */
 
 int main(void)
@@ -187,6 +266,7 @@ int main(void)
     test_expressions_add();
     test_kernel_expressions_add();
     test_suite_add_cases(right_with_special_values);
+    TEST_SUITE_ADD(updates_that_break_are_reported);
     int failed = test_suite_run("special values");
     for (size_t i = 0; i < SETS; i++)
         if (fast[i])

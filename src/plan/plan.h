@@ -38,6 +38,7 @@ typedef struct ls_kernel_call {
     uint64_t seed, run;
     int worker;
     void *scratch;
+    bool *broken; /* apply: set when something that was written is not finite; NULL: nobody asks */
 } ls_kernel_call;
 
 /* What a kernel wants done once a step to a whole input before any call: a weight in another format. */

@@ -10,8 +10,10 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     ls_simd_update params =
         ls_simd_update_of(rule, rate, step, attr->apply.momentum, attr->apply.beta1, attr->apply.beta2, attr->apply.rho,
                           attr->apply.epsilon, attr->apply.weight_decay);
-    k->cpu->simd->update(rule, call->out, call->in[0], call->slots[0], call->slots[1], (size_t)call->from,
-                         (size_t)call->to, &params);
+    bool finite = k->cpu->simd->update(rule, call->out, call->in[0], call->slots[0], call->slots[1], (size_t)call->from,
+                                       (size_t)call->to, &params);
+    if (!finite && call->broken)
+        *call->broken = true;
     return LS_OK;
 }
 

@@ -148,8 +148,8 @@ typedef struct ls_simd {
 
     /* ---- Optimizer, in place on elements from .. to-1: the reference kernel's bits ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
-     * a. */
-    void (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
+     * a. Returns whether all that was written, slots included, is finite. */
+    bool (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
                    const ls_simd_update *params);
 
     /* dst [cols,rows] = x [rows,cols]; apart */
