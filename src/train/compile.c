@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "nn/model.h"
 #include "train/training.h"
 
@@ -55,6 +56,7 @@ ls_status ls_training_of(ls_model *model, ls_training **out)
 
 ls_status ls_compile_with(ls_model *model, ls_compile_options options)
 {
+    LS_OWN_FP_MODE;
     if (!model)
         return ls_fail(LS_ERR_INVALID, "ls_compile: the model is NULL");
     if (options.loss.kind == LS_LOSS_NONE)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/sha256.h"
 #include "nn/model.h"
 #include "train/training.h"
@@ -272,6 +273,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
 
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 {
+    LS_OWN_FP_MODE;
     fit f = { .options = &options, .reason = "done" };
     LS_TRY(ls_training_of(model, &f.training));
     ls_status status = open_fit(&f, data);
@@ -297,6 +299,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)
 {
+    LS_OWN_FP_MODE;
     fit f = { .options = &options };
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_explain_fit: a place for the text is needed");
@@ -312,6 +315,7 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, cha
 
 ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options)
 {
+    LS_OWN_FP_MODE;
     ls_dataset *data = ls_from_tensor_slices(x, y, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_fit_with(model, data, options);
     ls_dataset_destroy(data);
@@ -345,6 +349,7 @@ ls_status ls_training_evaluate(ls_training *t, ls_passes *passes, ls_results *ou
 
 ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
 {
+    LS_OWN_FP_MODE;
     ls_training *training = NULL;
     ls_passes passes;
     ls_progress progress;
@@ -417,6 +422,7 @@ static ls_status predict_all(ls_training *t, ls_passes *passes, ls_array *out)
 
 ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out)
 {
+    LS_OWN_FP_MODE;
     ls_training *training = NULL;
     ls_passes passes;
     ls_array made = { .data = NULL };

@@ -2,12 +2,14 @@
 #include <stdlib.h>
 
 #include "backend/ref/ref.h"
+#include "base/fpmode.h"
 #include "lockstep/backend.h"
 
 #define FEW 16
 
 ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const ls_program_run *run)
 {
+    LS_OWN_FP_MODE;
     ls_ref_array few[FEW], *arrays = few;
     if (ls_tensor_is_error(node) || !out || !run)
         return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");
