@@ -14,8 +14,8 @@ typedef struct ls_cpu {
     const ls_simd *simd;
     ls_logger *log;
     int workers;
-    uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
-    bool reference;                              /* every group by its reference kernel */
+    _Atomic uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
+    bool reference;                                      /* every group by its reference kernel */
 } ls_cpu;
 
 ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out);
