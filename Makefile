@@ -207,8 +207,11 @@ named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRI
 RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),$(error no test named $(t) in tests/)))
 endif
 
+# Programs that a script runs again.
+SCRIPT_PROGRAMS := $(if $(filter %/test_instruction_sets.sh,$(RUN_TESTS)),$(addprefix $(B)/tests/,test_onednn test_special_values))
+
 .PHONY: test
-test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS)
+test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS)
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
 .PHONY: demo

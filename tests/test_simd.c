@@ -541,12 +541,13 @@ static void accumulating(void **state)
     }
 }
 
-static void finite_sees_every_place(void **state)
+static void finite_and_largest_see_every_place(void **state)
 {
     (void)state;
     const float bad[] = { INFINITY, -INFINITY, NAN };
     for (int t = 0; t < table_count; t++) {
         assert_true(tables[t]->finite(NULL, 0));
+        assert_true(tables[t]->largest(NULL, 0) == 0);
         for (size_t s = 0; s < COUNT(sizes); s++) {
             size_t n = sizes[s];
             float *x = random_floats(n, -9, 9);
@@ -557,6 +558,10 @@ static void finite_sees_every_place(void **state)
                 float old = x[i];
                 x[i] = bad[i % 3];
                 assert_false(tables[t]->finite(x, n));
+                float largest = tables[t]->largest(x, n);
+                assert_true(i % 3 < 2 ? largest == INFINITY : largest != largest);
+                x[i] = i % 3 ? 1e6f : -1e6f;
+                assert_true(n > 2 && i > 0 && i < n - 1 ? tables[t]->largest(x + 1, n - 2) == 1e6f : true);
                 x[i] = old;
             }
             free(x);
@@ -1305,7 +1310,8 @@ static void try_update(const update_case *v)
             outs[a][t] = output_of(bytes);
             memcpy(outs[a][t].f32, old[a], bytes);
         }
-        tables[t]->update(v->rule, outs[0][t].f32, v->g, outs[1][t].f32, outs[2][t].f32, from, to, &params);
+        assert_true(
+            tables[t]->update(v->rule, outs[0][t].f32, v->g, outs[1][t].f32, outs[2][t].f32, from, to, &params));
         for (int a = 0; a < 3; a++)
             for (size_t i = 0; i < v->n; i++)
                 if (!same_f32(outs[a][t].f32[i], i >= from && i < to ? want[a][i] : old[a][i]))
@@ -1315,6 +1321,39 @@ static void try_update(const update_case *v)
         outputs_done(outs[a], "update", false);
         free(want[a]);
     }
+}
+
+/* Array `a` (w, g, slots) has a number that is not finite at `at`: seen within from .. to-1 where the rule reads it.
+ * epsilon is 0, so that what fills a vector up would be 0/0. */
+static void try_broken_update(ls_apply_rule rule, int a, size_t at, float value, bool read)
+{
+    enum { N = 37, FROM = 3, TO = 36 };
+    ls_simd_update params = ls_simd_update_of(rule, 0.1f, 1, 0.5, BETA1, BETA2, RHO, 0, 0);
+    for (int t = 0; t < table_count; t++) {
+        float array[4][N];
+        for (int i = 0; i < 4; i++)
+            for (int k = 0; k < N; k++)
+                array[i][k] = 0.25f + (float)k;
+        array[a][at] = value;
+        bool good = tables[t]->update(rule, array[0], array[1], array[2], array[3], FROM, TO, &params);
+        bool hidden = !read || at < FROM || at >= TO;
+        if (good != hidden)
+            fail_msg("rule %d of %s: %g in element %zu of array %d is%s reported", (int)rule, tables[t]->name,
+                     (double)value, at, a, good ? " not" : "");
+    }
+}
+
+static void updates_report_what_is_not_finite(void **state)
+{
+    (void)state;
+    static const int slots[] = { 0, 1, 1, 2, 2, 2, 1 }; /* of each rule, with momentum */
+    static const size_t places[] = { 2, 3, 20, 34, 35, 36 };
+    static const float values[] = { NAN, INFINITY, -INFINITY };
+    for (int rule = LS_APPLY_SGD; rule <= LS_APPLY_ADAGRAD; rule++)
+        for (int a = 0; a < 4; a++)
+            for (size_t p = 0; p < COUNT(places); p++)
+                for (size_t i = 0; i < COUNT(values); i++)
+                    try_broken_update((ls_apply_rule)rule, a, places[p], values[i], a < 2 + slots[rule]);
 }
 
 static void updates_have_the_reference_bits(void **state)
@@ -1477,7 +1516,7 @@ int main(void)
         cmocka_unit_test(rows_added_and_multiplied),
         cmocka_unit_test(casts),
         cmocka_unit_test(accumulating),
-        cmocka_unit_test(finite_sees_every_place),
+        cmocka_unit_test(finite_and_largest_see_every_place),
         cmocka_unit_test(wide_sums),
         cmocka_unit_test(transpose),
         cmocka_unit_test(lanes_join_by_the_tree),
@@ -1493,6 +1532,7 @@ int main(void)
         cmocka_unit_test(cross_entropy),
         cmocka_unit_test(dropout_has_the_reference_bits),
         cmocka_unit_test(updates_have_the_reference_bits),
+        cmocka_unit_test(updates_report_what_is_not_finite),
         cmocka_unit_test(the_bits_are_those_of_every_build),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,7 +208,8 @@ ls_status ls_json_get(const ls_json_at *object, const char *key, ls_json_at *out
     LS_TRY(ls_json_is_object(object));
     if (!ls_json_find(object, key, out)) {
         ls_json_at missing = { .parent = object, .key = key };
-        return ls_json_fail(&missing, LS_ERR_DATA, "missing");
+        ls_json_fail(&missing, LS_ERR_DATA, "missing");
+        return LS_ERR_DATA; /* compilers see that `out` is set otherwise */
     }
     return LS_OK;
 }

@@ -7,13 +7,12 @@
 
 static _Thread_local char last_error[LAST_ERROR_BYTES];
 
-ls_status ls_fail(ls_status status, const char *format, ...)
+void ls_fail_write(ls_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     ls_fail_v(status, format, args);
     va_end(args);
-    return status;
 }
 
 ls_status ls_fail_v(ls_status status, const char *format, va_list args)

@@ -6,8 +6,10 @@
 
 #include "lockstep/base.h"
 
-/* Sets this thread's last error and returns `status`. */
-ls_status ls_fail(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
+/* Sets this thread's last error and returns `status`, which is looked at twice. A macro, so that compilers see which
+ * status is returned: they warn of outputs that a failure left unset otherwise. */
+#define ls_fail(status, ...) (ls_fail_write(status, __VA_ARGS__), ls_fail_status(status))
+void ls_fail_write(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 ls_status ls_fail_v(ls_status status, const char *format, va_list args);
 
 /* Puts "<format>: " in front of the last error and returns `status`; LS_OK: nothing happens. */
@@ -15,6 +17,11 @@ ls_status ls_fail_within(ls_status status, const char *format, ...) LS_PRINTF(2,
 
 /* Forgets this thread's last error: what stands there later came later. */
 void ls_clear_error(void);
+
+static inline ls_status ls_fail_status(ls_status status)
+{
+    return status;
+}
 
 /* Returns from the caller when `call` fails; the message is already written. */
 #define LS_TRY(call)                                                                                                   \

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "data/dataset.h"
 
 #define MOST_THREADS 1024
@@ -104,6 +105,7 @@ static item *claim(ahead *a)
 static void *work(void *user)
 {
     ahead *a = user;
+    ls_fp_begin_thread();
     for (item *i; (i = claim(a)) != NULL;) {
         if (i->status == LS_OK && !i->end)
             keep_error(i, process(a->cursor, i));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/fpmode.h"
 #include "base/numbers.h"
 #include "base/size.h"
 #include "base/status.h"
@@ -201,6 +202,7 @@ static ls_status finish(table *t, ls_array *features, ls_array *labels)
 
 ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels)
 {
+    LS_OWN_FP_MODE;
     char *text = NULL;
     size_t bytes = 0;
     if (!path || !features || !labels)

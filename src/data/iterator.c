@@ -1,6 +1,7 @@
 /* Passes over datasets: cursors, and the iterators and rows that users see. */
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "data/dataset.h"
 
 /* ---- Cursors ---- */
@@ -92,6 +93,7 @@ static ls_status next_in_pass(ls_iterator *pass)
 
 ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iterator **out)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_iterator_create: no place for the iterator");
@@ -108,6 +110,7 @@ ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iterator **
 
 ls_status ls_iterator_next(ls_iterator *iterator, const ls_element **out)
 {
+    LS_OWN_FP_MODE;
     if (!iterator || !out)
         return ls_fail(LS_ERR_INVALID, "ls_iterator_next: an iterator and a place for the element are needed");
     LS_TRY(next_in_pass(iterator));
@@ -134,6 +137,7 @@ void ls_iterator_destroy(ls_iterator *iterator)
 
 ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **out)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_rows_create: no place for the rows");
@@ -159,6 +163,7 @@ const ls_element *ls_rows_base(const ls_rows *rows)
 
 ls_status ls_rows_next(ls_rows *rows, const int64_t **list, int64_t *count)
 {
+    LS_OWN_FP_MODE;
     if (!rows || !list || !count)
         return ls_fail(LS_ERR_INVALID, "ls_rows_next: rows and places for the list and its count are needed");
     LS_TRY(next_in_pass(&rows->pass));

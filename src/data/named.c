@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fpmode.h"
 #include "base/names.h"
 #include "base/text.h"
 #include "data/dataset.h"
@@ -342,6 +343,7 @@ static ls_status load_parts(ls_context *ctx, const char *name, bool wanted[PARTS
 
 ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test)
 {
+    LS_OWN_FP_MODE;
     bool wanted[PARTS] = { train != NULL, test != NULL };
     ls_dataset *sets[PARTS] = { NULL, NULL };
     if (!name)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fpmode.h"
 #include "base/status.h"
 
 static ls_status check_options(const ls_context_options *given, const char *call, ls_context **out)
@@ -48,6 +49,7 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out)
 
 ls_status ls_context_open(const ls_context_options *options, ls_context **out)
 {
+    LS_OWN_FP_MODE;
     ls_context *ctx;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_context_open: no place for the context was given");

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/fpmode.h"
 #include "device/cores.h"
 
 struct ls_crew {
@@ -33,6 +34,7 @@ static void *work(void *argument)
     uint64_t seen = 0;
     if (crew->cores && crew->cores[member->worker] >= 0)
         ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
+    ls_fp_begin_thread();
     if (crew->begin)
         crew->begin();
     pthread_mutex_lock(&crew->mutex);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "graph/rules.h"
 
 /* One walk: the nodes between the variables and the loss, each after its inputs, and their gradients so far. */
@@ -123,6 +124,7 @@ static ls_status walk_back(walk *w, ls_tensor *loss, const ls_gradients_options 
 ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_gradients_options options,
                             ls_tensor **out)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(check_arguments(loss, variables, count, &options, out));
     walk w = { 0 };
     LS_TRY(ls_graph_order(loss->graph, &loss, 1, NULL, NULL, &w.order, &w.count));

@@ -147,6 +147,7 @@ struct ls_tensor {
     ls_status status;
     ls_held held;
     const char *layer; /* of a model that made it, or its gradient: for labels; NULL: none */
+    bool guards;       /* a loss: where it is not finite, the run fails before any variable is changed */
     bool aside;        /* sums of a metric: what is computed for them alone must not change how the rest is computed */
     int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
     int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */

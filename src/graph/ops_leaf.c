@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/size.h"
 #include "graph/context.h"
 #include "graph/rules.h"
@@ -76,6 +77,7 @@ ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape, double va
 
 ls_tensor *ls_op_scalar(ls_graph *graph, ls_dtype dtype, double value)
 {
+    LS_OWN_FP_MODE;
     return ls_op_fill(graph, dtype, LS_SCALAR, value);
 }
 

@@ -3,6 +3,7 @@
  * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]),
  * `batch_norm` normalises each sample with them. Its gradient is two nodes again: one more reduction, and the gradient
  * of x in full, the way through the moments included; so `moments` itself never needs a gradient. */
+#include "base/fpmode.h"
 #include "graph/rules.h"
 
 /* ---- Nodes ---- */
@@ -192,6 +193,7 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
 /* Updates are set always: of an error they are the error, so that running them reports it. */
 ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
 {
+    LS_OWN_FP_MODE;
     if (options.updates)
         options.updates[0] = options.updates[1] = NULL;
     ls_tensor *y = batch_norm(x, options);
@@ -204,6 +206,7 @@ ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
 
 ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options)
 {
+    LS_OWN_FP_MODE;
     if (ls_tensor_is_error(x))
         return x;
     int count = options.axes ? options.axes : 1, most = x->shape.rank - (x->per_sample ? 1 : 0);

@@ -1,5 +1,6 @@
 /* Reductions, over the batch axis too: there a node gives each slice's part, and the run joins the parts. Mean is a sum
  * multiplied once by one over the count. Softmax stands here because it, too, works along an axis. */
+#include "base/fpmode.h"
 #include "graph/rules.h"
 
 /* ---- Sum, max, min, mean ---- */
@@ -114,6 +115,7 @@ static double known_count(const ls_tensor *x, int64_t mask, bool *batch)
 
 ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes)
 {
+    LS_OWN_FP_MODE;
     int64_t mask;
     bool batch;
     if (ls_tensor_is_error(x))

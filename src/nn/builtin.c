@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "nn/model.h"
@@ -137,6 +138,7 @@ const char *ls_model_builtin_name(size_t index)
 
 ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out)
 {
+    LS_OWN_FP_MODE;
     const char *names[MODEL_COUNT];
     if (!ctx || !name || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_builtin: the %s is NULL",

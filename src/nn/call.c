@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/text.h"
 #include "nn/init.h"
 #include "nn/model.h"
@@ -73,6 +74,7 @@ static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *i
 
 ls_status ls_model_initialize(ls_model *model, uint64_t seed)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(ls_model_need_ready(model, "ls_model_initialize"));
     LS_TRY(ls_graph_fill(model->graph));
     for (size_t v = 0; v < model->variable_count; v++) {
@@ -184,6 +186,7 @@ static ls_status call_many(ls_call *call, const ls_layer *spec, ls_tensor *const
 
 ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count)
 {
+    LS_OWN_FP_MODE;
     if (!call)
         return NULL;
     for (size_t i = 0; inputs && i < count; i++)
@@ -203,6 +206,7 @@ ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *i
 
 ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x)
 {
+    LS_OWN_FP_MODE;
     return ls_layer_call_many(call, layer, &x, 1);
 }
 
@@ -338,6 +342,7 @@ static ls_status regularize(const ls_model *model, ls_tensor **out)
 
 ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs, ls_trace *trace)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(ls_model_need_ready(model, "ls_model_trace"));
     if (!inputs || !outputs || (training && !trace))
         return ls_fail(LS_ERR_INVALID,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "nn/model.h"
@@ -394,6 +395,7 @@ static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **
 
 ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out)
 {
+    LS_OWN_FP_MODE;
     json_t *json;
     if (!ctx || !path || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_from_keras_json: context, path and a place for the model are needed");

@@ -1,5 +1,6 @@
 /* Losses: one value a sample, and how samples are put together. The formulas are those of lockstep/graph.h; here
  * targets are brought to the predictions' type and shape, as Keras does, and samples are weighed and reduced. */
+#include "base/fpmode.h"
 #include "graph/rules.h"
 #include "nn/parts.h"
 
@@ -49,6 +50,7 @@ static void warn_of_logits(const ls_loss *loss, const ls_tensor *predictions)
 
 ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions)
 {
+    LS_OWN_FP_MODE;
     ls_tensor *error = ls_pair_error("loss", targets, predictions), *values = NULL;
     if (error || !targets || !predictions)
         return error;
@@ -87,6 +89,7 @@ ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predi
 
 ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
+    LS_OWN_FP_MODE;
     ls_tensor *values = ls_loss_per_sample(loss, targets, predictions);
     if (ls_tensor_is_error(values))
         return values;

@@ -9,6 +9,7 @@
  * negatives */
 #include <stdlib.h>
 
+#include "base/fpmode.h"
 #include "graph/rules.h"
 #include "nn/parts.h"
 
@@ -244,6 +245,7 @@ static ls_tensor *bucket_sums(ls_tensor *targets, ls_tensor *predictions, ls_ten
 
 static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
+    LS_OWN_FP_MODE;
     ls_tensor *error =
         ls_pair_error(ls_metric_name(&metric), metric.kind == LS_METRIC_MEAN ? predictions : targets, predictions);
     if (error || !predictions)
@@ -313,6 +315,7 @@ static double area(const double *positives, const double *negatives)
 
 double ls_metric_result(const ls_metric *metric, const double *sums)
 {
+    LS_OWN_FP_MODE;
     if (!is_known(metric) || !sums)
         return 0;
     switch (metric->kind) {
@@ -330,6 +333,7 @@ double ls_metric_result(const ls_metric *metric, const double *sums)
 
 ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
+    LS_OWN_FP_MODE;
     ls_metric_state state = { .metric = metric };
     char *name = NULL, *full = NULL;
     ls_tensor *sums = ls_metric_sums(metric, targets, predictions, weights);
@@ -372,6 +376,7 @@ static ls_status read_sums(const ls_metric_state *state, double **out)
 
 ls_status ls_metric_state_result(const ls_metric_state *state, double *out)
 {
+    LS_OWN_FP_MODE;
     double *sums = NULL;
     LS_TRY(read_sums(state, &sums));
     if (out)

@@ -1,4 +1,5 @@
 /* Making models: layers and their names; sequential, functional and custom models; what users ask of a model. */
+#include "base/fpmode.h"
 #include "device/context.h"
 #include "nn/model.h"
 
@@ -348,6 +349,7 @@ ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
 
 ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count)
 {
+    LS_OWN_FP_MODE;
     ls_model_layer *made;
     int index = -1;
     if (!model)
@@ -421,6 +423,7 @@ static ls_status finish(ls_model *model, const ls_symbol *outputs, size_t count)
 
 ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count)
 {
+    LS_OWN_FP_MODE;
     if (!model)
         return ls_fail(LS_ERR_INVALID, "ls_functional_end: the model is NULL");
     if (!open_for_calls(model))
@@ -432,6 +435,7 @@ ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size
 
 ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers, size_t count)
 {
+    LS_OWN_FP_MODE;
     ls_model *model;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_sequential: no place for the model was given");
@@ -505,6 +509,7 @@ static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t inp
 ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs, size_t input_count,
                     size_t output_count, ls_call_function function, void *user)
 {
+    LS_OWN_FP_MODE;
     ls_model *model;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_custom: no place for the model was given");

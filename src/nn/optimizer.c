@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/fpmode.h"
 #include "base/text.h"
 #include "graph/rules.h"
 #include "nn/parts.h"
@@ -169,6 +170,7 @@ static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
 
 ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out)
 {
+    LS_OWN_FP_MODE;
     recipe r;
     if (!optimizer || !out)
         return ls_fail(LS_ERR_INVALID, "ls_optimizer_rate: an optimizer and a place for the rate are needed");
@@ -507,6 +509,7 @@ static ls_status build(job *j, ls_tensor *learning_rate)
 ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                               size_t count, ls_tensor *learning_rate)
 {
+    LS_OWN_FP_MODE;
     job j = { .graph = variables && count ? ls_graph_of(variables, (int)count) : NULL };
     ls_tensor *result = NULL;
     if (!j.graph)
@@ -553,6 +556,7 @@ static ls_status find_gradients(ls_tensor *loss, ls_tensor **variables, ls_tenso
 
 ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name)
 {
+    LS_OWN_FP_MODE;
     if (ls_tensor_is_error(loss))
         return loss;
     ls_graph *graph = loss->graph;

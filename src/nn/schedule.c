@@ -1,4 +1,5 @@
 /* Schedules: the learning rate of a step. The formulas are Keras's, computed in double. */
+#include "base/fpmode.h"
 #include "base/math.h"
 #include "base/text.h"
 #include "nn/parts.h"
@@ -43,6 +44,7 @@ ls_schedule ls_piecewise_decay(const int64_t *boundaries, const double *values, 
 
 ls_schedule ls_rates_by_batch_size(const int64_t *batch_sizes, const double *rates, int count)
 {
+    LS_OWN_FP_MODE;
     return table(LS_SCHEDULE_BY_BATCH, batch_sizes, count, rates, count);
 }
 
@@ -114,6 +116,7 @@ static ls_status by_batch(const ls_schedule *s, int64_t batch_size, double *out)
 
 ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t batch_size, double *out)
 {
+    LS_OWN_FP_MODE;
     double rate = 0;
     if (!schedule || !out)
         return ls_fail(LS_ERR_INVALID, "ls_schedule_rate: a schedule and a place for the rate are needed");

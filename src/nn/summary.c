@@ -2,6 +2,7 @@
  * grow. */
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/text.h"
 #include "nn/model.h"
 
@@ -245,6 +246,7 @@ static ls_status fill(table *t, ls_model *model)
 
 ls_status ls_model_summary(ls_model *model, char **out)
 {
+    LS_OWN_FP_MODE;
     double flops = 0, bytes = 0;
     LS_TRY(ls_model_need_ready(model, "ls_model_summary"));
     if (!out)

@@ -49,6 +49,8 @@ static void find_lifetimes(placer *p)
                     p->kept_last[from] = s;
             }
         }
+    for (int i = 0; i < plan->guard_count; i++)
+        plan->whole_last[ls_plan_source(plan, plan->guards[i])] = plan->levels;
     for (int i = 0; i < plan->fetch_count; i++) {
         int from = ls_plan_source(plan, plan->fetches[i]);
         if (from >= 0) {

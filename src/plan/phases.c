@@ -90,7 +90,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * 6 + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 1;
+    size_t most = (size_t)plan->levels * 6 + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 2;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
@@ -114,6 +114,7 @@ ls_status ls_plan_phases(ls_plan *plan)
         if (has_finish(plan, j, join - j))
             add_phase(plan, LS_PHASE_FINISH, level, j, join - j);
     }
+    add_phase(plan, LS_PHASE_GUARD, plan->levels, 0, plan->guard_count);
     add_phase(plan, LS_PHASE_CHECK, plan->levels, 0, plan->update_count);
     for (int i = 0, first = 0; i < plan->update_count; first = i) { /* those that can fail come first: not the CPU's */
         while (i < plan->update_count && plan->updates[i].group->kind == plan->updates[first].group->kind)

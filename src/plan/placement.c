@@ -149,6 +149,8 @@ static void find_coming(ls_placement *p)
     const ls_plan *plan = p->plan;
     for (int i = 0; i < plan->fetch_count; i++)
         p->comes_home[ls_plan_source_value(plan, plan->fetches[i])] = true;
+    for (int i = 0; i < plan->guard_count; i++)
+        p->comes_home[ls_plan_source_value(plan, plan->guards[i])] = true;
     for (int i = 0; i < plan->node_count; i++) {
         int g = plan->nodes[i].group;
         if (g < 0 || plan->groups[g].kind == LS_CPU)

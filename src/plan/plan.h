@@ -41,6 +41,7 @@ typedef struct ls_kernel_call {
     uint64_t seed, run;
     int worker;
     void *scratch;
+    bool *broken; /* apply: set when something that was written is not finite; NULL: nobody asks */
 } ls_kernel_call;
 
 /* What a kernel wants done once a step to a whole input before any call: a weight in another format. */
@@ -235,6 +236,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_JOIN,    /* the joins of a level, in chunks, or each part by its owner */
     LS_PHASE_SHARE,   /* what owners have joined goes to the other devices that look at it */
     LS_PHASE_FINISH,  /* joined partials to values, side by side */
+    LS_PHASE_GUARD,   /* losses are finite */
     LS_PHASE_CHECK,   /* gradients of in-place updates are finite */
     LS_PHASE_UPDATE,  /* in-place updates, in tiles */
     LS_PHASE_KINDS,
@@ -286,6 +288,8 @@ struct ls_plan {
     int prepared_count;
     ls_step *updates; /* in place */
     int update_count;
+    int *guards; /* plan nodes that must be finite before anything is written; none where nothing is */
+    int guard_count;
     ls_phase *phases;
     int phase_count;
     ls_kept *kept;

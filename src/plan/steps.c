@@ -107,6 +107,18 @@ static void list_whole(ls_plan *plan)
     qsort(plan->updates, (size_t)plan->update_count, sizeof(*plan->updates), updates_by_kind);
 }
 
+/* Losses of a run that updates variables. */
+static ls_status list_guards(ls_plan *plan)
+{
+    plan->guards = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->guards));
+    if (!plan->guards)
+        return LS_ERR_MEMORY;
+    for (int i = 0; plan->update_count > 0 && i < plan->node_count; i++)
+        if (plan->nodes[i].node->guards && !plan->nodes[i].node->per_sample && plan->nodes[i].group >= 0)
+            plan->guards[plan->guard_count++] = i;
+    return LS_OK;
+}
+
 ls_status ls_plan_steps(ls_plan *plan)
 {
     size_t groups = (size_t)plan->group_count;
@@ -128,7 +140,7 @@ ls_status ls_plan_steps(ls_plan *plan)
                 find_prepared(plan, group, ls_plan_source_value(plan, group->in[group->kernel->prepare.input]));
     }
     list_whole(plan);
-    return LS_OK;
+    return list_guards(plan);
 }
 
 int ls_plan_join_of(const ls_plan *plan, const ls_step *update)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/philox.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -102,6 +103,7 @@ static ls_status run_canary(ls_context *ctx, int device, char hex[65])
 
 ls_status ls_bit_class(ls_context *ctx, char **out)
 {
+    LS_OWN_FP_MODE;
     ls_runtime *runtime = NULL;
     char hex[65], library[96];
     if (!ctx || !out)

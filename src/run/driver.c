@@ -345,6 +345,28 @@ static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int w
     return explain(d, &plan_of(d)->whole_steps[u->index + u->count - 1], "running on", ls_device_sync(d->device));
 }
 
+/* The new values of a variable and its slots: they are not the state yet. */
+static ls_status check_update(const ls_driver *d, const ls_step *update)
+{
+    ls_variable *written[LS_MAX_WRITES];
+    int count = ls_node_writes(update->group->root, written);
+    for (int k = 0; k < count; k++) {
+        ls_memory_place at = ls_state_written(d->state);
+        ls_dtype dtype = written[k]->node->dtype;
+        bool finite = false;
+        at.offset += ls_state_offset(d->state, written[k]);
+        LS_TRY(explain(
+            d, update, "checking on",
+            ls_device_finite(d->device, dtype, at, (int64_t)(written[k]->bytes / ls_dtype_bytes(dtype)), &finite)));
+        char label[LS_NODE_TEXT];
+        if (!finite)
+            return ls_fail(LS_ERR_NOT_FINITE,
+                           "the step would leave %s with values that are not finite: no variable was changed",
+                           ls_node_label(written[k]->node, label));
+    }
+    return LS_OK;
+}
+
 static ls_status run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
     const ls_plan *plan = plan_of(d);
@@ -356,6 +378,9 @@ static ls_status run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int
             LS_TRY(explain(d, last, "copying to", bring_inputs(d, e, last, worker, 0, 0, 1)));
         }
     LS_TRY(explain(d, last, "updating on", run_program(d, e, &d->programs.updates, run)));
+    for (int i = u->index; i < u->index + u->count; i++)
+        if (ls_updates_on(d->placement, i, d->device->index))
+            LS_TRY(check_update(d, &plan->updates[i]));
     return explain(d, last, "updating on", ls_device_sync(d->device));
 }
 

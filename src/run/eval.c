@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/size.h"
 #include "base/text.h"
 #include "device/context.h"
@@ -324,7 +325,7 @@ static ls_status execute(run *r)
     }
     commit(r, rooms);
     free(rooms);
-    return LS_OK;
+    return ls_executor_check_written(r->executor);
 }
 
 static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size_t number)
@@ -375,6 +376,7 @@ static ls_status eval(run *r)
 ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
                   size_t fetch_count)
 {
+    LS_OWN_FP_MODE;
     run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count };
     r.fetches = fetches;
     r.fetch_count = fetch_count;
@@ -384,6 +386,7 @@ ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_t
 ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count, const int64_t *rows, int64_t row_count,
                        ls_tensor *const *fetches, size_t fetch_count)
 {
+    LS_OWN_FP_MODE;
     if (!rows || row_count < 0)
         return ls_fail(LS_ERR_INVALID, "ls_eval_rows: %lld rows were announced, but not given", (long long)row_count);
     run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count, .rows = rows };
@@ -497,18 +500,21 @@ static ls_status print_placement(ls_executor *executor, ls_text *text)
 
 ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
 {
+    LS_OWN_FP_MODE;
     return explain_with(graph, fetches, fetch_count, batch, print_plan, out);
 }
 
 ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                char **out)
 {
+    LS_OWN_FP_MODE;
     return explain_with(graph, fetches, fetch_count, batch, print_placement, out);
 }
 
 ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, bool *fits,
                             char **out)
 {
+    LS_OWN_FP_MODE;
     ls_text text = { 0 };
     bool all;
     LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));

@@ -315,6 +315,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
 {
     e->seed = seed;
     e->run = run;
+    atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
     ls_status status = begin_run(e);
     if (status == LS_OK) {
         ls_dispatch(e);
@@ -324,6 +325,19 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
         if (e->drivers[d])
             ls_driver_fail(e->drivers[d]);
     return status;
+}
+
+ls_status ls_executor_check_written(const ls_executor *e)
+{
+    int update = atomic_load_explicit(&e->overflow, memory_order_relaxed);
+    char label[LS_NODE_TEXT];
+    if (update < 0)
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_NOT_FINITE,
+        "the step was made, and left %s with values that are not finite: it had some before, or the learning "
+        "rate is too large",
+        ls_node_label(e->plan->updates[update].group->root->attr.apply.variable->node, label));
 }
 
 /* What updates have written: the host's memory, or the new state of devices. */

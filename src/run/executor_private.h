@@ -74,6 +74,7 @@ struct ls_executor {
     pthread_cond_t progress;
     int phase, next, done;
     atomic_bool *broken; /* by join: a result of it is not finite */
+    atomic_int overflow; /* an update in the host's memory whose new values are not finite; -1: none */
     ls_lane *lane;
     int *in_flight, in_flight_count; /* lanes that are begun and not at their end */
     int *next_begin;                 /* by device: which of its lanes comes next */

@@ -141,11 +141,16 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
     for (int i = 0; i < 2; i++)
         if (attr->apply.slot[i])
             slots[i] = attr->apply.slot[i]->data;
+    bool broken = false;
     call.out = attr->apply.variable->data;
     call.slots = slots;
     call.from = from;
     call.to = to;
-    return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
+    call.broken = &broken;
+    LS_TRY(explain(step->group->kernel->run(step->group->kernel, &call), step->group));
+    if (broken)
+        atomic_store_explicit(&e->overflow, (int)(step - e->plan->updates), memory_order_relaxed);
+    return LS_OK;
 }
 
 /* A step for some samples of a lane. later: the lane's first micro-batch is done, partials are joined to it. */
@@ -283,6 +288,22 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, in
     return good ? LS_OK : ls_executor_not_finite(step);
 }
 
+/* A loss: with one that is not finite, finite gradients are no good either. */
+static ls_status run_guard(ls_executor *e, int node)
+{
+    const ls_operand *o = &e->plan->value_of[node];
+    const ls_tensor *tensor = e->plan->nodes[node].node;
+    const void *value = ls_executor_operand(e, o);
+    int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
+    bool good = tensor->dtype == LS_F32   ? e->simd->finite(value, (size_t)count)
+                : tensor->dtype == LS_F64 ? is_finite_f64(value, 0, count)
+                                          : true;
+    char label[LS_NODE_TEXT];
+    return good ? LS_OK
+                : ls_fail(LS_ERR_NOT_FINITE, "the loss (%s) is not finite: no variable was changed",
+                          ls_node_label(tensor, label));
+}
+
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
 {
     const ls_plan *plan = e->plan;
@@ -309,6 +330,8 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
     case LS_PHASE_FINISH:
         return run_finish(e, &plan->joins[u->index], worker);
+    case LS_PHASE_GUARD:
+        return run_guard(e, plan->guards[u->index]);
     case LS_PHASE_CHECK:
         return run_check(e, &plan->updates[u->index], u->from, u->to);
     case LS_PHASE_UPDATE:

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "lockstep/run.h"
@@ -10,6 +11,7 @@
 
 ls_status ls_value(ls_tensor *tensor, ls_array *out)
 {
+    LS_OWN_FP_MODE;
     if (!tensor || !out)
         return ls_fail(LS_ERR_INVALID, "a tensor and a place for its value are needed");
     if (tensor->op == LS_OP_ERROR)
@@ -26,6 +28,7 @@ ls_status ls_value(ls_tensor *tensor, ls_array *out)
 
 ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes)
 {
+    LS_OWN_FP_MODE;
     ls_array value;
     int64_t count = 0;
     LS_TRY(ls_value(tensor, &value));
@@ -61,6 +64,7 @@ static double element(const ls_array *value, int64_t i)
 
 ls_status ls_read_scalar(ls_tensor *tensor, double *out)
 {
+    LS_OWN_FP_MODE;
     ls_array value;
     int64_t count = 0;
     if (!out)
@@ -126,6 +130,7 @@ static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t off
 
 ls_status ls_format(ls_tensor *tensor, char **out)
 {
+    LS_OWN_FP_MODE;
     ls_array value;
     int64_t strides[LS_MAX_RANK], count = 0;
     char shape[LS_SHAPE_TEXT];
@@ -142,6 +147,7 @@ ls_status ls_format(ls_tensor *tensor, char **out)
 
 ls_status ls_print(ls_tensor *tensor, FILE *out)
 {
+    LS_OWN_FP_MODE;
     char *text = NULL;
     LS_TRY(ls_format(tensor, &text));
     FILE *to = out ? out : stdout;

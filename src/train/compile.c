@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "nn/model.h"
 #include "train/training.h"
 
@@ -88,6 +89,7 @@ void ls_use_end(ls_use *use)
 
 ls_status ls_compile_with(ls_model *model, ls_compile_options options)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(check_call(model, "ls_compile", true));
     if (options.loss.kind == LS_LOSS_NONE)
         return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
@@ -200,6 +202,8 @@ static ls_status trace_loss(ls_training *t, ls_function *f, ls_tensor *output, c
     f->loss = ls_loss_value(t->options.loss, targets, output, weights);
     if (trace->regularization)
         f->loss = ls_op_add(f->loss, trace->regularization);
+    if (!ls_tensor_is_error(f->loss))
+        f->loss->guards = true;
     f->fetches[f->fetch_count++] = f->loss;
     ls_tensor *given = f->spec.weights > 0 ? weights : NULL;
     for (size_t i = 0; i < t->options.metrics.count; i++) {

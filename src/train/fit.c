@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/sha256.h"
 #include "nn/model.h"
 #include "train/training.h"
@@ -311,6 +312,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 {
+    LS_OWN_FP_MODE;
     fit f = { .options = &options, .reason = "done" };
     ls_use use;
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
@@ -333,6 +335,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)
 {
+    LS_OWN_FP_MODE;
     fit f = { .options = &options };
     ls_use use;
     if (!out)
@@ -351,6 +354,7 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, cha
 
 ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options)
 {
+    LS_OWN_FP_MODE;
     ls_dataset *data = ls_from_tensor_slices(x, y, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_fit_with(model, data, options);
     ls_dataset_destroy(data);
@@ -409,6 +413,7 @@ static ls_status evaluate(ls_training *training, ls_dataset *data, const ls_eval
 
 ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
 {
+    LS_OWN_FP_MODE;
     ls_use use;
     if (options.batch_size < 0 || options.lanes < 0)
         return ls_fail(LS_ERR_INVALID, "ls_evaluate: batch_size %" PRId64 ", lanes %d", options.batch_size,
@@ -471,6 +476,7 @@ static ls_status predict_all(ls_training *t, ls_passes *passes, ls_array *out)
 
 ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out)
 {
+    LS_OWN_FP_MODE;
     ls_use use;
     ls_passes passes;
     ls_array made = { .data = NULL };

@@ -14,8 +14,8 @@ typedef struct ls_cpu {
     const ls_simd *simd;
     ls_logger *log;
     int workers;
-    uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
-    bool reference;                              /* every group by its reference kernel */
+    _Atomic uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
+    bool reference;                                      /* every group by its reference kernel */
 } ls_cpu;
 
 ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out);
@@ -58,6 +58,9 @@ ls_dnn_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples);
 /* A kernel of `bytes` (at least an ls_cpu_kernel) with its common part filled in; destroyed by free(). */
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
                         ls_status (*run)(ls_kernel *, const ls_kernel_call *));
+
+/* A node of two inputs by its reference kernel: `call` but for its inputs. */
+ls_status ls_cpu_run_reference(const ls_tensor *node, const void *const in[2], const ls_kernel_call *call);
 
 /* Not for this maker. */
 static inline ls_status ls_cpu_pass(void)

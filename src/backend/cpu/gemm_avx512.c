@@ -96,8 +96,9 @@ TILE rows_end(const int rows, const int vectors, const ls_gemm_rows *t, __m512 *
             __m512 bias = _mm512_loadu_ps(t->bias + 16 * v);
             UNROLL for (int i = 0; i < rows; i++) sum[i * vectors + v] = _mm512_add_ps(sum[i * vectors + v], bias);
         }
-    if (t->relu) /* NaN stays */
-        UNROLL for (int i = 0; i < rows * vectors; i++) sum[i] = _mm512_max_ps(_mm512_setzero_ps(), sum[i]);
+    if (t->relu) /* x <= 0 ? 0 : x, so NaN stays */
+        UNROLL for (int i = 0; i < rows * vectors; i++) sum[i] =
+            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(sum[i], _mm512_setzero_ps(), _CMP_NLE_UQ), sum[i]);
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
         _mm512_storeu_ps(t->out[i] + 16 * v, sum[i * vectors + v]);
 }

@@ -1,7 +1,7 @@
-/* Matrix products by oneDNN. Products that keep the batch axis are made as operations, with bias and ReLU inside;
- * weight gradients, which reduce it, go through sgemm. Measured, on one thread: with the second operand transposed (a
- * dense layer's data gradient) the operation is up to twice as fast as sgemm; for weight gradients sgemm is as fast or
- * faster. */
+/* Matrix products by oneDNN. Products that keep the batch axis are made as operations, with the bias inside; a ReLU is
+ * our own sweep behind it, because oneDNN's makes 0 of NaN. Weight gradients, which reduce it, go through
+ * sgemm. Measured, on one thread: with the second operand transposed (a dense layer's data gradient) the operation is
+ * up to twice as fast as sgemm; for weight gradients sgemm is as fast or faster. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -20,11 +20,16 @@ typedef struct matmul {
 
 static ls_status run_rows(const matmul *p, const ls_kernel_call *call, int64_t rows, const float *a, float *out)
 {
-    for (int i = 0; i < p->kinds; i++)
-        if (p->rows[i] == rows)
-            return ls_dnn_run_matmul(p->ops[i], call->worker, a, call->in[1], p->size.bias ? call->in[2] : NULL, out,
-                                     call->scratch);
-    return ls_fail(LS_ERR_INTERNAL, "no product was made for %lld rows", (long long)rows);
+    int i = 0;
+    while (i < p->kinds && p->rows[i] != rows)
+        i++;
+    if (i == p->kinds)
+        return ls_fail(LS_ERR_INTERNAL, "no product was made for %lld rows", (long long)rows);
+    LS_TRY(ls_dnn_run_matmul(p->ops[i], call->worker, a, call->in[1], p->size.bias ? call->in[2] : NULL, out,
+                             call->scratch));
+    if (p->base.group->relu)
+        p->base.cpu->simd->relu(out, out, (size_t)(rows * p->size.n));
+    return LS_OK;
 }
 
 static ls_status run_samples(ls_kernel *kernel, const ls_kernel_call *call)
@@ -130,8 +135,7 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
                                .n = node->shape.dims[1],
                                .lda = a->shape.dims[1],
                                .ldb = b->shape.dims[1],
-                               .bias = group->bias,
-                               .relu = group->relu };
+                               .bias = group->bias };
     ls_status status = reduces ? LS_OK : group->per_sample ? make_operations(p, samples, kinds) : make_tiles(p);
     if (status != LS_OK) {
         destroy(&p->base.base);

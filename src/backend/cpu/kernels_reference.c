@@ -1,4 +1,6 @@
-/* The last resort: a group of one node by its reference kernel, on the samples at hand. */
+/* The last resort: a group of one node by its reference kernel, on the samples at hand. Kernels that cannot take some
+ * values as the reference does come here, too (ls_cpu_run_reference). */
+#include <math.h>
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -9,13 +11,29 @@ typedef struct reference {
     ls_ref_array *arrays; /* of each worker: one for each input */
 } reference;
 
-static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
+static bool all_finite(const void *data, ls_dtype dtype, int64_t n)
 {
-    const reference *r = (const reference *)kernel;
-    const ls_group *group = r->base.group;
-    const ls_tensor *node = group->root;
-    ls_ref_array *in = r->arrays + (size_t)call->worker * (size_t)(node->input_count + 1);
-    for (int i = 0; i < group->in_count; i++) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(dtype == LS_F32 ? ((const float *)data)[i] : ((const double *)data)[i]))
+            return false;
+    return true;
+}
+
+/* What an update wrote, slots included. */
+static bool wrote_finite(const ls_tensor *node, const ls_ref_call *ref)
+{
+    int64_t n = 0;
+    ls_shape_count(&ref->out.shape, 0, &n);
+    bool good = all_finite(ref->out.data, node->dtype, n);
+    for (int i = 0; i < 2; i++)
+        good = good && (!node->attr.apply.slot[i] || all_finite(ref->slots[i], node->dtype, n));
+    return good;
+}
+
+/* in: room for one array of each input */
+static ls_status run_node(const ls_tensor *node, int in_count, ls_ref_array *in, const ls_kernel_call *call)
+{
+    for (int i = 0; i < in_count; i++) {
         const ls_tensor *input = node->in[i];
         in[i] = (ls_ref_array){ (void *)call->in[i], input->dtype, ls_ref_shape(input, call->batch, call->samples) };
     }
@@ -35,7 +53,26 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
         ref.slots[0] = call->slots[0];
         ref.slots[1] = call->slots[1];
     }
-    return ls_ref_run(&ref);
+    LS_TRY(ls_ref_run(&ref));
+    if (node->op == LS_OP_apply && call->broken && !wrote_finite(node, &ref))
+        *call->broken = true;
+    return LS_OK;
+}
+
+static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const reference *r = (const reference *)kernel;
+    const ls_group *group = r->base.group;
+    size_t inputs = (size_t)group->root->input_count + 1;
+    return run_node(group->root, group->in_count, r->arrays + (size_t)call->worker * inputs, call);
+}
+
+ls_status ls_cpu_run_reference(const ls_tensor *node, const void *const in[2], const ls_kernel_call *call)
+{
+    ls_ref_array arrays[2];
+    ls_kernel_call with_these = *call;
+    with_these.in = in;
+    return run_node(node, 2, arrays, &with_these);
 }
 
 static void destroy(ls_kernel *kernel)

@@ -10,8 +10,10 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
         return LS_OK;
     ls_ref_update_f32 params =
         ls_ref_update_scalars_f32(node, *(const float *)call->in[1], step >= 0 ? *(const float *)call->in[step] : 0);
-    k->cpu->simd->update((ls_apply_rule)node->attr.apply.rule, call->out, call->in[0], call->slots[0], call->slots[1],
-                         (size_t)call->from, (size_t)call->to, &params);
+    bool finite = k->cpu->simd->update((ls_apply_rule)node->attr.apply.rule, call->out, call->in[0], call->slots[0],
+                                       call->slots[1], (size_t)call->from, (size_t)call->to, &params);
+    if (!finite && call->broken)
+        *call->broken = true;
     return LS_OK;
 }
 

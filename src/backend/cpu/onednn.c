@@ -380,6 +380,37 @@ static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_o
     return status;
 }
 
+/* Kernels of oneDNN 2.6.3 that must not run. The AVX2 kernel gradient of a strided 1x1 convolution gathers pixels in
+ * its scratch as whole vectors, and has room for the channels alone. The SSE4.1 1x1 convolution takes it that outputs
+ * are aligned for vectors. */
+static bool is_broken(const_dnnl_primitive_desc_t pd, const dnnl_convolution_desc_t *v)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    bool gradient = v->prop_kind == dnnl_backward_weights, strided = v->strides[0] > 1 || v->strides[1] > 1;
+    return strcmp(name, "jit_1x1:sse41") == 0 ||
+           (strcmp(name, "jit_1x1:avx2") == 0 && gradient && strided && v->src_desc.dims[1] % 8 != 0);
+}
+
+/* oneDNN's first choice that works. */
+static dnnl_status_t choose(dnnl_engine_t engine, const dnnl_convolution_desc_t *desc, dnnl_primitive_attr_t attr,
+                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_desc_iterator_t choices;
+    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&choices, desc, attr, engine, hint);
+    if (status != dnnl_success)
+        return status;
+    dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(choices);
+    while (pd != NULL && is_broken(pd, desc)) {
+        dnnl_primitive_desc_destroy(pd);
+        status = dnnl_primitive_desc_iterator_next(choices);
+        pd = status == dnnl_success ? dnnl_primitive_desc_iterator_fetch(choices) : NULL;
+    }
+    dnnl_primitive_desc_iterator_destroy(choices);
+    *out = pd;
+    return pd != NULL ? dnnl_success : status == dnnl_success ? dnnl_out_of_memory : dnnl_unimplemented;
+}
+
 static dnnl_status_t forward_desc(dnnl_engine_t engine, const descs *d, dnnl_primitive_attr_t attr,
                                   dnnl_primitive_desc_t *out)
 {
@@ -387,7 +418,7 @@ static dnnl_status_t forward_desc(dnnl_engine_t engine, const descs *d, dnnl_pri
     dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
         &desc, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->kernel, d->bias_or_null, &d->y, d->stride,
         d->dilation, d->before, d->after);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
+    return status != dnnl_success ? status : choose(engine, &desc, attr, NULL, out);
 }
 
 /* hint: the forward descriptor that oneDNN wants beside a backward one. */
@@ -403,7 +434,7 @@ static dnnl_status_t backward_desc(dnnl_engine_t engine, kind kind, const descs 
         status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->kernel,
                                                                      d->bias_or_null, &d->y, d->stride, d->dilation,
                                                                      d->before, d->after);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(out, &desc, attr, engine, hint);
+    return status != dnnl_success ? status : choose(engine, &desc, attr, hint, out);
 }
 
 static dnnl_status_t conv_desc(ls_dnn *dnn, kind kind, const ls_dnn_conv *v, const descs *d, dnnl_primitive_desc_t *out)
@@ -469,7 +500,7 @@ static ls_status fill_conv(ls_dnn_op *op, const ls_dnn_conv *conv, const ls_dnn_
 
 static ls_status make_conv(ls_dnn *dnn, kind kind, const ls_dnn_conv *conv, const ls_dnn_op *like, ls_dnn_op **out)
 {
-    ls_dnn_op *op;
+    ls_dnn_op *op = NULL;
     LS_TRY(op_new(dnn, kind, &op));
     return finish(fill_conv(op, conv, like), op, out);
 }
@@ -517,7 +548,7 @@ static ls_status fill_reorder(ls_dnn_op *op, const dnnl_memory_desc_t *from, con
 
 static ls_status make_reorder(ls_dnn *dnn, const ls_dnn_op *of, bool to_hwio, ls_dnn_op **out)
 {
-    ls_dnn_op *op;
+    ls_dnn_op *op = NULL;
     LS_TRY(op_new(dnn, REORDER, &op));
     snprintf(op->what, sizeof op->what, "reorder for a %.200s", of->what);
     op->hwio = of->hwio;
@@ -564,7 +595,7 @@ static dnnl_status_t matmul_desc(dnnl_engine_t engine, const ls_dnn_matmul *v, d
     if (status != dnnl_success)
         return status;
     dnnl_primitive_attr_t attr;
-    status = make_attr(v->relu, &attr);
+    status = make_attr(false, &attr);
     if (status != dnnl_success)
         return status;
     status = dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
@@ -597,7 +628,7 @@ static ls_status fill_matmul(ls_dnn_op *op, const ls_dnn_matmul *v)
 
 ls_status ls_dnn_matmul_create(ls_dnn *dnn, const ls_dnn_matmul *matmul, ls_dnn_op **out)
 {
-    ls_dnn_op *op;
+    ls_dnn_op *op = NULL;
     LS_TRY(op_new(dnn, MATMUL, &op));
     return finish(fill_matmul(op, matmul), op, out);
 }
@@ -617,6 +648,11 @@ size_t ls_dnn_op_scratch_bytes(const ls_dnn_op *op)
 size_t ls_dnn_op_weights_bytes(const ls_dnn_op *op)
 {
     return dnnl_memory_desc_get_size(&op->packed);
+}
+
+bool ls_dnn_op_multiplies_padding(const ls_dnn_op *op)
+{
+    return strstr(op->name, "gemm") != NULL; /* copies windows, padding included, to the columns of a matrix */
 }
 
 bool ls_dnn_op_weights_are_hwio(const ls_dnn_op *op)

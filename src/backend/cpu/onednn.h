@@ -29,17 +29,17 @@ typedef struct ls_dnn_conv {
     int64_t pad[4];                 /* top, left, bottom, right */
     int64_t groups;
     bool bias; /* forward adds one, backward-weights also makes its gradient; backward-data does not look */
-    bool relu; /* forward ends with max(0, .); the backward ones do not look */
+    bool relu; /* forward ends with max(0, .), which makes 0 of NaN or not, and NaN of -infinity or not, as the
+                  instruction set has it; the backward ones do not look */
 } ls_dnn_conv;
 
-/* c = op(a) op(b) [+ bias] [, max(0, .)], row-major: op(a) is m x k, op(b) is k x n; ta, tb: the array holds the
+/* c = op(a) op(b) [+ bias], row-major: op(a) is m x k, op(b) is k x n; ta, tb: the array holds the
  * transpose. Where the operation's name begins with "brg:", a row of c has the same bits whatever m is, 1 included. */
 typedef struct ls_dnn_matmul {
     int64_t m, n, k;
     bool ta, tb;
     int64_t lda, ldb, ldc; /* floats from row to row of the array; 0: rows lie close */
     bool bias;             /* n values, added to every row */
-    bool relu;
 } ls_dnn_matmul;
 
 /* This thread takes part from now on: OpenMP uses one thread when called from here. Other threads are not changed. */
@@ -71,10 +71,11 @@ ls_status ls_dnn_matmul_create(ls_dnn *dnn, const ls_dnn_matmul *matmul, ls_dnn_
 void ls_dnn_op_destroy(ls_dnn_op *op); /* NULL is fine */
 
 /* ---- asking ---- (ls_dnn_op_weights_..., ls_dnn_same_weights: not of a matmul) */
-const char *ls_dnn_op_name(const ls_dnn_op *op);      /* oneDNN's: "brgconv:avx512_core"; lives as long as op */
-size_t ls_dnn_op_scratch_bytes(const ls_dnn_op *op);  /* for each worker; often 0 */
-size_t ls_dnn_op_weights_bytes(const ls_dnn_op *op);  /* of the packed kernel (or its gradient): HWIO's or more */
-bool ls_dnn_op_weights_are_hwio(const ls_dnn_op *op); /* packed is HWIO itself: no reorder needed */
+const char *ls_dnn_op_name(const ls_dnn_op *op);        /* oneDNN's: "brgconv:avx512_core"; lives as long as op */
+size_t ls_dnn_op_scratch_bytes(const ls_dnn_op *op);    /* for each worker; often 0 */
+size_t ls_dnn_op_weights_bytes(const ls_dnn_op *op);    /* of the packed kernel (or its gradient): HWIO's or more */
+bool ls_dnn_op_weights_are_hwio(const ls_dnn_op *op);   /* packed is HWIO itself: no reorder needed */
+bool ls_dnn_op_multiplies_padding(const ls_dnn_op *op); /* its zeros by weights or gradients: infinite ones give NaN */
 bool ls_dnn_same_weights(const ls_dnn_op *a, const ls_dnn_op *b); /* one packed array serves both */
 
 /* ---- running ----

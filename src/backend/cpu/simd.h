@@ -65,7 +65,8 @@ typedef struct ls_simd {
     void (*accumulate_f64)(double *dst, const double *src, size_t n);
     void (*accumulate_i64)(int64_t *dst, const int64_t *src, size_t n); /* wraps */
 
-    bool (*finite)(const float *x, size_t n); /* no infinity, no NaN */
+    bool (*finite)(const float *x, size_t n);   /* no infinity, no NaN */
+    float (*largest)(const float *x, size_t n); /* the largest magnitude; NaN when there is one */
 
     /* Sum of squares in f64: each 4,096 elements by 16 interleaved partial sums, the blocks added in index order. A
      * vector cut at multiples of 4,096 whose parts are added in order gives the same bits. */
@@ -141,8 +142,8 @@ typedef struct ls_simd {
 
     /* ---- Optimizer, in place on elements from .. to-1: the reference kernel's bits ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
-     * a. */
-    void (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
+     * a. Returns whether all that was written, slots included, is finite. */
+    bool (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
                    const ls_ref_update_f32 *params);
 
     /* dst [cols,rows] = x [rows,cols]; apart */

@@ -1,4 +1,5 @@
 /* Choosing kernels for groups, and opening the backend. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,13 +86,12 @@ static bool can_fuse(void *backend, const ls_group *group)
     }
 }
 
-/* One line for each op that has no kernel of ours. */
+/* One line for each op that has no kernel of ours. Several graphs may be planned at once. */
 static void announce(ls_cpu *cpu, const ls_tensor *node)
 {
-    uint64_t *word = &cpu->announced[node->op / 64], bit = (uint64_t)1 << (node->op % 64);
-    if (cpu->reference || *word & bit || node->dtype != LS_F32)
+    uint64_t bit = (uint64_t)1 << (node->op % 64);
+    if (cpu->reference || node->dtype != LS_F32 || atomic_fetch_or(&cpu->announced[node->op / 64], bit) & bit)
         return;
-    *word |= bit;
     ls_log_write(cpu->log, LS_LOG_INFO, "%s %s: no CPU kernel for this use, the reference kernel runs",
                  ls_dtype_name(node->dtype), ls_tensor_op(node));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/ref/ref.h"
+#include "base/fpmode.h"
 #include "lockstep/backend.h"
 
 #define FEW 16
@@ -29,6 +30,7 @@ static ls_status place_state(ls_ref_call *call, const void *const *state, void *
 ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const void *const *state,
                            void *const *new_state, const ls_program_run *run)
 {
+    LS_OWN_FP_MODE;
     ls_ref_array few[FEW], *arrays = few;
     if (ls_tensor_is_error(node) || !out || !run || (node->input_count > 0 && !in))
         return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");

@@ -1,0 +1,276 @@
+/* NaN, infinities, subnormals, -0 and huge numbers on the fast CPU against the reference: every expression of the
+ * tables of expressions, planned and fused, forward and backward, with one such number put into one of its inputs or
+ * into the cotangent. A NaN must be NaN on both sides, an infinity the same infinity, anything else near: what a kernel
+ * hides (a ReLU that turns NaN into 0) or spreads (padding multiplied by an infinite weight) is seen here. Once for
+ * each instruction set of our own kernels; oneDNN's are test_instruction_sets.sh's. Rows: support.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/simd.h"
+#include "expressions.h"
+#include "run/runs.h"
+#include "sanitized.h"
+
+#define LANES 3
+#define TOLERANCE                                                                                                      \
+    1e-4 /* of the largest finite element, at least 1: finite values have their own tests (test_cpu.c)                 \
+          */
+
+static const float specials[] = { NAN, INFINITY, -INFINITY, 1e-40f, -1e-44f, -0.0f, 1e30f, -1e30f };
+#define SPECIALS (sizeof specials / sizeof *specials)
+
+static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
+#define SETS (sizeof instruction_sets / sizeof *instruction_sets)
+
+static ls_context *reference, *fast[SETS]; /* fast: NULL where this CPU cannot run it */
+
+/* ---- One graph on one device ---- */
+
+typedef struct side {
+    test_graph t;
+    size_t count;
+    ls_tensor *fetch[TEST_LEAVES];
+} side;
+
+static void set_plan(ls_graph *graph, bool unfused)
+{
+    ls_runs *runs = NULL;
+    assert_int_equal(ls_runs_of(graph, &runs), LS_OK);
+    ls_runs_clear(runs);
+    runs->settings.plan = (ls_plan_options){ .lanes = LANES, .unfused = unfused, .guards = true };
+}
+
+/* The row's value and the gradients of its inputs; false: it has no real value. */
+static bool side_open(side *s, const test_case *c, ls_context *ctx, int64_t batch)
+{
+    ls_tensor *x[TEST_INPUTS] = { NULL }, *real[TEST_INPUTS], *g[TEST_INPUTS] = { NULL };
+    size_t reals = 0;
+    *s = (side){ .count = 1 };
+    test_graph_open_in(&s->t, ctx, batch, LS_F32);
+    set_plan(s->t.graph, ctx == reference);
+    for (int i = 0; i < TEST_INPUTS && c->in[i]; i++) {
+        test_leaf *leaf = test_add(&s->t, c->in[i], TEST_FED);
+        x[i] = leaf->tensor;
+        if (leaf->dtype == LS_F32 && !(c->fixed >> i & 1))
+            real[reals++] = leaf->source;
+    }
+    ls_tensor *y = s->fetch[0] = test_build(c, x);
+    if (ls_tensor_is_error(y))
+        fail_msg("%s (%s): %s", c->op, c->variant, y ? y->message : ls_last_error());
+    if (y->dtype != LS_F32)
+        return true;
+    bool gathered = y->shape.rank > 1 && y->shape.dims[1] == LS_BATCH; /* no leaf has such a shape */
+    ls_gradients_options options = { .cotangent = gathered ? NULL : test_add_like(&s->t, y)->tensor };
+    ls_status status = ls_gradients_with(gathered ? ls_op_square(y) : y, real, reals, options, g);
+    if (status != LS_OK && status != LS_ERR_UNSUPPORTED)
+        fail_msg("%s (%s): %s", c->op, c->variant, ls_last_error());
+    for (size_t i = 0; i < reals; i++)
+        if (g[i])
+            s->fetch[s->count++] = g[i];
+    return true;
+}
+
+/* ---- Comparing ---- */
+
+static bool is_same(double a, double b, double allowed)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    if (isinf(a) || isinf(b))
+        return a == b;
+    return fabs(a - b) <= allowed;
+}
+
+/* How many fetches differ; the first place of each is printed. */
+static int compare(const char *where, const side *got, const side *wanted)
+{
+    int wrong = 0;
+    for (size_t i = 0; i < got->count; i++) {
+        size_t n, m;
+        double *a = test_values(got->fetch[i], &n), *b = test_values(wanted->fetch[i], &m), largest = 1;
+        bool same = n == m;
+        for (size_t k = 0; same && k < n; k++)
+            largest = isfinite(b[k]) ? fmax(largest, fabs(b[k])) : largest;
+        for (size_t k = 0; same && k < n; k++)
+            if (!(same = is_same(a[k], b[k], TOLERANCE * largest)))
+                print_error("%s: fetch %zu (op %s), element %zu of %zu is %.9g, the reference has %.9g\n", where, i,
+                            ls_tensor_op(got->fetch[i]), k, n, a[k], b[k]);
+        wrong += !same;
+        free(a);
+        free(b);
+    }
+    return wrong;
+}
+
+static ls_status run(side *s)
+{
+    return test_run(&s->t, s->fetch, s->count);
+}
+
+/* The same number in the same place on both sides, and back. */
+static int check_place(const test_case *c, side *ours, side *theirs, int leaf, size_t at, float special)
+{
+    char where[256];
+    float *a = (float *)ours->t.leaf[leaf].data + at, *b = (float *)theirs->t.leaf[leaf].data + at, before = *a;
+    *a = *b = special;
+    snprintf(where, sizeof where, "%s (%s), %g in element %zu of leaf %d", c->op, c->variant, (double)special, at,
+             leaf);
+    ls_status mine = run(ours), other = run(theirs);
+    int wrong = mine != other;
+    if (wrong)
+        print_error("%s: status %d (%s), the reference has %d\n", where, mine, ls_last_error(), other);
+    else if (mine == LS_OK)
+        wrong = compare(where, ours, theirs);
+    *a = *b = before;
+    return wrong;
+}
+
+/* First, last and an element between, in turn; NaN in all of them. */
+static int check_leaf(const test_case *c, side *ours, side *theirs, int leaf)
+{
+    size_t n = ours->t.leaf[leaf].count, place[] = { 0, n - 1, n * 5 / 8 };
+    int wrong = 0;
+    for (size_t s = 0; n > 0 && s < SPECIALS; s++)
+        for (size_t k = 0; k < 3; k++)
+            if (isnan(specials[s]) || k == s % 3)
+                wrong += check_place(c, ours, theirs, leaf, place[k], specials[s]);
+    return wrong;
+}
+
+static int check_row(const test_case *c, ls_context *ctx, int64_t batch)
+{
+    side ours, theirs;
+    int wrong = 0;
+    side_open(&ours, c, ctx, batch);
+    side_open(&theirs, c, reference, batch);
+    for (int i = 0; i < ours.t.count; i++)
+        if (ours.t.leaf[i].dtype == LS_F32)
+            wrong += check_leaf(c, &ours, &theirs, i);
+    test_graph_close(&ours.t);
+    test_graph_close(&theirs.t);
+    return wrong;
+}
+
+/* Large dense layers are ours from 8 samples of a lane on. */
+static void right_with_special_values(void **state)
+{
+    const test_case *c = *state;
+    int wrong = 0;
+    for (size_t i = 0; i < SETS; i++)
+        if (fast[i])
+            wrong += check_row(c, fast[i], strstr(c->variant, "large weight") ? 25 : c->batch ? c->batch : 5);
+    if (wrong)
+        fail_msg("%s (%s): %d fetches differ", c->op, c->variant, wrong);
+}
+
+/* ---- Updates ---- */
+
+/* An update by momentum of one element; its kernel is called as the executor calls it. */
+typedef struct update {
+    test_graph t;
+    ls_tensor *w, *m;
+    ls_kernel *kernel;
+} update;
+
+static void update_open(update *u, ls_context *ctx, ls_dtype dtype)
+{
+    ls_runs *runs = NULL;
+    *u = (update){ .kernel = NULL };
+    test_graph_open_in(&u->t, ctx, 1, dtype);
+    u->w = ls_op_variable(u->t.graph, NULL, dtype, LS_SHAPE(1));
+    u->m = ls_op_variable(u->t.graph, NULL, dtype, LS_SHAPE(1));
+    ls_tensor *g = ls_op_fill(u->t.graph, dtype, LS_SHAPE(1), 0), *rate = ls_op_scalar(u->t.graph, dtype, 0.5);
+    ls_tensor *step = ls_op_apply(u->w, g, LS_APPLY_MOMENTUM, rate, .slots = { u->m }, .momentum = 1);
+    assert_int_equal(ls_eval(u->t.graph, NULL, 0, &step, 1), LS_OK); /* makes the plan */
+    assert_int_equal(ls_runs_of(u->t.graph, &runs), LS_OK);
+    const ls_plan *plan = ls_executor_plan(runs->cached[0].executor);
+    for (int i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].root->op == LS_OP_apply)
+            u->kernel = plan->groups[i].kernel;
+    assert_non_null(u->kernel);
+}
+
+/* numbers: w, slot, gradient, rate. The reference reads w and slot in their variables. */
+static void run_update(update *u, const void *const numbers[4], bool *broken)
+{
+    size_t bytes = ls_dtype_bytes(u->t.real);
+    double out[2];
+    for (int i = 0; i < 2; i++) {
+        memcpy(&out[i], numbers[i], bytes);
+        assert_int_equal(ls_variable_set(i ? u->m : u->w, numbers[i], bytes), LS_OK);
+    }
+    ls_kernel_call call = { .in = numbers + 2, .out = &out[0], .batch = 1, .samples = 1, .to = 1, .broken = broken };
+    call.slots = (void *[]){ &out[1], NULL };
+    assert_int_equal(u->kernel->run(u->kernel, &call), LS_OK);
+}
+
+static bool is_reported(ls_context *ctx, ls_dtype dtype, float w, float m, float g)
+{
+    update u;
+    double wide[] = { w, m, g, 0.5 };
+    float narrow[] = { w, m, g, 0.5f };
+    const void *numbers[4];
+    bool broken = false;
+    for (int i = 0; i < 4; i++)
+        numbers[i] = dtype == LS_F64 ? (void *)&wide[i] : &narrow[i];
+    update_open(&u, ctx, dtype);
+    run_update(&u, numbers, NULL);
+    run_update(&u, numbers, &broken);
+    test_graph_close(&u.t);
+    return broken;
+}
+
+static void updates_that_break_are_reported(void **state)
+{
+    (void)state;
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    for (size_t c = 0; c < SETS + 2; c++) {
+        ls_context *ctx = c < SETS ? fast[c] : reference;
+        ls_dtype dtype = c > SETS ? LS_F64 : LS_F32;
+        if (!ctx)
+            continue;
+        assert_false(is_reported(ctx, dtype, 1, 2, 3));
+        assert_false(is_reported(ctx, dtype, 1e-40f, -0.0f, 1e30f));
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            assert_true(is_reported(ctx, dtype, bad[i], 2, 3));
+            assert_true(is_reported(ctx, dtype, 1, bad[i], 3));
+            assert_true(is_reported(ctx, dtype, 1, 2, bad[i]));
+        }
+        if (dtype == LS_F32)
+            assert_true(is_reported(ctx, dtype, FLT_MAX, FLT_MAX, 0)); /* finite before, not after */
+    }
+}
+
+/* ---- All together ---- */
+
+int main(void)
+{
+    ls_context_options plain = { .reference = true, .threads = 1 }, ours = { .threads = 2 };
+    LS_CHECK(ls_context_open(&plain, &reference));
+    for (size_t i = 0; i < SETS; i++) {
+        if (!ls_simd_named(instruction_sets[i]) || (SANITIZED && i > 0))
+            continue;
+        setenv("LOCKSTEP_ISA", instruction_sets[i], 1);
+        LS_CHECK(ls_context_open(&ours, &fast[i]));
+    }
+    unsetenv("LOCKSTEP_ISA");
+    test_expressions_add();
+    test_kernel_expressions_add();
+    test_suite_add_cases(right_with_special_values);
+    TEST_SUITE_ADD(updates_that_break_are_reported);
+    int failed = test_suite_run("special values");
+    for (size_t i = 0; i < SETS; i++)
+        if (fast[i])
+            ls_context_close(fast[i]);
+    ls_context_close(reference);
+    return failed;
+}
