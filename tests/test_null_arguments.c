@@ -22,7 +22,7 @@
 static struct {
     ls_context *ctx, *fresh; /* fresh: not opened */
     ls_graph *graph;
-    ls_tensor *x, *w, *sum, *scaled, *rate, *list[2], *variables[2], *tensors[4];
+    ls_tensor *x, *w, *sum, *scaled, *update, *rate, *list[2], *variables[2], *tensors[4];
     ls_model *model, *building;
     ls_call *call;
     ls_symbol symbol;
@@ -330,10 +330,14 @@ static void device_calls(void **state)
     REFUSED(ls_add_backend(NULL, &t.backend));
     REFUSED(ls_add_backend(t.fresh, NULL));
     REFUSED(ls_backend_fail(LS_ERR_IO, NULL));
-    REFUSED(ls_reference_run(NULL, t.operands, t.floats, &t.run));
-    REFUSED(ls_reference_run(t.sum, NULL, t.floats, &t.run));
-    REFUSED(ls_reference_run(t.sum, t.operands, NULL, &t.run));
-    REFUSED(ls_reference_run(t.sum, t.operands, t.floats, NULL));
+    REFUSED(ls_reference_run(NULL, t.operands, t.floats, NULL, NULL, &t.run));
+    REFUSED(ls_reference_run(t.sum, NULL, t.floats, NULL, NULL, &t.run));
+    REFUSED(ls_reference_run(t.sum, t.operands, NULL, NULL, NULL, &t.run));
+    REFUSED(ls_reference_run(t.sum, t.operands, t.floats, NULL, NULL, NULL));
+    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, NULL, t.floats, t.floats, 1));
+    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, t.floats, NULL, t.floats, 1));
+    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, t.floats, t.floats, NULL, 1));
+    REFUSED(ls_reference_run(t.update, t.operands, t.floats, NULL, NULL, &t.run));
 }
 
 static void run_calls(void **state)
@@ -601,6 +605,7 @@ static void make_graph(void)
     t.rate = ls_op_scalar(t.graph, LS_F32, 0.5);
     t.sum = ls_op_add(t.rate, t.rate);
     t.scaled = ls_op_scale(t.w, 2);
+    t.update = ls_op_apply(t.w, t.scaled, .rule = LS_APPLY_SGD, .learning_rate = t.rate);
     t.list[0] = t.list[1] = t.x;
     t.variables[0] = t.variables[1] = t.w;
     t.feed = (ls_feed){ t.x, features() };

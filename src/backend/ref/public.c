@@ -79,6 +79,8 @@ JOIN(int64_t, uint64_t, false, 0)
 
 void ls_reference_join(ls_join_kind kind, ls_dtype dtype, void *to, const void *left, const void *right, int64_t count)
 {
+    if (!to || !left)
+        return;
     if (!right) {
         memmove(to, left, (size_t)count * ls_dtype_bytes(dtype));
         return;
