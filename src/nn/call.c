@@ -25,6 +25,7 @@ ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const 
 /* Memory and initial values for variables that have none yet: a model that is only described needs neither. */
 static ls_status fill_variables(ls_graph *graph)
 {
+    LS_OWN_FP_MODE;
     ls_model *model = graph->fill_user;
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_model_layer *layer = model->variables[v].layer;
