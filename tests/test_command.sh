@@ -66,6 +66,10 @@ check "missing --data" refuses 2 '--data is needed' train mnist-cnn
 check "one argument too many" refuses 2 "unexpected argument 'mlp'" summary linear mlp
 check "a value out of range" refuses 2 '--batch-size 0: expected a whole number' train mlp --data $SMALL --batch-size 0
 check "a value that is no number" refuses 2 '--lr x: expected a finite number' train mlp --data $SMALL --lr x
+check "a learning rate that a double would take for 0" \
+    refuses 2 '--lr 1e-400: expected a finite number .*4.9e-324 to 1.8e\+308' train mlp --data $SMALL --lr 1e-400
+check "a learning rate that float32 would take for 0" refuses 2 '--lr 1e-50: .*float32' train mlp --data $SMALL --lr 1e-50
+check "a learning rate that float32 would take for infinity" refuses 2 '--lr 1e\+60: .*float32' train mlp --data $SMALL --lr 1e60
 check "unknown loss, the nearest is named" refuses 2 'did you mean mse\?' train mlp --data $SMALL --loss mes
 check "unknown metric, the nearest is named" \
     refuses 2 "unknown metric 'acuracy'; did you mean accuracy\?" train mlp --data $SMALL --metrics acuracy
@@ -93,6 +97,13 @@ misspelt_variable() {
     LOCKSTEP_BTACH_SIZE=3 refuses 2 'LOCKSTEP_BTACH_SIZE; did you mean LOCKSTEP_BATCH_SIZE' train mlp --data $SMALL
 }
 check "a misspelt variable" misspelt_variable
+other_isa() {
+    for command in 'train mlp --data x' 'summary linear' devices doctor; do
+        LOCKSTEP_ISA=nonsense refuses 2 'LOCKSTEP_ISA=nonsense: no such instruction set; there are base, avx2 and avx512' \
+            $command || return 1
+    done
+}
+check "an instruction set that is none" other_isa
 bad_visible_devices() {
     for command in 'summary linear' devices; do
         LOCKSTEP_VISIBLE_DEVICES=$1 refuses 2 "LOCKSTEP_VISIBLE_DEVICES: $2" $command || return 1

@@ -3,6 +3,7 @@
 #include "tool/tool.h"
 
 #include <errno.h>
+#include <float.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -78,6 +79,9 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
         return ls_fail(LS_ERR_INVALID, "--optimizer rmsprop-tf1 needs --lr: it has no learning rate of its own");
     if (settings->nesterov && !(settings->momentum > 0))
         return ls_fail(LS_ERR_INVALID, "--nesterov needs a --momentum above 0");
+    if (settings->lr > 0 && !((float)settings->lr >= FLT_MIN && (float)settings->lr <= FLT_MAX))
+        return ls_fail(LS_ERR_INVALID, "--lr %g: updates are computed in float32, whose numbers go from %g to %g",
+                       settings->lr, (double)FLT_MIN, (double)FLT_MAX);
     return LS_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "backend/cpu/simd.h"
 #include "base/names.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -60,7 +61,7 @@ static int print_command_help(const tool_command *command)
     return DONE;
 }
 
-/* A misspelt variable must not be ignored, whatever the command. */
+/* A misspelt variable must not be ignored, whatever the command, nor a value that no flag checks. */
 static ls_status check_environment(void)
 {
     const ls_option_table *tables[COUNT(commands) * TOOL_MOST_TABLES + 1];
@@ -69,7 +70,8 @@ static ls_status check_environment(void)
         for (size_t k = 0; commands[i]->tables[k] != NULL; k++)
             tables[count++] = commands[i]->tables[k];
     tables[count++] = &tool_common_flags;
-    return ls_options_check_environment(tables, count, other_variables, COUNT(other_variables));
+    LS_TRY(ls_options_check_environment(tables, count, other_variables, COUNT(other_variables)));
+    return ls_simd_check_environment();
 }
 
 static ls_status read_options(const tool_command *command, int argc, const char *const *argv, ls_options *options,
