@@ -59,6 +59,9 @@ typedef struct ls_batch_view {
 ls_status ls_function_run(ls_training *training, ls_function *function, const ls_batch_view *batch,
                           const double *class_weights, size_t class_count);
 
+/* Labels of a batch that are class numbers: reals among them must be whole (labels.c). rows as in ls_batch_view. */
+ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t samples);
+
 /* Sets lanes and the map from tasks to devices for the runs that follow. */
 ls_status ls_training_place(ls_training *training, const ls_strategy *strategy, int lanes);
 
