@@ -2,15 +2,22 @@
  * anything is done, and ends the command with exit status 2. */
 #include "tool/tool.h"
 
-#include <errno.h>
 #include <float.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/names.h"
 
 #define MOST_MODELS 64
+
+ls_status tool_blame(const char *flag, ls_status status)
+{
+    char message[1024];
+    if (status == LS_OK)
+        return LS_OK;
+    snprintf(message, sizeof message, "%s", ls_last_error());
+    return ls_fail(status, "%s: %s", flag, message);
+}
 
 ls_status tool_check_model(const tool_settings *settings)
 {
@@ -124,28 +131,5 @@ ls_status tool_check_log(const ls_options *options, tool_settings *settings)
             return ls_fail(LS_ERR_INVALID, "--log-hash needs --log FILE: the hashes go there");
         settings->log_hash = false;
     }
-    if (settings->log && settings->save && strcmp(settings->log, settings->save) == 0)
-        return ls_fail(LS_ERR_INVALID, "--log and --save name the same file, %s", settings->log);
-    return LS_OK;
-}
-
-ls_status tool_check_writable(const char *flag, const char *path)
-{
-    char folder[4096];
-    struct stat about;
-    if (path == NULL)
-        return LS_OK;
-    if (path[0] == '\0' || strlen(path) >= sizeof folder)
-        return ls_fail(LS_ERR_INVALID, "%s: '%s' cannot be the name of a file", flag, path);
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return ls_fail(LS_ERR_IO, "%s %s cannot be written: it is a folder", flag, path);
-    strcpy(folder, path);
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = '\0'; /* "/file": the folder is "/" */
-    if (access(path, F_OK) == 0 ? access(path, W_OK) != 0 : access(folder, W_OK | X_OK) != 0)
-        return ls_fail(LS_ERR_IO, "%s %s cannot be written: %s", flag, path, strerror(errno));
     return LS_OK;
 }

@@ -1,8 +1,9 @@
 /* lockstep summary: a model's layers, shapes and sizes, as Keras prints them. */
 #include "tool/tool.h"
 
-static ls_status run(const tool_settings *settings)
+static ls_status run(const tool_settings *settings, int *stopped_by)
 {
+    (void)stopped_by;
     tool_session session = { 0 };
     char *text = NULL;
     ls_status status = tool_open_context(settings, &session);

@@ -113,7 +113,8 @@ static ls_status log_step(fit *f, int64_t samples)
     LS_TRY(ls_read_scalar(f->function->loss, &loss));
     if (f->options->log_hash)
         LS_TRY(ls_model_state_sha256(f->training->model, hex));
-    return ls_train_log_step(f->log, f->training->step, loss, samples, f->options->log_hash ? hex : NULL);
+    ls_train_log_step(f->log, f->training->step, loss, samples, f->options->log_hash ? hex : NULL);
+    return LS_OK;
 }
 
 /* Joins of the function's plan for that many samples, so far. */
@@ -214,8 +215,7 @@ static ls_status run_epoch(fit *f, int64_t epoch)
         return status;
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     ls_progress_end(&f->progress, &f->results, validation);
-    LS_TRY(ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, validation,
-                              &f->training->times));
+    ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, validation, &f->training->times);
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     return call_back(f, EPOCH_END, epoch);
 }
@@ -293,7 +293,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     LS_TRY(open_passes(f, data));
     ls_progress_open(&f->progress, o->output, o->verbose);
     if (o->log)
-        LS_TRY(ls_train_log_open(o->log, &f->log));
+        LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->training->model)->context->log, &f->log));
     f->training->times = (ls_times){ 0 };
     return ls_train_log_start(f->log, f->training, o, f->data.spec.batch, f->epochs);
 }
@@ -322,7 +322,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.training->fitting = NULL;
     char message[1024];
     snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
-    ls_status logged = ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
+    ls_progress_break(&f.progress);
+    ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
     ls_use_end(&use);
@@ -330,7 +331,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         *options.history = f.history;
     else
         ls_history_destroy(f.history);
-    return status != LS_OK ? ls_fail(status, "%s", message) : logged;
+    return status != LS_OK ? ls_fail(status, "%s", message) : LS_OK;
 }
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)

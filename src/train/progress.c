@@ -60,7 +60,10 @@ static void put_step_time(ls_text *text, double seconds)
 
 static void put_value(ls_text *text, const char *prefix, const char *name, double value)
 {
-    ls_text_add(text, " - %s%s: ", prefix, name);
+    char shown[80]; /* a metric's name may be the user's */
+    snprintf(shown, sizeof(shown), "%s%s", prefix, name);
+    ls_make_printable(shown, strlen(shown));
+    ls_text_add(text, " - %s: ", shown);
     ls_text_add(text, fabs(value) > 1e-3 || value == 0 ? "%.4f" : "%.4e", value);
 }
 
@@ -115,7 +118,17 @@ static void draw(ls_progress *p, const ls_results *results, const ls_results *va
     ls_text_put(&text, end ? "\033[K\n" : "\033[K");
     fputs(ls_text_get(&text), p->out);
     fflush(p->out);
+    p->open_line = !end;
     ls_text_free(&text);
+}
+
+void ls_progress_break(ls_progress *p)
+{
+    if (p->open_line) {
+        fputs("\n", p->out);
+        fflush(p->out);
+    }
+    p->open_line = false;
 }
 
 void ls_progress_step(ls_progress *p, int64_t done, const ls_results *results)
