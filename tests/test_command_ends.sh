@@ -165,7 +165,7 @@ mkfifo "$TMP/fifo" "$TMP/fifo.csv"
 cannot() {
     pattern=$1
     shift
-    timeout 60 "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/good.csv" "$@" >"$TMP/out" 2>"$TMP/err" && return 1
+    timeout -k 5 60 "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/good.csv" "$@" >"$TMP/out" 2>"$TMP/err" && return 1
     cat "$TMP/out" "$TMP/err"
     ! grep -q Epoch "$TMP/out" && grep -q -E -e "$pattern" "$TMP/err"
 }
