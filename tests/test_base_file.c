@@ -375,6 +375,16 @@ static void a_device_stays_a_device(void **state)
     assert_int_equal(ls_file_write("/dev/null", "gone", 4), LS_OK);
     assert_int_equal(stat("/dev/null", &info), 0);
     assert_true(S_ISCHR(info.st_mode));
+    int ends[2]; /* a pipe without a name, as /dev/stdout may be */
+    char path[64], read_back[4] = "";
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[1]);
+    assert_int_equal(ls_file_write(path, "abc", 3), LS_OK);
+    assert_int_equal(read(ends[0], read_back, 3), 3);
+    assert_string_equal(read_back, "abc");
+    assert_int_equal(ls_file_try(path), LS_ERR_IO);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void a_bare_name_is_in_the_working_folder(void **state)

@@ -172,7 +172,7 @@ cannot() {
 check "--save: a name too long for a file" cannot '--save: cannot .*File name too long' --save "$TMP/$LONG"
 check "--save: a folder that is not there" cannot '--save: cannot write .*No such file' --save "$TMP/none/w"
 check "--save: a folder" cannot '--save: .* is a folder, not a plain file' --save "$TMP/folder"
-check "--save: a FIFO" cannot '--save: .* is a FIFO, not a plain file' --save "$TMP/fifo"
+check "--save: a FIFO" cannot '--save: .* is a FIFO or a pipe, not a plain file' --save "$TMP/fifo"
 check "--save: a device" cannot '--save: .* is a device, not a plain file' --save /dev/null
 check "--log: a folder" cannot '--log: .* is a folder' --log "$TMP/folder"
 check "--log: a folder that is not there" cannot '--log: cannot write .*No such file' --log "$TMP/none/log"
@@ -195,6 +195,13 @@ read_fifo() {
     ends 0 train good --log "$TMP/fifo" && wait $reader && [ "$(wc -l <"$TMP/read")" = 8 ]
 }
 check "--log: a FIFO with a reader" read_fifo
+
+piped_log() {
+    train good --verbose 0 --log /dev/stdout | grep '^{' >"$TMP/read"
+    cat "$TMP/read"
+    [ "$(wc -l <"$TMP/read")" = 8 ]
+}
+check "--log: /dev/stdout, a pipe without a name" piped_log
 
 # ---- outputs that are inputs ----
 

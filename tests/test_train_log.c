@@ -132,6 +132,46 @@ static void a_log_that_cannot_be_opened_does(void **state)
     close_fixture(&f);
 }
 
+static volatile int stop;
+
+static ls_status stop_in_second_epoch(void *user, ls_model *model, const ls_logs *logs, bool *end)
+{
+    (void)user, (void)model, (void)end;
+    stop = logs->epoch == 1;
+    return LS_OK;
+}
+
+/* Validation of the epoch before is not that of an epoch that was cut short. */
+static void an_interrupted_epoch_has_no_validation(void **state)
+{
+    (void)state;
+    fixture f;
+    ls_history *history = NULL;
+    double first = NAN, second = 0;
+    char line[4096], last[4096] = "";
+    open_fixture(&f);
+    ls_dataset *data = ls_from_tensor_slices(f.x, f.y);
+    const ls_callback callback = { .on_batch_end = stop_in_second_epoch };
+    stop = 0;
+    OK(ls_fit(f.model, data, .epochs = 9, .batch_size = 10, .validation = data, .log = f.path, .stop = &stop,
+              .callbacks = &callback, .callback_count = 1, .history = &history, .verbose = LS_VERBOSE_SILENT));
+    assert_int_equal(ls_history_epochs(history), 2);
+    OK(ls_history_value(history, "val_loss", 0, &first));
+    OK(ls_history_value(history, "val_loss", 1, &second));
+    assert_true(isfinite(first));
+    assert_true(isnan(second));
+    FILE *log = fopen(f.path, "r");
+    while (fgets(line, sizeof line, log))
+        if (strstr(line, "\"event\":\"epoch\""))
+            strcpy(last, line);
+    fclose(log);
+    assert_non_null(strstr(last, "\"epoch\":2"));
+    assert_null(strstr(last, "val_"));
+    ls_history_destroy(history);
+    ls_dataset_destroy(data);
+    close_fixture(&f);
+}
+
 /* ---- Progress ---- */
 
 /* What a fit draws on a terminal of that many columns. */
@@ -191,9 +231,8 @@ static void a_bar_fits_the_terminal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_metrics_are_escaped),
-        cmocka_unit_test(a_log_that_fails_does_not_end_training),
-        cmocka_unit_test(a_log_that_cannot_be_opened_does),
+        cmocka_unit_test(names_of_metrics_are_escaped),     cmocka_unit_test(a_log_that_fails_does_not_end_training),
+        cmocka_unit_test(a_log_that_cannot_be_opened_does), cmocka_unit_test(an_interrupted_epoch_has_no_validation),
         cmocka_unit_test(a_bar_fits_the_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,21 +307,18 @@ static ls_status replace(const char *path, const struct stat *old, const ls_file
     return status;
 }
 
+/* A pipe may have no path of its own (/dev/stdout, /dev/fd/63): what is there is asked about before the path is. */
 ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count)
 {
     struct stat info;
     char target[PATH_MAX];
-    LS_TRY(ls_file_target(path, target));
-    if (stat(target, &info) != 0) {
-        if (errno != ENOENT)
-            return fail_errno("write", path, errno);
-        return replace(target, NULL, parts, count);
-    }
-    if (S_ISDIR(info.st_mode))
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode))
         return fail_errno("write", path, EISDIR);
-    if (!S_ISREG(info.st_mode))
+    if (exists && !S_ISREG(info.st_mode))
         return write_in_place(path, parts, count);
-    return replace(target, &info, parts, count);
+    LS_TRY(ls_file_target(path, target));
+    return replace(target, exists ? &info : NULL, parts, count);
 }
 
 ls_status ls_file_try(const char *path)
@@ -329,17 +326,16 @@ ls_status ls_file_try(const char *path)
     struct stat info;
     char target[PATH_MAX], name[PATH_MAX];
     int fd = -1;
+    bool exists = stat(path, &info) == 0;
+    if (exists && !S_ISREG(info.st_mode))
+        return ls_fail(LS_ERR_IO, "'%s' is %s, not a plain file", path,
+                       S_ISDIR(info.st_mode)    ? "a folder"
+                       : S_ISFIFO(info.st_mode) ? "a FIFO or a pipe"
+                       : S_ISSOCK(info.st_mode) ? "a socket"
+                                                : "a device");
+    if (exists && access(path, W_OK) != 0)
+        return fail_errno("write", path, errno);
     LS_TRY(ls_file_target(path, target));
-    if (stat(target, &info) == 0) {
-        if (!S_ISREG(info.st_mode))
-            return ls_fail(LS_ERR_IO, "'%s' is %s, not a plain file", path,
-                           S_ISDIR(info.st_mode)    ? "a folder"
-                           : S_ISFIFO(info.st_mode) ? "a FIFO"
-                           : S_ISSOCK(info.st_mode) ? "a socket"
-                                                    : "a device");
-        if (access(target, W_OK) != 0)
-            return fail_errno("write", path, errno);
-    }
     clean_temporaries(target);
     LS_TRY(open_temporary(target, name, &fd));
     unlink(name);

@@ -94,15 +94,15 @@ static ls_status try_log(const char *path)
 {
     char target[PATH_MAX];
     struct stat about;
-    LS_TRY(ls_file_target(path, target));
-    if (stat(target, &about) == 0) {
+    if (stat(path, &about) == 0) {
         if (S_ISDIR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode))
             return ls_fail(LS_ERR_IO, "'%s' is %s", path,
                            S_ISDIR(about.st_mode)   ? "a folder"
                            : S_ISBLK(about.st_mode) ? "a disk"
                                                     : "a socket");
-        return access(target, W_OK) == 0 ? LS_OK : ls_fail(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+        return access(path, W_OK) == 0 ? LS_OK : ls_fail(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
     }
+    LS_TRY(ls_file_target(path, target));
     int fd = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return ls_fail(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));

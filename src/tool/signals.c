@@ -39,7 +39,6 @@ const volatile int *tool_catch_signals(void)
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
         set_unless_ignored(stopping[i], &action);
-    tool_ignore_signal(SIGPIPE); /* whoever reads the progress may leave before training ends */
     return &stop;
 }
 

@@ -95,7 +95,7 @@ ls_status tool_check_weights(const char *path, const ls_model *model);
 void tool_open_descriptors(void);
 
 /* From now on SIGINT, SIGTERM and SIGHUP set the returned word to their number; the second one of its kind finds the
- * system's own action, and ends the process at once. SIGPIPE is ignored. */
+ * system's own action, and ends the process at once. */
 const volatile int *tool_catch_signals(void);
 
 /* Ends that; returns the signal that came, or 0. */

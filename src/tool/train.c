@@ -1,6 +1,7 @@
 /* lockstep train: fit, validate, save. */
 #include "tool/tool.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "device/context.h"
@@ -147,6 +148,8 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
     }
     LS_TRY(ls_model_weights_sha256(session->model, hex));
     printf("weights sha256: %s\n", hex);
+    if (settings->save)
+        printf("saved: %s\n", settings->save);
     return LS_OK;
 }
 
@@ -185,6 +188,7 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     tool_session session = { 0 };
+    tool_ignore_signal(SIGPIPE); /* whoever reads the progress may leave before training ends */
     ls_status status = open_all(settings, &session);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = introduce(settings, &session);

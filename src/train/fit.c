@@ -207,15 +207,19 @@ static ls_status run_epoch(fit *f, int64_t epoch)
     ls_status status = train_epoch(f, epoch, &tally);
     double seconds = ls_seconds_now() - start;
     ls_tally_end(&tally);
-    if (status == LS_OK && f->validates && !(f->stopped && strcmp(f->reason, "interrupted") == 0)) {
+    bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
+    if (status == LS_OK && f->validates && !interrupted) {
         status = ls_training_evaluate(f->training, &f->validation, &f->val_results);
         validation_seconds = ls_seconds_now() - start - seconds;
     }
     if (status != LS_OK)
         return status;
+    for (size_t i = 0; interrupted && i < f->val_results.count; i++)
+        f->val_results.values[i] = NAN; /* those of the epoch before are not this one's */
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
-    ls_progress_end(&f->progress, &f->results, validation);
-    ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, validation, &f->training->times);
+    const ls_results *shown = interrupted ? NULL : validation;
+    ls_progress_end(&f->progress, &f->results, shown);
+    ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, shown, &f->training->times);
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     return call_back(f, EPOCH_END, epoch);
 }
