@@ -178,14 +178,22 @@ check "--log: a folder" cannot '--log: .* is a folder' --log "$TMP/folder"
 check "--log: a folder that is not there" cannot '--log: cannot write .*No such file' --log "$TMP/none/log"
 check "--log: a FIFO that nobody reads" cannot 'fifo.: it is a FIFO that nobody reads' --log "$TMP/fifo"
 check "--output: a FIFO" refuses 1 '--output: .* is a FIFO' predict "$TMP/model.json" --data "$TMP/good.csv" --output "$TMP/fifo.csv"
-if [ "$(id -u)" != 0 ]; then
-    chmod 500 "$TMP/folder"
-    check "--save: a folder that may not be written to" cannot 'Permission denied' --save "$TMP/folder/w"
-    check "--log: a folder that may not be written to" cannot 'Permission denied' --log "$TMP/folder/log"
-    chmod 700 "$TMP/folder"
+# Root may write anywhere: as nobody, if that one can run the command.
+[ "$(id -u)" != 0 ] && NOBODY= || NOBODY="setpriv --reuid 65534 --regid 65534 --clear-groups"
+chmod 755 "$TMP"
+chmod 555 "$TMP/folder"
+may_not() {
+    timeout -k 5 60 $NOBODY "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/good.csv" "$@" >"$TMP/out" 2>"$TMP/err" && return 1
+    cat "$TMP/out" "$TMP/err"
+    ! grep -q Epoch "$TMP/out" && grep -q -E -e "^lockstep: $1: cannot .*Permission denied" "$TMP/err"
+}
+if $NOBODY "$LOCKSTEP" --version >"$TMP/out" 2>&1; then
+    check "--save: a folder that may not be written to" may_not --save "$TMP/folder/w"
+    check "--log: a folder that may not be written to" may_not --log "$TMP/folder/log"
 else
-    skip "folders that may not be written to" "root may write to any"
+    skip "folders that may not be written to" "root may write to any, and nobody cannot run the command"
 fi
+chmod 755 "$TMP/folder"
 nothing_left() { [ -z "$(ls "$TMP/folder")" ] && [ ! -e "$TMP/none" ] && ! ls "$TMP" | grep '\.tmp$'; }
 check "nothing is left behind by these" nothing_left
 
@@ -238,6 +246,18 @@ temporaries() {
     ends 0 train good --save "$SAVED" && [ ! -e "$SAVED.4194300.0.tmp" ] && [ -e "$SAVED.notes.tmp" ]
 }
 check "--save removes what a killed run left" temporaries
+
+# ---- names that command a terminal ----
+
+odd_names() {
+    sed 's/"name": "small"/"name": "x\\u001b[31m\\u009b"/' "$TMP/model.json" >"$TMP/odd.json"
+    for command in "summary $TMP/odd.json" "train $TMP/odd.json --data $TMP/good.csv --log $LOG"; do
+        ends 0 "$LOCKSTEP" $command || return 1
+        grep -q -F 'x?[31m??' "$TMP/out" || { cat -v "$TMP/out"; return 1; }
+        ! grep -q "$(printf '\033')" "$TMP/out" "$LOG" || { cat -v "$TMP/out" "$LOG"; return 1; }
+    done
+}
+check "a model's name is printed without what would command a terminal" odd_names
 
 # ---- digits of predictions ----
 

@@ -40,8 +40,10 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     int64_t count;
     char number[32];
     LS_TRY(ls_dataset_count(session->train, &count));
-    printf("%s: %s parameters; ", ls_model_name(session->model),
-           tool_number(ls_model_parameter_count(session->model), number));
+    char name[64]; /* from a file: it must not command the terminal */
+    snprintf(name, sizeof name, "%s", ls_model_name(session->model));
+    ls_make_printable(name, strlen(name));
+    printf("%s: %s parameters; ", name, tool_number(ls_model_parameter_count(session->model), number));
     printf("%s: %s samples; batches of %lld; %s; %s%s\n", settings->data, tool_number(count, number),
            (long long)tool_batch_size(settings, session), tool_optimizer_name(settings),
            tool_loss_name(session->loss.kind), session->loss.options.from_logits ? " from logits" : "");

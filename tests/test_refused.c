@@ -1,5 +1,5 @@
-/* Class numbers in data of a real type: NaN, infinities, fractions and negative numbers are refused, by row and value;
- * none of them trains anything. */
+/* What would be taken wrongly without a word: class numbers of NaN, infinity, a fraction or below 0, names that no file
+ * of weights could hold, instruction sets that are none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,6 +124,23 @@ static void a_loss_by_hand_refuses_them(void **state)
     close_fixture(&f);
 }
 
+/* They go into files of weights: found now, not when hours of training are to be saved. */
+static void names_that_no_file_could_hold_are_refused(void **state)
+{
+    (void)state;
+    ls_context *ctx = NULL;
+    ls_model *model = NULL;
+    OK(ls_context_open(NULL, &ctx));
+    assert_int_equal(ls_sequential(ctx, "caf\xe9", &model, ls_input(2), ls_dense(1)), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_last_error(), "not UTF-8"));
+    assert_int_equal(ls_sequential(ctx, "m", &model, ls_input(2), ls_dense(1, .name = "caf\xe9")), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_last_error(), "is no name of a layer: it is UTF-8"));
+    assert_null(model);
+    OK(ls_sequential(ctx, "caf\xc3\xa9", &model, ls_input(2), ls_dense(1, .name = "caf\xc3\xa9")));
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
 static void an_instruction_set_that_is_none_is_refused(void **state)
 {
     (void)state;
@@ -153,6 +170,7 @@ int main(void)
         cmocka_unit_test(fit_and_evaluate_name_row_and_value),
         cmocka_unit_test(weights_of_classes_are_not_taken_by_nan),
         cmocka_unit_test(a_loss_by_hand_refuses_them),
+        cmocka_unit_test(names_that_no_file_could_hold_are_refused),
         cmocka_unit_test(an_instruction_set_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
