@@ -10,15 +10,6 @@
 
 #define MOST_MODELS 64
 
-ls_status tool_blame(const char *flag, ls_status status)
-{
-    char message[1024];
-    if (status == LS_OK)
-        return LS_OK;
-    snprintf(message, sizeof message, "%s", ls_last_error());
-    return ls_fail(status, "%s: %s", flag, message);
-}
-
 ls_status tool_check_model(const tool_settings *settings)
 {
     const char *names[MOST_MODELS], *name;

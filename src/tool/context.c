@@ -30,7 +30,7 @@ static ls_status read_names(const ls_context *ctx, const char *names, int *open,
     int kind_count = ls_context_kinds(ctx, false, kinds);
     bool cores = false;
     kinds[LS_CPU].count = LS_MAX_WORKERS;
-    LS_TRY(tool_blame("--devices", ls_names_read(names, kinds, kind_count, &list, used)));
+    LS_TRY(ls_fail_within(ls_names_read(names, kinds, kind_count, &list, used), "--devices"));
     *open = 1;
     for (int i = 0; i < *used; i++) {
         cores = cores || list[i].cores[0];
@@ -95,7 +95,7 @@ static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int c
     ls_logical_device parts[LS_MAX_WORKERS] = { { .memory_limit = 0 } };
     if (settings->memory_limit)
         LS_TRY(read_limits(settings->memory_limit, parts, count));
-    LS_TRY(tool_blame("--memory-limit", ls_set_logical_devices(ctx, "cpu:0", parts, (size_t)count)));
+    LS_TRY(ls_fail_within(ls_set_logical_devices(ctx, "cpu:0", parts, (size_t)count), "--memory-limit"));
     return settings->memory_growth ? ls_set_memory_growth(ctx, "cpu:0", true) : LS_OK;
 }
 

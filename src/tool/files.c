@@ -86,7 +86,7 @@ ls_status tool_check_outputs(const tool_settings *settings)
 
 ls_status tool_check_writable(const char *flag, const char *path)
 {
-    return path == NULL ? LS_OK : tool_blame(flag, ls_file_try(path));
+    return path == NULL ? LS_OK : ls_fail_within(ls_file_try(path), "%s", flag);
 }
 
 /* A log is written line by line, in place: also to a terminal or a pipe. */
@@ -113,10 +113,10 @@ static ls_status try_log(const char *path)
 
 ls_status tool_check_log_file(const char *path)
 {
-    return path == NULL ? LS_OK : tool_blame("--log", try_log(path));
+    return path == NULL ? LS_OK : ls_fail_within(try_log(path), "--log");
 }
 
 ls_status tool_check_weights(const char *path, const ls_model *model)
 {
-    return path == NULL ? LS_OK : tool_blame("--save", ls_model_save_weights(model, "/dev/null"));
+    return path == NULL ? LS_OK : ls_fail_within(ls_model_save_weights(model, "/dev/null"), "--save");
 }

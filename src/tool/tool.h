@@ -69,9 +69,6 @@ bool tool_given(const ls_options *options, const char *flag);
  * as not given. */
 bool tool_yields(const ls_options *options, const char *flag, const char *other);
 
-/* A failure of the library, told behind the flag that it is about. */
-ls_status tool_blame(const char *flag, ls_status status);
-
 /* Checks of what a user wrote, flags that contradict each other above all (checks.c). */
 ls_status tool_check_model(const tool_settings *settings);
 ls_status tool_check_data(const tool_settings *settings);
