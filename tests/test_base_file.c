@@ -6,10 +6,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -229,18 +231,121 @@ static void a_reader_never_sees_half_a_file(void **state)
     assert_int_equal(atomic_load(&w.torn), 0);
 }
 
-static void a_left_temporary_does_not_matter(void **state)
+/* What a killed process left goes when the file is written again; what a living one writes stays. */
+static void left_temporaries_are_cleaned(void **state)
 {
     (void)state;
-    char name[600];
+    char names[6][600];
     const char *path = in_folder("b");
-    snprintf(name, sizeof name, "%s.%ld.0.tmp", path, (long)getpid());
-    FILE *left = fopen(name, "w"); /* as after a crash */
-    assert_non_null(left);
-    fclose(left);
+    const char *const ends[] = { "b.%ld.0.tmp", "b.%ld.1.tmp", "b.99999999.0.tmp",
+                                 "b.x.0.tmp",   "b.1.tmp",     "bb.%ld.0.tmp" };
+    int living = -1;
+    for (int i = 0; i < 6; i++) {
+        char name[64];
+        snprintf(name, sizeof name, ends[i], (long)getpid());
+        snprintf(names[i], sizeof names[i], "%s/%s", folder, name);
+        int fd = open(names[i], O_WRONLY | O_CREAT, 0666);
+        assert_true(fd >= 0);
+        if (i == 1) {
+            living = fd;
+            assert_int_equal(flock(fd, LOCK_EX), 0); /* as whoever writes it does */
+        } else {
+            close(fd);
+        }
+    }
     assert_int_equal(ls_file_write(path, "new", 3), LS_OK);
     assert_content(path, "new");
-    assert_int_equal(for_each_file(NULL), 2);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(access(names[i], F_OK) == 0, i == 1 || i > 2);
+    close(living);
+    assert_int_equal(ls_file_try(path), LS_OK);
+    assert_int_equal(access(names[1], F_OK), -1);
+    assert_content(path, "new");
+    assert_int_equal(for_each_file(NULL), 4);
+}
+
+enum { WRITERS = 4, WRITES = 60 };
+
+static void *write_again_and_again(void *path)
+{
+    for (int i = 0; i < WRITES; i++)
+        if (ls_file_write(path, "whole", 5) != LS_OK)
+            return strdup(ls_last_error());
+    return NULL;
+}
+
+/* Each of them cleans beside the others' work. */
+static void writers_do_not_clean_each_other_away(void **state)
+{
+    (void)state;
+    char path[600];
+    pthread_t threads[WRITERS];
+    snprintf(path, sizeof path, "%s", in_folder("shared"));
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_again_and_again, path), 0);
+    for (int i = 0; i < WRITERS; i++) {
+        void *error = NULL;
+        pthread_join(threads[i], &error);
+        if (error)
+            fail_msg("%s", (char *)error);
+    }
+    assert_content(path, "whole");
+    assert_int_equal(for_each_file(NULL), 1);
+}
+
+static void links_to_nothing_are_followed(void **state)
+{
+    (void)state;
+    struct stat info;
+    char link[600], second[600], sub[600];
+    snprintf(link, sizeof link, "%s", in_folder("link"));
+    snprintf(second, sizeof second, "%s", in_folder("second"));
+    snprintf(sub, sizeof sub, "%s", in_folder("sub"));
+    assert_int_equal(mkdir(sub, 0777), 0);
+    assert_int_equal(symlink("sub/new", link), 0);
+    assert_int_equal(symlink(link, second), 0);
+    assert_int_equal(ls_file_try(second), LS_OK);
+    assert_int_equal(ls_file_write(second, "x", 1), LS_OK);
+    assert_int_equal(lstat(second, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_content(in_folder("sub/new"), "x");
+    unlink(in_folder("sub/new"));
+    assert_int_equal(rmdir(sub), 0);
+    assert_int_equal(ls_file_write(second, "x", 1), LS_ERR_NOT_FOUND); /* the folder of the target is gone */
+    unlink(link);
+    assert_int_equal(symlink("link", link), 0);
+    assert_int_equal(ls_file_write(link, "x", 1), LS_ERR_IO); /* a loop */
+    assert_int_equal(ls_file_write("", "x", 1), LS_ERR_NOT_FOUND);
+}
+
+static void what_could_not_be_written_is_told_before(void **state)
+{
+    (void)state;
+    char longest[512];
+    memset(longest, 'n', sizeof longest);
+    memcpy(longest, folder, strlen(folder));
+    longest[strlen(folder)] = '/';
+    longest[strlen(folder) + 1 + 250] = '\0';
+    assert_int_equal(ls_file_try(longest), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "too long"));
+    assert_int_equal(ls_file_try(folder), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "is a folder"));
+    assert_int_equal(ls_file_try("/dev/null"), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "is a device"));
+    assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
+    assert_int_equal(ls_file_try(in_folder("fifo")), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "is a FIFO"));
+    assert_int_equal(ls_file_try(in_folder("no/file")), LS_ERR_NOT_FOUND);
+    if (geteuid() != 0) {
+        assert_int_equal(chmod(folder, 0500), 0);
+        ls_status status = ls_file_try(in_folder("file"));
+        assert_int_equal(chmod(folder, 0700), 0);
+        assert_int_equal(status, LS_ERR_IO);
+    }
+    assert_int_equal(ls_file_try(in_folder("file")), LS_OK);
+    assert_int_equal(for_each_file(NULL), 1); /* the FIFO: nothing else is left behind */
 }
 
 static void mode_and_links_stay(void **state)
@@ -270,6 +375,16 @@ static void a_device_stays_a_device(void **state)
     assert_int_equal(ls_file_write("/dev/null", "gone", 4), LS_OK);
     assert_int_equal(stat("/dev/null", &info), 0);
     assert_true(S_ISCHR(info.st_mode));
+    int ends[2]; /* a pipe without a name, as /dev/stdout may be */
+    char path[64], read_back[4] = "";
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[1]);
+    assert_int_equal(ls_file_write(path, "abc", 3), LS_OK);
+    assert_int_equal(read(ends[0], read_back, 3), 3);
+    assert_string_equal(read_back, "abc");
+    assert_int_equal(ls_file_try(path), LS_ERR_IO);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void a_bare_name_is_in_the_working_folder(void **state)
@@ -295,7 +410,10 @@ int main(void)
         TEST(errors_name_the_path_and_the_reason),
         TEST(a_failed_write_leaves_the_old_file),
         TEST(a_reader_never_sees_half_a_file),
-        TEST(a_left_temporary_does_not_matter),
+        TEST(left_temporaries_are_cleaned),
+        TEST(writers_do_not_clean_each_other_away),
+        TEST(links_to_nothing_are_followed),
+        TEST(what_could_not_be_written_is_told_before),
         TEST(mode_and_links_stay),
         TEST(a_device_stays_a_device),
         TEST(a_bare_name_is_in_the_working_folder),

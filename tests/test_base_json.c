@@ -32,6 +32,8 @@ static void bad_text_names_its_place(void **state)
         { "[1, 2", "model.json:1:5: " },
         { "[123456789012345678901234567890]", "model.json:1:31: too big integer" },
         { "[1e999]", "model.json:1:6: real number overflow" },
+        { "{\"1e-999\": \"a \\\" 1e-999\",\n \"b\": [0.0, 0e-999, -1e-400]}",
+          "model.json:2:21: the number -1e-400 is outside of 4.9e-324 to 1.8e+308" },
         { "\"\xff\"", "model.json:1:1: unable to decode byte" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -179,6 +179,9 @@ static void bad_values_name_flag_value_and_range(void **state)
     assert_message(PARSE("--batch-size=1.5"), "--batch-size 1.5: expected a whole number within [1, 65536]");
     assert_message(PARSE("--batch-size="), "--batch-size : expected a whole number within [1, 65536]");
     assert_message(PARSE("--learning-rate", "0"), "--learning-rate 0: expected a finite number within (0, 10]");
+    assert_message(PARSE("--learning-rate", "1e-400"), "--learning-rate 1e-400: expected a finite number within (0, "
+                                                       "10], and of a size from 4.9e-324 to 1.8e+308");
+    assert_message(PARSE("--learning-rate", "0x1"), "--learning-rate 0x1: expected a finite number within (0, 10]");
     assert_message(PARSE("--learning-rate", "nan"), "--learning-rate nan: expected a finite number within (0, 10]");
     assert_message(PARSE("--learning-rate", "10.1"), "--learning-rate 10.1: expected a finite number within (0, 10]");
     assert_message(PARSE("--learning-rate", "-1"), "--learning-rate -1: expected a finite number within (0, 10]");

@@ -13,6 +13,7 @@
 #include "base/names.h"
 #include "base/numbers.h"
 #include "base/philox.h"
+#include "base/status.h"
 #include "base/text.h"
 
 /* ---- text ---- */
@@ -124,11 +125,50 @@ static void real_numbers(void **state)
     assert_true(ls_parse_f64("-inf", &x) && x == -INFINITY);
     assert_true(ls_parse_f64("nan", &x) && isnan(x));
     assert_true(ls_parse_f64("4.9e-324", &x) && x == 4.9e-324);
-    assert_true(ls_parse_f64("1e-400", &x) && x == 0);
-    static const char *const bad[] = { "", " 1", "1 ", "1e", "abc", "1,5", "1e400", "-1e400", "1.5x" };
-    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+    assert_true(ls_parse_f64("0e-400", &x) && x == 0);
+    static const char *const bad[] = { "", " 1", "1 ", "1e", "abc", "1,5", "1.5x", "0x10", "0X1p-3", "nan(1)" };
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         assert_false(ls_parse_f64(bad[k], &x));
+        assert_false(ls_is_beyond_f64(bad[k]));
+    }
+    static const char *const beyond[] = { "1e400", "-1e400", "1e-400", "-0.1e-399", "10e-1000" };
+    for (size_t k = 0; k < sizeof beyond / sizeof *beyond; k++) {
+        assert_false(ls_parse_f64(beyond[k], &x));
+        assert_true(ls_is_beyond_f64(beyond[k]));
+    }
     assert_true(x == 0);
+    assert_false(ls_is_beyond_f64("1e-320") || ls_is_beyond_f64("inf") || ls_is_beyond_f64("-0.000"));
+}
+
+static void what_is_printed_commands_no_terminal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *wanted;
+        bool utf8;
+    } rows[] = {
+        { "plain", "plain", true },
+        { "caf\xc3\xa9 \xe2\x94\x81 \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x94\x81 \xf0\x9f\x98\x80", true },
+        { "\33[2Jx\r\b\x7f", "?[2Jx???", true },
+        { "a\nb\tc", "a b?c", true },
+        { "\xc2\x9b"
+          "2J",
+          "??2J", true },
+        { "caf\xe9 \xff", "caf? ?", false },
+        { "cut \xe2\x94", "cut ??", false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[64];
+        strcpy(text, rows[i].text);
+        ls_make_printable(text, strlen(text));
+        assert_string_equal(text, rows[i].wanted);
+        assert_int_equal(ls_is_utf8(rows[i].text), rows[i].utf8);
+    }
+    char zero[] = "a\0b";
+    ls_make_printable(zero, 3);
+    assert_string_equal(zero, "a?b");
+    ls_fail(LS_ERR_DATA, "layer %s", "\33[31m");
+    assert_string_equal(ls_last_error(), "layer ?[31m");
 }
 
 static void switches(void **state)
@@ -265,6 +305,7 @@ int main(void)
         cmocka_unit_test(json_strings_are_escaped),
         cmocka_unit_test(whole_numbers),
         cmocka_unit_test(real_numbers),
+        cmocka_unit_test(what_is_printed_commands_no_terminal),
         cmocka_unit_test(switches),
         cmocka_unit_test(shortest_form_reads_back),
         cmocka_unit_test(the_locale_does_not_matter),

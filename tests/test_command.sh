@@ -1,34 +1,7 @@
 #!/bin/sh
-# The command: help, refusals, and each subcommand on small data. JSON is judged by a program of our own, with jansson.
+# The command: help, refusals, and each subcommand on small data; how runs end is test_command_ends.sh's. JSON is judged by a program of our own, with jansson.
 . "$(dirname "$0")/lib.sh"
-
-LOCKSTEP=$ROOT/$LS_BUILD/lockstep
-SMALL=synthetic:28x28x1,classes=10,count=70
-
-# ends STATUS COMMAND...: it ends with that status; output in $TMP/out, errors in $TMP/err. Other failures print both.
-ends() {
-    wanted=$1 status=0
-    shift
-    "$@" >"$TMP/out" 2>"$TMP/err" </dev/null || status=$?
-    [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$TMP/out" "$TMP/err"; return 1; }
-}
-
-# refuses STATUS PATTERN ARGUMENTS...: nothing on standard output, one line on standard error that matches.
-refuses() {
-    status=$1 pattern=$2
-    shift 2
-    ends "$status" "$LOCKSTEP" "$@" || return 1
-    [ ! -s "$TMP/out" ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -E -q "^lockstep: .*$pattern" "$TMP/err" ||
-        { cat "$TMP/out" "$TMP/err"; return 1; }
-}
-
-# prints PATTERN ARGUMENTS...: ends well, says nothing on standard error, and a line of the output matches.
-prints() {
-    pattern=$1
-    shift
-    ends 0 "$LOCKSTEP" "$@" || return 1
-    [ ! -s "$TMP/err" ] && grep -E -q -e "$pattern" "$TMP/out" || { cat "$TMP/out" "$TMP/err"; return 1; }
-}
+. "$ROOT/tests/command.sh"
 
 # ---- help ----
 
@@ -66,6 +39,10 @@ check "missing --data" refuses 2 '--data is needed' train mnist-cnn
 check "one argument too many" refuses 2 "unexpected argument 'mlp'" summary linear mlp
 check "a value out of range" refuses 2 '--batch-size 0: expected a whole number' train mlp --data $SMALL --batch-size 0
 check "a value that is no number" refuses 2 '--lr x: expected a finite number' train mlp --data $SMALL --lr x
+check "a learning rate that a double would take for 0" \
+    refuses 2 '--lr 1e-400: expected a finite number .*4.9e-324 to 1.8e\+308' train mlp --data $SMALL --lr 1e-400
+check "a learning rate that float32 would take for 0" refuses 2 '--lr 1e-50: .*float32' train mlp --data $SMALL --lr 1e-50
+check "a learning rate that float32 would take for infinity" refuses 2 '--lr 1e\+60: .*float32' train mlp --data $SMALL --lr 1e60
 check "unknown loss, the nearest is named" refuses 2 'did you mean mse\?' train mlp --data $SMALL --loss mes
 check "unknown metric, the nearest is named" \
     refuses 2 "unknown metric 'acuracy'; did you mean accuracy\?" train mlp --data $SMALL --metrics acuracy
@@ -93,6 +70,13 @@ misspelt_variable() {
     LOCKSTEP_BTACH_SIZE=3 refuses 2 'LOCKSTEP_BTACH_SIZE; did you mean LOCKSTEP_BATCH_SIZE' train mlp --data $SMALL
 }
 check "a misspelt variable" misspelt_variable
+other_isa() {
+    for command in 'train mlp --data x' 'summary linear' devices doctor; do
+        LOCKSTEP_ISA=nonsense refuses 2 'LOCKSTEP_ISA=nonsense: no such instruction set; there are base, avx2 and avx512' \
+            $command || return 1
+    done
+}
+check "an instruction set that is none" other_isa
 bad_visible_devices() {
     for command in 'summary linear' devices; do
         LOCKSTEP_VISIBLE_DEVICES=$1 refuses 2 "LOCKSTEP_VISIBLE_DEVICES: $2" $command || return 1
@@ -118,7 +102,7 @@ check "missing data: which files, and where they were looked for" missing_data
 check "data of another shape" refuses 1 '' evaluate mnist-cnn --data synthetic:5x5x1,classes=10,count=4
 check "weights that are not there" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"
 check "a folder that is not there, found before training" \
-    refuses 1 '--save .* cannot be written' train mlp --data $SMALL --save "$TMP/no/w.safetensors"
+    refuses 1 '--save: cannot write' train mlp --data $SMALL --save "$TMP/no/w.safetensors"
 broken_json() {
     echo '{"class_name": "Sequential", ' >"$TMP/broken.json"
     refuses 1 'broken.json' summary "$TMP/broken.json"
@@ -229,16 +213,6 @@ check "devices --json" devices_json
 
 # ---- cores ----
 
-# Waits until the file has a line that matches, for at most 60 seconds.
-wait_for() {
-    tries=0
-    until grep -q "$2" "$1" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || { echo "no '$2' in $1"; return 1; }
-        sleep 0.1
-    done
-}
-
 # The cores that workers are bound to, a line each; none where a quota keeps them from being bound.
 cores() {
     "$LOCKSTEP" devices --json | awk '/\]/ { on = 0 } on { gsub(/[ ,]/, ""); print } /"bound_to": \[$/ { on = 1 }'
@@ -270,8 +244,10 @@ two_jobs() {
         eval "pid=\$job$core"
         wait_for "$TMP/job$core.log" '"step":3,' && [ "$(bound_to "$pid")" = "$core" ] &&
             grep -q "^1 device on core $core chosen by LOCKSTEP_VISIBLE_DEVICES, of " "$TMP/job$core" || found=1
-        kill -INT "$pid"
-        wait "$pid" || found=1
+        kill -TERM "$pid"
+        status=0
+        wait "$pid" || status=$?
+        [ $status = 143 ] || found=1
         [ $found = 0 ] || { cat "$TMP/job$core"; echo "bound to: $(bound_to "$pid")"; }
     done
     return $found
@@ -434,33 +410,4 @@ predictions_csv() {
 }
 check "predict: .csv, of rows whose numbers add up to 1" predictions_csv
 
-# ---- Ctrl+C ----
-
-interrupted() {
-    "$LOCKSTEP" train mnist-cnn --data $SMALL --epochs 1000000 --verbose 2 --log "$TMP/int.log" --save "$TMP/int.safetensors" \
-        >"$TMP/int.out" 2>&1 &
-    pid=$!
-    wait_for "$TMP/int.log" '"step":3,' || { kill -9 $pid; return 1; }
-    kill -INT $pid
-    status=0
-    wait $pid || status=$?
-    [ $status = 0 ] || { echo "status $status"; cat "$TMP/int.out"; return 1; }
-    "$TMP/judge" "$TMP/int.log" && grep -q '^stopped by a signal' "$TMP/int.out" &&
-        prints 'test loss' evaluate mnist-cnn --data $SMALL --weights "$TMP/int.safetensors"
-}
-check "Ctrl+C ends after the step: log complete, weights saved" interrupted
-
-killed() {
-    "$LOCKSTEP" train resnet18 --data synthetic:224x224x3,classes=1000,count=64 --batch-size 64 --epochs 100 --verbose 2 \
-        --save "$TMP/kill.safetensors" >"$TMP/kill.out" 2>&1 &
-    pid=$!
-    wait_for "$TMP/kill.out" '^Epoch 1' || { kill -9 $pid; return 1; }
-    kill -INT $pid
-    sleep 0.3
-    kill -INT $pid 2>/dev/null
-    status=0
-    wait $pid || status=$?
-    [ $status = 130 ] && [ ! -e "$TMP/kill.safetensors" ] || { echo "status $status"; cat "$TMP/kill.out"; return 1; }
-}
-check "Ctrl+C twice ends at once" killed
 finish

@@ -312,6 +312,21 @@ static void npz_refused(void **state)
     assert_null(array.data);
 }
 
+/* Names of an archive's members must not command the terminal that a message is shown on. */
+static void npz_odd_names(void **state)
+{
+    (void)state;
+    static zip_writer z;
+    static bytes content;
+    ls_array array = { 0 };
+    make_npy(&content, 1, HEADER("<f4", "False", "(2,)"), (float[]){ 1.5f, -2 }, 8);
+    zip_add(&z, "\33]0;title\7\xc2\x9b.npy", 0, false, &content);
+    zip_add(&z, "caf\xc3\xa9\n\xff.npy", 0, false, &content);
+    zip_end(&z, false, "");
+    write_file(in_folder("odd.npz"), z.file.data, z.file.count);
+    assert_fails(read_x(in_folder("odd.npz"), &array), LS_ERR_NOT_FOUND, "it has: ?]0;title???.npy caf\xc3\xa9 ?.npy");
+}
+
 static void npz_checksum(void **state)
 {
     (void)state;
@@ -377,6 +392,14 @@ static void csv_refused(void **state)
         { "a,b,c\n1,2,3\n4,nan,6\n", "line 3", "column 2: 'nan' is not finite" },
         { "1,2,inf\n", "line 1", "column 3" },
         { "1,1e39,3\n", "line 1", "column 2: '1e39' is too large" },
+        { "1,2,3\n4,5,1e300\n", "line 2", "column 3: '1e300' is too large for float32" },
+        { "1,2,3\n4,5,1e400\n", "line 2", "column 3: '1e400' is outside of 4.9e-324 to 1.8e+308" },
+        { "1,2,3\n4,5,1e-400\n", "line 2", "column 3: '1e-400' is outside of" },
+        { "1,2,3\n4,5,0x10\n", "line 2", "column 3: '0x10' is no number" },
+        { "1,2,3\n4,0x10,5\n", "line 2", "column 2: '0x10' is no number" },
+        { "1,2,3\n4,5,nan\n", "line 2", "column 3: 'nan' is not finite" },
+        { "1,2,3\n4,5,-inf\n", "line 2", "column 3: '-inf' is not finite" },
+        { "1,2,3\n4,5,\33[2J\n", "line 2", "column 3: '?[2J' is no number" },
         { "1\n2\n", "line 1", "1 column" },
         { "1;2;3\n", "line 1", "commas" },
         { "a,b,c\n", "no line", "1 lines" },
@@ -425,13 +448,21 @@ static void csv_long_and_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_new_folder(idx_plain_and_gzip),  in_new_folder(idx_types),
-        in_new_folder(idx_refused),         in_new_folder(idx_cut_and_changed),
-        in_new_folder(npy_types),           in_new_folder(npy_refused),
-        in_new_folder(npy_cut_and_changed), in_new_folder(npz_stored_and_deflated),
-        in_new_folder(npz_refused),         in_new_folder(npz_checksum),
-        in_new_folder(npz_cut_and_changed), in_new_folder(csv_good),
-        in_new_folder(csv_refused),         in_new_folder(csv_long_and_changed),
+        in_new_folder(idx_plain_and_gzip),
+        in_new_folder(idx_types),
+        in_new_folder(idx_refused),
+        in_new_folder(idx_cut_and_changed),
+        in_new_folder(npy_types),
+        in_new_folder(npy_refused),
+        in_new_folder(npy_cut_and_changed),
+        in_new_folder(npz_stored_and_deflated),
+        in_new_folder(npz_refused),
+        in_new_folder(npz_odd_names),
+        in_new_folder(npz_checksum),
+        in_new_folder(npz_cut_and_changed),
+        in_new_folder(csv_good),
+        in_new_folder(csv_refused),
+        in_new_folder(csv_long_and_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -556,6 +557,40 @@ static void what_cannot_be_written_is_refused(void **state)
     assert_int_equal(count_files(false), 0); /* nothing was begun */
 }
 
+static int allocations_left;
+
+static void *few_allocations(size_t bytes)
+{
+    return allocations_left-- > 0 ? malloc(bytes) : NULL;
+}
+
+/* Without memory for its header a file is not written, and nobody is told that a name is not UTF-8. */
+static void no_memory_is_told_as_such(void **state)
+{
+    (void)state;
+    const char *path = in_folder("w");
+    static const ls_safetensors_entry entries[] = { { "caf\xc3\xa9", LS_F32, { 3, { 1, 1, 1 } }, zero, 0 },
+                                                    { "b", LS_F32, { 1, { 1 } }, zero, 0 } };
+    static const ls_safetensors_pair pair = { "model", "m" };
+    ls_status status = LS_ERR_MEMORY;
+    for (int n = 0; status == LS_ERR_MEMORY && n < 1000; n++) {
+        allocations_left = n;
+        json_set_alloc_funcs(few_allocations, free);
+        status = ls_safetensors_write(path, entries, 2, &pair, 1);
+        json_set_alloc_funcs(malloc, free);
+        if (status != LS_OK)
+            assert_non_null(strstr(ls_last_error(), "no memory"));
+        if (status == LS_OK)
+            assert_true(n > 10);
+    }
+    assert_int_equal(status, LS_OK);
+    ls_safetensors *file = NULL;
+    if (ls_safetensors_open(path, &file) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    assert_int_equal(ls_safetensors_at(file, 0)->shape.rank, 3);
+    ls_safetensors_close(file);
+}
+
 /* A disk that is full in the middle of the write, by a limit on the size of files. */
 static void a_failed_write_leaves_the_old_file(void **state)
 {
@@ -680,6 +715,7 @@ int main(void)
         TEST(a_changed_byte_does_no_harm),
         TEST(a_changed_number_does_no_harm),
         TEST(what_cannot_be_written_is_refused),
+        TEST(no_memory_is_told_as_such),
         TEST(a_failed_write_leaves_the_old_file),
         TEST(writing_replaces_like_any_file_here),
         TEST(npy_files_are_numpys),

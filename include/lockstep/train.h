@@ -113,7 +113,8 @@ typedef struct ls_fit_options {
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
  * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
- * not finite; the weights are then those of the step before. */
+ * not finite. Whatever makes it fail, the weights are then those of the last good step. A log that cannot be written
+ * any more is a warning, not a failure. */
 #define ls_fit(model, data, ...) ls_fit_with(model, data, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options);
 

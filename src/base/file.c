@@ -1,10 +1,12 @@
 /* Whole files. Every error names the path, what was tried and the system's reason. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 
 #define FIRST_ROOM       65536
 #define MOST_TEMPORARIES 100 /* names tried before giving up */
+#define MOST_LINKS       40  /* as many as Linux follows */
 
 static ls_status fail_errno(const char *what, const char *path, int error)
 {
@@ -130,6 +133,78 @@ static ls_status write_in_place(const char *path, const ls_file_part *parts, siz
     return status;
 }
 
+/* ---- where a path leads ---- */
+
+/* Splits "a/b/c" into "a/b/" and "c"; the folder's part may be empty. */
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* The name of a link replaced by what it holds, again and again; ends at a name that is no link. */
+static int follow_links(char here[PATH_MAX])
+{
+    for (int i = 0; i < MOST_LINKS; i++) {
+        char link[PATH_MAX], next[PATH_MAX];
+        ssize_t length = readlink(here, link, sizeof link - 1);
+        if (length < 0)
+            return 0;
+        link[length] = '\0';
+        int folder = link[0] == '/' ? 0 : (int)(last_name(here) - here);
+        int whole = snprintf(next, sizeof next, "%.*s%s", folder, here, link);
+        if (whole < 0 || (size_t)whole >= sizeof next)
+            return ENAMETOOLONG;
+        memcpy(here, next, (size_t)whole + 1);
+    }
+    return ELOOP;
+}
+
+ls_status ls_file_target(const char *path, char out[PATH_MAX])
+{
+    char here[PATH_MAX], folder[PATH_MAX], found[PATH_MAX];
+    if (path[0] == '\0' || strlen(path) >= sizeof here)
+        return fail_errno("write", path, path[0] == '\0' ? ENOENT : ENAMETOOLONG);
+    if (realpath(path, found) != NULL) {
+        memcpy(out, found, strlen(found) + 1);
+        return LS_OK;
+    }
+    if (errno != ENOENT)
+        return fail_errno("write", path, errno);
+    strcpy(here, path);
+    int error = follow_links(here);
+    const char *name = last_name(here);
+    if (error != 0 || name[0] == '\0')
+        return fail_errno("write", path, error != 0 ? error : ENOENT);
+    snprintf(folder, sizeof folder, "%.*s", name == here ? 1 : (int)(name - here), name == here ? "." : here);
+    if (realpath(folder, found) == NULL)
+        return fail_errno("write", path, errno);
+    char whole[PATH_MAX + NAME_MAX + 2];
+    int length = snprintf(whole, sizeof whole, "%s/%s", strcmp(found, "/") == 0 ? "" : found, name);
+    if (length < 0 || length >= PATH_MAX)
+        return fail_errno("write", path, ENAMETOOLONG);
+    memcpy(out, whole, (size_t)length + 1);
+    return LS_OK;
+}
+
+/* ---- temporaries: whoever writes one holds a lock on it, so one without a lock is of a process that was killed ----
+ */
+
+static bool is_still_named(int fd, const char *name)
+{
+    struct stat by_fd, by_name;
+    return fstat(fd, &by_fd) == 0 && lstat(name, &by_name) == 0 && S_ISREG(by_fd.st_mode) &&
+           by_fd.st_dev == by_name.st_dev && by_fd.st_ino == by_name.st_ino;
+}
+
+/* False when a cleaner was faster: it removes the file. A file system without locks has no cleaners either. */
+static bool lock_temporary(int fd, const char *name)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return false;
+    return is_still_named(fd, name);
+}
+
 /* Opens a new file beside `path` and writes its name. Not mkstemp: that ignores the user's umask. */
 static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
 {
@@ -138,15 +213,63 @@ static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
         if (length < 0 || length >= PATH_MAX)
             return fail_errno("write", path, ENAMETOOLONG);
         int fd = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (fd >= 0) {
+        if (fd >= 0 && lock_temporary(fd, name)) {
             *out = fd;
             return LS_OK;
         }
-        if (errno != EEXIST)
+        if (fd >= 0)
+            close(fd);
+        else if (errno != EEXIST)
             return fail_errno("create a file beside", path, errno);
     }
     return fail_errno("create a file beside", path, EEXIST);
 }
+
+/* Whether `name` is "BASE.123.0.tmp". */
+static bool is_temporary_of(const char *name, const char *base)
+{
+    size_t length = strlen(base);
+    if (strncmp(name, base, length) != 0 || name[length] != '.')
+        return false;
+    const char *at = name + length;
+    for (int i = 0; i < 2; i++) {
+        size_t digits = strspn(at + 1, "0123456789");
+        if (at[0] != '.' || digits == 0)
+            return false;
+        at += 1 + digits;
+    }
+    return strcmp(at, ".tmp") == 0;
+}
+
+static void remove_if_left(const char *name)
+{
+    int fd = open_retrying(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_still_named(fd, name))
+        unlink(name);
+    close(fd);
+}
+
+/* Removes what killed processes left beside `path`, which is absolute. */
+static void clean_temporaries(const char *path)
+{
+    char folder[PATH_MAX], name[PATH_MAX];
+    const char *base = last_name(path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - path), path);
+    DIR *list = opendir(folder);
+    if (list == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        int length =
+            is_temporary_of(entry->d_name, base) ? snprintf(name, sizeof name, "%s%s", folder, entry->d_name) : -1;
+        if (length > 0 && (size_t)length < sizeof name)
+            remove_if_left(name);
+    }
+    closedir(list);
+}
+
+/* ---- replacing a file ---- */
 
 /* Makes the rename itself last through a power cut. Some file systems cannot sync a directory; that is no failure. */
 static void sync_directory_of(const char *path)
@@ -162,43 +285,62 @@ static void sync_directory_of(const char *path)
     close(fd);
 }
 
+/* Closed after the rename: the lock must last until then. What close could report, fsync has reported. */
 static ls_status replace(const char *path, const struct stat *old, const ls_file_part *parts, size_t count)
 {
     char name[PATH_MAX];
     int fd = -1;
+    clean_temporaries(path);
     LS_TRY(open_temporary(path, name, &fd));
     ls_status status = write_parts(fd, name, parts, count);
     if (status == LS_OK && old != NULL && fchmod(fd, old->st_mode & 07777) != 0)
         status = fail_errno("set the mode of", name, errno);
     if (status == LS_OK && fsync(fd) != 0)
         status = fail_errno("sync", name, errno);
-    if (close(fd) != 0 && status == LS_OK)
-        status = fail_errno("close", name, errno);
     if (status == LS_OK && rename(name, path) != 0)
         status = fail_errno("rename a new file to", path, errno);
     if (status != LS_OK)
         unlink(name);
-    else
+    close(fd);
+    if (status == LS_OK)
         sync_directory_of(path);
     return status;
 }
 
+/* A pipe may have no path of its own (/dev/stdout, /dev/fd/63): what is there is asked about before the path is. */
 ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count)
 {
     struct stat info;
     char target[PATH_MAX];
-    if (stat(path, &info) != 0) {
-        if (errno != ENOENT)
-            return fail_errno("write", path, errno);
-        return replace(path, NULL, parts, count);
-    }
-    if (S_ISDIR(info.st_mode))
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode))
         return fail_errno("write", path, EISDIR);
-    if (!S_ISREG(info.st_mode))
+    if (exists && !S_ISREG(info.st_mode))
         return write_in_place(path, parts, count);
-    if (realpath(path, target) == NULL)
-        return fail_errno("follow", path, errno);
-    return replace(target, &info, parts, count);
+    LS_TRY(ls_file_target(path, target));
+    return replace(target, exists ? &info : NULL, parts, count);
+}
+
+ls_status ls_file_try(const char *path)
+{
+    struct stat info;
+    char target[PATH_MAX], name[PATH_MAX];
+    int fd = -1;
+    bool exists = stat(path, &info) == 0;
+    if (exists && !S_ISREG(info.st_mode))
+        return ls_fail(LS_ERR_IO, "'%s' is %s, not a plain file", path,
+                       S_ISDIR(info.st_mode)    ? "a folder"
+                       : S_ISFIFO(info.st_mode) ? "a FIFO or a pipe"
+                       : S_ISSOCK(info.st_mode) ? "a socket"
+                                                : "a device");
+    if (exists && access(path, W_OK) != 0)
+        return fail_errno("write", path, errno);
+    LS_TRY(ls_file_target(path, target));
+    clean_temporaries(target);
+    LS_TRY(open_temporary(target, name, &fd));
+    unlink(name);
+    close(fd);
+    return LS_OK;
 }
 
 ls_status ls_file_write(const char *path, const void *data, size_t bytes)

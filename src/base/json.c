@@ -12,12 +12,47 @@
 
 /* ---- files ---- */
 
+/* jansson refuses a number that is too large, but reads one that is too small as 0. `data` is proper JSON. */
+static ls_status check_small_numbers(const char *name, const char *data, size_t bytes)
+{
+    int line = 1;
+    size_t line_begin = 0;
+    for (size_t i = 0, end; i < bytes; i = end) {
+        end = i + 1;
+        if (data[i] == '\n') {
+            line++;
+            line_begin = end;
+        } else if (data[i] == '"') {
+            while (end < bytes && data[end] != '"')
+                end += data[end] == '\\' ? 2 : 1;
+            end++;
+        } else if (data[i] == '-' || (data[i] >= '0' && data[i] <= '9')) {
+            char number[64];
+            while (end < bytes && strchr("+-.0123456789eE", data[end]) && data[end] != '\0')
+                end++;
+            snprintf(number, sizeof number, "%.*s", (int)(end - i < sizeof number ? end - i : sizeof number - 1),
+                     data + i);
+            if (ls_is_beyond_f64(number))
+                return ls_fail(LS_ERR_DATA, "%s:%d:%zu: the number %s is outside of " LS_F64_RANGE, name, line,
+                               i - line_begin + 1, number);
+        }
+    }
+    return LS_OK;
+}
+
 ls_status ls_json_read_buffer(const char *name, const char *data, size_t bytes, json_t **out)
 {
     json_error_t error;
     json_t *value = json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (value == NULL && json_error_code(&error) == json_error_out_of_memory)
+        return ls_fail(LS_ERR_MEMORY, "no memory to read the JSON of %s (%zu bytes)", name, bytes);
     if (value == NULL)
         return ls_fail(LS_ERR_DATA, "%s:%d:%d: %s", name, error.line, error.column, error.text);
+    ls_status status = check_small_numbers(name, data, bytes);
+    if (status != LS_OK) {
+        json_decref(value);
+        return status;
+    }
     *out = value;
     return LS_OK;
 }
@@ -32,19 +67,21 @@ ls_status ls_json_read_file(const char *path, json_t **out)
     return status;
 }
 
+/* What jansson cannot write is what it has no memory for: its strings are UTF-8 and its numbers finite already. */
 static int append(const char *data, size_t bytes, void *text)
 {
     ls_text_put_bytes(text, data, bytes);
-    return 0;
+    return ((const ls_text *)text)->failed ? -1 : 0;
 }
 
 ls_status ls_json_write_file(const char *path, const json_t *value)
 {
     ls_text text = { 0 };
+    if (value == NULL)
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': there is no value", path);
     if (json_dump_callback(value, append, &text, JSON_INDENT(2) | JSON_ENCODE_ANY) != 0) {
         ls_text_free(&text);
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': the value is not proper JSON (text that is not UTF-8?)",
-                       path);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the JSON of '%s'", path);
     }
     ls_text_put(&text, "\n");
     size_t length = text.length;

@@ -2,8 +2,10 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 #define LINE_BYTES 1024
 
@@ -54,6 +56,7 @@ static void write_line(ls_logger *log, ls_log_level level, const char *format, v
     char line[LINE_BYTES];
     if (vsnprintf(line, sizeof line, format, args) < 0)
         return;
+    ls_make_printable(line, strlen(line));
     pthread_mutex_lock(&log->mutex);
     log->sink(log->user, level, line);
     pthread_mutex_unlock(&log->mutex);

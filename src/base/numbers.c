@@ -66,20 +66,41 @@ bool ls_parse_u64(const char *text, uint64_t *out)
     return true;
 }
 
-bool ls_parse_f64(const char *text, double *out)
+/* Whether there is a digit other than 0 before the exponent: what reads as 0 all the same was too small. */
+static bool is_written_nonzero(const char *text)
 {
-    if (text[0] == '\0' || isspace((unsigned char)text[0]))
-        return false;
+    return strcspn(text, "123456789") < strcspn(text, "eE");
+}
+
+typedef enum reading { NO_NUMBER, OUT_OF_RANGE, READ } reading;
+
+/* Decimal only: strtod also knows hexadecimal, but no table of data or option means 16 by 0x10. */
+static reading read_f64(const char *text, double *out)
+{
+    if (text[0] == '\0' || isspace((unsigned char)text[0]) || strpbrk(text, "xX(") != NULL)
+        return NO_NUMBER;
     char *end;
     locale_pair pair = enter_c_locale();
     double value = strtod(text, &end);
     leave_c_locale(pair);
     if (*end != '\0' || end == text)
-        return false;
-    if (isinf(value) && strpbrk(text, "0123456789") != NULL) /* overflow, not the word inf */
-        return false;
+        return NO_NUMBER;
+    bool has_digits = strpbrk(text, "0123456789") != NULL; /* not the words inf and nan */
+    if (has_digits && (isinf(value) || (value == 0 && is_written_nonzero(text))))
+        return OUT_OF_RANGE;
     *out = value;
-    return true;
+    return READ;
+}
+
+bool ls_parse_f64(const char *text, double *out)
+{
+    return read_f64(text, out) == READ;
+}
+
+bool ls_is_beyond_f64(const char *text)
+{
+    double value;
+    return read_f64(text, &value) == OUT_OF_RANGE;
 }
 
 bool ls_parse_bool(const char *text, bool *out)

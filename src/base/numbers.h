@@ -8,8 +8,13 @@
 
 bool ls_parse_i64(const char *text, int64_t *out);  /* decimal, one sign allowed */
 bool ls_parse_u64(const char *text, uint64_t *out); /* decimal, or hexadecimal after 0x; no sign */
-bool ls_parse_f64(const char *text, double *out);   /* also inf and nan; not a number too large for a double */
+bool ls_parse_f64(const char *text, double *out);   /* decimal, inf and nan; not a number beyond a double's range */
 bool ls_parse_bool(const char *text, bool *out);    /* on off, true false, yes no, 1 0 */
+
+/* Whether the text is a decimal number that ls_parse_f64 refuses for being too large for a double, or too small: it
+ * would be read as infinity, or as 0. */
+bool ls_is_beyond_f64(const char *text);
+#define LS_F64_RANGE "4.9e-324 to 1.8e+308"
 
 #define LS_F64_CHARS 32
 

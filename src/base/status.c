@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 #define LAST_ERROR_BYTES 2048
 
 static _Thread_local char last_error[LAST_ERROR_BYTES];
@@ -24,6 +26,7 @@ ls_status ls_fail_v(ls_status status, const char *format, va_list args)
         snprintf(message, sizeof message, "(the message could not be formatted)");
     else if ((size_t)length >= sizeof message)
         memcpy(message + sizeof message - 4, "...", 4);
+    ls_make_printable(message, strlen(message));
     memcpy(last_error, message, strlen(message) + 1);
     return status;
 }

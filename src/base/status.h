@@ -6,8 +6,8 @@
 
 #include "lockstep/base.h"
 
-/* Sets this thread's last error and returns `status`, which is looked at twice. A macro, so that compilers see which
- * status is returned: they warn of outputs that a failure left unset otherwise. */
+/* Sets this thread's last error, one printable line, and returns `status`, which is looked at twice. A macro, so that
+ * compilers see which status is returned: they warn of outputs that a failure left unset otherwise. */
 #define ls_fail(status, ...) (ls_fail_write(status, __VA_ARGS__), ls_fail_status(status))
 void ls_fail_write(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 ls_status ls_fail_v(ls_status status, const char *format, va_list args);

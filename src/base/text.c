@@ -116,6 +116,38 @@ void ls_text_put_json(ls_text *text, const char *string)
     ls_text_put(text, "\"");
 }
 
+bool ls_is_utf8(const char *string)
+{
+    for (const unsigned char *s = (const unsigned char *)string; *s != '\0';) {
+        size_t count = utf8_length(s);
+        if (count == 0)
+            return false;
+        s += count;
+    }
+    return true;
+}
+
+/* U+0080 to U+009F are control characters, too: to some terminals U+009B begins a command as escape and [ do. */
+static bool is_control(const unsigned char *s)
+{
+    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
+}
+
+void ls_make_printable(char *text, size_t bytes)
+{
+    unsigned char *end = (unsigned char *)text + bytes;
+    for (unsigned char *s = (unsigned char *)text; s < end;) {
+        unsigned char here[5] = { 0 }; /* a character that is cut short ends in a zero */
+        memcpy(here, s, end - s < 4 ? (size_t)(end - s) : 4);
+        size_t count = utf8_length(here);
+        if (count == 0 || is_control(here)) {
+            count = count == 0 ? 1 : count;
+            memset(s, *s == '\n' ? ' ' : '?', count);
+        }
+        s += count;
+    }
+}
+
 void ls_text_put_f64(ls_text *text, double value)
 {
     char buffer[LS_F64_CHARS];

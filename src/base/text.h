@@ -26,6 +26,12 @@ void ls_text_pad(ls_text *text, size_t count); /* spaces */
 /* `string` as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD. */
 void ls_text_put_json(ls_text *text, const char *string);
 
+bool ls_is_utf8(const char *string);
+
+/* Names from files must not command a terminal: control characters, and bytes that are not UTF-8, become '?', a newline
+ * a space. Messages of ls_fail and lines of the log are made so; whoever prints a name by other ways calls this. */
+void ls_make_printable(char *text, size_t bytes);
+
 /* The shortest decimal form that reads back as the same double ("0.1", "1e-07", "inf", "nan"), in any locale. */
 void ls_text_put_f64(ls_text *text, double value);
 

@@ -13,7 +13,7 @@
 
 #define MOST_BYTES  ((size_t)1 << 36)
 #define FIELD_CHARS 64
-#define INTEGERS    9007199254740992.0 /* up to here a double holds every integer */
+#define INTEGERS    9007199254740992.0 /* below it a double holds every integer */
 
 typedef struct table {
     const char *path;
@@ -56,14 +56,28 @@ static bool next_field(const char **at, const char *end, field *out)
     return true;
 }
 
-static bool parse_number(const field *f, double *out)
+/* The field as a string; false when it is none that a number could be. */
+static bool take_text(const field *f, char text[FIELD_CHARS])
 {
-    char text[FIELD_CHARS];
-    if (f->chars == 0 || f->chars >= sizeof text || memchr(f->begin, 0, f->chars))
+    if (f->chars == 0 || f->chars >= FIELD_CHARS || memchr(f->begin, 0, f->chars))
         return false;
     memcpy(text, f->begin, f->chars);
     text[f->chars] = 0;
-    return ls_parse_f64(text, out);
+    return true;
+}
+
+static bool parse_number(const field *f, double *out)
+{
+    char text[FIELD_CHARS];
+    return take_text(f, text) && ls_parse_f64(text, out);
+}
+
+static const char *why_no_number(const field *f)
+{
+    char text[FIELD_CHARS];
+    if (f->chars == 0)
+        return "is empty; a number was expected";
+    return take_text(f, text) && ls_is_beyond_f64(text) ? "is outside of " LS_F64_RANGE : "is no number";
 }
 
 static bool is_integer(const field *f, double value)
@@ -71,7 +85,7 @@ static bool is_integer(const field *f, double value)
     for (size_t i = 0; i < f->chars; i++)
         if (!strchr("+-0123456789", f->begin[i]))
             return false;
-    return value >= -INTEGERS && value <= INTEGERS;
+    return value > -INTEGERS && value < INTEGERS;
 }
 
 static ls_status fail_field(const table *t, int64_t column, const field *f, const char *why)
@@ -113,16 +127,14 @@ static ls_status read_line(table *t, const char *at, const char *end)
         if (column > t->columns)
             continue;
         if (!parse_number(&f, &value))
-            return fail_field(t, column, &f, f.chars ? "is no number" : "is empty; a number was expected");
+            return fail_field(t, column, &f, why_no_number(&f));
+        if (!isfinite((float)value))
+            return fail_field(t, column, &f, isfinite(value) ? "is too large for float32" : "is not finite");
         if (column == t->columns) {
-            if (!isfinite(value))
-                return fail_field(t, column, &f, "is not finite");
             t->labels[t->rows] = value;
             t->whole_labels = t->whole_labels && is_integer(&f, value);
         } else {
             row[column - 1] = (float)value;
-            if (!isfinite(row[column - 1]))
-                return fail_field(t, column, &f, isfinite(value) ? "is too large for float32" : "is not finite");
         }
     }
     if (column != t->columns)

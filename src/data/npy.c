@@ -114,14 +114,6 @@ static bool parse_header(header *h)
     return h->has_descr && h->has_shape && h->has_fortran;
 }
 
-/* The header as text for a message: one line, no odd characters. */
-static void make_printable(char *text)
-{
-    for (; *text; text++)
-        if (!isprint((unsigned char)*text))
-            *text = *text == '\n' ? ' ' : '?';
-}
-
 static ls_status element_type(const char *name, const char *descr, ls_dtype *out)
 {
     static const struct {
@@ -186,13 +178,11 @@ static ls_status read_array(ls_stream *stream, char *text, size_t bytes, ls_arra
     LS_TRY(ls_stream_read(stream, text, bytes, "the header"));
     text[bytes] = 0;
     if (strlen(text) != bytes || !parse_header(&h)) {
-        make_printable(text);
         return ls_fail(LS_ERR_DATA,
                        "%s: the header is no dictionary of descr (one plain type), fortran_order and shape (at most %d "
                        "axes): %.200s",
                        name, LS_MAX_RANK, text);
     }
-    make_printable(h.descr);
     LS_TRY(element_type(name, h.descr, &dtype));
     if (h.fortran && h.shape.rank > 1)
         return ls_fail(LS_ERR_UNSUPPORTED,

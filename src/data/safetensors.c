@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "graph/shape.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the bytes of a file are taken as they are");
@@ -417,8 +418,10 @@ static ls_status add_key(const char *path, json_t *object, const char *what, con
     ls_status status = LS_OK;
     if (json_object_get(object, key) != NULL)
         status = ls_fail(LS_ERR_INVALID, "cannot write '%s': two %s are named \"%s\"", path, what, key);
+    else if (!ls_is_utf8(key))
+        status = ls_fail(LS_ERR_INVALID, "cannot write '%s': the name \"%s\" is not UTF-8 text", path, key);
     else if (value == NULL || json_object_set(object, key, value) != 0)
-        status = ls_fail(LS_ERR_INVALID, "cannot write '%s': the name or value of \"%s\" is not UTF-8 text", path, key);
+        status = ls_fail(LS_ERR_MEMORY, "no memory for the header of '%s'", path);
     json_decref(value);
     return status;
 }
@@ -433,6 +436,9 @@ static ls_status add_metadata(const char *path, json_t *header, const ls_safeten
         if (pairs[i].key == NULL || pairs[i].value == NULL)
             return ls_fail(LS_ERR_INVALID, "cannot write '%s': pair %zu of the metadata has no %s", path, i,
                            pairs[i].key == NULL ? "key" : "value");
+        if (!ls_is_utf8(pairs[i].value))
+            return ls_fail(LS_ERR_INVALID, "cannot write '%s': the value of \"%s\", \"%s\", is not UTF-8 text", path,
+                           pairs[i].key, pairs[i].value);
         LS_TRY(add_key(path, map, "strings of the metadata", pairs[i].key, json_string(pairs[i].value)));
     }
     return LS_OK;
@@ -458,11 +464,16 @@ static ls_status check_entry(const char *path, const ls_safetensors_entry *entry
     return LS_OK;
 }
 
+/* NULL: no memory. */
 static json_t *describe(const ls_safetensors_entry *entry, size_t begin, size_t end)
 {
     json_t *shape = json_array();
-    for (int i = 0; i < entry->shape.rank; i++)
-        json_array_append_new(shape, json_integer(entry->shape.dims[i]));
+    for (int i = 0; i < entry->shape.rank; i++) {
+        if (json_array_append_new(shape, json_integer(entry->shape.dims[i])) != 0) {
+            json_decref(shape);
+            return NULL;
+        }
+    }
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_names[entry->dtype], "shape", shape, "data_offsets",
                      (json_int_t)begin, (json_int_t)end);
 }
@@ -497,7 +508,10 @@ static ls_status make_header_part(const char *path, const json_t *header, ls_fil
     if (data == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for the header of '%s' (%zu bytes)", path, length);
     memcpy(data, &padded, PREFIX);
-    json_dumpb(header, data + PREFIX, length, flags);
+    if (json_dumpb(header, data + PREFIX, length, flags) != length) {
+        free(data);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the header of '%s' (%zu bytes)", path, length);
+    }
     memset(data + PREFIX + length, ' ', (size_t)padded - length);
     *out = (ls_file_part){ data, PREFIX + (size_t)padded };
     return LS_OK;

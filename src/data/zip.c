@@ -213,7 +213,10 @@ ls_status ls_zip_names(const ls_zip *zip, ls_text *out)
     for (uint64_t i = 0; i < zip->count; i++) {
         LS_TRY(next_entry(zip, &place, &e));
         ls_text_put(out, i == 0 ? "" : " ");
+        size_t begin = out->length;
         ls_text_put_bytes(out, e.name, e.name_chars);
+        if (!out->failed)
+            ls_make_printable(out->data + begin, e.name_chars);
     }
     return LS_OK;
 }

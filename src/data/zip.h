@@ -26,7 +26,7 @@ void ls_zip_close(ls_zip *zip);
 /* *found is false when there is none of that name. */
 ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, bool *found);
 
-/* The names of all members, separated by blanks. */
+/* The names of all members, printable, separated by blanks. */
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out);
 
 /* `name` must outlive the stream. */

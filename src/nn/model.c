@@ -30,6 +30,8 @@ ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name,
     static const char *const calls[] = { "ls_sequential", "ls_functional_begin", "ls_custom" };
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "a model needs a context and a place to be put");
+    if (name && !ls_is_utf8(name))
+        return ls_fail(LS_ERR_INVALID, "%s: the name \"%s\" is not UTF-8: no file could hold it", calls[kind], name);
     LS_TRY(ls_context_begin(ctx, calls[kind]));
     ls_model *model = calloc(1, sizeof(*model));
     if (!model)
@@ -132,12 +134,12 @@ static ls_model_layer *find_unnamed(const ls_model *model, ls_layer_kind kind, i
 
 static ls_status check_name(const char *name)
 {
-    bool good = *name != 0;
+    bool good = *name != 0 && ls_is_utf8(name);
     for (const char *c = name; *c; c++)
         good = good && (unsigned char)*c > ' ' && *c != ':' && *c != '"' && *c != '/';
     return good ? LS_OK
-                : ls_fail(LS_ERR_INVALID, "\"%s\" is no name of a layer: it holds no space, slash, colon or quote",
-                          name);
+                : ls_fail(LS_ERR_INVALID,
+                          "\"%s\" is no name of a layer: it is UTF-8, without space, slash, colon or quote", name);
 }
 
 /* "conv2d", "conv2d_1", ...: the first that is free. */

@@ -154,6 +154,15 @@ ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **pred
     return NULL;
 }
 
+/* Class numbers of a real type as integers; what is no whole number becomes -1, which every loss refuses, for a cast
+ * alone would make class 0 of NaN and class 1 of 1.5. */
+static ls_tensor *whole_labels(ls_tensor *t)
+{
+    ls_tensor *cast = ls_op_cast(t, LS_I64);
+    ls_tensor *whole = ls_op_compare(ls_op_cast(cast, t->dtype), LS_EQUAL, t);
+    return ls_op_select(whole, cast, ls_scalar_like(cast, -1));
+}
+
 ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predictions)
 {
     ls_tensor *error = ls_pair_error(what, labels, predictions), *t = labels;
@@ -165,7 +174,9 @@ ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predi
     wanted.rank--;
     if (predictions->shape.rank < 2 || !ls_shape_equal(&t->shape, &wanted) || t->per_sample != predictions->per_sample)
         return shapes_differ(what, labels, predictions);
-    return ls_dtype_is_integer(t->dtype) || t->dtype == LS_U8 ? t : ls_op_cast(t, LS_I64);
+    if (t->dtype == LS_F32 || t->dtype == LS_F64)
+        return whole_labels(t);
+    return t->dtype == LS_BOOL ? ls_op_cast(t, LS_I64) : t;
 }
 
 bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *predictions)

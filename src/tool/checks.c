@@ -2,9 +2,8 @@
  * anything is done, and ends the command with exit status 2. */
 #include "tool/tool.h"
 
-#include <errno.h>
+#include <float.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/names.h"
@@ -78,6 +77,9 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
         return ls_fail(LS_ERR_INVALID, "--optimizer rmsprop-tf1 needs --lr: it has no learning rate of its own");
     if (settings->nesterov && !(settings->momentum > 0))
         return ls_fail(LS_ERR_INVALID, "--nesterov needs a --momentum above 0");
+    if (settings->lr > 0 && !((float)settings->lr >= FLT_MIN && (float)settings->lr <= FLT_MAX))
+        return ls_fail(LS_ERR_INVALID, "--lr %g: updates are computed in float32, whose numbers go from %g to %g",
+                       settings->lr, (double)FLT_MIN, (double)FLT_MAX);
     return LS_OK;
 }
 
@@ -120,28 +122,5 @@ ls_status tool_check_log(const ls_options *options, tool_settings *settings)
             return ls_fail(LS_ERR_INVALID, "--log-hash needs --log FILE: the hashes go there");
         settings->log_hash = false;
     }
-    if (settings->log && settings->save && strcmp(settings->log, settings->save) == 0)
-        return ls_fail(LS_ERR_INVALID, "--log and --save name the same file, %s", settings->log);
-    return LS_OK;
-}
-
-ls_status tool_check_writable(const char *flag, const char *path)
-{
-    char folder[4096];
-    struct stat about;
-    if (path == NULL)
-        return LS_OK;
-    if (path[0] == '\0' || strlen(path) >= sizeof folder)
-        return ls_fail(LS_ERR_INVALID, "%s: '%s' cannot be the name of a file", flag, path);
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return ls_fail(LS_ERR_IO, "%s %s cannot be written: it is a folder", flag, path);
-    strcpy(folder, path);
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = '\0'; /* "/file": the folder is "/" */
-    if (access(path, F_OK) == 0 ? access(path, W_OK) != 0 : access(folder, W_OK | X_OK) != 0)
-        return ls_fail(LS_ERR_IO, "%s %s cannot be written: %s", flag, path, strerror(errno));
     return LS_OK;
 }

@@ -2,6 +2,7 @@
 #include "tool/tool.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/numbers.h"
 #include "device/context.h"
@@ -15,17 +16,8 @@ static void write_log(void *user, ls_log_level level, const char *line)
     if (level >= LS_LOG_INFO)
         printf("%s\n", line);
     else
-        fprintf(stderr, "lockstep: %s%s\n", level == LS_LOG_WARNING ? "warning: " : "", line);
-}
-
-/* The library's message, behind the flag that it is about. */
-static ls_status blame(const char *flag, ls_status status)
-{
-    char message[1024];
-    if (status == LS_OK)
-        return LS_OK;
-    snprintf(message, sizeof message, "%s", ls_last_error());
-    return ls_fail(status, "%s: %s", flag, message);
+        fprintf(stderr, "%slockstep: %s%s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", /* over a bar of progress */
+                level == LS_LOG_WARNING ? "warning: " : "", line);
 }
 
 /* ---- Which devices ---- */
@@ -38,7 +30,7 @@ static ls_status read_names(const ls_context *ctx, const char *names, int *open,
     int kind_count = ls_context_kinds(ctx, false, kinds);
     bool cores = false;
     kinds[LS_CPU].count = LS_MAX_WORKERS;
-    LS_TRY(blame("--devices", ls_names_read(names, kinds, kind_count, &list, used)));
+    LS_TRY(ls_fail_within(ls_names_read(names, kinds, kind_count, &list, used), "--devices"));
     *open = 1;
     for (int i = 0; i < *used; i++) {
         cores = cores || list[i].cores[0];
@@ -103,7 +95,7 @@ static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int c
     ls_logical_device parts[LS_MAX_WORKERS] = { { .memory_limit = 0 } };
     if (settings->memory_limit)
         LS_TRY(read_limits(settings->memory_limit, parts, count));
-    LS_TRY(blame("--memory-limit", ls_set_logical_devices(ctx, "cpu:0", parts, (size_t)count)));
+    LS_TRY(ls_fail_within(ls_set_logical_devices(ctx, "cpu:0", parts, (size_t)count), "--memory-limit"));
     return settings->memory_growth ? ls_set_memory_growth(ctx, "cpu:0", true) : LS_OK;
 }
 

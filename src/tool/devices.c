@@ -181,8 +181,9 @@ static ls_status print_json(const machine *m)
     return LS_OK;
 }
 
-static ls_status run(const tool_settings *settings)
+static ls_status run(const tool_settings *settings, int *stopped_by)
 {
+    (void)stopped_by;
     tool_session session = { 0 };
     machine m = { .l2 = 0 };
     ls_status status = tool_open_context(settings, &session);

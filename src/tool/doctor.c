@@ -164,7 +164,7 @@ static const row rows[] = {
     { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
 };
 
-static ls_status run(const tool_settings *settings)
+static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     int failures = 0;
     (void)settings;
@@ -175,7 +175,7 @@ static ls_status run(const tool_settings *settings)
         printf("%-7s %-40s %s\n", right ? "ok" : "NOT OK", version, right ? rows[i].answer : ls_last_error());
         failures += !right;
     }
-    LS_TRY(tool_devices.run(settings));
+    LS_TRY(tool_devices.run(settings, stopped_by));
     return failures == 0 ? LS_OK : ls_fail(LS_ERR_INTERNAL, "%d of these checks failed", failures);
 }
 

@@ -24,8 +24,9 @@ static ls_status evaluate(const tool_settings *settings, tool_session *session)
     return LS_OK;
 }
 
-static ls_status run(const tool_settings *settings)
+static ls_status run(const tool_settings *settings, int *stopped_by)
 {
+    (void)stopped_by;
     tool_session session = { 0 };
     ls_status status = evaluate(settings, &session);
     tool_close(&session);

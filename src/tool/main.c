@@ -1,13 +1,15 @@
-/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 done, 1 failed, 2 wrong use.
- */
+/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 done, 1 failed, 2 wrong use,
+ * 128 + the signal's number when one ended training early. */
 #include "tool/tool.h"
 
+#include <signal.h>
 #include <string.h>
 
+#include "backend/cpu/simd.h"
 #include "base/names.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-enum { DONE = 0, FAILED = 1, WRONG_USE = 2 };
+enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict,
                                                 &tool_summary, &tool_devices,  &tool_doctor };
@@ -34,7 +36,7 @@ static void print_help(void)
         printf(" %s,", ls_model_builtin_name(i));
     printf("\nor a file written by model.to_json() of Keras 3.\n"
            "`lockstep COMMAND --help` tells its options; each is also read from a variable: LOCKSTEP_BATCH_SIZE=256.\n"
-           "Exit status: 0 done, 1 failed, 2 wrong use.\n");
+           "Exit status: 0 done, 1 failed, 2 wrong use, 128 + N stopped early by signal N (130: Ctrl+C).\n");
 }
 
 static ls_status add_tables(const tool_command *command, ls_options *options, tool_settings *settings)
@@ -60,7 +62,7 @@ static int print_command_help(const tool_command *command)
     return DONE;
 }
 
-/* A misspelt variable must not be ignored, whatever the command. */
+/* A misspelt variable must not be ignored, whatever the command, nor a value that no flag checks. */
 static ls_status check_environment(void)
 {
     const ls_option_table *tables[COUNT(commands) * TOOL_MOST_TABLES + 1];
@@ -69,7 +71,8 @@ static ls_status check_environment(void)
         for (size_t k = 0; commands[i]->tables[k] != NULL; k++)
             tables[count++] = commands[i]->tables[k];
     tables[count++] = &tool_common_flags;
-    return ls_options_check_environment(tables, count, other_variables, COUNT(other_variables));
+    LS_TRY(ls_options_check_environment(tables, count, other_variables, COUNT(other_variables)));
+    return ls_simd_check_environment();
 }
 
 static ls_status read_options(const tool_command *command, int argc, const char *const *argv, ls_options *options,
@@ -103,8 +106,11 @@ static int run(const tool_command *command, int argc, const char *const *argv)
             printf("%s", ls_text_get(&text));
             ls_text_free(&text);
         }
-        if (command->run(&settings) != LS_OK)
+        int stopped_by = 0;
+        if (command->run(&settings, &stopped_by) != LS_OK)
             result = fail(FAILED);
+        else if (stopped_by != 0)
+            result = STOPPED + stopped_by;
     }
     ls_options_free(&options);
     return result;
@@ -165,6 +171,8 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    tool_open_descriptors();
+    tool_ignore_signal(SIGXFSZ);      /* a file beyond the limit of the process is a write that fails */
     setvbuf(stdout, NULL, _IOLBF, 0); /* whoever watches a file of progress sees each line when it is written */
     int result = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && result == DONE) {

@@ -21,7 +21,8 @@ static ls_status check(const ls_options *options, tool_settings *settings)
         return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.npy or FILE.csv");
     if (!ends_with(settings->output, ".npy") && !ends_with(settings->output, ".csv"))
         return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .npy or .csv", settings->output);
-    return tool_check_devices(options, settings);
+    LS_TRY(tool_check_devices(options, settings));
+    return tool_check_outputs(settings);
 }
 
 /* Enough digits that the same number is read back. */
@@ -101,8 +102,9 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     return status;
 }
 
-static ls_status run(const tool_settings *settings)
+static ls_status run(const tool_settings *settings, int *stopped_by)
 {
+    (void)stopped_by;
     tool_session session = { 0 };
     ls_status status = predict(settings, &session);
     tool_close(&session);

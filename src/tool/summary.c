@@ -1,8 +1,22 @@
 /* lockstep summary: a model's layers, shapes and sizes, as Keras prints them. */
 #include "tool/tool.h"
 
-static ls_status run(const tool_settings *settings)
+#include <string.h>
+
+/* Names come from a file: they must not command the terminal. */
+static void print_lines(char *text)
 {
+    for (char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        ls_make_printable(line, length);
+        line += length + (line[length] == '\n');
+    }
+    printf("%s", text);
+}
+
+static ls_status run(const tool_settings *settings, int *stopped_by)
+{
+    (void)stopped_by;
     tool_session session = { 0 };
     char *text = NULL;
     ls_status status = tool_open_context(settings, &session);
@@ -11,7 +25,7 @@ static ls_status run(const tool_settings *settings)
     if (status == LS_OK)
         status = ls_model_summary(session.model, &text);
     if (status == LS_OK)
-        printf("%s", text);
+        print_lines(text);
     free(text);
     tool_close(&session);
     return status;

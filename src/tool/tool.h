@@ -1,6 +1,6 @@
 /* The command: what its files share. main.c finds the command and reads its options, flags.c has every flag,
- * checks.c refuses what cannot be meant, context.c and session.c open what a command works with; then a file for each
- * command. */
+ * checks.c refuses what cannot be meant, files.c what cannot be written, context.c and session.c open what a command
+ * works with, signals.c ends it in good order; then a file for each command. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
@@ -77,8 +77,29 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
 ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
-/* A file can be made there: its folder exists and may be written to. */
+
+/* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
+ * can be made. */
+ls_status tool_check_outputs(const tool_settings *settings);
 ls_status tool_check_writable(const char *flag, const char *path);
+ls_status tool_check_log_file(const char *path);
+/* That what --save writes can be put into a file: its names, above all. */
+ls_status tool_check_weights(const char *path, const ls_model *model);
+
+/* ---- Signals (signals.c) ---- */
+
+/* Descriptors 0 to 2 that are closed are opened to /dev/null. */
+void tool_open_descriptors(void);
+
+/* From now on SIGINT, SIGTERM and SIGHUP set the returned word to their number; the second one of its kind finds the
+ * system's own action, and ends the process at once. */
+const volatile int *tool_catch_signals(void);
+
+/* Ends that; returns the signal that came, or 0. */
+int tool_release_signals(void);
+
+/* A write that would raise it fails instead. */
+void tool_ignore_signal(int number);
 
 /* ---- Commands ---- */
 
@@ -92,7 +113,9 @@ typedef struct tool_command {
     bool takes_model;
     const ls_option_table *tables[TOOL_MOST_TABLES];                        /* NULL after the last */
     ls_status (*check)(const ls_options *options, tool_settings *settings); /* wrong use: exit status 2; may be NULL */
-    ls_status (*run)(const tool_settings *settings);                        /* failure: exit status 1 */
+    /* Failure: exit status 1. *stopped_by: the signal that ended it early, after what was done is saved; its exit
+     * status is 128 more. */
+    ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_devices, tool_doctor;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/context.h"
+#include "train/training.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
@@ -13,26 +14,8 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_optimizer(options, settings));
     LS_TRY(tool_check_batch(options, settings));
     LS_TRY(tool_check_devices(options, settings));
-    return tool_check_log(options, settings);
-}
-
-/* ---- Ctrl+C ---- */
-
-static volatile int stop;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stop = 1;
-}
-
-/* The first signal ends training after the current step; the second finds the system's own action, and ends at once. */
-static void catch_signals(void)
-{
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    LS_TRY(tool_check_log(options, settings));
+    return tool_check_outputs(settings);
 }
 
 /* ---- Steps of the command ---- */
@@ -40,12 +23,13 @@ static void catch_signals(void)
 static ls_status open_all(const tool_settings *settings, tool_session *session)
 {
     LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
-    LS_TRY(tool_check_writable("--log", settings->log));
+    LS_TRY(tool_check_log_file(settings->log));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_data(settings, session));
     if (settings->take > 0)
         session->train = ls_take(session->train, settings->take);
     LS_TRY(tool_open_model(settings, session));
+    LS_TRY(tool_check_weights(settings->save, session->model));
     LS_TRY(tool_choose_loss(settings, session, session->train));
     return ls_compile(session->model, .optimizer = tool_optimizer(settings), .loss = session->loss,
                       .metrics = session->metrics);
@@ -56,8 +40,10 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     int64_t count;
     char number[32];
     LS_TRY(ls_dataset_count(session->train, &count));
-    printf("%s: %s parameters; ", ls_model_name(session->model),
-           tool_number(ls_model_parameter_count(session->model), number));
+    char name[64]; /* from a file: it must not command the terminal */
+    snprintf(name, sizeof name, "%s", ls_model_name(session->model));
+    ls_make_printable(name, strlen(name));
+    printf("%s: %s parameters; ", name, tool_number(ls_model_parameter_count(session->model), number));
     printf("%s: %s samples; batches of %lld; %s; %s%s\n", settings->data, tool_number(count, number),
            (long long)tool_batch_size(settings, session), tool_optimizer_name(settings),
            tool_loss_name(session->loss.kind), session->loss.options.from_logits ? " from logits" : "");
@@ -97,7 +83,6 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .lanes = (int)settings->lanes,
         .log = settings->log,
         .log_hash = settings->log_hash,
-        .stop = &stop,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -107,7 +92,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     ls_fit_options options;
     LS_TRY(fit_options(settings, session, &options));
     options.history = history;
-    catch_signals();
+    options.stop = tool_catch_signals();
     return ls_fit_with(session->model, session->train, options);
 }
 
@@ -140,7 +125,8 @@ static bool known_results(const ls_history *history, const ls_metrics_list *metr
     return ls_dataset_count(test, &out->samples) == LS_OK && out->samples >= 0;
 }
 
-static ls_status tell_results(const tool_settings *settings, tool_session *session, const ls_history *history)
+static ls_status tell_results(const tool_settings *settings, tool_session *session, const ls_history *history,
+                              int stopped_by)
 {
     char hex[65];
     ls_results results;
@@ -151,8 +137,8 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
             printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%\n", sum,
                    100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
     }
-    if (stop) {
-        printf("stopped by a signal\n");
+    if (stopped_by != 0) {
+        printf("stopped by a signal (%s)\n", strsignal(stopped_by));
     } else if (session->test) {
         bool known =
             settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &results);
@@ -164,40 +150,52 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
     }
     LS_TRY(ls_model_weights_sha256(session->model, hex));
     printf("weights sha256: %s\n", hex);
+    if (settings->save)
+        printf("saved: %s\n", settings->save);
     return LS_OK;
 }
 
-/* Weights from before a step that was not finite are good ones: they are saved, too. */
+/* A step that fails changes nothing: the weights are those of the last good step, whatever failed, and hours of
+ * training are in them. Without a good step there is nothing to keep, and an old file stays. */
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];
-    if (settings->save == NULL || (trained != LS_OK && trained != LS_ERR_NOT_FINITE))
+    ls_training *training = NULL;
+    if (settings->save == NULL)
         return trained;
     snprintf(reason, sizeof reason, "%s", ls_last_error());
-    LS_TRY(ls_model_save_weights(session->model, settings->save));
-    if (trained != LS_OK)
-        return ls_fail(trained, "%s; the weights before that step are in %s", reason, settings->save);
-    return LS_OK;
+    LS_TRY(ls_training_of(session->model, &training));
+    if (trained != LS_OK && training->step == 0)
+        return ls_fail(trained, "%s", reason);
+    ls_status saved = ls_model_save_weights(session->model, settings->save);
+    if (trained == LS_OK)
+        return saved;
+    if (saved != LS_OK)
+        return ls_fail(trained, "%.800s; nor could the weights be saved: %.800s", reason, ls_last_error());
+    return ls_fail(trained, "%s; the weights of step %lld, the last good one, are in %s", reason,
+                   (long long)training->step, settings->save);
 }
 
-static ls_status train(const tool_settings *settings, tool_session *session)
+static ls_status train(const tool_settings *settings, tool_session *session, int *stopped_by)
 {
     ls_history *history = NULL;
     ls_status status = save(settings, session, fit(settings, session, &history));
+    *stopped_by = tool_release_signals(); /* nothing is left to save: the next signal ends at once */
     if (status == LS_OK)
-        status = tell_results(settings, session, history);
+        status = tell_results(settings, session, history, *stopped_by);
     ls_history_destroy(history);
     return status;
 }
 
-static ls_status run(const tool_settings *settings)
+static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     tool_session session = { 0 };
+    tool_ignore_signal(SIGPIPE); /* whoever reads the progress may leave before training ends */
     ls_status status = open_all(settings, &session);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = introduce(settings, &session);
     if (status == LS_OK)
-        status = settings->dry_run ? explain(settings, &session) : train(settings, &session);
+        status = settings->dry_run ? explain(settings, &session) : train(settings, &session, stopped_by);
     tool_close(&session);
     return status;
 }
@@ -206,9 +204,12 @@ const tool_command tool_train = {
     .name = "train",
     .arguments = "MODEL --data DATA",
     .summary = "train a model, tell how well it does on the test set, save its weights",
-    .details = "Trains a model. The data's test set serves for validation. Ctrl+C ends after the current step, with "
-               "weights saved\n"
-               "and the log complete; twice ends at once.",
+    .details =
+        "Trains a model. The data's test set serves for validation. Ctrl+C, SIGTERM or SIGHUP end after the current "
+        "step,\n"
+        "with weights saved, the log complete and exit status 130, 143 or 129; twice ends at once. A run that fails "
+        "saves the\n"
+        "weights of its last good step, too.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_model_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags,
                 &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_save_flags },

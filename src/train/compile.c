@@ -295,6 +295,9 @@ ls_status ls_function_run(ls_training *t, ls_function *f, const ls_batch_view *b
     ls_feed feeds[LS_MAX_COMPONENTS + 2];
     size_t count = 0;
     float rate, *classes = NULL;
+    bool by_class = t->options.loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || f->class_weights;
+    if (f->kind != LS_FUNCTION_PREDICT && by_class)
+        LS_TRY(ls_check_class_labels(&batch->element->component[f->spec.features], batch->rows, batch->samples));
     for (int i = 0; i < LS_MAX_COMPONENTS && f->inputs[i]; i++)
         feeds[count++] = (ls_feed){ f->inputs[i], batch->element->component[i] };
     if (f->learning_rate) {

@@ -113,7 +113,8 @@ static ls_status log_step(fit *f, int64_t samples)
     LS_TRY(ls_read_scalar(f->function->loss, &loss));
     if (f->options->log_hash)
         LS_TRY(ls_model_state_sha256(f->training->model, hex));
-    return ls_train_log_step(f->log, f->training->step, loss, samples, f->options->log_hash ? hex : NULL);
+    ls_train_log_step(f->log, f->training->step, loss, samples, f->options->log_hash ? hex : NULL);
+    return LS_OK;
 }
 
 /* Joins of the function's plan for that many samples, so far. */
@@ -206,16 +207,19 @@ static ls_status run_epoch(fit *f, int64_t epoch)
     ls_status status = train_epoch(f, epoch, &tally);
     double seconds = ls_seconds_now() - start;
     ls_tally_end(&tally);
-    if (status == LS_OK && f->validates && !(f->stopped && strcmp(f->reason, "interrupted") == 0)) {
+    bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
+    if (status == LS_OK && f->validates && !interrupted) {
         status = ls_training_evaluate(f->training, &f->validation, &f->val_results);
         validation_seconds = ls_seconds_now() - start - seconds;
     }
     if (status != LS_OK)
         return status;
+    for (size_t i = 0; interrupted && i < f->val_results.count; i++)
+        f->val_results.values[i] = NAN; /* those of the epoch before are not this one's */
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
-    ls_progress_end(&f->progress, &f->results, validation);
-    LS_TRY(ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, validation,
-                              &f->training->times));
+    const ls_results *shown = interrupted ? NULL : validation;
+    ls_progress_end(&f->progress, &f->results, shown);
+    ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, shown, &f->training->times);
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     return call_back(f, EPOCH_END, epoch);
 }
@@ -293,7 +297,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     LS_TRY(open_passes(f, data));
     ls_progress_open(&f->progress, o->output, o->verbose);
     if (o->log)
-        LS_TRY(ls_train_log_open(o->log, &f->log));
+        LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->training->model)->context->log, &f->log));
     f->training->times = (ls_times){ 0 };
     return ls_train_log_start(f->log, f->training, o, f->data.spec.batch, f->epochs);
 }
@@ -322,7 +326,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.training->fitting = NULL;
     char message[1024];
     snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
-    ls_status logged = ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
+    ls_progress_break(&f.progress);
+    ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
     ls_use_end(&use);
@@ -330,7 +335,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         *options.history = f.history;
     else
         ls_history_destroy(f.history);
-    return status != LS_OK ? ls_fail(status, "%s", message) : logged;
+    return status != LS_OK ? ls_fail(status, "%s", message) : LS_OK;
 }
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)

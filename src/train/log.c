@@ -1,45 +1,90 @@
-/* The log of a fit: JSON lines, one object an event, flushed as they are written. */
+/* The log of a fit: JSON lines, one object an event, each written at once. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "train/training.h"
 
 struct ls_train_log {
-    FILE *file;
-    char path[512];
+    int fd;
+    char path[512]; /* for messages */
+    ls_logger *logger;
+    off_t bytes; /* of whole lines */
+    int error;   /* errno of the write that failed: nothing is written after it */
 };
 
-ls_status ls_train_log_open(const char *path, ls_train_log **out)
+/* Not fopen: a FIFO that nobody reads must not block for ever. */
+ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out)
 {
     ls_train_log *log = calloc(1, sizeof(*log));
     if (!log)
         return ls_fail(LS_ERR_MEMORY, "no memory for a log");
     snprintf(log->path, sizeof(log->path), "%s", path);
-    log->file = fopen(path, "w");
-    if (!log->file) {
+    log->logger = logger;
+    log->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (log->fd < 0) {
         free(log);
-        return ls_fail(LS_ERR_IO, "%s: %s", path, strerror(errno));
+        return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", path,
+                       errno == ENXIO ? "it is a FIFO that nobody reads" : strerror(errno));
     }
+    fcntl(log->fd, F_SETFL, fcntl(log->fd, F_GETFL) & ~O_NONBLOCK);
     *out = log;
     return LS_OK;
 }
 
-static ls_status write_line(ls_train_log *log, ls_text *text)
+static bool write_all(int fd, const char *data, size_t left)
+{
+    while (left > 0) {
+        ssize_t put = write(fd, data, left);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        data += put;
+        left -= (size_t)put;
+    }
+    return true;
+}
+
+/* A full disk must not cost hours of training: the first failure is told and ends the log, which then holds whole lines
+ * only. */
+static void write_line(ls_train_log *log, ls_text *text)
 {
     ls_text_put(text, "}\n");
-    bool good = !text->failed && fputs(ls_text_get(text), log->file) >= 0 && fflush(log->file) == 0;
+    if (log->error == 0) {
+        if (text->failed)
+            log->error = ENOMEM;
+        else if (!write_all(log->fd, ls_text_get(text), text->length))
+            log->error = errno;
+        else
+            log->bytes += (off_t)text->length;
+        if (log->error != 0) {
+            ls_log_write(log->logger, LS_LOG_WARNING, "cannot write the log '%s': %s; training goes on without it",
+                         log->path, strerror(log->error));
+            if (ftruncate(log->fd, log->bytes) != 0 && errno != EINVAL) /* EINVAL: a pipe or a device */
+                ls_log_write(log->logger, LS_LOG_WARNING, "the last line of '%s' may be cut short", log->path);
+        }
+    }
     ls_text_free(text);
-    return good ? LS_OK : ls_fail(LS_ERR_IO, "%s: %s", log->path, strerror(errno));
+}
+
+/* Keys are also the names that users give to metrics. */
+static void put_key(ls_text *text, const char *key)
+{
+    ls_text_put(text, ",");
+    ls_text_put_json(text, key);
+    ls_text_put(text, ":");
 }
 
 /* JSON has no NaN and no infinity: null. */
 static void put_number(ls_text *text, const char *key, double value)
 {
-    ls_text_add(text, ",\"%s\":", key);
+    put_key(text, key);
     if (isfinite(value))
         ls_text_put_f64(text, value);
     else
@@ -48,7 +93,7 @@ static void put_number(ls_text *text, const char *key, double value)
 
 static void put_string(ls_text *text, const char *key, const char *value)
 {
-    ls_text_add(text, ",\"%s\":", key);
+    put_key(text, key);
     ls_text_put_json(text, value);
 }
 
@@ -73,20 +118,21 @@ ls_status ls_train_log_start(ls_train_log *log, ls_training *t, const ls_fit_opt
     ls_text_add(&text, ",\"seed\":%" PRIu64, options->seed);
     put_string(&text, "bit_class", bits);
     free(bits);
-    return write_line(log, &text);
+    write_line(log, &text);
+    return LS_OK;
 }
 
-ls_status ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash)
+void ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash)
 {
     if (!log)
-        return LS_OK;
+        return;
     ls_text text = { 0 };
     ls_text_add(&text, "{\"event\":\"step\",\"step\":%" PRId64, step);
     put_number(&text, "loss", loss);
     ls_text_add(&text, ",\"samples\":%" PRId64, samples);
     if (hash)
         put_string(&text, "hash", hash);
-    return write_line(log, &text);
+    write_line(log, &text);
 }
 
 static void put_all(ls_text *text, const char *prefix, const ls_results *results)
@@ -98,11 +144,11 @@ static void put_all(ls_text *text, const char *prefix, const ls_results *results
     }
 }
 
-ls_status ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
-                             const ls_results *results, const ls_results *validation, const ls_times *times)
+void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
+                        const ls_results *results, const ls_results *validation, const ls_times *times)
 {
     if (!log)
-        return LS_OK;
+        return;
     ls_text text = { 0 };
     ls_text_add(&text, "{\"event\":\"epoch\",\"epoch\":%" PRId64, epoch);
     put_number(&text, "seconds", seconds);
@@ -116,23 +162,23 @@ ls_status ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, d
     put_number(&text, "data_seconds", times->data);
     put_number(&text, "compute_seconds", times->compute);
     put_number(&text, "join_seconds", times->join);
-    return write_line(log, &text);
+    write_line(log, &text);
 }
 
-ls_status ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason)
+void ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason)
 {
     if (!log)
-        return LS_OK;
+        return;
     ls_text text = { 0 };
     char hex[65];
-    ls_status status = ls_model_weights_sha256(model, hex);
-    if (status == LS_OK) {
-        ls_text_put(&text, "{\"event\":\"end\"");
-        put_string(&text, "reason", reason);
+    ls_text_put(&text, "{\"event\":\"end\"");
+    put_string(&text, "reason", reason);
+    if (ls_model_weights_sha256(model, hex) == LS_OK)
         put_string(&text, "weights_sha256", hex);
-        status = write_line(log, &text);
-    }
-    fclose(log->file);
+    write_line(log, &text);
+    if (close(log->fd) != 0 && log->error == 0)
+        log->error = errno;
+    if (log->error != 0)
+        ls_log_write(log->logger, LS_LOG_WARNING, "the log '%s' is not complete: %s", log->path, strerror(log->error));
     free(log);
-    return status;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,7 +61,10 @@ static void put_step_time(ls_text *text, double seconds)
 
 static void put_value(ls_text *text, const char *prefix, const char *name, double value)
 {
-    ls_text_add(text, " - %s%s: ", prefix, name);
+    char shown[80]; /* a metric's name may be the user's */
+    snprintf(shown, sizeof(shown), "%s%s", prefix, name);
+    ls_make_printable(shown, strlen(shown));
+    ls_text_add(text, " - %s: ", shown);
     ls_text_add(text, fabs(value) > 1e-3 || value == 0 ? "%.4f" : "%.4e", value);
 }
 
@@ -95,27 +99,82 @@ static void put_count(ls_text *text, const ls_progress *p)
         ls_text_add(text, "%" PRId64 "/Unknown", p->done);
 }
 
+/* Columns of the terminal; 0: not known. */
+static size_t terminal_columns(FILE *out)
+{
+    struct winsize size;
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* Characters of UTF-8 text, each a column wide, as those are that we print. */
+static size_t columns_of(const char *text)
+{
+    size_t count = 0;
+    for (; *text; text++)
+        count += ((unsigned char)*text & 0xc0) != 0x80;
+    return count;
+}
+
+/* The bytes of its first `columns` characters. */
+static size_t bytes_of(const char *text, size_t columns)
+{
+    const char *at = text;
+    for (; *at; at++)
+        if (((unsigned char)*at & 0xc0) != 0x80 && columns-- == 0)
+            break;
+    return (size_t)(at - text);
+}
+
+static void put_bar(ls_text *text, const ls_progress *p, int cells, bool end)
+{
+    int filled = p->steps > 0 ? (int)(p->done * cells / p->steps) : end ? cells : 0;
+    for (int i = 0; i < cells; i++)
+        ls_text_put(text, i < filled ? "\u2501" : "\u2500");
+    ls_text_put(text, cells > 0 ? " " : "");
+}
+
+static void put_line(ls_text *text, const ls_progress *p, int cells, const ls_results *results,
+                     const ls_results *validation, bool end)
+{
+    double elapsed = ls_seconds_now() - p->start, each = step_seconds(p, elapsed);
+    put_count(text, p);
+    ls_text_put(text, " ");
+    put_bar(text, p, cells, end);
+    put_seconds(text, end || p->steps < 0 ? elapsed : each * (double)(p->steps - p->done));
+    ls_text_put(text, " ");
+    put_step_time(text, each);
+    put_results(text, "", results);
+    if (validation)
+        put_results(text, "val_", validation);
+}
+
+/* A line that is to be drawn again must not be wider than the terminal: the part that wrapped would stay. The bar makes
+ * room first, then the end is left out; the last line of an epoch is whole. */
 static void draw(ls_progress *p, const ls_results *results, const ls_results *validation, bool end)
 {
     ls_text text = { 0 };
-    double elapsed = ls_seconds_now() - p->start, each = step_seconds(p, elapsed);
-    ls_text_put(&text, "\r");
-    put_count(&text, p);
-    ls_text_put(&text, " ");
-    int filled = p->steps > 0 ? (int)(p->done * BAR / p->steps) : end ? BAR : 0;
-    for (int i = 0; i < BAR; i++)
-        ls_text_put(&text, i < filled ? "\u2501" : "\u2500");
-    ls_text_put(&text, " ");
-    put_seconds(&text, end || p->steps < 0 ? elapsed : each * (double)(p->steps - p->done));
-    ls_text_put(&text, " ");
-    put_step_time(&text, each);
-    put_results(&text, "", results);
-    if (validation)
-        put_results(&text, "val_", validation);
-    ls_text_put(&text, end ? "\033[K\n" : "\033[K");
-    fputs(ls_text_get(&text), p->out);
+    size_t columns = end ? 0 : terminal_columns(p->out), wide;
+    put_line(&text, p, BAR, results, validation, end);
+    if (columns > 1 && (wide = columns_of(ls_text_get(&text))) >= columns) {
+        size_t over = wide - columns + 1;
+        ls_text_free(&text);
+        put_line(&text, p, over < BAR ? BAR - (int)over : 0, results, validation, end);
+    }
+    const char *line = ls_text_get(&text);
+    size_t bytes = columns > 1 ? bytes_of(line, columns - 1) : strlen(line);
+    fprintf(p->out, "\r%.*s\033[K%s", (int)bytes, line, end ? "\n" : "");
     fflush(p->out);
+    p->open_line = !end;
     ls_text_free(&text);
+}
+
+void ls_progress_break(ls_progress *p)
+{
+    if (p->open_line) {
+        fputs("\n", p->out);
+        fflush(p->out);
+    }
+    p->open_line = false;
 }
 
 void ls_progress_step(ls_progress *p, int64_t done, const ls_results *results)

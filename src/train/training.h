@@ -59,6 +59,9 @@ typedef struct ls_batch_view {
 ls_status ls_function_run(ls_training *training, ls_function *function, const ls_batch_view *batch,
                           const double *class_weights, size_t class_count);
 
+/* Labels of a batch that are class numbers: reals among them must be whole (labels.c). rows as in ls_batch_view. */
+ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t samples);
+
 /* Sets lanes and the map from tasks to devices for the runs that follow. */
 ls_status ls_training_place(ls_training *training, const ls_strategy *strategy, int lanes);
 
@@ -111,21 +114,25 @@ typedef struct ls_progress {
     double start, drawn;
     double first_step; /* seconds that the first step took: not counted in the time a step */
     int64_t done;
+    bool open_line; /* a bar is drawn, without a newline after it */
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
 void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps);
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
+void ls_progress_break(ls_progress *progress); /* ends a bar that is not at its end, for another line to follow */
 
+/* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
+ * then and once at the end, and training goes on. */
 typedef struct ls_train_log ls_train_log;
-ls_status ls_train_log_open(const char *path, ls_train_log **out);
+ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
 ls_status ls_train_log_start(ls_train_log *log, ls_training *training, const ls_fit_options *options,
                              int64_t batch_size, int64_t epochs);
-ls_status ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
-ls_status ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
-                             const ls_results *results, const ls_results *validation, const ls_times *times);
-ls_status ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
+void ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
+void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
+                        const ls_results *results, const ls_results *validation, const ls_times *times);
+void ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
 
 double ls_seconds_now(void);
 

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/simd_tables.h"
 #include "base/math.h"
+#include "base/status.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 /* __builtin_cpu_supports also asks whether the system saves the wide registers. */
@@ -45,4 +46,14 @@ const ls_simd *ls_simd_choose(void)
     const ls_simd *best = ls_simd_named("avx512");
     best = best ? best : ls_simd_named("avx2");
     return best ? best : &ls_simd_base;
+}
+
+ls_status ls_simd_check_environment(void)
+{
+    const char *name = getenv("LOCKSTEP_ISA");
+    if (!name || name[0] == '\0' || ls_simd_named(name))
+        return LS_OK;
+    bool known = strcmp(name, "avx2") == 0 || strcmp(name, "avx512") == 0;
+    return ls_fail(LS_ERR_INVALID, "LOCKSTEP_ISA=%s: %s; there are base, avx2 and avx512", name,
+                   known ? "this CPU cannot run it" : "no such instruction set");
 }

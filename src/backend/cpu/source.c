@@ -13,6 +13,7 @@ static const ls_cpu_maker makers[] = {
 
 ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out)
 {
+    LS_TRY(ls_simd_check_environment());
     ls_cpu *cpu = calloc(1, sizeof(*cpu));
     if (!cpu)
         return ls_fail(LS_ERR_MEMORY, "no memory for the CPU backend");
