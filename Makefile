@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test,$(GOALS)),)
+ifneq ($(filter test surface,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +56,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers,$(GOALS)),)
@@ -210,6 +210,12 @@ endif
 .PHONY: test
 test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS)
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
+
+# Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
+.PHONY: surface
+surface: all $(B)/tests/test_ends
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SURFACE=all LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_ends \
+	    tests/test_surface.sh
 
 .PHONY: demo
 demo: $(B)/examples/demo

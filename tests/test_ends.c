@@ -210,6 +210,21 @@ static ls_status fit(const place *at, ls_sha256 *hash)
     return status;
 }
 
+/* One label is no class: the run ends, and says so. */
+static ls_status wrong_label(const place *at, ls_sha256 *hash)
+{
+    trained t = { 0 };
+    ls_status status = trained_make(at, &t);
+    labels[at->batch / 2] = 99;
+    if (status == LS_OK)
+        status = ls_fit(t.model, t.data, .batch_size = at->batch, .lanes = at->lanes, .verbose = LS_VERBOSE_SILENT);
+    labels[at->batch / 2] = 0;
+    trained_end(&t);
+    if (status == LS_ERR_DATA)
+        return ls_sha256_add(hash, "", 0);
+    return ls_fail(LS_ERR_INTERNAL, "a label of 99 gave %s", ls_status_name(status));
+}
+
 static const struct {
     const char *name;
     run_kind run;
@@ -222,6 +237,7 @@ static const struct {
     { "predict", predict },
     { "evaluate", evaluate },
     { "fit", fit },
+    { "fit that fails", wrong_label },
 };
 
 /* ---- Processes ---- */
