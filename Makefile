@@ -76,10 +76,15 @@ WARNINGS := -Wall -Wextra -Wpedantic
 # Sanitizers confuse flow analysis (gcc then sees uninitialized values): only in plain builds is every warning an error.
 WARNINGS += $(if $(SANITIZE),$(if $(findstring clang,$(CC)),,-Wno-maybe-uninitialized),-Werror)
 OPTIMIZE := $(if $(SANITIZE),-O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-O2)
+# Writes past the end are caught where the compiler can see to it, and tables of addresses are read-only once the program
+# runs. FORTIFY needs optimization, and is in the sanitizers' way.
+HARDEN := -fstack-protector-strong -fstack-clash-protection \
+          $(if $(SANITIZE)$(filter -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
 # No contraction: a*b+c must round the same on every compiler. PIC: one object serves both libraries.
-ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) $(HARDEN) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
               -Iinclude $(PKG_CFLAGS) $(CFLAGS)
-ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -Wl,--as-needed $(LDFLAGS)
+ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread $(HARDEN_LD) -Wl,--as-needed $(LDFLAGS)
 # oneDNN 2.x has no pkg-config file. libgomp: its thread count is set by us.
 LIBS := -ldnnl -lgomp $(PKG_LIBS) -lm
 AVX2_FLAGS   := -mavx2 -mfma
