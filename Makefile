@@ -59,7 +59,7 @@ endif
 DEPS_MODE := $(if $(filter test surface demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
-ifneq ($(filter-out help clean deps format format-check bench-peers,$(GOALS)),)
+ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
 $(CONFIG): tools/deps.sh
 	@CC='$(CC)' tools/deps.sh $(DEPS_MODE) $(NEEDS)
 	@mkdir -p $(@D)
@@ -114,11 +114,16 @@ TEST_PROGRAMS  := $(TEST_SOURCES:tests/%.c=$(B)/tests/%)
 BENCH_SOURCES  := $(sort $(wildcard bench/bench_*.c))
 BENCH_PROGRAMS := $(BENCH_SOURCES:bench/%.c=$(B)/bench/%)
 BENCH_HELPERS  := $(filter-out $(BENCH_SOURCES),$(sort $(wildcard bench/*.c)))
+FUZZ_SOURCES     := $(sort $(wildcard fuzz/fuzz_*.c))
+FUZZ_PROGRAMS    := $(FUZZ_SOURCES:fuzz/%.c=$(B)/fuzz/%)
+# libFuzzer brings a main of its own; so does driver.c, where there is none.
+FUZZ_HELPERS     := fuzz/fuzz.c $(if $(findstring fuzzer,$(SANITIZE)),,fuzz/driver.c)
 EXAMPLE_SOURCES  := $(sort $(wildcard examples/*.c))
 EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:examples/%.c=$(B)/examples/%)
 
 OBJECTS := $(LIB_OBJECTS) $(TOOL_OBJECTS) \
-           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES))
+           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES) \
+                          $(FUZZ_SOURCES) $(FUZZ_HELPERS))
 
 STATIC  := $(B)/liblockstep.a
 SHARED  := $(B)/liblockstep.so.$(VERSION)
@@ -151,7 +156,7 @@ all: $(STATIC) $(B)/liblockstep.so $(COMMAND)
 # Files that need more than the baseline instruction set; which of them run is chosen at run time.
 arch_flags = $(if $(filter src/backend/cpu/%_avx2.c,$<),$(AVX2_FLAGS))$(if $(filter src/backend/cpu/%_avx512.c,$<),$(AVX512_FLAGS))
 # src/ is not for examples: they see what users see.
-include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))
+include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))$(if $(filter fuzz/%,$<), -Itests)
 compile = $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) -MMD -MP -c $< -o $@
 
 $(B)/obj/%.o: %.c $(B)/flags
@@ -206,6 +211,11 @@ $(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPER
 	@mkdir -p $(@D)
 	$(Q)$(call link)
 
+$(FUZZ_PROGRAMS): $(B)/fuzz/%: $(B)/obj/fuzz/%.o $(call object,$(FUZZ_HELPERS)) $(STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link,$(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer))
+
 RUN_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 ifneq ($(TESTS),)
 named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRIPTS)))
@@ -213,8 +223,19 @@ RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),
 endif
 
 .PHONY: test
-test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS)
+test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
+
+# Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
+# under sanitizers. What is found stays in the build folder; FUZZ="npy graph" chooses targets.
+FUZZ_SECONDS ?= 60
+FUZZ ?= $(patsubst fuzz/fuzz_%.c,%,$(FUZZ_SOURCES))
+
+.PHONY: fuzz fuzz-programs
+fuzz:
+	@tools/fuzz.sh '$(MAKE)' '$(FUZZ_SECONDS)' $(FUZZ)
+
+fuzz-programs: $(FUZZ:%=$(B)/fuzz/fuzz_%)
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface
@@ -251,7 +272,8 @@ install: all
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
 
-FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] bench/*.[ch] examples/*.[ch])
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] bench/*.[ch] examples/*.[ch] \
+                        fuzz/*.[ch])
 
 .PHONY: format
 format:
