@@ -20,7 +20,7 @@ for program in $LS_BUILD/fuzz/fuzz_*; do
         continue
     fi
     replay() {
-        cd "$TMP" && timeout -s KILL 120 "$ROOT/$program" -runs=$runs -timeout=60 "$ROOT/fuzz/corpus/$target"
+        (cd "$TMP" && timeout -s KILL 120 "$ROOT/$program" -runs=$runs -timeout=60 "$ROOT/fuzz/corpus/$target")
     }
     check "$target" replay
 done
