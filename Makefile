@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test surface,$(GOALS)),)
+ifneq ($(filter test surface faults,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +56,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test surface demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface faults demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
@@ -123,7 +123,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:examples/%.c=$(B)/examples/%)
 
 OBJECTS := $(LIB_OBJECTS) $(TOOL_OBJECTS) \
            $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES) \
-                          $(FUZZ_SOURCES) $(FUZZ_HELPERS))
+                          $(FUZZ_SOURCES) $(FUZZ_HELPERS) fuzz/faults.c)
 
 STATIC  := $(B)/liblockstep.a
 SHARED  := $(B)/liblockstep.so.$(VERSION)
@@ -216,6 +216,12 @@ $(FUZZ_PROGRAMS): $(B)/fuzz/%: $(B)/obj/fuzz/%.o $(call object,$(FUZZ_HELPERS)) 
 	@mkdir -p $(@D)
 	$(Q)$(call link,$(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer))
 
+# Makes calls fail, by LD_PRELOAD.
+$(B)/fuzz/libfaults.so: $(B)/obj/fuzz/faults.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) $< -ldl -o $@
+
 RUN_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 ifneq ($(TESTS),)
 named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRIPTS)))
@@ -223,7 +229,8 @@ RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),
 endif
 
 .PHONY: test
-test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS))
+test: all $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
+      $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
 # Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
@@ -236,6 +243,11 @@ fuzz:
 	@tools/fuzz.sh '$(MAKE)' '$(FUZZ_SECONDS)' $(FUZZ)
 
 fuzz-programs: $(FUZZ:%=$(B)/fuzz/fuzz_%)
+
+# Every call of a kind fails once; `make test` runs a sample of it.
+.PHONY: faults
+faults: all $(B)/fuzz/libfaults.so
+	@LS_BUILD='$(B)' CC='$(CC)' LS_FAULTS=all LS_TEST_TIMEOUT=7200 tests/run.sh tests/test_faults.sh
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface
