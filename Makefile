@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test surface faults,$(GOALS)),)
+ifneq ($(filter test surface faults everything,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +56,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test surface faults demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface faults everything demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
@@ -222,6 +222,10 @@ $(B)/fuzz/libfaults.so: $(B)/obj/fuzz/faults.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) $< -ldl -o $@
 
+# Every program there is; CI has clang build it.
+.PHONY: everything
+everything: all $(TEST_PROGRAMS) $(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS) $(FUZZ_PROGRAMS) $(B)/fuzz/libfaults.so
+
 RUN_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 ifneq ($(TESTS),)
 named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRIPTS)))
@@ -299,7 +303,7 @@ format-check:
 
 .PHONY: deps
 deps:
-	@CC='$(CC)' tools/deps.sh install build demo test format
+	@CC='$(CC)' tools/deps.sh install build demo test format clang
 
 .PHONY: clean
 clean:

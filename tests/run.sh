@@ -70,8 +70,11 @@ run_one() {
 
 # One line for each skipped test: "NAME: which: why". Uses run_one's variables, as does report.
 skips() {
-    [ "$skipped" = 0 ] || sed -n -E -e "s/^skip /$name: /p" -e "s/^\[  SKIPPED \] ([^0-9])/$name: \1/p" "$log.out" "$log.err" |
-        sort -u
+    [ "$skipped" = 0 ] || awk -v name="$name" '
+        /^skip / { print name ": " substr($0, 6) }
+        /^\[   WHY    \] / { split(substr($0, 14), part, ": "); why[part[1]] = substr($0, 14) }
+        /^\[  SKIPPED \] [^0-9]/ { test = substr($0, 14); if (!seen[test]++) print name ": " (test in why ? why[test] : test) }
+    ' "$log.out" "$log.err"
 }
 
 report() {

@@ -15,14 +15,17 @@ cat >"$TMP/t/cmocka.c" <<'END'
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "skip.h"
 static void good(void **state) { (void)state; }
 static void bad(void **state) { (void)state; assert_int_equal(6, 7); }
 static void killed(void **state) { (void)state; kill(getpid(), SIGTERM); pause(); }
-static void skipped(void **state) { (void)state; skip(); }
+static void skipped(void **state) { (void)state; SKIP("it rains"); }
+#define QUOTED(name) QUOTED_AGAIN(name)
+#define QUOTED_AGAIN(name) #name
 int main(void)
 {
-    const struct CMUnitTest first[] = { cmocka_unit_test(good), cmocka_unit_test(FIRST) };
-    const struct CMUnitTest second[] = { cmocka_unit_test(good), cmocka_unit_test(SECOND) };
+    const struct CMUnitTest first[] = { cmocka_unit_test(good), { QUOTED(FIRST), FIRST, NULL, NULL, NULL } };
+    const struct CMUnitTest second[] = { cmocka_unit_test(good), { QUOTED(SECOND), SECOND, NULL, NULL, NULL } };
     (void)bad, (void)killed, (void)skipped;
     cmocka_run_group_tests(first, NULL, NULL);
     cmocka_run_group_tests(second, NULL, NULL);
@@ -30,7 +33,7 @@ int main(void)
 }
 END
 program() {
-    $CC -DFIRST="$2" -DSECOND="$3" "$TMP/t/cmocka.c" $(pkg-config --cflags --libs cmocka) -o "$TMP/t/$1"
+    $CC -Itests -DFIRST="$2" -DSECOND="$3" "$TMP/t/cmocka.c" $(pkg-config --cflags --libs cmocka) -o "$TMP/t/$1"
 }
 script() {
     printf '#!/bin/sh\n%s\n' "$2" >"$TMP/t/$1.sh"
@@ -70,7 +73,7 @@ gives() {
 check "groups of one program are added up" gives "4 passed, 0 failed, 0 skipped" "test_good  *4 passed" test_good
 check "a failure is counted and shown" gives "3 passed, 1 failed, 0 skipped" "6 != 0x7" test_bad
 check "a program that dies is named" gives "3 passed, 1 failed, 0 skipped" "test_killed crashed (signal 15)" test_killed
-check "a skipped test is neither" gives "3 passed, 0 failed, 1 skipped" "^skipped: test_skipped: FIRST" test_skipped
+check "a skipped test is neither" gives "3 passed, 0 failed, 1 skipped" "^skipped: test_skipped: skipped: it rains" test_skipped
 check "a script's lines are counted" gives "2 passed, 0 failed, 1 skipped" "^skipped: test_ok: three: no such thing" test_ok.sh
 check "a script's failure has its reason" gives "1 passed, 1 failed, 0 skipped" "not ok two: because" test_not_ok.sh
 check "a bad exit status is a failure" gives "1 passed, 1 failed, 0 skipped" "test_liar ended with status 3" test_liar.sh
