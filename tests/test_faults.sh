@@ -114,6 +114,8 @@ for command in train evaluate predict; do
     fi
     cp "$(output_of $command)" "$TMP/right.$command"
     read -r _ malloc _ mmap _ thread _ open _ write _ fsync _ rename _ <"$TMP/report"
+    # A file is synced before it takes the old one's place, and then its folder.
+    [ $command = evaluate ] || check "$command: the file and its folder are synced" test "$fsync" -ge 2
     for kind in malloc mmap thread open write fsync rename; do
         [ "${!kind}" -gt 0 ] || continue
         check "$command: one $kind of ${!kind} fails" points $command $kind "${!kind}" ""
