@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test,$(GOALS)),)
+ifneq ($(filter test surface faults everything,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,10 +56,10 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface faults everything demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
-ifneq ($(filter-out help clean deps format format-check bench-peers,$(GOALS)),)
+ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
 $(CONFIG): tools/deps.sh
 	@CC='$(CC)' tools/deps.sh $(DEPS_MODE) $(NEEDS)
 	@mkdir -p $(@D)
@@ -76,10 +76,15 @@ WARNINGS := -Wall -Wextra -Wpedantic
 # Sanitizers confuse flow analysis (gcc then sees uninitialized values): only in plain builds is every warning an error.
 WARNINGS += $(if $(SANITIZE),$(if $(findstring clang,$(CC)),,-Wno-maybe-uninitialized),-Werror)
 OPTIMIZE := $(if $(SANITIZE),-O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-O2)
+# Writes past the end are caught where the compiler can see to it, and tables of addresses are read-only once the program
+# runs. FORTIFY needs optimization, and is in the sanitizers' way.
+HARDEN := -fstack-protector-strong -fstack-clash-protection \
+          $(if $(SANITIZE)$(filter -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
 # No contraction: a*b+c must round the same on every compiler. PIC: one object serves both libraries.
-ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) $(HARDEN) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
               -Iinclude $(PKG_CFLAGS) $(CFLAGS)
-ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -Wl,--as-needed $(LDFLAGS)
+ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread $(HARDEN_LD) -Wl,--as-needed $(LDFLAGS)
 # oneDNN 2.x has no pkg-config file. libgomp: its thread count is set by us.
 LIBS := -ldnnl -lgomp $(PKG_LIBS) -lm
 AVX2_FLAGS   := -mavx2 -mfma
@@ -109,11 +114,16 @@ TEST_PROGRAMS  := $(TEST_SOURCES:tests/%.c=$(B)/tests/%)
 BENCH_SOURCES  := $(sort $(wildcard bench/bench_*.c))
 BENCH_PROGRAMS := $(BENCH_SOURCES:bench/%.c=$(B)/bench/%)
 BENCH_HELPERS  := $(filter-out $(BENCH_SOURCES),$(sort $(wildcard bench/*.c)))
+FUZZ_SOURCES     := $(sort $(wildcard fuzz/fuzz_*.c))
+FUZZ_PROGRAMS    := $(FUZZ_SOURCES:fuzz/%.c=$(B)/fuzz/%)
+# libFuzzer brings a main of its own; so does driver.c, where there is none.
+FUZZ_HELPERS     := fuzz/fuzz.c $(if $(findstring fuzzer,$(SANITIZE)),,fuzz/driver.c)
 EXAMPLE_SOURCES  := $(sort $(wildcard examples/*.c))
 EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:examples/%.c=$(B)/examples/%)
 
 OBJECTS := $(LIB_OBJECTS) $(TOOL_OBJECTS) \
-           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES))
+           $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES) \
+                          $(FUZZ_SOURCES) $(FUZZ_HELPERS) fuzz/faults.c)
 
 STATIC  := $(B)/liblockstep.a
 SHARED  := $(B)/liblockstep.so.$(VERSION)
@@ -146,7 +156,7 @@ all: $(STATIC) $(B)/liblockstep.so $(COMMAND)
 # Files that need more than the baseline instruction set; which of them run is chosen at run time.
 arch_flags = $(if $(filter src/backend/cpu/%_avx2.c,$<),$(AVX2_FLAGS))$(if $(filter src/backend/cpu/%_avx512.c,$<),$(AVX512_FLAGS))
 # src/ is not for examples: they see what users see.
-include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))
+include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))$(if $(filter fuzz/%,$<), -Itests)
 compile = $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) -MMD -MP -c $< -o $@
 
 $(B)/obj/%.o: %.c $(B)/flags
@@ -201,6 +211,21 @@ $(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPER
 	@mkdir -p $(@D)
 	$(Q)$(call link)
 
+$(FUZZ_PROGRAMS): $(B)/fuzz/%: $(B)/obj/fuzz/%.o $(call object,$(FUZZ_HELPERS)) $(STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link,$(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer))
+
+# Makes calls fail, by LD_PRELOAD.
+$(B)/fuzz/libfaults.so: $(B)/obj/fuzz/faults.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) $< -ldl -o $@
+
+# Every program there is; CI has clang build it.
+.PHONY: everything
+everything: all $(TEST_PROGRAMS) $(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS) $(FUZZ_PROGRAMS) $(B)/fuzz/libfaults.so
+
 RUN_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 ifneq ($(TESTS),)
 named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRIPTS)))
@@ -211,8 +236,31 @@ endif
 SCRIPT_PROGRAMS := $(if $(filter %/test_instruction_sets.sh,$(RUN_TESTS)),$(addprefix $(B)/tests/,test_onednn test_special_values))
 
 .PHONY: test
-test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS)
+test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
+      $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
+
+# Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
+# under sanitizers. What is found stays in the build folder; FUZZ="npy graph" chooses targets.
+FUZZ_SECONDS ?= 60
+FUZZ ?= $(patsubst fuzz/fuzz_%.c,%,$(FUZZ_SOURCES))
+
+.PHONY: fuzz fuzz-programs
+fuzz:
+	@tools/fuzz.sh '$(MAKE)' '$(FUZZ_SECONDS)' $(FUZZ)
+
+fuzz-programs: $(FUZZ:%=$(B)/fuzz/fuzz_%)
+
+# Every call of a kind fails once; `make test` runs a sample of it.
+.PHONY: faults
+faults: all $(B)/fuzz/libfaults.so
+	@LS_BUILD='$(B)' CC='$(CC)' LS_FAULTS=all LS_TEST_TIMEOUT=7200 tests/run.sh tests/test_faults.sh
+
+# Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
+.PHONY: surface
+surface: all $(B)/tests/test_ends
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SURFACE=all LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_ends \
+	    tests/test_surface.sh
 
 .PHONY: demo
 demo: $(B)/examples/demo
@@ -243,7 +291,8 @@ install: all
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
 
-FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] bench/*.[ch] examples/*.[ch])
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] bench/*.[ch] examples/*.[ch] \
+                        fuzz/*.[ch])
 
 .PHONY: format
 format:
@@ -257,7 +306,7 @@ format-check:
 
 .PHONY: deps
 deps:
-	@CC='$(CC)' tools/deps.sh install build demo test format
+	@CC='$(CC)' tools/deps.sh install build demo test format clang
 
 .PHONY: clean
 clean:

@@ -2,13 +2,15 @@
 # Runs tests and counts them: tests/run.sh PROGRAM_OR_SCRIPT...
 # A program is a cmocka program, counted by the summaries that cmocka prints; a script (*.sh) prints a line "ok NAME",
 # "not ok NAME: reason" or "skip NAME: reason" for each test. One that crashes, runs out of time or runs no test is one
-# more failure, and does not keep the others from running. The last line is "N passed, M failed".
-# Tests run in the repository's root, several at once (LS_TEST_JOBS), each for at most LS_TEST_TIMEOUT seconds.
+# more failure, and does not keep the others from running. The last line is "N passed, M failed, K skipped"; the skipped
+# ones stand above it, each with its reason where one was given.
+# Tests run in the repository's root, several at once (LS_TEST_JOBS), each for at most LS_TEST_TIMEOUT seconds (300; 900
+# under sanitizers): then it is asked to end, and killed 5 seconds later with all it started.
 set -eu
 
 cd "$(dirname "$0")/.."
 export LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
-TIMEOUT=${LS_TEST_TIMEOUT:-600}
+TIMEOUT=${LS_TEST_TIMEOUT:-$([ -n "$SANITIZE" ] && echo 900 || echo 300)}
 JOBS=${LS_TEST_JOBS:-$(nproc 2>/dev/null || echo 2)}
 LOGS=$LS_BUILD/test-logs
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
@@ -35,12 +37,12 @@ count_script() {
     awk '/^ok /{ p++ } /^not ok /{ f++ } /^skip /{ s++ } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# Runs one test; leaves NAME.out, NAME.err and NAME.count ("passed failed") in the logs, and says how it went.
+# Runs one test; leaves NAME.out, NAME.err and NAME.count ("passed failed skipped") in the logs, and says how it went.
 run_one() {
     local test=$1 name log status=0 pid passed failed skipped trouble=
     name=$(basename "$test" .sh)
     log=$LOGS/$name
-    timeout -k 10 "$TIMEOUT" "$test" >"$log.out" 2>"$log.err" </dev/null &
+    timeout -k 5 "$TIMEOUT" "$test" >"$log.out" 2>"$log.err" </dev/null &
     pid=$!
     trap 'kill "$pid"' TERM
     { wait "$pid"; } 2>/dev/null || status=$? # quiet: the shell would announce a crash in its own words
@@ -51,7 +53,7 @@ run_one() {
     esac
 
     if [ $status = 124 ] || [ $status = 137 ]; then
-        trouble="ended after $TIMEOUT seconds"
+        trouble="timed out after $TIMEOUT seconds"
     elif [ $status -gt 128 ] && [ $status -lt 160 ]; then
         trouble="crashed (signal $((status - 128)))"
     elif [ $status != 0 ] && [ "$failed" = 0 ]; then
@@ -60,18 +62,26 @@ run_one() {
         trouble="ran no test"
     fi
     [ -z "$trouble" ] || failed=$((failed + 1))
-    echo "$passed $failed" >"$log.count"
+    echo "$passed $failed $skipped" >"$log.count"
+    skips >"$log.skips"
     report >"$log.report"
     flock "$LOGS" cat "$log.report" # whole reports, even when two tests end together
 }
 
-# Uses run_one's variables.
+# One line for each skipped test: "NAME: which: why". Uses run_one's variables, as does report.
+skips() {
+    [ "$skipped" = 0 ] || awk -v name="$name" '
+        /^skip / { print name ": " substr($0, 6) }
+        /^\[   WHY    \] / { split(substr($0, 14), part, ": "); why[part[1]] = substr($0, 14) }
+        /^\[  SKIPPED \] [^0-9]/ { test = substr($0, 14); if (!seen[test]++) print name ": " (test in why ? why[test] : test) }
+    ' "$log.out" "$log.err"
+}
+
 report() {
     printf '%-28s %4d passed' "$name" "$passed"
     [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
     [ "$failed" = 0 ] || printf ', %d FAILED' "$failed"
     printf '\n'
-    [ "$skipped" = 0 ] || grep -h -E '^(skip |\[  SKIPPED \] [^0-9])' "$log.out" "$log.err" | sed 's/^/    /' || true
     [ "$failed" = 0 ] && return
     case $test in
     *.sh) grep -v -E '^(ok|skip) ' "$log.out" || true ;;
@@ -90,10 +100,12 @@ for test in "$@"; do
 done
 wait
 
-read -r passed failed < <(cat /dev/null "$LOGS"/*.count 2>/dev/null | awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
+read -r passed failed skipped < <(cat /dev/null "$LOGS"/*.count 2>/dev/null |
+    awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 # A test whose own count is missing was lost with its runner.
 for test in "$@"; do
     [ -e "$LOGS/$(basename "$test" .sh).count" ] || { echo "$test left no result"; failed=$((failed + 1)); }
 done
-echo "$passed passed, $failed failed" | tee "$LOGS/summary"
+[ "$skipped" = 0 ] || cat "$LOGS"/*.skips | sed 's/^/skipped: /'
+echo "$passed passed, $failed failed, $skipped skipped" | tee "$LOGS/summary"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

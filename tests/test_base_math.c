@@ -13,6 +13,7 @@
 #include "base/math.h"
 #include "base/philox.h"
 #include "base/sha256.h"
+#include "skip.h"
 
 /* ---- arguments ---- */
 
@@ -110,7 +111,7 @@ static void close_to_long_double(void **state)
 {
     (void)state;
     if (LDBL_MANT_DIG < 64) /* nothing better to compare with here */
-        skip();
+        SKIP("long double is no better than double here");
     for (size_t i = 0; i < FUNCTIONS; i++) {
         const checked *f = &functions[i];
         source s = source_of((uint32_t)i);
@@ -127,7 +128,7 @@ static void close_at_the_seams(void **state)
 {
     (void)state;
     if (LDBL_MANT_DIG < 64)
-        skip();
+        SKIP("long double is no better than double here");
     for (size_t i = 0; i < FUNCTIONS; i++) {
         for (int j = -8 * 128; j <= 8 * 128; j++) {
             double x = j / 128.0;
@@ -153,7 +154,7 @@ static void power_close_to_long_double(void **state)
 {
     (void)state;
     if (LDBL_MANT_DIG < 64)
-        skip();
+        SKIP("long double is no better than double here");
     source s = source_of(100);
     for (int n = 0; n < 400000; n++) {
         double x, y;

@@ -271,7 +271,8 @@ static void npz_stored_and_deflated(void **state)
     (void)state;
     for (int method = 0; method <= 8; method += 8)
         for (int wide = 0; wide < 2; wide++) {
-            zip_writer *z = make_npz(method, wide, wide ? "" : "a comment with PK\5\6 in it");
+            zip_writer *z =
+                make_npz(method, wide, wide ? "" : "a comment with PK\5\6 in it, and more behind that than an end has");
             ls_array array = { 0 };
             write_file(in_folder("a.npz"), z->file.data, z->file.count);
             if (ls_npz_read(in_folder("a.npz"), "x", &array) != LS_OK)
@@ -325,6 +326,24 @@ static void npz_odd_names(void **state)
     zip_end(&z, false, "");
     write_file(in_folder("odd.npz"), z.file.data, z.file.count);
     assert_fails(read_x(in_folder("odd.npz"), &array), LS_ERR_NOT_FOUND, "it has: ?]0;title???.npy caf\xc3\xa9 ?.npy");
+}
+
+/* A directory that would take much memory is refused by its size; the file is as long, but has nothing in it. */
+static void npz_huge_directory(void **state)
+{
+    (void)state;
+    ls_array array = { 0 };
+    const char *path = in_folder("huge.npz");
+    zip_writer *z = make_npz(0, false, "");
+    unsigned char *end = z->file.data + z->file.count - 22;
+    memcpy(end + 12, (unsigned char[]){ 1, 0, 0, 4, 0, 0, 0, 0 }, 8); /* 64 MiB and a byte, from byte 0 */
+    write_file(path, "", 0);
+    assert_int_equal(truncate(path, (1 << 26) + 1), 0);
+    FILE *f = fopen(path, "ab");
+    assert_non_null(f);
+    assert_int_equal(fwrite(end, 1, 22, f), 22);
+    assert_int_equal(fclose(f), 0);
+    assert_fails(read_x(path, &array), LS_ERR_DATA, path, "67108865", "the most accepted");
 }
 
 static void npz_checksum(void **state)
@@ -448,21 +467,14 @@ static void csv_long_and_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_new_folder(idx_plain_and_gzip),
-        in_new_folder(idx_types),
-        in_new_folder(idx_refused),
-        in_new_folder(idx_cut_and_changed),
-        in_new_folder(npy_types),
-        in_new_folder(npy_refused),
-        in_new_folder(npy_cut_and_changed),
-        in_new_folder(npz_stored_and_deflated),
-        in_new_folder(npz_refused),
-        in_new_folder(npz_odd_names),
-        in_new_folder(npz_checksum),
-        in_new_folder(npz_cut_and_changed),
-        in_new_folder(csv_good),
-        in_new_folder(csv_refused),
-        in_new_folder(csv_long_and_changed),
+        in_new_folder(idx_plain_and_gzip),  in_new_folder(idx_types),
+        in_new_folder(idx_refused),         in_new_folder(idx_cut_and_changed),
+        in_new_folder(npy_types),           in_new_folder(npy_refused),
+        in_new_folder(npy_cut_and_changed), in_new_folder(npz_stored_and_deflated),
+        in_new_folder(npz_refused),         in_new_folder(npz_odd_names),
+        in_new_folder(npz_checksum),        in_new_folder(npz_huge_directory),
+        in_new_folder(npz_cut_and_changed), in_new_folder(csv_good),
+        in_new_folder(csv_refused),         in_new_folder(csv_long_and_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

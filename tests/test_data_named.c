@@ -1,5 +1,6 @@
 /* Data by name: where it is looked for, when it is read, what is said when it is not there; synthetic data; the real
  * Fashion-MNIST where it is installed. */
+#include "skip.h"
 #include "test_data_make.h"
 
 static void make_idx_set(const char *where, const char *prefix, uint32_t n)
@@ -219,7 +220,7 @@ static void fashion_mnist(void **state)
     ls_dataset *train = NULL, *test = NULL;
     ls_rows *rows;
     if (access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK) != 0)
-        skip();
+        SKIP("Fashion-MNIST is not installed");
     unsetenv("LOCKSTEP_DATA");
     assert_int_equal(ls_load_data(NULL, "fashion-mnist", &train, &test), LS_OK);
     assert_set(train, 60000, LS_U8, LS_SHAPE(28, 28, 1));

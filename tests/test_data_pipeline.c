@@ -433,6 +433,9 @@ static void every_repetition_is_an_epoch(void **state)
     }
     assert_memory_equal(order[0], order[2], sizeof order[0]);
     assert_memory_not_equal(order[0], order[0] + 50, sizeof *one * 50);
+    /* nor does the next epoch of an endless one begin where the first is going on */
+    read_order(taken, 1, order[3], 100);
+    assert_memory_not_equal(order[2] + 50, order[3], sizeof *one * 50);
     ls_dataset_destroy(taken);
     ls_dataset_destroy(twice);
     ls_dataset_destroy(once);

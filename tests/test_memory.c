@@ -6,8 +6,10 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/philox.h"
@@ -707,6 +709,58 @@ static void threads_share_a_memory(void **state)
     close_counted(memory);
 }
 
+/* While a region is being taken nothing is given back: the books are one thread's at a time. */
+static struct {
+    ls_memory *memory;
+    ls_block *block;
+    pthread_t thread;
+    atomic_bool given;
+    bool started, given_meanwhile;
+} meanwhile;
+
+static void *give_block(void *unused)
+{
+    (void)unused;
+    ls_memory_give(meanwhile.memory, meanwhile.block);
+    atomic_store(&meanwhile.given, true);
+    return NULL;
+}
+
+/* Another thread tries to give a block back while this call is on. It has 50 ms to do the wrong thing. */
+static ls_status slow_take(void *device, size_t bytes, void **region)
+{
+    (void)device;
+    if (meanwhile.block && !meanwhile.started) {
+        meanwhile.started = pthread_create(&meanwhile.thread, NULL, give_block, NULL) == 0;
+        nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        meanwhile.given_meanwhile = atomic_load(&meanwhile.given);
+    }
+    *region = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return *region ? LS_OK : ls_fail(LS_ERR_MEMORY, "none");
+}
+
+static void slow_give(void *device, void *region, size_t bytes)
+{
+    (void)device, (void)bytes;
+    free(region);
+}
+
+static void giving_waits_for_its_turn(void **state)
+{
+    (void)state;
+    ls_region_source source = { .take = slow_take, .give = slow_give, .host = true };
+    ls_block *second = NULL;
+    assert_int_equal(ls_memory_open("slow", source, 0, true, &meanwhile.memory), LS_OK);
+    assert_int_equal(ls_memory_take(meanwhile.memory, LS_MIB(2), "first", &meanwhile.block), LS_OK);
+    assert_int_equal(ls_memory_take(meanwhile.memory, LS_MIB(4), "second", &second), LS_OK);
+    assert_true(meanwhile.started);
+    pthread_join(meanwhile.thread, NULL);
+    assert_false(meanwhile.given_meanwhile);
+    assert_int_equal(ls_memory_usage(meanwhile.memory).in_use, LS_MIB(4));
+    ls_memory_give(meanwhile.memory, second);
+    ls_memory_close(meanwhile.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -735,6 +789,7 @@ int main(void)
         cmocka_unit_test(a_long_life_in_one_region),
         cmocka_unit_test(a_long_life_of_growth_within_a_limit),
         cmocka_unit_test(threads_share_a_memory),
+        cmocka_unit_test(giving_waits_for_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

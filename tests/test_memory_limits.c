@@ -463,6 +463,49 @@ static void a_run_can_be_explained_first(void **state)
     }
 }
 
+/* The line of a text about a device; empty where it has none. */
+static void line_about(const char *text, const char *device, char *out, size_t room)
+{
+    const char *at = strstr(text, device);
+    snprintf(out, room, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+}
+
+/* What is fetched is held by the device its tensor belongs to, and is counted there before a run and after it. */
+static void what_is_fetched_is_counted_where_it_is_held(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 300 };
+    machine m;
+    ls_graph *graph;
+    ls_tensor *y = NULL;
+    char *text = NULL, line[512];
+    bool fits = false;
+    machine_create(&m, (machine_settings){ .options = { .cpu_devices = 2 } });
+    OK(ls_graph_create(m.ctx, &graph));
+    ls_tensor *x = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, WIDTH));
+    LS_WITH_DEVICE(graph, "cpu:1")
+    y = ls_named(ls_op_tanh(x), "there");
+    OK(ls_explain_memory(graph, &y, 1, SAMPLES, &fits, &text));
+    line_about(text, CPU(0), line, sizeof(line));
+    machine_lacks(line, "fetched values");
+    line_about(text, CPU(1), line, sizeof(line));
+    machine_has(line, "fetched values 2.3");
+    free(text);
+    ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(SAMPLES, WIDTH), samples) };
+    size_t before = machine_memory(m.ctx, "cpu:0").in_use;
+    OK(ls_eval(graph, &feed, 1, &y, 1));
+    assert_true(machine_memory(m.ctx, "cpu:1").in_use >= SAMPLES * WIDTH * sizeof(float));
+    OK(ls_format_memory(m.ctx, "cpu:1", &text));
+    machine_has(text, "there");
+    free(text);
+    OK(ls_format_memory(m.ctx, "cpu:0", &text));
+    machine_lacks(text, "there");
+    free(text);
+    assert_true(machine_memory(m.ctx, "cpu:0").in_use - before < SAMPLES * WIDTH * sizeof(float));
+    ls_graph_destroy(graph);
+    machine_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +517,7 @@ int main(void)
         cmocka_unit_test(plans_give_way_to_others),
         cmocka_unit_test(logical_devices_have_limits_of_their_own),
         cmocka_unit_test(what_is_fetched_is_counted),
+        cmocka_unit_test(what_is_fetched_is_counted_where_it_is_held),
         cmocka_unit_test(a_fetch_that_finds_no_memory_is_named),
         cmocka_unit_test(variables_that_find_no_memory_are_named),
         cmocka_unit_test(memory_is_listed_by_name),

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "data/safetensors.h"
 #include "lockstep.h"
+#include "skip.h"
 #include "support.h"
 
 #define OK(call)     assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
@@ -402,7 +403,7 @@ static void predictions_are_keras_s(void **state)
     const char *name;
     size_t i;
     if (!json)
-        skip();
+        SKIP("Keras's files are not there");
     double tolerance = json_number_value(
         json_object_get(json_object_get(json_object_get(json, "tolerances"), "predict"), "predictions"));
     assert_true(tolerance > 0 && tolerance <= 1e-5);
@@ -424,7 +425,7 @@ static void models_of_keras_are_read(void **state)
     json_t *json = manifest(), *row;
     size_t i;
     if (!json)
-        skip();
+        SKIP("Keras's files are not there");
     json_array_foreach(json_object_get(json, "readable"), i, row)
     {
         ls_model *model;
@@ -446,7 +447,7 @@ static void models_of_keras_that_we_cannot_do_are_refused(void **state)
     json_t *json = manifest(), *row, *word;
     size_t i, j;
     if (!json)
-        skip();
+        SKIP("Keras's files are not there");
     json_array_foreach(json_object_get(json, "refused"), i, row)
     {
         ls_model *model = NULL;

@@ -19,6 +19,7 @@
 #include "base/size.h"
 #include "networks.h"
 #include "sanitized.h"
+#include "skip.h"
 
 #if !SANITIZED
 #define COUNTS_ALLOCATIONS
@@ -1087,7 +1088,7 @@ static void a_run_allocates_nothing(void **state)
             close_lab(&l);
         }
 #else
-    skip();
+    SKIP("sanitizers allocate by themselves");
 #endif
 }
 
@@ -1456,7 +1457,7 @@ static void a_thousand_steps_leave_memory_flat(void **state)
 {
     (void)state;
     if (SANITIZED)
-        skip();
+        SKIP("sanitizers keep memory");
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
         lab l;
         long after_ten = 0;

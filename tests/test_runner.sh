@@ -15,14 +15,17 @@ cat >"$TMP/t/cmocka.c" <<'END'
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "skip.h"
 static void good(void **state) { (void)state; }
 static void bad(void **state) { (void)state; assert_int_equal(6, 7); }
 static void killed(void **state) { (void)state; kill(getpid(), SIGTERM); pause(); }
-static void skipped(void **state) { (void)state; skip(); }
+static void skipped(void **state) { (void)state; SKIP("it rains"); }
+#define QUOTED(name) QUOTED_AGAIN(name)
+#define QUOTED_AGAIN(name) #name
 int main(void)
 {
-    const struct CMUnitTest first[] = { cmocka_unit_test(good), cmocka_unit_test(FIRST) };
-    const struct CMUnitTest second[] = { cmocka_unit_test(good), cmocka_unit_test(SECOND) };
+    const struct CMUnitTest first[] = { cmocka_unit_test(good), { QUOTED(FIRST), FIRST, NULL, NULL, NULL } };
+    const struct CMUnitTest second[] = { cmocka_unit_test(good), { QUOTED(SECOND), SECOND, NULL, NULL, NULL } };
     (void)bad, (void)killed, (void)skipped;
     cmocka_run_group_tests(first, NULL, NULL);
     cmocka_run_group_tests(second, NULL, NULL);
@@ -30,7 +33,7 @@ int main(void)
 }
 END
 program() {
-    $CC -DFIRST="$2" -DSECOND="$3" "$TMP/t/cmocka.c" $(pkg-config --cflags --libs cmocka) -o "$TMP/t/$1"
+    $CC -Itests -DFIRST="$2" -DSECOND="$3" "$TMP/t/cmocka.c" $(pkg-config --cflags --libs cmocka) -o "$TMP/t/$1"
 }
 script() {
     printf '#!/bin/sh\n%s\n' "$2" >"$TMP/t/$1.sh"
@@ -45,6 +48,7 @@ script test_not_ok 'echo ok one; echo "not ok two: because"; exit 1'
 script test_liar 'echo ok one; exit 3'
 script test_empty 'exit 0'
 script test_slow 'echo ok one; sleep 60'
+script test_deaf "echo ok one; trap '' TERM; sleep 61.$$; sleep 61.$$"
 script test_segv 'echo ok one; kill -SEGV $$'
 
 # gives EXPECTED_LAST_LINE PATTERN TEST...: exit status and last line agree, and the output has the pattern.
@@ -61,23 +65,28 @@ gives() {
     [ "$(tail -n 1 "$TMP/out")" = "$last" ] || return 1
     grep -q -e "$pattern" "$TMP/out" || { echo "no '$pattern'"; return 1; }
     case $last in
-    "0 passed, 0 failed" | *", "[1-9]*) [ $status != 0 ] ;;
+    "0 passed, 0 failed"* | *" passed, "[1-9]*) [ $status != 0 ] ;;
     *) [ $status = 0 ] ;;
     esac
 }
 
-check "groups of one program are added up" gives "4 passed, 0 failed" "test_good  *4 passed" test_good
-check "a failure is counted and shown" gives "3 passed, 1 failed" "6 != 0x7" test_bad
-check "a program that dies is named" gives "3 passed, 1 failed" "test_killed crashed (signal 15)" test_killed
-check "a skipped test is neither" gives "3 passed, 0 failed" "1 skipped" test_skipped
-check "a script's lines are counted" gives "2 passed, 0 failed" "skip three: no such thing" test_ok.sh
-check "a script's failure has its reason" gives "1 passed, 1 failed" "not ok two: because" test_not_ok.sh
-check "a bad exit status is a failure" gives "1 passed, 1 failed" "test_liar ended with status 3" test_liar.sh
-check "no test is a failure" gives "0 passed, 1 failed" "test_empty ran no test" test_empty.sh
-check "running out of time is a failure" gives "1 passed, 1 failed" "test_slow ended after 2 seconds" test_slow.sh
-check "a crash is a failure" gives "1 passed, 1 failed" "test_segv crashed (signal 11)" test_segv.sh
-check "a missing program is a failure" gives "0 passed, 1 failed" "test_none" test_none
-check "nothing at all is a failure" gives "0 passed, 0 failed" "0 passed"
-check "a failure does not stop the others" gives "11 passed, 3 failed" "test_good  *4 passed" \
+check "groups of one program are added up" gives "4 passed, 0 failed, 0 skipped" "test_good  *4 passed" test_good
+check "a failure is counted and shown" gives "3 passed, 1 failed, 0 skipped" "6 != 0x7" test_bad
+check "a program that dies is named" gives "3 passed, 1 failed, 0 skipped" "test_killed crashed (signal 15)" test_killed
+check "a skipped test is neither" gives "3 passed, 0 failed, 1 skipped" "^skipped: test_skipped: skipped: it rains" test_skipped
+check "a script's lines are counted" gives "2 passed, 0 failed, 1 skipped" "^skipped: test_ok: three: no such thing" test_ok.sh
+check "a script's failure has its reason" gives "1 passed, 1 failed, 0 skipped" "not ok two: because" test_not_ok.sh
+check "a bad exit status is a failure" gives "1 passed, 1 failed, 0 skipped" "test_liar ended with status 3" test_liar.sh
+check "no test is a failure" gives "0 passed, 1 failed, 0 skipped" "test_empty ran no test" test_empty.sh
+check "running out of time is a failure" gives "1 passed, 1 failed, 0 skipped" "test_slow timed out after 2 seconds" test_slow.sh
+check "what does not end when asked is killed" gives "1 passed, 1 failed, 0 skipped" "test_deaf timed out after 2 seconds" test_deaf.sh
+no_process_left() {
+    ! pgrep -f "sleep 61.$$" >/dev/null
+}
+check "and so is what it started" no_process_left
+check "a crash is a failure" gives "1 passed, 1 failed, 0 skipped" "test_segv crashed (signal 11)" test_segv.sh
+check "a missing program is a failure" gives "0 passed, 1 failed, 0 skipped" "test_none" test_none
+check "nothing at all is a failure" gives "0 passed, 0 failed, 0 skipped" "0 passed"
+check "a failure does not stop the others" gives "11 passed, 3 failed, 0 skipped" "test_good  *4 passed" \
     test_killed test_bad test_segv.sh test_good
 finish

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Makes the seeds of fuzz/corpus: small good files, and small wrong ones that a mutation would hardly find. Inputs that once
+broke something are added by hand, with the fault in their name, and are left alone."""
+import gzip
+import io
+import json
+import os
+import struct
+import zipfile
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+
+
+def seed(target, name, data):
+    folder = os.path.join(HERE, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(data.encode() if isinstance(data, str) else data)
+
+
+def idx(kind, sizes, data):
+    return struct.pack(">HBB", 0, kind, len(sizes)) + b"".join(struct.pack(">I", n) for n in sizes) + data
+
+
+def npy(descr, shape, data, order="False", version=1):
+    head = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, order, shape)
+    size = 2 if version == 1 else 4
+    head += " " * (-(len(head) + 9 + size) % 64) + "\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + len(head).to_bytes(size, "little") + head.encode() + data
+
+
+def safetensors(header, data=b""):
+    text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def idx_seeds():
+    images = idx(8, [2, 3, 2], bytes(range(12)))
+    seed("idx", "images", images)
+    seed("idx", "labels", idx(8, [5], bytes(5)))
+    seed("idx", "floats", idx(0x0D, [2, 2], struct.pack(">4f", 1, -2, 0.5, float("inf"))))
+    seed("idx", "empty", idx(8, [0, 28, 28], b""))
+    seed("idx", "short", images[:-1])
+    seed("idx", "huge", idx(8, [0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF], b""))
+    packed = gzip.compress(images, mtime=0)
+    seed("idx", "gzip", packed)
+    seed("idx", "gzip-two-members", packed + gzip.compress(b"", mtime=0))
+    seed("idx", "gzip-bomb", gzip.compress(idx(8, [60000, 28, 28], bytes(40000)), mtime=0))
+    seed("idx", "gzip-cut", packed[:-6])
+
+
+def npy_seeds():
+    seed("npy", "f4", npy("<f4", "(2, 3)", struct.pack("<6f", *range(6))))
+    seed("npy", "u1-scalar", npy("|u1", "()", b"\x07"))
+    seed("npy", "bool", npy("|b1", "(4,)", b"\0\1\1\0"))
+    seed("npy", "i8-version-2", npy("<i8", "(1,)", struct.pack("<q", -1), version=2))
+    seed("npy", "fortran", npy("<f8", "(2, 2)", bytes(32), order="True"))
+    seed("npy", "objects", npy("|O", "(1,)", b"\x80\x04N."))
+    seed("npy", "huge", npy("<f8", "(9223372036854775807, 9223372036854775807)", b""))
+    seed("npy", "many-axes", npy("|u1", "(1, 1, 1, 1, 1, 1, 1, 1, 1)", b"\0"))
+
+
+def archive(members, method=zipfile.ZIP_DEFLATED, comment=b""):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as z:
+        for name, data in members:
+            z.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, method)
+        z.comment = comment
+    return out.getvalue()
+
+
+def npz_seeds():
+    x, y = npy("|u1", "(3, 2, 2)", bytes(12)), npy("<i4", "(3,)", bytes(12))
+    both = [("x_train.npy", x), ("y_train.npy", y)]
+    seed("npz", "deflated", archive(both))
+    seed("npz", "stored", archive(both, zipfile.ZIP_STORED, b"a comment"))
+    seed("npz", "no-arrays", archive([("readme.txt", b"none")]))
+    seed("npz", "odd-name", archive([("a\x1b[31m\n.npy", x)]))
+    seed("npz", "empty", archive([]))
+    seed("npz", "bomb", archive([("x_train.npy", npy("|u1", "(1000000,)", bytes(1000000)))]))
+    seed("npz", "cut", archive(both)[:-30])
+    wide = bytearray(archive(both, zipfile.ZIP_STORED))
+    at = wide.rfind(b"PK\5\6")
+    wide[at + 10:at + 20] = b"\xff" * 10
+    seed("npz", "wants-64-bit", bytes(wide))
+
+
+def csv_seeds():
+    seed("csv", "plain", "1,2,0\n3.5,-4e2,1\n")
+    seed("csv", "header", "a,b,label\n1,2,0\n")
+    seed("csv", "quoted", '"1","2.5",0\r\n "3",4 ,1\r\n')
+    seed("csv", "float-labels", "1,0.25\n2,0.5\n")
+    seed("csv", "odd-labels", "1,1e300\n2,0x10\n3,nan\n4,-0\n")
+    seed("csv", "big-label", "1,9007199254740993\n2,99999999999999999999\n")
+    seed("csv", "ragged", "1,2,3\n4,5\n")
+    seed("csv", "control-characters", "1,2\n\x1b[2J,\x07\n")
+    seed("csv", "zero-byte", "1,2\x00,3\n")
+    seed("csv", "empty", "")
+
+
+def safetensors_seeds():
+    two = {"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+           "b": {"dtype": "U8", "shape": [], "data_offsets": [8, 9]}}
+    seed("safetensors", "two", safetensors(two, bytes(9)))
+    seed("safetensors", "short", safetensors(two, bytes(8)))
+    seed("safetensors", "long", safetensors(two, bytes(10)))
+    overlap = {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+               "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}}
+    seed("safetensors", "overlap", safetensors(overlap, bytes(3)))
+    huge = {"a": {"dtype": "F64", "shape": [2 ** 62, 2 ** 62], "data_offsets": [0, 0]}}
+    seed("safetensors", "huge", safetensors(huge))
+    seed("safetensors", "nothing-in-it", safetensors({"a": {"dtype": "I64", "shape": [0, 7], "data_offsets": [0, 0]}}))
+    seed("safetensors", "bfloat", safetensors({"a": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}, bytes(2)))
+    seed("safetensors", "odd-name", safetensors({"\u001b[1m\n": {"dtype": "BOOL", "shape": [1], "data_offsets": [0, 1]}},
+                                                b"\1"))
+    seed("safetensors", "twice", safetensors(b'{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},'
+                                             b'"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}', b"\0"))
+    seed("safetensors", "long-header", struct.pack("<Q", 2 ** 63) + b"{}")
+    seed("safetensors", "deep", safetensors(b'{"a":' + b"[" * 3000 + b"]" * 3000 + b"}"))
+
+
+def layer(kind, **config):
+    return {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
+
+
+def keras_seeds():
+    def model(kind, config):
+        return json.dumps({"module": "keras", "class_name": kind, "config": config, "registered_name": kind,
+                           "keras_version": "3.0.0", "backend": "tensorflow"})
+    inputs = layer("InputLayer", batch_shape=[None, 6, 6, 2], dtype="float32", name="x")
+    conv = layer("Conv2D", name="c", filters=4, kernel_size=[3, 3], strides=[2, 1], padding="same", activation="relu")
+    dense = layer("Dense", name="d", units=3, activation="softmax")
+    flat = layer("Flatten", name="f")
+    seed("keras", "sequential", model("Sequential", {"name": "s", "layers": [inputs, conv, flat, dense]}))
+    seed("keras", "no-input", model("Sequential", {"name": "s", "layers": [dense], "build_input_shape": [None, 5]}))
+    seed("keras", "huge", model("Sequential", {"name": "s", "layers": [
+        layer("InputLayer", batch_shape=[None, 2 ** 40], dtype="float32", name="x"), layer("Dense", name="d", units=2 ** 40)]}))
+    seed("keras", "negative", model("Sequential", {"name": "s", "layers": [
+        inputs, layer("Conv2D", name="c", filters=-4, kernel_size=[0, -1], strides=[0, 0])]}))
+    others = [layer("BatchNormalization", name="b", momentum=0.9, epsilon=0.001),
+              layer("MaxPooling2D", name="m", pool_size=[2, 2]), layer("Dropout", name="o", rate=0.5),
+              layer("Activation", name="a", activation="tanh"), layer("GlobalAveragePooling2D", name="g")]
+    seed("keras", "others", model("Sequential", {"name": "s", "layers": [inputs] + others}))
+    tensor = {"class_name": "__keras_tensor__", "config": {"shape": [None, 6, 6, 2], "dtype": "float32",
+                                                           "keras_history": ["x", 0, 0]}}
+
+    def called(spec, *on):
+        spec = dict(spec, name=spec["config"]["name"])
+        spec["inbound_nodes"] = [{"args": list(on), "kwargs": {}}] if on else []
+        return spec
+    functional = {"name": "m", "trainable": True, "layers": [called(inputs), called(flat, tensor)],
+                  "input_layers": [["x", 0, 0]], "output_layers": [["f", 0, 0]]}
+    seed("keras", "functional", model("Functional", functional))
+    loop = dict(tensor, config=dict(tensor["config"], keras_history=["f", 0, 0]))
+    seed("keras", "loop", model("Functional", dict(functional, layers=[called(inputs), called(flat, loop)])))
+    seed("keras", "none", model("Sequential", {"name": "s", "layers": []}))
+
+
+def text_seeds():
+    names = ["cpu:0", "/job:localhost/replica:0/task:0/device:GPU:1", "gpu:0-1,cpu", "cpu:0[0-3,5]", "cpu:0-999",
+             "/gpu:99999999999999999999", "cpu:5-2", ",", "cpu:0[", "/device:CPU:\x01", "cuda:1", "cpu:0-2147483647"]
+    for i, name in enumerate(names):
+        seed("names", "name-%02d" % i, bytes([i % 2]) + name.encode())
+    options = ["--batch-size\n64\n--lr=0.25", "--nesterov\non\nmodel", "--nesterov=perhaps", "--batch-size\n-1", "--lr\n1e-400",
+               "--lr\nnan", "--seed\n0xffffffffffffffff", "--seed=99999999999999999999", "--optimizer\nsdg", "--\n--lr",
+               "--batch-size", "--save=\x1b[2J", "--lr\n0x1p-3", "--batchsize=3"]
+    for i, option in enumerate(options):
+        seed("options", "option-%02d" % i, option)
+
+
+def program_seeds():
+    # batch, lanes, special, random (3 bytes), then ops: number, tensor, arguments
+    head = bytes([7, 3, 0, 0, 1, 1])
+    conv = bytes([0, 0, 1, 7, 0, 1, 3, 1])
+    seed("graph", "convolution-relu", head + conv)
+    seed("graph", "pool-dense", head + conv + bytes([11, 2, 0, 1, 0, 13, 3, 2, 4, 9, 3, 5]))
+    seed("graph", "batch-norm-residual", head + conv + bytes([14, 2, 7, 3, 1, 3, 4, 18, 5, 2, 6, 3]))
+    seed("graph", "depthwise-softmax", bytes([15, 11, 0, 0, 9, 9]) + bytes([1, 0, 1, 0, 0, 1, 13, 1, 2, 2, 30, 15, 3, 19, 4]))
+    seed("graph", "many-lanes", bytes([2, 11, 0, 0, 5, 5]) + conv + bytes([17, 2, 6, 3, 10, 3, 2]))
+    for i, name in enumerate(["nan", "infinity", "minus-infinity", "subnormal", "minus-zero"]):
+        seed("graph", name, bytes([5, 2, 1 + i, 0, 3, 3]) + conv + bytes([11, 2, 0, 1, 0, 13, 3, 2, 4, 9, 3, 5]))
+    for i in range(8):
+        seed("model", "model-%d" % i, bytes((7 * i + 13 * j * (i + 1)) % 256 for j in range(40)))
+    seed("model", "linear", bytes([0, 2, 31, 5]))
+
+
+for make in (idx_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, keras_seeds, text_seeds, program_seeds):
+    make()
