@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/context.h"
+#include "nn/model.h"
 #include "train/training.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
@@ -160,20 +161,19 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];
-    ls_training *training = NULL;
     if (settings->save == NULL)
         return trained;
     snprintf(reason, sizeof reason, "%s", ls_last_error());
-    LS_TRY(ls_training_of(session->model, &training));
-    if (trained != LS_OK && training->step == 0)
+    int64_t step = session->model->training->step;
+    if (trained != LS_OK && step == 0)
         return ls_fail(trained, "%s", reason);
     ls_status saved = ls_model_save_weights(session->model, settings->save);
     if (trained == LS_OK)
         return saved;
     if (saved != LS_OK)
         return ls_fail(trained, "%.800s; nor could the weights be saved: %.800s", reason, ls_last_error());
-    return ls_fail(trained, "%s; the weights of step %lld, the last good one, are in %s", reason,
-                   (long long)training->step, settings->save);
+    return ls_fail(trained, "%s; the weights of step %lld, the last good one, are in %s", reason, (long long)step,
+                   settings->save);
 }
 
 static ls_status train(const tool_settings *settings, tool_session *session, int *stopped_by)
