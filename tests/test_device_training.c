@@ -38,6 +38,7 @@ typedef struct job {
     int gpus, cpus;
     bool copies;
     int64_t batch;
+    ls_optimizer optimizer; /* none: Adam */
 } job;
 
 static ls_model *make_model(ls_context *ctx, const job *j)
@@ -49,8 +50,8 @@ static ls_model *make_model(ls_context *ctx, const job *j)
                      ls_flatten(.device = j->second), ls_dropout(0.25, .device = j->second),
                      ls_dense(16, .activation = LS_RELU, .device = j->second),
                      ls_dense(CLASSES, .activation = LS_SOFTMAX, .device = j->second)));
-    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
-                  .metrics = ls_metrics(ls_accuracy())));
+    OK(ls_compile(model, .optimizer = j->optimizer.kind ? j->optimizer : ls_adam(),
+                  .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(ls_accuracy())));
     return model;
 }
 
@@ -189,6 +190,63 @@ static void strategies_change_no_bit(void **state)
         must_equal(expected, &jobs[i]);
 }
 
+/* Two batches of three change no weight and no slot, wherever they are; the third makes the update. */
+static void updates_on_devices_wait_for_the_last_batch(void **state)
+{
+    (void)state;
+    for (int gpus = 0; gpus <= 2; gpus++) {
+        machine m;
+        ls_graph *graph = NULL;
+        open_machine(&m, &(job){ .gpus = gpus });
+        OK(ls_graph_create(m.ctx, &graph));
+        OK(ls_graph_set_lanes(graph, 2));
+        const float start[] = { 10, 20 }, x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }; /* of 4 samples the means are 4, 5 */
+        ls_tensor *in = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 2));
+        ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2), .data = start);
+        ls_tensor *loss = ls_op_reduce_sum(ls_op_reduce_mean(ls_op_mul(in, w), LS_AXES(0), false), LS_ALL_AXES, false);
+        ls_tensor *step =
+            ls_minimize(ls_sgd(.learning_rate = 1, .momentum = 0.5, .gradient_accumulation_steps = 3), loss, "step");
+        ls_tensor *slot = NULL;
+        OK(ls_graph_status(graph));
+        OK(ls_graph_find(graph, "sgd/w/momentum", &slot));
+        ls_feed feed = { in, ls_array_of(LS_F32, LS_SHAPE(4, 2), x) };
+        for (int run = 1; run <= 6; run++) { /* m = -4 at first, then -4 / 2 - 4 */
+            float now[2], momentum[2], down = run < 3 ? 0 : run < 6 ? -1 : -2.5F, m4 = run < 3 ? 0 : run < 6 ? -4 : -6;
+            OK(ls_eval(graph, &feed, 1, &step, 1));
+            OK(ls_variable_get(w, now, sizeof(now)));
+            OK(ls_variable_get(slot, momentum, sizeof(momentum)));
+            if (now[0] != 10 + 4 * down || now[1] != 20 + 5 * down || momentum[0] != m4 || momentum[1] != m4 / 4 * 5)
+                fail_msg("%d GPUs, run %d: w is (%g, %g), m is (%g, %g)", gpus, run, (double)now[0], (double)now[1],
+                         (double)momentum[0], (double)momentum[1]);
+        }
+        ls_graph_destroy(graph);
+        machine_close(&m);
+    }
+}
+
+/* Updates that wait for the last of several batches, on devices that keep the state; and norms of joined gradients. */
+static void accumulation_and_clipping_have_the_same_bits(void **state)
+{
+    (void)state;
+    char expected[65], last[65] = "";
+    const ls_optimizer list[] = { ls_adam(.gradient_accumulation_steps = 2),
+                                  ls_sgd(.momentum = 0.9, .gradient_accumulation_steps = 3, .global_clipnorm = 0.1),
+                                  ls_rmsprop(.momentum = 0.5, .gradient_accumulation_steps = 2, .clipnorm = 0.1),
+                                  ls_adagrad(.clipvalue = 0.001) };
+    for (size_t i = 0; i < LENGTH(list); i++) {
+        const job jobs[] = { { .gpus = 2, .optimizer = list[i] },
+                             { .gpus = 3, .copies = true, .optimizer = list[i] },
+                             { "gpu:0", "gpu:1", .gpus = 2, .copies = true, .optimizer = list[i] } };
+        hash_of(&(job){ .gpus = 1, .optimizer = list[i] }, expected, NULL);
+        assert_string_not_equal(expected, last);
+        for (size_t k = 0; k < LENGTH(jobs); k++)
+            must_equal(expected, &jobs[k]);
+        hash_of(&(job){ .optimizer = list[i] }, expected, NULL);
+        must_equal(expected, &(job){ .cpus = 2, .optimizer = list[i] });
+        memcpy(last, expected, sizeof(last));
+    }
+}
+
 static void a_strategy_of_cpus_uses_no_gpu(void **state)
 {
     (void)state;
@@ -300,6 +358,8 @@ int main(void)
         cmocka_unit_test(halves_on_both_kinds_have_the_bits_of_one_each),
         cmocka_unit_test(a_layer_on_no_device_is_refused),
         cmocka_unit_test(strategies_change_no_bit),
+        cmocka_unit_test(updates_on_devices_wait_for_the_last_batch),
+        cmocka_unit_test(accumulation_and_clipping_have_the_same_bits),
         cmocka_unit_test(a_strategy_of_cpus_uses_no_gpu),
         cmocka_unit_test(a_strategy_uses_its_devices_alone),
         cmocka_unit_test(bad_strategies_are_refused),

@@ -650,7 +650,7 @@ static void gradients_that_are_not_finite_stop_the_run(void **state)
             hash_state(graph, before);
             bad[1] =
                 list[i].options.clipvalue == 0 && batch % 2 ? INFINITY : NAN; /* an infinity is clipped, as in Keras */
-            must_say(ls_eval(graph, feeds, 2, &step, 1), LS_ERR_NOT_FINITE, "bad");
+            must_say(ls_eval(graph, feeds, 2, &step, 1), LS_ERR_NOT_FINITE, "the gradient of bad is not finite");
             hash_state(graph, after);
             assert_string_equal(before, after);
             ls_graph_destroy(graph);

@@ -184,7 +184,8 @@ ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t
 /* ---- One call ---- */
 
 typedef struct slot_set {
-    ls_tensor *slot[2], *sum; /* sum: of gradients, where they are accumulated */
+    ls_tensor *slot[2];
+    ls_tensor *sum, *gradient, *samples, *keep; /* accumulation: sum becomes keep sum + samples gradient */
 } slot_set;
 
 typedef struct job {
@@ -416,11 +417,12 @@ static ls_status accumulate(job *j)
     ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, j->samples), n);
     j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
     for (size_t i = 0; i < j->count; i++) {
-        ls_tensor *old = j->state[i].sum, *samples = ls_op_cast(n, old->dtype);
-        ls_tensor *keep = ls_op_select(is_first, ls_scalar_like(old, 0), ls_scalar_like(old, 1));
-        ls_tensor *sum = ls_op_add(ls_op_mul(old, keep), ls_op_mul(j->gradients[i], samples));
-        add_part(j, ls_op_apply(old, j->gradients[i], .rule = LS_APPLY_SUM, .learning_rate = samples, .step = keep));
-        j->gradients[i] = ls_op_div(sum, ls_op_cast(total, old->dtype));
+        slot_set *s = &j->state[i];
+        s->gradient = j->gradients[i];
+        s->samples = ls_op_cast(n, s->sum->dtype);
+        s->keep = ls_op_select(is_first, ls_scalar_like(s->sum, 0), ls_scalar_like(s->sum, 1));
+        ls_tensor *sum = ls_op_add(ls_op_mul(s->sum, s->keep), ls_op_mul(s->gradient, s->samples));
+        j->gradients[i] = ls_op_div(sum, ls_op_cast(total, s->sum->dtype));
     }
     add_part(j, ls_op_assign(j->samples, total));
     add_part(j, ls_op_assign(j->position, when_last(j, zero, ls_op_shift(j->position, 1))));
@@ -492,6 +494,11 @@ static void update(job *j, size_t i)
     add_part(j, ls_op_apply_with(v, j->gradients[i], apply));
 }
 
+static void add_to_sum(job *j, const slot_set *s)
+{
+    add_part(j, ls_op_apply(s->sum, s->gradient, .rule = LS_APPLY_SUM, .learning_rate = s->samples, .step = s->keep));
+}
+
 static ls_status build(job *j, ls_tensor *learning_rate)
 {
     LS_TRY(get_all_state(j));
@@ -502,6 +509,8 @@ static ls_status build(job *j, ls_tensor *learning_rate)
     LS_TRY(clip(j));
     for (size_t i = 0; i < j->count; i++)
         update(j, i);
+    for (size_t i = 0; i < j->count && j->last; i++) /* after updates: of a bad gradient the weight is named */
+        add_to_sum(j, &j->state[i]);
     add_part(j, ls_op_assign_add(j->iterations, j->last ? when_last(j, one, integer(j, 0)) : one));
     return LS_OK;
 }

@@ -48,7 +48,7 @@ ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *o
                          .first = run->first,
                          .seed = run->seed,
                          .run = run->run };
-    ls_status status = node->op == LS_OP_apply ? place_state(&call, state, new_state) : LS_OK;
+    ls_status status = ls_node_is(node, LS_TRAIT_UPDATES) ? place_state(&call, state, new_state) : LS_OK;
     if (status == LS_OK)
         status = ls_ref_run(&call);
     if (arrays != few)
