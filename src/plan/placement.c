@@ -170,6 +170,19 @@ static void find_coming(ls_placement *p)
 
 /* ---- Joins ---- */
 
+/* Which of the makers has most blocks of a segment's lanes: what it owns need not travel. */
+static int largest_maker(const ls_placement *p, int segment, const int *makers, int count)
+{
+    int best = 0, most = 0;
+    for (int i = 0; i < count; i++) {
+        int blocks = ls_placement_blocks(p, segment, makers[i]);
+        best = blocks > most ? i : best;
+        most = blocks > most ? blocks : most;
+    }
+    return best;
+}
+
+/* A large join has a part for each maker, a small one a single owner. */
 static ls_status place_join(ls_placement *p, int join)
 {
     const ls_plan *plan = p->plan;
@@ -189,7 +202,8 @@ static ls_status place_join(ls_placement *p, int join)
         return LS_ERR_MEMORY;
     for (int i = 0; i < at->part_count; i++) {
         int64_t from = j->count / at->part_count * i / 16 * 16, to = j->count / at->part_count * (i + 1) / 16 * 16;
-        int owner = ls_map_owner(&plan->options.map, makers, count, i);
+        int part = at->part_count > 1 ? i : largest_maker(p, j->group->segment, makers, count);
+        int owner = ls_map_owner(&plan->options.map, makers, count, part);
         bool makes = false;
         for (int k = 0; k < count; k++)
             makes = makes || makers[k] == owner;

@@ -498,10 +498,29 @@ static ls_status print_placement(ls_executor *executor, ls_text *text)
     return ls_placement_print(ls_executor_placement(executor), text);
 }
 
+/* Everything of a kind on its first device: nothing is cut. */
+static int uncut(const ls_map *map, const ls_map_point *at)
+{
+    const ls_context *ctx = map->user;
+    int device = 0;
+    while (ctx->devices[device].kind != at->kind)
+        device++;
+    return at->lane < 0 ? LS_ANY_DEVICE : device;
+}
+
+/* The plan as it is before any map is asked: which devices there are, and who does what, is not part of it. */
 ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
 {
     LS_OWN_FP_MODE;
-    return explain_with(graph, fetches, fetch_count, batch, print_plan, out);
+    ls_runs *runs = NULL;
+    LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
+    LS_TRY(ls_runs_of(graph, &runs));
+    ls_map map = runs->settings.plan.map;
+    runs->settings.plan.map.device = uncut;
+    runs->settings.plan.map.user = graph->context;
+    ls_status status = explain_with(graph, fetches, fetch_count, batch, print_plan, out);
+    runs->settings.plan.map = map;
+    return status;
 }
 
 ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
