@@ -11,14 +11,6 @@ for program in $LS_BUILD/fuzz/fuzz_*; do
     *) runs=5000 ;;
     esac
     [ -z "$SANITIZE" ] || runs=$((runs / 10))
-    # Until the fixes of what was found are in.
-    if [ "$target" = graph ] && [ ! -e tests/test_special_values.c ]; then
-        skip "$target" "NaN is lost in fused kernels"
-        continue
-    elif [ "$target" != idx ] && ! grep -q ls_make_printable src/base/text.h; then
-        skip "$target" "messages have control characters"
-        continue
-    fi
     replay() {
         (cd "$TMP" && timeout -s KILL 120 "$ROOT/$program" -runs=$runs -timeout=60 "$ROOT/fuzz/corpus/$target")
     }

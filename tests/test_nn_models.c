@@ -714,6 +714,29 @@ static void weights_go_to_a_file_and_come_back(void **state)
     ls_model_destroy(other);
 }
 
+/* Elements of another type would be twice the bytes: they are refused before anything is copied. */
+static void weights_of_another_type_are_refused(void **state)
+{
+    (void)state;
+    const char *path = in_folder("double.safetensors");
+    const double kernel[6] = { 1, 2, 3, 4, 5, 6 };
+    const float bias[2] = { 7, 8 };
+    const ls_safetensors_entry entries[] = {
+        { .name = "dense/kernel", .dtype = LS_F64, .shape = LS_SHAPE(3, 2), .data = kernel },
+        { .name = "dense/bias", .dtype = LS_F32, .shape = LS_SHAPE(2), .data = bias },
+    };
+    ls_model *model;
+    char before[65], after[65];
+    OK(ls_safetensors_write(path, entries, COUNT(entries), NULL, 0));
+    OK(ls_sequential(ctx, "m", &model, ls_input(3), ls_dense(2)));
+    hash_of(model, before);
+    REFUSED(ls_model_load_weights(model, path), LS_ERR_DTYPE, "\"dense/kernel\"|float64|float32");
+    hash_of(model, after);
+    assert_string_equal(before, after);
+    assert_int_equal(unlink(path), 0);
+    ls_model_destroy(model);
+}
+
 /* Trainable variables in creation order, then the others. */
 static void the_hash_is_over_trainable_variables_first(void **state)
 {
@@ -765,6 +788,7 @@ int main(void)
         cmocka_unit_test(the_summary_is_keras_s),
         cmocka_unit_test(the_summary_of_a_graph_says_what_is_connected),
         cmocka_unit_test(weights_go_to_a_file_and_come_back),
+        cmocka_unit_test(weights_of_another_type_are_refused),
         cmocka_unit_test(the_hash_is_over_trainable_variables_first),
     };
     return cmocka_run_group_tests_name("models", tests, set_up, tear_down);

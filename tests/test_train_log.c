@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lockstep.h"
+#include "skip.h"
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -107,7 +108,7 @@ static void a_log_that_fails_does_not_end_training(void **state)
     fixture f;
     char before[65], after[65];
     if (access("/dev/full", W_OK) != 0)
-        skip();
+        SKIP("there is no /dev/full");
     open_fixture(&f);
     OK(ls_model_weights_sha256(f.model, before));
     OK(ls_fit_arrays(f.model, f.x, f.y, .epochs = 3, .log = "/dev/full", .verbose = LS_VERBOSE_SILENT));
