@@ -1250,6 +1250,18 @@ static void dropout_has_the_reference_bits(void **state)
     }
 }
 
+/* Between two neighbours there is the lower one alone. */
+static void uniform_stays_below_its_upper_end(void **state)
+{
+    (void)state;
+    float out[100];
+    for (int t = 0; t < table_count; t++) {
+        tables[t]->random_uniform(out, ls_random_key(1, LS_RANDOM_OP, 0, 0), 0, 0, 1, COUNT(out), 3, nextafterf(3, 4));
+        for (size_t i = 0; i < COUNT(out); i++)
+            assert_true(out[i] == 3);
+    }
+}
+
 /* ---- Updates, against the reference kernels ---- */
 
 typedef struct update_case {
@@ -1537,6 +1549,7 @@ int main(void)
         cmocka_unit_test(softmax),
         cmocka_unit_test(cross_entropy),
         cmocka_unit_test(dropout_has_the_reference_bits),
+        cmocka_unit_test(uniform_stays_below_its_upper_end),
         cmocka_unit_test(updates_have_the_reference_bits),
         cmocka_unit_test(updates_report_what_is_not_finite),
         cmocka_unit_test(the_bits_are_those_of_every_build),

@@ -172,6 +172,74 @@ static void right_with_special_values(void **state)
         fail_msg("%s (%s): %d fetches differ", c->op, c->variant, wrong);
 }
 
+/* ---- Edges of single ops ---- */
+
+#define ROWS     301 /* sums of fewer squares of floats are exact in double */
+#define CHANNELS 9
+
+/* The variance of a constant channel is 0, and what rounding leaves of it in sums as large as these may be below 0:
+ * what comes out is beta, and gradients are finite. */
+static void check_constant_channels(ls_context *ctx, float first)
+{
+    float x[ROWS][CHANNELS], beta[CHANNELS];
+    ls_tensor *g[2], *of[2];
+    test_graph t;
+    size_t n;
+    for (int i = 0; i < ROWS * CHANNELS; i++)
+        x[i / CHANNELS][i % CHANNELS] = first + 8 * (float)(i % CHANNELS);
+    for (int c = 0; c < CHANNELS; c++)
+        beta[c] = (float)c - 4;
+    test_graph_open_in(&t, ctx, ROWS, LS_F32);
+    ls_tensor *in = of[0] = ls_op_input(t.graph, NULL, LS_F32, LS_SHAPE(LS_BATCH, CHANNELS));
+    ls_tensor *b = of[1] = ls_op_variable(t.graph, NULL, LS_F32, LS_SHAPE(CHANNELS), .data = beta);
+    ls_tensor *y = ls_op_batch_norm(in, .gamma = ls_op_fill(t.graph, LS_F32, LS_SHAPE(CHANNELS), 3), .beta = b,
+                                    .training = true, .epsilon = 1e-3);
+    assert_int_equal(ls_gradients(ls_op_square(y), of, 2, g), LS_OK);
+    ls_tensor *fetch[] = { y, g[0], g[1] };
+    ls_feed feed = { in, ls_array_of(LS_F32, LS_SHAPE(ROWS, CHANNELS), x) };
+    assert_int_equal(ls_eval(t.graph, &feed, 1, fetch, 3), LS_OK);
+    for (int f = 0; f < 3; f++) {
+        double *value = test_values(fetch[f], &n);
+        for (size_t i = 0; i < n; i++)
+            if (!(f == 0 ? value[i] == beta[i % CHANNELS] : isfinite(value[i])))
+                fail_msg("channels of %g and more: fetch %d, element %zu is %g", (double)first, f, i, value[i]);
+        free(value);
+    }
+    test_graph_close(&t);
+}
+
+static void constant_channels_become_beta(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c <= SETS; c++)
+        for (int i = 0; i < 8; i++)
+            if (c == SETS || fast[c])
+                check_constant_channels(c < SETS ? fast[c] : reference, 1e8f + 5555552 * (float)i);
+}
+
+/* Rounding must not make the upper end of what is half open: between two neighbours there is the lower one alone. */
+static void uniform_numbers_stay_below_their_upper_end(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < SETS + 2; c++) {
+        ls_context *ctx = c < SETS ? fast[c] : reference;
+        ls_dtype dtype = c > SETS ? LS_F64 : LS_F32;
+        double high = dtype == LS_F64 ? nextafter(3, 4) : nextafterf(3, 4);
+        test_graph t;
+        size_t n;
+        if (!ctx)
+            continue;
+        test_graph_open_in(&t, ctx, 1, dtype);
+        ls_tensor *x = ls_op_random_uniform(t.graph, dtype, LS_SHAPE(1000), 3, high);
+        double *value = test_values(x, &n);
+        for (size_t i = 0; i < n; i++)
+            if (value[i] != 3)
+                fail_msg("element %zu is %.17g, and must be below %.17g", i, value[i], high);
+        free(value);
+        test_graph_close(&t);
+    }
+}
+
 /* ---- Updates ---- */
 
 /* An update by momentum of one element; its kernel is called as the executor calls it. */
@@ -266,6 +334,8 @@ int main(void)
     test_expressions_add();
     test_kernel_expressions_add();
     test_suite_add_cases(right_with_special_values);
+    TEST_SUITE_ADD(constant_channels_become_beta);
+    TEST_SUITE_ADD(uniform_numbers_stay_below_their_upper_end);
     TEST_SUITE_ADD(updates_that_break_are_reported);
     int failed = test_suite_run("special values");
     for (size_t i = 0; i < SETS; i++)

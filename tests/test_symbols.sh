@@ -2,9 +2,10 @@
 # What the libraries let out: only names of ours, so that no program's own names are ever taken.
 . "$(dirname "$0")/lib.sh"
 
-# Names defined in the symbol table of $2 (nm's options: $1), without the C runtime's.
+# Names defined in the symbol table of $2 (nm's options: $1), without the C runtime's. (DW.ref: how a C++ object refers to
+# its runtime; hidden.)
 names() {
-    nm $1 --defined-only "$2" | awk 'NF == 3 { print $3 }' | sort -u
+    nm $1 --defined-only "$2" | awk 'NF == 3 && $3 !~ /^DW[.]ref[.]/ { print $3 }' | sort -u
 }
 
 only_ours() {

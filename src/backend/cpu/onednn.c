@@ -1,9 +1,9 @@
-/* Every dnnl_ call of the project, for oneDNN 2.6 (3.x has other calls: this is the file to write again). */
+/* Every dnnl_ call of the project, for oneDNN 2.6 (3.x has other calls: this is the file to write again). Calls that
+ * take memory go through onednn_guard.h, which keeps C++'s exceptions from C. */
 #include "backend/cpu/onednn.h"
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include <cpuid.h>
 #endif
 
+#include "backend/cpu/onednn_guard.h"
 #include "base/status.h"
 
 /* libgomp's. Its header comes with gcc only. */
@@ -180,9 +181,12 @@ ls_status ls_dnn_open(int workers, ls_dnn **out)
     ls_dnn *dnn = workers < 1 ? NULL : calloc(1, sizeof *dnn + (size_t)workers * sizeof *dnn->streams);
     if (dnn == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for oneDNN with %d workers", workers);
-    dnnl_status_t status = dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
+    dnnl_cpu_isa_t isa;
+    dnnl_status_t status = ls_dnnl_get_effective_cpu_isa(&isa); /* so that asking later cannot fail */
+    if (status == dnnl_success)
+        status = ls_dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
     while (status == dnnl_success && dnn->workers < workers) {
-        status = dnnl_stream_create(&dnn->streams[dnn->workers], dnn->engine, dnnl_stream_default_flags);
+        status = ls_dnnl_stream_create(&dnn->streams[dnn->workers], dnn->engine, dnnl_stream_default_flags);
         dnn->workers += status == dnnl_success;
     }
     if (status != dnnl_success) {
@@ -248,7 +252,7 @@ static ls_status add_arg(ls_dnn_op *op, int which, const dnnl_memory_desc_t *des
     for (int w = 0; w < op->dnn->workers; w++) {
         dnnl_exec_arg_t *arg = &op->arg[w * MAX_ARGS + at];
         arg->arg = which;
-        dnnl_status_t status = dnnl_memory_create(&arg->memory, desc, op->dnn->engine, DNNL_MEMORY_NONE);
+        dnnl_status_t status = ls_dnnl_memory_create(&arg->memory, desc, op->dnn->engine, DNNL_MEMORY_NONE);
         LS_TRY(check(status, op));
     }
     return LS_OK;
@@ -264,7 +268,7 @@ static ls_status make_primitive(ls_dnn_op *op, dnnl_primitive_desc_t pd)
         return ls_fail(LS_ERR_UNSUPPORTED, "oneDNN: %s: only its slow reference kernel takes these", op->what);
     const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     op->scratch_bytes = scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch);
-    return check(dnnl_primitive_create(&op->primitive, pd), op);
+    return check(ls_dnnl_primitive_create(&op->primitive, pd), op);
 }
 
 static ls_status add_scratch(ls_dnn_op *op)
@@ -281,17 +285,17 @@ static ls_status add_scratch(ls_dnn_op *op)
 static dnnl_status_t make_attr(bool relu, dnnl_primitive_attr_t *out)
 {
     dnnl_primitive_attr_t attr;
-    dnnl_status_t status = dnnl_primitive_attr_create(&attr);
+    dnnl_status_t status = ls_dnnl_primitive_attr_create(&attr);
     if (status != dnnl_success)
         return status;
     status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (status == dnnl_success)
         status = dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict);
     dnnl_post_ops_t ops = NULL;
-    if (status == dnnl_success && relu && (status = dnnl_post_ops_create(&ops)) == dnnl_success)
-        status = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+    if (status == dnnl_success && relu && (status = ls_dnnl_post_ops_create(&ops)) == dnnl_success)
+        status = ls_dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
     if (status == dnnl_success && relu)
-        status = dnnl_primitive_attr_set_post_ops(attr, ops);
+        status = ls_dnnl_primitive_attr_set_post_ops(attr, ops);
     if (ops != NULL)
         dnnl_post_ops_destroy(ops);
     if (status == dnnl_success)
@@ -397,18 +401,21 @@ static dnnl_status_t choose(dnnl_engine_t engine, const dnnl_convolution_desc_t 
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
     dnnl_primitive_desc_iterator_t choices;
-    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&choices, desc, attr, engine, hint);
+    dnnl_status_t status = ls_dnnl_primitive_desc_iterator_create(&choices, desc, attr, engine, hint);
     if (status != dnnl_success)
         return status;
-    dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(choices);
-    while (pd != NULL && is_broken(pd, desc)) {
+    dnnl_primitive_desc_t pd = NULL;
+    status = ls_dnnl_primitive_desc_iterator_fetch(choices, &pd);
+    while (status == dnnl_success && is_broken(pd, desc)) {
         dnnl_primitive_desc_destroy(pd);
-        status = dnnl_primitive_desc_iterator_next(choices);
-        pd = status == dnnl_success ? dnnl_primitive_desc_iterator_fetch(choices) : NULL;
+        status = ls_dnnl_primitive_desc_iterator_next(choices);
+        if (status == dnnl_success)
+            status = ls_dnnl_primitive_desc_iterator_fetch(choices, &pd);
     }
     dnnl_primitive_desc_iterator_destroy(choices);
-    *out = pd;
-    return pd != NULL ? dnnl_success : status == dnnl_success ? dnnl_out_of_memory : dnnl_unimplemented;
+    if (status == dnnl_success)
+        *out = pd;
+    return status == dnnl_iterator_ends ? dnnl_unimplemented : status;
 }
 
 static dnnl_status_t forward_desc(dnnl_engine_t engine, const descs *d, dnnl_primitive_attr_t attr,
@@ -529,7 +536,7 @@ static dnnl_status_t reorder_desc(dnnl_engine_t engine, const dnnl_memory_desc_t
     dnnl_status_t status = make_attr(false, &attr);
     if (status != dnnl_success)
         return status;
-    status = dnnl_reorder_primitive_desc_create(out, from, engine, to, engine, attr);
+    status = ls_dnnl_reorder_primitive_desc_create(out, from, engine, to, engine, attr);
     dnnl_primitive_attr_destroy(attr);
     return status;
 }
@@ -598,7 +605,7 @@ static dnnl_status_t matmul_desc(dnnl_engine_t engine, const ls_dnn_matmul *v, d
     status = make_attr(false, &attr);
     if (status != dnnl_success)
         return status;
-    status = dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
+    status = ls_dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
     dnnl_primitive_attr_destroy(attr);
     return status;
 }
@@ -674,7 +681,7 @@ static dnnl_status_t point(dnnl_memory_t memory, void *data, dnnl_stream_t strea
     dnnl_status_t status = dnnl_memory_get_data_handle(memory, &old);
     if (status != dnnl_success || old == data)
         return status;
-    return dnnl_memory_set_data_handle_v2(memory, data, stream);
+    return ls_dnnl_memory_set_data_handle_v2(memory, data, stream);
 }
 
 static ls_status run(ls_dnn_op *op, kind kind, int worker, void *const data[MAX_ARGS])
@@ -690,8 +697,8 @@ static ls_status run(ls_dnn_op *op, kind kind, int worker, void *const data[MAX_
             return ls_fail(LS_ERR_INTERNAL, "oneDNN: %s: array %d of %d is missing", op->what, i + 1, op->args);
         LS_TRY(check(point(arg[i].memory, data[i], stream), op));
     }
-    LS_TRY(check(dnnl_primitive_execute(op->primitive, stream, op->args, arg), op));
-    return check(dnnl_stream_wait(stream), op);
+    LS_TRY(check(ls_dnnl_primitive_execute(op->primitive, stream, op->args, arg), op));
+    return check(ls_dnnl_stream_wait(stream), op);
 }
 
 ls_status ls_dnn_run_forward(ls_dnn_op *op, int worker, const float *x, const float *kernel, const float *bias,
@@ -730,7 +737,7 @@ ls_status ls_dnn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const 
                        int64_t ldb, float beta, float *c, int64_t ldc)
 {
     LS_TRY(check_thread());
-    dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+    dnnl_status_t status = ls_dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
     if (status != dnnl_success)
         return ls_fail(status_of(status),
                        "oneDNN: matmul of %" PRId64 "x%" PRId64 " and %" PRId64 "x%" PRId64 ", leading %" PRId64
