@@ -18,6 +18,7 @@
 #include "base/sha256.h"
 #include "base/size.h"
 #include "networks.h"
+#include "run/compile.h"
 #include "sanitized.h"
 #include "skip.h"
 
@@ -948,7 +949,7 @@ static void bytes_printed_are_bytes_allocated(void **state)
         ls_tensor *fetches[] = { l.n.loss, l.n.step };
         ls_executor *executor = NULL;
         assert_int_equal(ls_get_memory_info(l.ctx, "cpu:0", &before), LS_OK);
-        assert_int_equal(ls_runs_make(l.n.graph, fetches, 2, 100, NULL, NULL, &executor), LS_OK);
+        assert_int_equal(ls_compile_run(l.n.graph, fetches, 2, 100, NULL, NULL, &executor), LS_OK);
         assert_int_equal(ls_get_memory_info(l.ctx, "cpu:0", &after), LS_OK);
         size_t got = after.in_use - before.in_use;
         const ls_plan *plan = ls_executor_plan(executor);

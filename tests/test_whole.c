@@ -11,7 +11,7 @@
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
 #include "lockstep.h"
-#include "run/runs.h"
+#include "run/compile.h"
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -211,7 +211,7 @@ static void large_gradients_are_clipped_and_accumulated_in_tiles(void **state)
         ls_tensor *g = ls_op_input(b.graph, NULL, LS_F32, LS_SHAPE(300, 400));
         ls_tensor *step = ls_apply_gradients(list[i], &g, &w, 1, NULL);
         ls_executor *executor = NULL;
-        OK(ls_runs_make(b.graph, &step, 1, -1, NULL, NULL, &executor));
+        OK(ls_compile_run(b.graph, &step, 1, -1, NULL, NULL, &executor));
         check_tiles(ls_executor_plan(executor), i);
         ls_executor_destroy(executor);
         close_bed(&b);

@@ -10,7 +10,7 @@
 #include "graph/context.h"
 #include "lockstep/run.h"
 #include "run/run.h"
-#include "run/runs.h"
+#include "run/fitting.h"
 
 #define NO_BATCH (-1)
 
@@ -422,7 +422,7 @@ static ls_status run_eagerly(run *r, ls_tensor *tensor)
             r->fetches = &tensor;
             r->fetch_count = 1;
         }
-        status = ls_runs_make(r->graph, r->fetches, r->fetch_count, r->batch, is_held, r, &r->executor);
+        status = ls_compile_run(r->graph, r->fetches, r->fetch_count, r->batch, is_held, r, &r->executor);
     }
     if (status == LS_OK)
         status = execute(r);
@@ -478,7 +478,7 @@ static ls_status explain_with(ls_graph *graph, ls_tensor *const *fetches, size_t
     ls_executor *executor = NULL;
     ls_text text = { 0 };
     LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
-    LS_TRY(ls_runs_make(graph, fetches, fetch_count, batch, NULL, NULL, &executor));
+    LS_TRY(ls_compile_run(graph, fetches, fetch_count, batch, NULL, NULL, &executor));
     ls_status status = print(executor, &text);
     ls_executor_destroy(executor);
     if (status == LS_OK)
@@ -537,7 +537,7 @@ ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t f
     ls_text text = { 0 };
     bool all;
     LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
-    ls_status status = ls_runs_print_memory(graph, fetches, fetch_count, batch, fits ? fits : &all, &text);
+    ls_status status = ls_fitting_print(graph, fetches, fetch_count, batch, fits ? fits : &all, &text);
     if (status == LS_OK)
         return ls_text_take(&text, out);
     ls_text_free(&text);

@@ -38,12 +38,7 @@ ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, 
 
 bool ls_runs_has(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t batch);
 
-/* What a run of these fetches would need of each device, what there is, and whether it fits. */
-ls_status ls_runs_print_memory(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, bool *fits,
-                               ls_text *text);
-
-/* One for a single use; the caller destroys it. `stop` as in ls_graph_order. */
-ls_status ls_runs_make(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
-                       bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out);
+/* Drops the plan that was used longest ago, for one that is needed now; false: there is none. */
+bool ls_runs_give_way(ls_runs *runs);
 
 #endif

@@ -1,0 +1,119 @@
+/* Compiling: from fetches to an executor, through a plan and its placement. */
+#include "run/compile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "run/fitting.h"
+
+/* oneDNN wants its operations made and run on our threads; and large work wants all of them. */
+#define SMALL_FLOPS 1e6
+
+static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
+{
+    double flops = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ls_tensor *node = order[i];
+        if (node->dtype == LS_F32 && ls_node_is(node, LS_TRAIT_PRODUCT))
+            return true;
+        flops += ls_node_flops(node) * (node->use == LS_USE_WHOLE || batch < 1 ? 1 : (double)batch);
+    }
+    return flops > SMALL_FLOPS;
+}
+
+static ls_status plan_and_place(ls_compilation *m)
+{
+    LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
+    ls_status status = ls_placement_make(m->plan, m->crew != NULL, &m->placement);
+    if (status != LS_OK)
+        ls_plan_destroy(m->plan);
+    return status;
+}
+
+/* On worker 0, where operations may be made. */
+static void make_on_worker(void *user, int worker)
+{
+    ls_compilation *m = user;
+    if (worker != 0)
+        return;
+    m->status = plan_and_place(m);
+    if (m->status != LS_OK)
+        snprintf(m->message, sizeof(m->message), "%s", ls_last_error());
+}
+
+ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
+{
+    m->options.batch = batch;
+    if (!m->crew)
+        return plan_and_place(m);
+    ls_crew_run(m->crew, make_on_worker, m);
+    return m->status == LS_OK ? LS_OK : ls_fail(m->status, "%s", m->message);
+}
+
+void ls_compilation_drop(ls_compilation *m)
+{
+    ls_placement_destroy(m->placement);
+    ls_plan_destroy(m->plan);
+}
+
+/* The list of states; each is made when a plan first needs it. */
+static ls_status make_states(const ls_graph *graph, ls_runs *runs)
+{
+    if (!runs->states)
+        runs->states = calloc((size_t)graph->context->device_count, sizeof(ls_state *));
+    return runs->states ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the states of a graph");
+}
+
+ls_status ls_compilation_start(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
+                               bool (*stop)(const ls_tensor *, void *), void *user, ls_compilation *m)
+{
+    ls_runs *runs = NULL;
+    ls_runtime *runtime = NULL;
+    LS_TRY(ls_runs_of(graph, &runs));
+    LS_TRY(ls_runtime_of(graph->context, &runtime));
+    ls_tensor **order = NULL;
+    size_t nodes = 0;
+    LS_TRY(ls_graph_order(graph, fetches, count, stop, user, &order, &nodes));
+    bool crewed = wants_crew(order, nodes, batch) || graph->context->device_count > graph->context->cpu_count;
+    free(order);
+    *m = (ls_compilation){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
+    m->options = runs->settings.plan;
+    m->options.every_partial |= runs->settings.mutation != LS_MUTATE_NOTHING;
+    m->runs = runs;
+    LS_TRY(make_states(graph, runs));
+    m->source = ls_cpu_source(runtime->cpu);
+    return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
+}
+
+/* Workers that have nothing to do are said, not hidden: more lanes would use them, but give other bits. Who chose the
+ * lanes knows. */
+static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
+{
+    bool chosen = plan->options.lanes > 0;
+    if (plan->segment_count > 0 && plan->lanes < workers)
+        ls_log_write(&ctx->log, plan->update_count > 0 && !chosen ? LS_LOG_WARNING : LS_LOG_INFO,
+                     "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)", plan->lanes, workers,
+                     workers - plan->lanes, workers);
+}
+
+ls_status ls_compile_run(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
+                         bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out)
+{
+    ls_compilation m;
+    ls_context *ctx = graph->context;
+    LS_TRY(ls_compilation_start(graph, fetches, count, batch, stop, user, &m));
+    LS_TRY(ls_compilation_make(&m, batch));
+    if (m.crew)
+        report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
+    int device = ls_fitting_too_small(m.placement);
+    while (device >= 0 && ls_runs_give_way(m.runs))
+        device = ls_fitting_too_small(m.placement);
+    if (device >= 0)
+        return ls_fitting_refuse(&m, device, batch);
+    ls_placement_mark(m.placement);
+    if (ctx->log_placement)
+        ls_placement_log(m.placement, &ctx->log);
+    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, ctx->runtime->cpu->simd, m.runs->states, out));
+    ls_executor_mutate(*out, m.runs->settings.mutation);
+    return LS_OK;
+}
