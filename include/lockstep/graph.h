@@ -145,7 +145,7 @@ LS_API ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype);
 typedef struct ls_variable_op {
     int ls_first;
     ls_shape shape;
-    const void *data; /* copied; NULL: zeros */
+    const void *data;    /* copied; NULL: zeros */
     ls_switch trainable; /* default on; off: ls_minimize leaves it alone */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \

@@ -47,8 +47,7 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     ls_text name = { 0 };
     LS_TRY(ls_init_check(weight->initializer, &weight->shape));
     ls_text_add(&name, "%s/%s", layer->name, weight->name);
-    ls_tensor *variable =
-        ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
+    ls_tensor *variable = ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     layer->variable[i] = variable;
