@@ -9,9 +9,10 @@
 #include <new>
 #include <sys/mman.h>
 
-#define OBJECT_ROOM ((size_t)256 << 10) /* all objects of one call; below what malloc takes from the system each time  \
-                                         */
-#define CODE_ROOM ((size_t)16 << 20)    /* generated code and tables of one primitive: it asks for 256 KiB a kernel */
+#define OBJECT_ROOM                                                                                                    \
+    ((size_t)256 << 10)              /* all objects of one call; below what malloc takes from the system each time     \
+                                      */
+#define CODE_ROOM ((size_t)16 << 20) /* generated code and tables of one primitive: it asks for 256 KiB a kernel */
 
 static bool has_room(size_t object_room, size_t code_room)
 {
