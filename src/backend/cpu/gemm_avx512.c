@@ -10,7 +10,14 @@
 #else
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
-#define TILE static inline __attribute__((always_inline)) void
+/* The false stack that gcc's address sanitizer gives functions is not aligned for these vectors (see simd_vector.inc).
+ */
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#define UNCHECKED __attribute__((no_sanitize_address))
+#else
+#define UNCHECKED
+#endif
+#define TILE UNCHECKED static inline __attribute__((always_inline)) void
 
 /* A cache line that will be written at the end is asked for at the start. */
 #define EXPECT_WRITE(p) __builtin_prefetch(p, 1, 3)
@@ -57,7 +64,7 @@ TILE outer_tile(const int rows, const int vectors, const ls_gemm_outer *t)
 }
 
 #define OUTER(rows, vectors)                                                                                           \
-    static void outer_##rows##_##vectors(const ls_gemm_outer *t)                                                       \
+    UNCHECKED static void outer_##rows##_##vectors(const ls_gemm_outer *t)                                             \
     {                                                                                                                  \
         outer_tile(rows, vectors, t);                                                                                  \
     }
@@ -132,7 +139,7 @@ TILE rows_tile(const int rows, const int vectors, const ls_gemm_rows *t)
 }
 
 #define ROWS(size, vectors)                                                                                            \
-    static void rows_##size##_##vectors(const ls_gemm_rows *t)                                                         \
+    UNCHECKED static void rows_##size##_##vectors(const ls_gemm_rows *t)                                               \
     {                                                                                                                  \
         rows_tile(size, vectors, t);                                                                                   \
     }
@@ -154,7 +161,7 @@ void ls_gemm_stream_end(void)
 }
 
 /* Pairs, then fours of rows are interleaved, then quarters of vectors change places. */
-static void transpose_16(float *to, int64_t to_step, const float *from, int64_t from_step)
+UNCHECKED static void transpose_16(float *to, int64_t to_step, const float *from, int64_t from_step)
 {
     __m512 a[16], b[16];
     UNROLL for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(from + i * from_step);
@@ -204,7 +211,7 @@ TILE copy(const int vectors, float *to, const float *from, int64_t step, int64_t
     }
 }
 
-void ls_gemm_copy_panel(float *to, const float *from, int64_t step, int64_t count, int64_t columns)
+UNCHECKED void ls_gemm_copy_panel(float *to, const float *from, int64_t step, int64_t count, int64_t columns)
 {
     __mmask16 last = (__mmask16)(0xffff >> (15 - (columns - 1) % 16));
     switch ((columns + 15) / 16) {
