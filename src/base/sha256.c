@@ -1,12 +1,14 @@
-/* SHA-256 by libcrypto's EVP interface. */
+/* SHA-256 by libcrypto's own functions, not by its EVP interface: that loads providers, thousands of allocations of
+ * which some crash when there is no memory. */
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
 
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 #include "base/status.h"
 
 struct ls_sha256 {
-    EVP_MD_CTX *context;
+    SHA256_CTX context;
 };
 
 ls_status ls_sha256_begin(ls_sha256 **out)
@@ -14,9 +16,8 @@ ls_status ls_sha256_begin(ls_sha256 **out)
     ls_sha256 *hash = malloc(sizeof *hash);
     if (hash == NULL)
         return ls_fail(LS_ERR_MEMORY, "SHA-256: no memory for the hash");
-    hash->context = EVP_MD_CTX_new();
-    if (hash->context == NULL || EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) != 1) {
-        ls_sha256_destroy(hash);
+    if (SHA256_Init(&hash->context) != 1) {
+        free(hash);
         return ls_fail(LS_ERR_INTERNAL, "SHA-256: libcrypto cannot start a hash");
     }
     *out = hash;
@@ -25,7 +26,7 @@ ls_status ls_sha256_begin(ls_sha256 **out)
 
 ls_status ls_sha256_add(ls_sha256 *hash, const void *data, size_t bytes)
 {
-    if (bytes != 0 && EVP_DigestUpdate(hash->context, data, bytes) != 1)
+    if (bytes != 0 && SHA256_Update(&hash->context, data, bytes) != 1)
         return ls_fail(LS_ERR_INTERNAL, "SHA-256: libcrypto refused %zu bytes", bytes);
     return LS_OK;
 }
@@ -33,13 +34,12 @@ ls_status ls_sha256_add(ls_sha256 *hash, const void *data, size_t bytes)
 ls_status ls_sha256_end(ls_sha256 *hash, char hex[65])
 {
     static const char digits[] = "0123456789abcdef";
-    unsigned char raw[EVP_MAX_MD_SIZE];
-    unsigned length = 0;
-    int done = EVP_DigestFinal_ex(hash->context, raw, &length);
+    unsigned char raw[SHA256_DIGEST_LENGTH];
+    int done = SHA256_Final(raw, &hash->context);
     ls_sha256_destroy(hash);
-    if (done != 1 || length != 32)
+    if (done != 1)
         return ls_fail(LS_ERR_INTERNAL, "SHA-256: libcrypto cannot finish a hash");
-    for (unsigned i = 0; i < length; i++) {
+    for (unsigned i = 0; i < sizeof raw; i++) {
         hex[2 * i] = digits[raw[i] >> 4];
         hex[2 * i + 1] = digits[raw[i] & 15];
     }
@@ -49,9 +49,6 @@ ls_status ls_sha256_end(ls_sha256 *hash, char hex[65])
 
 void ls_sha256_destroy(ls_sha256 *hash)
 {
-    if (hash == NULL)
-        return;
-    EVP_MD_CTX_free(hash->context);
     free(hash);
 }
 

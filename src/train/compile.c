@@ -331,8 +331,8 @@ ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lan
     ls_graph *graph = ls_model_graph(t->model);
     ls_runs *runs = NULL;
     int *list = NULL, count = 0;
-    LS_TRY(ls_device_list(strategy, graph->context, &list, &count));
     LS_TRY(ls_runs_of(graph, &runs));
+    LS_TRY(ls_device_list(strategy, graph->context, &list, &count)); /* ours from here on */
     bool same = count == t->device_count && lanes == runs->settings.plan.lanes &&
                 (count == 0 || memcmp(list, t->device_list, (size_t)count * sizeof(*list)) == 0);
     if (same) {
