@@ -1,5 +1,6 @@
 #!/bin/sh
-# A file includes only its own layer and lower ones. Public headers (lockstep/<layer>.h) count as the layer they name.
+# A file includes only its own layer and lower ones; src/run includes nothing of the CPU backend. Public headers
+# (lockstep/<layer>.h) count as the layer they name.
 . "$(dirname "$0")/lib.sh"
 
 LAYERS="base graph device plan backend run fabric data nn train tool"
@@ -61,6 +62,8 @@ violations() {
             }
             if (rank[first] > rank[own])
                 bad(first " is above " own)
+            if (own == "run" && path ~ /^backend\/cpu\//)
+                bad("the CPU backend is known by its table alone: backend/host.h")
         }
         END { exit found }')
 }
@@ -70,7 +73,7 @@ check "every include stays in its layer or goes down" violations "$ROOT"
 # The check itself can fail: a small tree with one bad include each time.
 refuses() {
     rm -rf "$TMP/tree"
-    mkdir -p "$TMP/tree/src/base" "$TMP/tree/src/graph" "$TMP/tree/src/backend/ref" "$TMP/tree/include/lockstep"
+    mkdir -p "$TMP/tree/src/base" "$TMP/tree/src/graph" "$TMP/tree/src/backend/ref" "$TMP/tree/src/run" "$TMP/tree/include/lockstep"
     echo '#include "base/status.h"' >"$TMP/tree/src/graph/good.c"
     echo '#include <stdio.h>' >"$TMP/tree/src/base/good.c"
     echo '#include "lockstep/base.h"' >"$TMP/tree/include/lockstep.h"
@@ -89,5 +92,6 @@ check "the umbrella is refused below the command" refuses src/graph/bad.c '#incl
 check "a path out of the layer is refused" refuses src/base/bad.c '#include "../graph/graph.h"'
 check "a folder below a layer belongs to it" refuses src/backend/ref/bad.c '#include "run/run.h"'
 check "public headers have layers too" refuses include/lockstep/base.h '#include "lockstep/graph.h"'
+check "runs know the CPU backend by its table alone" refuses src/run/bad.c '#include "backend/cpu/simd.h"'
 check "an unknown layer is refused" refuses src/base/bad.c '#include "misc/things.h"'
 finish

@@ -14,7 +14,7 @@
 #include "base/philox.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
-#include "run/join.h"
+#include "backend/cpu/cpu.h"
 #include "run/runs.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
@@ -117,7 +117,7 @@ static void check_join(const ls_simd *simd, ls_dtype dtype, ls_join_kind kind, i
         lane[lanes - 1] = data[lanes - 1];
     memset(got, 0x77, sizeof(got));
     memset(wanted, 0x77, sizeof(wanted));
-    ls_join_lanes(simd, kind, dtype, got, lane, lanes, from, to);
+    ls_cpu_join_lanes(simd, kind, dtype, got, lane, lanes, from, to);
     for (size_t i = from; i < to; i++)
         expect(dtype, kind, lane, lanes, i, wanted);
     for (size_t i = 0; i < sizeof(got) / bytes; i++)
@@ -149,10 +149,10 @@ static void three_lanes_by_hand(void **state)
     (void)state;
     float a = 1, b = 0x1p-24f, c = 0x1p-24f, sum;
     const void *lanes[] = { &a, &b, &c };
-    ls_join_lanes(ls_simd_choose(), LS_JOIN_SUM, LS_F32, &sum, lanes, 3, 0, 1);
+    ls_cpu_join_lanes(ls_simd_choose(), LS_JOIN_SUM, LS_F32, &sum, lanes, 3, 0, 1);
     assert_true(sum == 1); /* 1 + (b + c) would be 1 + 2^-23 */
     const void *turned[] = { &b, &c, &a };
-    ls_join_lanes(ls_simd_choose(), LS_JOIN_SUM, LS_F32, &sum, turned, 3, 0, 1);
+    ls_cpu_join_lanes(ls_simd_choose(), LS_JOIN_SUM, LS_F32, &sum, turned, 3, 0, 1);
     assert_true(sum == 1 + 0x1p-23f);
 }
 
@@ -170,8 +170,8 @@ static void a_nan_stays(void **state)
                 lanes[v] = &data[v];
                 wide_lanes[v] = &wide[v];
             }
-            ls_join_lanes(ls_simd_choose(), kind, LS_F32, &out, lanes, 5, 0, 1);
-            ls_join_lanes(ls_simd_choose(), kind, LS_F64, &wide_out, wide_lanes, 5, 0, 1);
+            ls_cpu_join_lanes(ls_simd_choose(), kind, LS_F32, &out, lanes, 5, 0, 1);
+            ls_cpu_join_lanes(ls_simd_choose(), kind, LS_F64, &wide_out, wide_lanes, 5, 0, 1);
             assert_true(isnan(out) && isnan(wide_out));
         }
 }
@@ -188,7 +188,7 @@ static void the_next_micro_batch_is_the_right_operand(void **state)
             fill(types[t], b, ELEMENTS, 6);
             for (size_t i = 0; i < ELEMENTS; i++)
                 expect(types[t], kind, lanes, 2, i, wanted);
-            ls_join_next(ls_simd_choose(), kind, types[t], a, b, ELEMENTS);
+            ls_cpu_join_next(ls_simd_choose(), kind, types[t], a, b, ELEMENTS);
             assert_memory_equal(a, wanted, ELEMENTS * ls_dtype_bytes(types[t]));
         }
 }

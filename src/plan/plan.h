@@ -22,6 +22,7 @@
 #define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache, a constant of the bit class */
 #define LS_ALIGN       64
 #define LS_TILE        16384 /* elements of a tile of an update or an elementwise op on whole tensors */
+#define LS_MAX_LANES   4096  /* the stack has room for a tree of so many */
 
 /* ---- Kernels, as the plan sees them ---- */
 
@@ -72,13 +73,25 @@ struct ls_kernel {
     const ls_group *group;
 };
 
-/* Where kernels come from: the backend. */
+/* Where kernels come from, and the few things that runs do in the host's memory without one: the host's backend
+ * (backend/host.h). */
 typedef struct ls_kernel_source {
     void *backend;
+    void (*close)(void *backend);
     /* May these nodes become one group? */
     bool (*can_fuse)(void *backend, const ls_group *group);
     /* The kernel of a group for the given sample counts (1 for whole groups). */
     ls_status (*make)(void *backend, const ls_group *group, const int64_t *samples, int sample_kinds, ls_kernel **out);
+    /* The tree over `lanes` partials, dst[i] for from <= i < to: T[a,b) is the lane's own value if b-a is 1, else
+     * T[a,a+k) + T[a+k,b), k the largest power of two below b-a. NULL: an empty lane, which has no value. dst may be
+     * one of the lanes. Whether all results are finite. */
+    bool (*join_lanes)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes,
+                       size_t from, size_t to);
+    /* dst = dst with src joined on its right: a lane's next micro-batch, or the lanes that follow. */
+    void (*join_next)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
+    bool (*finite)(void *backend, ls_dtype dtype, const void *x, size_t count); /* no infinity, no NaN */
+    void (*enter_thread)(void);                /* first of all on a thread that makes or runs kernels */
+    void (*identify)(char *text, size_t size); /* the library and instruction set that decide the bits */
 } ls_kernel_source;
 
 /* ---- Nodes and groups ---- */

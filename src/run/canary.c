@@ -110,7 +110,7 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
         return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
     LS_TRY(ls_runtime_of(ctx, &runtime));
     LS_TRY(run_canary(ctx, 0, hex));
-    ls_dnn_identity(library, sizeof(library));
+    runtime->host.identify(library, sizeof(library));
     ls_text text = { 0 };
     ls_text_add(&text, "%s%s; kernels %d; nominal cache %zu KiB; tree; format %d; canary %.16s", library,
                 ctx->options.reference ? " (reference kernels)" : "", KERNEL_SET, LS_MICRO_BYTES >> 10, FORMAT, hex);

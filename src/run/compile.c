@@ -81,7 +81,7 @@ ls_status ls_compilation_start(ls_graph *graph, ls_tensor *const *fetches, size_
     m->options.every_partial |= runs->settings.mutation != LS_MUTATE_NOTHING;
     m->runs = runs;
     LS_TRY(make_states(graph, runs));
-    m->source = ls_cpu_source(runtime->cpu);
+    m->source = runtime->host;
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 
@@ -113,7 +113,7 @@ ls_status ls_compile_run(ls_graph *graph, ls_tensor *const *fetches, size_t coun
     ls_placement_mark(m.placement);
     if (ctx->log_placement)
         ls_placement_log(m.placement, &ctx->log);
-    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, ctx->runtime->cpu->simd, m.runs->states, out));
+    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, m.runs->states, out));
     ls_executor_mutate(*out, m.runs->settings.mutation);
     return LS_OK;
 }

@@ -448,8 +448,8 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
     ls_runs *runs = NULL;
     if (!graph)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: the graph is NULL");
-    if (lanes < 0 || lanes > LS_SIMD_MAX_LANES)
-        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_SIMD_MAX_LANES);
+    if (lanes < 0 || lanes > LS_MAX_LANES)
+        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
     LS_TRY(ls_context_check(graph->context, "ls_graph_set_lanes"));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_runs_clear(runs);

@@ -188,8 +188,8 @@ static void assign_workers(ls_executor *e)
         e->device_of[0] = e->placement->home;
 }
 
-ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, const ls_simd *simd,
-                             ls_state **states, ls_executor **out)
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, ls_state **states,
+                             ls_executor **out)
 {
     ls_executor *e = calloc(1, sizeof(*e));
     if (!e) {
@@ -200,7 +200,6 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     e->plan = plan;
     e->placement = placement;
     e->crew = crew;
-    e->simd = simd;
     e->states = states;
     e->workers = crew ? ls_crew_workers(crew) : 1;
     e->devices = placement->ctx->device_count;

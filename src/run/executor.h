@@ -4,7 +4,6 @@
 #ifndef LS_RUN_EXECUTOR_H
 #define LS_RUN_EXECUTOR_H
 
-#include "backend/cpu/simd.h"
 #include "device/crew.h"
 #include "plan/placement.h"
 #include "run/state.h"
@@ -13,8 +12,8 @@ typedef struct ls_executor ls_executor;
 
 /* crew NULL: everything is done by the caller. states: of the graph, by device, kept by the caller (state.h). Takes
  * plan and placement over, also when it fails. */
-ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, const ls_simd *simd,
-                             ls_state **states, ls_executor **out);
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, ls_state **states,
+                             ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
 const ls_placement *ls_executor_placement(const ls_executor *executor);

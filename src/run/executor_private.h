@@ -47,7 +47,6 @@ struct ls_executor {
     ls_plan *plan;
     ls_placement *placement;
     ls_crew *crew;
-    const ls_simd *simd;
     int workers, devices;
     int *device_of;      /* by worker */
     ls_driver **drivers; /* by device; NULL: a CPU, or it has nothing to do */

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "run/executor_private.h"
-#include "run/join.h"
 #include "run/partials.h"
 
 /* ---- Where things are ---- */
@@ -175,7 +174,8 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
         return explain(status, group);
     if (join) {
         const ls_join *j = &e->plan->joins[group->join];
-        ls_join_next(e->simd, j->kind, j->dtype, partial, call.out, (size_t)j->count);
+        const ls_kernel_source *host = &e->plan->source;
+        host->join_next(host->backend, j->kind, j->dtype, partial, call.out, (size_t)j->count);
     }
     if (e->group_seconds)
         charge(e, group, worker, start);
@@ -236,9 +236,10 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
 static ls_status run_join(ls_executor *e, const ls_join *join, int worker, int64_t from, int64_t to)
 {
     const void **lanes = e->lanes[worker];
+    const ls_kernel_source *host = &e->plan->source;
     list_lanes(e, join, lanes);
-    if (!ls_join_lanes(e->simd, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes, (size_t)from,
-                       (size_t)to))
+    if (!host->join_lanes(host->backend, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes,
+                          (size_t)from, (size_t)to))
         atomic_store_explicit(&e->broken[join - e->plan->joins], true, memory_order_relaxed);
     return LS_OK;
 }
@@ -261,12 +262,10 @@ static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int wo
                    prepared->group);
 }
 
-static bool is_finite_f64(const double *x, int64_t from, int64_t to)
+static bool is_finite(const ls_executor *e, ls_dtype dtype, const char *x, int64_t from, int64_t to)
 {
-    double sum = 0;
-    for (int64_t i = from; i < to; i++)
-        sum += x[i] * 0; /* an infinity or NaN leaves NaN */
-    return sum == 0;
+    const ls_kernel_source *host = &e->plan->source;
+    return host->finite(host->backend, dtype, x + (size_t)from * ls_dtype_bytes(dtype), (size_t)(to - from));
 }
 
 ls_status ls_executor_not_finite(const ls_step *update)
@@ -282,9 +281,8 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, in
     const ls_tensor *node = step->group->root;
     const char *gradient = ls_executor_locate(e, &step->in[0], 0, 0, 0);
     int join = ls_plan_join_of(e->plan, step);
-    bool good = join >= 0               ? !atomic_load_explicit(&e->broken[join], memory_order_relaxed)
-                : node->dtype == LS_F32 ? e->simd->finite((const float *)gradient + from, (size_t)(to - from))
-                                        : is_finite_f64((const double *)gradient, from, to);
+    bool good = join >= 0 ? !atomic_load_explicit(&e->broken[join], memory_order_relaxed)
+                          : is_finite(e, node->dtype, gradient, from, to);
     return good ? LS_OK : ls_executor_not_finite(step);
 }
 
@@ -293,15 +291,13 @@ static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];
     const ls_tensor *tensor = e->plan->nodes[node].node;
-    const void *value = ls_executor_operand(e, o);
+    const char *value = ls_executor_operand(e, o);
     int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
-    bool good = tensor->dtype == LS_F32   ? e->simd->finite(value, (size_t)count)
-                : tensor->dtype == LS_F64 ? is_finite_f64(value, 0, count)
-                                          : true;
     char label[LS_NODE_TEXT];
-    return good ? LS_OK
-                : ls_fail(LS_ERR_NOT_FINITE, "the loss (%s) is not finite: no variable was changed",
-                          ls_node_label(tensor, label));
+    return is_finite(e, tensor->dtype, value, 0, count)
+               ? LS_OK
+               : ls_fail(LS_ERR_NOT_FINITE, "the loss (%s) is not finite: no variable was changed",
+                         ls_node_label(tensor, label));
 }
 
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)

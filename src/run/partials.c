@@ -3,8 +3,6 @@
  * its sibling; 0 otherwise. */
 #include "run/partials.h"
 
-#include "run/join.h"
-
 #define JOINING (-1)
 
 static size_t at(const ls_executor *e, int segment, int lane)
@@ -76,12 +74,13 @@ char *ls_partials_of(const ls_executor *e, int segment, int lane)
 
 static void join_on_host(ls_executor *e, int segment, int left, int right)
 {
+    const ls_kernel_source *host = &e->plan->source;
     char *to = ls_partials_of(e, segment, left), *from = ls_partials_of(e, segment, right);
     for (int i = 0; i < e->plan->join_count; i++) {
         const ls_join *join = &e->plan->joins[i];
         if (join->group->segment == segment)
-            ls_join_next(e->simd, join->kind, join->dtype, to + join->partial, from + join->partial,
-                         (size_t)join->count);
+            host->join_next(host->backend, join->kind, join->dtype, to + join->partial, from + join->partial,
+                            (size_t)join->count);
     }
 }
 

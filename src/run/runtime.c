@@ -6,7 +6,8 @@
 static void close_runtime(ls_runtime *runtime)
 {
     ls_crew_destroy(runtime->crew);
-    ls_cpu_close(runtime->cpu);
+    if (runtime->host.close)
+        runtime->host.close(runtime->host.backend);
     free(runtime->cores);
     free(runtime);
 }
@@ -36,7 +37,7 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
     if (status == LS_OK) {
         ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d workers", ctx->cores.reason, ctx->cpu_count,
                      runtime->cpu_workers);
-        status = ls_cpu_open(runtime->cpu_workers, &ctx->log, ctx->options.reference, &runtime->cpu);
+        status = ls_host_open(runtime->cpu_workers, &ctx->log, ctx->options.reference, &runtime->host);
     }
     if (status != LS_OK) {
         close_runtime(runtime);
@@ -68,7 +69,8 @@ ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out)
     ls_status status = LS_OK;
     pthread_mutex_lock(&ctx->mutex);
     if (!runtime->crew)
-        status = ls_crew_create(runtime->workers, runtime->cores, ctx->crowded, ls_dnn_enter_thread, &runtime->crew);
+        status =
+            ls_crew_create(runtime->workers, runtime->cores, ctx->crowded, runtime->host.enter_thread, &runtime->crew);
     pthread_mutex_unlock(&ctx->mutex);
     if (status == LS_OK)
         *out = runtime->crew;

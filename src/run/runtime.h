@@ -2,14 +2,14 @@
 #ifndef LS_RUN_RUNTIME_H
 #define LS_RUN_RUNTIME_H
 
-#include "backend/cpu/cpu.h"
+#include "backend/host.h"
 #include "device/context.h"
 #include "device/crew.h"
 
 typedef struct ls_runtime {
-    ls_cpu *cpu;
-    ls_crew *crew;   /* NULL until a run needs it */
-    int cpu_workers; /* of CPU devices; the crew's others drive a device each */
+    ls_kernel_source host; /* the CPU backend */
+    ls_crew *crew;         /* NULL until a run needs it */
+    int cpu_workers;       /* of CPU devices; the crew's others drive a device each */
     int workers;
     int *cores; /* by worker; -1: not bound. NULL: none is */
 } ls_runtime;

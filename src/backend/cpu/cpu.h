@@ -18,9 +18,11 @@ typedef struct ls_cpu {
     bool reference;                                      /* every group by its reference kernel */
 } ls_cpu;
 
-ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out);
-void ls_cpu_close(ls_cpu *cpu);
-ls_kernel_source ls_cpu_source(ls_cpu *cpu);
+/* Joins and checks (join.c): ls_kernel_source says what they do. */
+bool ls_cpu_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+                       int lanes, size_t from, size_t to);
+void ls_cpu_join_next(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
+bool ls_cpu_finite(const ls_simd *simd, ls_dtype dtype, const void *x, size_t count);
 
 /* A kernel and what it knows. */
 typedef struct ls_cpu_kernel {

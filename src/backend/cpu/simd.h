@@ -76,7 +76,7 @@ typedef struct ls_simd {
     /* ---- The tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
      * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. A
      * lane that is NULL has no value; when all are, dst becomes 0. dst may be one of the lanes. Returns whether all
-     * results are finite (i64: true). At most LS_SIMD_MAX_LANES lanes. */
+     * results are finite (i64: true). At most LS_MAX_LANES (plan.h) lanes. */
     bool (*join_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
     bool (*join_f64)(double *dst, const double *const *lane, int lanes, size_t from, size_t to);
     bool (*join_i64)(int64_t *dst, const int64_t *const *lane, int lanes, size_t from, size_t to); /* wraps */
@@ -149,8 +149,6 @@ typedef struct ls_simd {
     /* dst [cols,rows] = x [rows,cols]; apart */
     void (*transpose_2d)(float *dst, const float *x, size_t rows, size_t cols);
 } ls_simd;
-
-#define LS_SIMD_MAX_LANES 4096
 
 /* The best table this CPU and system can run. The environment variable LOCKSTEP_ISA = base, avx2 or avx512 can lower
  * it; another value, or one this CPU cannot run, is ignored here: ls_simd_check_environment refuses it. */

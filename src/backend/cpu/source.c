@@ -4,39 +4,13 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/host.h"
 
 static const ls_cpu_maker makers[] = {
     ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_conv,   ls_cpu_make_dense,
     ls_cpu_make_matmul,    ls_cpu_make_norm,          ls_cpu_make_pool,   ls_cpu_make_elementwise,
     ls_cpu_make_reduce,    ls_cpu_make_whole,         ls_cpu_make_update,
 };
-
-ls_status ls_cpu_open(int workers, ls_logger *log, bool reference, ls_cpu **out)
-{
-    LS_TRY(ls_simd_check_environment());
-    ls_cpu *cpu = calloc(1, sizeof(*cpu));
-    if (!cpu)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the CPU backend");
-    cpu->simd = ls_simd_choose();
-    cpu->log = log;
-    cpu->workers = workers;
-    cpu->reference = reference;
-    ls_status status = ls_dnn_open(workers, &cpu->dnn);
-    if (status != LS_OK) {
-        free(cpu);
-        return status;
-    }
-    *out = cpu;
-    return LS_OK;
-}
-
-void ls_cpu_close(ls_cpu *cpu)
-{
-    if (!cpu)
-        return;
-    ls_dnn_close(cpu->dnn);
-    free(cpu);
-}
 
 int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node)
 {
@@ -111,7 +85,54 @@ static ls_status make(void *backend, const ls_group *group, const int64_t *sampl
     return ls_cpu_make_reference(cpu, group, samples, kinds, out);
 }
 
-ls_kernel_source ls_cpu_source(ls_cpu *cpu)
+/* ---- The table ---- */
+
+static bool join_lanes(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes,
+                       size_t from, size_t to)
 {
-    return (ls_kernel_source){ .backend = cpu, .can_fuse = can_fuse, .make = make };
+    return ls_cpu_join_lanes(((const ls_cpu *)backend)->simd, kind, dtype, dst, lane, lanes, from, to);
+}
+
+static void join_next(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count)
+{
+    ls_cpu_join_next(((const ls_cpu *)backend)->simd, kind, dtype, dst, src, count);
+}
+
+static bool finite(void *backend, ls_dtype dtype, const void *x, size_t count)
+{
+    return ls_cpu_finite(((const ls_cpu *)backend)->simd, dtype, x, count);
+}
+
+static void close_cpu(void *backend)
+{
+    ls_cpu *cpu = backend;
+    ls_dnn_close(cpu->dnn);
+    free(cpu);
+}
+
+ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_source *out)
+{
+    LS_TRY(ls_simd_check_environment());
+    ls_cpu *cpu = calloc(1, sizeof(*cpu));
+    if (!cpu)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the CPU backend");
+    cpu->simd = ls_simd_choose();
+    cpu->log = log;
+    cpu->workers = workers;
+    cpu->reference = reference;
+    ls_status status = ls_dnn_open(workers, &cpu->dnn);
+    if (status != LS_OK) {
+        free(cpu);
+        return status;
+    }
+    *out = (ls_kernel_source){ .backend = cpu,
+                               .close = close_cpu,
+                               .can_fuse = can_fuse,
+                               .make = make,
+                               .join_lanes = join_lanes,
+                               .join_next = join_next,
+                               .finite = finite,
+                               .enter_thread = ls_dnn_enter_thread,
+                               .identify = ls_dnn_identity };
+    return LS_OK;
 }
