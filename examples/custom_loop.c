@@ -29,7 +29,7 @@ static meter make_meter(ls_metric metric, ls_tensor *labels, ls_tensor *values)
 {
     ls_tensor *more = ls_metric_sums(metric, labels, values, NULL);
     int64_t count = (int64_t)ls_metric_sums_count(&metric);
-    ls_tensor *sums = ls_op_variable(ls_tensor_graph(values), NULL, LS_F64, LS_SHAPE(count), .not_trainable = true);
+    ls_tensor *sums = ls_op_variable(ls_tensor_graph(values), NULL, LS_F64, LS_SHAPE(count), .trainable = LS_OFF);
     return (meter){ metric, sums, ls_op_assign_add(sums, more) };
 }
 

@@ -39,7 +39,7 @@ static ls_tensor *vector(network *n, int64_t count, float value, bool trained)
     for (int64_t i = 0; data && i < count; i++)
         data[i] = value;
     ls_tensor *variable =
-        ls_op_variable(n->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .not_trainable = !trained);
+        ls_op_variable(n->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .trainable = trained ? LS_ON : LS_OFF);
     free(data);
     if (trained)
         n->trained[n->trained_count++] = variable;
@@ -124,7 +124,7 @@ static ls_tensor *residual(network *n, ls_tensor *x)
 
 static ls_tensor *slot(network *n, ls_tensor *w)
 {
-    return ls_op_variable(n->graph, NULL, LS_F32, ls_tensor_shape(w), .not_trainable = true);
+    return ls_op_variable(n->graph, NULL, LS_F32, ls_tensor_shape(w), .trainable = LS_OFF);
 }
 
 static ls_tensor *update(network *n, size_t i, ls_tensor *rate, ls_tensor *step)
@@ -132,7 +132,7 @@ static ls_tensor *update(network *n, size_t i, ls_tensor *rate, ls_tensor *step)
     ls_tensor *w = n->trained[i], *g = n->gradients[i], *a = slot(n, w);
     if (n->kind == NETWORK_CNN)
         return ls_op_apply(w, g, LS_APPLY_ADAM, .learning_rate = rate, .step = step, .slots = { a, slot(n, w) },
-                           .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7);
+                           .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7);
     return ls_op_apply(w, g, LS_APPLY_MOMENTUM, .learning_rate = rate, .slots = { a }, .momentum = 0.9);
 }
 
@@ -144,7 +144,7 @@ static ls_status finish(network *n)
     n->loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(n->logits, n->labels, LS_LOGITS), LS_ALL_AXES, false);
     LS_TRY(ls_gradients(n->loss, n->trained, n->trained_count, n->gradients));
     ls_tensor *rate = ls_op_scalar(n->graph, LS_F32, n->kind == NETWORK_CNN ? 0.001 : 0.02);
-    ls_tensor *taken = ls_op_variable(n->graph, "taken", LS_F32, LS_SCALAR, .not_trainable = true);
+    ls_tensor *taken = ls_op_variable(n->graph, "taken", LS_F32, LS_SCALAR, .trainable = LS_OFF);
     ls_tensor *next = ls_op_assign_add(taken, ls_op_scalar(n->graph, LS_F32, 1));
     for (size_t i = 0; i < n->trained_count; i++)
         parts[count++] = update(n, i, rate, next);

@@ -488,7 +488,7 @@ static void open_updates(side *s, ls_context *ctx, const char *spec, use how)
             slot[k] = s->fetch[s->count++] = ls_op_variable(s->t.graph, NULL, LS_F32, shape);
         s->fetch[s->count++] = w;
         part[i] = ls_op_apply(w, gradient, u->rule, rate, .step = step, .slots = { slot[0], slot[1] },
-                              .momentum = u->momentum, .beta1 = 0.9, .beta2 = 0.99, .rho = 0.9, .epsilon = 1e-6,
+                              .momentum = u->momentum, .beta_1 = 0.9, .beta_2 = 0.99, .rho = 0.9, .epsilon = 1e-6,
                               .weight_decay = u->weight_decay);
         if (how == FETCHED)
             s->fetch[s->count++] = part[i];
@@ -565,7 +565,7 @@ static void open_waiting(waiting *v, const update *u, ls_dtype dtype, use how, b
     ls_tensor *one = ls_op_scalar(v->graph, dtype, 1);
     ls_tensor *updated =
         ls_op_apply(v->state[0], v->gradient, u->rule, ls_op_scalar(v->graph, dtype, 0.05), .step = one,
-                    .slots = { v->state[1], v->state[2] }, .momentum = u->momentum, .beta1 = 0.9, .beta2 = 0.99,
+                    .slots = { v->state[1], v->state[2] }, .momentum = u->momentum, .beta_1 = 0.9, .beta_2 = 0.99,
                     .rho = 0.9, .epsilon = 1e-6, .weight_decay = u->weight_decay, .when = v->when);
     v->fetch = how == UNUSED ? ls_op_group(&updated, 1) : how == FETCHED ? updated : ls_op_neg(updated);
     assert_int_equal(ls_graph_status(v->graph), LS_OK);
@@ -812,19 +812,19 @@ static ls_tensor *two_of(maker *m, ls_tensor *a, ls_tensor *b)
     }
 }
 
-static ls_tensor *reduction(maker *m, ls_tensor *x, bool keep_axes)
+static ls_tensor *reduction(maker *m, ls_tensor *x, bool keepdims)
 {
     int64_t mask = 1 + draw(m, (1u << x->shape.rank) - 1);
     ls_axes axes = ls_axes_of_mask(mask);
     switch (draw(m, 5)) {
     case 0:
-        return ls_op_reduce_max(x, axes, keep_axes);
+        return ls_op_reduce_max(x, axes, keepdims);
     case 1:
-        return ls_op_reduce_min(x, axes, keep_axes);
+        return ls_op_reduce_min(x, axes, keepdims);
     case 2:
-        return ls_op_scale(ls_op_reduce_sum(x, axes, keep_axes), 0.1);
+        return ls_op_scale(ls_op_reduce_sum(x, axes, keepdims), 0.1);
     default:
-        return ls_op_reduce_mean(x, axes, keep_axes);
+        return ls_op_reduce_mean(x, axes, keepdims);
     }
 }
 

@@ -1270,8 +1270,8 @@ static ls_tensor update_node(const update_case *v)
     ls_tensor node = { .op = LS_OP_apply };
     node.attr.apply.rule = v->rule;
     node.attr.apply.momentum = v->momentum;
-    node.attr.apply.beta1 = BETA1;
-    node.attr.apply.beta2 = BETA2;
+    node.attr.apply.beta_1 = BETA1;
+    node.attr.apply.beta_2 = BETA2;
     node.attr.apply.rho = RHO;
     node.attr.apply.epsilon = EPSILON;
     node.attr.apply.weight_decay = v->decay;

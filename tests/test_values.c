@@ -351,10 +351,10 @@ OP1_WITH(gather, t->in[1], (int)integer(t, "axis"))
 OP1_WITH(one_hot, asked_dtype(t), integer(t, "depth"))
 
 OP1_WITH(matmul, .b = t->in[1], .transpose_a = flag(t, "transpose_a"), .transpose_b = flag(t, "transpose_b"))
-OP1_WITH(reduce_sum, axes(t, "axes"), flag(t, "keep_axes"))
-OP1_WITH(reduce_mean, axes(t, "axes"), flag(t, "keep_axes"))
-OP1_WITH(reduce_max, axes(t, "axes"), flag(t, "keep_axes"))
-OP1_WITH(reduce_min, axes(t, "axes"), flag(t, "keep_axes"))
+OP1_WITH(reduce_sum, axes(t, "axes"), flag(t, "keepdims"))
+OP1_WITH(reduce_mean, axes(t, "axes"), flag(t, "keepdims"))
+OP1_WITH(reduce_max, axes(t, "axes"), flag(t, "keepdims"))
+OP1_WITH(reduce_min, axes(t, "axes"), flag(t, "keepdims"))
 OP1_WITH(argmax, (int)integer(t, "axis"))
 OP1_WITH(top_k, integer(t, "k"))
 OP1_WITH(top_k_indices, integer(t, "k"))
@@ -737,7 +737,7 @@ static ls_tensor *make_apply(trial *t, ls_tensor *gradient, ls_tensor *step)
     return ls_op_apply(t->in[0], gradient, .rule = (ls_apply_rule)rule,
                        .learning_rate = ls_op_scalar(t->graph, dtype, number(t, "learning_rate")),
                        .step = rule == LS_APPLY_ADAM ? step : NULL, .slots = { input(t, "slot0"), input(t, "slot1") },
-                       .momentum = number(t, "momentum"), .beta1 = number(t, "beta1"), .beta2 = number(t, "beta2"),
+                       .momentum = number(t, "momentum"), .beta_1 = number(t, "beta_1"), .beta_2 = number(t, "beta_2"),
                        .rho = number(t, "rho"), .epsilon = number(t, "epsilon"),
                        .weight_decay = number(t, "weight_decay"));
 }

@@ -77,6 +77,9 @@ typedef enum ls_log_level {
 /* Receives each log line, without a newline. May be called from any of the library's threads, one at a time. */
 typedef void (*ls_log_sink)(void *user, ls_log_level level, const char *line);
 
+/* An option that is on unless it is set to LS_OFF, or as its comment says. (`false` is 0: the default, not off.) */
+typedef enum ls_switch { LS_DEFAULT = 0, LS_ON, LS_OFF } ls_switch;
+
 typedef enum ls_dtype {
     LS_F32 = 0,
     LS_F64,

@@ -145,8 +145,8 @@ LS_API ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype);
 typedef struct ls_variable_op {
     int ls_first;
     ls_shape shape;
-    const void *data; /* copied; NULL: zeros */
-    bool not_trainable;
+    const void *data;    /* copied; NULL: zeros */
+    ls_switch trainable; /* default on; off: ls_minimize leaves it alone */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \
     ls_op_variable_with(graph, name, dtype, (ls_variable_op){ .ls_first = 0, __VA_ARGS__ })
@@ -177,7 +177,7 @@ typedef struct ls_apply_op {
     ls_tensor *learning_rate; /* scalar of the variable's dtype */
     ls_tensor *step;          /* scalar, counted from 1; Adam alone, and SUM's factor */
     ls_tensor *slots[2];      /* variables of the same shape and dtype */
-    double momentum, beta1, beta2, rho, epsilon;
+    double momentum, beta_1, beta_2, rho, epsilon;
     double weight_decay; /* decoupled: w -= lr weight_decay w, first */
     ls_tensor *when;     /* bool scalar: false leaves the variable and its slots as they are; NULL: always */
 } ls_apply_op;
@@ -265,10 +265,10 @@ LS_API ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options);
 
 /* ---- Reductions; over the batch axis too ---- */
 
-LS_API ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keep_axes);
-LS_API ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes);
-LS_API ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keep_axes);
-LS_API ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keep_axes);
+LS_API ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keepdims);
+LS_API ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims);
+LS_API ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keepdims);
+LS_API ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims);
 LS_API ls_tensor *ls_op_argmax(ls_tensor *x, int axis);         /* i64; the first of equals */
 LS_API ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k);         /* of the last axis, largest first */
 LS_API ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k); /* i64 */

@@ -13,9 +13,6 @@
 extern "C" {
 #endif
 
-/* An option whose default is not simply "off". */
-typedef enum ls_switch { LS_DEFAULT = 0, LS_ON, LS_OFF } ls_switch;
-
 /* A number for which 0 means something: unset numbers take the default, LS_ZERO is 0. */
 #define LS_ZERO (-0x1p-1022)
 

@@ -253,7 +253,7 @@ ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
 
 /* A variable without memory and value, for as long as nobody needs them: a model that is only described costs nothing.
  * Who makes one sets graph->fill, which calls ls_variable_take for each and forgets itself when all are done. */
-ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool not_trainable);
+ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool trainable);
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name);
 
 /* Called before any variable's data is looked at. */

@@ -126,13 +126,15 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
                                bool later, ls_variable **out)
 {
     size_t bytes, room;
+    if (options->trainable != LS_DEFAULT && options->trainable != LS_ON && options->trainable != LS_OFF)
+        return ls_fail(LS_ERR_INVALID, "trainable is %d; it is LS_ON or LS_OFF", (int)options->trainable);
     LS_TRY(whole_bytes(dtype, &options->shape, &bytes));
     if (!ls_size_add(bytes, 64, &room))
         return ls_fail(LS_ERR_OVERFLOW, "%zu bytes overflow", bytes);
     ls_variable *variable = ls_arena_alloc(&graph->arena, sizeof(*variable));
     if (!variable)
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
-    *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = !options->not_trainable };
+    *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = options->trainable != LS_OFF };
     variable->version = variable->in_host = ++graph->writes;
     if (!later) {
         LS_TRY(ls_variable_take(graph, variable, name ? name : "variable"));
@@ -175,9 +177,10 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
     return graph ? variable_node(graph, name, dtype, &options, false) : NULL;
 }
 
-ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool not_trainable)
+ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool trainable)
 {
-    return variable_node(graph, name, dtype, &(ls_variable_op){ .shape = shape, .not_trainable = not_trainable }, true);
+    ls_variable_op options = { .shape = shape, .trainable = trainable ? LS_ON : LS_OFF };
+    return variable_node(graph, name, dtype, &options, true);
 }
 
 ls_status ls_variable_bring(ls_variable *variable)
@@ -386,8 +389,8 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     ls_attrs attr = { .apply = { .rule = options.rule,
                                  .variable = to,
                                  .momentum = options.momentum,
-                                 .beta1 = options.beta1,
-                                 .beta2 = options.beta2,
+                                 .beta_1 = options.beta_1,
+                                 .beta_2 = options.beta_2,
                                  .rho = options.rho,
                                  .epsilon = options.epsilon,
                                  .weight_decay = options.weight_decay } };

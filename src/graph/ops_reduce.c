@@ -15,7 +15,7 @@ ls_status ls_shape_reduce(ls_tensor *node)
     for (int i = 0; i < x->shape.rank; i++) {
         if (!(axes >> i & 1))
             shape.dims[shape.rank++] = x->shape.dims[i];
-        else if (node->attr.reduce.keep_axes)
+        else if (node->attr.reduce.keepdims)
             shape.dims[shape.rank++] = 1;
         if (node->op != LS_OP_reduce_sum && (axes >> i & 1) && x->shape.dims[i] == 0)
             return ls_fail(LS_ERR_SHAPE, "axis %d is empty: there is no extreme", i);
@@ -47,7 +47,7 @@ static ls_status axes_mask(const ls_tensor *x, const ls_axes *axes, int64_t *mas
     return LS_OK;
 }
 
-static ls_tensor *reduce(ls_op op, ls_tensor *x, ls_axes axes, bool keep_axes)
+static ls_tensor *reduce(ls_op op, ls_tensor *x, ls_axes axes, bool keepdims)
 {
     int64_t mask;
     if (ls_tensor_is_error(x))
@@ -55,22 +55,22 @@ static ls_tensor *reduce(ls_op op, ls_tensor *x, ls_axes axes, bool keep_axes)
     ls_status status = axes_mask(x, &axes, &mask);
     if (status != LS_OK)
         return ls_node_error(x->graph, status, ls_ops[op].name);
-    return ls_node_make1(op, x, (ls_attrs){ .reduce = { .axes = mask, .keep_axes = keep_axes } });
+    return ls_node_make1(op, x, (ls_attrs){ .reduce = { .axes = mask, .keepdims = keepdims } });
 }
 
-ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keep_axes)
+ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keepdims)
 {
-    return reduce(LS_OP_reduce_sum, x, axes, keep_axes);
+    return reduce(LS_OP_reduce_sum, x, axes, keepdims);
 }
 
-ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keep_axes)
+ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keepdims)
 {
-    return reduce(LS_OP_reduce_max, x, axes, keep_axes);
+    return reduce(LS_OP_reduce_max, x, axes, keepdims);
 }
 
-ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keep_axes)
+ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims)
 {
-    return reduce(LS_OP_reduce_min, x, axes, keep_axes);
+    return reduce(LS_OP_reduce_min, x, axes, keepdims);
 }
 
 /* t, a reduction of y's input, as if axes had been kept: it broadcasts against that input again. */
@@ -113,7 +113,7 @@ static double known_count(const ls_tensor *x, int64_t mask, bool *batch)
     return known;
 }
 
-ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes)
+ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims)
 {
     LS_OWN_FP_MODE;
     int64_t mask;
@@ -126,7 +126,7 @@ ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keep_axes)
     if (status != LS_OK)
         return ls_node_error(x->graph, status, "reduce_mean");
     double known = known_count(x, mask, &batch);
-    ls_tensor *sum = ls_op_reduce_sum(x, axes, keep_axes);
+    ls_tensor *sum = ls_op_reduce_sum(x, axes, keepdims);
     if (!batch && known == 1)
         return sum;
     ls_tensor *one_over = ls_scalar_like(x, 1 / known);

@@ -47,8 +47,7 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     ls_text name = { 0 };
     LS_TRY(ls_init_check(weight->initializer, &weight->shape));
     ls_text_add(&name, "%s/%s", layer->name, weight->name);
-    ls_tensor *variable =
-        ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, !weight->trainable);
+    ls_tensor *variable = ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     layer->variable[i] = variable;
@@ -328,7 +327,7 @@ static ls_status regularize(const ls_model *model, ls_tensor **out)
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
         ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
-        if (!weight->trainable)
+        if (weight->trainable)
             continue;
         if (weight->regularizer.l1 != 0)
             sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_abs(w), LS_ALL_AXES, false), weight->regularizer.l1));

@@ -114,8 +114,8 @@ static ls_status check_recipe(const char *what, const recipe *r)
     const double highest = 1e30;
     LS_TRY(check_range(what, "learning_rate", r->rate, 0, highest));
     LS_TRY(check_range(what, "momentum", r->apply.momentum, 0, 1));
-    LS_TRY(check_range(what, "beta_1", r->apply.beta1, 0, 0x1.fffffep-1));
-    LS_TRY(check_range(what, "beta_2", r->apply.beta2, 0, 0x1.fffffep-1));
+    LS_TRY(check_range(what, "beta_1", r->apply.beta_1, 0, 0x1.fffffep-1));
+    LS_TRY(check_range(what, "beta_2", r->apply.beta_2, 0, 0x1.fffffep-1));
     LS_TRY(check_range(what, "rho", r->apply.rho, 0, 1));
     LS_TRY(check_range(what, "epsilon", r->apply.epsilon, 0, highest));
     LS_TRY(check_range(what, "weight_decay", r->apply.weight_decay, 0, highest));
@@ -151,8 +151,8 @@ static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
                    .every = o->gradient_accumulation_steps ? o->gradient_accumulation_steps : 1,
                    .scheduled = o->schedule.kind != LS_SCHEDULE_CONSTANT };
     r->apply = (ls_apply_op){ .momentum = ls_spec_number(o->momentum, 0),
-                              .beta1 = ls_spec_number(o->beta_1, d->beta_1),
-                              .beta2 = ls_spec_number(o->beta_2, d->beta_2),
+                              .beta_1 = ls_spec_number(o->beta_1, d->beta_1),
+                              .beta_2 = ls_spec_number(o->beta_2, d->beta_2),
                               .rho = ls_spec_number(o->rho, d->rho),
                               .epsilon = ls_spec_number(o->epsilon, d->epsilon),
                               .weight_decay = ls_spec_number(o->weight_decay, d->weight_decay) };

@@ -610,7 +610,7 @@ def reduce():
             real = tuple(range(len(source))) if axes == "all" else tuple(axes)
             number = dtype.startswith("int")
             case("reduce", f"{op}_{label}", op, [X(source, batch, kind="integer" if number else kind, dtype=dtype, low=-9)],
-                 {"axes": axes, "keep_axes": keep}, lambda x: tf_op(x, axis=real, keepdims=keep),
+                 {"axes": axes, "keepdims": keep}, lambda x: tf_op(x, axis=real, keepdims=keep),
                  None if number or not real else lambda x: torch_op(x, dim=real, keepdim=keep), second=second)
 
         smooth = op in ("reduce_sum", "reduce_mean")
@@ -638,7 +638,7 @@ def reduce():
         tf_op, torch_op, _ = REDUCTIONS[op]
         for axes in ([1], [0], [0, 1]):
             case("reduce", f"{op}_ties_{''.join(map(str, axes))}", op, [X((3, 4), True, data=ties)],
-                 {"axes": axes, "keep_axes": False}, lambda x: tf_op(x, axis=axes), lambda x: torch_op(x, dim=axes))
+                 {"axes": axes, "keepdims": False}, lambda x: tf_op(x, axis=axes), lambda x: torch_op(x, dim=axes))
     orders()
     for op, tf_op, torch_op in (("softmax", tf.nn.softmax, torch.softmax), ("log_softmax", tf.nn.log_softmax, torch.log_softmax)):
         for label, source, axis, batch in (
@@ -1190,14 +1190,14 @@ def update():
                          {**sgd, "weight_decay": decay}, ["momentums"], [0], dtype)
 
         lr, beta1, beta2, epsilon = (0.001, 0.9, 0.999, 1e-7) if usual else (2.0**-7, 0.875, 1 - 2.0**-10, 2.0**-23)
-        adam = {"learning_rate": lr, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+        adam = {"learning_rate": lr, "beta_1": beta1, "beta_2": beta2, "epsilon": epsilon}
         slots = ["_momentums", "_velocities"]
         keras_update("adam", "adam", lambda: K.Adam(lr, beta1, beta2, epsilon), adam, slots, [0, 0], dtype)
         keras_update("adam_scalar", "adam", lambda: K.Adam(lr, beta1, beta2, epsilon), adam, slots, [0, 0], dtype, (2,))
         keras_update("adamw", "adam", lambda: K.AdamW(lr, decay, beta1, beta2, epsilon), {**adam, "weight_decay": decay},
                      slots, [0, 0], dtype)
         keras_update("adam_other", "adam", lambda: K.Adam(0.25, 0.5, 0.75, 0.03125),
-                     {"learning_rate": 0.25, "beta1": 0.5, "beta2": 0.75, "epsilon": 0.03125}, slots, [0, 0], dtype)
+                     {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.03125}, slots, [0, 0], dtype)
 
         rho = 0.9 if usual else 0.875
         rmsprop = {"learning_rate": lr, "rho": rho, "epsilon": epsilon}

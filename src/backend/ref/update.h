@@ -7,8 +7,8 @@
 
 #define LS_UPDATE_SCALARS(real)                                                                                        \
     {                                                                                                                  \
-        real rate, step, momentum, rho, epsilon, beta1, beta2;                                                         \
-        real one_minus_rho, one_minus_beta1, one_minus_beta2;                                                          \
+        real rate, step, momentum, rho, epsilon, beta_1, beta_2;                                                       \
+        real one_minus_rho, one_minus_beta_1, one_minus_beta_2;                                                        \
         real decay; /* learning rate times weight decay */                                                             \
         real alpha; /* the rate of a step, corrected as Adam does it */                                                \
     }

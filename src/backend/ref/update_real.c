@@ -9,22 +9,22 @@ typedef LS_REF(update) scalars;
 
 scalars LS_REF(update_scalars)(const ls_tensor *node, real rate, real step)
 {
-    double beta1 = node->attr.apply.beta1, beta2 = node->attr.apply.beta2, rho = node->attr.apply.rho;
+    double beta_1 = node->attr.apply.beta_1, beta_2 = node->attr.apply.beta_2, rho = node->attr.apply.rho;
     scalars u = {
         .rate = rate,
         .step = step,
         .momentum = (real)node->attr.apply.momentum,
         .rho = (real)rho,
         .epsilon = (real)node->attr.apply.epsilon,
-        .beta1 = (real)beta1,
-        .beta2 = (real)beta2,
+        .beta_1 = (real)beta_1,
+        .beta_2 = (real)beta_2,
         .one_minus_rho = (real)(1 - rho),
-        .one_minus_beta1 = (real)(1 - beta1),
-        .one_minus_beta2 = (real)(1 - beta2),
+        .one_minus_beta_1 = (real)(1 - beta_1),
+        .one_minus_beta_2 = (real)(1 - beta_2),
         .decay = rate * (real)node->attr.apply.weight_decay,
     };
     if (ls_apply_step(node) >= 0) /* Keras rounds the betas to the variable's type before it raises them */
-        u.alpha = (real)(rate * sqrt(1 - ls_pow(u.beta2, step)) / (1 - ls_pow(u.beta1, step)));
+        u.alpha = (real)(rate * sqrt(1 - ls_pow(u.beta_2, step)) / (1 - ls_pow(u.beta_1, step)));
     return u;
 }
 
