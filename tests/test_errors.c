@@ -232,7 +232,7 @@ static void wrong_images(void **state)
     REFUSED(ls_op_conv2d(x, k, .stride = { 1, -1 }), LS_ERR_SHAPE, "conv2d|axis 2|stride -1");
     REFUSED(ls_op_conv2d(x, k, .dilation = { -1, 1 }), LS_ERR_SHAPE, "conv2d|axis 1|dilation -1");
     REFUSED(ls_op_conv2d(x, k, .dilation = { 4, 4 }), LS_ERR_SHAPE, "conv2d|axis 1|dilation 4");
-    REFUSED(ls_op_conv2d(x, k, .padding = LS_EXPLICIT, .pad = { 0, -1, 0, 0 }), LS_ERR_SHAPE,
+    REFUSED(ls_op_conv2d(x, k, .padding = LS_EXPLICIT, .pad = { 0, 0, -1, 0 }), LS_ERR_SHAPE,
             "conv2d|axis 2|padding -1");
     REFUSED(ls_op_conv2d(x, k, .padding = (ls_padding)7), LS_ERR_INVALID, "conv2d|padding number 7");
     REFUSED(ls_op_conv2d(x, whole(LS_F64, LS_SHAPE(3, 3, 6, 4))), LS_ERR_DTYPE, "conv2d(x|float64");
@@ -365,7 +365,7 @@ static void sizes_that_overflow(void **state)
     REFUSED(ls_op_conv2d(F32(1, huge, 1, 1), kernel), LS_ERR_SHAPE, "conv2d|axis 1|2^31");
     REFUSED(ls_op_conv2d(image, F32(1, 1, 1, 1), .stride = { most, 1 }), LS_ERR_SHAPE, "conv2d|stride");
     REFUSED(ls_op_conv2d(image, F32(2, 1, 1, 1), .dilation = { most, 1 }), LS_ERR_SHAPE, "conv2d|dilation");
-    REFUSED(ls_op_conv2d(image, F32(2, 1, 1, 1), .padding = LS_EXPLICIT, .pad = { most, 0, most, 0 }), LS_ERR_SHAPE,
+    REFUSED(ls_op_conv2d(image, F32(2, 1, 1, 1), .padding = LS_EXPLICIT, .pad = { most, most, 0, 0 }), LS_ERR_SHAPE,
             "conv2d|padding");
     REFUSED(ls_op_max_pool2d(image, { most, most }, .padding = LS_SAME), LS_ERR_SHAPE, "max_pool2d|window");
 }

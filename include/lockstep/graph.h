@@ -277,7 +277,9 @@ LS_API ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis);
 
 /* ---- Images ---- */
 
-typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding; /* LS_SAME: TensorFlow's rule */
+/* LS_SAME: TensorFlow's rule. LS_EXPLICIT: as many pixels as `pad` says. Everywhere in the library the four sides stand
+ * in the order top, bottom, left, right, as in Keras's ((top, bottom), (left, right)). */
+typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding;
 
 typedef struct ls_conv2d_op {
     int ls_first;
@@ -285,7 +287,7 @@ typedef struct ls_conv2d_op {
     int64_t stride[2], dilation[2]; /* 0: 1 */
     int64_t groups;                 /* 0: 1; as many as channels: depthwise */
     ls_padding padding;
-    int64_t pad[4]; /* top, left, bottom, right, with LS_EXPLICIT */
+    int64_t pad[4]; /* with LS_EXPLICIT: top, bottom, left, right */
 } ls_conv2d_op;
 #define ls_op_conv2d(x, ...) ls_op_conv2d_with(x, (ls_conv2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options);
@@ -295,7 +297,7 @@ typedef struct ls_pool2d_op {
     int64_t window[2];
     int64_t stride[2]; /* 0: the window */
     ls_padding padding;
-    int64_t pad[4];
+    int64_t pad[4];     /* with LS_EXPLICIT: top, bottom, left, right */
     bool count_padding; /* average: padding counts as zeros */
 } ls_pool2d_op;
 #define ls_op_max_pool2d(x, ...)     ls_op_max_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
