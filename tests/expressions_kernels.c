@@ -79,7 +79,7 @@ static ls_tensor *pairs(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *all = ls_op_gather_batch(x[0]), *scores = ls_op_matmul(x[0], all, .transpose_b = true);
     scores = c->number & RELU ? ls_op_relu(scores) : scores;
-    return c->number & BIAS ? ls_op_sparse_cross_entropy(scores, x[1], LS_LOGITS) : ls_op_softmax(scores, -1);
+    return c->number & BIAS ? ls_op_sparse_cross_entropy(x[1], scores, LS_LOGITS) : ls_op_softmax(scores, -1);
 }
 
 /* From one type to the other and on to float32: number is 8 times one plus the other. */
