@@ -128,7 +128,7 @@ static ls_status train(ls_bench_model *m, ls_tensor *logits, rule r, double lear
 {
     ls_tensor *gradients[256], *parts[512];
     size_t count = 0;
-    ls_tensor *losses = ls_op_sparse_cross_entropy(logits, m->labels, LS_LOGITS);
+    ls_tensor *losses = ls_op_sparse_cross_entropy(m->labels, logits, LS_LOGITS);
     m->loss = ls_op_reduce_mean(losses, LS_ALL_AXES, false);
     ls_status status = ls_gradients(m->loss, m->variables, m->variable_count, gradients);
     if (status != LS_OK)

@@ -24,7 +24,7 @@ static void build(ls_context *ctx, line *m)
     m->shift = ls_op_variable(m->graph, "shift", LS_F32, LS_SHAPE(1));
 
     ls_tensor *found = ls_named(ls_op_add(ls_op_matmul(m->x, m->slope), m->shift), "found");
-    ls_tensor *each = ls_op_mean_squared_error(found, m->y); /* a loss for every sample */
+    ls_tensor *each = ls_op_mean_squared_error(m->y, found); /* a loss for every sample */
     m->loss = ls_named(ls_op_reduce_mean(each, LS_ALL_AXES, false), "loss");
     m->forward = ls_graph_node_count(m->graph);
 

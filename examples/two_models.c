@@ -58,7 +58,7 @@ static void build(ls_context *ctx, const char *scope, int64_t width, uint64_t se
         x = ls_op_relu(ls_op_matmul(x, init_weights(g, &all, LS_SHAPE(128 * 4 * 4, width))));
         x = ls_op_matmul(dropout(x, p_keep_hidden), init_weights(g, &all, LS_SHAPE(width, 10)));
 
-        ls_tensor *cost = ls_op_reduce_mean(ls_op_cross_entropy(x, Y, LS_LOGITS), LS_ALL_AXES, false);
+        ls_tensor *cost = ls_op_reduce_mean(ls_op_cross_entropy(Y, x, LS_LOGITS), LS_ALL_AXES, false);
         ls_named(cost, "cross_entropy");
         ls_minimize(ls_rmsprop_tf1(.learning_rate = 0.001, .rho = 0.9), cost, "train_step");
         ls_named(ls_op_argmax(x, 1), "predict_op");

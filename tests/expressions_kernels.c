@@ -79,7 +79,7 @@ static ls_tensor *pairs(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *all = ls_op_gather_batch(x[0]), *scores = ls_op_matmul(x[0], all, .transpose_b = true);
     scores = c->number & RELU ? ls_op_relu(scores) : scores;
-    return c->number & BIAS ? ls_op_sparse_cross_entropy(scores, x[1], LS_LOGITS) : ls_op_softmax(scores, -1);
+    return c->number & BIAS ? ls_op_sparse_cross_entropy(x[1], scores, LS_LOGITS) : ls_op_softmax(scores, -1);
 }
 
 /* From one type to the other and on to float32: number is 8 times one plus the other. */
@@ -183,7 +183,7 @@ static const test_case table[] = {
       .options = CONV(.dilation = { 2, 3 }, .padding = LS_SAME) },
     { "conv2d", "explicit, stride 2, bias, ReLU", { "N,6,7,3", "3,3,3,4", "4" }, .build = convolution,
       .number = BIAS | RELU,
-      .options = CONV(.stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 2, 0, 1, 3 }) },
+      .options = CONV(.stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 2, 1, 0, 3 }) },
     { "conv2d", "no pixels out, bias", { "N,2,2,3", "2,2,3,4", "4" }, .build = convolution, .number = BIAS,
       .options = CONV(.stride = { 2, 2 }) },
     { "conv2d", "no channels, bias, ReLU", { "N,3,3,0", "2,2,0,4", "4" }, .build = convolution, .number = BIAS | RELU },
@@ -198,9 +198,9 @@ static const test_case table[] = {
     { "conv2d", "one by one, stride 2", { "N,5,6,35", "1,1,35,16" }, .build = convolution,
       .options = CONV(.stride = { 2, 2 }) },
     { "conv2d", "one by one, strides 2 and 3, padded", { "N,5,6,16", "1,1,16,48" }, .build = convolution,
-      .options = CONV(.stride = { 2, 3 }, .padding = LS_EXPLICIT, .pad = { 1, 2, 0, 3 }) },
+      .options = CONV(.stride = { 2, 3 }, .padding = LS_EXPLICIT, .pad = { 1, 0, 2, 3 }) },
     { "conv2d", "of 16, dilation, strides, explicit", { "N,9,8,16", "3,2,16,33" }, .build = convolution, .number = RELU,
-      .options = CONV(.stride = { 2, 1 }, .dilation = { 1, 3 }, .padding = LS_EXPLICIT, .pad = { 4, 0, 1, 3 }) },
+      .options = CONV(.stride = { 2, 1 }, .dilation = { 1, 3 }, .padding = LS_EXPLICIT, .pad = { 4, 1, 0, 3 }) },
     { "conv2d", "of 16, rows longer than a block", { "N,2,300,16", "2,3,16,16" }, .build = convolution,
       .options = CONV(.padding = LS_SAME) },
     { "conv2d", "a small network", { "N,8,8,1", "3,3,1,16", "16", "144,10", "10" }, .build = small_network },
@@ -211,7 +211,7 @@ static const test_case table[] = {
     { "max_pool2d", "of ReLU, same, overlapping", { "N,7,5,3" }, .build = pool_of_relu,
       .options = POOL(.window = { 3, 3 }, .stride = { 2, 2 }, .padding = LS_SAME) },
     { "max_pool2d", "of ReLU, explicit", { "N,5,6,2" }, .build = pool_of_relu,
-      .options = POOL(.window = { 3, 2 }, .stride = { 1, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 0, 2, 1 }) },
+      .options = POOL(.window = { 3, 2 }, .stride = { 1, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 2, 0, 1 }) },
     { "max_pool2d", "of ReLU that is used beside it", { "N,4,6,3" }, .build = pool_of_relu, .number = SHARED,
       .options = POOL(.window = { 2, 2 }) },
     { "max_pool2d", "16 channels, stride 1", { "N,5,5,16" }, .build = test_max_pool,

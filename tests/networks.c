@@ -141,7 +141,7 @@ static ls_status finish(network *n)
 {
     ls_tensor *parts[2 * NETWORK_VARIABLES + 1];
     size_t count = 0;
-    n->loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(n->logits, n->labels, LS_LOGITS), LS_ALL_AXES, false);
+    n->loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(n->labels, n->logits, LS_LOGITS), LS_ALL_AXES, false);
     LS_TRY(ls_gradients(n->loss, n->trained, n->trained_count, n->gradients));
     ls_tensor *rate = ls_op_scalar(n->graph, LS_F32, n->kind == NETWORK_CNN ? 0.001 : 0.02);
     ls_tensor *taken = ls_op_variable(n->graph, "taken", LS_F32, LS_SCALAR, .trainable = LS_OFF);

@@ -378,7 +378,7 @@ ls_tensor *test_cast(const test_case *c, ls_tensor *const *x)
 
 ls_tensor *test_huber(const test_case *c, ls_tensor *const *x)
 {
-    return ls_op_huber(x[0], x[1], c->real);
+    return ls_op_huber(x[1], x[0], c->real);
 }
 
 ls_tensor *test_layer_norm(const test_case *c, ls_tensor *const *x)
@@ -400,19 +400,19 @@ ls_tensor *test_batch_norm_inference(const test_case *c, ls_tensor *const *x)
 ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *scores = c->number == 2 ? ls_op_softmax(x[0], -1) : x[0];
-    return ls_op_sparse_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+    return ls_op_sparse_cross_entropy(x[1], scores, c->number ? LS_PROBABILITIES : LS_LOGITS);
 }
 
 ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *scores = c->number == 2 ? ls_op_softmax(x[0], -1) : x[0];
-    return ls_op_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+    return ls_op_cross_entropy(x[1], scores, c->number ? LS_PROBABILITIES : LS_LOGITS);
 }
 
 ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *scores = c->number == 2 ? ls_op_sigmoid(x[0]) : x[0];
-    return ls_op_binary_cross_entropy(scores, x[1], c->number ? LS_PROBABILITIES : LS_LOGITS);
+    return ls_op_binary_cross_entropy(x[1], scores, c->number ? LS_PROBABILITIES : LS_LOGITS);
 }
 
 ls_tensor *test_slice(const test_case *c, ls_tensor *const *x)

@@ -1027,7 +1027,7 @@ static ls_tensor *loss_of(maker *m)
     if (scores->per_sample && scores->shape.rank == 2 && last_size(scores) > 0)
         labels = leaf(m, TEST_FED, "%c%d:N", "iju"[draw(m, 3)], (int)last_size(scores));
     if (labels) {
-        ls_tensor *entropy = ls_op_sparse_cross_entropy(scores, labels, LS_LOGITS);
+        ls_tensor *entropy = ls_op_sparse_cross_entropy(labels, scores, LS_LOGITS);
         loss = ls_op_add(loss, ls_op_reduce_mean(entropy, LS_ALL_AXES, false));
     }
     ls_tensor *x = pick(m), *g = NULL, *gg;

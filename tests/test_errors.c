@@ -232,7 +232,7 @@ static void wrong_images(void **state)
     REFUSED(ls_op_conv2d(x, k, .stride = { 1, -1 }), LS_ERR_SHAPE, "conv2d|axis 2|stride -1");
     REFUSED(ls_op_conv2d(x, k, .dilation = { -1, 1 }), LS_ERR_SHAPE, "conv2d|axis 1|dilation -1");
     REFUSED(ls_op_conv2d(x, k, .dilation = { 4, 4 }), LS_ERR_SHAPE, "conv2d|axis 1|dilation 4");
-    REFUSED(ls_op_conv2d(x, k, .padding = LS_EXPLICIT, .pad = { 0, -1, 0, 0 }), LS_ERR_SHAPE,
+    REFUSED(ls_op_conv2d(x, k, .padding = LS_EXPLICIT, .pad = { 0, 0, -1, 0 }), LS_ERR_SHAPE,
             "conv2d|axis 2|padding -1");
     REFUSED(ls_op_conv2d(x, k, .padding = (ls_padding)7), LS_ERR_INVALID, "conv2d|padding number 7");
     REFUSED(ls_op_conv2d(x, whole(LS_F64, LS_SHAPE(3, 3, 6, 4))), LS_ERR_DTYPE, "conv2d(x|float64");
@@ -283,19 +283,21 @@ static void wrong_losses(void **state)
     (void)state;
     ls_tensor *x = ls_op_input(g, "x", LS_F32, LS_SHAPE(LS_BATCH, 6)),
               *labels = ls_op_input(g, "y", LS_I32, LS_SHAPE(LS_BATCH));
-    REFUSED(ls_op_sparse_cross_entropy(x, I32(6), LS_LOGITS), LS_ERR_SHAPE, "sparse_cross_entropy(x|(6,)|(batch,)");
+    REFUSED(ls_op_sparse_cross_entropy(I32(6), x, LS_LOGITS), LS_ERR_SHAPE, "sparse_cross_entropy(x|(6,)|(batch,)");
     REFUSED(ls_op_sparse_cross_entropy(x, x, LS_LOGITS), LS_ERR_DTYPE, "sparse_cross_entropy(x|labels are float32");
-    REFUSED(ls_op_sparse_cross_entropy(ls_op_cast(labels, LS_F32), labels, LS_LOGITS), LS_ERR_SHAPE,
+    REFUSED(ls_op_sparse_cross_entropy(labels, ls_op_cast(labels, LS_F32), LS_LOGITS), LS_ERR_SHAPE,
             "sparse_cross_entropy(|classes");
-    REFUSED(ls_op_cross_entropy(x, F32(3, 6), LS_LOGITS), LS_ERR_SHAPE, "cross_entropy|(batch, 6)|(3, 6)");
-    REFUSED(ls_op_binary_cross_entropy(x, F32(6), LS_PROBABILITIES), LS_ERR_SHAPE,
-            "binary_cross_entropy|(batch, 6)|(6,)");
+    REFUSED(ls_op_cross_entropy(F32(3, 6), x, LS_LOGITS), LS_ERR_SHAPE,
+            "cross_entropy|targets have shape (3, 6)|predictions (batch, 6)");
+    REFUSED(ls_op_binary_cross_entropy(F32(6), x, LS_PROBABILITIES), LS_ERR_SHAPE,
+            "binary_cross_entropy|targets have shape (6,)|predictions (batch, 6)");
     REFUSED(ls_op_mean_squared_error(ls_op_cast(labels, LS_F32), ls_op_cast(labels, LS_F32)), LS_ERR_SHAPE,
             "mean_squared_error|(batch,)|no axis to reduce");
-    REFUSED(ls_op_mean_absolute_error(F32(3), F32(3, 1)), LS_ERR_SHAPE, "mean_absolute_error|(3,)|(3, 1)");
+    REFUSED(ls_op_mean_absolute_error(F32(3, 1), F32(3)), LS_ERR_SHAPE,
+            "mean_absolute_error|targets have shape (3, 1)|predictions (3,)");
     REFUSED(ls_op_huber(F32(3), F32(3), 0), LS_ERR_INVALID, "huber|delta is 0");
     REFUSED(ls_op_huber(F32(3), F32(3), NAN), LS_ERR_INVALID, "huber|delta is");
-    REFUSED(ls_op_mean_squared_error(F32(3), whole(LS_F64, LS_SHAPE(3))), LS_ERR_DTYPE, "sub(|float64");
+    REFUSED(ls_op_mean_squared_error(whole(LS_F64, LS_SHAPE(3)), F32(3)), LS_ERR_DTYPE, "sub(|float64");
 }
 
 /* ---- The batch axis where none may be ---- */
@@ -306,6 +308,7 @@ static void batch_axis_where_none_may_be(void **state)
     ls_tensor *x = ls_op_input(g, "x", LS_F32, LS_SHAPE(LS_BATCH, 3)), *v = ls_op_variable(g, "v", LS_F32, LS_SHAPE(3));
     float data[3] = { 0 };
     REFUSED(ls_op_constant(g, LS_F32, LS_SHAPE(LS_BATCH, 3), data), LS_ERR_SHAPE, "constant|(batch, 3)|batch axis");
+    REFUSED(ls_op_variable(g, "w", LS_F32, LS_SHAPE(3), .trainable = (ls_switch)3), LS_ERR_INVALID, "w|trainable is 3");
     REFUSED(ls_op_variable(g, "w", LS_F32, LS_SHAPE(LS_BATCH)), LS_ERR_SHAPE, "w|(batch,)|batch axis");
     REFUSED(ls_op_input(g, "late", LS_F32, LS_SHAPE(3, LS_BATCH)), LS_ERR_SHAPE, "input|axis 1");
     REFUSED(ls_op_fill(g, LS_F32, LS_SHAPE(3, LS_BATCH), 0), LS_ERR_SHAPE, "fill|axis 1");
@@ -364,7 +367,7 @@ static void sizes_that_overflow(void **state)
     REFUSED(ls_op_conv2d(F32(1, huge, 1, 1), kernel), LS_ERR_SHAPE, "conv2d|axis 1|2^31");
     REFUSED(ls_op_conv2d(image, F32(1, 1, 1, 1), .stride = { most, 1 }), LS_ERR_SHAPE, "conv2d|stride");
     REFUSED(ls_op_conv2d(image, F32(2, 1, 1, 1), .dilation = { most, 1 }), LS_ERR_SHAPE, "conv2d|dilation");
-    REFUSED(ls_op_conv2d(image, F32(2, 1, 1, 1), .padding = LS_EXPLICIT, .pad = { most, 0, most, 0 }), LS_ERR_SHAPE,
+    REFUSED(ls_op_conv2d(image, F32(2, 1, 1, 1), .padding = LS_EXPLICIT, .pad = { most, most, 0, 0 }), LS_ERR_SHAPE,
             "conv2d|padding");
     REFUSED(ls_op_max_pool2d(image, { most, most }, .padding = LS_SAME), LS_ERR_SHAPE, "max_pool2d|window");
 }
@@ -624,20 +627,20 @@ static void one_null_among_tensors(void **state)
     REFUSED(ls_op_conv2d(image, n), LS_ERR_INVALID, "conv2d|input 1 is NULL");
     REFUSED(ls_op_conv2d(n, image), LS_ERR_INVALID, "conv2d|input 0 is NULL");
     REFUSED(ls_op_dropout(t, n), LS_ERR_INVALID, "dropout|input 1 is NULL");
-    REFUSED(ls_op_sparse_cross_entropy(t, n, LS_LOGITS), LS_ERR_INVALID, "sparse_cross_entropy|input 1 is NULL");
-    REFUSED(ls_op_cross_entropy(t, n, LS_LOGITS), LS_ERR_INVALID, "cross_entropy|NULL");
-    REFUSED(ls_op_binary_cross_entropy(t, n, LS_LOGITS), LS_ERR_INVALID, "binary_cross_entropy|NULL");
-    REFUSED(ls_op_mean_squared_error(t, n), LS_ERR_INVALID, "mean_squared_error|NULL");
-    REFUSED(ls_op_mean_absolute_error(t, n), LS_ERR_INVALID, "mean_absolute_error|NULL");
-    REFUSED(ls_op_huber(t, n, 1), LS_ERR_INVALID, "huber|NULL");
+    REFUSED(ls_op_sparse_cross_entropy(n, t, LS_LOGITS), LS_ERR_INVALID, "sparse_cross_entropy|input 1 is NULL");
+    REFUSED(ls_op_cross_entropy(n, t, LS_LOGITS), LS_ERR_INVALID, "cross_entropy|NULL");
+    REFUSED(ls_op_binary_cross_entropy(n, t, LS_LOGITS), LS_ERR_INVALID, "binary_cross_entropy|NULL");
+    REFUSED(ls_op_mean_squared_error(n, t), LS_ERR_INVALID, "mean_squared_error|NULL");
+    REFUSED(ls_op_mean_absolute_error(n, t), LS_ERR_INVALID, "mean_absolute_error|NULL");
+    REFUSED(ls_op_huber(n, t, 1), LS_ERR_INVALID, "huber|NULL");
     REFUSED(ls_op_assign(n, t), LS_ERR_INVALID, "assign|variable is NULL");
     REFUSED(ls_op_assign(v, n), LS_ERR_INVALID, "assign|input 0 is NULL");
     REFUSED(ls_op_assign_add(n, t), LS_ERR_INVALID, "assign_add|variable is NULL");
     REFUSED(ls_op_apply(n, t, .rule = LS_APPLY_SGD), LS_ERR_INVALID, "apply|variable is NULL");
     REFUSED(ls_op_apply(v, n, .rule = LS_APPLY_SGD, .learning_rate = number(1)), LS_ERR_INVALID,
             "apply|input 0 is NULL");
-    ls_op_mean_squared_error(n, t);
-    ls_op_cross_entropy(n, t, LS_LOGITS); /* these may also answer NULL: there is nothing to run */
+    ls_op_mean_squared_error(t, n);
+    ls_op_cross_entropy(t, n, LS_LOGITS); /* these may also answer NULL: there is nothing to run */
 }
 
 static void null_gradients(void **state)
@@ -707,7 +710,7 @@ static void tensors_of_two_graphs(void **state)
     REFUSED(ls_op_matmul(here, there), LS_ERR_INVALID, "matmul|another graph");
     REFUSED(ls_op_concat((ls_tensor *[]){ here, there }, 2, 0), LS_ERR_INVALID, "concat|another graph");
     REFUSED(ls_op_assign(v, there), LS_ERR_INVALID, "assign|another graph");
-    REFUSED(ls_op_mean_squared_error(here, there), LS_ERR_INVALID, "another graph");
+    REFUSED(ls_op_mean_squared_error(there, here), LS_ERR_INVALID, "another graph");
     REFUSED(ls_op_apply(v, here, .rule = LS_APPLY_SGD, .learning_rate = ls_op_scalar(h, LS_F32, 1)), LS_ERR_INVALID,
             "apply|another graph");
     REFUSED(ls_op_apply(v, here, .rule = LS_APPLY_MOMENTUM, .learning_rate = number(1), .slots = { w }), LS_ERR_INVALID,
@@ -804,7 +807,7 @@ static void labels_and_indices_out_of_range(void **state)
 {
     (void)state;
     ls_tensor *logits = F32(4, 3), *table = F32(5, 2), *labels = ls_op_input(g, "labels", LS_I32, LS_SHAPE(4));
-    ls_tensor *loss = ls_named(ls_op_sparse_cross_entropy(logits, labels, LS_LOGITS), "loss");
+    ls_tensor *loss = ls_named(ls_op_sparse_cross_entropy(labels, logits, LS_LOGITS), "loss");
     ls_tensor *rows = ls_named(ls_op_gather(table, labels, 0), "rows");
     for (int bad = -1; bad <= 5; bad += 6) {
         int32_t data[] = { 0, 2, bad, 1 };
@@ -912,8 +915,8 @@ static void the_first_message_is_kept(void **state)
     assert_ptr_equal(ls_op_batch_norm(F32(3, 2), .training = true, .gamma = first), first);
     assert_ptr_equal(ls_op_conv2d(F32(1, 4, 4, 1), first), first);
     assert_ptr_equal(ls_op_dropout(F32(2), first), first);
-    assert_ptr_equal(ls_op_sparse_cross_entropy(F32(2, 2), first, LS_PROBABILITIES), first);
-    assert_ptr_equal(ls_op_mean_squared_error(F32(2), first), first);
+    assert_ptr_equal(ls_op_sparse_cross_entropy(first, F32(2, 2), LS_PROBABILITIES), first);
+    assert_ptr_equal(ls_op_mean_squared_error(first, F32(2)), first);
     assert_ptr_equal(ls_op_layer_norm(F32(2, 2), .gamma = first), first);
     assert_ptr_equal(ls_op_concat((ls_tensor *[]){ F32(2), first }, 2, 0), first);
     assert_ptr_equal(ls_tensor_graph(first), g);

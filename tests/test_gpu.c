@@ -848,7 +848,7 @@ static void kernels_errors_name_their_node(void **state)
     open_bed(&x, (gpu_settings){ 0 });
     ls_tensor *scores = ls_op_input(x.graph, "scores", LS_F32, LS_SHAPE(LS_BATCH, 2));
     ls_tensor *labels = ls_op_input(x.graph, "labels", LS_I32, LS_SHAPE(LS_BATCH));
-    ls_tensor *loss = ls_named(ls_op_sparse_cross_entropy(scores, labels, LS_LOGITS), "the_loss");
+    ls_tensor *loss = ls_named(ls_op_sparse_cross_entropy(labels, scores, LS_LOGITS), "the_loss");
     ls_program_slot in[] = { each(0, 2, false), each(64, 1, false) };
     ls_program_step step = { .node = loss, .in = in, .out = each(128, 1, false) };
     void *plan = plan_of(&x, &step, 1, 2);

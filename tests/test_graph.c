@@ -219,7 +219,7 @@ static void make_small_model(void)
     LS_NAME_SCOPE(g, "g1")
     {
         ls_tensor *logits = ls_named(ls_op_matmul(x, w), "logits");
-        loss = ls_named(ls_op_reduce_mean(ls_op_sparse_cross_entropy(logits, labels, LS_LOGITS), LS_ALL_AXES, false),
+        loss = ls_named(ls_op_reduce_mean(ls_op_sparse_cross_entropy(labels, logits, LS_LOGITS), LS_ALL_AXES, false),
                         "loss");
     }
     OK(ls_gradients(loss, &w, 1, &gradient));

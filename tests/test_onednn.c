@@ -201,7 +201,7 @@ static void visit_all(const ls_dnn_conv *v, visitor *visit, void *user)
         int64_t n = y / (v->oh * v->ow), top = y / v->ow % v->oh * v->stride[0], left = y % v->ow * v->stride[1];
         for (int64_t cell = 0; cell < v->kh * v->kw; cell++) {
             int64_t h = top + cell / v->kw * v->dilation[0] - v->pad[0];
-            int64_t w = left + cell % v->kw * v->dilation[1] - v->pad[1];
+            int64_t w = left + cell % v->kw * v->dilation[1] - v->pad[2];
             if (h >= 0 && h < v->h && w >= 0 && w < v->w)
                 visit_pixel(v, (n * v->h + h) * v->w + w, cell, y, visit, user);
         }
@@ -420,8 +420,8 @@ static void place_axis(ls_dnn_conv *v, int axis, bool same, int64_t before, int6
         after = pad > 0 ? pad - before : 0;
     }
     out = (size + before + after - reach) / v->stride[axis] + 1;
-    v->pad[axis] = before;
-    v->pad[axis + 2] = after;
+    v->pad[2 * axis] = before;
+    v->pad[2 * axis + 1] = after;
     *(axis == 0 ? &v->oh : &v->ow) = out;
 }
 

@@ -1085,7 +1085,7 @@ static void pooling_has_the_reference_bits(void **state)
             v.c = (int64_t)channel_counts[s];
             ls_attrs attr = { .window = { .window = { v.kh, v.kw },
                                           .stride = { v.sh, v.sw },
-                                          .pad = { v.pad_top, v.pad_left },
+                                          .pad = { v.pad_top, 0, v.pad_left, 0 },
                                           .count_padding = v.count_padding } };
             try_max_pool(&v, attr, false);
             try_max_pool(&v, attr, true);

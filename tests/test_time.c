@@ -76,8 +76,8 @@ static ls_tensor *failing(void)
 {
     float logits[] = { 0, 0, 0 };
     int32_t label = 3;
-    return ls_op_sparse_cross_entropy(ls_op_constant(g, LS_F32, LS_SHAPE(1, 3), logits),
-                                      ls_op_constant(g, LS_I32, LS_SHAPE(1), &label), LS_LOGITS);
+    return ls_op_sparse_cross_entropy(ls_op_constant(g, LS_I32, LS_SHAPE(1), &label),
+                                      ls_op_constant(g, LS_F32, LS_SHAPE(1, 3), logits), LS_LOGITS);
 }
 
 /* ---- Reads and writes of one run ---- */

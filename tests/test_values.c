@@ -366,9 +366,16 @@ OP1(global_max_pool2d)
 OP1(global_average_pool2d)
 OP1_WITH(layer_norm, .gamma = input(t, "gamma"), .beta = input(t, "beta"), .axes = (int)integer(t, "axes"),
          .epsilon = number(t, "epsilon"))
-OP2(mean_squared_error)
-OP2(mean_absolute_error)
-OP1_WITH(huber, t->in[1], number(t, "delta"))
+
+/* Distances: their cases have predictions first, then targets. */
+#define DISTANCE(op, ...)                                                                                              \
+    static ls_tensor *build_##op(trial *t)                                                                             \
+    {                                                                                                                  \
+        return ls_op_##op(__VA_ARGS__);                                                                                \
+    }
+DISTANCE(mean_squared_error, t->in[1], t->in[0])
+DISTANCE(mean_absolute_error, t->in[1], t->in[0])
+DISTANCE(huber, t->in[1], t->in[0], number(t, "delta"))
 
 static ls_tensor *build_compare(trial *t)
 {
@@ -481,7 +488,7 @@ static ls_tensor *build_any_cross_entropy(trial *t, cross_entropy *loss)
     const char *through = json_string_value(option(t, "through"));
     if (through)
         scores = strcmp(through, "softmax") == 0 ? ls_op_softmax(scores, -1) : ls_op_sigmoid(scores);
-    return loss(scores, t->in[1], (ls_scores)CHOICE(t, "kind", "logits", "probabilities"));
+    return loss(t->in[1], scores, (ls_scores)CHOICE(t, "kind", "logits", "probabilities"));
 }
 
 static ls_tensor *build_sparse_cross_entropy(trial *t)

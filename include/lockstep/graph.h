@@ -277,7 +277,9 @@ LS_API ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis);
 
 /* ---- Images ---- */
 
-typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding; /* LS_SAME: TensorFlow's rule */
+/* LS_SAME: TensorFlow's rule. LS_EXPLICIT: as many pixels as `pad` says. Everywhere in the library the four sides stand
+ * in the order top, bottom, left, right, as in Keras's ((top, bottom), (left, right)). */
+typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding;
 
 typedef struct ls_conv2d_op {
     int ls_first;
@@ -285,7 +287,7 @@ typedef struct ls_conv2d_op {
     int64_t stride[2], dilation[2]; /* 0: 1 */
     int64_t groups;                 /* 0: 1; as many as channels: depthwise */
     ls_padding padding;
-    int64_t pad[4]; /* top, bottom, left, right; with LS_EXPLICIT */
+    int64_t pad[4]; /* with LS_EXPLICIT: top, bottom, left, right */
 } ls_conv2d_op;
 #define ls_op_conv2d(x, ...) ls_op_conv2d_with(x, (ls_conv2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options);
@@ -295,7 +297,7 @@ typedef struct ls_pool2d_op {
     int64_t window[2];
     int64_t stride[2]; /* 0: the window */
     ls_padding padding;
-    int64_t pad[4];
+    int64_t pad[4];     /* with LS_EXPLICIT: top, bottom, left, right */
     bool count_padding; /* average: padding counts as zeros */
 } ls_pool2d_op;
 #define ls_op_max_pool2d(x, ...)     ls_op_max_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
@@ -333,18 +335,20 @@ LS_API ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options);
 /* Zero with probability `rate`, else x / (1 - rate). rate: a scalar of x's type, constant or fed. */
 LS_API ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate);
 
-/* ---- Losses, one value a sample (over the last axis), so that users reduce themselves ---- */
+/* ---- Losses ---- */
 
+/* Targets first, then predictions, as everywhere in the library and in Keras. Each gives one value a sample, over the
+ * last axis, to be reduced as one likes. Labels of the sparse cross-entropy are integers, one axis less than the
+ * scores; all other targets have the shape and type of the predictions. */
 typedef enum ls_scores { LS_LOGITS, LS_PROBABILITIES } ls_scores;
 /* Probabilities that come straight from a softmax or sigmoid use its logits; others are clipped to 1e-7 .. 1 - 1e-7 as
  * Keras does: cross_entropy divides by their sum first, sparse_cross_entropy renormalises after. */
-LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *scores, ls_tensor *labels,
-                                             ls_scores kind);                                /* labels: integers */
-LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind); /* labels: like scores */
-LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind);
-LS_API ls_tensor *ls_op_mean_squared_error(ls_tensor *predictions, ls_tensor *targets);
-LS_API ls_tensor *ls_op_mean_absolute_error(ls_tensor *predictions, ls_tensor *targets);
-LS_API ls_tensor *ls_op_huber(ls_tensor *predictions, ls_tensor *targets, double delta);
+LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
+LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
+LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
+LS_API ls_tensor *ls_op_mean_squared_error(ls_tensor *targets, ls_tensor *predictions);
+LS_API ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions);
+LS_API ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta);
 
 #ifdef __cplusplus
 }

@@ -37,16 +37,16 @@ static ls_status settle(ls_attrs *attr, const int64_t size[2], ls_padding paddin
             *dilation > LS_MAX_SPATIAL)
             return ls_fail(LS_ERR_SHAPE, "axis %d: window %lld, stride %lld, dilation %lld: each must be at least 1",
                            i + 1, (long long)window, (long long)*stride, (long long)*dilation);
-        int64_t *before = &attr->window.pad[i], *after = &attr->window.pad[i + 2];
+        int64_t *before = &attr->window.pad[2 * i], *after = &attr->window.pad[2 * i + 1];
         *before = *after = 0;
         if (padding == LS_SAME) {
             same_padding(size[i], window, *stride, *dilation, before, after);
         } else if (padding == LS_EXPLICIT) {
-            if (pad[i] < 0 || pad[i] > LS_MAX_SPATIAL || pad[i + 2] < 0 || pad[i + 2] > LS_MAX_SPATIAL)
-                return ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld", i + 1, (long long)pad[i],
-                               (long long)pad[i + 2]);
-            *before = pad[i];
-            *after = pad[i + 2];
+            if (pad[2 * i] < 0 || pad[2 * i] > LS_MAX_SPATIAL || pad[2 * i + 1] < 0 || pad[2 * i + 1] > LS_MAX_SPATIAL)
+                return ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld", i + 1, (long long)pad[2 * i],
+                               (long long)pad[2 * i + 1]);
+            *before = pad[2 * i];
+            *after = pad[2 * i + 1];
         } else if (padding != LS_VALID) {
             return ls_fail(LS_ERR_INVALID, "there is no padding number %d", (int)padding);
         }
@@ -87,7 +87,7 @@ static ls_status check_conv(const ls_attrs *attr, const ls_shape *x, const ls_sh
     *y = *x;
     for (int i = 0; i < 2; i++)
         y->dims[i + 1] = output_size(x->dims[i + 1], kernel->dims[i], attr->window.stride[i], attr->window.dilation[i],
-                                     attr->window.pad[i], attr->window.pad[i + 2]);
+                                     attr->window.pad[2 * i], attr->window.pad[2 * i + 1]);
     y->dims[3] = kernel->dims[3];
     return LS_OK;
 }
@@ -203,7 +203,7 @@ ls_status ls_shape_pool2d(ls_tensor *node)
     ls_rule_like_first(node);
     for (int i = 0; i < 2; i++)
         node->shape.dims[i + 1] = output_size(node->shape.dims[i + 1], attr->window.window[i], attr->window.stride[i],
-                                              1, attr->window.pad[i], attr->window.pad[i + 2]);
+                                              1, attr->window.pad[2 * i], attr->window.pad[2 * i + 1]);
     return LS_OK;
 }
 
@@ -220,9 +220,9 @@ static ls_tensor *pool(ls_op op, ls_tensor *x, const ls_pool2d_op *options)
     if (status == LS_OK)
         status = settle(&attr, &x->shape.dims[1], options->padding, options->pad);
     for (int i = 0; status == LS_OK && i < 2; i++)
-        if (attr.window.pad[i] >= attr.window.window[i] || attr.window.pad[i + 2] >= attr.window.window[i])
+        if (attr.window.pad[2 * i] >= attr.window.window[i] || attr.window.pad[2 * i + 1] >= attr.window.window[i])
             status = ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld: windows of %lld could hold nothing else",
-                             i + 1, (long long)attr.window.pad[i], (long long)attr.window.pad[i + 2],
+                             i + 1, (long long)attr.window.pad[2 * i], (long long)attr.window.pad[2 * i + 1],
                              (long long)attr.window.window[i]);
     if (status != LS_OK)
         return ls_node_error(x->graph, status, ls_ops[op].name);

@@ -15,24 +15,23 @@ static ls_tensor *last_sum(ls_tensor *x)
 }
 
 /* Both have one shape; broadcasting here hides mistakes: [N] against [N,1] would give [N,N]. */
-static ls_tensor *check_pair(const char *what, ls_tensor *a, ls_tensor *b)
+static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *predictions)
 {
-    char ta[LS_SHAPE_TEXT], tb[LS_SHAPE_TEXT];
-    if (ls_tensor_is_error(a))
-        return a;
-    if (ls_tensor_is_error(b))
-        return b ? b : ls_node_error(a->graph, ls_fail(LS_ERR_INVALID, "the second tensor is NULL"), what);
-    if (!ls_shape_equal(&a->shape, &b->shape) || a->per_sample != b->per_sample)
-        return ls_node_error(a->graph,
-                             ls_fail(LS_ERR_SHAPE, "shapes differ: %s and %s", ls_shape_format(&a->shape, ta),
-                                     ls_shape_format(&b->shape, tb)),
-                             what);
-    if (a->shape.rank - (a->per_sample ? 1 : 0) < 1)
-        return ls_node_error(
-            a->graph,
-            ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce beside the batch's", ls_shape_format(&a->shape, ta)),
-            what);
-    return NULL;
+    char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT];
+    ls_status status = LS_OK;
+    if (ls_tensor_is_error(predictions))
+        return predictions;
+    if (targets && ls_tensor_is_error(targets))
+        return targets;
+    const ls_shape *shape = &predictions->shape;
+    if (!targets)
+        status = ls_fail(LS_ERR_INVALID, "the targets are NULL");
+    else if (!ls_shape_equal(&targets->shape, shape) || targets->per_sample != predictions->per_sample)
+        status = ls_fail(LS_ERR_SHAPE, "the targets have shape %s and the predictions %s; they must be equal",
+                         ls_shape_format(&targets->shape, t), ls_shape_format(shape, p));
+    else if (shape->rank - (predictions->per_sample ? 1 : 0) < 1)
+        status = ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce beside the batch's", ls_shape_format(shape, p));
+    return status == LS_OK ? NULL : ls_node_error(predictions->graph, status, what);
 }
 
 /* Probabilities straight from this op: its input, the logits; else NULL. */
@@ -69,7 +68,7 @@ ls_status ls_shape_sparse_cross_entropy(ls_tensor *node)
     return LS_OK;
 }
 
-ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
+ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
     if (ls_tensor_is_error(scores))
         return scores;
@@ -105,9 +104,9 @@ void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **
 }
 
 /* From probabilities: normalised to sum 1, clipped, as Keras does. */
-ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
+ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
-    ls_tensor *error = check_pair("cross_entropy", scores, labels);
+    ls_tensor *error = check_pair("cross_entropy", labels, scores);
     if (error || !scores)
         return error;
     ls_tensor *log_p;
@@ -125,9 +124,9 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores k
 
 /* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows; written with choices, so that the slope at z
  * = 0, where an untrained model starts, is the right 1/2 - y. */
-ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_scores kind)
+ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
-    ls_tensor *error = check_pair("binary_cross_entropy", scores, labels);
+    ls_tensor *error = check_pair("binary_cross_entropy", labels, scores);
     if (error || !scores)
         return error;
     ls_tensor *z = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_sigmoid);
@@ -144,22 +143,22 @@ ls_tensor *ls_op_binary_cross_entropy(ls_tensor *scores, ls_tensor *labels, ls_s
 
 /* ---- Distances ---- */
 
-ls_tensor *ls_op_mean_squared_error(ls_tensor *predictions, ls_tensor *targets)
+ls_tensor *ls_op_mean_squared_error(ls_tensor *targets, ls_tensor *predictions)
 {
-    ls_tensor *error = check_pair("mean_squared_error", predictions, targets);
+    ls_tensor *error = check_pair("mean_squared_error", targets, predictions);
     return error || !predictions ? error : last_mean(ls_op_square(ls_op_sub(predictions, targets)));
 }
 
-ls_tensor *ls_op_mean_absolute_error(ls_tensor *predictions, ls_tensor *targets)
+ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions)
 {
-    ls_tensor *error = check_pair("mean_absolute_error", predictions, targets);
+    ls_tensor *error = check_pair("mean_absolute_error", targets, predictions);
     return error || !predictions ? error : last_mean(ls_op_abs(ls_op_sub(predictions, targets)));
 }
 
 /* e^2/2 up to delta, then delta |e| - delta^2/2 */
-ls_tensor *ls_op_huber(ls_tensor *predictions, ls_tensor *targets, double delta)
+ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta)
 {
-    ls_tensor *error = check_pair("huber", predictions, targets);
+    ls_tensor *error = check_pair("huber", targets, predictions);
     if (error || !predictions)
         return error;
     if (!(delta > 0))

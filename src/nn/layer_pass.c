@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "graph/rules.h"
 
@@ -184,9 +185,9 @@ static bool fold_zeros(ls_tensor **x, const ls_layer_options *o, int64_t pad[4])
         node->attr.pad.after[0] != 0 || node->attr.pad.before[3] != 0 || node->attr.pad.after[3] != 0)
         return false;
     for (int i = 0; i < 2; i++) {
-        pad[i] = node->attr.pad.before[i + 1];
-        pad[i + 2] = node->attr.pad.after[i + 1];
-        if (pad[i] >= o->kernel_size[i] || pad[i + 2] >= o->kernel_size[i])
+        pad[2 * i] = node->attr.pad.before[i + 1];
+        pad[2 * i + 1] = node->attr.pad.after[i + 1];
+        if (pad[2 * i] >= o->kernel_size[i] || pad[2 * i + 1] >= o->kernel_size[i])
             return false;
     }
     *x = node->in[0];
@@ -207,11 +208,12 @@ static ls_tensor *convolve(const ls_layer *layer, const ls_layer_pass *pass)
                           .dilation = { o->dilation_rate[0], o->dilation_rate[1] },
                           .groups = groups,
                           .padding = o->padding };
-    int64_t zeros[4] = { o->zero_padding[0], o->zero_padding[2], o->zero_padding[1], o->zero_padding[3] };
+    int64_t zeros[4];
+    memcpy(zeros, o->zero_padding, sizeof zeros);
     if (fold_zeros(&x, o, zeros))
         conv.padding = LS_EXPLICIT;
-    for (int i = 0; i < 4 && conv.padding == LS_EXPLICIT; i++)
-        conv.pad[i] = zeros[i];
+    if (conv.padding == LS_EXPLICIT)
+        memcpy(conv.pad, zeros, sizeof conv.pad);
     return finish(layer, ls_op_conv2d_with(x, conv), pass->weights[1]);
 }
 
@@ -221,10 +223,8 @@ static ls_tensor *pool(const ls_layer *layer, ls_tensor *x)
     ls_pool2d_op op = { .window = { o->pool_size[0], o->pool_size[1] },
                         .stride = { o->strides[0], o->strides[1] },
                         .padding = o->padding };
-    if (o->padding == LS_EXPLICIT) {
-        op.pad[0] = o->zero_padding[0], op.pad[1] = o->zero_padding[2];
-        op.pad[2] = o->zero_padding[1], op.pad[3] = o->zero_padding[3];
-    }
+    if (o->padding == LS_EXPLICIT)
+        memcpy(op.pad, o->zero_padding, sizeof op.pad);
     return layer->kind == LS_LAYER_MAX_POOL2D ? ls_op_max_pool2d_with(x, op) : ls_op_average_pool2d_with(x, op);
 }
 

@@ -62,26 +62,26 @@ ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predi
     if (loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY) {
         ls_tensor *labels = ls_match_labels(name, targets, predictions);
         return ls_sample_means(ls_tensor_is_error(labels) ? labels
-                                                          : ls_op_sparse_cross_entropy(predictions, labels, scores));
+                                                          : ls_op_sparse_cross_entropy(labels, predictions, scores));
     }
     error = ls_match_pair(name, &targets, &predictions);
     if (error)
         return error;
     switch (loss.kind) {
     case LS_LOSS_CATEGORICAL_CROSSENTROPY:
-        values = ls_op_cross_entropy(predictions, targets, scores);
+        values = ls_op_cross_entropy(targets, predictions, scores);
         break;
     case LS_LOSS_BINARY_CROSSENTROPY:
-        values = ls_op_binary_cross_entropy(predictions, targets, scores);
+        values = ls_op_binary_cross_entropy(targets, predictions, scores);
         break;
     case LS_LOSS_MEAN_SQUARED_ERROR:
-        values = ls_op_mean_squared_error(predictions, targets);
+        values = ls_op_mean_squared_error(targets, predictions);
         break;
     case LS_LOSS_MEAN_ABSOLUTE_ERROR:
-        values = ls_op_mean_absolute_error(predictions, targets);
+        values = ls_op_mean_absolute_error(targets, predictions);
         break;
     default:
-        values = ls_op_huber(predictions, targets, ls_spec_number(loss.options.delta, 1));
+        values = ls_op_huber(targets, predictions, ls_spec_number(loss.options.delta, 1));
         break;
     }
     return ls_sample_means(values);

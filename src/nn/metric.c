@@ -180,8 +180,8 @@ static ls_tensor *distance(const ls_metric *metric, ls_tensor *targets, ls_tenso
     ls_tensor *error = ls_match_pair(kinds[metric->kind].name, &targets, &predictions);
     if (error)
         return error;
-    return metric->kind == LS_METRIC_MEAN_SQUARED_ERROR ? ls_op_mean_squared_error(predictions, targets)
-                                                        : ls_op_mean_absolute_error(predictions, targets);
+    return metric->kind == LS_METRIC_MEAN_SQUARED_ERROR ? ls_op_mean_squared_error(targets, predictions)
+                                                        : ls_op_mean_absolute_error(targets, predictions);
 }
 
 /* ---- Positives and negatives ---- */

@@ -44,7 +44,7 @@ static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_t
     y = ls_op_max_pool2d(y, { 2, 2 });
     y = ls_op_flatten(ls_op_relu(ls_op_add(ls_op_conv2d(y, variables[2]), variables[3])));
     y = ls_op_add(ls_op_matmul(y, variables[4]), variables[5]);
-    ls_tensor *loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(y, *labels, LS_LOGITS), LS_ALL_AXES, false);
+    ls_tensor *loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(*labels, y, LS_LOGITS), LS_ALL_AXES, false);
     if (ls_gradients(loss, variables, VARIABLES, gradients) != LS_OK)
         return NULL;
     ls_tensor *rate = ls_op_scalar(graph, LS_F32, 0.1);

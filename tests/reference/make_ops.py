@@ -730,24 +730,24 @@ def same_padding(size, window, stride, dilation=1):
 
 
 def pads(padding, pad, source, window, stride, dilation=(1, 1)):
-    """top, left, bottom, right"""
+    """top, bottom, left, right"""
     if padding == "same":
         top, bottom = same_padding(source[1], window[0], stride[0], dilation[0])
         left, right = same_padding(source[2], window[1], stride[1], dilation[1])
-        return top, left, bottom, right
+        return top, bottom, left, right
     return tuple(pad) if padding == "explicit" else (0, 0, 0, 0)
 
 
 def conv(label, source, window, out, stride=(1, 1), dilation=(1, 1), groups=1, padding="valid", pad=(0, 0, 0, 0),
          dtype="float64", second=False, batch=True):
-    top, left, bottom, right = pads(padding, pad, source, window, stride, dilation)
+    top, bottom, left, right = pads(padding, pad, source, window, stride, dilation)
 
     def in_torch(x, k):
         x = F.pad(x.permute(0, 3, 1, 2), (left, right, top, bottom))
         return F.conv2d(x, k.permute(3, 2, 0, 1), None, stride, 0, dilation, groups).permute(0, 2, 3, 1)
 
     def in_tensorflow(x, k):
-        where = [(0, 0), (pad[0], pad[2]), (pad[1], pad[3]), (0, 0)] if padding == "explicit" else padding.upper()
+        where = [(0, 0), (pad[0], pad[1]), (pad[2], pad[3]), (0, 0)] if padding == "explicit" else padding.upper()
         if groups == 1:
             return tf.nn.conv2d(x, k, stride, where, dilations=dilation)
         parts = zip(tf.split(x, groups, -1), tf.split(k, groups, -1))
@@ -765,7 +765,7 @@ def conv(label, source, window, out, stride=(1, 1), dilation=(1, 1), groups=1, p
 def pool(op, label, source, window, stride=None, padding="valid", pad=(0, 0, 0, 0), count_padding=False, batch=True,
          dtype="float64", data=None):
     step = stride or window
-    top, left, bottom, right = pads(padding, pad, source, window, step)
+    top, bottom, left, right = pads(padding, pad, source, window, step)
     largest = op == "max_pool2d"
 
     def in_torch(x):
@@ -817,10 +817,10 @@ def image():
         conv(f"{padding}_depthwise_multiplied", (1, 5, 4, 3), (3, 2), 6, groups=3, padding=padding, stride=(2, 1))
     conv("same_stride2_dilation2", (1, 7, 6, 2), (3, 3), 2, stride=(2, 2), dilation=(2, 2), padding="same")
     conv("groups2_dilation2_stride2", (1, 7, 7, 4), (3, 2), 2, stride=(2, 2), dilation=(2, 2), groups=2, padding="explicit",
-         pad=(1, 2, 1, 2))
+         pad=(1, 1, 2, 2))
     conv("explicit", (2, 5, 4, 2), (3, 3), 2, padding="explicit", pad=(1, 1, 1, 1))
-    conv("explicit_uneven", (1, 5, 4, 2), (3, 3), 2, padding="explicit", pad=(0, 1, 2, 3), second=True)
-    conv("explicit_wide", (1, 3, 2, 2), (2, 3), 2, padding="explicit", pad=(3, 2, 0, 4), stride=(2, 3))
+    conv("explicit_uneven", (1, 5, 4, 2), (3, 3), 2, padding="explicit", pad=(0, 2, 1, 3), second=True)
+    conv("explicit_wide", (1, 3, 2, 2), (2, 3), 2, padding="explicit", pad=(3, 0, 2, 4), stride=(2, 3))
     conv("explicit_none", (1, 5, 4, 2), (3, 3), 2, padding="explicit", pad=(0, 0, 0, 0))
     conv("explicit_stride2", (1, 8, 8, 3), (3, 3), 2, padding="explicit", pad=(1, 1, 1, 1), stride=(2, 2))
     conv("float32", (2, 7, 5, 3), (3, 3), 4, padding="same", dtype="float32")
@@ -838,11 +838,11 @@ def image():
         pool(op, "same_uneven", (1, 7, 5, 3), (3, 4), (3, 2), padding="same")
         pool(op, "same_window_larger", (1, 2, 1, 2), (3, 3), (1, 1), padding="same")
         pool(op, "explicit", (1, 7, 6, 2), (3, 3), (2, 2), "explicit", (1, 1, 1, 1))
-        pool(op, "explicit_uneven", (1, 5, 6, 2), (3, 4), (2, 3), "explicit", (0, 2, 1, 1))
+        pool(op, "explicit_uneven", (1, 5, 6, 2), (3, 4), (2, 3), "explicit", (0, 1, 2, 1))
         pool(op, "float32", (2, 5, 7, 3), (3, 3), (2, 2), padding="same", dtype="float32")
         pool(op, "window_one", (1, 3, 3, 2), (1, 1), (2, 2))
     for label, padding, pad in (("same", "same", None), ("explicit", "explicit", (1, 1, 1, 1)),
-                                ("explicit_uneven", "explicit", (0, 2, 1, 1)), ("valid", "valid", None)):
+                                ("explicit_uneven", "explicit", (0, 1, 2, 1)), ("valid", "valid", None)):
         pool("average_pool2d", f"counted_{label}", (1, 5, 6, 2), (3, 4), (2, 2), padding, pad or (0, 0, 0, 0), True)
     # The first of equals has the gradient; all negative, so a zero of the padding must not win.
     pool("max_pool2d", "ties", (1, 4, 4, 1), (2, 2), data=[1, 1, 2, 3, 1, 1, 3, 3, -1, -2, 0, 0, -1, -1, 0, 0])

@@ -80,7 +80,7 @@ static int64_t add_run(ls_gemm_run *runs, int64_t count, ls_gemm_run next, int64
 static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_dnn_conv *c = &w->g->conv;
-    int64_t down = tap / c->kw * c->dilation[0] - c->pad[0], right = tap % c->kw * c->dilation[1] - c->pad[1];
+    int64_t down = tap / c->kw * c->dilation[0] - c->pad[0], right = tap % c->kw * c->dilation[1] - c->pad[2];
     int64_t from, length = inside(right, c->stride[1], c->w, c->ow, &from), count = 0;
     for (int64_t r = 0; length > 0 && r < b->rows; r++) {
         int64_t n = (b->first + r) / c->oh, y = (b->first + r) % c->oh * c->stride[0] + down;

@@ -356,7 +356,7 @@ static void set_sizes(conv *c, const ls_dnn_conv *v)
     c->y = (axis){ .in = c->gradient ? v->oh : v->h, .out = c->gradient ? v->h : v->oh, .taps = v->kh };
     c->x = (axis){ .in = c->gradient ? v->ow : v->w, .out = c->gradient ? v->w : v->ow, .taps = v->kw };
     c->y.stride = v->stride[0], c->y.dilation = v->dilation[0], c->y.pad = v->pad[0];
-    c->x.stride = v->stride[1], c->x.dilation = v->dilation[1], c->x.pad = v->pad[1];
+    c->x.stride = v->stride[1], c->x.dilation = v->dilation[1], c->x.pad = v->pad[2];
     c->even = v->stride[0] == 1 && v->stride[1] == 1;
     ls_kernel *base = &c->base.base;
     base->destroy = destroy;

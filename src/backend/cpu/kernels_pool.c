@@ -59,7 +59,7 @@ ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     p->size = (ls_simd_pool){ .n = images, .h = in[1], .w = in[2], .c = in[3] };
     p->size.oh = y->shape.dims[1], p->size.ow = y->shape.dims[2];
     p->size.kh = window[0], p->size.kw = window[1], p->size.sh = stride[0], p->size.sw = stride[1];
-    p->size.pad_top = node->attr.window.pad[0], p->size.pad_left = node->attr.window.pad[1];
+    p->size.pad_top = node->attr.window.pad[0], p->size.pad_left = node->attr.window.pad[2];
     p->size.count_padding = node->attr.window.count_padding;
     *out = &p->base.base;
     return LS_OK;

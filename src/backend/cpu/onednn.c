@@ -365,8 +365,8 @@ static dnnl_status_t describe(const ls_dnn_conv *v, bool forward, const ls_dnn_o
     for (int i = 0; i < 2; i++) {
         d->stride[i] = v->stride[i];
         d->dilation[i] = v->dilation[i] - 1;
-        d->before[i] = v->pad[i];
-        d->after[i] = v->pad[i + 2];
+        d->before[i] = v->pad[2 * i];
+        d->after[i] = v->pad[2 * i + 1];
     }
     bool blocks = forward && ls_dnn_has_avx512() && v->c == 1 && v->o == 16 && v->groups == 1;
     dnnl_status_t status = dnnl_memory_desc_init_by_tag(&d->x, 4, x, dnnl_f32, blocks ? dnnl_nchw : dnnl_nhwc);

@@ -26,7 +26,7 @@ typedef struct ls_dnn_conv {
     int64_t kh, kw;
     int64_t o, oh, ow;              /* the output's channels, height and width */
     int64_t stride[2], dilation[2]; /* 1: dense */
-    int64_t pad[4];                 /* top, left, bottom, right */
+    int64_t pad[4];                 /* top, bottom, left, right */
     int64_t groups;
     bool bias; /* forward adds one, backward-weights also makes its gradient; backward-data does not look */
     bool relu; /* forward ends with max(0, .), which makes 0 of NaN or not, and NaN of -infinity or not, as the

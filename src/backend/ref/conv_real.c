@@ -32,7 +32,7 @@ static conv conv_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *
         .group_out = kernel->dims[3] / groups,
         .stride = { attr->window.stride[0], attr->window.stride[1] },
         .dilation = { attr->window.dilation[0], attr->window.dilation[1] },
-        .pad = { attr->window.pad[0], attr->window.pad[1] },
+        .pad = { attr->window.pad[0], attr->window.pad[2] },
     };
 }
 

@@ -23,7 +23,7 @@ static pool pool_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *
         .yw = y->dims[2],
         .window = { attr->window.window[0], attr->window.window[1] },
         .stride = { attr->window.stride[0], attr->window.stride[1] },
-        .pad = { attr->window.pad[0], attr->window.pad[1] },
+        .pad = { attr->window.pad[0], attr->window.pad[2] },
         .count_padding = attr->window.count_padding,
     };
 }
