@@ -152,8 +152,28 @@ typedef struct ls_evaluate_options {
 #define ls_evaluate(model, data, ...) ls_evaluate_with(model, data, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options);
 
-/* The model's first output for every sample; free() out->data. */
-LS_API ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out);
+#define ls_evaluate_arrays(model, x, y, ...)                                                                           \
+    ls_evaluate_arrays_with(model, x, y, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options);
+
+typedef struct ls_predict_options {
+    int ls_first;
+    ls_array *out;      /* free() out->data */
+    int64_t batch_size; /* 0: 32 */
+    ls_verbose verbose; /* 0: silent here */
+    FILE *output;
+    ls_strategy strategy;
+    int lanes;
+    int index; /* which of the model's outputs */
+} ls_predict_options;
+
+/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order. The
+ * model need not be compiled. */
+#define ls_predict(model, data, ...) ls_predict_with(model, data, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options);
+#define ls_predict_array(model, x, ...)                                                                                \
+    ls_predict_array_with(model, x, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options);
 
 /* ---- State ---- */
 

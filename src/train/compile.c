@@ -12,9 +12,6 @@ static void destroy(void *training)
     if (!t)
         return;
     ls_scope_close(&t->scope);
-    if (ls_model_graph(t->model)->runs)
-        ls_model_graph(t->model)->runs->settings.plan.map = (ls_map){ .count = 0 };
-    free(t->device_list);
     free(t);
 }
 
@@ -221,18 +218,21 @@ static ls_status trace_loss(ls_training *t, ls_function *f, ls_tensor *output, c
 
 static ls_status trace_function(ls_training *t, ls_function *f)
 {
-    ls_tensor *features[LS_MAX_COMPONENTS], *output = NULL;
+    ls_tensor *features[LS_MAX_COMPONENTS];
     ls_trace trace = { .updates = NULL };
     LS_TRY(check_spec(t, f));
     make_inputs(t, f);
     for (int i = 0; i < f->spec.features; i++)
         features[i] = feature(t, (size_t)i, f->inputs[i]);
-    LS_TRY(ls_model_trace(t->model, features, f->kind == LS_FUNCTION_TRAIN, &output, &trace));
-    ls_status status = LS_OK;
-    if (f->kind == LS_FUNCTION_PREDICT)
-        f->fetches[f->fetch_count++] = output;
-    else
-        status = trace_loss(t, f, output, &trace);
+    ls_tensor **outputs = calloc(ls_model_output_count(t->model) + 1, sizeof(*outputs));
+    if (!outputs)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu outputs", ls_model_output_count(t->model));
+    ls_status status = ls_model_trace(t->model, features, f->kind == LS_FUNCTION_TRAIN, outputs, &trace);
+    if (status == LS_OK && f->kind == LS_FUNCTION_PREDICT)
+        f->fetches[f->fetch_count++] = outputs[f->output];
+    else if (status == LS_OK)
+        status = trace_loss(t, f, outputs[0], &trace);
+    free(outputs);
     free(trace.updates);
     for (size_t i = 0; i < f->fetch_count && status == LS_OK; i++)
         if (ls_tensor_is_error(f->fetches[i]))
@@ -253,12 +253,13 @@ static bool same_spec(const ls_element_spec *a, const ls_element_spec *b)
     return true;
 }
 
-ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_element_spec *spec, size_t class_count,
-                               ls_function **out)
+ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_element_spec *spec,
+                               ls_function_choice choice, ls_function **out)
 {
     for (int i = 0; i < t->function_count; i++) {
         ls_function *f = &t->functions[i];
-        if (f->kind == kind && f->class_count == class_count && same_spec(&f->spec, spec)) {
+        if (f->kind == kind && f->class_count == choice.class_count && f->output == choice.output &&
+            same_spec(&f->spec, spec)) {
             *out = f;
             return LS_OK;
         }
@@ -280,7 +281,7 @@ ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_e
                        "with it: close the scope first",
                        t->model->at_work, ls_model_name(t->model));
     ls_function *f = &t->functions[t->function_count];
-    *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = class_count };
+    *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = choice.class_count, .output = choice.output };
     LS_TRY(trace_function(t, f));
     t->function_count++;
     *out = f;
@@ -289,8 +290,20 @@ ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_e
 
 /* ---- Running ---- */
 
-ls_status ls_function_run(ls_training *t, ls_function *f, const ls_batch_view *batch, const double *class_weights,
-                          size_t class_count)
+static ls_status feed_classes(const ls_function *f, const double *class_weights, float **out, ls_feed *feed)
+{
+    float *classes = malloc((f->class_count + 1) * sizeof(*classes));
+    if (!classes)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu class weights", f->class_count);
+    for (size_t i = 0; i < f->class_count; i++)
+        classes[i] = (float)class_weights[i];
+    *feed = (ls_feed){ f->class_weights, ls_array_of(LS_F32, LS_SHAPE((int64_t)f->class_count), classes) };
+    *out = classes;
+    return LS_OK;
+}
+
+ls_status ls_function_run(ls_training *t, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                          const double *class_weights)
 {
     ls_feed feeds[LS_MAX_COMPONENTS + 2];
     size_t count = 0;
@@ -306,42 +319,46 @@ ls_status ls_function_run(ls_training *t, ls_function *f, const ls_batch_view *b
         rate = (float)exact;
         feeds[count++] = (ls_feed){ f->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &rate) };
     }
-    if (f->class_weights) {
-        classes = malloc((class_count + 1) * sizeof(*classes));
-        if (!classes)
-            return ls_fail(LS_ERR_MEMORY, "no memory for %zu class weights", class_count);
-        for (size_t i = 0; i < class_count; i++)
-            classes[i] = (float)class_weights[i];
-        feeds[count++] = (ls_feed){ f->class_weights, ls_array_of(LS_F32, LS_SHAPE((int64_t)class_count), classes) };
-    }
-    ls_graph *graph = ls_model_graph(t->model);
-    ls_status status = batch->rows
-                           ? ls_eval_rows(graph, feeds, count, batch->rows, batch->samples, f->fetches, f->fetch_count)
-                           : ls_eval(graph, feeds, count, f->fetches, f->fetch_count);
+    if (f->class_weights)
+        LS_TRY(feed_classes(f, class_weights, &classes, &feeds[count++]));
+    const ls_run_request request = { .graph = ls_model_graph(t->model),
+                                     .settings = &settings->run,
+                                     .feeds = feeds,
+                                     .feed_count = count,
+                                     .rows = batch->rows,
+                                     .row_count = batch->samples,
+                                     .fetches = f->fetches,
+                                     .fetch_count = f->fetch_count };
+    ls_run_report report;
+    ls_status status = ls_run(&request, &report);
     free(classes);
-    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
+    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN) {
+        t->times.join += report.join_seconds;
         t->step++;
+    }
     return status;
 }
 
-/* ---- Placement ---- */
+/* ---- Settings ---- */
 
-ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lanes)
+ls_status ls_settings_make(const ls_training *t, const ls_strategy *strategy, int lanes, ls_settings *out)
 {
     ls_graph *graph = ls_model_graph(t->model);
     ls_runs *runs = NULL;
-    int *list = NULL, count = 0;
+    int count = 0;
+    if (lanes < 0 || lanes > LS_MAX_LANES)
+        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
     LS_TRY(ls_runs_of(graph, &runs));
-    LS_TRY(ls_device_list(strategy, graph->context, &list, &count)); /* ours from here on */
-    bool same = count == t->device_count && lanes == runs->settings.plan.lanes &&
-                (count == 0 || memcmp(list, t->device_list, (size_t)count * sizeof(*list)) == 0);
-    if (same) {
-        free(list);
-        return LS_OK;
-    }
-    free(t->device_list);
-    t->device_list = list;
-    t->device_count = count;
-    runs->settings.plan.map = (ls_map){ .devices = t->device_list, .count = t->device_count };
-    return ls_graph_set_lanes(graph, lanes);
+    LS_TRY(ls_device_list(strategy, graph->context, &out->devices, &count));
+    out->run = runs->settings;
+    if (lanes > 0)
+        out->run.plan.lanes = lanes;
+    out->run.plan.map = (ls_map){ .devices = out->devices, .count = count };
+    return LS_OK;
+}
+
+void ls_settings_free(ls_settings *settings)
+{
+    free(settings->devices);
+    settings->devices = NULL;
 }

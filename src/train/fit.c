@@ -1,4 +1,4 @@
-/* fit, evaluate, predict: loops over traced functions. */
+/* fit: epochs of steps, with callbacks, validation, progress and a log. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 typedef struct fit {
     ls_training *training;
     ls_function *function;
+    ls_settings settings;
     const ls_fit_options *options;
     ls_passes data, validation;
     bool validates;
@@ -117,24 +118,11 @@ static ls_status log_step(fit *f, int64_t samples)
     return LS_OK;
 }
 
-/* Joins of the function's plan for that many samples, so far. */
-static double join_seconds(const fit *f, int64_t samples)
-{
-    ls_graph *graph = ls_model_graph(f->training->model);
-    ls_executor *executor = NULL;
-    if (!graph->runs || !ls_runs_has(graph->runs, f->function->fetches, f->function->fetch_count, samples) ||
-        ls_runs_get(graph, f->function->fetches, f->function->fetch_count, samples, &executor) != LS_OK)
-        return 0;
-    return ls_executor_join_seconds(executor);
-}
-
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
-    double start = ls_seconds_now(), joins = join_seconds(f, batch->samples);
-    ls_status status =
-        ls_function_run(f->training, f->function, batch, f->options->class_weights, f->options->class_count);
+    double start = ls_seconds_now();
+    ls_status status = ls_function_run(f->training, f->function, &f->settings, batch, f->options->class_weights);
     f->training->times.compute += ls_seconds_now() - start;
-    f->training->times.join += join_seconds(f, batch->samples) - joins;
     if (status == LS_ERR_NOT_FINITE) {
         char message[512];
         snprintf(message, sizeof(message), "%s", ls_last_error());
@@ -209,7 +197,7 @@ static ls_status run_epoch(fit *f, int64_t epoch)
     ls_tally_end(&tally);
     bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
     if (status == LS_OK && f->validates && !interrupted) {
-        status = ls_training_evaluate(f->training, &f->validation, &f->val_results);
+        status = ls_training_evaluate(f->training, &f->settings, &f->validation, &f->val_results);
         validation_seconds = ls_seconds_now() - start - seconds;
     }
     if (status != LS_OK)
@@ -282,13 +270,28 @@ static ls_status open_passes(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
     LS_TRY(check_options(o));
-    LS_TRY(ls_training_place(f->training, &o->strategy, o->lanes));
+    LS_TRY(ls_settings_make(f->training, &o->strategy, o->lanes, &f->settings));
     LS_TRY(open_data(f, data));
     f->epochs = o->epochs ? o->epochs : 1;
     f->steps = o->steps_per_epoch ? o->steps_per_epoch : f->data.steps;
     if (f->steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "ls_fit: data without an end needs steps_per_epoch");
-    return ls_training_function(f->training, LS_FUNCTION_TRAIN, &f->data.spec, o->class_count, &f->function);
+    return ls_training_function(f->training, LS_FUNCTION_TRAIN, &f->data.spec,
+                                (ls_function_choice){ .class_count = o->class_count }, &f->function);
+}
+
+/* The lanes that are used are those of the plan, which is made now. */
+static ls_status open_log(fit *f)
+{
+    ls_graph *graph = ls_model_graph(f->training->model);
+    ls_start_facts facts = { .batch_size = f->data.spec.batch, .epochs = f->epochs, .seed = f->options->seed };
+    if (!f->options->log)
+        return LS_OK;
+    LS_TRY(ls_train_log_open(f->options->log, &graph->context->log, &f->log));
+    facts.devices = f->settings.run.plan.map.count;
+    LS_TRY(ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count, f->data.first,
+                        &facts.lanes));
+    return ls_train_log_start(f->log, f->training, &facts);
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)
@@ -296,10 +299,8 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     const ls_fit_options *o = f->options;
     LS_TRY(open_passes(f, data));
     ls_progress_open(&f->progress, o->output, o->verbose);
-    if (o->log)
-        LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->training->model)->context->log, &f->log));
     f->training->times = (ls_times){ 0 };
-    return ls_train_log_start(f->log, f->training, o, f->data.spec.batch, f->epochs);
+    return open_log(f);
 }
 
 static ls_status run_fit(fit *f, ls_dataset *data)
@@ -321,15 +322,14 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_use use;
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.training = use.training;
-    f.training->fitting = &options;
     ls_status status = run_fit(&f, data);
-    f.training->fitting = NULL;
     char message[1024];
     snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
     ls_progress_break(&f.progress);
     ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
+    ls_settings_free(&f.settings);
     ls_use_end(&use);
     if (status == LS_OK && options.history)
         *options.history = f.history;
@@ -349,10 +349,11 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, cha
     f.training = use.training;
     ls_status status = open_passes(&f, data);
     if (status == LS_OK)
-        status = ls_explain_memory(ls_model_graph(model), f.function->fetches, f.function->fetch_count,
-                                   f.data.spec.batch, fits, out);
+        status = ls_run_explain_memory(ls_model_graph(model), &f.settings.run, f.function->fetches,
+                                       f.function->fetch_count, f.data.spec.batch, fits, out);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
+    ls_settings_free(&f.settings);
     ls_use_end(&use);
     return status;
 }
@@ -364,143 +365,6 @@ ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_opt
     ls_status status = ls_fit_with(model, data, options);
     ls_dataset_destroy(data);
     return status;
-}
-
-/* ---- Evaluate and predict ---- */
-
-ls_status ls_training_evaluate(ls_training *t, ls_passes *passes, ls_results *out)
-{
-    ls_tally tally;
-    ls_function *function = NULL;
-    LS_TRY(ls_training_function(t, LS_FUNCTION_EVALUATE, &passes->spec, 0, &function));
-    if (passes->steps == LS_INFINITE)
-        return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
-    LS_TRY(ls_tally_begin(&tally, &t->options));
-    ls_status status = ls_passes_begin(passes, 0);
-    for (bool end = false; status == LS_OK && !end;) {
-        ls_batch_view batch;
-        status = ls_passes_next(passes, &batch, &end);
-        if (status == LS_OK && !end)
-            status = ls_function_run(t, function, &batch, NULL, 0);
-        if (status == LS_OK && !end)
-            status = ls_tally_add(&tally, function, batch.samples);
-    }
-    if (status == LS_OK)
-        ls_tally_results(&tally, out);
-    ls_tally_end(&tally);
-    return status;
-}
-
-/* What a fit at work has set is set again, so that an evaluation in a callback changes no later step. */
-static ls_status place_again(ls_training *t)
-{
-    return t->fitting ? ls_training_place(t, &t->fitting->strategy, t->fitting->lanes) : LS_OK;
-}
-
-static ls_status evaluate(ls_training *training, ls_dataset *data, const ls_evaluate_options *options)
-{
-    ls_passes passes;
-    ls_progress progress;
-    ls_results results;
-    LS_TRY(ls_passes_open(&passes, data, options->batch_size ? options->batch_size : 32, false, 0));
-    ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
-    ls_progress_open(&progress, options->output, verbose);
-    progress.steps = progress.done = passes.steps;
-    progress.start = ls_seconds_now();
-    ls_status status = ls_training_evaluate(training, &passes, &results);
-    if (status == LS_OK)
-        ls_progress_end(&progress, &results, NULL);
-    if (status == LS_OK && options->out)
-        *options->out = results;
-    ls_passes_close(&passes);
-    return status;
-}
-
-ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
-{
-    LS_OWN_FP_MODE;
-    ls_use use;
-    if (options.batch_size < 0 || options.lanes < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_evaluate: batch_size %" PRId64 ", lanes %d", options.batch_size,
-                       options.lanes);
-    LS_TRY(ls_use_begin(&use, model, "ls_evaluate", false));
-    ls_status status = ls_training_place(use.training, &options.strategy, options.lanes);
-    if (status == LS_OK)
-        status = evaluate(use.training, data, &options);
-    ls_status placed = place_again(use.training);
-    ls_use_end(&use);
-    return status == LS_OK ? placed : status;
-}
-
-/* Grows by doubling: how many samples there are may not be known. */
-static ls_status append(ls_array *out, size_t *room, const ls_array *rows)
-{
-    int64_t count = 0, have = 0;
-    ls_shape_count(&rows->shape, 0, &count);
-    if (out->shape.rank == 0) {
-        out->dtype = rows->dtype;
-        out->shape = rows->shape;
-        out->shape.dims[0] = 0;
-    }
-    ls_shape_count(&out->shape, 0, &have);
-    size_t element = ls_dtype_bytes(rows->dtype), need = (size_t)(have + count) * element;
-    if (need > *room) {
-        size_t more = need * 2;
-        void *grown = realloc(out->data, more);
-        if (!grown)
-            return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of predictions", more);
-        out->data = grown;
-        *room = more;
-    }
-    if (count)
-        memcpy((char *)out->data + (size_t)have * element, rows->data, (size_t)count * element);
-    out->shape.dims[0] += rows->shape.dims[0];
-    return LS_OK;
-}
-
-static ls_status predict_all(ls_training *t, ls_passes *passes, ls_array *out)
-{
-    ls_function *function = NULL;
-    size_t room = 0;
-    LS_TRY(ls_training_function(t, LS_FUNCTION_PREDICT, &passes->spec, 0, &function));
-    if (passes->steps == LS_INFINITE)
-        return ls_fail(LS_ERR_INVALID, "data without an end cannot be predicted");
-    LS_TRY(ls_passes_begin(passes, 0));
-    for (;;) {
-        ls_batch_view batch;
-        ls_array rows;
-        bool end = false;
-        LS_TRY(ls_passes_next(passes, &batch, &end));
-        if (end)
-            return LS_OK;
-        LS_TRY(ls_function_run(t, function, &batch, NULL, 0));
-        LS_TRY(ls_value(function->fetches[0], &rows));
-        LS_TRY(append(out, &room, &rows));
-    }
-}
-
-ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out)
-{
-    LS_OWN_FP_MODE;
-    ls_use use;
-    ls_passes passes;
-    ls_array made = { .data = NULL };
-    if (!out || batch_size < 0)
-        return ls_fail(LS_ERR_INVALID,
-                       "ls_predict: a place for the predictions is needed, and a batch size of 0 or more");
-    LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
-    ls_status status = ls_passes_open(&passes, data, batch_size ? batch_size : 32, false, 0);
-    if (status == LS_OK) {
-        status = predict_all(use.training, &passes, &made);
-        ls_passes_close(&passes);
-    }
-    ls_use_end(&use);
-    if (status != LS_OK) {
-        free(made.data);
-        return status;
-    }
-    *out = made;
-    return LS_OK;
 }
 
 /* ---- State ---- */

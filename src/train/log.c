@@ -97,8 +97,7 @@ static void put_string(ls_text *text, const char *key, const char *value)
     ls_text_put_json(text, value);
 }
 
-ls_status ls_train_log_start(ls_train_log *log, ls_training *t, const ls_fit_options *options, int64_t batch_size,
-                             int64_t epochs)
+ls_status ls_train_log_start(ls_train_log *log, ls_training *t, const ls_start_facts *facts)
 {
     if (!log)
         return LS_OK;
@@ -111,11 +110,11 @@ ls_status ls_train_log_start(ls_train_log *log, ls_training *t, const ls_fit_opt
     put_number(&text, "parameters", (double)ls_model_parameter_count(t->model));
     put_string(&text, "optimizer", ls_optimizer_name(&t->options.optimizer));
     put_string(&text, "loss", ls_loss_name(&t->options.loss));
-    put_number(&text, "batch_size", (double)batch_size);
-    put_number(&text, "epochs", (double)epochs);
-    put_number(&text, "lanes", options->lanes);
-    put_number(&text, "devices", t->device_count);
-    ls_text_add(&text, ",\"seed\":%" PRIu64, options->seed);
+    put_number(&text, "batch_size", (double)facts->batch_size);
+    put_number(&text, "epochs", (double)facts->epochs);
+    put_number(&text, "lanes", facts->lanes);
+    put_number(&text, "devices", facts->devices);
+    ls_text_add(&text, ",\"seed\":%" PRIu64, facts->seed);
     put_string(&text, "bit_class", bits);
     free(bits);
     write_line(log, &text);

@@ -12,6 +12,7 @@ typedef struct ls_function {
     ls_function_kind kind;
     ls_element_spec spec;                 /* of batched elements */
     size_t class_count;                   /* of class weights; 0: classes are not weighted */
+    size_t output;                        /* of the model's, of a predict function */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
     ls_tensor *learning_rate;             /* to be fed, of a train function */
     ls_tensor *class_weights;             /* likewise, where classes are weighted */
@@ -25,14 +26,11 @@ typedef struct ls_function {
 typedef struct ls_training {
     ls_model *model;
     ls_compile_options options;
-    ls_scope scope;                /* everything traced ends with it */
-    const ls_scope_frame *frame;   /* that scope: traces are made in no other */
-    const ls_fit_options *fitting; /* of the fit at work; NULL: none */
+    ls_scope scope;              /* everything traced ends with it */
+    const ls_scope_frame *frame; /* that scope: traces are made in no other */
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
-    int64_t step;     /* updates so far: what schedules count */
-    int *device_list; /* of the strategy */
-    int device_count;
+    int64_t step; /* updates so far: what schedules count */
     ls_times times;
 } ls_training;
 
@@ -46,9 +44,21 @@ ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alon
 ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
 void ls_use_end(ls_use *use);
 
+/* How the runs of one call are made: lanes (0: as the model's graph has them) and the strategy's map. They go with each
+ * run and are a part of what its plan is found by, so calls inside others disturb nothing. */
+typedef struct ls_settings {
+    ls_run_settings run;
+    int *devices; /* of the map */
+} ls_settings;
+ls_status ls_settings_make(const ls_training *training, const ls_strategy *strategy, int lanes, ls_settings *out);
+void ls_settings_free(ls_settings *settings);
+
 /* The function for data of that spec, traced at the first call. */
+typedef struct ls_function_choice {
+    size_t class_count, output; /* as in ls_function */
+} ls_function_choice;
 ls_status ls_training_function(ls_training *training, ls_function_kind kind, const ls_element_spec *spec,
-                               size_t class_count, ls_function **out);
+                               ls_function_choice choice, ls_function **out);
 
 /* Runs it on one element: rows of arrays in memory, or the arrays themselves (rows NULL). */
 typedef struct ls_batch_view {
@@ -56,14 +66,11 @@ typedef struct ls_batch_view {
     const int64_t *rows;
     int64_t samples;
 } ls_batch_view;
-ls_status ls_function_run(ls_training *training, ls_function *function, const ls_batch_view *batch,
-                          const double *class_weights, size_t class_count);
+ls_status ls_function_run(ls_training *training, ls_function *function, const ls_settings *settings,
+                          const ls_batch_view *batch, const double *class_weights);
 
 /* Labels of a batch that are class numbers: reals among them must be whole (labels.c). rows as in ls_batch_view. */
 ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t samples);
-
-/* Sets lanes and the map from tasks to devices for the runs that follow. */
-ls_status ls_training_place(ls_training *training, const ls_strategy *strategy, int lanes);
 
 /* The devices of a strategy; free() the list. */
 ls_status ls_device_list(const ls_strategy *strategy, ls_context *ctx, int **list, int *count);
@@ -75,6 +82,7 @@ typedef struct ls_passes {
     ls_dataset *dataset; /* batched; its own handle */
     ls_element_spec spec;
     int64_t steps; /* of a pass; LS_UNKNOWN, LS_INFINITE */
+    int64_t first; /* samples of a pass's first batch */
     bool in_rows;
     ls_rows *rows;
     ls_iterator *iterator;
@@ -103,7 +111,7 @@ void ls_tally_end(ls_tally *tally);
 ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
 
 /* One pass of evaluation. */
-ls_status ls_training_evaluate(ls_training *training, ls_passes *passes, ls_results *out);
+ls_status ls_training_evaluate(ls_training *training, const ls_settings *settings, ls_passes *passes, ls_results *out);
 
 /* ---- Progress and logs ---- */
 
@@ -127,8 +135,12 @@ void ls_progress_break(ls_progress *progress); /* ends a bar that is not at its 
  * then and once at the end, and training goes on. */
 typedef struct ls_train_log ls_train_log;
 ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
-ls_status ls_train_log_start(ls_train_log *log, ls_training *training, const ls_fit_options *options,
-                             int64_t batch_size, int64_t epochs);
+typedef struct ls_start_facts {
+    int64_t batch_size, epochs;
+    int lanes, devices; /* that are used */
+    uint64_t seed;
+} ls_start_facts;
+ls_status ls_train_log_start(ls_train_log *log, ls_training *training, const ls_start_facts *facts);
 void ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
 void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
                         const ls_results *results, const ls_results *validation, const ls_times *times);
