@@ -4,34 +4,34 @@
 #include <string.h>
 
 #include "base/fpmode.h"
-#include "train/training.h"
+#include "train/job.h"
 
 /* ---- Evaluate ---- */
 
-ls_status ls_training_evaluate(ls_training *t, const ls_settings *settings, ls_passes *passes, ls_results *out)
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, ls_results *out)
 {
     ls_tally tally;
     ls_function *function = NULL;
-    LS_TRY(ls_training_function(t, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &function));
+    LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &function));
     if (passes->steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
-    LS_TRY(ls_tally_begin(&tally, &t->options));
+    LS_TRY(ls_tally_begin(&tally, job));
     ls_status status = ls_passes_begin(passes, 0);
     for (bool end = false; status == LS_OK && !end;) {
         ls_batch_view batch;
         status = ls_passes_next(passes, &batch, &end);
         if (status == LS_OK && !end)
-            status = ls_function_run(t, function, settings, &batch, NULL);
+            status = ls_function_run(job, function, settings, &batch, NULL);
         if (status == LS_OK && !end)
-            status = ls_tally_add(&tally, function, batch.samples);
+            status = ls_tally_add(&tally, job, function, batch.samples);
     }
     if (status == LS_OK)
-        ls_tally_results(&tally, out);
+        ls_tally_results(&tally, job, out);
     ls_tally_end(&tally);
     return status;
 }
 
-static ls_status evaluate(ls_training *training, const ls_settings *settings, ls_dataset *data,
+static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *data,
                           const ls_evaluate_options *options)
 {
     ls_passes passes;
@@ -42,7 +42,7 @@ static ls_status evaluate(ls_training *training, const ls_settings *settings, ls
     ls_progress_open(&progress, options->output, verbose);
     progress.steps = progress.done = passes.steps;
     progress.start = ls_seconds_now();
-    ls_status status = ls_training_evaluate(training, settings, &passes, &results);
+    ls_status status = ls_job_evaluate(job, settings, &passes, &results);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
     if (status == LS_OK && options->out)
@@ -65,9 +65,9 @@ ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_option
     ls_settings settings = { .devices = NULL };
     LS_TRY(check_sizes("ls_evaluate", options.batch_size, options.lanes));
     LS_TRY(ls_use_begin(&use, model, "ls_evaluate", false));
-    ls_status status = ls_settings_make(use.training, &options.strategy, options.lanes, &settings);
+    ls_status status = ls_settings_make(use.job, &options.strategy, options.lanes, &settings);
     if (status == LS_OK)
-        status = evaluate(use.training, &settings, data, &options);
+        status = evaluate(use.job, &settings, data, &options);
     ls_settings_free(&settings);
     ls_use_end(&use);
     return status;
@@ -111,7 +111,7 @@ static ls_status append(ls_array *out, size_t *room, const ls_array *rows)
 }
 
 typedef struct prediction {
-    ls_training *training;
+    ls_job *job;
     ls_settings settings;
     ls_passes passes;
     ls_progress progress;
@@ -125,7 +125,7 @@ static ls_status predict_all(prediction *p)
     static const ls_results nothing = { .count = 0 };
     ls_function *function = NULL;
     const ls_function_choice choice = { .output = (size_t)p->options->index };
-    LS_TRY(ls_training_function(p->training, LS_FUNCTION_PREDICT, &p->passes.spec, choice, &function));
+    LS_TRY(ls_job_function(p->job, LS_FUNCTION_PREDICT, &p->passes.spec, choice, &function));
     if (p->passes.steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "data without an end cannot be predicted");
     LS_TRY(ls_passes_begin(&p->passes, 0));
@@ -136,7 +136,7 @@ static ls_status predict_all(prediction *p)
         LS_TRY(ls_passes_next(&p->passes, &batch, &end));
         if (end)
             return LS_OK;
-        LS_TRY(ls_function_run(p->training, function, &p->settings, &batch, NULL));
+        LS_TRY(ls_function_run(p->job, function, &p->settings, &batch, NULL));
         LS_TRY(ls_value(function->fetches[0], &rows));
         LS_TRY(append(&p->made, &p->room, &rows));
         ls_progress_step(&p->progress, p->progress.done + 1, &nothing);
@@ -147,7 +147,7 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
 {
     static const ls_results nothing = { .count = 0 };
     const ls_predict_options *o = p->options;
-    LS_TRY(ls_settings_make(p->training, &o->strategy, o->lanes, &p->settings));
+    LS_TRY(ls_settings_make(p->job, &o->strategy, o->lanes, &p->settings));
     LS_TRY(ls_passes_open(&p->passes, data, o->batch_size ? o->batch_size : 32, false, 0));
     ls_progress_open(&p->progress, o->output, o->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : o->verbose);
     p->progress.steps = p->passes.steps;
@@ -174,7 +174,7 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
     ls_use use;
     LS_TRY(check_predict(model, &options));
     LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
-    prediction p = { .training = use.training, .options = &options };
+    prediction p = { .job = use.job, .options = &options };
     ls_status status = run_prediction(&p, data);
     ls_progress_break(&p.progress);
     ls_passes_close(&p.passes);

@@ -1,5 +1,5 @@
 /* Passes over a dataset as batches: rows of arrays in memory where that is possible, else elements of an iterator. */
-#include "train/training.h"
+#include "train/job.h"
 
 /* Batches what is not batched yet, shuffled before where asked. */
 static ls_status prepare(ls_passes *p, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed)
