@@ -259,6 +259,12 @@ static void find_followers(cut *c, const ls_step_nodes *s)
         c->follows[s->updates[u]->place] = true;
 }
 
+/* It needs nothing that a batch or a run brings. */
+static bool is_constant(const ls_tensor *node)
+{
+    return node->input_count == 0 && node->op != LS_OP_input && node->op != LS_OP_count;
+}
+
 /* Nodes come after their inputs, so those have their twins. */
 static void make_twin(cut *c, size_t i)
 {
@@ -270,7 +276,7 @@ static void make_twin(cut *c, size_t i)
     for (int k = 0; k < node->input_count; k++) {
         size_t from = (size_t)node->in[k]->place;
         if (!c->twin[from])
-            c->twin[from] = node->in[k]->op == LS_OP_constant ? node->in[k] : pass_on(c->job, c->halves, node->in[k]);
+            c->twin[from] = is_constant(node->in[k]) ? node->in[k] : pass_on(c->job, c->halves, node->in[k]);
         in[k] = c->twin[from];
     }
     const ls_node_spec spec = { .op = node->op,
