@@ -200,6 +200,27 @@ LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_o
     ls_predict_array_with(model, x, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options);
 
+/* ---- One step by hand ---- */
+
+typedef struct ls_batch_options {
+    int ls_first;
+    ls_results *out;         /* of this batch, before its update */
+    ls_array sample_weights; /* one a sample; left out: none */
+    const double *class_weights;
+    size_t class_count;
+    const ls_array *inputs; /* several features and labels: then x and y are (ls_array){ 0 } */
+    int input_count;
+    const ls_array *targets;
+    int target_count;
+    ls_strategy strategy;
+    int lanes;
+} ls_batch_options;
+
+/* ls_train_on_batch(model, x, y, &results): one training step on all of these samples, as ls_fit makes it. */
+#define ls_train_on_batch(model, x, y, ...)                                                                            \
+    ls_train_on_batch_with(model, x, y, (ls_batch_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y, ls_batch_options options);
+
 /* ---- State ---- */
 
 /* SHA-256 of parameters and optimizer state: bytes of the variables in creation order, trainable then not, of the

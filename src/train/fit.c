@@ -354,9 +354,13 @@ static ls_status open_log(fit *f)
         return LS_OK;
     LS_TRY(ls_train_log_open(f->options->log, &graph->context->log, &f->log));
     facts.devices = f->settings.run.plan.map.count;
-    LS_TRY(ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count, f->data.first,
-                        &facts.lanes));
-    return ls_train_log_start(f->log, f->job, &facts);
+    facts.lanes = f->options->lanes;
+    ls_status planned = ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
+                                     f->data.first, &facts.lanes);
+    char message[1024]; /* without a plan the log has its start, too */
+    snprintf(message, sizeof(message), "%s", planned == LS_OK ? "" : ls_last_error());
+    LS_TRY(ls_train_log_start(f->log, f->job, &facts));
+    return planned == LS_OK ? LS_OK : ls_fail(planned, "%s", message);
 }
 
 /* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
