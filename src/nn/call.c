@@ -327,7 +327,7 @@ static ls_status regularize(const ls_model *model, ls_tensor **out)
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
         ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
-        if (weight->trainable)
+        if (!weight->trainable)
             continue;
         if (weight->regularizer.l1 != 0)
             sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_abs(w), LS_ALL_AXES, false), weight->regularizer.l1));
