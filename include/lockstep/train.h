@@ -115,18 +115,25 @@ typedef struct ls_fit_options {
  * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
  * not finite. Whatever makes it fail, the weights are then those of the last good step. A log that cannot be written
  * any more is a warning, not a failure. */
-#define ls_fit(model, data, ...) ls_fit_with(model, data, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+#define ls_fit(...)                                                                                                    \
+    ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
+                (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options);
 
-/* The same on arrays in memory, which are borrowed for the call. */
-#define ls_fit_arrays(model, x, y, ...) ls_fit_arrays_with(model, x, y, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+/* The same on arrays in memory, which are borrowed for the call: ls_fit_arrays(model, x, y, .epochs = 10) */
+#define ls_fit_arrays(...)                                                                                             \
+    ls_fit_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),    \
+                       (ls_fit_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
 
 /* What ls_fit with the same options would need of each device's memory, whether it fits (fits may be NULL), and the
- * largest batch that does if not: a text to free(). Nothing is trained. */
-#define ls_explain_fit(model, data, fits, out, ...)                                                                    \
-    ls_explain_fit_with(model, data, fits, out, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options);
+ * largest batch that does if not: a text to free(). Nothing is trained.
+ *     ls_explain_fit(model, data, &fits, &text, .batch_size = 4096) */
+#define ls_explain_fit(...)                                                                                            \
+    ls_explain_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                  \
+                        (ls_fit_options){ .ls_first = 0, LS_AFTER_4_(__VA_ARGS__, ) }, LS_ARGUMENT_3_(__VA_ARGS__, ),  \
+                        LS_ARGUMENT_4_(__VA_ARGS__, ))
+LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out);
 
 /* ---- Evaluate and predict ---- */
 

@@ -22,9 +22,9 @@ struct ls_scope_frame {
 
 #define LS_FIRST_NAME_ROOM 64
 
-ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
+ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_graph **out)
 {
-    if (!options.out)
+    if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_graph_create: no place for the graph was given");
     LS_TRY(ls_context_add_graph(ctx, "ls_graph_create"));
     ls_graph *graph = calloc(1, sizeof(*graph));
@@ -41,7 +41,7 @@ ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
     graph->name_room = LS_FIRST_NAME_ROOM;
     graph->prefix = "";
     graph->device = LS_ANY_DEVICE;
-    *options.out = graph;
+    *out = graph;
     return LS_OK;
 }
 

@@ -435,7 +435,7 @@ ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size
 
 /* ---- Sequential models ---- */
 
-ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers, size_t count)
+ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *layers, size_t count, ls_model **out)
 {
     LS_OWN_FP_MODE;
     ls_model *model;
@@ -508,8 +508,8 @@ static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t inp
     return LS_OK;
 }
 
-ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs, size_t input_count,
-                    size_t output_count, ls_call_function function, void *user)
+ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, size_t input_count, size_t output_count,
+                    ls_call_function function, void *user, ls_model **out)
 {
     LS_OWN_FP_MODE;
     ls_model *model;

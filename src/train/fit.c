@@ -338,7 +338,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     return status != LS_OK ? ls_fail(status, "%s", message) : LS_OK;
 }
 
-ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)
+ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out)
 {
     LS_OWN_FP_MODE;
     fit f = { .options = &options };
