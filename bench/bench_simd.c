@@ -214,12 +214,6 @@ static double cross_entropy(const ls_simd *t, arrays *a)
     return 8.0 * 10 * (double)rows;
 }
 
-static double transpose(const ls_simd *t, arrays *a)
-{
-    t->transpose_2d(a->y, a->x, a->n / 256, 256);
-    return 8.0 * (double)a->n;
-}
-
 static double copy(const ls_simd *t, arrays *a)
 {
     (void)t;
@@ -255,7 +249,6 @@ static const struct row {
     { "momentum", momentum },
     { "dropout", dropout },
     { "cross-entropy, 10 classes", cross_entropy },
-    { "transpose, 256 columns", transpose },
 };
 
 /* GB/s of one run that takes at least a millisecond or so. */
