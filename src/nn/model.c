@@ -7,21 +7,6 @@
 
 #include "base/text.h"
 
-ls_status ls_grow(void *array, size_t count, size_t *room, size_t element)
-{
-    if (count < *room)
-        return LS_OK;
-    size_t more = *room ? *room * 2 : 16;
-    void *old;
-    memcpy(&old, array, sizeof(old)); /* `array` points to a pointer of any type */
-    void *grown = realloc(old, more * element);
-    if (!grown)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu elements of %zu bytes", more, element);
-    memcpy(array, &grown, sizeof(grown));
-    *room = more;
-    return LS_OK;
-}
-
 /* ---- Life ---- */
 
 ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)

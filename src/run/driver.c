@@ -35,13 +35,13 @@ static ls_status explain(const ls_driver *d, const ls_step *step, const char *wh
 /* After a failure: drain the queue, drop later errors, mark what was brought stale. The next run begins anew. */
 static ls_status settle(ls_driver *d, ls_status status)
 {
-    char message[1024];
+    ls_error failure;
     if (status == LS_OK)
         return LS_OK;
-    snprintf(message, sizeof(message), "%s", ls_last_error());
+    ls_error_keep(&failure, status);
     (void)ls_device_sync(d->device);
     memset(d->fresh, 0, (size_t)plan_of(d)->node_count * sizeof(*d->fresh));
-    return ls_fail(status, "%s", message);
+    return ls_error_give(&failure);
 }
 
 /* ---- Making ---- */

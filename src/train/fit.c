@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fpmode.h"
 #include "base/sha256.h"
 #include "nn/model.h"
@@ -77,9 +78,8 @@ static ls_status call_one(const fit *f, const ls_callback *c, moment when, const
 /* The failure of a callback is its own status and, where it left one, its own message. */
 static ls_status blame_callback(const fit *f, size_t number, moment when, int64_t epoch, ls_status status)
 {
-    const char *message = ls_last_error()[0] ? ls_last_error() : ls_status_name(status);
-    return ls_fail(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64 ": %s", number, moments[when],
-                   epoch + 1, f->training->step, message);
+    return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, number, moments[when],
+                          epoch + 1, f->training->step);
 }
 
 static ls_status call_back(fit *f, moment when, int64_t epoch)
@@ -130,17 +130,12 @@ static double join_seconds(const fit *f, int64_t samples)
 
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
-    double start = ls_seconds_now(), joins = join_seconds(f, batch->samples);
+    double start = ls_clock_now(), joins = join_seconds(f, batch->samples);
     ls_status status =
         ls_function_run(f->training, f->function, batch, f->options->class_weights, f->options->class_count);
-    f->training->times.compute += ls_seconds_now() - start;
+    f->training->times.compute += ls_clock_now() - start;
     f->training->times.join += join_seconds(f, batch->samples) - joins;
-    if (status == LS_ERR_NOT_FINITE) {
-        char message[512];
-        snprintf(message, sizeof(message), "%s", ls_last_error());
-        return ls_fail(status, "step %" PRId64 ": %s", f->training->step + 1, message);
-    }
-    return status;
+    return status == LS_ERR_NOT_FINITE ? ls_fail_within(status, "step %" PRId64, f->training->step + 1) : status;
 }
 
 static bool should_stop(fit *f)
@@ -159,14 +154,14 @@ static bool should_stop(fit *f)
 /* The next batch. Where an epoch has steps of its own, a pass that ends is followed by the next. */
 static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 {
-    double start = ls_seconds_now();
+    double start = ls_clock_now();
     ls_status status = ls_passes_next(&f->data, batch, end);
     if (status == LS_OK && *end && f->options->steps_per_epoch > 0) {
         status = ls_passes_begin(&f->data, ++f->pass);
         if (status == LS_OK)
             status = ls_passes_next(&f->data, batch, end);
     }
-    f->training->times.data += ls_seconds_now() - start;
+    f->training->times.data += ls_clock_now() - start;
     return status;
 }
 
@@ -200,17 +195,17 @@ static ls_status train_epoch(fit *f, int64_t epoch, ls_tally *tally)
 static ls_status run_epoch(fit *f, int64_t epoch)
 {
     ls_tally tally;
-    double start = ls_seconds_now(), validation_seconds = 0;
+    double start = ls_clock_now(), validation_seconds = 0;
     LS_TRY(call_back(f, EPOCH_BEGIN, epoch)); /* may fail: before there is something to free */
     LS_TRY(ls_tally_begin(&tally, &f->training->options));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps);
     ls_status status = train_epoch(f, epoch, &tally);
-    double seconds = ls_seconds_now() - start;
+    double seconds = ls_clock_now() - start;
     ls_tally_end(&tally);
     bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
     if (status == LS_OK && f->validates && !interrupted) {
         status = ls_training_evaluate(f->training, &f->validation, &f->val_results);
-        validation_seconds = ls_seconds_now() - start - seconds;
+        validation_seconds = ls_clock_now() - start - seconds;
     }
     if (status != LS_OK)
         return status;
@@ -306,11 +301,11 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
-    double start = ls_seconds_now();
+    double start = ls_clock_now();
     ls_status status = LS_OK;
     for (int64_t epoch = f->options->initial_epoch; epoch < f->epochs && status == LS_OK && !f->stopped; epoch++)
         status = run_epoch(f, epoch);
-    f->training->times.other = ls_seconds_now() - start - f->training->times.data - f->training->times.compute;
+    f->training->times.other = ls_clock_now() - start - f->training->times.data - f->training->times.compute;
     return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
 }
 
@@ -324,8 +319,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.training->fitting = &options;
     ls_status status = run_fit(&f, data);
     f.training->fitting = NULL;
-    char message[1024];
-    snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
+    ls_error failure;
+    ls_error_keep(&failure, status);
     ls_progress_break(&f.progress);
     ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
@@ -335,7 +330,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         *options.history = f.history;
     else
         ls_history_destroy(f.history);
-    return status != LS_OK ? ls_fail(status, "%s", message) : LS_OK;
+    return ls_error_give(&failure);
 }
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out)
@@ -406,7 +401,7 @@ static ls_status evaluate(ls_training *training, ls_dataset *data, const ls_eval
     ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
     ls_progress_open(&progress, options->output, verbose);
     progress.steps = progress.done = passes.steps;
-    progress.start = ls_seconds_now();
+    progress.start = ls_clock_now();
     ls_status status = ls_training_evaluate(training, &passes, &results);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
