@@ -3,16 +3,15 @@
 #include <lockstep.h>
 
 #include <malloc.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 #define GOAL_MS 50.0
 #define TRIES   7
 
 static double now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    return ls_clock_now() * 1e3;
 }
 
 typedef struct model {

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/cpu/simd.h"
+#include "base/clock.h"
 
 #define L2_FLOATS     (96 * 1024)
 #define MEMORY_FLOATS (16 * 1024 * 1024)
@@ -19,13 +19,6 @@ typedef struct arrays {
     float row[8][2048];
     double sums[4096];
 } arrays;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- What is measured: each returns the bytes it moves ---- */
 
@@ -189,14 +182,19 @@ static double max_pool_3x3_grad(const ls_simd *t, arrays *a)
 
 static double adam(const ls_simd *t, arrays *a)
 {
-    ls_simd_update u = ls_simd_update_of(LS_APPLY_ADAM, 1e-6f, 3, 0, 0.9, 0.999, 0, 1e-7, 0);
+    ls_tensor node = { .op = LS_OP_apply, .input_count = 3 };
+    node.attr.apply.rule = LS_APPLY_ADAM;
+    node.attr.apply.beta_1 = 0.9;
+    node.attr.apply.beta_2 = 0.999;
+    node.attr.apply.epsilon = 1e-7;
+    ls_ref_update_f32 u = ls_ref_update_scalars_f32(&node, 1e-6f, 3);
     t->update(LS_APPLY_ADAM, a->x, a->z, a->y, a->v, 0, a->n, &u);
     return 28.0 * (double)a->n;
 }
 
 static double momentum(const ls_simd *t, arrays *a)
 {
-    ls_simd_update u = ls_simd_update_of(LS_APPLY_MOMENTUM, 1e-6f, 3, 0.9, 0, 0, 0, 0, 0);
+    ls_ref_update_f32 u = { .rate = 1e-6f, .momentum = 0.9f };
     t->update(LS_APPLY_MOMENTUM, a->x, a->z, a->y, NULL, 0, a->n, &u);
     return 20.0 * (double)a->n;
 }
@@ -214,12 +212,6 @@ static double cross_entropy(const ls_simd *t, arrays *a)
     size_t rows = 1024;
     t->sparse_cross_entropy(a->row[6], a->y, a->x, labels, LS_U8, NULL, rows, 10);
     return 8.0 * 10 * (double)rows;
-}
-
-static double transpose(const ls_simd *t, arrays *a)
-{
-    t->transpose_2d(a->y, a->x, a->n / 256, 256);
-    return 8.0 * (double)a->n;
 }
 
 static double copy(const ls_simd *t, arrays *a)
@@ -257,16 +249,15 @@ static const struct row {
     { "momentum", momentum },
     { "dropout", dropout },
     { "cross-entropy, 10 classes", cross_entropy },
-    { "transpose, 256 columns", transpose },
 };
 
 /* GB/s of one run that takes at least a millisecond or so. */
 static double speed(const struct row *row, const ls_simd *table, arrays *a)
 {
-    double bytes = 0, start = now(), spent;
+    double bytes = 0, start = ls_clock_now(), spent;
     do {
         bytes += row->run(table, a);
-        spent = now() - start;
+        spent = ls_clock_now() - start;
     } while (spent < 1.5e-3);
     return bytes / spent * 1e-9;
 }

@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     train = ls_batch(ls_shuffle(ls_take(train, samples), 60000, 1), batch_size, false);
     test = ls_batch(test, batch_size, false);
 
-    LS_CHECK(ls_custom(ctx, "cnn", &cnn, (ls_layer[]){ ls_input(28, 28, 1) }, 1, 1, call, NULL));
+    LS_CHECK(ls_custom(ctx, "cnn", (ls_layer[]){ ls_input(28, 28, 1) }, 1, 1, call, NULL, &cnn));
     step train_step = make_train_step(cnn, ls_adam(), &train_accuracy);
     step test_step = make_test_step(cnn, &test_loss, &test_accuracy);
     LS_CHECK(ls_graph_status(ls_model_graph(cnn)));

@@ -58,7 +58,7 @@ static ls_status make_model(ls_context *ctx, fuzz_input *in, ls_model **out)
     if (image)
         layers[count++] = ls_flatten();
     layers[count++] = ls_dense(CLASSES, .activation = LS_SOFTMAX);
-    return ls_sequential_with(ctx, "fuzz", out, layers, count);
+    return ls_sequential_with(ctx, "fuzz", layers, count, out);
 }
 
 static ls_status train(ls_model *model, fuzz_input *in, ls_dataset *data, result *out)

@@ -298,7 +298,7 @@ static ls_status run_step(const command *c, const ls_program_step *step)
         p->state[i] = slot_bytes(c, &step->state[i]);
         p->new_state[i] = slot_bytes(c, &step->new_state[i]);
     }
-    return ls_reference_run(step->node, p->in, slot_bytes(c, &step->out), p->state, p->new_state, &c->run);
+    return ls_reference_run(step->node, &c->run, p->in, p->state, slot_bytes(c, &step->out), p->new_state);
 }
 
 static void run_program(device *d, const command *c)
@@ -316,8 +316,9 @@ static void run_program(device *d, const command *c)
 
 static void run_join(const command *c)
 {
-    ls_reference_join(c->join.kind, c->join.dtype, c->at->bytes + c->offset, c->from->bytes + c->from_offset,
-                      c->right ? c->right->bytes + c->join.right.offset : NULL, c->join.count);
+    ls_reference_join(c->join.kind, c->join.dtype, c->from->bytes + c->from_offset,
+                      c->right ? c->right->bytes + c->join.right.offset : NULL, c->join.count,
+                      c->at->bytes + c->offset);
 }
 
 /* Integers always are. */

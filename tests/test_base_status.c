@@ -1,4 +1,4 @@
-/* Statuses and the last error, element types, overflow-safe sizes, the log. */
+/* Statuses and the last error, element types, overflow-safe sizes, growing arrays, the log. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +7,10 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/status.h"
@@ -56,6 +58,46 @@ static void a_long_message_is_cut_and_says_so(void **state)
     /* And the whole cut message fits into another. */
     ls_fail(LS_ERR_DATA, "%s", ls_last_error());
     assert_int_equal(strlen(ls_last_error()), length);
+}
+
+static void a_failure_says_where_it_was(void **state)
+{
+    (void)state;
+    ls_fail(LS_ERR_DATA, "inner");
+    assert_int_equal(ls_fail_within(LS_ERR_DATA, "line %d", 3), LS_ERR_DATA);
+    assert_string_equal(ls_last_error(), "line 3: inner");
+    assert_int_equal(ls_fail_within(LS_OK, "nothing"), LS_OK);
+    assert_string_equal(ls_last_error(), "line 3: inner");
+    ls_clear_error();
+    assert_int_equal(ls_fail_within(LS_ERR_PEER, "a function of somebody else"), LS_ERR_PEER);
+    assert_string_equal(ls_last_error(), "a function of somebody else: LS_ERR_PEER");
+}
+
+static void *fail_at_length(void *out)
+{
+    char text[5000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    ls_error_keep(out, ls_fail(LS_ERR_DEVICE, "start %s", text));
+    return NULL;
+}
+
+/* All of it, from one thread to another. */
+static void a_failure_is_kept_and_given(void **state)
+{
+    (void)state;
+    ls_error error;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fail_at_length, &error), 0);
+    pthread_join(thread, NULL);
+    ls_fail(LS_ERR_DATA, "later");
+    assert_int_equal(ls_error_give(&error), LS_ERR_DEVICE);
+    assert_int_equal(strlen(ls_last_error()), LS_ERROR_BYTES - 1);
+    assert_string_equal(ls_last_error(), error.message);
+    ls_error_keep(&error, LS_OK);
+    ls_fail(LS_ERR_DATA, "later");
+    assert_int_equal(ls_error_give(&error), LS_OK);
+    assert_string_equal(ls_last_error(), "later");
 }
 
 static ls_status fail_through_try(int *after)
@@ -250,16 +292,48 @@ static void without_a_sink_lines_go_to_standard_error(void **state)
     ls_log_destroy(&log);
 }
 
+/* ---- growing arrays ---- */
+
+static void an_array_grows_and_keeps_what_it_has(void **state)
+{
+    (void)state;
+    int *numbers = NULL;
+    size_t room = 0;
+    for (size_t count = 0; count < 1000; count++) {
+        assert_int_equal(ls_grow(&numbers, count, &room, sizeof(*numbers)), LS_OK);
+        assert_true(count < room);
+        numbers[count] = (int)count;
+    }
+    assert_int_equal(room, 1024);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(numbers[i], i);
+    const int *before = numbers;
+    assert_int_equal(ls_grow(&numbers, 1024, &room, SIZE_MAX / 1024), LS_ERR_MEMORY);
+    assert_ptr_equal(numbers, before);
+    assert_int_equal(room, 1024);
+    size_t all = SIZE_MAX;
+    assert_int_equal(ls_grow(&numbers, SIZE_MAX, &all, 1), LS_ERR_MEMORY);
+    free(numbers);
+    void *nothing = NULL;
+    room = 0;
+    assert_int_equal(ls_grow(&nothing, 0, &room, 0), LS_OK);
+    assert_non_null(nothing);
+    free(nothing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_error_belongs_to_its_thread),
         cmocka_unit_test(a_message_may_contain_the_last_one),
         cmocka_unit_test(a_long_message_is_cut_and_says_so),
+        cmocka_unit_test(a_failure_says_where_it_was),
+        cmocka_unit_test(a_failure_is_kept_and_given),
         cmocka_unit_test(try_passes_a_failure_up),
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(element_types),
         cmocka_unit_test(sizes_do_not_overflow),
+        cmocka_unit_test(an_array_grows_and_keeps_what_it_has),
         cmocka_unit_test(log_keeps_its_level),
         cmocka_unit_test(a_long_log_line_is_cut),
         cmocka_unit_test(the_sink_hears_one_line_at_a_time),

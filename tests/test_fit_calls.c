@@ -116,7 +116,7 @@ static void predictions_tell_progress_and_refuse_nonsense(void **state)
     free(text);
     free(out.data);
     out.data = NULL;
-    assert_int_equal(ls_predict_array(model, features(0, 10), .batch_size = 3), LS_ERR_INVALID);
+    assert_int_equal(ls_predict_array(model, features(0, 10), NULL, .batch_size = 3), LS_ERR_INVALID);
     assert_int_equal(ls_predict_array(model, features(0, 10), &out, .batch_size = -1), LS_ERR_INVALID);
     assert_int_equal(ls_predict_array(model, features(0, 10), &out, .lanes = -1), LS_ERR_INVALID);
     assert_int_equal(ls_predict_array(model, features(0, 10), &out, .index = 1), LS_ERR_INVALID);

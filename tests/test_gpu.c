@@ -515,15 +515,15 @@ static void joins_of_other_types(void **state)
     (void)state;
     double wide[3], a[3] = { 1, 0x1p53, __builtin_nan("") }, b[3] = { 2, 1, 1 };
     int64_t sums[2], most[2], l[2] = { INT64_MAX, -7 }, r[2] = { 2, -8 };
-    ls_reference_join(LS_JOIN_SUM, LS_F64, wide, a, b, 3);
+    ls_reference_join(LS_JOIN_SUM, LS_F64, a, b, 3, wide);
     assert_true(wide[0] == 3 && wide[1] == 0x1p53 && wide[2] != wide[2]);
-    ls_reference_join(LS_JOIN_MIN, LS_F64, wide, a, b, 3);
+    ls_reference_join(LS_JOIN_MIN, LS_F64, a, b, 3, wide);
     assert_true(wide[0] == 1 && wide[1] == 1 && wide[2] != wide[2]);
-    ls_reference_join(LS_JOIN_SUM, LS_I64, sums, l, r, 2);
+    ls_reference_join(LS_JOIN_SUM, LS_I64, l, r, 2, sums);
     assert_true(sums[0] == INT64_MIN + 1 && sums[1] == -15);
-    ls_reference_join(LS_JOIN_MAX, LS_I64, most, l, r, 2);
+    ls_reference_join(LS_JOIN_MAX, LS_I64, l, r, 2, most);
     assert_true(most[0] == INT64_MAX && most[1] == -7);
-    ls_reference_join(LS_JOIN_MIN, LS_I64, most, l, NULL, 2);
+    ls_reference_join(LS_JOIN_MIN, LS_I64, l, NULL, 2, most);
     assert_true(most[0] == l[0] && most[1] == l[1]);
 }
 

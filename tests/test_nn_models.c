@@ -134,7 +134,7 @@ static void names_are_counted_as_keras_does(void **state)
     REFUSED(ls_sequential(ctx, "m", &m, ls_input(8), ls_dense(8, .name = "a"), ls_dense(8, .name = "a")),
             LS_ERR_INVALID, "layer \"a\" (Dense)|taken");
     REFUSED(ls_sequential(ctx, "m", &m, ls_dense(8)), LS_ERR_INVALID, "model \"m\"|ls_input|ls_dense");
-    REFUSED(ls_sequential_with(ctx, "m", &m, NULL, 0), LS_ERR_INVALID, "needs layers");
+    REFUSED(ls_sequential_with(ctx, "m", NULL, 0, &m), LS_ERR_INVALID, "needs layers");
     REFUSED(ls_sequential(NULL, "m", &m, ls_input(8), ls_dense(8)), LS_ERR_INVALID, "context");
     assert_null(m);
 }
@@ -320,7 +320,7 @@ static void a_custom_model_is_the_sequential_one(void **state)
     for (int i = 0; i < 3 * 784; i++)
         x[i] = (float)(i % 97) / 97;
     OK(seed_cnn(&a));
-    OK(ls_custom(ctx, "build_model", &b, &ls_input(28, 28, 1), 1, 1, seed_function, NULL));
+    OK(ls_custom(ctx, "build_model", &ls_input(28, 28, 1), 1, 1, seed_function, NULL, &b));
     assert_string_equal(ls_model_name(b), "build_model");
     assert_string_equal(ls_model_output_name(b, 0), "output_1");
     expect_names(b, "conv2d/kernel conv2d/bias conv2d_1/kernel conv2d_1/bias dense/kernel dense/bias");
@@ -370,7 +370,7 @@ static void custom_models_know_layers_by_name(void **state)
     (void)state;
     ls_model *m = NULL;
     settings s = { .mode = 1 };
-    OK(ls_custom(ctx, "c", &m, &ls_input(4), 1, 1, mode_function, &s));
+    OK(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m));
     expect_names(m, "d/kernel d/bias");
     int made = s.calls;
     s.mode = 3;
@@ -381,18 +381,18 @@ static void custom_models_know_layers_by_name(void **state)
     ls_model_destroy(m);
     m = NULL;
     s.mode = 2;
-    REFUSED(ls_custom(ctx, "c", &m, &ls_input(4), 1, 1, mode_function, &s), LS_ERR_INVALID,
+    REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_INVALID,
             "layer \"d\" (Dense)|other options");
     s.mode = 4;
-    REFUSED(ls_custom(ctx, "c", &m, &ls_input(4), 1, 1, mode_function, &s), LS_ERR_INVALID, "output 0 was not set");
+    REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_INVALID, "output 0 was not set");
     s.mode = 6;
-    REFUSED(ls_custom(ctx, "c", &m, &ls_input(4), 1, 1, mode_function, &s), LS_ERR_SHAPE,
+    REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_SHAPE,
             "layer \"conv2d\" (Conv2D) on (batch, 4)");
-    REFUSED(ls_custom(ctx, "c", &m, &ls_dense(4), 1, 1, mode_function, &s), LS_ERR_INVALID, "ls_input");
-    REFUSED(ls_custom(ctx, "c", &m, &ls_input(4), 1, 1, NULL, &s), LS_ERR_INVALID, "function");
+    REFUSED(ls_custom(ctx, "c", &ls_dense(4), 1, 1, mode_function, &s, &m), LS_ERR_INVALID, "ls_input");
+    REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, NULL, &s, &m), LS_ERR_INVALID, "function");
     assert_null(m);
     s.mode = 5;
-    OK(ls_custom(ctx, "c", &m, &ls_input(4), 1, 1, mode_function, &s));
+    OK(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m));
     input = input_of(m, 0);
     ls_trace trace;
     OK(ls_model_trace(m, &input, true, &output, &trace));

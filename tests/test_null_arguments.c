@@ -50,6 +50,7 @@ static struct {
 
     ls_context *out_ctx;
     ls_model *out_model;
+    ls_graph *out_graph;
     ls_dataset *out_data;
     ls_iterator *out_iterator;
     ls_rows *out_rows;
@@ -138,7 +139,7 @@ static void graph_calls(void **state)
     CALL(ls_last_error());
     CALL(ls_dtype_bytes(LS_F32));
     CALL(ls_dtype_name(LS_F32));
-    REFUSED(ls_graph_create_with(NULL, (ls_graph_options){ .ls_first = 0 }));
+    REFUSED(ls_graph_create_with(NULL, (ls_graph_options){ .ls_first = 0 }, &t.out_graph));
     CALL(ls_graph_destroy(NULL));
     REFUSED(ls_graph_status(NULL));
     CALL(ls_scope_open(NULL));
@@ -164,10 +165,10 @@ static void graph_calls(void **state)
     CALL(ls_tensor_input_count(NULL));
     CALL(ls_tensor_input(NULL, 1));
     CALL(ls_tensor_reduces(NULL));
-    REFUSED(ls_tensor_attribute(NULL, "name", &t.number, 1, &t.places));
-    REFUSED(ls_tensor_attribute(t.scaled, NULL, &t.number, 1, &t.places));
-    REFUSED(ls_tensor_attribute(t.scaled, "factor", NULL, 1, &t.places));
-    REFUSED(ls_tensor_attribute(t.scaled, "factor", &t.number, 1, NULL));
+    REFUSED(ls_tensor_attribute(NULL, "name", 1, &t.number, &t.places));
+    REFUSED(ls_tensor_attribute(t.scaled, NULL, 1, &t.number, &t.places));
+    REFUSED(ls_tensor_attribute(t.scaled, "factor", 1, NULL, &t.places));
+    REFUSED(ls_tensor_attribute(t.scaled, "factor", 1, &t.number, NULL));
     REFUSED(ls_gradients(NULL, t.list, 1, t.tensors));
     REFUSED(ls_gradients(t.x, NULL, 1, t.tensors));
     REFUSED(ls_gradients(t.x, t.list, 1, NULL));
@@ -330,14 +331,14 @@ static void device_calls(void **state)
     REFUSED(ls_add_backend(NULL, &t.backend));
     REFUSED(ls_add_backend(t.fresh, NULL));
     REFUSED(ls_backend_fail(LS_ERR_IO, NULL));
-    REFUSED(ls_reference_run(NULL, t.operands, t.floats, NULL, NULL, &t.run));
-    REFUSED(ls_reference_run(t.sum, NULL, t.floats, NULL, NULL, &t.run));
-    REFUSED(ls_reference_run(t.sum, t.operands, NULL, NULL, NULL, &t.run));
-    REFUSED(ls_reference_run(t.sum, t.operands, t.floats, NULL, NULL, NULL));
-    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, NULL, t.floats, t.floats, 1));
-    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, t.floats, NULL, t.floats, 1));
-    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, t.floats, t.floats, NULL, 1));
-    REFUSED(ls_reference_run(t.update, t.operands, t.floats, NULL, NULL, &t.run));
+    REFUSED(ls_reference_run(NULL, &t.run, t.operands, NULL, t.floats, NULL));
+    REFUSED(ls_reference_run(t.sum, &t.run, NULL, NULL, t.floats, NULL));
+    REFUSED(ls_reference_run(t.sum, &t.run, t.operands, NULL, NULL, NULL));
+    REFUSED(ls_reference_run(t.sum, NULL, t.operands, NULL, t.floats, NULL));
+    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, t.floats, t.floats, 1, NULL));
+    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, NULL, t.floats, 1, t.floats));
+    CALL(ls_reference_join(LS_JOIN_SUM, LS_F32, t.floats, NULL, 1, t.floats));
+    REFUSED(ls_reference_run(t.update, &t.run, t.operands, NULL, t.floats, NULL));
 }
 
 static void run_calls(void **state)
@@ -432,10 +433,10 @@ static void data_calls(void **state)
 static void nn_calls(void **state)
 {
     (void)state;
-    REFUSED(ls_sequential_with(NULL, "name", &t.out_model, t.layers, 1));
-    STATUS(ls_sequential_with(t.ctx, NULL, &t.out_model, t.layers, 1));
-    REFUSED(ls_sequential_with(t.ctx, "name", NULL, t.layers, 1));
-    REFUSED(ls_sequential_with(t.ctx, "name", &t.out_model, NULL, 1));
+    REFUSED(ls_sequential_with(NULL, "name", t.layers, 1, &t.out_model));
+    STATUS(ls_sequential_with(t.ctx, NULL, t.layers, 1, &t.out_model));
+    REFUSED(ls_sequential_with(t.ctx, "name", t.layers, 1, NULL));
+    REFUSED(ls_sequential_with(t.ctx, "name", NULL, 1, &t.out_model));
     REFUSED(ls_functional_begin(NULL, "name", &t.out_model));
     STATUS(ls_functional_begin(t.ctx, NULL, &t.out_model));
     REFUSED(ls_functional_begin(t.ctx, "name", NULL));
@@ -445,12 +446,12 @@ static void nn_calls(void **state)
     CALL(ls_symbol_share_with(t.symbol, NULL, 1));
     REFUSED(ls_functional_end_with(NULL, &t.symbol, 1));
     REFUSED(ls_functional_end_with(t.building, NULL, 1));
-    REFUSED(ls_custom(NULL, "name", &t.out_model, t.layers, 1, 1, call_function, t.floats));
-    STATUS(ls_custom(t.ctx, NULL, &t.out_model, t.layers, 1, 1, call_function, t.floats));
-    REFUSED(ls_custom(t.ctx, "name", NULL, t.layers, 1, 1, call_function, t.floats));
-    REFUSED(ls_custom(t.ctx, "name", &t.out_model, NULL, 1, 1, call_function, t.floats));
-    REFUSED(ls_custom(t.ctx, "name", &t.out_model, t.layers, 1, 1, NULL, t.floats));
-    STATUS(ls_custom(t.ctx, "name", &t.out_model, t.layers, 1, 1, call_function, NULL));
+    REFUSED(ls_custom(NULL, "name", t.layers, 1, 1, call_function, t.floats, &t.out_model));
+    STATUS(ls_custom(t.ctx, NULL, t.layers, 1, 1, call_function, t.floats, &t.out_model));
+    REFUSED(ls_custom(t.ctx, "name", t.layers, 1, 1, call_function, t.floats, NULL));
+    REFUSED(ls_custom(t.ctx, "name", NULL, 1, 1, call_function, t.floats, &t.out_model));
+    REFUSED(ls_custom(t.ctx, "name", t.layers, 1, 1, NULL, t.floats, &t.out_model));
+    STATUS(ls_custom(t.ctx, "name", t.layers, 1, 1, call_function, NULL, &t.out_model));
     CALL(ls_layer_call(NULL, ls_dense(1), t.x));
     CALL(ls_layer_call_many(NULL, ls_dense(1), t.list, 1));
     CALL(ls_call_is_training(NULL));
@@ -540,17 +541,17 @@ static void train_calls(void **state)
     REFUSED(ls_fit_with(NULL, t.data, (ls_fit_options){ .ls_first = 0 }));
     REFUSED(ls_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }));
     REFUSED(ls_fit_arrays_with(NULL, t.array, t.array, (ls_fit_options){ .ls_first = 0 }));
-    REFUSED(ls_explain_fit_with(NULL, t.data, &t.flag, &t.text, (ls_fit_options){ .ls_first = 0 }));
-    REFUSED(ls_explain_fit_with(t.model, NULL, &t.flag, &t.text, (ls_fit_options){ .ls_first = 0 }));
-    STATUS(ls_explain_fit_with(t.model, t.data, NULL, &t.text, (ls_fit_options){ .ls_first = 0 }));
-    REFUSED(ls_explain_fit_with(t.model, t.data, &t.flag, NULL, (ls_fit_options){ .ls_first = 0 }));
+    REFUSED(ls_explain_fit_with(NULL, t.data, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
+    REFUSED(ls_explain_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
+    STATUS(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, NULL, &t.text));
+    REFUSED(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, &t.flag, NULL));
     REFUSED(ls_evaluate_with(NULL, t.data, (ls_evaluate_options){ .ls_first = 0 }));
     REFUSED(ls_evaluate_with(t.model, NULL, (ls_evaluate_options){ .ls_first = 0 }));
     REFUSED(ls_predict(NULL, t.data, &t.array, .batch_size = 1));
     REFUSED(ls_predict(t.model, NULL, &t.array, .batch_size = 1));
     REFUSED(ls_predict(t.model, t.data, NULL, .batch_size = 1));
     REFUSED(ls_evaluate_arrays_with(NULL, t.array, t.array, (ls_evaluate_options){ .ls_first = 0 }));
-    REFUSED(ls_predict_array_with(NULL, t.array, (ls_predict_options){ .ls_first = 0 }));
+    REFUSED(ls_predict_array_with(NULL, t.array, (ls_predict_options){ .ls_first = 0 }, &t.array));
     REFUSED(ls_train_on_batch_with(NULL, t.array, t.array, (ls_batch_options){ .ls_first = 0 }));
     REFUSED(ls_learning_rate(NULL, &t.number));
     REFUSED(ls_learning_rate(t.model, NULL));

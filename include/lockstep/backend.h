@@ -128,10 +128,10 @@ LS_API ls_status ls_backend_fail(ls_status status, const char *format, ...) LS_P
 
 /* The reference kernels, on arrays in memory: what every kernel is tested against. Of a run, samples, first, batch,
  * seed and run are looked at. state, new_state: of `apply`, the variable and its slots; NULL for other nodes. */
-LS_API ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const void *const *state,
-                                  void *const *new_state, const ls_program_run *run);
-LS_API void ls_reference_join(ls_join_kind kind, ls_dtype dtype, void *to, const void *left, const void *right,
-                              int64_t count);
+LS_API ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, const void *const *in,
+                                  const void *const *state, void *out, void *const *new_state);
+LS_API void ls_reference_join(ls_join_kind kind, ls_dtype dtype, const void *left, const void *right, int64_t count,
+                              void *to);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,12 @@
 /* lockstep/base.h: what every call shares: statuses, the last error, logging, element types.
  *
  * Every function that can fail returns ls_status. The function that knows the cause writes one message; read it with
- * ls_last_error() on the same thread. Outputs are set only on success. */
+ * ls_last_error() on the same thread. Outputs are set only on success.
+ *
+ * Outputs are the last arguments of a function. In a call that ends in a list of any length, of layers or of options by
+ * name, they stand right before that list: ls_sequential(ctx, "cnn", &cnn, layers...), ls_graph_create(ctx, &graph,
+ * .seed = 1). Such calls are macros around functions whose names end in _with and that have outputs last. A buffer, in
+ * or out, is followed by its size in bytes. */
 #ifndef LOCKSTEP_BASE_H
 #define LOCKSTEP_BASE_H
 
@@ -18,6 +23,17 @@
 #define LS_API
 #define LS_PRINTF(text, first)
 #endif
+
+/* Of a macro's arguments the first, the second, ..., and those after the first ones, of which there may be none. The
+ * call ends its list with one more comma: a list of options may then be empty. */
+#define LS_ARGUMENT_1_(a, ...)          a
+#define LS_ARGUMENT_2_(a, b, ...)       b
+#define LS_ARGUMENT_3_(a, b, c, ...)    c
+#define LS_ARGUMENT_4_(a, b, c, d, ...) d
+#define LS_AFTER_1_(a, ...)             __VA_ARGS__
+#define LS_AFTER_2_(a, b, ...)          __VA_ARGS__
+#define LS_AFTER_3_(a, b, c, ...)       __VA_ARGS__
+#define LS_AFTER_4_(a, b, c, d, ...)    __VA_ARGS__
 
 #ifdef __cplusplus
 extern "C" {

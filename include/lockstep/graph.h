@@ -47,13 +47,15 @@ typedef struct ls_axes {
 
 typedef struct ls_graph_options {
     int ls_first;
-    ls_graph **out;
     uint64_t seed; /* of every random number the graph draws */
 } ls_graph_options;
 
 /* ls_graph_create(ctx, &graph, .seed = 1). The graph is used by one thread at a time; the context must outlive it. */
-#define ls_graph_create(ctx, ...) ls_graph_create_with(ctx, (ls_graph_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options);
+#define ls_graph_create(...)                                                                                           \
+    ls_graph_create_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                \
+                         (ls_graph_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                              \
+                         LS_ARGUMENT_2_(__VA_ARGS__, ))
+LS_API ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_graph **out);
 LS_API void ls_graph_destroy(ls_graph *graph);
 
 /* LS_OK, or the first error that a builder of this graph met (its message becomes the last error). */
@@ -111,9 +113,9 @@ LS_API int ls_tensor_input_count(const ls_tensor *tensor);
 LS_API const ls_tensor *ls_tensor_input(const ls_tensor *tensor, int i); /* NULL: there is no such input */
 LS_API bool ls_tensor_reduces(const ls_tensor *tensor);                  /* the batch axis, which an input of it has */
 
-/* The numbers of an attribute, as a dump of the graph names it ("stride", "slope"); flags are 0 and 1. The first `room`
- * of them are written; *count is how many there are. */
-LS_API ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, double *values, int room, int *count);
+/* The numbers of an attribute, as a dump of the graph names it ("stride", "slope"); flags are 0 and 1. *count is how
+ * many there are; the first `room` of them are written to `values`. */
+LS_API ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, int room, double *values, int *count);
 
 /* ---- Gradients ---- */
 
@@ -319,8 +321,10 @@ typedef struct ls_batch_norm_op {
     bool unbiased;                            /* the moving variance is PyTorch's n/(n-1) one, not Keras's */
     ls_tensor **updates; /* out, in training: two assignments of the moving statistics, to be run with the step */
 } ls_batch_norm_op;
-/* Over all axes but the last. */
-#define ls_op_batch_norm(x, ...) ls_op_batch_norm_with(x, (ls_batch_norm_op){ .ls_first = 0, __VA_ARGS__ })
+/* Over all axes but the last: ls_op_batch_norm(x, .training = true, ...) */
+#define ls_op_batch_norm(...)                                                                                          \
+    ls_op_batch_norm_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                               \
+                          (ls_batch_norm_op){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
 LS_API ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options);
 
 typedef struct ls_layer_norm_op {
@@ -329,7 +333,10 @@ typedef struct ls_layer_norm_op {
     int axes;                /* how many last axes; 0: 1 */
     double epsilon;          /* 0: 1e-3 */
 } ls_layer_norm_op;
-#define ls_op_layer_norm(x, ...) ls_op_layer_norm_with(x, (ls_layer_norm_op){ .ls_first = 0, __VA_ARGS__ })
+/* ls_op_layer_norm(x, .gamma = gamma, .beta = beta) */
+#define ls_op_layer_norm(...)                                                                                          \
+    ls_op_layer_norm_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                               \
+                          (ls_layer_norm_op){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
 LS_API ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options);
 
 /* Zero with probability `rate`, else x / (1 - rate). rate: a scalar of x's type, constant or fed. */

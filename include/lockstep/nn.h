@@ -98,11 +98,13 @@ typedef enum ls_layer_kind {
     LS_LAYER_KINDS,
 } ls_layer_kind;
 
-/* One struct for every kind. An option that a layer does not have is an error that names it, when the model is made. */
+/* One struct for every kind. An option that a layer does not have is an error that names it, when the model is made.
+ * ls_first and the like are where a constructor's positional arguments begin; nothing else looks at them. */
 typedef struct ls_layer_options {
     int ls_first;
-    int64_t first, second, third, fourth;                /* the positional arguments of a constructor */
-    const char *name;                                    /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
+    int64_t first, second, third, fourth; /* the positional arguments of a constructor */
+    const char *name;                     /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
+    int ls_first_activation;
     ls_activation activation;                            /* softmax: over the last axis */
     ls_switch use_bias;                                  /* default on */
     ls_initializer kernel_initializer, bias_initializer; /* kernel: of a depthwise kernel and of embeddings, too */
@@ -122,10 +124,13 @@ typedef struct ls_layer_options {
     ls_regularizer beta_regularizer, gamma_regularizer;
     int last_axes; /* layer normalisation: over how many; 0: 1 */
     /* others */
-    double rate;             /* dropout: from 0 up to, not including, 1 */
-    double negative_slope;   /* leaky ReLU: 0: 0.3; ReLU: 0 */
-    double max_value;        /* ReLU: 0: none */
-    double threshold;        /* ReLU */
+    int ls_first_rate;
+    double rate; /* dropout: from 0 up to, not including, 1 */
+    int ls_first_slope;
+    double negative_slope; /* leaky ReLU: 0: 0.3; ReLU: 0 */
+    double max_value;      /* ReLU: 0: none */
+    double threshold;      /* ReLU */
+    int ls_first_scale;
     double scale_by, offset; /* rescaling: x scale_by + offset */
     int64_t axis;            /* of softmax, concatenate, batch norm; 0: -1, the last. Axis 0 is the batch's */
     ls_shape shape;          /* of an input (without the batch axis), of a reshape: where four places are too few */
@@ -138,35 +143,37 @@ typedef struct ls_layer {
     ls_layer_options options;
 } ls_layer;
 
-#define LS_LAYER_(layer_kind, ...) ((ls_layer){ .kind = layer_kind, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define LS_LAYER_FROM_(layer_kind, mark, ...) ((ls_layer){ .kind = layer_kind, .options = { .mark = 0, __VA_ARGS__ } })
+#define LS_LAYER_(layer_kind, ...)            LS_LAYER_FROM_(layer_kind, ls_first, __VA_ARGS__)
 
+/* clang-format off */
 /* Keras's positional arguments, then options by name:
  *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .use_bias = LS_OFF, .name = "conv1")
  * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not. */
-#define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)  /* sizes of one sample; none: a number */
-#define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)  /* units */
-#define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__) /* filters, kernel size, strides */
-#define ls_depthwise_conv2d(...)      LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__) /* kernel size, strides */
-#define ls_max_pool2d(...)            LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)     /* pool size (none: 2), strides */
-#define ls_average_pool2d(...)        LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__) /* pool size (none: 2), strides */
+#define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)                 /* sizes of one sample; none: a number */
+#define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)                 /* units */
+#define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)                /* filters, kernel size, strides */
+#define ls_depthwise_conv2d(...)      LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__)      /* kernel size, strides */
+#define ls_max_pool2d(...)            LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)            /* pool size (none: 2), strides */
+#define ls_average_pool2d(...)        LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)        /* pool size (none: 2), strides */
 #define ls_global_max_pool2d(...)     LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, __VA_ARGS__)
 #define ls_global_average_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_AVERAGE_POOL2D, __VA_ARGS__)
 #define ls_flatten(...)               LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
-#define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__) /* sizes of one sample; one may be -1: the rest */
-#define ls_dropout(...)               LS_LAYER_(LS_LAYER_DROPOUT, .rate = __VA_ARGS__) /* the part that is dropped */
+#define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__)               /* sizes of one sample; one may be -1: the rest */
+#define ls_dropout(...)               LS_LAYER_FROM_(LS_LAYER_DROPOUT, ls_first_rate, __VA_ARGS__) /* the part that is dropped */
 #define ls_batch_normalization(...)   LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
 #define ls_layer_normalization(...)   LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
-#define ls_activation_layer(...)      LS_LAYER_(LS_LAYER_ACTIVATION, .activation = __VA_ARGS__) /* LS_RELU, ... */
+#define ls_activation_layer(...)      LS_LAYER_FROM_(LS_LAYER_ACTIVATION, ls_first_activation, __VA_ARGS__) /* LS_RELU, ... */
 #define ls_relu(...)                  LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
-#define ls_leaky_relu(...)            LS_LAYER_(LS_LAYER_LEAKY_RELU, .negative_slope = __VA_ARGS__) /* slope */
+#define ls_leaky_relu(...)            LS_LAYER_FROM_(LS_LAYER_LEAKY_RELU, ls_first_slope, __VA_ARGS__) /* slope (none: 0.3) */
 #define ls_softmax(...)               LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
 #define ls_add(...)                   LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
 #define ls_multiply(...)              LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
 #define ls_concatenate(...)           LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
-#define ls_zero_padding2d(...)                                                                                         \
-    LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)                  /* rows and columns on every side (none: 1) */
-#define ls_embedding(...) LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__) /* rows (input_dim), width (output_dim) */
-#define ls_rescaling(...) LS_LAYER_(LS_LAYER_RESCALING, .scale_by = __VA_ARGS__) /* scale; .offset = -1 */
+#define ls_zero_padding2d(...)        LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)        /* rows and columns on every side (none: 1) */
+#define ls_embedding(...)             LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)             /* rows (input_dim), width (output_dim) */
+#define ls_rescaling(...)             LS_LAYER_FROM_(LS_LAYER_RESCALING, ls_first_scale, __VA_ARGS__) /* scale; .offset = -1 */
+/* clang-format on */
 
 /* ---- Models ---- */
 
@@ -176,10 +183,10 @@ typedef struct ls_model ls_model;
 
 /* ls_sequential(ctx, "cnn", &cnn, ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU), ...) */
 #define ls_sequential(ctx, name, out, ...)                                                                             \
-    ls_sequential_with(ctx, name, out, (const ls_layer[]){ __VA_ARGS__ },                                              \
-                       sizeof((const ls_layer[]){ __VA_ARGS__ }) / sizeof(ls_layer))
-LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers,
-                                    size_t count);
+    ls_sequential_with(ctx, name, (const ls_layer[]){ __VA_ARGS__ },                                                   \
+                       sizeof((const ls_layer[]){ __VA_ARGS__ }) / sizeof(ls_layer), out)
+LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *layers, size_t count,
+                                    ls_model **out);
 
 /* Functional models: layers called on symbols. A wrong call gives a symbol that swallows further calls;
  * ls_functional_end reports the first. The model is the caller's from ls_functional_begin on, and of use after
@@ -211,8 +218,8 @@ LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *output
  * name are counted in the order they are called in ("conv2d", "conv2d_1"), so that order must not change. */
 typedef struct ls_call ls_call;
 typedef void (*ls_call_function)(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user);
-LS_API ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs,
-                           size_t input_count, size_t output_count, ls_call_function function, void *user);
+LS_API ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, size_t input_count,
+                           size_t output_count, ls_call_function function, void *user, ls_model **out);
 LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
 LS_API bool ls_call_is_training(const ls_call *call);
@@ -456,7 +463,7 @@ typedef struct ls_metric {
 #define ls_metric_of(metric_kind) ((ls_metric){ .kind = metric_kind })
 
 #define LS_MAX_METRICS 16
-typedef struct ls_metrics {
+typedef struct ls_metrics_list {
     size_t count;
     ls_metric metric[LS_MAX_METRICS];
 } ls_metrics_list;

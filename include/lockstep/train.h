@@ -140,18 +140,25 @@ typedef struct ls_fit_options {
  * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
  * not finite. Whatever makes it fail, the weights are then those of the last good step. A log that cannot be written
  * any more is a warning, not a failure. */
-#define ls_fit(model, data, ...) ls_fit_with(model, data, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+#define ls_fit(...)                                                                                                    \
+    ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
+                (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options);
 
-/* The same on arrays in memory, which are borrowed for the call. */
-#define ls_fit_arrays(model, x, y, ...) ls_fit_arrays_with(model, x, y, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
+/* The same on arrays in memory, which are borrowed for the call: ls_fit_arrays(model, x, y, .epochs = 10) */
+#define ls_fit_arrays(...)                                                                                             \
+    ls_fit_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),    \
+                       (ls_fit_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
 
 /* What ls_fit with the same options would need of each device's memory, whether it fits (fits may be NULL), and the
- * largest batch that does if not: a text to free(). Nothing is trained. */
-#define ls_explain_fit(model, data, fits, out, ...)                                                                    \
-    ls_explain_fit_with(model, data, fits, out, (ls_fit_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options);
+ * largest batch that does if not: a text to free(). Nothing is trained.
+ *     ls_explain_fit(model, data, &fits, &text, .batch_size = 4096) */
+#define ls_explain_fit(...)                                                                                            \
+    ls_explain_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                  \
+                        (ls_fit_options){ .ls_first = 0, LS_AFTER_4_(__VA_ARGS__, ) }, LS_ARGUMENT_3_(__VA_ARGS__, ),  \
+                        LS_ARGUMENT_4_(__VA_ARGS__, ))
+LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out);
 
 /* ---- Evaluate and predict ---- */
 
@@ -177,13 +184,14 @@ typedef struct ls_evaluate_options {
 #define ls_evaluate(model, data, ...) ls_evaluate_with(model, data, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options);
 
-#define ls_evaluate_arrays(model, x, y, ...)                                                                           \
-    ls_evaluate_arrays_with(model, x, y, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
+#define ls_evaluate_arrays(...)                                                                                        \
+    ls_evaluate_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                              \
+                            LS_ARGUMENT_3_(__VA_ARGS__, ),                                                             \
+                            (ls_evaluate_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options);
 
 typedef struct ls_predict_options {
     int ls_first;
-    ls_array *out;      /* free() out->data */
     int64_t batch_size; /* 0: 32 */
     ls_verbose verbose; /* 0: silent here */
     FILE *output;
@@ -192,13 +200,17 @@ typedef struct ls_predict_options {
     int index; /* which of the model's outputs */
 } ls_predict_options;
 
-/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order. The
- * model need not be compiled. */
-#define ls_predict(model, data, ...) ls_predict_with(model, data, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options);
-#define ls_predict_array(model, x, ...)                                                                                \
-    ls_predict_array_with(model, x, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options);
+/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order; free()
+ * predictions.data. The model need not be compiled. */
+#define ls_predict(...)                                                                                                \
+    ls_predict_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                      \
+                    (ls_predict_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) }, LS_ARGUMENT_3_(__VA_ARGS__, ))
+LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out);
+#define ls_predict_array(...)                                                                                          \
+    ls_predict_array_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                \
+                          (ls_predict_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) },                           \
+                          LS_ARGUMENT_3_(__VA_ARGS__, ))
+LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out);
 
 /* ---- One step by hand ---- */
 
@@ -217,8 +229,10 @@ typedef struct ls_batch_options {
 } ls_batch_options;
 
 /* ls_train_on_batch(model, x, y, &results): one training step on all of these samples, as ls_fit makes it. */
-#define ls_train_on_batch(model, x, y, ...)                                                                            \
-    ls_train_on_batch_with(model, x, y, (ls_batch_options){ .ls_first = 0, __VA_ARGS__ })
+#define ls_train_on_batch(...)                                                                                         \
+    ls_train_on_batch_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                               \
+                           LS_ARGUMENT_3_(__VA_ARGS__, ),                                                              \
+                           (ls_batch_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y, ls_batch_options options);
 
 /* ---- State ---- */

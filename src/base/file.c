@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/grow.h"
 #include "base/size.h"
 #include "base/status.h"
 
@@ -32,20 +33,6 @@ static int open_retrying(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-/* Room for one byte more than was read so far, never much beyond the limit. */
-static ls_status grow(char **buffer, size_t *room, size_t used, const char *path)
-{
-    if (used + 1 < *room)
-        return LS_OK;
-    size_t larger;
-    char *moved = ls_size_mul(*room, 2, &larger) ? realloc(*buffer, larger) : NULL;
-    if (moved == NULL)
-        return ls_fail(LS_ERR_MEMORY, "no memory to read '%s' (%zu bytes so far)", path, used);
-    *buffer = moved;
-    *room = larger;
-    return LS_OK;
-}
-
 static ls_status fail_limit(const char *path, size_t limit)
 {
     return ls_fail(LS_ERR_DATA, "'%s' has more than %zu bytes, the most accepted here", path, limit);
@@ -60,7 +47,11 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t guess, 
         return ls_fail(LS_ERR_MEMORY, "no memory to read '%s' (%zu bytes)", path, guess);
     ls_status status;
     for (;;) {
-        LS_TRY_GOTO(status, grow(&buffer, &room, used, path), free_buffer);
+        status = ls_grow(&buffer, used + 1, &room, 1); /* one more for the zero behind it */
+        if (status != LS_OK) {
+            status = ls_fail_within(status, "reading '%s'", path);
+            goto free_buffer;
+        }
         ssize_t got = read(fd, buffer + used, room - used - 1);
         if (got < 0 && errno == EINTR)
             continue;

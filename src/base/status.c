@@ -5,9 +5,7 @@
 
 #include "base/text.h"
 
-#define LAST_ERROR_BYTES 2048
-
-static _Thread_local char last_error[LAST_ERROR_BYTES];
+static _Thread_local char last_error[LS_ERROR_BYTES];
 
 void ls_fail_write(ls_status status, const char *format, ...)
 {
@@ -20,7 +18,7 @@ void ls_fail_write(ls_status status, const char *format, ...)
 ls_status ls_fail_v(ls_status status, const char *format, va_list args)
 {
     /* Formatted aside first: callers wrap a message as ls_fail(status, "...: %s", ls_last_error()). */
-    char message[LAST_ERROR_BYTES];
+    char message[LS_ERROR_BYTES];
     int length = vsnprintf(message, sizeof message, format, args);
     if (length < 0)
         snprintf(message, sizeof message, "(the message could not be formatted)");
@@ -33,7 +31,7 @@ ls_status ls_fail_v(ls_status status, const char *format, va_list args)
 
 ls_status ls_fail_within(ls_status status, const char *format, ...)
 {
-    char where[LAST_ERROR_BYTES];
+    char where[LS_ERROR_BYTES];
     if (status == LS_OK)
         return LS_OK;
     va_list args;
@@ -41,7 +39,18 @@ ls_status ls_fail_within(ls_status status, const char *format, ...)
     if (vsnprintf(where, sizeof where, format, args) < 0)
         where[0] = '\0';
     va_end(args);
-    return ls_fail(status, "%s: %s", where, last_error);
+    return ls_fail(status, "%s: %s", where, last_error[0] ? last_error : ls_status_name(status));
+}
+
+void ls_error_keep(ls_error *error, ls_status status)
+{
+    error->status = status;
+    memcpy(error->message, last_error, sizeof(error->message));
+}
+
+ls_status ls_error_give(const ls_error *error)
+{
+    return error->status == LS_OK ? LS_OK : ls_fail(error->status, "%s", error->message);
 }
 
 void ls_clear_error(void)

@@ -12,8 +12,19 @@
 void ls_fail_write(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 ls_status ls_fail_v(ls_status status, const char *format, va_list args);
 
-/* Puts "<format>: " in front of the last error and returns `status`; LS_OK: nothing happens. */
+/* Puts "<format>: " in front of the last error, or of the status's name where there is none, and returns `status`;
+ * LS_OK: nothing happens. */
 ls_status ls_fail_within(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
+
+/* A failure on its way to another thread, or past calls that may fail themselves: kept with this thread's last error;
+ * given, it is the last error again, and its status is returned. */
+#define LS_ERROR_BYTES 2048
+typedef struct ls_error {
+    ls_status status;
+    char message[LS_ERROR_BYTES];
+} ls_error;
+void ls_error_keep(ls_error *error, ls_status status);
+ls_status ls_error_give(const ls_error *error);
 
 /* Forgets this thread's last error: what stands there later came later. */
 void ls_clear_error(void);

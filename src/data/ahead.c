@@ -54,12 +54,10 @@ static ls_status call(const ls_cursor *cursor, int64_t number, ls_slot *in, ls_s
     out->element.epoch = cursor->epoch;
     out->element.number = number;
     ls_element given = out->element; /* the function may write to the arrays, not move them */
-    ls_fail(LS_OK, "%s", "");
+    ls_clear_error();
     ls_status status = d->u.map.function(d->u.map.user, &in->element, &given);
-    if (status != LS_OK)
-        return ls_fail(status, "the function of ls_map failed at element %lld of epoch %llu: %s", (long long)number,
-                       (unsigned long long)cursor->epoch, *ls_last_error() ? ls_last_error() : ls_status_name(status));
-    return LS_OK;
+    return ls_fail_within(status, "the function of ls_map failed at element %lld of epoch %llu", (long long)number,
+                          (unsigned long long)cursor->epoch);
 }
 
 static ls_status process(const ls_cursor *cursor, item *i)

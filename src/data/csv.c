@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/fpmode.h"
+#include "base/grow.h"
 #include "base/numbers.h"
 #include "base/size.h"
 #include "base/status.h"
@@ -20,7 +21,8 @@ typedef struct table {
     const char *text, *end;
     int64_t lines;   /* seen so far */
     int64_t columns; /* 0: not known yet */
-    int64_t rows, room;
+    int64_t rows;
+    size_t feature_room, label_room;
     float *features;
     double *labels;
     bool whole_labels; /* all are written as integers */
@@ -97,23 +99,11 @@ static ls_status fail_field(const table *t, int64_t column, const field *f, cons
 
 static ls_status make_room(table *t)
 {
-    size_t room = t->room ? (size_t)t->room * 2 : 1024, bytes;
-    if (t->rows < t->room)
-        return LS_OK;
-    float *features = NULL;
-    double *labels = NULL;
-    if (ls_size_mul(room, (size_t)(t->columns - 1) * sizeof(float), &bytes))
-        features = realloc(t->features, bytes ? bytes : 1);
-    if (features)
-        t->features = features;
-    if (features && ls_size_mul(room, sizeof(double), &bytes))
-        labels = realloc(t->labels, bytes);
-    if (labels)
-        t->labels = labels;
-    if (!features || !labels)
-        return ls_fail(LS_ERR_MEMORY, "no memory for more than %lld lines of '%s'", (long long)t->rows, t->path);
-    t->room = (int64_t)room;
-    return LS_OK;
+    ls_status status =
+        ls_grow(&t->features, (size_t)t->rows, &t->feature_room, (size_t)(t->columns - 1) * sizeof(float));
+    if (status == LS_OK)
+        status = ls_grow(&t->labels, (size_t)t->rows, &t->label_room, sizeof(*t->labels));
+    return ls_fail_within(status, "'%s', line %lld", t->path, (long long)t->lines);
 }
 
 static ls_status read_line(table *t, const char *at, const char *end)

@@ -27,7 +27,8 @@ typedef struct ls_slot {
     bool is_row; /* the element is row `row` of the base */
     int64_t row;
     int64_t *list; /* in a pass over rows: the rows of a batch */
-    int64_t list_count, list_room;
+    int64_t list_count;
+    size_t list_room;
 } ls_slot;
 
 void ls_slot_free(ls_slot *slot);

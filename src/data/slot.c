@@ -1,6 +1,7 @@
 /* Slots: where elements wait. */
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/size.h"
 #include "data/dataset.h"
 #include "data/stream.h"
@@ -38,14 +39,7 @@ ls_status ls_slot_reserve(ls_slot *slot, int index, size_t bytes, size_t keep)
 
 ls_status ls_slot_append_row(ls_slot *slot, int64_t row)
 {
-    if (slot->list_count == slot->list_room) {
-        size_t room = slot->list_room ? (size_t)slot->list_room * 2 : 256, bytes;
-        int64_t *list = ls_size_mul(room, sizeof *list, &bytes) ? realloc(slot->list, bytes) : NULL;
-        if (!list)
-            return ls_fail(LS_ERR_MEMORY, "no memory for a batch of more than %lld rows", (long long)slot->list_count);
-        slot->list = list;
-        slot->list_room = (int64_t)room;
-    }
+    LS_TRY(ls_grow(&slot->list, (size_t)slot->list_count, &slot->list_room, sizeof(*slot->list)));
     slot->list[slot->list_count++] = row;
     return LS_OK;
 }

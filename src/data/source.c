@@ -250,11 +250,11 @@ static ls_status next_generated(ls_cursor *cursor, ls_slot *slot, bool *end)
     slot->element.number = *number;
     *end = false;
     ls_element given = slot->element; /* the function may write to the arrays, not move them */
-    ls_fail(LS_OK, "%s", "");
+    ls_clear_error();
     ls_status status = d->u.generator.function(d->u.generator.user, &given, end);
     if (status != LS_OK)
-        return ls_fail(status, "the generator failed at element %lld of epoch %llu: %s", (long long)*number,
-                       (unsigned long long)cursor->epoch, *ls_last_error() ? ls_last_error() : ls_status_name(status));
+        return ls_fail_within(status, "the generator failed at element %lld of epoch %llu", (long long)*number,
+                              (unsigned long long)cursor->epoch);
     *number += !*end;
     return LS_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "device/context.h"
 #include "graph/node.h"
 
@@ -73,15 +74,7 @@ void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to
     while (i < ctx->copy_count && (ctx->copies[i].from != from || ctx->copies[i].to != to ||
                                    strncmp(ctx->copies[i].tensor, tensor, sizeof(ctx->copies[i].tensor) - 1) != 0))
         i++;
-    if (i == ctx->copy_count && i == ctx->copy_room) {
-        size_t room = ctx->copy_room ? ctx->copy_room * 2 : 32;
-        ls_copy_info *grown = realloc(ctx->copies, room * sizeof(*grown));
-        if (grown) {
-            ctx->copies = grown;
-            ctx->copy_room = room;
-        }
-    }
-    if (i < ctx->copy_room) { /* a count that finds no memory is lost, not the run */
+    if (ls_grow(&ctx->copies, i, &ctx->copy_room, sizeof(*ctx->copies)) == LS_OK) { /* else the count is lost */
         ls_copy_info *copy = &ctx->copies[i];
         if (i == ctx->copy_count) {
             *copy = (ls_copy_info){ .from = from, .to = to };

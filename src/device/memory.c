@@ -495,14 +495,6 @@ size_t ls_memory_room(ls_memory *memory)
     return !grows ? room : room > spent ? room - spent : 0;
 }
 
-size_t ls_memory_left(ls_memory *memory)
-{
-    pthread_mutex_lock(&memory->mutex);
-    size_t left = most(memory);
-    pthread_mutex_unlock(&memory->mutex);
-    return left;
-}
-
 ls_memory_info ls_memory_usage(ls_memory *memory)
 {
     pthread_mutex_lock(&memory->mutex);

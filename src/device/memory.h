@@ -35,10 +35,8 @@ void ls_memory_close(ls_memory *memory); /* blocks that are still out end here *
 ls_status ls_memory_take(ls_memory *memory, size_t bytes, const char *what, ls_block **out);
 void ls_memory_give(ls_memory *memory, ls_block *block); /* NULL: nothing */
 
-/* What could still be taken at most, in one block: what the limit leaves; SIZE_MAX without one. */
-size_t ls_memory_left(ls_memory *memory);
-
-/* What blocks of whole pages together can count on: less than that by what small blocks beside them may cost. */
+/* What blocks of whole pages together can count on: what the limit leaves, less what small blocks beside them may cost;
+ * SIZE_MAX without a limit. */
 size_t ls_memory_room(ls_memory *memory);
 
 ls_memory_info ls_memory_usage(ls_memory *memory);

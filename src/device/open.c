@@ -40,11 +40,8 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
         const ls_backend *backend = &ctx->kinds[p->kind].backend;
         void *handle = NULL;
         ls_status status = backend->open(backend->user, p->number, &handle);
-        if (status != LS_OK) {
-            char message[512];
-            snprintf(message, sizeof(message), "%s", ls_last_error());
-            return ls_fail(status, "opening %s: %s", device->name, message);
-        }
+        if (status != LS_OK)
+            return ls_fail_within(status, "opening %s", device->name);
         device->backend = backend;
         device->handle = handle;
     }

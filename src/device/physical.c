@@ -118,14 +118,9 @@ static int find_physical(const ls_context *ctx, int kind, int number)
 static ls_status read_names(const ls_context *ctx, const char *who, const char *names, ls_named_device **out,
                             int *count)
 {
-    char message[512];
     ls_kind_count kinds[LS_MAX_KINDS];
     int kind_count = ls_context_kinds(ctx, false, kinds);
-    ls_status status = ls_names_read(names, kinds, kind_count, out, count);
-    if (status == LS_OK)
-        return LS_OK;
-    snprintf(message, sizeof(message), "%s", ls_last_error());
-    return ls_fail(status, "%s: %s", who, message);
+    return ls_fail_within(ls_names_read(names, kinds, kind_count, out, count), "%s", who);
 }
 
 static bool is_blank(const char *text)

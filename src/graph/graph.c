@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "graph/context.h"
 #include "graph/node.h"
 
@@ -22,9 +23,9 @@ struct ls_scope_frame {
 
 #define LS_FIRST_NAME_ROOM 64
 
-ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
+ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_graph **out)
 {
-    if (!options.out)
+    if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_graph_create: no place for the graph was given");
     LS_TRY(ls_context_add_graph(ctx, "ls_graph_create"));
     ls_graph *graph = calloc(1, sizeof(*graph));
@@ -41,7 +42,7 @@ ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options)
     graph->name_room = LS_FIRST_NAME_ROOM;
     graph->prefix = "";
     graph->device = LS_ANY_DEVICE;
-    *options.out = graph;
+    *out = graph;
     return LS_OK;
 }
 
@@ -105,23 +106,10 @@ size_t ls_graph_node_count(const ls_graph *graph)
     return graph ? graph->node_count : 0;
 }
 
-/* Room for one more pointer in a growing array. */
-static bool reserve(void ***array, size_t count, size_t *room)
-{
-    if (count < *room)
-        return true;
-    size_t more = *room ? *room * 2 : 64;
-    void **grown = realloc(*array, more * sizeof(*grown));
-    if (!grown)
-        return false;
-    *array = grown;
-    *room = more;
-    return true;
-}
-
 ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node)
 {
-    if (graph->node_count >= INT32_MAX || !reserve((void ***)&graph->nodes, graph->node_count, &graph->node_room))
+    if (graph->node_count >= INT32_MAX ||
+        ls_grow(&graph->nodes, graph->node_count, &graph->node_room, sizeof(*graph->nodes)) != LS_OK)
         return ls_fail(LS_ERR_MEMORY, "no memory for node %zu of the graph", graph->node_count);
     node->id = (uint32_t)graph->node_count;
     graph->nodes[graph->node_count++] = node;
@@ -130,7 +118,7 @@ ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node)
 
 ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable)
 {
-    if (!reserve((void ***)&graph->variables, graph->variable_count, &graph->variable_room))
+    if (ls_grow(&graph->variables, graph->variable_count, &graph->variable_room, sizeof(*graph->variables)) != LS_OK)
         return ls_fail(LS_ERR_MEMORY, "no memory for variable %zu of the graph", graph->variable_count);
     variable->number = (uint32_t)graph->variable_count;
     graph->variables[graph->variable_count++] = variable;
@@ -355,14 +343,8 @@ typedef struct frame {
 
 static bool push(frame **stack, size_t *depth, size_t *room, ls_tensor *node)
 {
-    if (*depth == *room) {
-        size_t more = *room ? *room * 2 : 64;
-        frame *grown = realloc(*stack, more * sizeof(*grown));
-        if (!grown)
-            return false;
-        *stack = grown;
-        *room = more;
-    }
+    if (ls_grow(stack, *depth, room, sizeof(**stack)) != LS_OK)
+        return false;
     (*stack)[(*depth)++] = (frame){ node, 0 };
     return true;
 }
@@ -396,7 +378,7 @@ ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
                     fits = push(&stack, &depth, &room, input);
                 }
             } else {
-                fits = reserve((void ***)&order, found, &order_room);
+                fits = ls_grow(&order, found, &order_room, sizeof(*order)) == LS_OK;
                 if (fits)
                     order[found++] = top->node;
                 depth--;

@@ -246,7 +246,7 @@ bool ls_tensor_reduces(const ls_tensor *tensor)
     return tensor && tensor->use == LS_USE_REDUCES;
 }
 
-ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, double *values, int room, int *count)
+ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, int room, double *values, int *count)
 {
     if (ls_tensor_is_error(tensor) || !name || !count || (room > 0 && !values))
         return ls_fail(LS_ERR_INVALID, "ls_tensor_attribute: a tensor, a name and places for the numbers are needed");

@@ -14,8 +14,7 @@ ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const 
     ls_text_add(&text, "layer \"%s\" (%s)", name, ls_layer_info_of(kind)->class_name);
     for (size_t i = 0; i < count; i++)
         ls_text_add(&text, "%s%s", i ? ", " : " on ", ls_shape_format(&inputs[i]->shape, shape));
-    ls_text_add(&text, ": %s", ls_last_error());
-    status = ls_fail(status, "%s", ls_text_get(&text));
+    status = ls_fail_within(status, "%s", ls_text_get(&text));
     ls_text_free(&text);
     return status;
 }
@@ -303,14 +302,7 @@ static ls_status check_inputs(const ls_model *model, ls_tensor *const *inputs)
 {
     for (size_t i = 0; i < model->input_count; i++) {
         ls_status status = check_input(model, i, inputs[i]);
-        if (status != LS_OK) {
-            ls_text text = { 0 };
-            ls_text_add(&text, "model \"%s\", input %zu (\"%s\"): %s", model->name, i, model->inputs[i]->name,
-                        ls_last_error());
-            status = ls_fail(status, "%s", ls_text_get(&text));
-            ls_text_free(&text);
-            return status;
-        }
+        LS_TRY(ls_fail_within(status, "model \"%s\", input %zu (\"%s\")", model->name, i, model->inputs[i]->name));
     }
     return LS_OK;
 }
@@ -327,7 +319,7 @@ static ls_status regularize(const ls_model *model, ls_tensor **out)
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
         ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
-        if (weight->trainable)
+        if (!weight->trainable)
             continue;
         if (weight->regularizer.l1 != 0)
             sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_abs(w), LS_ALL_AXES, false), weight->regularizer.l1));

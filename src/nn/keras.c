@@ -64,7 +64,7 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
         first = 1;
     else
         LS_TRY_GOTO(status, built_shape(config, &specs[0]), free_specs);
-    status = ls_sequential_with(ctx, name, out, specs + first, count + 1 - first);
+    status = ls_sequential_with(ctx, name, specs + first, count + 1 - first, out);
 free_specs:
     free(specs);
     return status;

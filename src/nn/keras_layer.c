@@ -712,16 +712,9 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     LS_TRY(ls_keras_builtin(at, who.class_name));
     ls_layer layer = { .kind = class->kind };
     ls_status status = read_config(class, at, &config, &who, &layer.options);
-    if (status != LS_OK) { /* the message has place and key; it may lack the layer */
-        ls_text text = { 0 };
-        bool named = strstr(ls_last_error(), "layer \"") != NULL;
-        if (!named)
-            ls_text_add(&text, "layer \"%s\" (%s): ", who.name, who.class_name);
-        ls_text_put(&text, ls_last_error());
-        status = ls_fail(status, "%s", ls_text_get(&text));
-        ls_text_free(&text);
-        return status;
-    }
+    if (status != LS_OK && !strstr(ls_last_error(), "layer \"")) /* the message has place and key, not the layer */
+        return ls_fail_within(status, "layer \"%s\" (%s)", who.name, who.class_name);
+    LS_TRY(status);
     layer.options.name = strcmp(who.name, "?") == 0 ? NULL : who.name;
     *out = layer;
     return LS_OK;

@@ -7,21 +7,6 @@
 
 #include "base/text.h"
 
-ls_status ls_grow(void *array, size_t count, size_t *room, size_t element)
-{
-    if (count < *room)
-        return LS_OK;
-    size_t more = *room ? *room * 2 : 16;
-    void *old;
-    memcpy(&old, array, sizeof(old)); /* `array` points to a pointer of any type */
-    void *grown = realloc(old, more * element);
-    if (!grown)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu elements of %zu bytes", more, element);
-    memcpy(array, &grown, sizeof(grown));
-    *room = more;
-    return LS_OK;
-}
-
 /* ---- Life ---- */
 
 ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
@@ -435,7 +420,7 @@ ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size
 
 /* ---- Sequential models ---- */
 
-ls_status ls_sequential_with(ls_context *ctx, const char *name, ls_model **out, const ls_layer *layers, size_t count)
+ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *layers, size_t count, ls_model **out)
 {
     LS_OWN_FP_MODE;
     ls_model *model;
@@ -508,8 +493,8 @@ static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t inp
     return LS_OK;
 }
 
-ls_status ls_custom(ls_context *ctx, const char *name, ls_model **out, const ls_layer *inputs, size_t input_count,
-                    size_t output_count, ls_call_function function, void *user)
+ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, size_t input_count, size_t output_count,
+                    ls_call_function function, void *user, ls_model **out)
 {
     LS_OWN_FP_MODE;
     ls_model *model;

@@ -6,6 +6,7 @@
 #ifndef LS_NN_MODEL_H
 #define LS_NN_MODEL_H
 
+#include "base/grow.h"
 #include "nn/layer.h"
 
 typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_CUSTOM } ls_model_kind;
@@ -96,9 +97,6 @@ ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name,
 /* Finds or makes the layer of a spec. `share`: a name that is taken means that layer, if it is the same, not an error.
  */
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out);
-
-/* Room for one more element; doubles. */
-ls_status ls_grow(void *array, size_t count, size_t *room, size_t element);
 
 /* ---- Traces (call.c) ---- */
 

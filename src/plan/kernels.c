@@ -46,7 +46,6 @@ static ls_status make_foreign(ls_plan *plan, ls_group *group)
         .name = plan->graph->context->kinds[group->kind].name, .layout = "", .destroy = destroy_foreign, .group = group
     };
     group->kernel = kernel;
-    plan->any_order = false;
     return LS_OK;
 }
 
@@ -62,14 +61,12 @@ static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
     group->kernel->group = group;
     if (group->kernel->scratch_bytes > plan->scratch_bytes)
         plan->scratch_bytes = group->kernel->scratch_bytes;
-    plan->any_order = plan->any_order && group->kernel->any_order;
     return LS_OK;
 }
 
 /* A home group meets the sizes of its own segment; one computed wherever it is needed, those of all of them. */
 ls_status ls_plan_kernels(ls_plan *plan)
 {
-    plan->any_order = true;
     for (int s = 0; s < plan->segment_count; s++) {
         const ls_segment *segment = &plan->segments[s];
         for (int i = 0; i < segment->step_count; i++) {

@@ -3,20 +3,14 @@
 
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "base/size.h"
 #include "plan/plan.h"
 
 ls_status ls_packer_add(ls_packer *p, int first, int last, size_t bytes, size_t *offset)
 {
     bytes += p->guard;
-    if (p->count == p->room) {
-        int room = p->room ? p->room * 2 : 64;
-        ls_span *grown = realloc(p->spans, (size_t)room * sizeof(*grown));
-        if (!grown)
-            return ls_fail(LS_ERR_MEMORY, "no memory to place %d values", room);
-        p->spans = grown;
-        p->room = room;
-    }
+    LS_TRY(ls_grow(&p->spans, (size_t)p->count, &p->room, sizeof(*p->spans)));
     p->spans[p->count++] = (ls_span){ first, last, ls_size_align(bytes ? bytes : 1, LS_ALIGN), offset };
     return LS_OK;
 }

@@ -17,7 +17,8 @@ typedef struct ls_hole {
 typedef struct ls_packer {
     size_t guard; /* bytes behind every value */
     ls_span *spans;
-    int count, room;
+    int count;
+    size_t room;
     ls_hole *holes; /* by offset */
     int hole_count;
 } ls_packer;

@@ -68,8 +68,7 @@ struct ls_kernel {
     /* Elements of an input that tiles are ranges of, when the value is a single sum of them: a call for the whole
      * (to == 0) follows the last tile and adds up what tiles have left with the kernel. 0: ranges of the output. */
     int64_t tiled_input;
-    bool any_order; /* may run in the caller's thread: no library that minds */
-    bool in_place;  /* out may be the same array as in[0], where both have one size */
+    bool in_place; /* out may be the same array as in[0], where both have one size */
     const ls_group *group;
 };
 
@@ -322,7 +321,6 @@ struct ls_plan {
     ls_write *writes;     /* assignments to be copied to their variables at the end */
     int write_count;
     int max_inputs;
-    bool any_order; /* every kernel may run in the caller's thread */
 };
 
 /* ---- Passes ---- */

@@ -1,7 +1,6 @@
 /* Compiling: from fetches to an executor, through a plan and its placement. */
 #include "run/compile.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "run/fitting.h"
@@ -36,9 +35,7 @@ static void make_on_worker(void *user, int worker)
     ls_compilation *m = user;
     if (worker != 0)
         return;
-    m->status = plan_and_place(m);
-    if (m->status != LS_OK)
-        snprintf(m->message, sizeof(m->message), "%s", ls_last_error());
+    ls_error_keep(&m->failure, plan_and_place(m));
 }
 
 ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
@@ -47,7 +44,7 @@ ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
     if (!m->crew)
         return plan_and_place(m);
     ls_crew_run(m->crew, make_on_worker, m);
-    return m->status == LS_OK ? LS_OK : ls_fail(m->status, "%s", m->message);
+    return ls_error_give(&m->failure);
 }
 
 void ls_compilation_drop(ls_compilation *m)

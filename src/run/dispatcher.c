@@ -8,7 +8,6 @@
  *
  * When a unit fails, only units before it in the order of units are still done, so that the failure that is reported is
  * always the same one. Lanes behind it give back their frames and slots. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -89,7 +88,7 @@ static void end_lane(ls_executor *e, const ls_work *w, int lane)
 /* Units behind the first that failed are not done any more. */
 static int unit_end(const ls_executor *e, const ls_work *w)
 {
-    return e->status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
+    return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
 }
 
 /* A unit of this device whose lane has come that far; or of a lane that can begin. -1: none at the moment. */
@@ -143,12 +142,11 @@ static void give_up_lanes(ls_executor *e, const ls_phase *phase, const ls_work *
 
 static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
 {
-    if (e->status != LS_OK && (e->failed_phase < phase || (e->failed_phase == phase && e->failed_unit <= unit)))
+    if (e->failure.status != LS_OK && (e->failed_phase < phase || (e->failed_phase == phase && e->failed_unit <= unit)))
         return;
-    e->status = status;
+    ls_error_keep(&e->failure, status);
     e->failed_phase = phase;
     e->failed_unit = unit;
-    snprintf(e->message, sizeof(e->message), "%s", ls_last_error());
 }
 
 /* A lane's unit is done: what it reduced may be joined with its neighbours. */
@@ -166,7 +164,7 @@ static void end_lane_unit(ls_executor *e, int unit, ls_status status)
     lane->done++;
     if (w->first[u->lane] + lane->done == w->first[u->lane + 1])
         end_lane(e, w, u->lane);
-    if (e->status != LS_OK)
+    if (e->failure.status != LS_OK)
         give_up_lanes(e, phase, w);
 }
 
@@ -199,7 +197,7 @@ static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)
         return false;
-    if (e->status == LS_OK)
+    if (e->failure.status == LS_OK)
         return true;
     if (e->phase != e->failed_phase || phase_at(e, e->phase)->kind != LS_PHASE_LANES)
         return false;
@@ -272,7 +270,8 @@ static void worker_loop(void *user, int worker)
             continue;
         }
         do_unit(e, index, worker);
-        if (e->phase != phase || e->status != LS_OK || e->devices > 1 || phase_at(e, phase)->kind == LS_PHASE_LANES)
+        if (e->phase != phase || e->failure.status != LS_OK || e->devices > 1 ||
+            phase_at(e, phase)->kind == LS_PHASE_LANES)
             signal_progress(e);
     }
     pthread_mutex_unlock(&e->mutex);
@@ -282,7 +281,7 @@ static void worker_loop(void *user, int worker)
 static void run_alone(ls_executor *e)
 {
     pthread_mutex_lock(&e->mutex); /* nobody else wants it; units give it up */
-    while (e->phase < e->plan->phase_count && e->status == LS_OK) {
+    while (e->phase < e->plan->phase_count && e->failure.status == LS_OK) {
         const ls_work *w = &e->phases[e->phase];
         int index = e->next++;
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
@@ -294,7 +293,7 @@ static void run_alone(ls_executor *e)
 
 void ls_dispatch(ls_executor *e)
 {
-    e->status = LS_OK;
+    e->failure.status = LS_OK;
     e->phase = 0;
     memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
     start_phase(e);

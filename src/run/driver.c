@@ -35,13 +35,13 @@ static ls_status explain(const ls_driver *d, const ls_step *step, const char *wh
 /* After a failure: drain the queue, drop later errors, mark what was brought stale. The next run begins anew. */
 static ls_status settle(ls_driver *d, ls_status status)
 {
-    char message[1024];
+    ls_error failure;
     if (status == LS_OK)
         return LS_OK;
-    snprintf(message, sizeof(message), "%s", ls_last_error());
+    ls_error_keep(&failure, status);
     (void)ls_device_sync(d->device);
     memset(d->fresh, 0, (size_t)plan_of(d)->node_count * sizeof(*d->fresh));
-    return ls_fail(status, "%s", message);
+    return ls_error_give(&failure);
 }
 
 /* ---- Making ---- */
@@ -286,7 +286,7 @@ static size_t partials_at(const ls_driver *d, const ls_executor *e, int segment,
     return d->place->partials_at + ls_partials_offset(e, segment, lane);
 }
 
-static ls_status run_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
+static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
 {
     const ls_plan *plan = plan_of(d);
     const ls_segment *s = &plan->segments[segment];
@@ -309,7 +309,7 @@ static ls_status run_task(ls_driver *d, ls_executor *e, int segment, int worker,
 static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
     for (int i = 0; i < u->count; i++)
-        LS_TRY(run_task(d, e, u->index + i, worker, u->lane));
+        LS_TRY(launch_task(d, e, u->index + i, worker, u->lane));
     return LS_OK;
 }
 

@@ -318,7 +318,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     ls_status status = begin_run(e);
     if (status == LS_OK) {
         ls_dispatch(e);
-        status = e->status == LS_OK ? LS_OK : ls_fail(e->status, "%s", e->message);
+        status = ls_error_give(&e->failure);
     }
     for (int d = 0; status != LS_OK && d < e->devices; d++)
         if (e->drivers[d])

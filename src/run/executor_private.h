@@ -84,9 +84,8 @@ struct ls_executor {
     int *block;       /* by segment and lane: see partials.c */
     atomic_int moved; /* changes with every progress: what spinning looks at */
     bool waiting;
-    ls_status status; /* the first failure in the order of units, whoever met it */
+    ls_error failure; /* the first in the order of units, whoever met it */
     int failed_phase, failed_unit;
-    char message[1024];
 };
 
 /* ---- Making (units.c) ---- */
@@ -96,7 +95,7 @@ void ls_units_free(ls_work *work);
 
 /* ---- Running ---- */
 
-/* A run on the crew's workers, or by the caller alone; what failed is in e->status. */
+/* A run on the crew's workers, or by the caller alone; what failed is in e->failure. */
 void ls_dispatch(ls_executor *e);
 
 /* One unit, by a CPU worker. */

@@ -201,7 +201,7 @@ static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t
 }
 
 /* A segment for one lane, micro-batch by micro-batch. */
-static ls_status run_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
+static ls_status compute_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
 {
     int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
     int64_t end = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1);
@@ -320,7 +320,7 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         return run_prepare(e, &plan->prepared[u->index], worker);
     case LS_PHASE_LANES:
         for (int i = 0; i < u->count; i++)
-            LS_TRY(run_task(e, &plan->segments[u->index + i], worker, u->lane));
+            LS_TRY(compute_task(e, &plan->segments[u->index + i], worker, u->lane));
         return LS_OK;
     case LS_PHASE_JOIN:
         return run_join(e, &plan->joins[u->index], worker, u->from, u->to);

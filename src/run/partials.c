@@ -97,7 +97,7 @@ static ls_status join_siblings(ls_executor *e, int segment, int left, int right)
         *from = -1;
         return LS_OK;
     }
-    if (e->status == LS_OK) {
+    if (e->failure.status == LS_OK) {
         ls_driver *driver = e->drivers[ls_task_device(e->plan, segment, left)];
         pthread_mutex_unlock(&e->mutex);
         if (driver)

@@ -103,7 +103,7 @@ static ls_status explain(const tool_settings *settings, tool_session *session)
     char *text;
     bool fits;
     LS_TRY(fit_options(settings, session, &options));
-    LS_TRY(ls_explain_fit_with(session->model, session->train, &fits, &text, options));
+    LS_TRY(ls_explain_fit_with(session->model, session->train, options, &fits, &text));
     printf("%s", text);
     free(text);
     return fits ? LS_OK : ls_fail(LS_ERR_MEMORY, "training does not fit into the memory of the devices");

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fpmode.h"
 #include "train/job.h"
 
@@ -41,7 +42,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
     ls_progress_open(&progress, options->output, verbose);
     progress.steps = progress.done = passes.steps;
-    progress.start = ls_seconds_now();
+    progress.start = ls_clock_now();
     ls_status status = ls_job_evaluate(job, settings, &passes, &results);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
@@ -151,15 +152,15 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
     LS_TRY(ls_passes_open(&p->passes, data, o->batch_size ? o->batch_size : 32, false, 0));
     ls_progress_open(&p->progress, o->output, o->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : o->verbose);
     p->progress.steps = p->passes.steps;
-    p->progress.start = ls_seconds_now();
+    p->progress.start = ls_clock_now();
     LS_TRY(predict_all(p));
     ls_progress_end(&p->progress, &nothing, NULL);
     return LS_OK;
 }
 
-static ls_status check_predict(const ls_model *model, const ls_predict_options *o)
+static ls_status check_predict(const ls_model *model, const ls_predict_options *o, const ls_array *out)
 {
-    if (!o->out)
+    if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_predict: a place for the predictions is needed");
     LS_TRY(check_sizes("ls_predict", o->batch_size, o->lanes));
     if (model && (o->index < 0 || (size_t)o->index >= ls_model_output_count(model)))
@@ -168,11 +169,11 @@ static ls_status check_predict(const ls_model *model, const ls_predict_options *
     return LS_OK;
 }
 
-ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options)
+ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out)
 {
     LS_OWN_FP_MODE;
     ls_use use;
-    LS_TRY(check_predict(model, &options));
+    LS_TRY(check_predict(model, &options, out));
     LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
     prediction p = { .job = use.job, .options = &options };
     ls_status status = run_prediction(&p, data);
@@ -184,15 +185,15 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
         free(p.made.data);
         return status;
     }
-    *options.out = p.made;
+    *out = p.made;
     return LS_OK;
 }
 
-ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options)
+ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out)
 {
     LS_OWN_FP_MODE;
     ls_dataset *data = ls_from_tensor_slices(x, (ls_array){ .data = NULL }, .keep = LS_KEEP_BORROWED);
-    ls_status status = ls_predict_with(model, data, options);
+    ls_status status = ls_predict_with(model, data, options, out);
     ls_dataset_destroy(data);
     return status;
 }

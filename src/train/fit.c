@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
 #include "train/job.h"
@@ -78,9 +79,8 @@ static ls_status call_one(const fit *f, const ls_callback *c, moment when, const
 /* The failure of a callback is its own status and, where it left one, its own message. */
 static ls_status blame_callback(const fit *f, size_t number, moment when, int64_t epoch, ls_status status)
 {
-    const char *message = ls_last_error()[0] ? ls_last_error() : ls_status_name(status);
-    return ls_fail(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64 ": %s", number, moments[when],
-                   epoch + 1, f->step, message);
+    return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, number, moments[when],
+                          epoch + 1, f->step);
 }
 
 static ls_status call_back(fit *f, moment when, int64_t epoch)
@@ -120,15 +120,10 @@ static ls_status log_step(fit *f, int64_t samples)
 
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
-    double start = ls_seconds_now();
+    double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
-    f->job->times.compute += ls_seconds_now() - start;
-    if (status == LS_ERR_NOT_FINITE) {
-        char message[512];
-        snprintf(message, sizeof(message), "%s", ls_last_error());
-        return ls_fail(status, "step %" PRId64 ": %s", f->step + 1, message);
-    }
-    return status;
+    f->job->times.compute += ls_clock_now() - start;
+    return status == LS_ERR_NOT_FINITE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
 static bool should_stop(fit *f)
@@ -180,9 +175,9 @@ static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 
 static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
 {
-    double start = ls_seconds_now();
+    double start = ls_clock_now();
     ls_status status = next_batch(f, batch, end);
-    f->job->times.data += ls_seconds_now() - start;
+    f->job->times.data += ls_clock_now() - start;
     return status;
 }
 
@@ -241,7 +236,7 @@ static void begin_next_epoch(fit *f)
 static ls_status validate(fit *f, double *seconds)
 {
     bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
-    double start = ls_seconds_now();
+    double start = ls_clock_now();
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
@@ -249,14 +244,14 @@ static ls_status validate(fit *f, double *seconds)
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
-    *seconds = ls_seconds_now() - start;
+    *seconds = ls_clock_now() - start;
     return LS_OK;
 }
 
 static ls_status run_epoch(fit *f)
 {
     int64_t epoch = f->job->position.epoch;
-    double start = ls_seconds_now(), validation_seconds = 0;
+    double start = ls_clock_now(), validation_seconds = 0;
     bool whole = false;
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
@@ -264,7 +259,7 @@ static ls_status run_epoch(fit *f)
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
     LS_TRY(train_epoch(f, &whole));
-    double seconds = ls_seconds_now() - start;
+    double seconds = ls_clock_now() - start;
     LS_TRY(validate(f, &validation_seconds));
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
@@ -357,10 +352,10 @@ static ls_status open_log(fit *f)
     facts.lanes = f->options->lanes;
     ls_status planned = ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
                                      f->data.first, &facts.lanes);
-    char message[1024]; /* without a plan the log has its start, too */
-    snprintf(message, sizeof(message), "%s", planned == LS_OK ? "" : ls_last_error());
+    ls_error failure; /* without a plan the log has its start, too */
+    ls_error_keep(&failure, planned);
     LS_TRY(ls_train_log_start(f->log, f->job, &facts));
-    return planned == LS_OK ? LS_OK : ls_fail(planned, "%s", message);
+    return ls_error_give(&failure);
 }
 
 /* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
@@ -391,13 +386,13 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
-    double start = ls_seconds_now();
+    double start = ls_clock_now();
     ls_status status = LS_OK;
     if (status == LS_OK)
         status = ls_job_step(f->job, &f->step);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
-    f->job->times.other = ls_seconds_now() - start - f->job->times.data - f->job->times.compute;
+    f->job->times.other = ls_clock_now() - start - f->job->times.data - f->job->times.compute;
     return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
 }
 
@@ -410,8 +405,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job = use.job;
     ls_status status = run_fit(&f, data);
     f.job->callback_count = 0;
-    char message[1024];
-    snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
+    ls_error failure;
+    ls_error_keep(&failure, status);
     ls_progress_break(&f.progress);
     ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
@@ -422,10 +417,10 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         *options.history = f.history;
     else
         ls_history_destroy(f.history);
-    return status != LS_OK ? ls_fail(status, "%s", message) : LS_OK;
+    return ls_error_give(&failure);
 }
 
-ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options)
+ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out)
 {
     LS_OWN_FP_MODE;
     fit f = { .options = &options };

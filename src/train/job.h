@@ -263,6 +263,4 @@ void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double
                         const ls_results *results, const ls_results *validation, const ls_times *times);
 void ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
 
-double ls_seconds_now(void);
-
 #endif

@@ -3,21 +3,14 @@
 #include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "train/job.h"
 
 #define BAR    20
 #define REDRAW 0.05 /* seconds */
-
-double ls_seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void ls_progress_open(ls_progress *p, FILE *out, ls_verbose verbose)
 {
@@ -30,7 +23,7 @@ void ls_progress_open(ls_progress *p, FILE *out, ls_verbose verbose)
 void ls_progress_epoch(ls_progress *p, int64_t epoch, int64_t epochs, int64_t steps)
 {
     p->steps = steps;
-    p->start = ls_seconds_now();
+    p->start = ls_clock_now();
     p->drawn = 0;
     p->done = 0;
     if (p->bar || p->lines)
@@ -136,7 +129,7 @@ static void put_bar(ls_text *text, const ls_progress *p, int cells, bool end)
 static void put_line(ls_text *text, const ls_progress *p, int cells, const ls_results *results,
                      const ls_results *validation, bool end)
 {
-    double elapsed = ls_seconds_now() - p->start, each = step_seconds(p, elapsed);
+    double elapsed = ls_clock_now() - p->start, each = step_seconds(p, elapsed);
     put_count(text, p);
     ls_text_put(text, " ");
     put_bar(text, p, cells, end);
@@ -179,7 +172,7 @@ void ls_progress_break(ls_progress *p)
 
 void ls_progress_step(ls_progress *p, int64_t done, const ls_results *results)
 {
-    double now = ls_seconds_now();
+    double now = ls_clock_now();
     p->done = done;
     if (done == 1)
         p->first_step = now - p->start;
@@ -195,7 +188,7 @@ void ls_progress_end(ls_progress *p, const ls_results *results, const ls_results
         draw(p, results, validation, true);
     } else if (p->lines) {
         ls_text text = { 0 };
-        double elapsed = ls_seconds_now() - p->start;
+        double elapsed = ls_clock_now() - p->start;
         put_count(&text, p);
         ls_text_put(&text, " - ");
         put_seconds(&text, elapsed);

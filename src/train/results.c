@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "train/job.h"
 
 ls_status ls_tally_begin(ls_tally *t, const ls_job *job)
@@ -104,14 +105,7 @@ ls_status ls_history_add(ls_history **history, const ls_results *results, const 
         for (size_t i = results->count; i < count; i++)
             snprintf(h->names[i], sizeof(h->names[i]), "val_%s", validation->names[i - results->count]);
     }
-    if (h->epochs == h->room) {
-        size_t room = h->room ? h->room * 2 : 16;
-        double *grown = realloc(h->values, room * h->count * sizeof(*grown));
-        if (!grown)
-            return ls_fail(LS_ERR_MEMORY, "no memory for a history of %zu epochs", room);
-        h->values = grown;
-        h->room = room;
-    }
+    LS_TRY(ls_grow(&h->values, h->epochs, &h->room, h->count * sizeof(*h->values)));
     double *row = h->values + h->epochs++ * h->count;
     memcpy(row, results->values, results->count * sizeof(*row));
     if (validation)

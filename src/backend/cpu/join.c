@@ -28,7 +28,7 @@ static const void *tree(const joining *j, int a, int b, double (*room)[CHUNK])
     const void *right = tree(j, a + k, b, left ? room + 1 : room);
     if (!left || !right)
         return left ? left : right;
-    ls_reference_join(j->kind, j->dtype, room, left, right, j->count);
+    ls_reference_join(j->kind, j->dtype, left, right, j->count, room);
     return room;
 }
 
@@ -90,5 +90,5 @@ void ls_cpu_join_next(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, vo
     else if (kind == LS_JOIN_SUM && dtype == LS_F64)
         simd->accumulate_f64(dst, src, count);
     else
-        ls_reference_join(kind, dtype, dst, dst, src, (int64_t)count);
+        ls_reference_join(kind, dtype, dst, src, (int64_t)count, dst);
 }

@@ -262,7 +262,6 @@ ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     if (!c)
         return LS_ERR_MEMORY;
     c->base.base.destroy = destroy;
-    c->base.base.any_order = false;
     place_relu(c, group, samples[0]);
     ls_status status = make_ops(c, group, samples, kinds);
     if (status == LS_OK)

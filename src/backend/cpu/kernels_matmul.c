@@ -127,7 +127,6 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
     if (!p)
         return LS_ERR_MEMORY;
     p->base.base.destroy = destroy;
-    p->base.base.any_order = false;
     p->size = (ls_dnn_matmul){ .ta = ta,
                                .tb = node->attr.matmul.transpose_b,
                                .m = ta ? a->shape.dims[1] : rows_of(a),

@@ -52,7 +52,7 @@ typedef struct ls_simd {
     void (*relu_grad)(float *dst, const float *dy, const float *x, float slope, size_t n); /* x > 0 ? dy : slope * dy */
 
     /* One row for all: x [rows,cols], row [cols]. */
-    ls_simd_with_row *add_row, *mul_row, *add_row_relu;
+    ls_simd_with_row *add_row, *mul_row;
 
     /* ---- Casts; u8_to_f32 multiplies by `scale` (1: the plain cast) ---- */
     void (*u8_to_f32)(float *dst, const uint8_t *x, float scale, size_t n);
@@ -63,7 +63,6 @@ typedef struct ls_simd {
     /* ---- dst += src ---- */
     void (*accumulate_f32)(float *dst, const float *src, size_t n);
     void (*accumulate_f64)(double *dst, const double *src, size_t n);
-    void (*accumulate_i64)(int64_t *dst, const int64_t *src, size_t n); /* wraps */
 
     bool (*finite)(const float *x, size_t n);   /* no infinity, no NaN */
     float (*largest)(const float *x, size_t n); /* the largest magnitude; NaN when there is one */
@@ -137,17 +136,12 @@ typedef struct ls_simd {
      * The samples are first_sample, first_sample + 1, ... of the batch; a whole tensor is sample 0. */
     void (*dropout)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
                     size_t per_sample, float rate);
-    void (*random_uniform)(float *dst, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
-                           size_t per_sample, double low, double high);
 
     /* ---- Optimizer, in place on elements from .. to-1: the reference kernel's bits ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
      * a. Returns whether all that was written, slots included, is finite. */
     bool (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
                    const ls_ref_update_f32 *params);
-
-    /* dst [cols,rows] = x [rows,cols]; apart */
-    void (*transpose_2d)(float *dst, const float *x, size_t rows, size_t cols);
 } ls_simd;
 
 /* The best table this CPU and system can run. The environment variable LOCKSTEP_ISA = base, avx2 or avx512 can lower

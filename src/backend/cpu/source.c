@@ -30,7 +30,7 @@ void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const 
         ls_fail(LS_ERR_MEMORY, "no memory for a kernel");
         return NULL;
     }
-    kernel->base = (ls_kernel){ .name = name, .layout = "", .run = run, .destroy = destroy, .any_order = true };
+    kernel->base = (ls_kernel){ .name = name, .layout = "", .run = run, .destroy = destroy };
     kernel->cpu = cpu;
     kernel->group = group;
     return kernel;

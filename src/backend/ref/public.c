@@ -27,8 +27,8 @@ static ls_status place_state(ls_ref_call *call, const void *const *state, void *
     return LS_OK;
 }
 
-ls_status ls_reference_run(const ls_tensor *node, const void *const *in, void *out, const void *const *state,
-                           void *const *new_state, const ls_program_run *run)
+ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, const void *const *in,
+                           const void *const *state, void *out, void *const *new_state)
 {
     LS_OWN_FP_MODE;
     ls_ref_array few[FEW], *arrays = few;
@@ -77,7 +77,7 @@ JOIN(double, double, isnan(a) || isnan(b), (double)NAN)
 JOIN(int32_t, uint32_t, false, 0)
 JOIN(int64_t, uint64_t, false, 0)
 
-void ls_reference_join(ls_join_kind kind, ls_dtype dtype, void *to, const void *left, const void *right, int64_t count)
+void ls_reference_join(ls_join_kind kind, ls_dtype dtype, const void *left, const void *right, int64_t count, void *to)
 {
     if (!to || !left)
         return;
