@@ -189,7 +189,7 @@ static ls_executor *executor_of(const job *j)
 {
     ls_tensor *fetches[] = { j->model.step, j->model.loss };
     ls_executor *executor;
-    LS_CHECK(ls_runs_get(j->model.graph, fetches, 2, (int64_t)j->batch, &executor));
+    LS_CHECK(ls_runs_get(j->model.graph, NULL, fetches, 2, (int64_t)j->batch, &executor));
     return executor;
 }
 

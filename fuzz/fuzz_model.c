@@ -76,7 +76,7 @@ static ls_status train(ls_model *model, fuzz_input *in, ls_dataset *data, result
     if (status == LS_OK)
         status = ls_model_state_sha256(model, out->hash);
     if (status == LS_OK)
-        status = ls_predict(model, data, batch, &predictions);
+        status = ls_predict(model, data, &predictions, .batch_size = batch);
     if (status == LS_OK)
         memcpy(out->predictions, predictions.data, sizeof out->predictions);
     free(predictions.data);

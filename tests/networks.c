@@ -326,7 +326,7 @@ ls_status network_state(const network *n, char hex[65])
 
 ls_status network_executor(network *n, int64_t batch, ls_executor **out)
 {
-    return ls_runs_get(n->graph, (ls_tensor *[]){ n->loss, n->step }, 2, batch, out);
+    return ls_runs_get(n->graph, NULL, (ls_tensor *[]){ n->loss, n->step }, 2, batch, out);
 }
 
 ls_status network_list(network *n, int64_t batch, char **out)

@@ -174,7 +174,7 @@ static ls_status predict(const place *at, ls_sha256 *hash)
     ls_array out = { 0 };
     ls_status status = trained_make(at, &t);
     if (status == LS_OK)
-        status = ls_predict(t.model, t.data, at->batch, &out);
+        status = ls_predict(t.model, t.data, &out, .batch_size = at->batch);
     if (status == LS_OK)
         status = ls_sha256_add(hash, out.data, (size_t)out.shape.dims[0] * CLASSES * sizeof(float));
     free(out.data);

@@ -147,7 +147,7 @@ static ls_status train_model(ls_context *ctx, ls_sha256 *hash)
     if (status == LS_OK)
         status = ls_sha256_add(hash, hex, 64);
     if (status == LS_OK)
-        status = ls_predict(model, data, 8, &out);
+        status = ls_predict(model, data, &out, .batch_size = 8);
     if (status == LS_OK)
         status = ls_sha256_add(hash, out.data, SAMPLES * 3 * sizeof(float));
     free(out.data);

@@ -81,7 +81,7 @@ static ls_status predicts(void *user, ls_model *model, const ls_logs *logs, bool
 {
     (void)stop, (void)logs;
     ls_array out;
-    ls_status status = ls_predict(model, user, 7, &out);
+    ls_status status = ls_predict(model, user, &out, .batch_size = 7);
     if (status == LS_OK)
         free(out.data);
     return status;

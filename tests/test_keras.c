@@ -204,7 +204,7 @@ static void compare_predictions(const char *what, ls_model *model, const json_t 
              json_string_value(json_array_get(json_object_get(record, "outputs"), 0)));
     const ls_safetensors_entry *entry = ls_safetensors_find(expected, name);
     assert_non_null(entry);
-    OK(ls_predict(model, test, 5, &found));
+    OK(ls_predict(model, test, &found, .batch_size = 5));
     assert_int_equal(found.shape.dims[0], entry->shape.dims[0]);
     for (size_t k = 0; k < entry->bytes / sizeof(float); k++) {
         double a = ((const float *)found.data)[k], b = ((const float *)entry->data)[k];

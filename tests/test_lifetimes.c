@@ -137,7 +137,7 @@ static ls_status tries_everything(void *user, ls_model *model, const ls_logs *lo
     assert_says(LS_ERR_STATE, "ls_context_close", "ls_fit");
     assert_int_equal(complaints - before, 3);
     OK(ls_evaluate(model, d, .batch_size = 5)); /* these are welcome */
-    OK(ls_predict(model, d, 5, &out));
+    OK(ls_predict(model, d, &out, .batch_size = 5));
     free(out.data);
     ls_dataset_destroy(d);
     refused++;
@@ -204,7 +204,7 @@ static int in_child(ls_context *ctx, ls_model *model, ls_graph *graph, ls_tensor
     const ls_status all[] = { compile(model),
                               fit(model, NULL),
                               ls_evaluate(model, d, .batch_size = 4),
-                              ls_predict(model, d, 4, &out),
+                              ls_predict(model, d, &out, .batch_size = 4),
                               ls_eval(graph, NULL, 0, &sum, 1),
                               ls_read_scalar(sum, &value),
                               ls_explain(graph, &sum, 1, -1, &text),

@@ -547,9 +547,9 @@ static void train_calls(void **state)
     REFUSED(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, &t.flag, NULL));
     REFUSED(ls_evaluate_with(NULL, t.data, (ls_evaluate_options){ .ls_first = 0 }));
     REFUSED(ls_evaluate_with(t.model, NULL, (ls_evaluate_options){ .ls_first = 0 }));
-    REFUSED(ls_predict(NULL, t.data, 1, &t.array));
-    REFUSED(ls_predict(t.model, NULL, 1, &t.array));
-    REFUSED(ls_predict(t.model, t.data, 1, NULL));
+    REFUSED(ls_predict(NULL, t.data, &t.array, .batch_size = 1));
+    REFUSED(ls_predict(t.model, NULL, &t.array, .batch_size = 1));
+    REFUSED(ls_predict(t.model, t.data, NULL, .batch_size = 1));
     REFUSED(ls_model_state_sha256(NULL, t.hex));
     REFUSED(ls_model_state_sha256(t.model, NULL));
     CALL(ls_model_times(NULL));

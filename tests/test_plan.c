@@ -143,7 +143,7 @@ static const ls_plan *plan_of(bed *b, ls_tensor *const *fetches, size_t fetch_co
 {
     ls_executor *executor = NULL;
     ls_runs_clear(b->runs);
-    if (ls_runs_get(b->graph, fetches, fetch_count, batch, &executor) != LS_OK)
+    if (ls_runs_get(b->graph, NULL, fetches, fetch_count, batch, &executor) != LS_OK)
         fail_msg("no plan: %s", ls_last_error());
     return ls_executor_plan(executor);
 }
@@ -875,7 +875,7 @@ static void values_do_not_overlap(void **state)
             /* Everything fetched: all values live to the end. */
             ls_tensor *fetches[NETWORK_VARIABLES + 2] = { l.n.logits, l.n.step };
             memcpy(fetches + 2, l.n.gradients, sizeof(l.n.gradients));
-            assert_int_equal(ls_runs_get(l.n.graph, fetches, 2 + l.n.trained_count, 7, &executor), LS_OK);
+            assert_int_equal(ls_runs_get(l.n.graph, NULL, fetches, 2 + l.n.trained_count, 7, &executor), LS_OK);
             check_memory(ls_executor_plan(executor));
         }
         close_lab(&l);
@@ -949,7 +949,7 @@ static void bytes_printed_are_bytes_allocated(void **state)
         ls_tensor *fetches[] = { l.n.loss, l.n.step };
         ls_executor *executor = NULL;
         assert_int_equal(ls_get_memory_info(l.ctx, "cpu:0", &before), LS_OK);
-        assert_int_equal(ls_compile_run(l.n.graph, fetches, 2, 100, NULL, NULL, &executor), LS_OK);
+        assert_int_equal(ls_compile_run(l.n.graph, NULL, fetches, 2, 100, NULL, NULL, &executor), LS_OK);
         assert_int_equal(ls_get_memory_info(l.ctx, "cpu:0", &after), LS_OK);
         size_t got = after.in_use - before.in_use;
         const ls_plan *plan = ls_executor_plan(executor);
@@ -1005,8 +1005,8 @@ static void plans_are_kept_and_used_again(void **state)
     }
     assert_int_equal(runs->count, LS_CACHED_PLANS);
     ls_tensor *fetches[] = { l.n.loss, l.n.step };
-    assert_true(ls_runs_has(runs, fetches, 2, 32));
-    assert_false(ls_runs_has(runs, fetches, 2, 7));
+    assert_true(ls_runs_has(runs, NULL, fetches, 2, 32));
+    assert_false(ls_runs_has(runs, NULL, fetches, 2, 7));
     /* Other lanes are other plans. */
     assert_int_equal(ls_graph_set_lanes(l.n.graph, 3), LS_OK);
     assert_int_equal(runs->count, 0);
@@ -1036,7 +1036,7 @@ static void plans_end_with_their_scope(void **state)
             assert_int_equal(b.runs->count, 2);
         }
     assert_int_equal(b.runs->count, 1);
-    assert_true(ls_runs_has(b.runs, &y, 1, 2));
+    assert_true(ls_runs_has(b.runs, NULL, &y, 1, 2));
     assert_int_equal(ls_eval(b.graph, &feed, 1, &y, 1), LS_OK);
     close_bed(&b);
 }

@@ -207,8 +207,8 @@ static void predictions_are_in_order(void **state)
                      ls_dropout(0.5), ls_dense(CLASSES, .activation = LS_SOFTMAX)));
     ls_dataset *d = data();
     ls_array all = { .data = NULL }, some = { .data = NULL };
-    OK(ls_predict(model, d, 100, &all));
-    OK(ls_predict(model, d, 9, &some));
+    OK(ls_predict(model, d, &all, .batch_size = 100));
+    OK(ls_predict(model, d, &some, .batch_size = 9));
     assert_int_equal(all.shape.dims[0], SAMPLES);
     assert_int_equal(all.shape.dims[1], CLASSES);
     for (int i = 0; i < SAMPLES * CLASSES; i++)

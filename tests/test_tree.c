@@ -386,7 +386,7 @@ static void join_leaves(const float (*part)[ROW], int64_t n, int lanes, int64_t 
 static int64_t micro_of(bed *b, ls_tensor *fetch, int64_t n)
 {
     ls_executor *executor = NULL;
-    assert_int_equal(ls_runs_get(b->graph, &fetch, 1, n, &executor), LS_OK);
+    assert_int_equal(ls_runs_get(b->graph, NULL, &fetch, 1, n, &executor), LS_OK);
     const ls_plan *plan = ls_executor_plan(executor);
     assert_int_equal(plan->segment_count, 1);
     return plan->segments[0].micro;

@@ -211,7 +211,7 @@ static void large_gradients_are_clipped_and_accumulated_in_tiles(void **state)
         ls_tensor *g = ls_op_input(b.graph, NULL, LS_F32, LS_SHAPE(300, 400));
         ls_tensor *step = ls_apply_gradients(list[i], &g, &w, 1, NULL);
         ls_executor *executor = NULL;
-        OK(ls_compile_run(b.graph, &step, 1, -1, NULL, NULL, &executor));
+        OK(ls_compile_run(b.graph, NULL, &step, 1, -1, NULL, NULL, &executor));
         check_tiles(ls_executor_plan(executor), i);
         ls_executor_destroy(executor);
         close_bed(&b);

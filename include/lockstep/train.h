@@ -14,15 +14,31 @@ extern "C" {
 
 /* ---- Compiling ---- */
 
+#define LS_MAX_OUTPUTS 8 /* that a model which is trained may have */
+
+/* What one of several outputs is trained on. */
+typedef struct ls_output {
+    ls_loss loss;  /* none: the output is not trained, and the data has no labels for it */
+    double weight; /* of its loss in the sum of all; 0: 1, LS_ZERO: 0 */
+    ls_metrics_list metrics;
+} ls_output;
+
 typedef struct ls_compile_options {
     int ls_first;
     ls_optimizer optimizer; /* none: evaluation only */
-    ls_loss loss;
+    ls_loss loss;           /* of each output */
     ls_metrics_list metrics;
+    const ls_output *outputs; /* in place of loss and metrics: one for each of the model's outputs, in order */
+    size_t output_count;
 } ls_compile_options;
 
 /* ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)).
- * May be called again; the optimizer then starts anew. Not inside LS_SCOPE of the model's graph. */
+ * Of several outputs: .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = 0.3 }, { .loss = ... }). The
+ * data then has a label for each that has a loss; results are "loss" (their weighted sum), "<output>_loss" for each,
+ * without its weight, and "<output>_<metric>", as in Keras. The optimizer's slots are made here. Names are copied. May
+ * be called again; the optimizer then starts anew. Not inside LS_SCOPE of the model's graph. */
+#define ls_outputs(...)                                                                                                \
+    (const ls_output[]){ __VA_ARGS__ }, .output_count = sizeof((const ls_output[]){ __VA_ARGS__ }) / sizeof(ls_output)
 #define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
 
@@ -65,7 +81,16 @@ typedef struct ls_callback {
     ls_status (*on_batch_end)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
     ls_status (*on_epoch_end)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
     ls_status (*on_train_end)(void *user, ls_model *model, const ls_logs *logs);
+    /* What the callback itself must remember is saved with the job: bytes from malloc, which the library frees; and
+     * given back. */
+    ls_status (*save)(void *user, void **bytes, size_t *count);
+    ls_status (*load)(void *user, const void *bytes, size_t count);
 } ls_callback;
+
+/* The learning rate of the next step, and another one for all steps to come: for callbacks, too. A rate that a schedule
+ * says cannot be set. */
+LS_API ls_status ls_learning_rate(ls_model *model, double *out);
+LS_API ls_status ls_set_learning_rate(ls_model *model, double rate);
 
 /* ---- History: a value for each name and epoch ---- */
 
@@ -137,9 +162,9 @@ LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_o
 
 /* ---- Evaluate and predict ---- */
 
-#define LS_MAX_RESULTS (LS_MAX_METRICS + 1)
+#define LS_MAX_RESULTS (LS_MAX_METRICS + LS_MAX_OUTPUTS + 1)
 typedef struct ls_results {
-    size_t count; /* "loss", then metrics */
+    size_t count; /* "loss", of several outputs that of each, then metrics; names last until the next ls_compile */
     const char *names[LS_MAX_RESULTS];
     double values[LS_MAX_RESULTS];
     int64_t samples; /* each counted once */
@@ -159,14 +184,38 @@ typedef struct ls_evaluate_options {
 #define ls_evaluate(model, data, ...) ls_evaluate_with(model, data, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options);
 
-/* The model's first output for every sample; free() out->data. */
-LS_API ls_status ls_predict(ls_model *model, ls_dataset *data, int64_t batch_size, ls_array *out);
+#define ls_evaluate_arrays(model, x, y, ...)                                                                           \
+    ls_evaluate_arrays_with(model, x, y, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options);
+
+typedef struct ls_predict_options {
+    int ls_first;
+    ls_array *out;      /* free() out->data */
+    int64_t batch_size; /* 0: 32 */
+    ls_verbose verbose; /* 0: silent here */
+    FILE *output;
+    ls_strategy strategy;
+    int lanes;
+    int index; /* which of the model's outputs */
+} ls_predict_options;
+
+/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order. The
+ * model need not be compiled. */
+#define ls_predict(model, data, ...) ls_predict_with(model, data, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options);
+#define ls_predict_array(model, x, ...)                                                                                \
+    ls_predict_array_with(model, x, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options);
 
 /* ---- State ---- */
 
-/* SHA-256 of parameters and optimizer state: variables in creation order, trainable then not, slots, the step as i64.
- */
+/* SHA-256 of parameters and optimizer state: bytes of the variables in creation order, trainable then not, of the
+ * optimizer's slots in creation order (see ls_apply_gradients), and last its step, an i64; little-endian, without
+ * padding. */
 LS_API ls_status ls_model_state_sha256(ls_model *model, char hex[65]);
+
+/* Training steps since the model was compiled: batches. */
+LS_API ls_status ls_model_steps(ls_model *model, int64_t *out);
 
 /* Where the time of the last fit went, in seconds. */
 typedef struct ls_times {

@@ -56,8 +56,8 @@ void ls_model_destroy(ls_model *model)
                           model->at_work, model->name);
         return;
     }
-    if (model->training)
-        model->drop_training(model->training);
+    if (model->job)
+        model->drop_job(model->job);
     destroy_graph(model->draft);
     destroy_graph(model->graph);
     for (size_t i = 0; i < model->layer_count; i++)

@@ -73,9 +73,9 @@ struct ls_model {
     ls_call_function function;
     void *user;
 
-    const char *at_work;          /* the call that uses it now: inside it must be neither compiled nor destroyed */
-    struct ls_training *training; /* what the train layer keeps for a compiled model, and how it ends */
-    void (*drop_training)(void *training);
+    const char *at_work; /* the call that uses it now: inside it must be neither compiled nor destroyed */
+    struct ls_job *job;  /* what the train layer keeps for a compiled model, and how it ends */
+    void (*drop_job)(void *job);
 };
 
 /* The state of one trace. */

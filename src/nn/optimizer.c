@@ -5,10 +5,12 @@
  * over all samples and devices, so norms are those of the whole batch and are counted once. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fpmode.h"
 #include "base/text.h"
 #include "graph/rules.h"
+#include "nn/optimizer.h"
 #include "nn/parts.h"
 
 /* ---- Specs with their defaults in ---- */
@@ -199,6 +201,9 @@ typedef struct job {
     ls_tensor *iterations, *position, *samples; /* position and samples: of the accumulation */
     ls_tensor *rate[2], *step[2];               /* for float32, float64 variables */
     ls_tensor *last;                            /* accumulation: bool, this batch makes the update; NULL: every does */
+    ls_tensor *batch_samples;                   /* accumulation: of these gradients; NULL: counted in the run */
+    ls_tensor **all;                            /* its state, in creation order */
+    size_t all_count;
     ls_tensor **parts;
     size_t part_count;
 } job;
@@ -262,7 +267,8 @@ static ls_status allocate(job *j, size_t count)
     j->variables = calloc(room, sizeof(*j->variables));
     j->state = calloc(room, sizeof(*j->state));
     j->parts = calloc(room * 2 + 3, sizeof(*j->parts)); /* variable, sum; step, position, samples */
-    if (!j->gradients || !j->variables || !j->state || !j->parts)
+    j->all = calloc(room * 3 + 3, sizeof(*j->all));     /* two slots, sum; step, position, samples */
+    if (!j->gradients || !j->variables || !j->state || !j->parts || !j->all)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
     return LS_OK;
 }
@@ -274,6 +280,7 @@ static void release(job *j)
     free(j->variables);
     free(j->state);
     free(j->parts);
+    free(j->all);
 }
 
 /* ---- State ---- */
@@ -312,6 +319,7 @@ static ls_status get_state(job *j, const char *of, const char *what, ls_dtype dt
         status = ls_fail(LS_ERR_INVALID, "\"%s\" is there, but is not this optimizer's", name);
     free(name);
     *out = found;
+    j->all[j->all_count++] = found;
     return status;
 }
 
@@ -410,9 +418,11 @@ static ls_tensor *when_last(const job *j, ls_tensor *done, ls_tensor *not_yet)
  * Gradients that come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
 static ls_status accumulate(job *j)
 {
-    bool counted;
-    LS_TRY(has_batch(j, &counted));
+    bool counted = false;
+    if (!j->batch_samples)
+        LS_TRY(has_batch(j, &counted));
     ls_tensor *n = counted ? ls_op_count(j->graph, LS_I64) : integer(j, 1), *zero = integer(j, 0);
+    n = j->batch_samples ? j->batch_samples : n;
     ls_tensor *is_first = ls_op_compare(j->position, LS_EQUAL, zero);
     ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, j->samples), n);
     j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
@@ -518,8 +528,14 @@ static ls_status build(job *j, ls_tensor *learning_rate)
 ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                               size_t count, ls_tensor *learning_rate)
 {
+    return ls_apply_gradients_of(optimizer, gradients, variables, count, learning_rate, NULL);
+}
+
+ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
+                                 size_t count, ls_tensor *learning_rate, ls_tensor *samples)
+{
     LS_OWN_FP_MODE;
-    job j = { .graph = variables && count ? ls_graph_of(variables, (int)count) : NULL };
+    job j = { .graph = variables && count ? ls_graph_of(variables, (int)count) : NULL, .batch_samples = samples };
     ls_tensor *result = NULL;
     if (!j.graph)
         return NULL;
@@ -536,6 +552,70 @@ ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradient
         status == LS_OK ? ls_op_group(j.parts, j.part_count) : ls_node_error(j.graph, status, "ls_apply_gradients");
     release(&j);
     return result;
+}
+
+/* ---- State alone ---- */
+
+ls_status ls_optimizer_check(const ls_optimizer *optimizer)
+{
+    recipe r;
+    return resolve(optimizer, &r);
+}
+
+static ls_status make_all(job *j, const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count)
+{
+    LS_TRY(resolve(optimizer, &j->r));
+    LS_TRY(choose_name(j, optimizer));
+    LS_TRY(allocate(j, count));
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(check_variable(j, i, NULL, variables[i]));
+        j->variables[j->count++] = variables[i];
+    }
+    return get_all_state(j);
+}
+
+ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
+                                  ls_optimizer_state *out)
+{
+    job j = { .graph = count ? ls_graph_of(variables, (int)count) : NULL };
+    if (!j.graph)
+        return ls_fail(LS_ERR_INVALID, "there is no variable to train");
+    ls_status status = make_all(&j, optimizer, variables, count);
+    if (status == LS_OK) {
+        *out = (ls_optimizer_state){ .name = j.name, .all = j.all, .count = j.all_count, .every = j.r.every };
+        out->iterations = j.iterations;
+        out->position = j.position;
+        j.name = NULL;
+        j.all = NULL;
+    }
+    release(&j);
+    return status;
+}
+
+void ls_optimizer_state_free(ls_optimizer_state *state)
+{
+    free(state->name);
+    free(state->all);
+    *state = (ls_optimizer_state){ .name = NULL };
+}
+
+static ls_status read_count(const ls_tensor *counter, int64_t *out)
+{
+    ls_variable *variable = counter->attr.variable.variable;
+    LS_TRY(ls_variable_bring(variable));
+    memcpy(out, variable->data, sizeof(*out));
+    return LS_OK;
+}
+
+ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out)
+{
+    int64_t updates = 0, position = 0;
+    if (state->iterations)
+        LS_TRY(read_count(state->iterations, &updates));
+    if (state->position)
+        LS_TRY(read_count(state->position, &position));
+    *out = updates * (state->every ? state->every : 1) + position;
+    return LS_OK;
 }
 
 /* ---- Minimize ---- */

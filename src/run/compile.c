@@ -61,8 +61,9 @@ static ls_status make_states(const ls_graph *graph, ls_runs *runs)
     return runs->states ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the states of a graph");
 }
 
-ls_status ls_compilation_start(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
-                               bool (*stop)(const ls_tensor *, void *), void *user, ls_compilation *m)
+ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
+                               size_t count, int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user,
+                               ls_compilation *m)
 {
     ls_runs *runs = NULL;
     ls_runtime *runtime = NULL;
@@ -74,8 +75,9 @@ ls_status ls_compilation_start(ls_graph *graph, ls_tensor *const *fetches, size_
     bool crewed = wants_crew(order, nodes, batch) || graph->context->device_count > graph->context->cpu_count;
     free(order);
     *m = (ls_compilation){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
-    m->options = runs->settings.plan;
-    m->options.every_partial |= runs->settings.mutation != LS_MUTATE_NOTHING;
+    m->settings = settings ? settings : &runs->settings;
+    m->options = m->settings->plan;
+    m->options.every_partial |= m->settings->mutation != LS_MUTATE_NOTHING;
     m->runs = runs;
     LS_TRY(make_states(graph, runs));
     m->source = runtime->host;
@@ -93,12 +95,12 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
                      workers - plan->lanes, workers);
 }
 
-ls_status ls_compile_run(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
-                         bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out)
+ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                         int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out)
 {
     ls_compilation m;
     ls_context *ctx = graph->context;
-    LS_TRY(ls_compilation_start(graph, fetches, count, batch, stop, user, &m));
+    LS_TRY(ls_compilation_start(graph, settings, fetches, count, batch, stop, user, &m));
     LS_TRY(ls_compilation_make(&m, batch));
     if (m.crew)
         report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
@@ -111,6 +113,6 @@ ls_status ls_compile_run(ls_graph *graph, ls_tensor *const *fetches, size_t coun
     if (ctx->log_placement)
         ls_placement_log(m.placement, &ctx->log);
     LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, m.runs->states, out));
-    ls_executor_mutate(*out, m.runs->settings.mutation);
+    ls_executor_mutate(*out, m.settings->mutation);
     return LS_OK;
 }

@@ -13,6 +13,7 @@ typedef struct ls_compilation {
     void *user;
     ls_plan_options options;
     ls_kernel_source source;
+    const ls_run_settings *settings;
     ls_runs *runs;
     ls_crew *crew; /* NULL: the caller does everything */
     ls_plan *plan;
@@ -20,15 +21,18 @@ typedef struct ls_compilation {
     ls_error failure; /* on worker 0 */
 } ls_compilation;
 
+/* Settings are NULL for the graph's own. */
+
 /* An executor for a single use; the caller destroys it. `stop` as in ls_graph_order. Plans that are kept give way to it
  * where memory is short. */
-ls_status ls_compile_run(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
-                         bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out);
+ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                         int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out);
 
 /* Starts a compilation; it owns nothing yet. Then plans for any number of samples can be made and placed, one at a
  * time: each is dropped before the next. */
-ls_status ls_compilation_start(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch,
-                               bool (*stop)(const ls_tensor *, void *), void *user, ls_compilation *m);
+ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
+                               size_t count, int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user,
+                               ls_compilation *m);
 ls_status ls_compilation_make(ls_compilation *m, int64_t batch);
 void ls_compilation_drop(ls_compilation *m);
 

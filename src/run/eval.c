@@ -16,6 +16,8 @@
 
 typedef struct run {
     ls_graph *graph;
+    const ls_run_settings *settings; /* NULL: the graph's */
+    bool of_step;                    /* see ls_run_request */
     bool eager;
     int64_t batch; /* NO_BATCH: not known (yet) */
     const ls_tensor *batch_from;
@@ -125,29 +127,33 @@ static ls_status find_feed(const run *r, const ls_tensor *input, ls_outside *out
 }
 
 /* Checks that cost a walk over the nodes: done once for each plan. */
-static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count)
+static ls_status check_node(const ls_tensor *node, int64_t batch)
 {
     char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
+    int64_t elements;
+    size_t bytes;
+    if (has_batch_axis(node) && batch == NO_BATCH)
+        return ls_fail(LS_ERR_SHAPE, "%s has a batch axis, but no input with one was fed: the batch size is not known",
+                       ls_node_label(node, label));
+    if (node->op == LS_OP_count && batch == NO_BATCH)
+        return ls_fail(LS_ERR_STATE, "%s counts samples, but no input with a batch axis was fed",
+                       ls_node_label(node, label));
+    if (!ls_shape_count(&node->shape, batch, &elements) ||
+        !ls_size_mul((size_t)elements, ls_dtype_bytes(node->dtype), &bytes) || bytes > PTRDIFF_MAX / 4)
+        return ls_fail(LS_ERR_OVERFLOW, "%s of shape %s overflows with %lld samples", ls_node_label(node, label),
+                       ls_shape_format(&node->shape, text), (long long)batch);
+    return LS_OK;
+}
+
+static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
-        const ls_tensor *node = order[i];
-        int64_t elements;
-        size_t bytes;
         ls_outside data;
-        if (is_held(node, (void *)r))
+        if (is_held(order[i], (void *)r))
             continue;
-        if (node->op == LS_OP_input)
-            LS_TRY(find_feed(r, node, &data));
-        if (has_batch_axis(node) && r->batch == NO_BATCH)
-            return ls_fail(LS_ERR_SHAPE,
-                           "%s has a batch axis, but no input with one was fed: the batch size is not known",
-                           ls_node_label(node, label));
-        if (node->op == LS_OP_count && r->batch == NO_BATCH)
-            return ls_fail(LS_ERR_STATE, "%s counts samples, but no input with a batch axis was fed",
-                           ls_node_label(node, label));
-        if (!ls_shape_count(&node->shape, r->batch, &elements) ||
-            !ls_size_mul((size_t)elements, ls_dtype_bytes(node->dtype), &bytes) || bytes > PTRDIFF_MAX / 4)
-            return ls_fail(LS_ERR_OVERFLOW, "%s of shape %s overflows with %lld samples", ls_node_label(node, label),
-                           ls_shape_format(&node->shape, text), (long long)r->batch);
+        if (order[i]->op == LS_OP_input)
+            LS_TRY(find_feed(r, order[i], &data));
+        LS_TRY(check_node(order[i], r->batch));
     }
     return LS_OK;
 }
@@ -279,17 +285,31 @@ static void hold(run *r, ls_tensor *fetch, ls_block *room)
     fetch->held.valid = true;
 }
 
-/* The counter that keys the random numbers of this run. */
-static uint64_t *counter_of(const run *r)
+static bool writes_trainable(const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     for (int i = 0; i < plan->node_count; i++) {
         ls_variable *written[LS_MAX_WRITES];
         for (int k = ls_node_writes(plan->nodes[i].node, written); k-- > 0;)
             if (written[k]->trainable)
-                return &r->graph->step;
+                return true;
     }
-    return &r->graph->run;
+    return false;
+}
+
+/* The counter that keys the random numbers of this run. */
+static uint64_t counter_of(const run *r)
+{
+    return r->of_step || writes_trainable(r) ? r->graph->step : r->graph->run;
+}
+
+/* What is only a part of a step counts nothing. */
+static void count_run(const run *r)
+{
+    if (writes_trainable(r))
+        r->graph->step++;
+    else if (!r->of_step)
+        r->graph->run++;
 }
 
 /* Assignments, then held values. */
@@ -308,7 +328,7 @@ static void commit(run *r, ls_block **rooms)
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
             hold(r, r->fetches[i], rooms[i]);
-    ++*counter_of(r);
+    count_run(r);
 }
 
 static ls_status execute(run *r)
@@ -318,7 +338,7 @@ static ls_status execute(run *r)
         LS_TRY(bring_state(r));
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));
-    ls_status status = ls_executor_run(r->executor, r->graph->seed, *counter_of(r));
+    ls_status status = ls_executor_run(r->executor, r->graph->seed, counter_of(r));
     if (status != LS_OK) {
         free_rooms(r, rooms);
         return status;
@@ -347,7 +367,7 @@ static ls_status prepare(run *r)
     ls_tensor **order = NULL;
     size_t count = 0;
     LS_TRY(ls_runs_of(r->graph, &runs));
-    if (ls_runs_has(runs, r->fetches, r->fetch_count, r->batch))
+    if (ls_runs_has(runs, r->settings, r->fetches, r->fetch_count, r->batch))
         return LS_OK;
     LS_TRY(ls_graph_order(r->graph, r->fetches, r->fetch_count, NULL, NULL, &order, &count));
     ls_status status = check_nodes(r, order, count);
@@ -355,7 +375,8 @@ static ls_status prepare(run *r)
     return status;
 }
 
-static ls_status eval(run *r)
+/* Checks what was given and finds the plan. */
+static ls_status begin(run *r)
 {
     if (!r->graph)
         return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
@@ -369,7 +390,12 @@ static ls_status eval(run *r)
     for (size_t i = 0; i < r->feed_count; i++)
         LS_TRY(check_feed(r, &r->feeds[i], i));
     LS_TRY(prepare(r));
-    LS_TRY(ls_runs_get(r->graph, r->fetches, r->fetch_count, r->batch, &r->executor));
+    return ls_runs_get(r->graph, r->settings, r->fetches, r->fetch_count, r->batch, &r->executor);
+}
+
+static ls_status eval(run *r)
+{
+    LS_TRY(begin(r));
     return execute(r);
 }
 
@@ -394,6 +420,43 @@ ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count,
     r.fetches = fetches;
     r.fetch_count = fetch_count;
     return eval(&r);
+}
+
+ls_status ls_run(const ls_run_request *q, ls_run_report *report)
+{
+    run r = { .graph = q->graph, .settings = q->settings, .of_step = q->of_step, .batch = NO_BATCH };
+    r.feeds = q->feeds;
+    r.feed_count = q->feed_count;
+    r.rows = q->rows;
+    r.row_count = q->row_count;
+    r.fetches = q->fetches;
+    r.fetch_count = q->fetch_count;
+    LS_TRY(begin(&r));
+    double before = ls_executor_join_seconds(r.executor);
+    LS_TRY(execute(&r));
+    if (report)
+        *report = (ls_run_report){ .lanes = ls_executor_plan(r.executor)->lanes,
+                                   .join_seconds = ls_executor_join_seconds(r.executor) - before };
+    return LS_OK;
+}
+
+ls_status ls_run_lanes(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                       int64_t batch, int *lanes)
+{
+    ls_tensor **order = NULL;
+    size_t nodes = 0;
+    ls_executor *executor = NULL;
+    LS_TRY(ls_graph_fill(graph));
+    LS_TRY(ls_graph_order(graph, fetches, count, NULL, NULL, &order, &nodes));
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < nodes && status == LS_OK; i++)
+        status = check_node(order[i], batch);
+    free(order);
+    if (status == LS_OK)
+        status = ls_runs_get(graph, settings, fetches, count, batch, &executor);
+    if (status == LS_OK)
+        *lanes = ls_executor_plan(executor)->lanes;
+    return status;
 }
 
 /* Every node that the tensor needs and that is computed: an eager run keeps them all, so that what was read together
@@ -422,7 +485,7 @@ static ls_status run_eagerly(run *r, ls_tensor *tensor)
             r->fetches = &tensor;
             r->fetch_count = 1;
         }
-        status = ls_compile_run(r->graph, r->fetches, r->fetch_count, r->batch, is_held, r, &r->executor);
+        status = ls_compile_run(r->graph, NULL, r->fetches, r->fetch_count, r->batch, is_held, r, &r->executor);
     }
     if (status == LS_OK)
         status = execute(r);
@@ -478,7 +541,7 @@ static ls_status explain_with(ls_graph *graph, ls_tensor *const *fetches, size_t
     ls_executor *executor = NULL;
     ls_text text = { 0 };
     LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
-    LS_TRY(ls_compile_run(graph, fetches, fetch_count, batch, NULL, NULL, &executor));
+    LS_TRY(ls_compile_run(graph, NULL, fetches, fetch_count, batch, NULL, NULL, &executor));
     ls_status status = print(executor, &text);
     ls_executor_destroy(executor);
     if (status == LS_OK)
@@ -530,16 +593,22 @@ ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_
     return explain_with(graph, fetches, fetch_count, batch, print_placement, out);
 }
 
-ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, bool *fits,
-                            char **out)
+ls_status ls_run_explain_memory(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
+                                size_t count, int64_t batch, bool *fits, char **out)
 {
-    LS_OWN_FP_MODE;
     ls_text text = { 0 };
     bool all;
-    LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
-    ls_status status = ls_fitting_print(graph, fetches, fetch_count, batch, fits ? fits : &all, &text);
+    LS_TRY(check_explain(graph, fetches, count, batch, out));
+    ls_status status = ls_fitting_print(graph, settings, fetches, count, batch, fits ? fits : &all, &text);
     if (status == LS_OK)
         return ls_text_take(&text, out);
     ls_text_free(&text);
     return status;
+}
+
+ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, bool *fits,
+                            char **out)
+{
+    LS_OWN_FP_MODE;
+    return ls_run_explain_memory(graph, NULL, fetches, fetch_count, batch, fits, out);
 }

@@ -104,11 +104,11 @@ static void print_need(const ls_placement *p, int device, ls_text *text)
     ls_text_put(text, "\n");
 }
 
-ls_status ls_fitting_print(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, bool *fits,
-                           ls_text *text)
+ls_status ls_fitting_print(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                           int64_t batch, bool *fits, ls_text *text)
 {
     ls_compilation m;
-    LS_TRY(ls_compilation_start(graph, fetches, count, batch, NULL, NULL, &m));
+    LS_TRY(ls_compilation_start(graph, settings, fetches, count, batch, NULL, NULL, &m));
     LS_TRY(ls_compilation_make(&m, batch));
     for (int d = 0; d < graph->context->device_count; d++)
         print_need(m.placement, d, text);

@@ -12,7 +12,7 @@ int ls_fitting_too_small(const ls_placement *placement);
 ls_status ls_fitting_refuse(ls_compilation *m, int device, int64_t batch);
 
 /* What a run of these fetches would need of each device, what there is, and whether it fits. */
-ls_status ls_fitting_print(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, bool *fits,
-                           ls_text *text);
+ls_status ls_fitting_print(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                           int64_t batch, bool *fits, ls_text *text);
 
 #endif

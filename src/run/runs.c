@@ -10,6 +10,7 @@ static void drop_cached(ls_cached *cached)
 {
     ls_executor_destroy(cached->executor);
     free(cached->fetches);
+    free(cached->devices);
 }
 
 void ls_runs_clear(ls_runs *runs)
@@ -91,37 +92,69 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
     return LS_OK;
 }
 
-static ls_cached *find(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t batch)
+static bool same_map(const ls_map *a, const ls_map *b)
+{
+    return a->device == b->device && a->owner == b->owner && a->user == b->user && a->count == b->count &&
+           (a->count == 0 || memcmp(a->devices, b->devices, (size_t)a->count * sizeof(*a->devices)) == 0);
+}
+
+/* But for the batch, which is each run's. */
+static bool same_settings(const ls_run_settings *a, const ls_run_settings *b)
+{
+    const ls_plan_options *x = &a->plan, *y = &b->plan;
+    return a->mutation == b->mutation && x->lanes == y->lanes && x->unfused == y->unfused &&
+           x->cut_everywhere == y->cut_everywhere && x->micro == y->micro && x->guards == y->guards &&
+           x->every_partial == y->every_partial && same_map(&x->map, &y->map);
+}
+
+static ls_cached *find(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                       int64_t batch)
 {
     for (int i = 0; i < runs->count; i++) {
         ls_cached *c = &runs->cached[i];
         if (c->batch == batch && c->fetch_count == count &&
-            (count == 0 || memcmp(c->fetches, fetches, count * sizeof(*fetches)) == 0))
+            (count == 0 || memcmp(c->fetches, fetches, count * sizeof(*fetches)) == 0) &&
+            same_settings(&c->settings, settings ? settings : &runs->settings))
             return c;
     }
     return NULL;
 }
 
-bool ls_runs_has(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t batch)
+bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count, int64_t batch)
 {
-    return find(runs, fetches, count, batch) != NULL;
+    return find(runs, settings, fetches, count, batch) != NULL;
 }
 
-ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_executor **out)
+/* What a plan is found by, as copies: a list of devices may be gone before the plan is. */
+static ls_status copy_key(ls_cached *made, const ls_run_settings *settings, ls_tensor *const *fetches)
+{
+    size_t devices = (size_t)settings->plan.map.count;
+    made->settings = *settings;
+    made->fetches = malloc((made->fetch_count + 1) * sizeof(ls_tensor *));
+    made->devices = malloc((devices + 1) * sizeof(*made->devices));
+    if (!made->fetches || !made->devices)
+        return ls_fail(LS_ERR_MEMORY, "no memory to keep a plan of %zu fetches", made->fetch_count);
+    if (made->fetch_count)
+        memcpy(made->fetches, fetches, made->fetch_count * sizeof(ls_tensor *));
+    if (devices)
+        memcpy(made->devices, settings->plan.map.devices, devices * sizeof(*made->devices));
+    made->settings.plan.map.devices = made->devices;
+    return LS_OK;
+}
+
+ls_status ls_runs_get(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                      int64_t batch, ls_executor **out)
 {
     ls_runs *runs = NULL;
     LS_TRY(ls_runs_of(graph, &runs));
-    ls_cached *cached = find(runs, fetches, count, batch);
+    ls_cached *cached = find(runs, settings, fetches, count, batch);
     if (!cached) {
         ls_cached made = { .fetch_count = count, .batch = batch };
-        made.fetches = malloc((count ? count : 1) * sizeof(*made.fetches));
-        if (!made.fetches)
-            return ls_fail(LS_ERR_MEMORY, "no memory to keep a plan of %zu fetches", count);
-        if (count)
-            memcpy(made.fetches, fetches, count * sizeof(*fetches));
-        ls_status status = ls_compile_run(graph, fetches, count, batch, NULL, NULL, &made.executor);
+        ls_status status = copy_key(&made, settings ? settings : &runs->settings, fetches);
+        if (status == LS_OK)
+            status = ls_compile_run(graph, &made.settings, fetches, count, batch, NULL, NULL, &made.executor);
         if (status != LS_OK) {
-            free(made.fetches);
+            drop_cached(&made);
             return status;
         }
         if (runs->count == LS_CACHED_PLANS)

@@ -2,6 +2,7 @@
 #ifndef LS_RUN_RUNS_H
 #define LS_RUN_RUNS_H
 
+#include "lockstep/run.h"
 #include "run/executor.h"
 #include "run/runtime.h"
 
@@ -14,6 +15,8 @@ typedef struct ls_run_settings {
 
 typedef struct ls_cached {
     ls_executor *executor;
+    ls_run_settings settings; /* that it was made with; the list of devices is its own: */
+    int *devices;
     ls_tensor **fetches;
     size_t fetch_count;
     int64_t batch;
@@ -30,15 +33,52 @@ typedef struct ls_runs {
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out);
 
-/* Changing settings ends the plans made with the old ones. */
+/* Drops all plans. */
 void ls_runs_clear(ls_runs *runs);
 
-/* A compiled executor for these fetches and this batch, from the cache or new; it stays the cache's. */
-ls_status ls_runs_get(ls_graph *graph, ls_tensor *const *fetches, size_t count, int64_t batch, ls_executor **out);
+/* Plans are made, kept and found by their fetches, their batch and their settings (NULL: the graph's own). */
 
-bool ls_runs_has(ls_runs *runs, ls_tensor *const *fetches, size_t count, int64_t batch);
+/* A compiled executor, from the cache or new; it stays the cache's. */
+ls_status ls_runs_get(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                      int64_t batch, ls_executor **out);
+
+bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                 int64_t batch);
 
 /* Drops the plan that was used longest ago, for one that is needed now; false: there is none. */
 bool ls_runs_give_way(ls_runs *runs);
+
+/* ---- Runs with settings of their own (eval.c) ---- */
+
+typedef struct ls_run_request {
+    ls_graph *graph;
+    const ls_run_settings *settings; /* NULL: the graph's own */
+    const ls_feed *feeds;
+    size_t feed_count;
+    const int64_t *rows; /* as in ls_eval_rows; NULL: all that is fed */
+    int64_t row_count;
+    ls_tensor *const *fetches;
+    size_t fetch_count;
+    /* The run is a part of the next training step, and draws that step's random numbers. The step is counted by the
+     * run that writes trainable variables; without this, runs that write none have a counter of their own. */
+    bool of_step;
+} ls_run_request;
+
+/* What is known of a run that succeeded. */
+typedef struct ls_run_report {
+    int lanes;
+    double join_seconds; /* for joins, checks and updates: of the average worker */
+} ls_run_report;
+
+/* One run; `report` may be NULL. */
+ls_status ls_run(const ls_run_request *request, ls_run_report *report);
+
+/* Makes the plan of a run with that many samples, and tells its lanes. */
+ls_status ls_run_lanes(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                       int64_t batch, int *lanes);
+
+/* ls_explain_memory with settings. */
+ls_status ls_run_explain_memory(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
+                                size_t count, int64_t batch, bool *fits, char **out);
 
 #endif

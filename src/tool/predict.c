@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "data/npy_write.h"
-#include "train/training.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -81,17 +80,12 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     ls_dataset *data;
     const char *name;
     ls_array out;
-    ls_use use;
     LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(ls_use_for_prediction(&use, session->model, "predict"));
-    ls_status status = ls_training_place(use.training, &session->strategy, 0);
-    ls_use_end(&use);
-    LS_TRY(status);
-    LS_TRY(ls_predict(session->model, data, settings->batch_size, &out));
-    status = write_array(settings->output, &out);
+    LS_TRY(ls_predict(session->model, data, &out, .batch_size = settings->batch_size, .strategy = session->strategy));
+    ls_status status = write_array(settings->output, &out);
     if (status == LS_OK) {
         printf("%s: %s of the %s set: (", settings->output, ls_model_output_name(session->model, 0), name);
         for (int i = 0; i < out.shape.rank; i++)

@@ -6,7 +6,6 @@
 
 #include "device/context.h"
 #include "nn/model.h"
-#include "train/training.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
@@ -164,7 +163,9 @@ static ls_status save(const tool_settings *settings, const tool_session *session
     if (settings->save == NULL)
         return trained;
     snprintf(reason, sizeof reason, "%s", ls_last_error());
-    int64_t step = session->model->training->step;
+    int64_t step = 0;
+    if (ls_model_steps(session->model, &step) != LS_OK) /* it was not even compiled */
+        step = 0;
     if (trained != LS_OK && step == 0)
         return ls_fail(trained, "%s", reason);
     ls_status saved = ls_model_save_weights(session->model, settings->save);

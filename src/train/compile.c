@@ -1,43 +1,45 @@
-/* Compiling a model, and tracing its functions. */
+/* Compiling a model: its job is made, with the optimizer's slots; and who may use it when. */
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fpmode.h"
+#include "base/text.h"
 #include "nn/model.h"
-#include "train/training.h"
+#include "nn/parts.h"
+#include "train/job.h"
 
-static void destroy(void *training)
+static void destroy(void *user)
 {
-    ls_training *t = training;
-    if (!t)
-        return;
-    ls_scope_close(&t->scope);
-    if (ls_model_graph(t->model)->runs)
-        ls_model_graph(t->model)->runs->settings.plan.map = (ls_map){ .count = 0 };
-    free(t->device_list);
-    free(t);
+    ls_job *job = user;
+    for (int i = 0; i < job->function_count; i++)
+        ls_function_free(&job->functions[i]);
+    ls_scope_close(&job->scope);
+    ls_optimizer_state_free(&job->state);
+    ls_tally_end(&job->tally);
+    ls_arena_free(&job->arena);
+    free(job);
 }
 
-/* A fresh state in a scope of its own; what was traced before ends: its nodes, slots and plans. */
-static ls_status begin_training(ls_model *model, const ls_compile_options *options, const char *call)
+/* A fresh job in a scope of its own; what was traced before ends: its nodes, slots and plans. */
+static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
 {
     ls_graph *graph = ls_model_graph(model);
-    if (graph->scope != (model->training ? model->training->frame : NULL))
+    if (graph->scope != (model->job ? model->job->frame : NULL))
         return ls_fail(LS_ERR_STATE,
                        "%s: a scope is open in the graph of model \"%s\", and what is compiled would end with it: "
                        "close the scope first",
                        call, ls_model_name(model));
-    ls_training *training = calloc(1, sizeof(*training));
-    if (!training)
+    ls_job *job = calloc(1, sizeof(*job));
+    if (!job)
         return ls_fail(LS_ERR_MEMORY, "no memory to compile model \"%s\"", ls_model_name(model));
-    if (model->training)
-        model->drop_training(model->training);
-    training->model = model;
-    training->options = *options;
-    training->scope = ls_scope_open(graph);
-    training->frame = graph->scope;
-    model->training = training;
-    model->drop_training = destroy;
+    if (model->job)
+        model->drop_job(model->job);
+    job->model = model;
+    job->rate = NAN;
+    job->scope = ls_scope_open(graph);
+    job->frame = graph->scope;
+    model->job = *out = job;
+    model->drop_job = destroy;
     return LS_OK;
 }
 
@@ -57,7 +59,7 @@ static ls_status check_call(const ls_model *model, const char *call, bool alone)
 
 static void begin_use(ls_use *use, ls_model *model, const char *call)
 {
-    *use = (ls_use){ .outer = model->at_work, .training = model->training };
+    *use = (ls_use){ .outer = model->at_work, .job = model->job };
     model->at_work = call;
     ls_context_enter(model->context, call);
 }
@@ -65,7 +67,7 @@ static void begin_use(ls_use *use, ls_model *model, const char *call)
 ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone)
 {
     LS_TRY(check_call(model, call, alone));
-    if (!model->training || model->training->options.loss.kind == LS_LOSS_NONE)
+    if (!model->job || model->job->target_count == 0)
         return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not compiled: call ls_compile first", call,
                        ls_model_name(model));
     begin_use(use, model, call);
@@ -74,274 +76,184 @@ ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alon
 
 ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call)
 {
+    ls_job *job;
     LS_TRY(check_call(model, call, false));
-    if (!model->training)
-        LS_TRY(begin_training(model, &(ls_compile_options){ .ls_first = 0 }, call));
+    if (!model->job)
+        LS_TRY(begin_job(model, call, &job));
     begin_use(use, model, call);
     return LS_OK;
 }
 
 void ls_use_end(ls_use *use)
 {
-    use->training->model->at_work = use->outer;
-    ls_context_leave(use->training->model->context, use->outer);
+    use->job->model->at_work = use->outer;
+    ls_context_leave(use->job->model->context, use->outer);
+}
+
+/* ---- Compiling ---- */
+
+/* Output `i` as the options have it. */
+static ls_output output_of(const ls_compile_options *o, size_t i)
+{
+    return o->outputs ? o->outputs[i] : (ls_output){ .loss = o->loss, .metrics = o->metrics };
+}
+
+static ls_status check_outputs(const ls_model *model, const ls_compile_options *o)
+{
+    size_t count = ls_model_output_count(model);
+    const char *name = ls_model_name(model);
+    if (o->outputs && o->output_count != count)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs, .outputs says what %zu are for", name,
+                       count, o->output_count);
+    if (o->outputs && (o->loss.kind != LS_LOSS_NONE || o->metrics.count > 0))
+        return ls_fail(LS_ERR_INVALID, "ls_compile: .outputs has losses and metrics: .loss and .metrics are for one");
+    if (!o->outputs && count > 1 && o->metrics.count > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs: .outputs says whose the metrics are",
+                       name, count);
+    if (count > LS_MAX_OUTPUTS)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; up to %d can be trained", name,
+                       count, LS_MAX_OUTPUTS);
+    return LS_OK;
+}
+
+static ls_status check_options(const ls_model *model, const ls_compile_options *o)
+{
+    size_t losses = 0, metrics = 0;
+    LS_TRY(check_outputs(model, o));
+    for (size_t i = 0; i < ls_model_output_count(model); i++) {
+        ls_output output = output_of(o, i);
+        double weight = ls_spec_number(output.weight, 1);
+        if (output.loss.options.reduction == LS_REDUCE_NONE)
+            return ls_fail(LS_ERR_INVALID,
+                           "ls_compile: a loss without a reduction cannot be trained on; use mean or sum");
+        if (!(weight >= 0 && weight <= 1e30))
+            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has the weight %g", i, weight);
+        if (output.loss.kind == LS_LOSS_NONE && output.metrics.count > 0)
+            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has metrics, but no loss", i);
+        losses += output.loss.kind != LS_LOSS_NONE;
+        metrics += output.metrics.count;
+    }
+    if (losses == 0)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
+    if (metrics > LS_MAX_METRICS)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: %zu metrics, at most %d are possible", metrics, LS_MAX_METRICS);
+    return LS_OK;
+}
+
+/* "part", or of several outputs "output_part", as Keras names results; a copy. */
+static ls_status add_name(ls_job *job, const ls_target *target, const char *part)
+{
+    ls_text text = { 0 };
+    if (target && job->target_count > 1)
+        ls_text_add(&text, "%s_", ls_model_output_name(job->model, target->output));
+    ls_text_put(&text, part);
+    char *name = text.failed ? NULL : ls_arena_strdup(&job->arena, ls_text_get(&text));
+    ls_text_free(&text);
+    job->names[job->name_count++] = name;
+    return name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
+}
+
+static ls_status copy_name(ls_job *job, const char **name)
+{
+    if (!*name)
+        return LS_OK;
+    *name = ls_arena_strdup(&job->arena, *name);
+    return *name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
+}
+
+/* What is trained, measured and told of, in the order of results: the loss, those of several outputs, metrics. */
+static ls_status fill_job(ls_job *job, const ls_compile_options *o)
+{
+    for (size_t i = 0; i < ls_model_output_count(job->model); i++) {
+        ls_output output = output_of(o, i);
+        for (size_t k = 0; k < output.metrics.count; k++) {
+            job->metric_target[job->metric_count] = job->target_count;
+            job->metrics[job->metric_count] = output.metrics.metric[k];
+            LS_TRY(copy_name(job, &job->metrics[job->metric_count++].name));
+        }
+        if (output.loss.kind != LS_LOSS_NONE)
+            job->targets[job->target_count++] =
+                (ls_target){ .output = i, .loss = output.loss, .weight = ls_spec_number(output.weight, 1) };
+    }
+    LS_TRY(add_name(job, NULL, "loss"));
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        LS_TRY(add_name(job, &job->targets[i], "loss"));
+    for (size_t i = 0; i < job->metric_count; i++)
+        LS_TRY(add_name(job, &job->targets[job->metric_target[i]], ls_metric_name(&job->metrics[i])));
+    return ls_tally_begin(&job->tally, job);
+}
+
+/* Slots and the step are there from now on, so that what a job is made of does not depend on when it is asked. */
+static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
+{
+    size_t count = ls_model_variable_count(job->model), trained = 0;
+    job->optimizer = *optimizer;
+    if (optimizer->kind == LS_OPTIMIZER_NONE)
+        return LS_OK;
+    ls_tensor **variables = calloc(count + 1, sizeof(*variables));
+    if (!variables)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
+    for (size_t i = 0; i < count; i++)
+        if (ls_model_variable_is_trainable(job->model, i))
+            variables[trained++] = ls_model_variable(job->model, i);
+    ls_status status = trained ? ls_optimizer_state_make(optimizer, variables, trained, &job->state) : LS_OK;
+    free(variables);
+    job->optimizer.options.name = job->state.name;
+    return status;
 }
 
 ls_status ls_compile_with(ls_model *model, ls_compile_options options)
 {
     LS_OWN_FP_MODE;
+    ls_job *job = NULL;
     LS_TRY(check_call(model, "ls_compile", true));
-    if (options.loss.kind == LS_LOSS_NONE)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
-    if (options.loss.options.reduction == LS_REDUCE_NONE)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: a loss without a reduction cannot be trained on; use mean or sum");
-    if (options.metrics.count > LS_MAX_METRICS)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: %zu metrics, at most %d are possible", options.metrics.count,
-                       LS_MAX_METRICS);
-    if (ls_model_output_count(model) != 1)
-        return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; fit trains models with one",
-                       ls_model_name(model), ls_model_output_count(model));
+    LS_TRY(check_options(model, &options));
+    if (options.optimizer.kind != LS_OPTIMIZER_NONE)
+        LS_TRY(ls_optimizer_check(&options.optimizer));
     LS_TRY(ls_graph_fill(ls_model_graph(model))); /* weights without room are told now, not when data is there */
-    return begin_training(model, &options, "ls_compile");
-}
-
-/* ---- Tracing ---- */
-
-/* One sample's shape with the batch axis in front. */
-static ls_shape batched(const ls_shape *shape)
-{
-    ls_shape with = *shape;
-    if (with.rank > 0)
-        with.dims[0] = LS_BATCH;
-    return with;
-}
-
-/* Whether the model scales this input itself. */
-static bool begins_with_rescaling(const ls_model *model, size_t input)
-{
-    for (size_t i = 0; i < model->call_count; i++) {
-        const ls_model_call *call = &model->calls[i];
-        for (size_t k = 0; k < call->input_count; k++)
-            if (call->layer->spec.kind == LS_LAYER_RESCALING &&
-                model->calls[call->inputs[k]].layer == model->inputs[input])
-                return true;
+    LS_TRY(begin_job(model, "ls_compile", &job));
+    ls_status status = fill_job(job, &options);
+    if (status == LS_OK)
+        status = make_state(job, &options.optimizer);
+    if (status != LS_OK) {
+        destroy(job);
+        model->job = NULL;
     }
-    return false;
+    return status;
 }
 
-/* Features in the model's type: pixels become 0 to 1, unless the model scales them itself. */
-static ls_tensor *feature(ls_training *t, size_t input, ls_tensor *x)
+/* ---- The learning rate ---- */
+
+ls_status ls_learning_rate(ls_model *model, double *out)
 {
-    ls_dtype wanted = ls_model_input_dtype(t->model, input), given = ls_tensor_dtype(x);
-    if (wanted == given)
-        return x;
-    ls_tensor *y = ls_op_cast(x, wanted);
-    bool pixels = given == LS_U8 && wanted == LS_F32 && !begins_with_rescaling(t->model, input);
-    return pixels ? ls_op_div(y, ls_op_scalar(ls_model_graph(t->model), LS_F32, 255)) : y;
+    ls_use use;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_learning_rate: a place for the rate is needed");
+    LS_TRY(ls_use_begin(&use, model, "ls_learning_rate", false));
+    ls_status status = use.job->optimizer.kind == LS_OPTIMIZER_NONE
+                           ? ls_fail(LS_ERR_STATE, "ls_learning_rate: model \"%s\" is compiled without an optimizer",
+                                     ls_model_name(model))
+                           : ls_job_rate(use.job, out);
+    ls_use_end(&use);
+    return status;
 }
 
-static ls_status check_spec(const ls_training *t, const ls_function *f)
+ls_status ls_set_learning_rate(ls_model *model, double rate)
 {
-    const ls_element_spec *spec = &f->spec;
-    size_t inputs = ls_model_input_count(t->model);
-    int wanted = f->kind == LS_FUNCTION_PREDICT ? 0 : 1;
-    if (spec->features != (int)inputs || spec->labels < wanted)
-        return ls_fail(LS_ERR_SHAPE, "model \"%s\" has %zu inputs and 1 target; the data has %d features and %d labels",
-                       ls_model_name(t->model), inputs, spec->features, spec->labels);
-    return LS_OK;
-}
-
-/* Gives every component that the function reads an input to feed. */
-static void make_inputs(ls_training *t, ls_function *f)
-{
-    ls_graph *graph = ls_model_graph(t->model);
-    int used = f->kind == LS_FUNCTION_PREDICT ? f->spec.features : f->spec.count;
-    for (int i = 0; i < used; i++)
-        f->inputs[i] = ls_op_input(graph, NULL, f->spec.component[i].dtype, batched(&f->spec.component[i].shape));
-}
-
-/* Weights of the samples: given ones times those of their classes; NULL: none. */
-static ls_tensor *sample_weights(ls_training *t, ls_function *f)
-{
-    ls_tensor *weights = NULL, *labels = f->inputs[f->spec.features];
-    if (f->spec.weights > 0)
-        weights = ls_op_cast(f->inputs[f->spec.features + f->spec.labels], LS_F32);
-    if (f->class_count == 0)
-        return weights;
-    f->class_weights = ls_op_input(ls_model_graph(t->model), NULL, LS_F32, LS_SHAPE((int64_t)f->class_count));
-    ls_tensor *index = ls_op_reshape(ls_op_cast(labels, LS_I32), LS_SHAPE(LS_BATCH));
-    ls_tensor *by_class = ls_op_gather(f->class_weights, index, 0);
-    return weights ? ls_op_mul(weights, by_class) : by_class;
-}
-
-/* The gradients' update with the moving statistics, as one tensor. */
-static ls_tensor *make_step(ls_training *t, ls_function *f, const ls_trace *trace)
-{
-    size_t count = ls_model_variable_count(t->model), trained = 0;
-    ls_tensor **variables = calloc(count + 1, sizeof(*variables)), **gradients = calloc(count + 1, sizeof(*gradients));
-    ls_tensor **parts = calloc(trace->update_count + 1, sizeof(*parts)), *step = NULL;
-    for (size_t i = 0; variables && i < count; i++)
-        if (ls_model_variable_is_trainable(t->model, i))
-            variables[trained++] = ls_model_variable(t->model, i);
-    if (variables && gradients && parts && ls_gradients(f->loss, variables, trained, gradients) == LS_OK) {
-        f->learning_rate = ls_op_input(ls_model_graph(t->model), NULL, LS_F32, LS_SCALAR);
-        parts[0] = ls_apply_gradients(t->options.optimizer, gradients, variables, trained, f->learning_rate);
-        for (size_t i = 0; i < trace->update_count; i++)
-            parts[i + 1] = trace->updates[i];
-        step = ls_op_group(parts, trace->update_count + 1);
-    }
-    free(variables);
-    free(gradients);
-    free(parts);
-    return step;
-}
-
-static ls_status trace_loss(ls_training *t, ls_function *f, ls_tensor *output, const ls_trace *trace)
-{
-    ls_tensor *targets = f->inputs[f->spec.features], *weights = sample_weights(t, f);
-    f->loss = ls_loss_value(t->options.loss, targets, output, weights);
-    if (trace->regularization)
-        f->loss = ls_op_add(f->loss, trace->regularization);
-    if (!ls_tensor_is_error(f->loss))
-        f->loss->guards = true;
-    f->fetches[f->fetch_count++] = f->loss;
-    ls_tensor *given = f->spec.weights > 0 ? weights : NULL;
-    for (size_t i = 0; i < t->options.metrics.count; i++) {
-        f->sums[i] = ls_metric_sums(t->options.metrics.metric[i], targets, output, f->class_count ? NULL : given);
-        f->fetches[f->fetch_count++] = f->sums[i];
-    }
-    if (f->kind == LS_FUNCTION_TRAIN) {
-        ls_tensor *step = make_step(t, f, trace);
-        if (!step)
-            return ls_last_error()[0] ? LS_ERR_INVALID : ls_fail(LS_ERR_MEMORY, "no memory to trace a training step");
-        f->fetches[f->fetch_count++] = step;
-    }
-    return LS_OK;
-}
-
-static ls_status trace_function(ls_training *t, ls_function *f)
-{
-    ls_tensor *features[LS_MAX_COMPONENTS], *output = NULL;
-    ls_trace trace = { .updates = NULL };
-    LS_TRY(check_spec(t, f));
-    make_inputs(t, f);
-    for (int i = 0; i < f->spec.features; i++)
-        features[i] = feature(t, (size_t)i, f->inputs[i]);
-    LS_TRY(ls_model_trace(t->model, features, f->kind == LS_FUNCTION_TRAIN, &output, &trace));
+    ls_use use;
+    if (!(rate >= 0 && rate <= 1e30))
+        return ls_fail(LS_ERR_INVALID, "ls_set_learning_rate: %g", rate);
+    LS_TRY(ls_use_begin(&use, model, "ls_set_learning_rate", false));
     ls_status status = LS_OK;
-    if (f->kind == LS_FUNCTION_PREDICT)
-        f->fetches[f->fetch_count++] = output;
+    if (use.job->optimizer.kind == LS_OPTIMIZER_NONE)
+        status = ls_fail(LS_ERR_STATE, "ls_set_learning_rate: model \"%s\" is compiled without an optimizer",
+                         ls_model_name(model));
+    else if (use.job->optimizer.options.schedule.kind != LS_SCHEDULE_CONSTANT)
+        status = ls_fail(LS_ERR_STATE,
+                         "ls_set_learning_rate: the optimizer of model \"%s\" has a schedule, which says the rate",
+                         ls_model_name(model));
     else
-        status = trace_loss(t, f, output, &trace);
-    free(trace.updates);
-    for (size_t i = 0; i < f->fetch_count && status == LS_OK; i++)
-        if (ls_tensor_is_error(f->fetches[i]))
-            status = f->fetches[i] ? ls_fail(f->fetches[i]->status, "%s", f->fetches[i]->message)
-                                   : ls_fail(LS_ERR_INTERNAL, "tracing gave nothing");
+        use.job->rate = rate;
+    ls_use_end(&use);
     return status;
-}
-
-static bool same_spec(const ls_element_spec *a, const ls_element_spec *b)
-{
-    if (a->count != b->count || a->features != b->features || a->labels != b->labels || a->weights != b->weights)
-        return false;
-    for (int i = 0; i < a->count; i++) {
-        ls_shape x = batched(&a->component[i].shape), y = batched(&b->component[i].shape);
-        if (a->component[i].dtype != b->component[i].dtype || !ls_shape_equal(&x, &y))
-            return false;
-    }
-    return true;
-}
-
-ls_status ls_training_function(ls_training *t, ls_function_kind kind, const ls_element_spec *spec, size_t class_count,
-                               ls_function **out)
-{
-    for (int i = 0; i < t->function_count; i++) {
-        ls_function *f = &t->functions[i];
-        if (f->kind == kind && f->class_count == class_count && same_spec(&f->spec, spec)) {
-            *out = f;
-            return LS_OK;
-        }
-        if (f->kind == kind && kind == LS_FUNCTION_TRAIN)
-            return ls_fail(
-                LS_ERR_STATE,
-                "model \"%s\" was trained on data of other types, sizes or weights; call ls_compile again first",
-                ls_model_name(t->model));
-    }
-    if (kind == LS_FUNCTION_TRAIN && t->options.optimizer.kind == LS_OPTIMIZER_NONE)
-        return ls_fail(LS_ERR_STATE, "model \"%s\" is compiled without an optimizer: it can be evaluated, not trained",
-                       ls_model_name(t->model));
-    if (t->function_count == LS_MAX_FUNCTIONS)
-        return ls_fail(LS_ERR_UNSUPPORTED, "model \"%s\" has met more than %d kinds of data; call ls_compile again",
-                       ls_model_name(t->model), LS_MAX_FUNCTIONS);
-    if (ls_model_graph(t->model)->scope != t->frame)
-        return ls_fail(LS_ERR_STATE,
-                       "%s: a scope is open in the graph of model \"%s\", and what is traced for this data would end "
-                       "with it: close the scope first",
-                       t->model->at_work, ls_model_name(t->model));
-    ls_function *f = &t->functions[t->function_count];
-    *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = class_count };
-    LS_TRY(trace_function(t, f));
-    t->function_count++;
-    *out = f;
-    return LS_OK;
-}
-
-/* ---- Running ---- */
-
-ls_status ls_function_run(ls_training *t, ls_function *f, const ls_batch_view *batch, const double *class_weights,
-                          size_t class_count)
-{
-    ls_feed feeds[LS_MAX_COMPONENTS + 2];
-    size_t count = 0;
-    float rate, *classes = NULL;
-    bool by_class = t->options.loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || f->class_weights;
-    if (f->kind != LS_FUNCTION_PREDICT && by_class)
-        LS_TRY(ls_check_class_labels(&batch->element->component[f->spec.features], batch->rows, batch->samples));
-    for (int i = 0; i < LS_MAX_COMPONENTS && f->inputs[i]; i++)
-        feeds[count++] = (ls_feed){ f->inputs[i], batch->element->component[i] };
-    if (f->learning_rate) {
-        double exact;
-        LS_TRY(ls_optimizer_rate(&t->options.optimizer, t->step, f->spec.batch, &exact));
-        rate = (float)exact;
-        feeds[count++] = (ls_feed){ f->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &rate) };
-    }
-    if (f->class_weights) {
-        classes = malloc((class_count + 1) * sizeof(*classes));
-        if (!classes)
-            return ls_fail(LS_ERR_MEMORY, "no memory for %zu class weights", class_count);
-        for (size_t i = 0; i < class_count; i++)
-            classes[i] = (float)class_weights[i];
-        feeds[count++] = (ls_feed){ f->class_weights, ls_array_of(LS_F32, LS_SHAPE((int64_t)class_count), classes) };
-    }
-    ls_graph *graph = ls_model_graph(t->model);
-    ls_status status = batch->rows
-                           ? ls_eval_rows(graph, feeds, count, batch->rows, batch->samples, f->fetches, f->fetch_count)
-                           : ls_eval(graph, feeds, count, f->fetches, f->fetch_count);
-    free(classes);
-    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
-        t->step++;
-    return status;
-}
-
-/* ---- Placement ---- */
-
-ls_status ls_training_place(ls_training *t, const ls_strategy *strategy, int lanes)
-{
-    ls_graph *graph = ls_model_graph(t->model);
-    ls_runs *runs = NULL;
-    int *list = NULL, count = 0;
-    LS_TRY(ls_runs_of(graph, &runs));
-    LS_TRY(ls_device_list(strategy, graph->context, &list, &count)); /* ours from here on */
-    bool same = count == t->device_count && lanes == runs->settings.plan.lanes &&
-                (count == 0 || memcmp(list, t->device_list, (size_t)count * sizeof(*list)) == 0);
-    if (same) {
-        free(list);
-        return LS_OK;
-    }
-    free(t->device_list);
-    t->device_list = list;
-    t->device_count = count;
-    runs->settings.plan.map = (ls_map){ .devices = t->device_list, .count = t->device_count };
-    return ls_graph_set_lanes(graph, lanes);
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/status.h"
-#include "train/training.h"
+#include "train/job.h"
 
 static double value_at(const ls_array *array, int64_t i)
 {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "train/training.h"
+#include "train/job.h"
 
 struct ls_train_log {
     int fd;
@@ -97,25 +97,24 @@ static void put_string(ls_text *text, const char *key, const char *value)
     ls_text_put_json(text, value);
 }
 
-ls_status ls_train_log_start(ls_train_log *log, ls_training *t, const ls_fit_options *options, int64_t batch_size,
-                             int64_t epochs)
+ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_facts *facts)
 {
     if (!log)
         return LS_OK;
     ls_text text = { 0 };
     char *bits = NULL;
-    LS_TRY(ls_bit_class(ls_model_graph(t->model)->context, &bits));
+    LS_TRY(ls_bit_class(ls_model_graph(job->model)->context, &bits));
     ls_text_put(&text, "{\"event\":\"start\"");
     put_string(&text, "version", LS_VERSION);
-    put_string(&text, "model", ls_model_name(t->model));
-    put_number(&text, "parameters", (double)ls_model_parameter_count(t->model));
-    put_string(&text, "optimizer", ls_optimizer_name(&t->options.optimizer));
-    put_string(&text, "loss", ls_loss_name(&t->options.loss));
-    put_number(&text, "batch_size", (double)batch_size);
-    put_number(&text, "epochs", (double)epochs);
-    put_number(&text, "lanes", options->lanes);
-    put_number(&text, "devices", t->device_count);
-    ls_text_add(&text, ",\"seed\":%" PRIu64, options->seed);
+    put_string(&text, "model", ls_model_name(job->model));
+    put_number(&text, "parameters", (double)ls_model_parameter_count(job->model));
+    put_string(&text, "optimizer", ls_optimizer_name(&job->optimizer));
+    put_string(&text, "loss", ls_loss_name(&job->targets[0].loss));
+    put_number(&text, "batch_size", (double)facts->batch_size);
+    put_number(&text, "epochs", (double)facts->epochs);
+    put_number(&text, "lanes", facts->lanes);
+    put_number(&text, "devices", facts->devices);
+    ls_text_add(&text, ",\"seed\":%" PRIu64, facts->seed);
     put_string(&text, "bit_class", bits);
     free(bits);
     write_line(log, &text);

@@ -1,8 +1,8 @@
 /* Passes over a dataset as batches: rows of arrays in memory where that is possible, else elements of an iterator. */
-#include "train/training.h"
+#include "train/job.h"
 
 /* Batches what is not batched yet, shuffled before where asked. */
-static ls_status prepare(ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed, ls_dataset **out)
+static ls_status prepare(ls_passes *p, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed)
 {
     ls_element_spec spec;
     int64_t count;
@@ -15,13 +15,14 @@ static ls_status prepare(ls_dataset *data, int64_t batch_size, bool shuffle, uin
         if (shuffle && rows && count > 0)
             d = ls_shuffle(d, count, seed);
         d = ls_batch(d, batch_size, false);
+        p->first = count >= 0 && count < batch_size ? count : batch_size;
     }
     ls_status status = ls_dataset_status(d);
     if (status != LS_OK) {
         ls_dataset_destroy(d);
         return status;
     }
-    *out = d;
+    p->dataset = d;
     return LS_OK;
 }
 
@@ -30,12 +31,14 @@ ls_status ls_passes_open(ls_passes *p, ls_dataset *data, int64_t batch_size, boo
     *p = (ls_passes){ .steps = LS_UNKNOWN };
     if (!data)
         return ls_fail(LS_ERR_INVALID, "there is no data");
-    LS_TRY(prepare(data, batch_size, shuffle, seed, &p->dataset));
+    LS_TRY(prepare(p, data, batch_size, shuffle, seed));
     ls_status status = ls_dataset_spec(p->dataset, &p->spec);
     if (status == LS_OK)
         status = ls_dataset_count(p->dataset, &p->steps);
     if (status == LS_OK)
         status = ls_dataset_has_rows(p->dataset, &p->in_rows);
+    if (p->first == 0)
+        p->first = p->spec.batch;
     if (status == LS_OK && p->steps == 0)
         status = ls_fail(LS_ERR_DATA, "the data has no samples");
     if (status != LS_OK)

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "train/training.h"
+#include "train/job.h"
 
 #define BAR    20
 #define REDRAW 0.05 /* seconds */

@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "train/training.h"
+#include "train/job.h"
 
-ls_status ls_tally_begin(ls_tally *t, const ls_compile_options *options)
+ls_status ls_tally_begin(ls_tally *t, const ls_job *job)
 {
-    *t = (ls_tally){ .options = options };
-    for (size_t i = 0; i < options->metrics.count; i++) {
-        t->sums[i] = calloc(ls_metric_sums_count(&options->metrics.metric[i]) + 1, sizeof(double));
+    *t = (ls_tally){ .samples = 0 };
+    for (size_t i = 0; i < job->metric_count; i++) {
+        t->sums[i] = calloc(ls_metric_sums_count(&job->metrics[i]) + 1, sizeof(double));
         if (!t->sums[i]) {
             ls_tally_end(t);
             return ls_fail(LS_ERR_MEMORY, "no memory for metrics");
@@ -18,31 +18,63 @@ ls_status ls_tally_begin(ls_tally *t, const ls_compile_options *options)
     return LS_OK;
 }
 
-ls_status ls_tally_add(ls_tally *t, const ls_function *f, int64_t samples)
+void ls_tally_clear(ls_tally *t, const ls_job *job)
 {
-    double loss;
-    LS_TRY(ls_read_scalar(f->loss, &loss));
-    t->loss += loss * (t->options->loss.options.reduction == LS_REDUCE_SUM ? 1 : (double)samples);
+    t->loss = 0;
+    memset(t->losses, 0, sizeof(t->losses));
+    t->samples = t->steps = 0;
+    for (size_t i = 0; i < job->metric_count; i++)
+        memset(t->sums[i], 0, ls_metric_sums_count(&job->metrics[i]) * sizeof(double));
+}
+
+/* A loss that is a sum over its batch is averaged over steps, others over samples. */
+static bool is_sum(const ls_job *job, size_t target)
+{
+    return job->targets[target].loss.options.reduction == LS_REDUCE_SUM;
+}
+
+static bool is_sum_of_sums(const ls_job *job)
+{
+    bool all = true;
+    for (size_t i = 0; i < job->target_count; i++)
+        all = all && is_sum(job, i);
+    return all;
+}
+
+static ls_status add_loss(double *sum, ls_tensor *loss, bool by_step, int64_t samples)
+{
+    double value;
+    LS_TRY(ls_read_scalar(loss, &value));
+    *sum += value * (by_step ? 1 : (double)samples);
+    return LS_OK;
+}
+
+ls_status ls_tally_add(ls_tally *t, const ls_job *job, const ls_function *f, int64_t samples)
+{
+    LS_TRY(add_loss(&t->loss, f->loss, is_sum_of_sums(job), samples));
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        LS_TRY(add_loss(&t->losses[i], f->losses[i], is_sum(job, i), samples));
     t->samples += samples;
     t->steps++;
-    for (size_t i = 0; i < t->options->metrics.count; i++) {
+    for (size_t i = 0; i < job->metric_count; i++) {
         ls_array sums;
         LS_TRY(ls_value(f->sums[i], &sums));
-        for (size_t k = 0; k < ls_metric_sums_count(&t->options->metrics.metric[i]); k++)
+        for (size_t k = 0; k < ls_metric_sums_count(&job->metrics[i]); k++)
             t->sums[i][k] += ((const double *)sums.data)[k];
     }
     return LS_OK;
 }
 
-void ls_tally_results(const ls_tally *t, ls_results *out)
+void ls_tally_results(const ls_tally *t, const ls_job *job, ls_results *out)
 {
-    double weight = t->options->loss.options.reduction == LS_REDUCE_SUM ? (double)t->steps : (double)t->samples;
-    *out = (ls_results){ .count = 1, .names = { "loss" }, .samples = t->samples };
-    out->values[0] = t->loss / weight;
-    for (size_t i = 0; i < t->options->metrics.count; i++) {
-        out->names[out->count] = ls_metric_name(&t->options->metrics.metric[i]);
-        out->values[out->count++] = ls_metric_result(&t->options->metrics.metric[i], t->sums[i]);
-    }
+    *out = (ls_results){ .samples = t->samples };
+    for (size_t i = 0; i < job->name_count; i++)
+        out->names[i] = job->names[i];
+    out->values[out->count++] = t->loss / (double)(is_sum_of_sums(job) ? t->steps : t->samples);
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        out->values[out->count++] = t->losses[i] / (double)(is_sum(job, i) ? t->steps : t->samples);
+    for (size_t i = 0; i < job->metric_count; i++)
+        out->values[out->count++] = ls_metric_result(&job->metrics[i], t->sums[i]);
 }
 
 void ls_tally_end(ls_tally *t)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "device/context.h"
-#include "train/training.h"
+#include "train/job.h"
 
 /* Kinds that were added come behind the CPU, and are preferred. */
 static ls_status fastest_devices(const ls_context *ctx, int **list, int *count)

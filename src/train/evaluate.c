@@ -1,0 +1,199 @@
+/* evaluate and predict: one pass over data by a function that writes nothing. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fpmode.h"
+#include "train/job.h"
+
+/* ---- Evaluate ---- */
+
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, ls_results *out)
+{
+    ls_tally tally;
+    ls_function *function = NULL;
+    LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &function));
+    if (passes->steps == LS_INFINITE)
+        return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
+    LS_TRY(ls_tally_begin(&tally, job));
+    ls_status status = ls_passes_begin(passes, 0);
+    for (bool end = false; status == LS_OK && !end;) {
+        ls_batch_view batch;
+        status = ls_passes_next(passes, &batch, &end);
+        if (status == LS_OK && !end)
+            status = ls_function_run(job, function, settings, &batch, NULL);
+        if (status == LS_OK && !end)
+            status = ls_tally_add(&tally, job, function, batch.samples);
+    }
+    if (status == LS_OK)
+        ls_tally_results(&tally, job, out);
+    ls_tally_end(&tally);
+    return status;
+}
+
+static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *data,
+                          const ls_evaluate_options *options)
+{
+    ls_passes passes;
+    ls_progress progress;
+    ls_results results;
+    LS_TRY(ls_passes_open(&passes, data, options->batch_size ? options->batch_size : 32, false, 0));
+    ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
+    ls_progress_open(&progress, options->output, verbose);
+    progress.steps = progress.done = passes.steps;
+    progress.start = ls_clock_now();
+    ls_status status = ls_job_evaluate(job, settings, &passes, &results);
+    if (status == LS_OK)
+        ls_progress_end(&progress, &results, NULL);
+    if (status == LS_OK && options->out)
+        *options->out = results;
+    ls_passes_close(&passes);
+    return status;
+}
+
+static ls_status check_sizes(const char *call, int64_t batch_size, int lanes)
+{
+    if (batch_size < 0 || lanes < 0)
+        return ls_fail(LS_ERR_INVALID, "%s: batch_size %" PRId64 ", lanes %d", call, batch_size, lanes);
+    return LS_OK;
+}
+
+ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
+{
+    LS_OWN_FP_MODE;
+    ls_use use;
+    ls_settings settings = { .devices = NULL };
+    LS_TRY(check_sizes("ls_evaluate", options.batch_size, options.lanes));
+    LS_TRY(ls_use_begin(&use, model, "ls_evaluate", false));
+    ls_status status = ls_settings_make(use.job, &options.strategy, options.lanes, &settings);
+    if (status == LS_OK)
+        status = evaluate(use.job, &settings, data, &options);
+    ls_settings_free(&settings);
+    ls_use_end(&use);
+    return status;
+}
+
+ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options)
+{
+    LS_OWN_FP_MODE;
+    ls_dataset *data = ls_from_tensor_slices(x, y, .keep = LS_KEEP_BORROWED);
+    ls_status status = ls_evaluate_with(model, data, options);
+    ls_dataset_destroy(data);
+    return status;
+}
+
+/* ---- Predict ---- */
+
+/* Grows by doubling: how many samples there are may not be known. */
+static ls_status append(ls_array *out, size_t *room, const ls_array *rows)
+{
+    int64_t count = 0, have = 0;
+    ls_shape_count(&rows->shape, 0, &count);
+    if (out->shape.rank == 0) {
+        out->dtype = rows->dtype;
+        out->shape = rows->shape;
+        out->shape.dims[0] = 0;
+    }
+    ls_shape_count(&out->shape, 0, &have);
+    size_t element = ls_dtype_bytes(rows->dtype), need = (size_t)(have + count) * element;
+    if (need > *room) {
+        size_t more = need * 2;
+        void *grown = realloc(out->data, more);
+        if (!grown)
+            return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of predictions", more);
+        out->data = grown;
+        *room = more;
+    }
+    if (count)
+        memcpy((char *)out->data + (size_t)have * element, rows->data, (size_t)count * element);
+    out->shape.dims[0] += rows->shape.dims[0];
+    return LS_OK;
+}
+
+typedef struct prediction {
+    ls_job *job;
+    ls_settings settings;
+    ls_passes passes;
+    ls_progress progress;
+    const ls_predict_options *options;
+    ls_array made;
+    size_t room;
+} prediction;
+
+static ls_status predict_all(prediction *p)
+{
+    static const ls_results nothing = { .count = 0 };
+    ls_function *function = NULL;
+    const ls_function_choice choice = { .output = (size_t)p->options->index };
+    LS_TRY(ls_job_function(p->job, LS_FUNCTION_PREDICT, &p->passes.spec, choice, &function));
+    if (p->passes.steps == LS_INFINITE)
+        return ls_fail(LS_ERR_INVALID, "data without an end cannot be predicted");
+    LS_TRY(ls_passes_begin(&p->passes, 0));
+    for (;;) {
+        ls_batch_view batch;
+        ls_array rows;
+        bool end = false;
+        LS_TRY(ls_passes_next(&p->passes, &batch, &end));
+        if (end)
+            return LS_OK;
+        LS_TRY(ls_function_run(p->job, function, &p->settings, &batch, NULL));
+        LS_TRY(ls_value(function->fetches[0], &rows));
+        LS_TRY(append(&p->made, &p->room, &rows));
+        ls_progress_step(&p->progress, p->progress.done + 1, &nothing);
+    }
+}
+
+static ls_status run_prediction(prediction *p, ls_dataset *data)
+{
+    static const ls_results nothing = { .count = 0 };
+    const ls_predict_options *o = p->options;
+    LS_TRY(ls_settings_make(p->job, &o->strategy, o->lanes, &p->settings));
+    LS_TRY(ls_passes_open(&p->passes, data, o->batch_size ? o->batch_size : 32, false, 0));
+    ls_progress_open(&p->progress, o->output, o->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : o->verbose);
+    p->progress.steps = p->passes.steps;
+    p->progress.start = ls_clock_now();
+    LS_TRY(predict_all(p));
+    ls_progress_end(&p->progress, &nothing, NULL);
+    return LS_OK;
+}
+
+static ls_status check_predict(const ls_model *model, const ls_predict_options *o)
+{
+    if (!o->out)
+        return ls_fail(LS_ERR_INVALID, "ls_predict: a place for the predictions is needed");
+    LS_TRY(check_sizes("ls_predict", o->batch_size, o->lanes));
+    if (model && (o->index < 0 || (size_t)o->index >= ls_model_output_count(model)))
+        return ls_fail(LS_ERR_INVALID, "ls_predict: output %d of model \"%s\", which has %zu", o->index,
+                       ls_model_name(model), ls_model_output_count(model));
+    return LS_OK;
+}
+
+ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options)
+{
+    LS_OWN_FP_MODE;
+    ls_use use;
+    LS_TRY(check_predict(model, &options));
+    LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
+    prediction p = { .job = use.job, .options = &options };
+    ls_status status = run_prediction(&p, data);
+    ls_progress_break(&p.progress);
+    ls_passes_close(&p.passes);
+    ls_settings_free(&p.settings);
+    ls_use_end(&use);
+    if (status != LS_OK) {
+        free(p.made.data);
+        return status;
+    }
+    *options.out = p.made;
+    return LS_OK;
+}
+
+ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options)
+{
+    LS_OWN_FP_MODE;
+    ls_dataset *data = ls_from_tensor_slices(x, (ls_array){ .data = NULL }, .keep = LS_KEEP_BORROWED);
+    ls_status status = ls_predict_with(model, data, options);
+    ls_dataset_destroy(data);
+    return status;
+}

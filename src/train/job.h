@@ -1,0 +1,266 @@
+/* A job is what a fit is made of: a compiled model, where it is in the data, its settings, the functions traced from
+ * it, and one list of everything that must be saved (saved.c).
+ *
+ * A *function* is a set of nodes for one kind of data: inputs to feed, and what to fetch. A training step is made of
+ * two, GRADIENTS and APPLY. GRADIENTS writes nothing: it gives the loss, the joined gradients, the batch's own
+ * statistics for moving averages and the sums of metrics. APPLY does every write: variables, slots, moving averages,
+ * the step and the counter of random numbers, behind the check that all is finite. Together they are one plan, as fit
+ * runs them; apart, APPLY is fed with what GRADIENTS gave. The bits are the same (step.c). */
+#ifndef LS_TRAIN_JOB_H
+#define LS_TRAIN_JOB_H
+
+#include "base/arena.h"
+#include "lockstep/train.h"
+#include "nn/optimizer.h"
+#include "run/runs.h"
+
+typedef struct ls_job ls_job;
+
+/* ---- Functions (trace.c) ---- */
+
+typedef enum ls_function_kind { LS_FUNCTION_TRAIN, LS_FUNCTION_EVALUATE, LS_FUNCTION_PREDICT } ls_function_kind;
+
+/* The two halves of a training step, traced when they are first run apart. */
+typedef struct ls_halves {
+    ls_tensor **fetches; /* of GRADIENTS: losses and metrics, then what is passed on */
+    size_t fetch_count;
+    ls_tensor **passed; /* a part of fetches: the loss, gradients, statistics */
+    ls_tensor **inputs; /* of APPLY: one for each */
+    size_t passed_count;
+    ls_tensor *samples, *learning_rate; /* inputs of APPLY, too */
+    ls_tensor *apply[2];                /* its fetches: the loss that is checked, and the update */
+} ls_halves;
+
+/* What a training step is traced from. */
+typedef struct ls_step_nodes {
+    ls_tensor **variables, **gradients; /* trainable ones; a gradient may be NULL */
+    size_t count;
+    ls_tensor **updates; /* assignments of moving averages */
+    size_t update_count;
+} ls_step_nodes;
+
+typedef struct ls_function {
+    ls_function_kind kind;
+    ls_element_spec spec;                 /* of batched elements */
+    size_t class_count;                   /* of class weights; 0: classes are not weighted */
+    size_t output;                        /* of the model's, of a predict function */
+    ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
+    ls_tensor *learning_rate;             /* to be fed, of a train function */
+    ls_tensor *class_weights;             /* likewise, where classes are weighted */
+    /* loss, those of several outputs, metrics, and of a train function the step; of a predict function the output */
+    ls_tensor *fetches[LS_MAX_RESULTS + 1];
+    size_t fetch_count;
+    ls_tensor *loss, *losses[LS_MAX_OUTPUTS], *sums[LS_MAX_METRICS];
+    ls_step_nodes step; /* of a train function */
+    ls_halves halves;   /* likewise; no fetches: not traced yet */
+} ls_function;
+
+#define LS_MAX_FUNCTIONS 8
+
+/* The function for data of that spec, traced at the first call. */
+typedef struct ls_function_choice {
+    size_t class_count, output; /* as in ls_function */
+} ls_function_choice;
+ls_status ls_job_function(ls_job *job, ls_function_kind kind, const ls_element_spec *spec, ls_function_choice choice,
+                          ls_function **out);
+ls_status ls_function_halve(ls_job *job, ls_function *function);
+void ls_function_free(ls_function *function);
+
+/* ---- The job ---- */
+
+/* How the runs of one call are made: lanes (0: as the model's graph has them) and the strategy's map. They go with each
+ * run and are a part of what its plan is found by, so calls inside others disturb nothing. */
+typedef struct ls_settings {
+    ls_run_settings run;
+    int *devices; /* of the map */
+} ls_settings;
+ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
+void ls_settings_free(ls_settings *settings);
+
+/* An output that is trained, and how. */
+typedef struct ls_target {
+    size_t output;
+    ls_loss loss;
+    double weight;
+} ls_target;
+
+/* Where a fit is. */
+typedef struct ls_position {
+    int64_t epoch, step; /* steps done of this epoch */
+    int64_t pass, batch; /* batches taken of this pass over the data */
+} ls_position;
+
+/* Results of an epoch so far: sums over samples (results.c). */
+typedef struct ls_tally {
+    double loss, losses[LS_MAX_OUTPUTS]; /* times samples */
+    int64_t samples, steps;
+    double *sums[LS_MAX_METRICS];
+} ls_tally;
+
+struct ls_job {
+    ls_model *model;
+    ls_arena arena; /* copies of names */
+    ls_optimizer optimizer;
+    ls_target targets[LS_MAX_OUTPUTS]; /* by label */
+    size_t target_count;
+    ls_metric metrics[LS_MAX_METRICS];
+    size_t metric_target[LS_MAX_METRICS], metric_count;
+    const char *names[LS_MAX_RESULTS]; /* of results */
+    size_t name_count;
+
+    ls_scope scope;              /* everything traced ends with it */
+    const ls_scope_frame *frame; /* that scope: traces are made in no other */
+    ls_function functions[LS_MAX_FUNCTIONS];
+    int function_count;
+    bool apart; /* steps are run as two halves: tests, and whatever stands between the two */
+
+    ls_optimizer_state state; /* slots and the step */
+    double rate;              /* that was set; NAN: the optimizer's */
+    ls_position position;
+    ls_tally tally;
+    uint64_t data_seed;
+    int64_t batch_size; /* of the fit at work, or the last one */
+    int64_t lanes;      /* that were asked for */
+    const ls_callback *callbacks;
+    size_t callback_count;
+    ls_times times;
+};
+
+/* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
+ * model and this one must not be inside it (`alone`). */
+typedef struct ls_use {
+    const char *outer; /* the call that was at work before */
+    ls_job *job;
+} ls_use;
+ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
+ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
+void ls_use_end(ls_use *use);
+
+/* The devices of a strategy; free() the list. */
+ls_status ls_device_list(const ls_strategy *strategy, ls_context *ctx, int **list, int *count);
+
+/* ---- Running (step.c) ---- */
+
+/* One element: rows of arrays in memory, or the arrays themselves (rows NULL). */
+typedef struct ls_batch_view {
+    const ls_element *element;
+    const int64_t *rows;
+    int64_t samples;
+} ls_batch_view;
+ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
+                          const double *class_weights);
+
+/* What GRADIENTS gave: views that last until it is run again. */
+typedef struct ls_given {
+    ls_array *values; /* as ls_halves.passed; free() the array */
+    int64_t samples;
+} ls_given;
+ls_status ls_job_gradients(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
+                           const double *class_weights, ls_given *out);
+ls_status ls_job_apply(ls_job *job, ls_function *function, const ls_settings *settings, const ls_given *given);
+
+/* Training steps since the model was compiled: batches. */
+ls_status ls_job_step(const ls_job *job, int64_t *out);
+
+/* The learning rate of the next step. */
+ls_status ls_job_rate(const ls_job *job, double *out);
+
+/* Labels of a batch that are class numbers: reals among them must be whole (labels.c). rows as in ls_batch_view. */
+ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t samples);
+
+/* ---- Everything that must be saved (saved.c) ---- */
+
+typedef enum ls_saved_kind {
+    LS_SAVED_VARIABLE, /* of the model: trainable ones in creation order, then the others */
+    LS_SAVED_SLOT,     /* of the optimizer, in creation order; the step is the last */
+    LS_SAVED_NUMBER,   /* one or more numbers: bytes at `data` */
+    LS_SAVED_FIXED,    /* the same, but only compared: a job with another value is another job */
+    LS_SAVED_CALLBACK, /* of the fit at work: what its save function gives */
+} ls_saved_kind;
+
+typedef struct ls_saved {
+    const char *name;
+    ls_saved_kind kind;
+    ls_variable *variable;
+    void *data;
+    size_t bytes;
+    const ls_callback *callback;
+    char text[48]; /* of the name, where it is made here */
+} ls_saved;
+
+/* The list; free() it. */
+ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count);
+
+/* The bytes of all entries, in memory. Loaded in on_train_begin, or between two steps of a fit over the same data, the
+ * fit goes on as the one that was saved did. A snapshot that does not fit changes nothing. */
+typedef struct ls_snapshot ls_snapshot;
+ls_status ls_job_save(ls_job *job, ls_snapshot **out);
+ls_status ls_job_load(ls_job *job, const ls_snapshot *snapshot);
+void ls_snapshot_destroy(ls_snapshot *snapshot);
+
+/* ---- Passes over data (passes.c) ---- */
+
+/* One pass after another over a dataset, as batches. */
+typedef struct ls_passes {
+    ls_dataset *dataset; /* batched; its own handle */
+    ls_element_spec spec;
+    int64_t steps; /* of a pass; LS_UNKNOWN, LS_INFINITE */
+    int64_t first; /* samples of a pass's first batch */
+    bool in_rows;
+    ls_rows *rows;
+    ls_iterator *iterator;
+} ls_passes;
+
+ls_status ls_passes_open(ls_passes *passes, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed);
+ls_status ls_passes_begin(ls_passes *passes, uint64_t epoch);
+ls_status ls_passes_next(ls_passes *passes, ls_batch_view *out, bool *end);
+void ls_passes_close(ls_passes *passes);
+
+/* ---- Results of a pass ---- */
+
+ls_status ls_tally_begin(ls_tally *tally, const ls_job *job);
+void ls_tally_clear(ls_tally *tally, const ls_job *job);
+ls_status ls_tally_add(ls_tally *tally, const ls_job *job, const ls_function *function, int64_t samples);
+void ls_tally_results(const ls_tally *tally, const ls_job *job, ls_results *out);
+void ls_tally_end(ls_tally *tally);
+
+/* One more epoch; the history is made with the first. */
+ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
+
+/* One pass of evaluation. */
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, ls_results *out);
+
+/* ---- Progress and logs ---- */
+
+typedef struct ls_progress {
+    FILE *out;
+    bool bar, lines; /* neither: silent */
+    int64_t steps;   /* of the epoch; negative: not known */
+    double start, drawn;
+    double first_step; /* seconds that the first step took: not counted in the time a step */
+    int64_t done;
+    bool open_line; /* a bar is drawn, without a newline after it */
+} ls_progress;
+
+void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
+void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps);
+void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
+void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
+void ls_progress_break(ls_progress *progress); /* ends a bar that is not at its end, for another line to follow */
+
+/* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
+ * then and once at the end, and training goes on. */
+typedef struct ls_train_log ls_train_log;
+ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
+typedef struct ls_start_facts {
+    int64_t batch_size, epochs;
+    int lanes, devices; /* that are used */
+    uint64_t seed;
+} ls_start_facts;
+ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_facts *facts);
+void ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
+void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
+                        const ls_results *results, const ls_results *validation, const ls_times *times);
+void ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
+
+#endif

@@ -1,0 +1,206 @@
+/* Running a job's functions: a step as one plan, or as its two halves. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "nn/model.h"
+#include "train/job.h"
+
+/* ---- Settings ---- */
+
+ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out)
+{
+    ls_graph *graph = ls_model_graph(job->model);
+    ls_runs *runs = NULL;
+    int count = 0;
+    if (lanes < 0 || lanes > LS_MAX_LANES)
+        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
+    LS_TRY(ls_runs_of(graph, &runs));
+    LS_TRY(ls_device_list(strategy, graph->context, &out->devices, &count));
+    out->run = runs->settings;
+    if (lanes > 0)
+        out->run.plan.lanes = lanes;
+    out->run.plan.map = (ls_map){ .devices = out->devices, .count = count };
+    return LS_OK;
+}
+
+void ls_settings_free(ls_settings *settings)
+{
+    free(settings->devices);
+    settings->devices = NULL;
+}
+
+/* ---- Step and rate ---- */
+
+ls_status ls_job_step(const ls_job *job, int64_t *out)
+{
+    return ls_optimizer_state_step(&job->state, out);
+}
+
+ls_status ls_job_rate(const ls_job *job, double *out)
+{
+    int64_t step = 0;
+    if (!isnan(job->rate)) {
+        *out = job->rate;
+        return LS_OK;
+    }
+    LS_TRY(ls_job_step(job, &step));
+    return ls_optimizer_rate(&job->optimizer, step, job->batch_size, out);
+}
+
+/* ---- Feeds ---- */
+
+typedef struct feeds {
+    ls_feed feed[LS_MAX_COMPONENTS + 2];
+    size_t count;
+    float rate, *classes;
+} feeds;
+
+static ls_status feed_classes(feeds *to, const ls_function *f, const double *class_weights)
+{
+    to->classes = malloc((f->class_count + 1) * sizeof(*to->classes));
+    if (!to->classes)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu class weights", f->class_count);
+    for (size_t i = 0; i < f->class_count; i++)
+        to->classes[i] = (float)class_weights[i];
+    to->feed[to->count++] =
+        (ls_feed){ f->class_weights, ls_array_of(LS_F32, LS_SHAPE((int64_t)f->class_count), to->classes) };
+    return LS_OK;
+}
+
+static ls_status check_labels(const ls_job *job, const ls_function *f, const ls_batch_view *batch)
+{
+    for (size_t i = 0; i < job->target_count && f->kind != LS_FUNCTION_PREDICT; i++)
+        if (job->targets[i].loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || f->class_weights)
+            LS_TRY(ls_check_class_labels(&batch->element->component[(size_t)f->spec.features + i], batch->rows,
+                                         batch->samples));
+    return LS_OK;
+}
+
+/* Everything that the function reads but the learning rate. */
+static ls_status feed_batch(feeds *to, const ls_job *job, const ls_function *f, const ls_batch_view *batch,
+                            const double *class_weights)
+{
+    LS_TRY(check_labels(job, f, batch));
+    for (int i = 0; i < LS_MAX_COMPONENTS && f->inputs[i]; i++)
+        to->feed[to->count++] = (ls_feed){ f->inputs[i], batch->element->component[i] };
+    return f->class_weights ? feed_classes(to, f, class_weights) : LS_OK;
+}
+
+static ls_status find_rate(const ls_job *job, float *out)
+{
+    double exact;
+    LS_TRY(ls_job_rate(job, &exact));
+    *out = (float)exact;
+    return LS_OK;
+}
+
+/* ---- One plan ---- */
+
+static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                              const double *class_weights)
+{
+    feeds fed = { .count = 0 };
+    ls_run_report report;
+    ls_status status = feed_batch(&fed, job, f, batch, class_weights);
+    if (status == LS_OK && f->learning_rate) {
+        status = find_rate(job, &fed.rate);
+        fed.feed[fed.count++] = (ls_feed){ f->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &fed.rate) };
+    }
+    const ls_run_request request = { .graph = ls_model_graph(job->model),
+                                     .settings = &settings->run,
+                                     .feeds = fed.feed,
+                                     .feed_count = fed.count,
+                                     .rows = batch->rows,
+                                     .row_count = batch->samples,
+                                     .fetches = f->fetches,
+                                     .fetch_count = f->fetch_count };
+    if (status == LS_OK)
+        status = ls_run(&request, &report);
+    free(fed.classes);
+    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
+        job->times.join += report.join_seconds;
+    return status;
+}
+
+/* ---- Two halves ---- */
+
+static ls_status take_given(const ls_function *f, ls_given *out)
+{
+    const ls_halves *h = &f->halves;
+    ls_array *values = calloc(h->passed_count, sizeof(*values));
+    if (!values)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", h->passed_count);
+    for (size_t i = 0; i < h->passed_count; i++) {
+        ls_status status = ls_value(h->passed[i], &values[i]);
+        if (status != LS_OK) {
+            free(values);
+            return status;
+        }
+    }
+    out->values = values;
+    return LS_OK;
+}
+
+ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                           const double *class_weights, ls_given *out)
+{
+    feeds fed = { .count = 0 };
+    ls_run_report report;
+    LS_TRY(ls_function_halve(job, f));
+    ls_status status = feed_batch(&fed, job, f, batch, class_weights);
+    const ls_run_request request = { .graph = ls_model_graph(job->model),
+                                     .settings = &settings->run,
+                                     .feeds = fed.feed,
+                                     .feed_count = fed.count,
+                                     .rows = batch->rows,
+                                     .row_count = batch->samples,
+                                     .fetches = f->halves.fetches,
+                                     .fetch_count = f->halves.fetch_count,
+                                     .of_step = true };
+    if (status == LS_OK)
+        status = ls_run(&request, &report);
+    free(fed.classes);
+    LS_TRY(status);
+    job->times.join += report.join_seconds;
+    out->samples = batch->samples;
+    return take_given(f, out);
+}
+
+ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings, const ls_given *given)
+{
+    const ls_halves *h = &f->halves;
+    ls_run_report report;
+    float rate;
+    int64_t samples = given->samples;
+    LS_TRY(find_rate(job, &rate));
+    ls_feed *fed = calloc(h->passed_count + 2, sizeof(*fed));
+    if (!fed)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", h->passed_count);
+    for (size_t i = 0; i < h->passed_count; i++)
+        fed[i] = (ls_feed){ h->inputs[i], given->values[i] };
+    fed[h->passed_count] = (ls_feed){ h->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &rate) };
+    fed[h->passed_count + 1] = (ls_feed){ h->samples, ls_array_of(LS_I64, LS_SCALAR, &samples) };
+    const ls_run_request request = { .graph = ls_model_graph(job->model),
+                                     .settings = &settings->run,
+                                     .feeds = fed,
+                                     .feed_count = h->passed_count + 2,
+                                     .fetches = h->apply,
+                                     .fetch_count = 2 };
+    ls_status status = ls_run(&request, &report);
+    free(fed);
+    if (status == LS_OK)
+        job->times.join += report.join_seconds;
+    return status;
+}
+
+ls_status ls_function_run(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                          const double *class_weights)
+{
+    if (f->kind != LS_FUNCTION_TRAIN || !job->apart)
+        return run_together(job, f, settings, batch, class_weights);
+    ls_given given = { .values = NULL };
+    LS_TRY(ls_job_gradients(job, f, settings, batch, class_weights, &given));
+    ls_status status = ls_job_apply(job, f, settings, &given);
+    free(given.values);
+    return status;
+}

@@ -1,0 +1,552 @@
+/* The job that a fit is made of: a step's two halves have the bits of the whole, everything that must be saved is in
+ * one list, and settings go with each run. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/philox.h"
+#include "base/sha256.h"
+#include "graph/shape.h"
+#include "lockstep.h"
+#include "nn/model.h"
+#include "train/job.h"
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        ls_status ok_status_ = (call);                                                                                 \
+        if (ok_status_ != LS_OK)                                                                                       \
+            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
+    } while (0)
+
+#define SAMPLES 120
+#define SIDE    6
+#define CLASSES 4
+
+static float pixels[SAMPLES * SIDE * SIDE];
+static int32_t labels[SAMPLES];
+
+static void make_data(void)
+{
+    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, 0, 0);
+    for (int s = 0; s < SAMPLES; s++) {
+        labels[s] = s * 7 % CLASSES;
+        for (int i = 0; i < SIDE * SIDE; i++)
+            pixels[s * SIDE * SIDE + i] =
+                (float)(ls_random_block(key, 0, (uint32_t)s, (uint32_t)i).word[0] % 1000) / 1000 +
+                (float)(i % CLASSES == labels[s]);
+    }
+}
+
+static ls_dataset *images(void)
+{
+    return ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
+                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+}
+
+static ls_context *open_context(void)
+{
+    ls_context *ctx = NULL;
+    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
+    return ctx;
+}
+
+/* Batch norm, dropout and a regulariser: a step that has everything. */
+static ls_model *make_model(ls_context *ctx, ls_optimizer optimizer)
+{
+    ls_model *model = NULL;
+    OK(ls_sequential(ctx, "m", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
+                     ls_batch_normalization(), ls_flatten(), ls_dropout(0.5),
+                     ls_dense(CLASSES, .kernel_regularizer = { .l2 = 0.01 })));
+    OK(ls_compile(model, .optimizer = optimizer, .loss = ls_sparse_categorical_crossentropy(.from_logits = true),
+                  .metrics = ls_metrics(ls_accuracy())));
+    return model;
+}
+
+/* ---- Two halves ---- */
+
+static void hashes_of(ls_optimizer optimizer, bool apart, ls_strategy strategy, char state[65], char weights[65],
+                      double *loss)
+{
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, optimizer);
+    ls_dataset *d = images();
+    ls_history *history = NULL;
+    model->job->apart = apart;
+    OK(ls_fit(model, d, .epochs = 2, .batch_size = 25, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
+              .strategy = strategy, .history = &history));
+    OK(ls_model_state_sha256(model, state));
+    OK(ls_model_weights_sha256(model, weights));
+    OK(ls_history_value(history, "loss", 1, loss));
+    ls_history_destroy(history);
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+static void two_halves_have_the_bits_of_one_step(void **state)
+{
+    (void)state;
+    const ls_optimizer optimizers[] = {
+        ls_adam(),
+        ls_sgd(.momentum = 0.9),
+        ls_sgd(.momentum = 0.9, .nesterov = true, .clipvalue = 0.01),
+        ls_adam(.clipnorm = 0.1),
+        ls_adamw(.global_clipnorm = 0.1),
+        ls_adam(.gradient_accumulation_steps = 3),
+        ls_sgd(.momentum = 0.5, .global_clipnorm = 0.2, .gradient_accumulation_steps = 2),
+        ls_rmsprop(.schedule = ls_exponential_decay(0.01, 2, 0.5, false)),
+    };
+    for (size_t i = 0; i < sizeof(optimizers) / sizeof(*optimizers); i++) {
+        char one[2][65], two[2][65], other[2][65];
+        double losses[3];
+        hashes_of(optimizers[i], false, ls_mirrored(), one[0], one[1], &losses[0]);
+        hashes_of(optimizers[i], true, ls_mirrored(), two[0], two[1], &losses[1]);
+        hashes_of(optimizers[i], true, ls_one_device(.devices = "cpu:1"), other[0], other[1], &losses[2]);
+        for (int k = 0; k < 2; k++) {
+            assert_string_equal(one[k], two[k]);
+            assert_string_equal(one[k], other[k]);
+        }
+        assert_true(losses[0] == losses[1] && losses[0] == losses[2]);
+    }
+}
+
+/* One batch of the data, and what is needed to run a half of a step on it. */
+typedef struct bench {
+    ls_context *ctx;
+    ls_model *model;
+    ls_dataset *data;
+    ls_passes passes;
+    ls_settings settings;
+    ls_function *function;
+    ls_batch_view batch;
+} bench;
+
+static void open_bench(bench *b, ls_optimizer optimizer)
+{
+    bool end;
+    *b = (bench){ .ctx = open_context(), .data = images() };
+    b->model = make_model(b->ctx, optimizer);
+    OK(ls_settings_make(b->model->job, &ls_mirrored(), 0, &b->settings));
+    OK(ls_passes_open(&b->passes, b->data, 25, true, 1));
+    OK(ls_passes_begin(&b->passes, 0));
+    OK(ls_passes_next(&b->passes, &b->batch, &end));
+    b->model->job->batch_size = 25;
+    OK(ls_job_function(b->model->job, LS_FUNCTION_TRAIN, &b->passes.spec, (ls_function_choice){ 0 }, &b->function));
+}
+
+static void close_bench(bench *b)
+{
+    ls_settings_free(&b->settings);
+    ls_passes_close(&b->passes);
+    ls_dataset_destroy(b->data);
+    ls_model_destroy(b->model);
+    ls_context_close(b->ctx);
+}
+
+static void gradients_write_nothing(void **state)
+{
+    (void)state;
+    bench b;
+    char before[65], after[65];
+    ls_given first = { .values = NULL }, second = { .values = NULL };
+    open_bench(&b, ls_adam());
+    ls_job *job = b.model->job;
+    OK(ls_model_state_sha256(b.model, before));
+    OK(ls_job_gradients(job, b.function, &b.settings, &b.batch, NULL, &first));
+    size_t count = b.function->halves.passed_count, elements = 0;
+    assert_true(count == 1 + 6 + 2); /* the loss, gradients, the batch's mean and variance */
+    double sums[16] = { 0 };
+    for (int again = 0; again < 2; again++) /* the same random numbers, too */
+        for (size_t i = 0; i < count; i++) {
+            int64_t n;
+            const ls_array *a = &first.values[i];
+            assert_true(ls_shape_count(&a->shape, 0, &n));
+            double sum = 0;
+            for (int64_t k = 0; k < n; k++)
+                sum += (double)(k + 1) * (a->dtype == LS_F64 ? ((double *)a->data)[k] : (double)((float *)a->data)[k]);
+            assert_true(isfinite(sum));
+            assert_true(again == 0 || sums[i] == sum);
+            sums[i] = sum;
+            elements += (size_t)n;
+            if (again == 0 && i + 1 == count)
+                OK(ls_job_gradients(job, b.function, &b.settings, &b.batch, NULL, &second));
+        }
+    assert_true(elements > 100);
+    OK(ls_model_state_sha256(b.model, after));
+    assert_string_equal(before, after);
+    assert_true(ls_model_graph(b.model)->step == 0 && ls_model_graph(b.model)->run == 0);
+    OK(ls_job_apply(job, b.function, &b.settings, &second));
+    OK(ls_model_state_sha256(b.model, after));
+    assert_string_not_equal(before, after);
+    int64_t step;
+    OK(ls_model_steps(b.model, &step));
+    assert_true(step == 1 && ls_model_graph(b.model)->step == 1 && ls_model_graph(b.model)->run == 0);
+    free(first.values);
+    free(second.values);
+    close_bench(&b);
+}
+
+/* Whatever is passed on and not finite: a loss, a gradient. */
+static void apply_checks_before_it_writes(void **state)
+{
+    (void)state;
+    bench b;
+    char before[65], after[65];
+    open_bench(&b, ls_sgd(.momentum = 0.9));
+    OK(ls_model_state_sha256(b.model, before));
+    for (size_t bad = 0; bad < 1 + 6; bad++) {
+        ls_given given = { .values = NULL };
+        OK(ls_job_gradients(b.model->job, b.function, &b.settings, &b.batch, NULL, &given));
+        float *values = given.values[bad].data;
+        float kept = values[0];
+        values[0] = bad % 2 ? NAN : INFINITY;
+        assert_int_equal(ls_job_apply(b.model->job, b.function, &b.settings, &given), LS_ERR_NOT_FINITE);
+        values[0] = kept;
+        free(given.values);
+        OK(ls_model_state_sha256(b.model, after));
+        assert_string_equal(before, after);
+    }
+    close_bench(&b);
+}
+
+/* ---- The list ---- */
+
+static size_t slots_of(ls_model *model, char *names, size_t room)
+{
+    ls_saved *entries;
+    size_t count, slots = 0;
+    OK(ls_job_list(model->job, &entries, &count));
+    names[0] = 0;
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].kind == LS_SAVED_SLOT) {
+            snprintf(names + strlen(names), room - strlen(names), "%s ", entries[i].name);
+            slots++;
+        }
+    free(entries);
+    return slots;
+}
+
+static void slots_are_made_when_a_model_is_compiled(void **state)
+{
+    (void)state;
+    char at_first[2048], later[2048];
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, ls_adam(.gradient_accumulation_steps = 2));
+    ls_dataset *d = images();
+    assert_true(slots_of(model, at_first, sizeof(at_first)) == 6 * 3 + 3);
+    assert_non_null(strstr(at_first, "adam/conv2d/kernel/momentum "));
+    assert_string_equal(strrchr(at_first, '/'), "/iterations ");
+    OK(ls_fit(model, d, .batch_size = 40, .verbose = LS_VERBOSE_SILENT));
+    slots_of(model, later, sizeof(later));
+    assert_string_equal(at_first, later);
+    assert_int_equal(ls_compile(model, .optimizer = ls_sgd(.rho = 1), .loss = ls_mean_squared_error()), LS_ERR_INVALID);
+    slots_of(model, later, sizeof(later)); /* what was compiled is still there */
+    assert_string_equal(at_first, later);
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+#define STEPS 64
+
+/* A callback with a memory: it lowers the rate whenever it has seen three steps, and keeps every step's hash. */
+typedef struct watcher {
+    int64_t seen;
+    bool sets_rate;
+    int64_t save_at, saved_at; /* steps; -1: never */
+    ls_snapshot *saved, *load;
+    int64_t begin; /* step that the fit began with */
+    char hash[STEPS][65];
+    double loss[STEPS];
+} watcher;
+
+static ls_status begin(void *user, ls_model *model)
+{
+    watcher *w = user;
+    LS_TRY(w->load ? ls_job_load(model->job, w->load) : LS_OK);
+    return ls_model_steps(model, &w->begin);
+}
+
+static ls_status watch(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    watcher *w = user;
+    double rate;
+    (void)stop;
+    assert_true(logs->step > 0 && logs->step < STEPS);
+    LS_TRY(ls_learning_rate(model, &rate));
+    if (w->sets_rate && ++w->seen % 3 == 0)
+        LS_TRY(ls_set_learning_rate(model, rate * 0.7));
+    w->loss[logs->step] = logs->values[0];
+    LS_TRY(ls_model_state_sha256(model, w->hash[logs->step]));
+    return logs->step == w->save_at ? ls_job_save(model->job, &w->saved) : LS_OK;
+}
+
+static ls_status save_watcher(void *user, void **bytes, size_t *count)
+{
+    const watcher *w = user;
+    *bytes = malloc(sizeof(w->seen));
+    memcpy(*bytes, &w->seen, sizeof(w->seen));
+    *count = sizeof(w->seen);
+    return LS_OK;
+}
+
+static ls_status load_watcher(void *user, const void *bytes, size_t count)
+{
+    watcher *w = user;
+    assert_true(count == sizeof(w->seen));
+    memcpy(&w->seen, bytes, count);
+    return LS_OK;
+}
+
+typedef struct way {
+    ls_optimizer optimizer;
+    bool sets_rate, apart, streamed;
+    int64_t steps_per_epoch;
+} way;
+
+static void fit_watched(ls_model *model, const way *at, watcher *w)
+{
+    ls_dataset *d = images();
+    const ls_callback callback = {
+        .user = w, .on_train_begin = begin, .on_batch_end = watch, .save = save_watcher, .load = load_watcher
+    };
+    if (at->streamed) /* elements of an iterator, not rows */
+        d = ls_batch(ls_prefetch(ls_shuffle(d, 50, 9), 2), 25, false);
+    model->job->apart = at->apart;
+    w->sets_rate = at->sets_rate;
+    OK(ls_fit(model, d, .epochs = 4, .batch_size = 25, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
+              .steps_per_epoch = at->steps_per_epoch, .callbacks = &callback, .callback_count = 1));
+    ls_dataset_destroy(d);
+}
+
+/* Trains to the end and keeps a snapshot of step `save_at`; then puts everything back and trains again. */
+static void resume(const way *at, int64_t save_at, bool in_a_new_model)
+{
+    static watcher first, again;
+    first = (watcher){ .save_at = save_at };
+    again = (watcher){ .save_at = -1 };
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, at->optimizer);
+    fit_watched(model, at, &first);
+    if (in_a_new_model) {
+        ls_model_destroy(model);
+        model = make_model(ctx, at->optimizer);
+    }
+    assert_non_null(first.saved);
+    again.load = first.saved;
+    fit_watched(model, at, &again);
+    assert_true(again.begin == save_at);
+    int64_t last = 4 * (at->steps_per_epoch ? at->steps_per_epoch : 5), compared = 0;
+    for (int64_t s = save_at + 1; s <= last; s++, compared++) {
+        assert_true(first.hash[s][0] != 0);
+        assert_string_equal(first.hash[s], again.hash[s]);
+        assert_true(first.loss[s] == again.loss[s]); /* the epoch's so far: tallies are saved, too */
+    }
+    assert_true(compared == last - save_at && again.hash[save_at][0] == 0);
+    ls_snapshot_destroy(first.saved);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+static void what_is_saved_is_all_that_a_job_is(void **state)
+{
+    (void)state;
+    const way ways[] = {
+        { .optimizer = ls_adam() },
+        { .optimizer = ls_sgd(.momentum = 0.9), .sets_rate = true },
+        { .optimizer = ls_adam(.gradient_accumulation_steps = 3, .global_clipnorm = 0.3), .apart = true },
+        { .optimizer = ls_rmsprop(.schedule = ls_exponential_decay(0.01, 4, 0.5, false)), .steps_per_epoch = 7 },
+        { .optimizer = ls_adam(), .streamed = true },
+    };
+    const int64_t at[] = { 1, 5, 8, 14, 19 }; /* 5: the last step of an epoch */
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+        for (size_t k = 0; k < sizeof(at) / sizeof(*at); k++)
+            resume(&ways[i], at[k], k % 2);
+}
+
+static void another_job_s_snapshot_is_refused(void **state)
+{
+    (void)state;
+    char before[65], after[65];
+    ls_snapshot *snapshot = NULL;
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, ls_adam()), *other = make_model(ctx, ls_sgd(.momentum = 0.9));
+    OK(ls_job_save(model->job, &snapshot));
+    OK(ls_model_state_sha256(other, before));
+    assert_int_equal(ls_job_load(other->job, snapshot), LS_ERR_INVALID);
+    ls_model_destroy(other);
+    other = make_model(ctx, ls_adam());
+    other->job->data_seed = 5;
+    ls_model_graph(other)->step = 9;
+    assert_int_equal(ls_job_load(other->job, snapshot), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_last_error(), "data/seed"));
+    assert_true(ls_model_graph(other)->step == 9);
+    other->job->data_seed = 0;
+    OK(ls_job_load(other->job, snapshot));
+    assert_true(ls_model_graph(other)->step == 0);
+    OK(ls_model_state_sha256(model, before));
+    OK(ls_model_state_sha256(other, after));
+    assert_string_equal(before, after);
+    ls_snapshot_destroy(snapshot);
+    ls_model_destroy(model);
+    ls_model_destroy(other);
+    ls_context_close(ctx);
+}
+
+/* By hand from the bytes that train.h names. */
+static void the_state_s_hash_is_of_bytes(void **state)
+{
+    (void)state;
+    char found[65], expected[65];
+    static char bytes[1 << 16];
+    size_t used = 0;
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, ls_sgd(.momentum = 0.9));
+    ls_dataset *d = images();
+    OK(ls_fit(model, d, .batch_size = 40, .verbose = LS_VERBOSE_SILENT));
+    for (int trainable = 1; trainable >= 0; trainable--)
+        for (size_t i = 0; i < ls_model_variable_count(model); i++)
+            if (ls_model_variable_is_trainable(model, i) == (trainable == 1)) {
+                ls_array value;
+                OK(ls_value(ls_model_variable(model, i), &value));
+                int64_t n;
+                assert_true(ls_shape_count(&value.shape, 0, &n));
+                memcpy(bytes + used, value.data, (size_t)n * 4);
+                used += (size_t)n * 4;
+            }
+    for (size_t i = 0; i < ls_model_variable_count(model); i++)
+        if (ls_model_variable_is_trainable(model, i)) {
+            char name[128];
+            ls_tensor *slot;
+            ls_array value;
+            int64_t n;
+            snprintf(name, sizeof(name), "sgd/%s/momentum", ls_model_variable_name(model, i));
+            OK(ls_graph_find(ls_model_graph(model), name, &slot));
+            OK(ls_value(slot, &value));
+            assert_true(ls_shape_count(&value.shape, 0, &n));
+            memcpy(bytes + used, value.data, (size_t)n * 4);
+            used += (size_t)n * 4;
+        }
+    int64_t steps = 3;
+    memcpy(bytes + used, &steps, 8);
+    used += 8;
+    ls_sha256 *hash;
+    OK(ls_sha256_begin(&hash));
+    OK(ls_sha256_add(hash, bytes, used));
+    OK(ls_sha256_end(hash, expected));
+    OK(ls_model_state_sha256(model, found));
+    assert_string_equal(found, expected);
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+/* ---- Settings ---- */
+
+typedef struct plans {
+    ls_dataset *data;
+    const ls_executor *executor; /* that fit's steps have */
+    int64_t checked;
+} plans;
+
+/* The plan of fit's steps is the same one after an evaluation and a prediction with lanes and devices of their own. */
+static ls_status evaluates_otherwise(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    plans *p = user;
+    (void)stop, (void)logs;
+    ls_job *job = model->job;
+    ls_settings settings = { .devices = NULL };
+    ls_executor *executor = NULL;
+    ls_array out;
+    const ls_function *f = &job->functions[0];
+    LS_TRY(ls_evaluate(model, p->data, .batch_size = 50, .lanes = 7, .strategy = ls_one_device(.devices = "cpu:1")));
+    LS_TRY(ls_predict(model, p->data, &out, .batch_size = 50, .lanes = 3));
+    free(out.data);
+    LS_TRY(ls_settings_make(job, &ls_mirrored(), 5, &settings));
+    assert_true(f->kind == LS_FUNCTION_TRAIN);
+    assert_true(ls_runs_has(ls_model_graph(model)->runs, &settings.run, f->fetches, f->fetch_count, 30));
+    LS_TRY(ls_runs_get(ls_model_graph(model), &settings.run, f->fetches, f->fetch_count, 30, &executor));
+    assert_true(!p->executor || p->executor == executor);
+    p->executor = executor;
+    p->checked++;
+    ls_settings_free(&settings);
+    return LS_OK;
+}
+
+static void calls_inside_a_fit_leave_its_plans_alone(void **state)
+{
+    (void)state;
+    char hashes[2][65];
+    for (int with = 0; with < 2; with++) {
+        ls_context *ctx = open_context();
+        ls_model *model = make_model(ctx, ls_adam());
+        ls_dataset *d = images();
+        plans p = { .data = d };
+        const ls_callback callback = { .user = &p, .on_batch_end = evaluates_otherwise };
+        OK(ls_fit(model, d, .epochs = 2, .batch_size = 30, .lanes = 5, .strategy = ls_mirrored(),
+                  .verbose = LS_VERBOSE_SILENT, .callbacks = &callback, .callback_count = (size_t)with));
+        assert_true(p.checked == with * 8);
+        OK(ls_model_state_sha256(model, hashes[with]));
+        const ls_run_settings *graph = &ls_model_graph(model)->runs->settings;
+        assert_true(graph->plan.lanes == 0 && graph->plan.map.count == 0); /* the graph's own are untouched */
+        ls_dataset_destroy(d);
+        ls_model_destroy(model);
+        ls_context_close(ctx);
+    }
+    assert_string_equal(hashes[0], hashes[1]);
+}
+
+static int64_t logged_lanes(int lanes, int64_t batch)
+{
+    char path[] = "/tmp/lockstep-job-XXXXXX", line[4096];
+    int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, ls_adam());
+    ls_dataset *d = images();
+    OK(ls_fit(model, d, .batch_size = batch, .lanes = lanes, .verbose = LS_VERBOSE_SILENT, .log = path));
+    FILE *file = fopen(path, "r");
+    assert_non_null(fgets(line, sizeof(line), file));
+    json_t *json = json_loads(line, 0, NULL);
+    assert_non_null(json);
+    int64_t found = (int64_t)json_number_value(json_object_get(json, "lanes"));
+    json_decref(json);
+    fclose(file);
+    remove(path);
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+    return found;
+}
+
+static void the_log_has_the_lanes_that_are_used(void **state)
+{
+    (void)state;
+    assert_int_equal(logged_lanes(5, 40), 5);
+    assert_int_equal(logged_lanes(0, 2), 2);
+    assert_in_range(logged_lanes(0, 64), 4, 32);
+    assert_in_range(logged_lanes(0, 1000), 4, 32); /* fewer samples than a batch */
+}
+
+int main(void)
+{
+    make_data();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_halves_have_the_bits_of_one_step),
+        cmocka_unit_test(gradients_write_nothing),
+        cmocka_unit_test(apply_checks_before_it_writes),
+        cmocka_unit_test(slots_are_made_when_a_model_is_compiled),
+        cmocka_unit_test(what_is_saved_is_all_that_a_job_is),
+        cmocka_unit_test(another_job_s_snapshot_is_refused),
+        cmocka_unit_test(the_state_s_hash_is_of_bytes),
+        cmocka_unit_test(calls_inside_a_fit_leave_its_plans_alone),
+        cmocka_unit_test(the_log_has_the_lanes_that_are_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
