@@ -349,9 +349,12 @@ static ls_status open_log(fit *f)
         return LS_OK;
     LS_TRY(ls_train_log_open(f->options->log, &graph->context->log, &f->log));
     facts.devices = f->settings.run.plan.map.count;
-    LS_TRY(ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count, f->data.first,
-                        &facts.lanes));
-    return ls_train_log_start(f->log, f->job, &facts);
+    ls_status planned = ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
+                                     f->data.first, &facts.lanes);
+    ls_error error;
+    ls_error_keep(&error, planned);
+    LS_TRY(ls_train_log_start(f->log, f->job, &facts)); /* a log has a start, also where nothing can be run */
+    return ls_error_give(&error);
 }
 
 /* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
