@@ -191,8 +191,8 @@ static void compare_weights(const char *what, const ls_model *model, const char 
     ls_safetensors_close(expected);
 }
 
-static void compare_predictions(const char *what, ls_model *model, const json_t *record, const char *label,
-                                double tolerance)
+static void compare_output(const char *what, ls_model *model, const json_t *record, const char *label, size_t output,
+                           double tolerance)
 {
     const json_t *files = json_object_get(record, "files");
     ls_safetensors *expected = NULL;
@@ -201,10 +201,10 @@ static void compare_predictions(const char *what, ls_model *model, const json_t 
     char name[256];
     OK(ls_safetensors_open(path_of(text_of(files, "predictions")), &expected));
     snprintf(name, sizeof(name), "%s/%s", label,
-             json_string_value(json_array_get(json_object_get(record, "outputs"), 0)));
+             json_string_value(json_array_get(json_object_get(record, "outputs"), output)));
     const ls_safetensors_entry *entry = ls_safetensors_find(expected, name);
     assert_non_null(entry);
-    OK(ls_predict(model, test, &found, .batch_size = 5));
+    OK(ls_predict(model, test, &found, .batch_size = 5, .index = (int)output));
     assert_int_equal(found.shape.dims[0], entry->shape.dims[0]);
     for (size_t k = 0; k < entry->bytes / sizeof(float); k++) {
         double a = ((const float *)found.data)[k], b = ((const float *)entry->data)[k];
@@ -216,6 +216,13 @@ static void compare_predictions(const char *what, ls_model *model, const json_t 
     free(found.data);
     ls_dataset_destroy(test);
     ls_safetensors_close(expected);
+}
+
+static void compare_predictions(const char *what, ls_model *model, const json_t *record, const char *label,
+                                double tolerance)
+{
+    for (size_t i = 0; i < ls_model_output_count(model); i++)
+        compare_output(what, model, record, label, i, tolerance);
 }
 
 /* ---- Tests ---- */
@@ -278,11 +285,9 @@ static void every_model_predicts_as_keras_does(void **state)
     {
         ls_model *model = load_model(record);
         ls_loss loss = json_object_get(record, "loss") ? loss_of(record) : ls_mean_squared_error();
-        if (ls_model_output_count(model) == 1) {
-            OK(ls_compile(model, .loss = loss));
-            compare_predictions(name, model, record, "initial", 1e-5);
-            count++;
-        }
+        OK(ls_compile(model, .loss = loss));
+        compare_predictions(name, model, record, "initial", 1e-5);
+        count += (int)ls_model_output_count(model);
         int64_t parameters = json_integer_value(json_array_get(json_object_get(record, "parameters"), 0)) +
                              json_integer_value(json_array_get(json_object_get(record, "parameters"), 1));
         if (ls_model_parameter_count(model) != parameters)

@@ -550,6 +550,14 @@ static void train_calls(void **state)
     REFUSED(ls_predict(NULL, t.data, &t.array, .batch_size = 1));
     REFUSED(ls_predict(t.model, NULL, &t.array, .batch_size = 1));
     REFUSED(ls_predict(t.model, t.data, NULL, .batch_size = 1));
+    REFUSED(ls_evaluate_arrays_with(NULL, t.array, t.array, (ls_evaluate_options){ .ls_first = 0 }));
+    REFUSED(ls_predict_array_with(NULL, t.array, (ls_predict_options){ .ls_first = 0 }, &t.array));
+    REFUSED(ls_train_on_batch_with(NULL, t.array, t.array, (ls_batch_options){ .ls_first = 0 }));
+    REFUSED(ls_learning_rate(NULL, &t.number));
+    REFUSED(ls_learning_rate(t.model, NULL));
+    REFUSED(ls_set_learning_rate(NULL, 0.1));
+    REFUSED(ls_model_steps(NULL, &t.rows));
+    REFUSED(ls_model_steps(t.model, NULL));
     REFUSED(ls_model_state_sha256(NULL, t.hex));
     REFUSED(ls_model_state_sha256(t.model, NULL));
     CALL(ls_model_times(NULL));

@@ -184,13 +184,14 @@ typedef struct ls_evaluate_options {
 #define ls_evaluate(model, data, ...) ls_evaluate_with(model, data, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options);
 
-#define ls_evaluate_arrays(model, x, y, ...)                                                                           \
-    ls_evaluate_arrays_with(model, x, y, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
+#define ls_evaluate_arrays(...)                                                                                        \
+    ls_evaluate_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                              \
+                            LS_ARGUMENT_3_(__VA_ARGS__, ),                                                             \
+                            (ls_evaluate_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options);
 
 typedef struct ls_predict_options {
     int ls_first;
-    ls_array *out;      /* free() out->data */
     int64_t batch_size; /* 0: 32 */
     ls_verbose verbose; /* 0: silent here */
     FILE *output;
@@ -199,13 +200,40 @@ typedef struct ls_predict_options {
     int index; /* which of the model's outputs */
 } ls_predict_options;
 
-/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order. The
- * model need not be compiled. */
-#define ls_predict(model, data, ...) ls_predict_with(model, data, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options);
-#define ls_predict_array(model, x, ...)                                                                                \
-    ls_predict_array_with(model, x, (ls_predict_options){ .ls_first = 0, __VA_ARGS__ })
-LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options);
+/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order; free()
+ * predictions.data. The model need not be compiled. */
+#define ls_predict(...)                                                                                                \
+    ls_predict_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                      \
+                    (ls_predict_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) }, LS_ARGUMENT_3_(__VA_ARGS__, ))
+LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out);
+#define ls_predict_array(...)                                                                                          \
+    ls_predict_array_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                \
+                          (ls_predict_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) },                           \
+                          LS_ARGUMENT_3_(__VA_ARGS__, ))
+LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out);
+
+/* ---- One step by hand ---- */
+
+typedef struct ls_batch_options {
+    int ls_first;
+    ls_results *out;         /* of this batch, before its update */
+    ls_array sample_weights; /* one a sample; left out: none */
+    const double *class_weights;
+    size_t class_count;
+    const ls_array *inputs; /* several features and labels: then x and y are (ls_array){ 0 } */
+    int input_count;
+    const ls_array *targets;
+    int target_count;
+    ls_strategy strategy;
+    int lanes;
+} ls_batch_options;
+
+/* ls_train_on_batch(model, x, y, &results): one training step on all of these samples, as ls_fit makes it. */
+#define ls_train_on_batch(...)                                                                                         \
+    ls_train_on_batch_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                               \
+                           LS_ARGUMENT_3_(__VA_ARGS__, ),                                                              \
+                           (ls_batch_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
+LS_API ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y, ls_batch_options options);
 
 /* ---- State ---- */
 

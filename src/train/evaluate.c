@@ -158,9 +158,9 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
     return LS_OK;
 }
 
-static ls_status check_predict(const ls_model *model, const ls_predict_options *o)
+static ls_status check_predict(const ls_model *model, const ls_predict_options *o, const ls_array *out)
 {
-    if (!o->out)
+    if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_predict: a place for the predictions is needed");
     LS_TRY(check_sizes("ls_predict", o->batch_size, o->lanes));
     if (model && (o->index < 0 || (size_t)o->index >= ls_model_output_count(model)))
@@ -169,11 +169,11 @@ static ls_status check_predict(const ls_model *model, const ls_predict_options *
     return LS_OK;
 }
 
-ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options)
+ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out)
 {
     LS_OWN_FP_MODE;
     ls_use use;
-    LS_TRY(check_predict(model, &options));
+    LS_TRY(check_predict(model, &options, out));
     LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
     prediction p = { .job = use.job, .options = &options };
     ls_status status = run_prediction(&p, data);
@@ -185,15 +185,15 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
         free(p.made.data);
         return status;
     }
-    *options.out = p.made;
+    *out = p.made;
     return LS_OK;
 }
 
-ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options)
+ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out)
 {
     LS_OWN_FP_MODE;
     ls_dataset *data = ls_from_tensor_slices(x, (ls_array){ .data = NULL }, .keep = LS_KEEP_BORROWED);
-    ls_status status = ls_predict_with(model, data, options);
+    ls_status status = ls_predict_with(model, data, options, out);
     ls_dataset_destroy(data);
     return status;
 }

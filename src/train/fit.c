@@ -349,12 +349,13 @@ static ls_status open_log(fit *f)
         return LS_OK;
     LS_TRY(ls_train_log_open(f->options->log, &graph->context->log, &f->log));
     facts.devices = f->settings.run.plan.map.count;
+    facts.lanes = f->options->lanes;
     ls_status planned = ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
                                      f->data.first, &facts.lanes);
-    ls_error error;
-    ls_error_keep(&error, planned);
-    LS_TRY(ls_train_log_start(f->log, f->job, &facts)); /* a log has a start, also where nothing can be run */
-    return ls_error_give(&error);
+    ls_error failure; /* without a plan the log has its start, too */
+    ls_error_keep(&failure, planned);
+    LS_TRY(ls_train_log_start(f->log, f->job, &facts));
+    return ls_error_give(&failure);
 }
 
 /* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
@@ -404,8 +405,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job = use.job;
     ls_status status = run_fit(&f, data);
     f.job->callback_count = 0;
-    char message[1024];
-    snprintf(message, sizeof(message), "%s", status == LS_OK ? "" : ls_last_error());
+    ls_error failure;
+    ls_error_keep(&failure, status);
     ls_progress_break(&f.progress);
     ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
     ls_passes_close(&f.data);
@@ -416,7 +417,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         *options.history = f.history;
     else
         ls_history_destroy(f.history);
-    return status != LS_OK ? ls_fail(status, "%s", message) : LS_OK;
+    return ls_error_give(&failure);
 }
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out)
