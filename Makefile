@@ -300,7 +300,7 @@ install: all
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
 
-FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] src/*/*/*.cc tests/*.[ch] bench/*.[ch] examples/*.[ch] \
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] src/*/*/*.cc tests/*.[ch] tests/*.cc bench/*.[ch] examples/*.[ch] examples/*.cc \
                         fuzz/*.[ch])
 
 .PHONY: format

@@ -4,9 +4,9 @@
  *     LS_FAULT=malloc:17+       and so do all later ones
  *     LS_FAULT_REPORT=FILE      at the end, a line: calls of each kind, failures, blocks and descriptors not given back
  *
- * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename. Calls count from the
- * beginning of main to its end, unless they come from libraries whose failures cannot be caught from C (SPARED). Blocks
- * are watched where the program itself or jansson took them. */
+ * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename, and onednn: what
+ * oneDNN allocates. Calls count from the beginning of main to its end, unless they come from libraries that end the
+ * process then (SPARED). Blocks are watched where the program itself or jansson took them. */
 #undef _FORTIFY_SOURCE /* it would put functions of its own before ours */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -36,9 +36,9 @@ void __libc_free(void *);
 
 /* ---- What is to fail ---- */
 
-typedef enum kind { MALLOC, MMAP, THREAD, OPEN, WRITE, FSYNC, RENAME, KINDS } kind;
-static const char *const names[KINDS] = { "malloc", "mmap", "thread", "open", "write", "fsync", "rename" };
-static const int errors[KINDS] = { ENOMEM, ENOMEM, EAGAIN, EMFILE, ENOSPC, EIO, EXDEV };
+typedef enum kind { MALLOC, MMAP, THREAD, OPEN, WRITE, FSYNC, RENAME, ONEDNN, KINDS } kind;
+static const char *const names[KINDS] = { "malloc", "mmap", "thread", "open", "write", "fsync", "rename", "onednn" };
+static const int errors[KINDS] = { ENOMEM, ENOMEM, EAGAIN, EMFILE, ENOSPC, EIO, EXDEV, ENOMEM };
 
 static atomic_bool active;
 static atomic_ulong calls[KINDS], failures;
@@ -65,11 +65,23 @@ static void read_fault(void)
 typedef struct range {
     uintptr_t begin, end;
 } range;
-static range spared[RANGES], watched[RANGES];
-static int spared_count, watched_count;
+static range spared[RANGES], guarded[RANGES], watched[RANGES];
+static int spared_count, guarded_count, watched_count;
 
-/* C++ throws std::bad_alloc through C, or ends the process; OpenMP does the same without a throw. */
-static const char *const SPARED[] = { "libdnnl", "libgomp", "libstdc++", "ld-linux", "libgcc_s" };
+/* OpenMP ends the process without memory, and so do the linker and the unwinder. */
+static const char *const SPARED[] = { "libgomp", "ld-linux", "libgcc_s" };
+/* oneDNN and its C++. What they throw is caught (src/backend/cpu/onednn_guard.cc), so one allocation may fail there.
+ * What they use without a look is not: the guard sees to it before that there is room. So their mappings are spared,
+ * and a shortage that stays does not begin in the middle of one of their calls, but does go on in them. */
+static const char *const GUARDED[] = { "libdnnl", "libstdc++" };
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+static void note_range(const char *name, range all, const char *const *list, size_t count, range *out, int *out_count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(name, list[i], strlen(list[i])) == 0 && *out_count < RANGES && all.end > 0)
+            out[(*out_count)++] = all;
+}
 
 static int note_object(struct dl_phdr_info *info, size_t size, void *user)
 {
@@ -82,9 +94,8 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *user)
             all.end = end > all.end ? end : all.end;
         }
     const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
-    for (size_t i = 0; i < sizeof SPARED / sizeof *SPARED; i++)
-        if (strncmp(name, SPARED[i], strlen(SPARED[i])) == 0 && spared_count < RANGES)
-            spared[spared_count++] = all;
+    note_range(name, all, SPARED, COUNT(SPARED), spared, &spared_count);
+    note_range(name, all, GUARDED, COUNT(GUARDED), guarded, &guarded_count);
     if ((*name == '\0' || strncmp(name, "libjansson", 10) == 0) && watched_count < RANGES && all.end > 0)
         watched[watched_count++] = all;
     return 0;
@@ -116,8 +127,14 @@ static bool fails(kind k, const void *caller)
 {
     if (!atomic_load_explicit(&active, memory_order_relaxed) || reading_json > 0 || is_in(spared, spared_count, caller))
         return false;
+    bool begun = fault_stays && atomic_load(&failures) > 0;
+    if (!begun && is_in(guarded, guarded_count, caller)) {
+        if (k != MALLOC)
+            return false;
+        k = ONEDNN;
+    }
     unsigned long number = atomic_fetch_add(&calls[k], 1) + 1;
-    if (k != fault_kind || (fault_stays ? number < fault_number : number != fault_number))
+    if (k != fault_kind || (fault_stays ? !begun && number < fault_number : number != fault_number))
         return false;
     atomic_fetch_add(&failures, 1);
     errno = errors[k];

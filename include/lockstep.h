@@ -9,5 +9,6 @@
 #include "lockstep/data.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
+#include "lockstep/cplusplus.h" /* nothing, in C */
 
 #endif

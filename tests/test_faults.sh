@@ -1,14 +1,15 @@
 #!/bin/bash
-# One call fails: the n-th allocation, mapping, thread, open, write, sync or rename of train, evaluate and predict. Then the
-# command gives the right answer, or one line of error; it does not crash, hang or leak; an old file is there as it was, or
-# a whole new one in its place. fuzz/faults.c makes the calls fail. `make test` runs a sample of the points, `make faults`
-# (LS_FAULTS=all) every one.
+# One call fails: the n-th allocation, mapping, thread, open, write, sync or rename of train, evaluate and predict, or the n-th
+# allocation of oneDNN. Then the command gives the right answer, or one line of error; it does not crash, hang or leak; an old
+# file is there as it was, or a whole new one in its place. fuzz/faults.c makes the calls fail. `make test` runs a sample of
+# the points, `make faults` (LS_FAULTS=all) every one.
 . "$(dirname "$0")/lib.sh"
 
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
 SHIM=$ROOT/$LS_BUILD/fuzz/libfaults.so
 DATA=synthetic:12x12x1,classes=4,count=70
 POINTS=${LS_FAULTS:-14} # of each kind and command
+MOST=1500               # of all, evenly spread: oneDNN allocates tens of thousands of times
 LIMIT=20
 if [ -n "$SANITIZE" ]; then
     skip "faults" "sanitizers have an allocator of their own"
@@ -95,8 +96,9 @@ judge() {
 
 # points COMMAND KIND COUNT STAYS: fails each of them, or POINTS of them evenly spread.
 points() {
-    local n step=1 wrong bad=0
-    [ "$POINTS" = all ] || step=$((($3 + POINTS - 1) / POINTS))
+    local n step wrong bad=0 most=$POINTS
+    [ "$POINTS" != all ] || most=$MOST
+    step=$((($3 + most - 1) / most))
     for ((n = 1; n <= $3; n += step)); do
         run "$2:$n$4" "$1"
         wrong=$(judge "$2" "$1")
@@ -114,7 +116,7 @@ for command in train evaluate predict; do
         continue
     fi
     cp "$(output_of $command)" "$TMP/right.$command"
-    read -r _ malloc _ mmap _ thread _ open _ write _ fsync _ rename _ <"$TMP/report"
+    read -r _ malloc _ mmap _ thread _ open _ write _ fsync _ rename _ onednn _ <"$TMP/report"
     # A file is synced before it takes the old one's place, and then its folder.
     [ $command = evaluate ] || check "$command: the file and its folder are synced" test "$fsync" -ge 2
     for kind in malloc mmap thread open write fsync rename; do
@@ -122,5 +124,6 @@ for command in train evaluate predict; do
         check "$command: one $kind of ${!kind} fails" points $command $kind "${!kind}" ""
         check "$command: every $kind from one of ${!kind} on fails" points $command $kind "${!kind}" +
     done
+    check "$command: one of $onednn allocations of oneDNN fails" points $command onednn "$onednn" ""
 done
 finish

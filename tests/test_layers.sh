@@ -23,7 +23,7 @@ violations() {
             if (part[1] == "include") {
                 own = part[3]
                 sub(/\.h$/, "", own)
-                if (FILENAME == "include/lockstep.h")
+                if (FILENAME == "include/lockstep.h" || FILENAME == "include/lockstep/cplusplus.h")
                     own = "tool"
                 if (FILENAME == "include/lockstep/backend.h")
                     own = "device" # the interface that devices are added by
@@ -50,6 +50,8 @@ violations() {
                 sub(/\.h$/, "", first)
                 if (first == "backend")
                     first = "device"
+                if (first == "cplusplus")
+                    first = "tool"
                 if (!(first in rank)) {
                     bad("no layer is named " first)
                     next

@@ -27,7 +27,7 @@ zlib1g-dev module:zlib
 END
         ;;
     demo) echo "dataset-fashion-mnist dataset" ;;
-    test) echo "libcmocka-dev module:cmocka" ;;
+    test) printf '%s\n' "libcmocka-dev module:cmocka" "g++ command:g++" "clang command:clang++" ;; # the headers, in C++
     clang) printf '%s\n' "clang command:clang" "libclang-rt-14-dev with:clang" ;; # the second: its sanitizers
     format) echo "clang-format command:clang-format" ;;
     peers) echo "python3-venv python-venv" ;;

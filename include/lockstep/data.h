@@ -145,8 +145,9 @@ LS_API ls_status ls_dataset_count(ls_dataset *dataset, int64_t *out); /* element
 LS_API ls_dataset *ls_dataset_share(ls_dataset *dataset);
 LS_API void ls_dataset_destroy(ls_dataset *dataset);
 
-/* The last `fraction` of the samples, as Keras's validation_split: of n, the first floor(n * (1 - fraction)) are for
- * training. `dataset` stays the caller's. It must have a known count, and neither be shuffled nor batched yet. */
+/* Cuts off the last `fraction` of the samples, as Keras's validation_split: of n samples the first floor(n * (1 -
+ * fraction)) are *train, the others *validation. `dataset` stays the caller's. It must have a known count, and be
+ * neither shuffled nor batched yet. */
 LS_API ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **train, ls_dataset **validation);
 
 /* ---- Iterating by hand ---- */
@@ -172,8 +173,8 @@ LS_API ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **o
 /* The arrays that the rows belong to, sizes of axis 0 included; valid as long as `rows`. */
 LS_API const ls_element *ls_rows_base(const ls_rows *rows);
 
-/* The rows of the next element (of a batch: its samples, else one); *count is 0 at the end. Valid until the next call.
- */
+/* The rows of the next element: of a batch, its samples; else one. *count is 0 at the end. The list is valid until the
+ * next call. */
 LS_API ls_status ls_rows_next(ls_rows *rows, const int64_t **list, int64_t *count);
 LS_API void ls_rows_destroy(ls_rows *rows);
 

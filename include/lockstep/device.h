@@ -32,8 +32,8 @@ typedef struct ls_context_options {
  * forked, calls are refused with LS_ERR_STATE, and destroying what came from the parent does nothing. */
 LS_API ls_status ls_context_open(const ls_context_options *options, ls_context **out);
 
-/* The same, but still to be configured. The first call that needs its devices opens it: listing logical devices, a
- * graph, a model. */
+/* The same, but the context can still be configured. The first call that needs its devices opens it: listing logical
+ * devices, making a graph or a model. */
 LS_API ls_status ls_context_create(const ls_context_options *options, ls_context **out);
 LS_API void ls_context_close(ls_context *ctx);
 
@@ -46,7 +46,7 @@ typedef struct ls_device_info {
     char kind[16]; /* "CPU" */
     int number;    /* the N of GPU:N */
     int physical;  /* logical: the number of the physical device it is, or is a part of */
-    size_t memory; /* bytes: physical: that it has; logical: its limit. 0: not known, or no limit */
+    size_t memory; /* bytes; of a physical device: what it has, 0: not known; of a logical one: its limit, 0: none */
     bool growth;   /* takes memory as it is needed, not at opening */
     bool visible;
     int cores;       /* of a CPU */
@@ -78,8 +78,8 @@ LS_API ls_status ls_set_logical_devices(ls_context *ctx, const char *device, con
 
 /* Nodes made inside belong to that device:
  *     LS_WITH_DEVICE(graph, "/gpu:1") { ... }        nested as you like; also ends on break and return.
- * Others go to the fastest kind of device that has a kernel for them; gradients go where their tensors are. "": back to
- * that inside another. A wrong name is the graph's error. */
+ * Other nodes go to the fastest kind of device that has a kernel for them, gradients to where their tensors are. ""
+ * means the same, inside another such block. A wrong name becomes the graph's error (ls_graph_status). */
 typedef struct ls_device_scope {
     ls_graph *graph;
     int outer;
@@ -94,7 +94,7 @@ LS_API void ls_device_scope_close(ls_device_scope *scope);
          ls_device_scope_.open; ls_device_scope_close(&ls_device_scope_))
 
 /* Soft (the default): an op that its device has no kernel for goes to the CPU, with a line in the log. Hard: that is an
- * error. For what is compiled from now on, as is the next. */
+ * error. Applies to plans compiled later; so does ls_set_log_placement. */
 LS_API ls_status ls_set_hard_placement(ls_context *ctx, bool hard);
 
 /* Every compiled op is logged: "Executing op MatMul in device /job:localhost/replica:0/task:0/device:GPU:0". */
@@ -117,7 +117,7 @@ LS_API ls_status ls_format_memory(ls_context *ctx, const char *device, char **ou
 /* Copies between devices since the context was opened. */
 typedef struct ls_copy_info {
     char tensor[128]; /* "dense/kernel", "relu:12" */
-    int from, to;     /* places in the list of all logical devices */
+    int from, to;     /* indices in the list of all logical devices */
     int64_t times;
     size_t bytes; /* of all times together */
 } ls_copy_info;

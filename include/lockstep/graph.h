@@ -111,7 +111,7 @@ LS_API const char *ls_tensor_name(const ls_tensor *tensor); /* "g1/cross_entropy
 LS_API ls_graph *ls_tensor_graph(const ls_tensor *tensor);
 LS_API int ls_tensor_input_count(const ls_tensor *tensor);
 LS_API const ls_tensor *ls_tensor_input(const ls_tensor *tensor, int i); /* NULL: there is no such input */
-LS_API bool ls_tensor_reduces(const ls_tensor *tensor);                  /* the batch axis, which an input of it has */
+LS_API bool ls_tensor_reduces(const ls_tensor *tensor); /* whether it reduces the batch axis of an input */
 
 /* The numbers of an attribute, as a dump of the graph names it ("stride", "slope"); flags are 0 and 1. *count is how
  * many there are; the first `room` of them are written to `values`. */
@@ -121,7 +121,7 @@ LS_API ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, 
 
 typedef struct ls_gradients_options {
     ls_tensor *cotangent; /* the loss's own gradient; NULL: ones, so a loss that is no scalar is summed */
-    bool zeros;           /* a variable that is not on the path gets zeros, not NULL */
+    bool zeros;           /* a variable that the loss does not depend on gets zeros, not NULL */
 } ls_gradients_options;
 
 /* Appends the backward nodes of `loss`; out[i] is the gradient of variables[i] (any tensor), or NULL when the loss does
@@ -134,8 +134,8 @@ LS_API ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables,
 
 LS_API ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data); /* data: copied */
 LS_API ls_tensor *ls_op_scalar(ls_graph *graph, ls_dtype dtype, double value);
-LS_API ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape,
-                             double value); /* shape may be per-sample */
+/* shape may be per-sample */
+LS_API ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape, double value);
 
 /* A value to be fed to each run. */
 LS_API ls_tensor *ls_op_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape);
@@ -187,7 +187,7 @@ typedef struct ls_apply_op {
     ls_op_apply_with(variable, gradient, (ls_apply_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_op options);
 
-/* Fetching the group runs all its parts, writes above all; its own value is nothing of interest (a scalar 0). */
+/* Fetching the group runs all its parts, for the variables they write. Its own value is a scalar 0. */
 LS_API ls_tensor *ls_op_group(ls_tensor *const *parts, size_t count);
 
 /* New numbers every run, the same for the same (seed, run, sample, node): Philox. */
@@ -238,16 +238,16 @@ LS_API ls_tensor *ls_op_elu(ls_tensor *x, double alpha);
 
 /* ---- Shapes ---- */
 
-LS_API ls_tensor *ls_op_reshape(ls_tensor *x,
-                                ls_shape shape); /* the batch axis stays axis 0: LS_SHAPE(LS_BATCH, ...) */
-LS_API ls_tensor *ls_op_flatten(ls_tensor *x);   /* [N, everything else]; a whole tensor: [everything] */
+/* The batch axis stays axis 0: LS_SHAPE(LS_BATCH, ...). */
+LS_API ls_tensor *ls_op_reshape(ls_tensor *x, ls_shape shape);
+LS_API ls_tensor *ls_op_flatten(ls_tensor *x); /* [N, everything else]; a whole tensor: [everything] */
 LS_API ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation);
 LS_API ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape);
 LS_API ls_tensor *ls_op_concat(ls_tensor *const *parts, size_t count, int axis);
 LS_API ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size); /* size -1: to the end */
 /* Python's x[begin:end:step]; step > 0. A batch axis is taken whole: begin 0, end LS_BATCH, step 1. */
 LS_API ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes step);
-/* Cuts `axis` into parts of the given sizes; out has sizes.count places. Errors are error tensors. */
+/* Cuts `axis` into parts of the given sizes; `out` has room for sizes.count tensors. Errors are error tensors. */
 LS_API void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out);
 LS_API ls_tensor *ls_op_pad(ls_tensor *x, ls_axes before, ls_axes after, double value);
 LS_API ls_tensor *ls_op_gather(ls_tensor *x, ls_tensor *indices, int axis); /* indices i32 or i64; embedding: axis 0 */

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* A number for which 0 means something: unset numbers take the default, LS_ZERO is 0. */
+/* For options where 0 stands for the default: LS_ZERO says that 0 itself is meant. */
 #define LS_ZERO (-0x1p-1022)
 
 /* ---- Parts of layers ---- */
@@ -65,7 +65,7 @@ typedef struct ls_initializer {
 } ls_initializer;
 
 typedef struct ls_regularizer {
-    double l1, l2; /* l1 sum|w| + l2 sum w^2, once a step, whatever the devices */
+    double l1, l2; /* adds l1 sum|w| + l2 sum w^2 to the loss, once a step on any number of devices */
 } ls_regularizer;
 
 /* ---- Layers ---- */
@@ -149,30 +149,42 @@ typedef struct ls_layer {
 /* clang-format off */
 /* Keras's positional arguments, then options by name:
  *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .use_bias = LS_OFF, .name = "conv1")
- * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not. */
-#define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)                 /* sizes of one sample; none: a number */
-#define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)                 /* units */
-#define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)                /* filters, kernel size, strides */
-#define ls_depthwise_conv2d(...)      LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__)      /* kernel size, strides */
-#define ls_max_pool2d(...)            LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)            /* pool size (none: 2), strides */
-#define ls_average_pool2d(...)        LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)        /* pool size (none: 2), strides */
+ * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not.
+ *     ls_input                    sizes of one sample; none: a sample is a number
+ *     ls_dense                    units
+ *     ls_conv2d                   filters, kernel size, strides
+ *     ls_depthwise_conv2d         kernel size, strides
+ *     ls_max_pool2d               pool size (none: 2), strides; ls_average_pool2d likewise
+ *     ls_reshape                  sizes of one sample, of which one may be -1: the rest
+ *     ls_dropout                  rate: the part that is dropped
+ *     ls_activation_layer         LS_RELU, ...
+ *     ls_leaky_relu               negative slope (none: 0.3)
+ *     ls_zero_padding2d           rows and columns on every side (none: 1); .zero_padding: of each side
+ *     ls_embedding                rows (input_dim), width (output_dim)
+ *     ls_rescaling                scale; .offset = -1 */
+#define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)
+#define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)
+#define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)
+#define ls_depthwise_conv2d(...)      LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__)
+#define ls_max_pool2d(...)            LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)
+#define ls_average_pool2d(...)        LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)
 #define ls_global_max_pool2d(...)     LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, __VA_ARGS__)
 #define ls_global_average_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_AVERAGE_POOL2D, __VA_ARGS__)
 #define ls_flatten(...)               LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
-#define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__)               /* sizes of one sample; one may be -1: the rest */
-#define ls_dropout(...)               LS_LAYER_FROM_(LS_LAYER_DROPOUT, ls_first_rate, __VA_ARGS__) /* the part that is dropped */
+#define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__)
+#define ls_dropout(...)               LS_LAYER_FROM_(LS_LAYER_DROPOUT, ls_first_rate, __VA_ARGS__)
 #define ls_batch_normalization(...)   LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
 #define ls_layer_normalization(...)   LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
-#define ls_activation_layer(...)      LS_LAYER_FROM_(LS_LAYER_ACTIVATION, ls_first_activation, __VA_ARGS__) /* LS_RELU, ... */
+#define ls_activation_layer(...)      LS_LAYER_FROM_(LS_LAYER_ACTIVATION, ls_first_activation, __VA_ARGS__)
 #define ls_relu(...)                  LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
-#define ls_leaky_relu(...)            LS_LAYER_FROM_(LS_LAYER_LEAKY_RELU, ls_first_slope, __VA_ARGS__) /* slope (none: 0.3) */
+#define ls_leaky_relu(...)            LS_LAYER_FROM_(LS_LAYER_LEAKY_RELU, ls_first_slope, __VA_ARGS__)
 #define ls_softmax(...)               LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
 #define ls_add(...)                   LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
 #define ls_multiply(...)              LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
 #define ls_concatenate(...)           LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
-#define ls_zero_padding2d(...)        LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)        /* rows and columns on every side (none: 1) */
-#define ls_embedding(...)             LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)             /* rows (input_dim), width (output_dim) */
-#define ls_rescaling(...)             LS_LAYER_FROM_(LS_LAYER_RESCALING, ls_first_scale, __VA_ARGS__) /* scale; .offset = -1 */
+#define ls_zero_padding2d(...)        LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)
+#define ls_embedding(...)             LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)
+#define ls_rescaling(...)             LS_LAYER_FROM_(LS_LAYER_RESCALING, ls_first_scale, __VA_ARGS__)
 /* clang-format on */
 
 /* ---- Models ---- */
@@ -188,12 +200,17 @@ typedef struct ls_model ls_model;
 LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *layers, size_t count,
                                     ls_model **out);
 
-/* Functional models: layers called on symbols. A wrong call gives a symbol that swallows further calls;
- * ls_functional_end reports the first. The model is the caller's from ls_functional_begin on, and of use after
- * ls_functional_end. ls_functional_begin(ctx, "net", &model); ls_symbol a = ls_symbol_input(model, ls_input(8, .name =
- * "a")); ls_symbol b = ls_symbol_call(model, ls_dense(8, .activation = LS_RELU), a); ls_symbol c =
- * ls_symbol_call(model, ls_add(), b, a); ls_functional_end(model, c);      several outputs: ls_functional_end(model, b,
- * c) */
+/* clang-format off */
+/* Functional models: layers called on symbols.
+ *     ls_functional_begin(ctx, "net", &model);
+ *     ls_symbol a = ls_symbol_input(model, ls_input(8, .name = "a"));
+ *     ls_symbol b = ls_symbol_call(model, ls_dense(8, .activation = LS_RELU), a);
+ *     ls_symbol c = ls_symbol_call(model, ls_add(), b, a);
+ *     ls_functional_end(model, c);
+ * Several outputs: ls_functional_end(model, b, c). A wrong call gives a symbol that stands for the error, as does every
+ * call on such a symbol; ls_functional_end reports the first error. The caller destroys the model, from
+ * ls_functional_begin on; it can be used after ls_functional_end. */
+/* clang-format on */
 typedef struct ls_symbol {
     ls_model *model;
     int index; /* -1: an error */
@@ -224,13 +241,18 @@ LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
 LS_API bool ls_call_is_training(const ls_call *call);
 
-/* By name. Images are float32 from 0 to 1; classifiers end in softmax (a cross-entropy takes the logits before it).
+/* clang-format off */
+/* Built-in models, by name. Images are float32 from 0 to 1; classifiers end in softmax (a cross-entropy takes the logits
+ * before it).
  *     linear          Dense 1 of one number
  *     mlp             28x28x1, flattened, Dense 128 ReLU, Dense 10
  *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10
- *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10; no
- * biases resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000 resnet50        224x224x3, bottlenecks 3-4-6-3
- * with the stride in the 3x3 convolution ("v1.5", as torchvision's), Dense 1000 */
+ *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10;
+ *                     no biases
+ *     resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000
+ *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution ("v1.5", as torchvision's),
+ *                     Dense 1000 */
+/* clang-format on */
 LS_API ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out);
 /* The names of the built-in models, in order; NULL past the last. */
 LS_API const char *ls_model_builtin_name(size_t index);
@@ -247,8 +269,8 @@ LS_API ls_shape ls_model_input_shape(const ls_model *model, size_t input); /* LS
 LS_API ls_dtype ls_model_input_dtype(const ls_model *model, size_t input);
 LS_API const char *ls_model_input_name(const ls_model *model, size_t input); /* of the input layer; "" past the last */
 LS_API ls_shape ls_model_output_shape(const ls_model *model, size_t output);
-LS_API const char *ls_model_output_name(const ls_model *model,
-                                        size_t output); /* of the layer that made it; custom: "output_1" */
+/* The name of the layer that made the output; of a custom model "output_1", "output_2", ... */
+LS_API const char *ls_model_output_name(const ls_model *model, size_t output);
 
 /* Variables in creation order; names as Keras has them: "conv2d/kernel". Past the last: NULL, "", false. */
 LS_API size_t ls_model_variable_count(const ls_model *model);
@@ -257,15 +279,15 @@ LS_API const char *ls_model_variable_name(const ls_model *model, size_t index);
 LS_API bool ls_model_variable_is_trainable(const ls_model *model, size_t index);
 LS_API int64_t ls_model_parameter_count(const ls_model *model); /* elements of all variables, trainable or not */
 
-/* The model as one just made with that seed: every variable its initial value, random numbers (dropout) from their
- * start. The same seed gives the same bits anywhere. A model is made with seed 0. */
+/* Starts the model anew with that seed: every variable gets its initial value, and random numbers (dropout) are drawn
+ * from their beginning. The same seed gives the same bits anywhere. A model is made with seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
 
-/* The nodes of one pass over the model, added to its graph: outputs, the regularisers' loss (NULL: none), and the
- * assignments of moving statistics that belong to a training step. Each trace of a layer draws the same dropout masks
- * in the same run. */
+/* ls_model_trace adds the nodes of one pass over the model to its graph, and gives their outputs. Besides them: the
+ * regularisers' loss (NULL: none), and the assignments of moving statistics that belong to a training step. Every trace
+ * of a layer draws the same dropout masks in the same run. */
 typedef struct ls_trace {
-    ls_tensor *regularization; /* a scalar to be added to the loss, of any trace */
+    ls_tensor *regularization; /* a scalar to be added to the loss */
     ls_tensor **updates;       /* free() the array; NULL when there are none */
     size_t update_count;
 } ls_trace;
@@ -294,9 +316,8 @@ typedef enum ls_schedule_kind {
     LS_SCHEDULE_EXPONENTIAL, /* rate * decay ^ (step / steps), staircase: floor of the exponent */
     LS_SCHEDULE_COSINE,      /* warm-up from `from` to `rate` in `warmup` steps, then cosine to alpha * rate in `steps`:
                               * CosineDecay(from, steps, alpha, warmup_target=rate, warmup_steps=warmup) */
-    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including step boundaries[i], the last value after the last boundary
-                              */
-    LS_SCHEDULE_BY_BATCH,    /* values[i] for the batch size boundaries[i]: the second seed's table */
+    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including step boundaries[i], the last value after them */
+    LS_SCHEDULE_BY_BATCH,    /* values[i] for the batch size boundaries[i] */
 } ls_schedule_kind;
 
 #define LS_SCHEDULE_POINTS 16
@@ -329,7 +350,7 @@ typedef enum ls_optimizer_kind {
     LS_OPTIMIZER_ADAGRAD,     /* 0.001; slot accumulator */
 } ls_optimizer_kind;
 
-/* An option that a kind does not have, or two that contradict each other, are an error. */
+/* An option that a kind does not have is an error, and so are two that contradict each other. */
 typedef struct ls_optimizer_options {
     int ls_first;
     double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0 */
@@ -340,10 +361,10 @@ typedef struct ls_optimizer_options {
     double weight_decay;                 /* decoupled, before the update; AdamW: 0: 0.004, LS_ZERO: none */
     /* One of them at most; 0: none. Norms are of the joined gradients, over the whole batch, summed in double. */
     double clipvalue, clipnorm, global_clipnorm;
-    /* One update for that many runs, 0: 1. The runs between change sums alone: no weight, no slot, no step. The update
-     * is made from the mean over all samples of those runs: for a loss that is a mean over its batch, that of one big
-     * batch, whatever the sizes of the parts. (Keras takes the mean of the batches' means: the same when they are of
-     * one size.) */
+    /* One update for that many runs; 0: 1. The other runs only add to sums: they change no weight, no slot and not the
+     * step. The update is made from the mean over all samples of those runs. For a loss that is a mean over its batch
+     * this is the update of one big batch, whatever the sizes of the parts. (Keras takes the mean of the batches'
+     * means, which is the same when all batches have one size.) */
     int64_t gradient_accumulation_steps;
     double initial_accumulator_value; /* Adagrad: 0: 0.1; LS_ZERO: 0 */
     const char *name;                 /* of its state, see ls_apply_gradients; NULL: "adam", "adam_1", ... */
@@ -366,23 +387,31 @@ LS_API const char *ls_optimizer_name(const ls_optimizer *optimizer);
 /* The learning rate of a step: the schedule's, or the constant one. */
 LS_API ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out);
 
-/* The update of all variables from their gradients, as one tensor to be fetched. Its state are variables of the graph
- * that are not trained, made in this order: for each variable "adam/<variable>/momentum" and so on (with accumulation
- * also
- * ".../gradient_accumulator"; then "adam/accumulated_batches" and "adam/accumulated_samples"), and last the step,
- * "adam/iterations" (i64: updates made). An optimizer with a name goes on with the state of that name, if the graph has
- * it: one optimizer can be applied in several tensors (of which a run fetches one). Without a name each call has its
- * own state. learning_rate: a scalar to be fed (f32), or NULL: the spec's constant rate; with a schedule it is then an
- * input named "adam/learning_rate", to be fed with ls_optimizer_rate. A NULL gradient (the loss does not depend on the
- * variable) leaves its variable alone, with a warning. With a global norm that norm, before clipping, is named
- * "adam/global_norm" (f64). */
+/* clang-format off */
+/* The update of all variables from their gradients, as one tensor to be fetched.
+ *
+ * The optimizer's state is kept in variables of the graph that are not trained, made in this order:
+ *     adam/<variable>/momentum, ...               for each variable, its slots
+ *     adam/<variable>/gradient_accumulator        for each variable, with accumulation
+ *     adam/accumulated_batches                    with accumulation
+ *     adam/accumulated_samples                    with accumulation
+ *     adam/iterations                             i64: updates made
+ * With global_clipnorm the norm before clipping is a tensor named adam/global_norm (f64).
+ *
+ * An optimizer with a name goes on with the state of that name, if the graph has it: one optimizer can be applied in
+ * several tensors, of which a run fetches one. Without a name each call has its own state.
+ *
+ * learning_rate: a scalar (f32). NULL: the constant rate of the spec; where that has a schedule, an input named
+ * adam/learning_rate is made, to be fed with what ls_optimizer_rate gives. A gradient that is NULL (the loss does not
+ * depend on the variable) leaves its variable as it is, with a warning. */
+/* clang-format on */
 LS_API ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                      size_t count, ls_tensor *learning_rate);
 /* Gradients of the loss by every trainable variable of the graph it depends on, and their update, named `name` (or
  * NULL). */
 LS_API ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name);
 
-/* ---- Losses: a value a sample, and how samples are put together ---- */
+/* ---- Losses: one value for each sample, and how these are reduced ---- */
 
 typedef enum ls_loss_kind {
     LS_LOSS_NONE = 0,
@@ -427,9 +456,10 @@ LS_API const char *ls_loss_name(const ls_loss *loss); /* Keras's: "mean_squared_
  * is that of the samples, in whole tensors too. Targets are taken as Keras takes them: of any type; labels of a sparse
  * loss as [N] or [N,1]; elsewhere [N] against [N,1] either way. Other shapes must be equal: nothing is broadcast. */
 LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions);
-/* Put together as the spec says; weights (one a sample: [N], [N,1] or a scalar, of any type) may be NULL. Mean: the sum
- * over samples divided once by their number, for any number of devices; with weights, too, by the number of samples and
- * not by the sum of weights: that is Keras's sum_over_batch_size. */
+/* The values of all samples, reduced as the spec says. weights may be NULL, or one number for each sample ([N], [N,1]
+ * or a scalar, of any type). A mean is the sum over samples divided once by their number, on any number of devices;
+ * with weights, too, it is divided by the number of samples, not by the sum of weights, as Keras's sum_over_batch_size.
+ */
 LS_API ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 
 /* ---- Metrics: a fixed vector of sums over samples, and a result ---- */
@@ -479,8 +509,9 @@ LS_API ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor
 LS_API size_t ls_metric_sums_count(const ls_metric *metric);
 LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
 
-/* The same as state: fetching `update` (best in the step's group) adds a batch to the variable `sums`; the result is of
- * all batches since the last reset. Errors are error tensors, reported by what runs or reads them. */
+/* A metric that is kept up to date: fetching `update` together with a step adds the step's batch to the variable
+ * `sums`; the result is that of all batches since the last reset. Errors are error tensors, reported by what runs or
+ * reads them. */
 typedef struct ls_metric_state {
     ls_metric metric;
     ls_tensor *update, *sums;

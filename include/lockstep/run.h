@@ -46,18 +46,18 @@ LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);
  * memory; the caller frees the text. batch -1: there is no batch axis. */
 LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out);
 
-/* The same for where things run: a table of node, op, device and reason. */
+/* Where such a run would compute each node, as text: a table of node, op, device and reason. */
 LS_API ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                       char **out);
 
-/* And for memory: what such a run would need of each device, what there is, the largest values, and whether it fits
- * (may be NULL); if not, the largest batch that would. */
+/* What memory such a run would need of each device and what there is, with the largest values, as text; *fits (may be
+ * NULL): whether it fits. If not, the text has the largest batch that would. */
 LS_API ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                    bool *fits, char **out);
 
-/* What decides the bits of this context's runs beside graph, data and lanes: library and instruction set, kernel set,
- * nominal cache, and the hash of a canary, a small training step that is run for it; free() the text. Equal texts,
- * equal bits. */
+/* What decides the bits of this context's runs, beside graph, data and lanes: the library, the instruction set, the
+ * kernels, the nominal cache, and the hash of a canary, a small training step that is run for it. Contexts with equal
+ * texts compute equal bits. free() the text. */
 LS_API ls_status ls_bit_class(ls_context *ctx, char **out);
 
 /* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */

@@ -1,3 +1,4 @@
+/* clang-format off */
 /* Metrics: a fixed vector of sums over samples, joined like any other reduction, and a result made of it. Sums of two
  * runs are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
  *
@@ -5,8 +6,9 @@
  *   accuracies, top-k, mean and errors   sum of weight * value, sum of weights
  *   precision                            weights of true positives, of false positives
  *   recall                               weights of true positives, of false negatives
- *   AUC                                  for each of 200 buckets of predictions the weights of positives, then of
- * negatives */
+ *   AUC                                  for each of 200 buckets of predictions the weights of positives,
+ *                                        then of negatives */
+/* clang-format on */
 #include <stdlib.h>
 
 #include "base/fpmode.h"

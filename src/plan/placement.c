@@ -282,7 +282,7 @@ static void add_state(ls_place *place, ls_variable *variable)
     place->state[place->state_count++] = variable;
 }
 
-/* The variables that are read or updated on a device that is not a CPU. */
+/* The variables that are updated or read on a device that is not a CPU. */
 static ls_status place_state(ls_placement *p, int device)
 {
     const ls_plan *plan = p->plan;
@@ -290,15 +290,16 @@ static ls_status place_state(ls_placement *p, int device)
     place->state = ls_placement_alloc(p, plan->graph->variable_count, sizeof(*place->state));
     if (!place->state)
         return LS_ERR_MEMORY;
-    for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].node->op == LS_OP_variable && plan->nodes[i].group < 0 && ls_is_looked_at(p, i, device))
-            add_state(place, plan->nodes[i].node->attr.variable.variable);
     for (int i = 0; i < plan->update_count; i++) {
         ls_variable *written[LS_MAX_WRITES];
         int count = ls_updates_on(p, i, device) ? ls_node_writes(plan->updates[i].group->root, written) : 0;
         for (int k = 0; k < count; k++)
             add_state(place, written[k]);
     }
+    place->written_count = place->state_count;
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].node->op == LS_OP_variable && plan->nodes[i].group < 0 && ls_is_looked_at(p, i, device))
+            add_state(place, plan->nodes[i].node->attr.variable.variable);
     return LS_OK;
 }
 

@@ -41,8 +41,8 @@ typedef struct ls_place {
     size_t partials_at, micro; /* `micro`: what a segment needs for itself */
     size_t receive;            /* partials of other devices, for the part of a join that is owned here */
     size_t total_bytes;        /* of the block; 0: nothing runs here */
-    ls_variable **state;       /* variables and slots that are read or updated here */
-    int state_count;
+    ls_variable **state;       /* variables and slots that are updated here, then those that are only read */
+    int state_count, written_count;
     size_t needed_bytes;  /* on this device, in all, state apart */
     size_t fetched_bytes; /* beside these, for the values that a run is to hold */
 } ls_place;

@@ -113,12 +113,8 @@ void ls_driver_destroy(ls_driver *d)
 ls_status ls_driver_begin(ls_driver *d)
 {
     d->now++;
-    return settle(d, ls_state_bring(d->state, d->states, d->place->state, d->place->state_count));
-}
-
-void ls_driver_fail(ls_driver *d)
-{
-    ls_state_fail(d->state);
+    return settle(d,
+                  ls_state_bring(d->state, d->states, d->place->state, d->place->state_count, d->place->written_count));
 }
 
 void ls_driver_commit(ls_driver *d, const ls_variable *variable)

@@ -16,10 +16,9 @@ typedef struct ls_driver ls_driver;
 ls_status ls_driver_create(const ls_placement *placement, int device, ls_state **states, ls_driver **out);
 void ls_driver_destroy(ls_driver *driver);
 
-/* Before a run: what was brought for the run before is old; state is made current. After one that failed: nothing that
- * was brought is relied on. After a good one: a variable was updated here. */
+/* Before a run: what was brought for the run before is old; state is made current. After a good one: a variable
+ * was updated here. */
 ls_status ls_driver_begin(ls_driver *driver);
-void ls_driver_fail(ls_driver *driver);
 void ls_driver_commit(ls_driver *driver, const ls_variable *variable);
 
 ls_status ls_driver_run(ls_driver *driver, struct ls_executor *e, const ls_phase *phase, const struct ls_unit *unit,

@@ -315,15 +315,9 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     e->seed = seed;
     e->run = run;
     atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
-    ls_status status = begin_run(e);
-    if (status == LS_OK) {
-        ls_dispatch(e);
-        status = ls_error_give(&e->failure);
-    }
-    for (int d = 0; status != LS_OK && d < e->devices; d++)
-        if (e->drivers[d])
-            ls_driver_fail(e->drivers[d]);
-    return status;
+    LS_TRY(begin_run(e));
+    ls_dispatch(e);
+    return ls_error_give(&e->failure);
 }
 
 ls_status ls_executor_check_written(const ls_executor *e)

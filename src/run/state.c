@@ -14,7 +14,7 @@
 typedef struct part {
     size_t offset, bytes;
     bool here;
-    bool brought;        /* for the run at hand: not known to be done until it ends well */
+    bool coming;         /* asked for, not known to have come */
     uint64_t version[2]; /* in each vector; 0: none */
 } part;
 
@@ -105,15 +105,8 @@ static ls_status make_parts(ls_state *s, size_t count)
     return LS_OK;
 }
 
-/* Larger vectors. What the old ones had comes from the host again, where it is taken first if nobody else has it. */
-static ls_status grow(ls_state *s, size_t bytes)
+static ls_status take_blocks(ls_state *s, size_t bytes)
 {
-    for (size_t i = 0; i < s->graph->variable_count; i++)
-        if (is_here(s, s->graph->variables[i]))
-            LS_TRY(ls_variable_bring(s->graph->variables[i]));
-    give_blocks(s);
-    for (size_t i = 0; i < s->part_count; i++)
-        s->parts[i].version[0] = s->parts[i].version[1] = 0;
     for (int i = 0; i < 2; i++) {
         ls_status status = ls_memory_take(s->device->memory, bytes, "variables", &s->block[i]);
         if (status != LS_OK) {
@@ -123,6 +116,18 @@ static ls_status grow(ls_state *s, size_t bytes)
     }
     s->room = bytes;
     return LS_OK;
+}
+
+/* Larger vectors. What the old ones had comes from the host again, where it is taken first if nobody else has it. */
+static ls_status grow(ls_state *s, size_t bytes)
+{
+    for (size_t i = 0; i < s->graph->variable_count; i++)
+        if (is_here(s, s->graph->variables[i]))
+            LS_TRY(ls_variable_bring(s->graph->variables[i]));
+    give_blocks(s);
+    for (size_t i = 0; i < s->part_count; i++)
+        s->parts[i].version[0] = s->parts[i].version[1] = 0;
+    return take_blocks(s, bytes);
 }
 
 ls_status ls_state_add(ls_state *s, ls_variable *const *variables, int count)
@@ -204,18 +209,12 @@ static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variab
     for (int d = 0; !from && d < s->graph->context->device_count; d++)
         if (others[d] && others[d]->device->kind == s->device->kind && newest(others[d], variable) >= 0)
             from = others[d];
-    ls_status status = from && s->device->backend->copy ? copy_from(s, from, variable) : upload(s, variable);
-    if (status != LS_OK) {
-        char label[LS_NODE_TEXT];
-        return ls_fail_within(status, "%s (op variable): copying to %s", ls_node_label(variable->node, label),
-                              s->device->name);
-    }
-    part_of(s, variable)->version[s->read] = variable->version;
-    part_of(s, variable)->brought = true;
-    return LS_OK;
+    part_of(s, variable)->coming = true;
+    return from && s->device->backend->copy ? copy_from(s, from, variable) : upload(s, variable);
 }
 
-/* Runs read the vector that has more of what they need. */
+/* Runs read the vector that has more of what they write; the rest is copied to it once, and then is in both. A run that
+ * writes nothing reads the one that has more of all. */
 static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
 {
     size_t bytes[2] = { 0, 0 };
@@ -226,15 +225,39 @@ static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
     s->read = bytes[1] > bytes[0] ? 1 : bytes[0] > bytes[1] ? 0 : s->read;
 }
 
-ls_status ls_state_bring(ls_state *s, ls_state *const *others, ls_variable *const *variables, int count)
+/* Asks for what is not here, and waits for it: then it is known to have come. */
+static ls_status bring_all(ls_state *s, ls_state *const *others, ls_variable *const *variables, int count)
 {
-    for (size_t i = 0; i < s->part_count; i++)
-        s->parts[i].brought = false;
-    choose_vector(s, variables, count);
-    for (int i = 0; i < count; i++)
-        if (part_of(s, variables[i])->version[s->read] != variables[i]->version)
-            LS_TRY(bring(s, others, variables[i]));
-    return LS_OK;
+    const ls_variable *last = NULL;
+    ls_status status = LS_OK;
+    char label[LS_NODE_TEXT];
+    for (int i = 0; i < count && status == LS_OK; i++)
+        if (part_of(s, variables[i])->version[s->read] != variables[i]->version) {
+            last = variables[i];
+            status = bring(s, others, variables[i]);
+        }
+    if (last && status == LS_OK)
+        status = ls_device_sync(s->device);
+    return last ? ls_fail_within(status, "%s (op variable): copying to %s", ls_node_label(last->node, label),
+                                 s->device->name)
+                : LS_OK;
+}
+
+ls_status ls_state_bring(ls_state *s, ls_state *const *others, ls_variable *const *variables, int count, int written)
+{
+    if (count > 0 && !s->block[0]) /* larger ones could not be had */
+        LS_TRY(take_blocks(s, ls_size_align(s->used ? s->used : 1, PAGE)));
+    choose_vector(s, variables, written ? written : count);
+    ls_status status = bring_all(s, others, variables, count);
+    for (int i = 0; i < count; i++) {
+        part *p = part_of(s, variables[i]);
+        if (p->coming)
+            p->version[s->read] = status == LS_OK ? variables[i]->version : 0;
+        p->coming = false;
+    }
+    for (int i = 0; i < written && status == LS_OK; i++) /* from here on, whether the run ends well or not */
+        part_of(s, variables[i])->version[!s->read] = 0;
+    return status;
 }
 
 ls_memory_place ls_state_read(const ls_state *s)
@@ -245,13 +268,6 @@ ls_memory_place ls_state_read(const ls_state *s)
 ls_memory_place ls_state_written(const ls_state *s)
 {
     return s->block[0] ? vector(s, !s->read) : (ls_memory_place){ NULL, 0 };
-}
-
-void ls_state_fail(ls_state *s)
-{
-    for (size_t i = 0; i < s->part_count; i++)
-        if (s->parts[i].brought)
-            s->parts[i].version[s->read] = 0;
 }
 
 void ls_state_commit(ls_state *s, const ls_variable *variable)

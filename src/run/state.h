@@ -21,15 +21,14 @@ size_t ls_state_growth(const ls_state *state, ls_variable *const *variables, int
 ls_status ls_state_add(ls_state *state, ls_variable *const *variables, int count);
 size_t ls_state_offset(const ls_state *state, const ls_variable *variable);
 
-/* Before a run: the newest values of these. others: the states of all devices. */
-ls_status ls_state_bring(ls_state *state, ls_state *const *others, ls_variable *const *variables, int count);
+/* Before a run: the newest values of these, the first `written` of which it will write; they have come when this
+ * returns. others: the states of all devices. */
+ls_status ls_state_bring(ls_state *state, ls_state *const *others, ls_variable *const *variables, int count,
+                         int written);
 
 /* The vector that the run at hand reads, and the one it writes. */
 ls_memory_place ls_state_read(const ls_state *state);
 ls_memory_place ls_state_written(const ls_state *state);
-
-/* The run has failed: what was brought for it may not have come. */
-void ls_state_fail(ls_state *state);
 
 /* The run has written the newest version. */
 void ls_state_commit(ls_state *state, const ls_variable *variable);

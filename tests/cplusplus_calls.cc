@@ -1,0 +1,126 @@
+// Every call that is a macro in C, in C++20: with no options, and with some. Compiled only, by test_cplusplus.sh.
+#include <lockstep.h>
+
+ls_status calls(ls_context *ctx, ls_model *model, ls_dataset *data,
+                ls_status (*function)(void *, const ls_element *, ls_element *));
+
+static ls_tensor *ops(ls_graph *graph)
+{
+    const float values[4] = { 1, 2, 3, 4 };
+    ls_tensor *x = ls_op_constant(graph, LS_F32, LS_SHAPE(2, 2), values), *updates[2];
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2, 2), { .data = values, .trainable = LS_OFF });
+    ls_tensor *n = ls_op_variable(graph, "n", LS_F32, LS_SCALAR);
+    ls_tensor *image = ls_op_input(graph, "image", LS_F32, LS_SHAPE(LS_BATCH, 8, 8, 1));
+    ls_tensor *kernel = ls_op_fill(graph, LS_F32, LS_SHAPE(3, 3, 1, 1), 1);
+    x = ls_op_add(ls_op_matmul(x, w), ls_op_matmul(x, w, { .transpose_b = true }));
+    image = ls_op_conv2d(ls_op_conv2d(image, kernel), kernel,
+                         { .stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 1, 1, 1 } });
+    image = ls_op_average_pool2d(ls_op_max_pool2d(image, { .window = { 2, 2 } }), { .window = { 1, 1 } });
+    x = ls_op_layer_norm(ls_op_layer_norm(x), { .axes = 2 });
+    x = ls_op_batch_norm(ls_op_batch_norm(x), { .training = true, .updates = updates });
+    x = ls_op_reduce_sum(ls_op_transpose(x, LS_AXES(1, 0)), LS_ALL_AXES, true);
+    LS_SCOPE(graph)
+    {
+        LS_NAME_SCOPE(graph, "g1")
+        LS_WITH_DEVICE(graph, "/cpu:0")
+        x = ls_op_apply(n, x, LS_APPLY_SGD, { .learning_rate = n });
+    }
+    return ls_op_add(x, ls_op_reduce_mean(image, LS_ALL_AXES, false));
+}
+
+static ls_dataset *pipelines(ls_status (*function)(void *, const ls_element *, ls_element *))
+{
+    float values[6] = {};
+    const ls_array x = ls_array_of(LS_F32, LS_SHAPE(3, 2), values), y = ls_array_of(LS_F32, LS_SHAPE(3), values);
+    ls_element_spec spec = LS_ELEMENT(LS_SPEC(LS_F32, LS_SHAPE(2)), LS_SPEC(LS_F32, LS_SCALAR));
+    ls_dataset_destroy(ls_from_tensor_slices(x));
+    ls_dataset_destroy(ls_from_tensors(x, y));
+    ls_dataset_destroy(ls_from_tensors({ .features = x, .keep = LS_KEEP_BORROWED }));
+    ls_dataset_destroy(ls_from_tensor_slices({ .inputs = &x, .input_count = 1 }));
+    ls_dataset *d = ls_from_tensor_slices(x, y, { .weights = y });
+    return ls_map(ls_map(d, function), function, { .output = spec, .threads = 2 });
+}
+
+static ls_status models(ls_context *ctx, ls_model **out)
+{
+    const ls_layer layers[] = { ls_input(),
+                                ls_input(8),
+                                ls_input(8, 8),
+                                ls_input(8, 8, 1),
+                                ls_input(8, 8, 8, 1, { .dtype = LS_U8 }),
+                                ls_dense(4),
+                                ls_conv2d(4, { .kernel_size = { 3, 5 } }),
+                                ls_conv2d(4, 3, 2, { .name = "c", .padding = LS_SAME }),
+                                ls_depthwise_conv2d(3, 1),
+                                ls_depthwise_conv2d({ .kernel_size = { 3, 3 } }),
+                                ls_max_pool2d(),
+                                ls_max_pool2d(3, 2),
+                                ls_average_pool2d(),
+                                ls_average_pool2d(2),
+                                ls_average_pool2d(3, 2),
+                                ls_global_max_pool2d(),
+                                ls_global_average_pool2d({ .keepdims = true }),
+                                ls_reshape(4, -1),
+                                ls_reshape({ .shape = LS_SHAPE(2, 2, 1, 1, 4) }),
+                                ls_dropout(0.5),
+                                ls_batch_normalization({ .momentum = 0.9 }),
+                                ls_layer_normalization(),
+                                ls_activation_layer(LS_RELU),
+                                ls_relu(),
+                                ls_leaky_relu(),
+                                ls_leaky_relu(0.1),
+                                ls_leaky_relu({ .name = "l" }),
+                                ls_softmax(),
+                                ls_multiply(),
+                                ls_concatenate(),
+                                ls_zero_padding2d(),
+                                ls_zero_padding2d(2),
+                                ls_embedding(100, 8),
+                                ls_rescaling(2, { .offset = -1 }),
+                                ls_dense(4, { .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
+                                              .kernel_regularizer = { .l2 = 0.1 },
+                                              .trainable = LS_OFF }) };
+    LS_CHECK(ls_functional_begin(ctx, "net", out));
+    ls_symbol a = ls_symbol_input(*out, layers[1]);
+    ls_symbol b = ls_symbol_call(*out, ls_dense(8), a);
+    return ls_functional_end(*out, ls_symbol_share(b, ls_symbol_call(*out, ls_add(), a, b)));
+}
+
+static ls_status training(ls_model *model, ls_dataset *data)
+{
+    const ls_optimizer optimizers[] = { ls_sgd(0.1),  ls_sgd({ .momentum = 0.9, .nesterov = true }),
+                                        ls_adam(),    ls_adamw(),
+                                        ls_rmsprop(), ls_rmsprop_tf1(0.1),
+                                        ls_adagrad() };
+    const ls_loss losses[] = { ls_sparse_categorical_crossentropy({ .from_logits = true }),
+                               ls_categorical_crossentropy(),
+                               ls_binary_crossentropy(),
+                               ls_mean_squared_error(),
+                               ls_mean_absolute_error(),
+                               ls_huber({ .delta = 2 }) };
+    ls_array x = {};
+    ls_results results;
+    char *text;
+    bool fits;
+    LS_CHECK(ls_compile(
+        model, { .optimizer = optimizers[0], .loss = losses[0], .metrics = ls_metrics(ls_accuracy(), ls_top_k(5)) }));
+    LS_CHECK(ls_fit(model, data));
+    LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
+    LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_one_device() }));
+    LS_CHECK(ls_explain_fit(model, data, &fits, &text, { .batch_size = 4096 }));
+    LS_CHECK(ls_evaluate(model, data, &results));
+    return ls_evaluate(model, data, &results, { .batch_size = 1000 });
+}
+
+ls_status calls(ls_context *ctx, ls_model *model, ls_dataset *data,
+                ls_status (*function)(void *, const ls_element *, ls_element *))
+{
+    ls_graph *graph;
+    LS_CHECK(ls_graph_create(ctx, &graph));
+    LS_CHECK(ls_graph_create(ctx, &graph, { .seed = 1 }));
+    LS_CHECK(ls_context_create({ .cpu_devices = 2 }, &ctx));
+    LS_CHECK(ls_read(ops(graph), nullptr, 0));
+    ls_dataset_destroy(pipelines(function));
+    LS_CHECK(models(ctx, &model));
+    return training(model, data);
+}
