@@ -190,7 +190,7 @@ typedef struct slot_set {
     ls_tensor *sum, *gradient, *samples, *keep; /* accumulation: sum becomes keep sum + samples gradient */
 } slot_set;
 
-typedef struct job {
+typedef struct application {
     ls_graph *graph;
     recipe r;
     char *name;
@@ -206,11 +206,11 @@ typedef struct job {
     size_t all_count;
     ls_tensor **parts;
     size_t part_count;
-} job;
+} application;
 
-static void add_part(job *j, ls_tensor *part)
+static void add_part(application *app, ls_tensor *part)
 {
-    j->parts[j->part_count++] = part;
+    app->parts[app->part_count++] = part;
 }
 
 static int by_type(const ls_tensor *variable)
@@ -218,7 +218,7 @@ static int by_type(const ls_tensor *variable)
     return variable->dtype == LS_F64;
 }
 
-static ls_status check_variable(const job *j, size_t i, ls_tensor *gradient, ls_tensor *variable)
+static ls_status check_variable(const application *app, size_t i, ls_tensor *gradient, ls_tensor *variable)
 {
     char label[LS_NODE_TEXT], a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
     if (!variable)
@@ -227,7 +227,7 @@ static ls_status check_variable(const job *j, size_t i, ls_tensor *gradient, ls_
         return ls_fail(variable->status, "%s", variable->message);
     if (variable->op != LS_OP_variable || !ls_dtype_is_real(variable->dtype))
         return ls_fail(LS_ERR_INVALID, "%s is no variable of floats", ls_node_label(variable, label));
-    if (variable->graph != j->graph || (gradient && gradient->graph && gradient->graph != j->graph))
+    if (variable->graph != app->graph || (gradient && gradient->graph && gradient->graph != app->graph))
         return ls_fail(LS_ERR_INVALID, "%s or its gradient belongs to another graph", ls_node_label(variable, label));
     if (!gradient)
         return LS_OK;
@@ -242,76 +242,76 @@ static ls_status check_variable(const job *j, size_t i, ls_tensor *gradient, ls_
 }
 
 /* The pairs that have a gradient. */
-static ls_status choose_pairs(job *j, ls_tensor *const *gradients, ls_tensor *const *variables, size_t count)
+static ls_status choose_pairs(application *app, ls_tensor *const *gradients, ls_tensor *const *variables, size_t count)
 {
     char label[LS_NODE_TEXT];
     for (size_t i = 0; i < count; i++) {
-        LS_TRY(check_variable(j, i, gradients[i], variables[i]));
+        LS_TRY(check_variable(app, i, gradients[i], variables[i]));
         if (!gradients[i]) {
-            ls_spec_warn(j->graph, "%s: %s has no gradient and is left as it is", j->name,
+            ls_spec_warn(app->graph, "%s: %s has no gradient and is left as it is", app->name,
                          ls_node_label(variables[i], label));
             continue;
         }
-        j->gradients[j->count] = gradients[i];
-        j->variables[j->count++] = variables[i];
+        app->gradients[app->count] = gradients[i];
+        app->variables[app->count++] = variables[i];
     }
-    if (j->count == 0)
+    if (app->count == 0)
         return ls_fail(LS_ERR_INVALID, "none of %zu variables has a gradient", count);
     return LS_OK;
 }
 
-static ls_status allocate(job *j, size_t count)
+static ls_status allocate(application *app, size_t count)
 {
     size_t room = count ? count : 1;
-    j->gradients = calloc(room, sizeof(*j->gradients));
-    j->variables = calloc(room, sizeof(*j->variables));
-    j->state = calloc(room, sizeof(*j->state));
-    j->parts = calloc(room * 2 + 3, sizeof(*j->parts)); /* variable, sum; step, position, samples */
-    j->all = calloc(room * 3 + 3, sizeof(*j->all));     /* two slots, sum; step, position, samples */
-    if (!j->gradients || !j->variables || !j->state || !j->parts || !j->all)
+    app->gradients = calloc(room, sizeof(*app->gradients));
+    app->variables = calloc(room, sizeof(*app->variables));
+    app->state = calloc(room, sizeof(*app->state));
+    app->parts = calloc(room * 2 + 3, sizeof(*app->parts)); /* variable, sum; step, position, samples */
+    app->all = calloc(room * 3 + 3, sizeof(*app->all));     /* two slots, sum; step, position, samples */
+    if (!app->gradients || !app->variables || !app->state || !app->parts || !app->all)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
     return LS_OK;
 }
 
-static void release(job *j)
+static void release(application *app)
 {
-    free(j->name);
-    free(j->gradients);
-    free(j->variables);
-    free(j->state);
-    free(j->parts);
-    free(j->all);
+    free(app->name);
+    free(app->gradients);
+    free(app->variables);
+    free(app->state);
+    free(app->parts);
+    free(app->all);
 }
 
 /* ---- State ---- */
 
 /* A name given by the user is the optimizer's identity: its state is used again. Without one each call has its own. */
-static ls_status choose_name(job *j, const ls_optimizer *optimizer)
+static ls_status choose_name(application *app, const ls_optimizer *optimizer)
 {
     const char *given = optimizer->options.name;
     if (!given)
-        return ls_free_name(j->graph, j->r.info->name, "iterations", &j->name);
+        return ls_free_name(app->graph, app->r.info->name, "iterations", &app->name);
     ls_text name = { 0 };
     char *step = NULL;
     ls_tensor *found = NULL;
     ls_text_put(&name, given);
-    LS_TRY(ls_text_take(&name, &j->name));
+    LS_TRY(ls_text_take(&name, &app->name));
     LS_TRY(ls_state_name(given, NULL, "iterations", &step));
-    j->again = ls_graph_find(j->graph, step, &found) == LS_OK;
+    app->again = ls_graph_find(app->graph, step, &found) == LS_OK;
     free(step);
     return LS_OK;
 }
 
 /* The variable "<optimizer>/<of>/<what>": the one that is there, or a new one. */
-static ls_status get_state(job *j, const char *of, const char *what, ls_dtype dtype, ls_shape shape, double start,
-                           ls_tensor **out)
+static ls_status get_state(application *app, const char *of, const char *what, ls_dtype dtype, ls_shape shape,
+                           double start, ls_tensor **out)
 {
     char *name = NULL;
     ls_tensor *found = NULL;
-    LS_TRY(ls_state_name(j->name, of, what, &name));
-    bool old = j->again && ls_graph_find(j->graph, name, &found) == LS_OK;
+    LS_TRY(ls_state_name(app->name, of, what, &name));
+    bool old = app->again && ls_graph_find(app->graph, name, &found) == LS_OK;
     if (!old)
-        found = ls_state_variable(j->graph, name, dtype, shape, start);
+        found = ls_state_variable(app->graph, name, dtype, shape, start);
     ls_status status = LS_OK;
     if (ls_tensor_is_error(found))
         status = ls_fail(found->status, "%s", found->message);
@@ -319,70 +319,70 @@ static ls_status get_state(job *j, const char *of, const char *what, ls_dtype dt
         status = ls_fail(LS_ERR_INVALID, "\"%s\" is there, but is not this optimizer's", name);
     free(name);
     *out = found;
-    j->all[j->all_count++] = found;
+    app->all[app->all_count++] = found;
     return status;
 }
 
-static ls_status get_slots(job *j, size_t i)
+static ls_status get_slots(application *app, size_t i)
 {
-    const ls_tensor *v = j->variables[i];
+    const ls_tensor *v = app->variables[i];
     char number[32];
     snprintf(number, sizeof(number), "variable_%u", v->attr.variable.variable->number);
     const char *of = v->name ? v->name : number;
-    for (int s = 0; s < j->r.slot_count; s++)
-        LS_TRY(
-            get_state(j, of, j->r.info->slots[s], v->dtype, v->shape, s == 0 ? j->r.start : 0, &j->state[i].slot[s]));
-    if (j->r.every > 1)
-        LS_TRY(get_state(j, of, "gradient_accumulator", v->dtype, v->shape, 0, &j->state[i].sum));
+    for (int s = 0; s < app->r.slot_count; s++)
+        LS_TRY(get_state(app, of, app->r.info->slots[s], v->dtype, v->shape, s == 0 ? app->r.start : 0,
+                         &app->state[i].slot[s]));
+    if (app->r.every > 1)
+        LS_TRY(get_state(app, of, "gradient_accumulator", v->dtype, v->shape, 0, &app->state[i].sum));
     return LS_OK;
 }
 
 /* Slots first, the step last: the order in which states are hashed. */
-static ls_status get_all_state(job *j)
+static ls_status get_all_state(application *app)
 {
-    for (size_t i = 0; i < j->count; i++)
-        LS_TRY(get_slots(j, i));
-    if (j->r.every > 1) {
-        LS_TRY(get_state(j, NULL, "accumulated_batches", LS_I64, LS_SCALAR, 0, &j->position));
-        LS_TRY(get_state(j, NULL, "accumulated_samples", LS_I64, LS_SCALAR, 0, &j->samples));
+    for (size_t i = 0; i < app->count; i++)
+        LS_TRY(get_slots(app, i));
+    if (app->r.every > 1) {
+        LS_TRY(get_state(app, NULL, "accumulated_batches", LS_I64, LS_SCALAR, 0, &app->position));
+        LS_TRY(get_state(app, NULL, "accumulated_samples", LS_I64, LS_SCALAR, 0, &app->samples));
     }
-    return get_state(j, NULL, "iterations", LS_I64, LS_SCALAR, 0, &j->iterations);
+    return get_state(app, NULL, "iterations", LS_I64, LS_SCALAR, 0, &app->iterations);
 }
 
 /* ---- Learning rate and step ---- */
 
 /* The rate as a float32 scalar: what the caller gave, or an input to be fed where a schedule says it. */
-static ls_status find_rate(job *j, ls_tensor *given, ls_tensor **out)
+static ls_status find_rate(application *app, ls_tensor *given, ls_tensor **out)
 {
     *out = given;
     if (given && given->op == LS_OP_ERROR)
         return ls_fail(given->status, "%s", given->message);
-    if (given && (given->graph != j->graph || given->shape.rank != 0 || !ls_dtype_is_real(given->dtype)))
+    if (given && (given->graph != app->graph || given->shape.rank != 0 || !ls_dtype_is_real(given->dtype)))
         return ls_fail(LS_ERR_SHAPE, "the learning rate must be a scalar of floats of the same graph");
-    if (given || !j->r.scheduled)
+    if (given || !app->r.scheduled)
         return LS_OK;
     char *name = NULL;
     ls_status status = LS_OK;
-    LS_TRY(ls_state_name(j->name, NULL, "learning_rate", &name));
-    if (!(j->again && ls_graph_find(j->graph, name, out) == LS_OK)) {
-        *out = ls_op_input(j->graph, NULL, LS_F32, LS_SCALAR);
+    LS_TRY(ls_state_name(app->name, NULL, "learning_rate", &name));
+    if (!(app->again && ls_graph_find(app->graph, name, out) == LS_OK)) {
+        *out = ls_op_input(app->graph, NULL, LS_F32, LS_SCALAR);
         status = ls_name_state(*out, name);
     }
     free(name);
     return status;
 }
 
-static ls_status make_rates(job *j, ls_tensor *given)
+static ls_status make_rates(application *app, ls_tensor *given)
 {
     static const ls_dtype types[] = { LS_F32, LS_F64 };
-    ls_tensor *rate = NULL, *step = ls_op_shift(j->iterations, 1);
-    LS_TRY(find_rate(j, given, &rate));
-    for (size_t i = 0; i < j->count; i++) {
-        int t = by_type(j->variables[i]);
-        if (j->rate[t])
+    ls_tensor *rate = NULL, *step = ls_op_shift(app->iterations, 1);
+    LS_TRY(find_rate(app, given, &rate));
+    for (size_t i = 0; i < app->count; i++) {
+        int t = by_type(app->variables[i]);
+        if (app->rate[t])
             continue;
-        j->rate[t] = rate ? ls_op_cast(rate, types[t]) : ls_op_scalar(j->graph, types[t], j->r.rate);
-        j->step[t] = ls_op_cast(step, types[t]);
+        app->rate[t] = rate ? ls_op_cast(rate, types[t]) : ls_op_scalar(app->graph, types[t], app->r.rate);
+        app->step[t] = ls_op_cast(step, types[t]);
     }
     return LS_OK;
 }
@@ -390,11 +390,11 @@ static ls_status make_rates(job *j, ls_tensor *given)
 /* ---- Accumulation ---- */
 
 /* Whether a run of these gradients has a batch whose samples can be counted. */
-static ls_status has_batch(job *j, bool *out)
+static ls_status has_batch(application *app, bool *out)
 {
     ls_tensor **order = NULL;
     size_t count = 0;
-    LS_TRY(ls_graph_order(j->graph, j->gradients, j->count, NULL, NULL, &order, &count));
+    LS_TRY(ls_graph_order(app->graph, app->gradients, app->count, NULL, NULL, &order, &count));
     *out = false;
     for (size_t i = 0; i < count && !*out; i++)
         *out = order[i]->per_sample || order[i]->op == LS_OP_count;
@@ -402,40 +402,40 @@ static ls_status has_batch(job *j, bool *out)
     return LS_OK;
 }
 
-static ls_tensor *integer(const job *j, int64_t value)
+static ls_tensor *integer(const application *app, int64_t value)
 {
-    return ls_op_scalar(j->graph, LS_I64, (double)value);
+    return ls_op_scalar(app->graph, LS_I64, (double)value);
 }
 
 /* `done` when this batch makes the update, else `not_yet`. */
-static ls_tensor *when_last(const job *j, ls_tensor *done, ls_tensor *not_yet)
+static ls_tensor *when_last(const application *app, ls_tensor *done, ls_tensor *not_yet)
 {
-    return ls_op_select(j->last, done, not_yet);
+    return ls_op_select(app->last, done, not_yet);
 }
 
 /* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided
  * once by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size.
  * Gradients that come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
-static ls_status accumulate(job *j)
+static ls_status accumulate(application *app)
 {
     bool counted = false;
-    if (!j->batch_samples)
-        LS_TRY(has_batch(j, &counted));
-    ls_tensor *n = counted ? ls_op_count(j->graph, LS_I64) : integer(j, 1), *zero = integer(j, 0);
-    n = j->batch_samples ? j->batch_samples : n;
-    ls_tensor *is_first = ls_op_compare(j->position, LS_EQUAL, zero);
-    ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, j->samples), n);
-    j->last = ls_op_compare(j->position, LS_EQUAL, integer(j, j->r.every - 1));
-    for (size_t i = 0; i < j->count; i++) {
-        slot_set *s = &j->state[i];
-        s->gradient = j->gradients[i];
+    if (!app->batch_samples)
+        LS_TRY(has_batch(app, &counted));
+    ls_tensor *n = counted ? ls_op_count(app->graph, LS_I64) : integer(app, 1), *zero = integer(app, 0);
+    n = app->batch_samples ? app->batch_samples : n;
+    ls_tensor *is_first = ls_op_compare(app->position, LS_EQUAL, zero);
+    ls_tensor *total = ls_op_add(ls_op_select(is_first, zero, app->samples), n);
+    app->last = ls_op_compare(app->position, LS_EQUAL, integer(app, app->r.every - 1));
+    for (size_t i = 0; i < app->count; i++) {
+        slot_set *s = &app->state[i];
+        s->gradient = app->gradients[i];
         s->samples = ls_op_cast(n, s->sum->dtype);
         s->keep = ls_op_select(is_first, ls_scalar_like(s->sum, 0), ls_scalar_like(s->sum, 1));
         ls_tensor *sum = ls_op_add(ls_op_mul(s->sum, s->keep), ls_op_mul(s->gradient, s->samples));
-        j->gradients[i] = ls_op_div(sum, ls_op_cast(total, s->sum->dtype));
+        app->gradients[i] = ls_op_div(sum, ls_op_cast(total, s->sum->dtype));
     }
-    add_part(j, ls_op_assign(j->samples, total));
-    add_part(j, ls_op_assign(j->position, when_last(j, zero, ls_op_shift(j->position, 1))));
+    add_part(app, ls_op_assign(app->samples, total));
+    add_part(app, ls_op_assign(app->position, when_last(app, zero, ls_op_shift(app->position, 1))));
     return LS_OK;
 }
 
@@ -460,68 +460,68 @@ static ls_tensor *times(ls_tensor *gradient, ls_tensor *factor)
 }
 
 /* Of all variables together. The norm before clipping can be fetched as "<optimizer>/global_norm". */
-static ls_status clip_by_global_norm(job *j)
+static ls_status clip_by_global_norm(application *app)
 {
     char *name = NULL;
-    ls_tensor *sum = sum_of_squares(j->gradients[0]);
-    for (size_t i = 1; i < j->count; i++)
-        sum = ls_op_add(sum, sum_of_squares(j->gradients[i]));
-    ls_tensor *norm = ls_op_sqrt(sum), *factor = clip_factor(norm, j->r.global_clipnorm);
-    for (size_t i = 0; i < j->count; i++)
-        j->gradients[i] = times(j->gradients[i], factor);
-    if (j->again)
+    ls_tensor *sum = sum_of_squares(app->gradients[0]);
+    for (size_t i = 1; i < app->count; i++)
+        sum = ls_op_add(sum, sum_of_squares(app->gradients[i]));
+    ls_tensor *norm = ls_op_sqrt(sum), *factor = clip_factor(norm, app->r.global_clipnorm);
+    for (size_t i = 0; i < app->count; i++)
+        app->gradients[i] = times(app->gradients[i], factor);
+    if (app->again)
         return LS_OK; /* the name is the first call's */
-    LS_TRY(ls_state_name(j->name, NULL, "global_norm", &name));
+    LS_TRY(ls_state_name(app->name, NULL, "global_norm", &name));
     ls_status status = ls_name_state(norm, name);
     free(name);
     return status;
 }
 
-static ls_status clip(job *j)
+static ls_status clip(application *app)
 {
-    if (j->r.global_clipnorm > 0)
-        LS_TRY(clip_by_global_norm(j));
-    for (size_t i = 0; i < j->count && j->r.clipnorm > 0; i++)
-        j->gradients[i] =
-            times(j->gradients[i], clip_factor(ls_op_sqrt(sum_of_squares(j->gradients[i])), j->r.clipnorm));
-    for (size_t i = 0; i < j->count && j->r.clipvalue > 0; i++)
-        j->gradients[i] = ls_op_clip(j->gradients[i], -j->r.clipvalue, j->r.clipvalue);
+    if (app->r.global_clipnorm > 0)
+        LS_TRY(clip_by_global_norm(app));
+    for (size_t i = 0; i < app->count && app->r.clipnorm > 0; i++)
+        app->gradients[i] =
+            times(app->gradients[i], clip_factor(ls_op_sqrt(sum_of_squares(app->gradients[i])), app->r.clipnorm));
+    for (size_t i = 0; i < app->count && app->r.clipvalue > 0; i++)
+        app->gradients[i] = ls_op_clip(app->gradients[i], -app->r.clipvalue, app->r.clipvalue);
     return LS_OK;
 }
 
 /* ---- Updates ---- */
 
 /* All at once, in place; where gradients are accumulated, by the last batch alone. */
-static void update(job *j, size_t i)
+static void update(application *app, size_t i)
 {
-    ls_tensor *v = j->variables[i];
-    ls_apply_op apply = j->r.apply;
-    apply.learning_rate = j->rate[by_type(v)];
-    apply.step = j->step[by_type(v)];
-    apply.slots[0] = j->state[i].slot[0];
-    apply.slots[1] = j->state[i].slot[1];
-    apply.when = j->last;
-    add_part(j, ls_op_apply_with(v, j->gradients[i], apply));
+    ls_tensor *v = app->variables[i];
+    ls_apply_op apply = app->r.apply;
+    apply.learning_rate = app->rate[by_type(v)];
+    apply.step = app->step[by_type(v)];
+    apply.slots[0] = app->state[i].slot[0];
+    apply.slots[1] = app->state[i].slot[1];
+    apply.when = app->last;
+    add_part(app, ls_op_apply_with(v, app->gradients[i], apply));
 }
 
-static void add_to_sum(job *j, const slot_set *s)
+static void add_to_sum(application *app, const slot_set *s)
 {
-    add_part(j, ls_op_apply(s->sum, s->gradient, .rule = LS_APPLY_SUM, .learning_rate = s->samples, .step = s->keep));
+    add_part(app, ls_op_apply(s->sum, s->gradient, .rule = LS_APPLY_SUM, .learning_rate = s->samples, .step = s->keep));
 }
 
-static ls_status build(job *j, ls_tensor *learning_rate)
+static ls_status build(application *app, ls_tensor *learning_rate)
 {
-    LS_TRY(get_all_state(j));
-    LS_TRY(make_rates(j, learning_rate));
-    ls_tensor *one = integer(j, 1);
-    if (j->r.every > 1)
-        LS_TRY(accumulate(j));
-    LS_TRY(clip(j));
-    for (size_t i = 0; i < j->count; i++)
-        update(j, i);
-    for (size_t i = 0; i < j->count && j->last; i++) /* after updates: of a bad gradient the weight is named */
-        add_to_sum(j, &j->state[i]);
-    add_part(j, ls_op_assign_add(j->iterations, j->last ? when_last(j, one, integer(j, 0)) : one));
+    LS_TRY(get_all_state(app));
+    LS_TRY(make_rates(app, learning_rate));
+    ls_tensor *one = integer(app, 1);
+    if (app->r.every > 1)
+        LS_TRY(accumulate(app));
+    LS_TRY(clip(app));
+    for (size_t i = 0; i < app->count; i++)
+        update(app, i);
+    for (size_t i = 0; i < app->count && app->last; i++) /* after updates: of a bad gradient the weight is named */
+        add_to_sum(app, &app->state[i]);
+    add_part(app, ls_op_assign_add(app->iterations, app->last ? when_last(app, one, integer(app, 0)) : one));
     return LS_OK;
 }
 
@@ -535,22 +535,23 @@ ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradi
                                  size_t count, ls_tensor *learning_rate, ls_tensor *samples)
 {
     LS_OWN_FP_MODE;
-    job j = { .graph = variables && count ? ls_graph_of(variables, (int)count) : NULL, .batch_samples = samples };
+    application app = { .graph = variables && count ? ls_graph_of(variables, (int)count) : NULL,
+                        .batch_samples = samples };
     ls_tensor *result = NULL;
-    if (!j.graph)
+    if (!app.graph)
         return NULL;
-    ls_status status = gradients ? resolve(&optimizer, &j.r) : ls_fail(LS_ERR_INVALID, "the gradients are NULL");
+    ls_status status = gradients ? resolve(&optimizer, &app.r) : ls_fail(LS_ERR_INVALID, "the gradients are NULL");
     if (status == LS_OK)
-        status = choose_name(&j, &optimizer);
+        status = choose_name(&app, &optimizer);
     if (status == LS_OK)
-        status = allocate(&j, count);
+        status = allocate(&app, count);
     if (status == LS_OK)
-        status = choose_pairs(&j, gradients, variables, count);
+        status = choose_pairs(&app, gradients, variables, count);
     if (status == LS_OK)
-        status = build(&j, learning_rate);
-    result =
-        status == LS_OK ? ls_op_group(j.parts, j.part_count) : ls_node_error(j.graph, status, "ls_apply_gradients");
-    release(&j);
+        status = build(&app, learning_rate);
+    result = status == LS_OK ? ls_op_group(app.parts, app.part_count)
+                             : ls_node_error(app.graph, status, "ls_apply_gradients");
+    release(&app);
     return result;
 }
 
@@ -562,33 +563,33 @@ ls_status ls_optimizer_check(const ls_optimizer *optimizer)
     return resolve(optimizer, &r);
 }
 
-static ls_status make_all(job *j, const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count)
+static ls_status make_all(application *app, const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count)
 {
-    LS_TRY(resolve(optimizer, &j->r));
-    LS_TRY(choose_name(j, optimizer));
-    LS_TRY(allocate(j, count));
+    LS_TRY(resolve(optimizer, &app->r));
+    LS_TRY(choose_name(app, optimizer));
+    LS_TRY(allocate(app, count));
     for (size_t i = 0; i < count; i++) {
-        LS_TRY(check_variable(j, i, NULL, variables[i]));
-        j->variables[j->count++] = variables[i];
+        LS_TRY(check_variable(app, i, NULL, variables[i]));
+        app->variables[app->count++] = variables[i];
     }
-    return get_all_state(j);
+    return get_all_state(app);
 }
 
 ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
                                   ls_optimizer_state *out)
 {
-    job j = { .graph = count ? ls_graph_of(variables, (int)count) : NULL };
-    if (!j.graph)
+    application app = { .graph = count ? ls_graph_of(variables, (int)count) : NULL };
+    if (!app.graph)
         return ls_fail(LS_ERR_INVALID, "there is no variable to train");
-    ls_status status = make_all(&j, optimizer, variables, count);
+    ls_status status = make_all(&app, optimizer, variables, count);
     if (status == LS_OK) {
-        *out = (ls_optimizer_state){ .name = j.name, .all = j.all, .count = j.all_count, .every = j.r.every };
-        out->iterations = j.iterations;
-        out->position = j.position;
-        j.name = NULL;
-        j.all = NULL;
+        *out = (ls_optimizer_state){ .name = app.name, .all = app.all, .count = app.all_count, .every = app.r.every };
+        out->iterations = app.iterations;
+        out->position = app.position;
+        app.name = NULL;
+        app.all = NULL;
     }
-    release(&j);
+    release(&app);
     return status;
 }
 

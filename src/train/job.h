@@ -191,8 +191,8 @@ typedef struct ls_saved {
 /* The list; free() it. */
 ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count);
 
-/* The bytes of all entries, in memory. Loaded in on_train_begin, or between two steps of a fit over the same data, the
- * fit goes on as the one that was saved did. A snapshot that does not fit changes nothing. */
+/* The bytes of all entries, in memory. Saved at any time; loaded in on_train_begin of a fit over the same data, which
+ * then goes on as the one that was saved did. A snapshot that does not fit changes nothing. */
 typedef struct ls_snapshot ls_snapshot;
 ls_status ls_job_save(ls_job *job, ls_snapshot **out);
 ls_status ls_job_load(ls_job *job, const ls_snapshot *snapshot);
