@@ -501,6 +501,35 @@ static void calls_inside_a_fit_leave_its_plans_alone(void **state)
     assert_string_equal(hashes[0], hashes[1]);
 }
 
+static bool has_plan(ls_model *model, int lanes, const char *device)
+{
+    const ls_function *f = &model->job->functions[0];
+    ls_settings settings = { .devices = NULL };
+    OK(ls_settings_make(model->job, &ls_one_device(.devices = device), lanes, &settings));
+    bool has = ls_runs_has(ls_model_graph(model)->runs, &settings.run, f->fetches, f->fetch_count, 40);
+    ls_settings_free(&settings);
+    return has;
+}
+
+/* Lanes and map are a part of what a plan is found by. */
+static void plans_are_kept_by_their_settings(void **state)
+{
+    (void)state;
+    ls_context *ctx = open_context();
+    ls_model *model = make_model(ctx, ls_adam());
+    ls_dataset *d = images();
+    OK(ls_evaluate(model, d, .batch_size = 40, .lanes = 3, .strategy = ls_one_device(.devices = "cpu:0")));
+    assert_true(has_plan(model, 3, "cpu:0"));
+    assert_false(has_plan(model, 5, "cpu:0"));
+    assert_false(has_plan(model, 3, "cpu:1"));
+    OK(ls_evaluate(model, d, .batch_size = 40, .lanes = 5, .strategy = ls_one_device(.devices = "cpu:0")));
+    OK(ls_evaluate(model, d, .batch_size = 40, .lanes = 3, .strategy = ls_one_device(.devices = "cpu:1")));
+    assert_true(has_plan(model, 3, "cpu:0") && has_plan(model, 5, "cpu:0") && has_plan(model, 3, "cpu:1"));
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
 static int64_t logged_lanes(int lanes, int64_t batch)
 {
     char path[] = "/tmp/lockstep-job-XXXXXX", line[4096];
@@ -546,6 +575,7 @@ int main(void)
         cmocka_unit_test(another_job_s_snapshot_is_refused),
         cmocka_unit_test(the_state_s_hash_is_of_bytes),
         cmocka_unit_test(calls_inside_a_fit_leave_its_plans_alone),
+        cmocka_unit_test(plans_are_kept_by_their_settings),
         cmocka_unit_test(the_log_has_the_lanes_that_are_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
