@@ -255,7 +255,7 @@ static void failures_of_two_graphs_are_told_apart(void **state)
     (void)state;
     static const gpu_call calls[] = { GPU_UPLOAD, GPU_RUN, GPU_JOIN };
     for (size_t c = 0; c < LENGTH(calls); c++)
-        for (int nth = 1; nth <= 40; nth += 13) {
+        for (int nth = 1; nth <= 40; nth += 4) {
             machine m;
             life lives[2] = { { .failed = 0 }, { .failed = 0 } };
             pthread_t threads[2];

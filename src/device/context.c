@@ -34,6 +34,11 @@ static ls_status create(const ls_context_options *options, const char *call, ls_
         return status;
     }
     pthread_mutex_init(&ctx->mutex, NULL);
+    pthread_mutexattr_t again;
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&ctx->devices_mutex, &again);
+    pthread_mutexattr_destroy(&again);
     ctx->options = given;
     ctx->process = getpid();
     ctx->kinds[LS_CPU] = (ls_kind){ .name = "CPU" };
@@ -75,6 +80,7 @@ static void free_context(ls_context *ctx)
     ls_cores_free(&ctx->cores);
     ls_cores_free(&ctx->allowed);
     pthread_mutex_destroy(&ctx->mutex);
+    pthread_mutex_destroy(&ctx->devices_mutex);
     ls_log_destroy(&ctx->log);
     free(ctx);
 }

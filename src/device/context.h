@@ -14,6 +14,9 @@ struct ls_context {
     ls_logger log;
     ls_context_options options;
     pthread_mutex_t mutex; /* of opening, of the making of the runtime, and of copies */
+    /* Held from the first call for a device that is not a CPU to the one that says how it went: a failure is told to
+     * who asked for the work, not to another graph's run. Taken before the crew; a thread may take it again. */
+    pthread_mutex_t devices_mutex;
     const char *opened_by; /* the call that opened it; NULL: it is still to be configured */
     pid_t process;         /* that made it */
     int graph_count;       /* that were not destroyed yet */

@@ -315,9 +315,18 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     e->seed = seed;
     e->run = run;
     atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
-    LS_TRY(begin_run(e));
-    ls_dispatch(e);
-    return ls_error_give(&e->failure);
+    ls_context *ctx = e->plan->graph->context;
+    bool alone = ctx->kind_count > 1;
+    if (alone)
+        pthread_mutex_lock(&ctx->devices_mutex);
+    ls_status status = begin_run(e);
+    if (status == LS_OK) {
+        ls_dispatch(e);
+        status = ls_error_give(&e->failure);
+    }
+    if (alone)
+        pthread_mutex_unlock(&ctx->devices_mutex);
+    return status;
 }
 
 ls_status ls_executor_check_written(const ls_executor *e)

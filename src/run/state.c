@@ -283,7 +283,9 @@ bool ls_state_has(const ls_state *s, const ls_variable *variable)
 ls_status ls_state_download(ls_state *s, ls_variable *variable)
 {
     ls_memory_place at = place_of(s, newest(s, variable), variable);
+    pthread_mutex_lock(&s->graph->context->devices_mutex);
     ls_status status = ls_device_download(s->device, at.memory, at.offset, variable->data, variable->bytes);
+    pthread_mutex_unlock(&s->graph->context->devices_mutex);
     if (status != LS_OK) {
         char label[LS_NODE_TEXT];
         return ls_fail_within(status, "%s (op variable): copying from %s", ls_node_label(variable->node, label),
