@@ -65,15 +65,16 @@ static void read_fault(void)
 typedef struct range {
     uintptr_t begin, end;
 } range;
-static range spared[RANGES], guarded[RANGES], watched[RANGES];
-static int spared_count, guarded_count, watched_count;
+static range spared[RANGES], guarded[RANGES], throwing[RANGES], watched[RANGES];
+static int spared_count, guarded_count, throwing_count, watched_count;
 
 /* OpenMP ends the process without memory, and so do the linker and the unwinder. */
 static const char *const SPARED[] = { "libgomp", "ld-linux", "libgcc_s" };
-/* oneDNN and its C++. What they throw is caught (src/backend/cpu/onednn_guard.cc), so one allocation may fail there.
- * What they use without a look is not: the guard sees to it before that there is room. So their mappings are spared,
- * and a shortage that stays does not begin in the middle of one of their calls, but does go on in them. */
-static const char *const GUARDED[] = { "libdnnl", "libstdc++" };
+/* C++, which only oneDNN uses here, throws, and that is caught (src/backend/cpu/onednn_guard.cc). What oneDNN allocates
+ * and maps by itself it uses without a look: the guard sees to it before that there is room. So that is spared, and a
+ * shortage that stays does not begin in the middle of one of its calls, but does go on in them. */
+static const char *const THROWING[] = { "libstdc++" };
+static const char *const GUARDED[] = { "libdnnl" };
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 static void note_range(const char *name, range all, const char *const *list, size_t count, range *out, int *out_count)
@@ -96,6 +97,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *user)
     const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
     note_range(name, all, SPARED, COUNT(SPARED), spared, &spared_count);
     note_range(name, all, GUARDED, COUNT(GUARDED), guarded, &guarded_count);
+    note_range(name, all, THROWING, COUNT(THROWING), throwing, &throwing_count);
     if ((*name == '\0' || strncmp(name, "libjansson", 10) == 0) && watched_count < RANGES && all.end > 0)
         watched[watched_count++] = all;
     return 0;
@@ -128,11 +130,10 @@ static bool fails(kind k, const void *caller)
     if (!atomic_load_explicit(&active, memory_order_relaxed) || reading_json > 0 || is_in(spared, spared_count, caller))
         return false;
     bool begun = fault_stays && atomic_load(&failures) > 0;
-    if (!begun && is_in(guarded, guarded_count, caller)) {
-        if (k != MALLOC)
-            return false;
+    if (!begun && is_in(guarded, guarded_count, caller))
+        return false;
+    if (!begun && is_in(throwing, throwing_count, caller))
         k = ONEDNN;
-    }
     unsigned long number = atomic_fetch_add(&calls[k], 1) + 1;
     if (k != fault_kind || (fault_stays ? !begun && number < fault_number : number != fault_number))
         return false;

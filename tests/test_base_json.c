@@ -6,10 +6,14 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "sanitized.h"
+#include "skip.h"
 
 static json_t *parsed(const char *text)
 {
@@ -210,13 +214,57 @@ static void writing_keeps_order_and_values(void **state)
     assert_int_equal(ls_json_write_file(path, NULL), LS_ERR_INVALID);
 }
 
+/* A process that may have `more` bytes than it has. */
+static int read_within(size_t more, const char *text, size_t bytes)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &pages) != 1)
+        return 2;
+    fclose(file);
+    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){ most, most }) != 0)
+        return 2;
+    json_t *value = NULL;
+    ls_status status = ls_json_read_buffer("model.json", text, bytes, &value);
+    return status == LS_OK ? 0 : status == LS_ERR_MEMORY && strstr(ls_last_error(), "model.json") ? 1 : 3;
+}
+
+/* A long word, in every room from too small to large enough: read, or no memory; never a crash. */
+static void no_room_for_a_long_word_is_told(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        SKIP("sanitizers map more than there is");
+    enum { MIB = 1 << 20, BYTES = 8 * MIB };
+    char *text = malloc(BYTES);
+    assert_non_null(text);
+    memset(text, 'x', BYTES);
+    text[0] = text[BYTES - 1] = '"';
+    int seen[2] = { 0 };
+    for (size_t more = 0; more <= 8 * BYTES; more += 2 * MIB) {
+        int status = 0;
+        fflush(NULL);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(read_within(more, text, BYTES));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
+            fail_msg("with %zu bytes the child ended with status %#x", more, (unsigned)status);
+        seen[WEXITSTATUS(status)]++;
+    }
+    assert_true(seen[0] > 0 && seen[1] > 0);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_text_names_its_place),        cmocka_unit_test(a_file_is_read_and_its_errors_name_it),
         cmocka_unit_test(values_of_the_right_type),        cmocka_unit_test(optional_members_keep_the_default),
         cmocka_unit_test(wrong_types_name_path_and_value), cmocka_unit_test(unknown_keys_name_the_nearest),
-        cmocka_unit_test(writing_keeps_order_and_values),
+        cmocka_unit_test(writing_keeps_order_and_values),  cmocka_unit_test(no_room_for_a_long_word_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

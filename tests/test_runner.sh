@@ -89,4 +89,27 @@ check "a missing program is a failure" gives "0 passed, 1 failed, 0 skipped" "te
 check "nothing at all is a failure" gives "0 passed, 0 failed, 0 skipped" "0 passed"
 check "a failure does not stop the others" gives "11 passed, 3 failed, 0 skipped" "test_good  *4 passed" \
     test_killed test_bad test_segv.sh test_good
+
+# ---- all passes ----
+
+# Passes are runs of make: here one that says and does what it is told to.
+mkdir -p "$TMP/ci/.ci" "$TMP/ci/build/ci-logs" "$TMP/bin"
+cp "$ROOT/.ci/run" "$TMP/ci/.ci/run"
+printf '#!/bin/sh\nprintf "$SAID"\nexit $STATUS\n' >"$TMP/bin/make"
+chmod +x "$TMP/bin/make"
+# ends_with LAST_LINE SAID STATUS PASSES: it is the last line, and failures or not the exit status.
+ends_with() {
+    echo 'skipped: test_old: of an earlier run' >"$TMP/ci/build/ci-logs/plain.log"
+    status=0
+    SAID=$2 STATUS=$3 LS_CI_PASSES=$4 PATH="$TMP/bin:$PATH" "$TMP/ci/.ci/run" >"$TMP/out" 2>&1 || status=$?
+    cat "$TMP/out"
+    [ "$(tail -n 1 "$TMP/out")" = "$1" ] && ! grep -q test_old "$TMP/out" || return 1
+    case $1 in *" 0 failed"*) [ $status = 0 ] ;; *) [ $status = 1 ] ;; esac
+}
+check "passes: the last line is the plain one's" ends_with "5 passed, 0 failed, 1 skipped" '5 passed, 0 failed, 1 skipped\n' 0 "plain avx2"
+check "passes: failures are added up" ends_with "5 passed, 4 failed, 0 skipped" '5 passed, 2 failed, 0 skipped\n' 2 "plain avx2"
+check "passes: one that does not build" ends_with "0 passed, 2 failed, 0 skipped" 'error\n' 2 "plain clang"
+check "passes: one that runs no test" ends_with "0 passed, 2 failed, 0 skipped" '0 passed, 0 failed, 0 skipped\n' 0 "plain avx2"
+check "passes: one without a word" ends_with "0 passed, 1 failed, 0 skipped" '' 0 avx2
+check "passes: one that is not there" ends_with "0 passed, 1 failed, 0 skipped" '' 0 none
 finish

@@ -2,11 +2,13 @@
 #include "base/json.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/names.h"
 #include "base/numbers.h"
+#include "base/size.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -40,11 +42,27 @@ static ls_status check_small_numbers(const char *name, const char *data, size_t 
     return LS_OK;
 }
 
+/* jansson takes no notice when the buffer of a long word cannot grow, and reads on behind the end of its text. So it is
+ * asked only where there is room for all of it: the buffer with its next one, the strings, and the values, which commas
+ * and such count. What was had a moment ago, and given back, will be had again. */
+static bool has_room(const char *data, size_t bytes)
+{
+    size_t values = 1, words, room;
+    for (size_t i = 0; i < bytes; i++)
+        values += data[i] == ',' || data[i] == ':' || data[i] == '[' || data[i] == '{';
+    if (!ls_size_mul(bytes, 4, &words) || !ls_size_mul(values, 64, &room) || !ls_size_add(room, words, &room))
+        return false;
+    void *volatile all = malloc(room); /* volatile: or the compiler leaves both out */
+    free(all);
+    return all != NULL;
+}
+
 ls_status ls_json_read_buffer(const char *name, const char *data, size_t bytes, json_t **out)
 {
     json_error_t error;
-    json_t *value = json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (value == NULL && json_error_code(&error) == json_error_out_of_memory)
+    bool room = has_room(data, bytes);
+    json_t *value = room ? json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error) : NULL;
+    if (!room || (value == NULL && json_error_code(&error) == json_error_out_of_memory))
         return ls_fail(LS_ERR_MEMORY, "no memory to read the JSON of %s (%zu bytes)", name, bytes);
     if (value == NULL)
         return ls_fail(LS_ERR_DATA, "%s:%d:%d: %s", name, error.line, error.column, error.text);
