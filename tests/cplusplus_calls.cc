@@ -109,6 +109,13 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_one_device() }));
     LS_CHECK(ls_explain_fit(model, data, &fits, &text, { .batch_size = 4096 }));
     LS_CHECK(ls_evaluate(model, data, &results));
+    LS_CHECK(ls_evaluate_arrays(model, x, x, &results));
+    LS_CHECK(ls_predict(model, data, &x, { .batch_size = 100 }));
+    LS_CHECK(ls_predict_array(model, x, &x));
+    LS_CHECK(ls_train_on_batch(model, x, x));
+    LS_CHECK(ls_train_on_batch(model, x, x, &results, { .lanes = 8 }));
+    const ls_output outputs[] = { { .loss = losses[0], .weight = 0.3 }, { .loss = losses[1] } };
+    LS_CHECK(ls_compile(model, { .optimizer = optimizers[0], .outputs = outputs, .output_count = 2 }));
     return ls_evaluate(model, data, &results, { .batch_size = 1000 });
 }
 

@@ -90,6 +90,54 @@ static void logical_devices_are_listed_by_kind(void **state)
     machine_close(&m);
 }
 
+static void names_are_read_before_cpu_devices_are_made(void **state)
+{
+    (void)state;
+    machine m;
+    ls_device_name *list = NULL;
+    size_t count = 0;
+    machine_create(&m, (machine_settings){ .gpu = { .devices = 2 } });
+    OK(ls_read_device_names(m.ctx, "gpu:1, cpu:5-6", &list, &count));
+    assert_int_equal(count, 3);
+    assert_string_equal(list[0].kind, "GPU");
+    assert_string_equal(list[2].kind, "CPU");
+    assert_true(list[0].number == 1 && list[1].number == 5 && list[2].number == 6);
+    free(list);
+    list = NULL;
+    FAILS(ls_read_device_names(m.ctx, "gpu:7", &list, &count), LS_ERR_NOT_FOUND, "gpu:7");
+    FAILS(ls_read_device_names(m.ctx, "cpu:0[0]", &list, &count), LS_ERR_INVALID, "cpu:0[0]", "cores", VISIBLE);
+    assert_null(list);
+    assert_int_equal(gpu_counted(m.g).calls[GPU_OPEN], 0); /* nor does reading open anything */
+    machine_close(&m);
+}
+
+static void workers_and_their_cores_are_told(void **state)
+{
+    (void)state;
+    machine m;
+    ls_cpu_info cpu = { .cores = 0 };
+    int *first = NULL, *second = NULL;
+    size_t count = 0, others = 0;
+    machine_create(&m, (machine_settings){ .gpu = { .devices = 1 }, .options = { .cpu_devices = 2, .threads = 2 } });
+    OK(ls_get_cpu_info(m.ctx, &cpu));
+    assert_true(cpu.cores >= 1 && cpu.workers == 2 && cpu.quota >= 0);
+    machine_has(cpu.reason, "core");
+    OK(ls_list_device_cores(m.ctx, "cpu:0", &first, &count));
+    OK(ls_list_device_cores(m.ctx, "cpu:1", &second, &others));
+    assert_true(count == others && count <= 1);
+    if (count > 0)
+        assert_int_not_equal(first[0], second[0]);
+    if (cpu.workers > cpu.cores)
+        assert_int_equal(count, 0);
+    free(first);
+    free(second);
+    OK(ls_list_device_cores(m.ctx, "gpu:0", &first, &count));
+    assert_int_equal(count, 0);
+    free(first);
+    FAILS(ls_list_device_cores(m.ctx, "cpu:2", &second, &others), LS_ERR_NOT_FOUND, "cpu:2");
+    machine_close(&m);
+}
+
 static void lists_say_what_is_known(void **state)
 {
     (void)state;
@@ -758,6 +806,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(physical_devices_are_listed_by_kind),
         cmocka_unit_test(logical_devices_are_listed_by_kind),
+        cmocka_unit_test(names_are_read_before_cpu_devices_are_made),
+        cmocka_unit_test(workers_and_their_cores_are_told),
         cmocka_unit_test(lists_say_what_is_known),
         cmocka_unit_test(only_visible_devices_are_used),
         cmocka_unit_test(the_last_word_on_visibility_counts),

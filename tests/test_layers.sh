@@ -64,6 +64,10 @@ violations() {
             }
             if (rank[first] > rank[own])
                 bad(first " is above " own)
+            # The command is a program like any other. What it has of base stands in one place, with the reason.
+            if (own == "tool" && FILENAME ~ /^src/ && path !~ /^lockstep\// && first != "tool" &&
+                !(first == "base" && FILENAME == "src/tool/tool.h"))
+                bad("the command uses the public headers alone; helpers of base are included by tool.h")
             if (own == "run" && path ~ /^backend\/cpu\//)
                 bad("the CPU backend is known by its table alone: backend/host.h")
         }
@@ -75,9 +79,11 @@ check "every include stays in its layer or goes down" violations "$ROOT"
 # The check itself can fail: a small tree with one bad include each time.
 refuses() {
     rm -rf "$TMP/tree"
-    mkdir -p "$TMP/tree/src/base" "$TMP/tree/src/graph" "$TMP/tree/src/backend/ref" "$TMP/tree/src/run" "$TMP/tree/include/lockstep"
+    mkdir -p "$TMP/tree/src/base" "$TMP/tree/src/tool" "$TMP/tree/src/graph" "$TMP/tree/src/backend/ref" "$TMP/tree/src/run" "$TMP/tree/include/lockstep"
     echo '#include "base/status.h"' >"$TMP/tree/src/graph/good.c"
     echo '#include <stdio.h>' >"$TMP/tree/src/base/good.c"
+    printf '#include "lockstep.h"\n#include "base/text.h"\n' >"$TMP/tree/src/tool/tool.h"
+    echo '#include "tool/tool.h"' >"$TMP/tree/src/tool/good.c"
     echo '#include "lockstep/base.h"' >"$TMP/tree/include/lockstep.h"
     violations "$TMP/tree" || { echo "a good tree is refused"; return 1; }
     echo "$2" >"$TMP/tree/$1"
@@ -95,5 +101,7 @@ check "a path out of the layer is refused" refuses src/base/bad.c '#include "../
 check "a folder below a layer belongs to it" refuses src/backend/ref/bad.c '#include "run/run.h"'
 check "public headers have layers too" refuses include/lockstep/base.h '#include "lockstep/graph.h"'
 check "runs know the CPU backend by its table alone" refuses src/run/bad.c '#include "backend/cpu/simd.h"'
+check "the command has no way into the library" refuses src/tool/bad.c '#include "device/context.h"'
+check "helpers of base come by tool.h" refuses src/tool/bad.c '#include "base/text.h"'
 check "an unknown layer is refused" refuses src/base/bad.c '#include "misc/things.h"'
 finish

@@ -58,6 +58,9 @@ static struct {
     char *text, hex[65];
     ls_device_info *devices;
     ls_copy_info *copies;
+    ls_device_name *names;
+    ls_cpu_info cpu;
+    int *cores;
     ls_memory_info memory;
     ls_trace trace;
     const ls_element *element;
@@ -88,6 +91,10 @@ static void tidy(void)
     free(t.text);
     free(t.devices);
     free(t.copies);
+    free(t.names);
+    free(t.cores);
+    t.names = NULL;
+    t.cores = NULL;
     free(t.trace.updates);
     t.out_ctx = NULL;
     t.out_model = NULL;
@@ -325,6 +332,17 @@ static void device_calls(void **state)
     REFUSED(ls_format_memory(NULL, "cpu:0", &t.text));
     REFUSED(ls_format_memory(t.ctx, NULL, &t.text));
     REFUSED(ls_format_memory(t.ctx, "cpu:0", NULL));
+    REFUSED(ls_read_device_names(NULL, "cpu:0", &t.names, &t.count));
+    REFUSED(ls_read_device_names(t.ctx, NULL, &t.names, &t.count));
+    REFUSED(ls_read_device_names(t.ctx, "cpu:0", NULL, &t.count));
+    REFUSED(ls_read_device_names(t.ctx, "cpu:0", &t.names, NULL));
+    REFUSED(ls_get_cpu_info(NULL, &t.cpu));
+    REFUSED(ls_get_cpu_info(t.ctx, NULL));
+    REFUSED(ls_list_device_cores(NULL, "cpu:0", &t.cores, &t.count));
+    REFUSED(ls_list_device_cores(t.ctx, NULL, &t.cores, &t.count));
+    REFUSED(ls_list_device_cores(t.ctx, "cpu:0", NULL, &t.count));
+    REFUSED(ls_list_device_cores(t.ctx, "cpu:0", &t.cores, NULL));
+    STATUS(ls_check_environment());
     REFUSED(ls_list_copies(NULL, &t.copies, &t.count));
     REFUSED(ls_list_copies(t.ctx, NULL, &t.count));
     REFUSED(ls_list_copies(t.ctx, &t.copies, NULL));
@@ -387,6 +405,8 @@ static void data_calls(void **state)
     REFUSED(ls_idx_read("name", NULL));
     REFUSED(ls_npy_read(NULL, &t.array));
     REFUSED(ls_npy_read("name", NULL));
+    REFUSED(ls_npy_write(NULL, features()));
+    REFUSED(ls_npy_write("/dev/null", (ls_array){ .data = NULL, .shape = LS_SHAPE(2) }));
     REFUSED(ls_npz_read(NULL, "name", &t.array));
     REFUSED(ls_npz_read("name", NULL, &t.array));
     REFUSED(ls_npz_read("name", "name", NULL));

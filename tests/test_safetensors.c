@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/npy_write.h"
 #include "data/safetensors.h"
+#include "lockstep/data.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
@@ -647,7 +647,7 @@ static void assert_npy(ls_dtype dtype, ls_shape shape, const void *data, size_t 
     want[127] = '\n';
     if (bytes != 0)
         memcpy(want + 128, data, bytes);
-    assert_int_equal(ls_npy_write(path, dtype, &shape, data), LS_OK);
+    assert_int_equal(ls_npy_write(path, ls_array_of(dtype, shape, data)), LS_OK);
     assert_bytes(path, want, 128 + bytes);
 }
 
@@ -671,7 +671,7 @@ static void the_longest_npy_header(void **state)
     (void)state;
     const char *path = in_folder("y.npy");
     ls_shape shape = { 8, { 4611686018427387904, 1, 1, 1, 1, 1, 1, 0 } };
-    assert_int_equal(ls_npy_write(path, LS_U8, &shape, NULL), LS_OK);
+    assert_int_equal(ls_npy_write(path, ls_array_of(LS_U8, shape, NULL)), LS_OK);
     char *data = NULL;
     size_t bytes = 0;
     assert_int_equal(ls_file_read(path, 1000, &data, &bytes), LS_OK);
@@ -688,12 +688,12 @@ static void npy_refuses_what_is_no_array(void **state)
     const char *path = in_folder("y.npy");
     ls_shape batch = LS_SHAPE(LS_BATCH, 10), huge = LS_SHAPE(INT64_MAX, 3), deep = { LS_MAX_RANK + 1, { 1 } },
              one = LS_SHAPE(1);
-    assert_int_equal(ls_npy_write(path, LS_F32, &batch, kernel), LS_ERR_SHAPE);
+    assert_int_equal(ls_npy_write(path, ls_array_of(LS_F32, batch, kernel)), LS_ERR_SHAPE);
     assert_non_null(strstr(ls_last_error(), "(batch, 10)"));
-    assert_int_equal(ls_npy_write(path, LS_F32, &huge, kernel), LS_ERR_SHAPE);
-    assert_int_equal(ls_npy_write(path, LS_F32, &deep, kernel), LS_ERR_SHAPE);
-    assert_int_equal(ls_npy_write(path, LS_DTYPE_COUNT, &one, kernel), LS_ERR_INVALID);
-    assert_int_equal(ls_npy_write(path, LS_F32, &one, NULL), LS_ERR_INVALID);
+    assert_int_equal(ls_npy_write(path, ls_array_of(LS_F32, huge, kernel)), LS_ERR_SHAPE);
+    assert_int_equal(ls_npy_write(path, ls_array_of(LS_F32, deep, kernel)), LS_ERR_SHAPE);
+    assert_int_equal(ls_npy_write(path, ls_array_of(LS_DTYPE_COUNT, one, kernel)), LS_ERR_INVALID);
+    assert_int_equal(ls_npy_write(path, ls_array_of(LS_F32, one, NULL)), LS_ERR_INVALID);
     assert_int_equal(count_files(false), 0);
 }
 

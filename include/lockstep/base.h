@@ -5,7 +5,8 @@
  *
  * Outputs are the last arguments of a function. In a call that ends in a list of any length, of layers or of options by
  * name, they stand right before that list: ls_sequential(ctx, "cnn", &cnn, layers...), ls_graph_create(ctx, &graph,
- * .seed = 1). Such calls are macros around functions whose names end in _with and that have outputs last. A buffer, in
+ * .seed = 1). Such calls are macros around functions whose names end in _with and that have outputs last. An
+ * output that may be left out can be an option (.history). A buffer, in
  * or out, is followed by its size in bytes. */
 #ifndef LOCKSTEP_BASE_H
 #define LOCKSTEP_BASE_H

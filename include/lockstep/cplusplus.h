@@ -404,6 +404,10 @@ template <class... Metrics> ls_metrics_list ls_metrics(Metrics... metrics)
 #undef ls_fit_arrays
 #undef ls_explain_fit
 #undef ls_evaluate
+#undef ls_evaluate_arrays
+#undef ls_predict
+#undef ls_predict_array
+#undef ls_train_on_batch
 
 inline ls_status ls_compile(ls_model *model, ls_compile_options options)
 {
@@ -439,6 +443,30 @@ inline ls_status ls_evaluate(ls_model *model, ls_dataset *data, ls_results *out,
 {
     options.out = out;
     return ls_evaluate_with(model, data, options);
+}
+
+inline ls_status ls_evaluate_arrays(ls_model *model, ls_array x, ls_array y, ls_results *out,
+                                    ls_evaluate_options options = {})
+{
+    options.out = out;
+    return ls_evaluate_arrays_with(model, x, y, options);
+}
+
+inline ls_status ls_predict(ls_model *model, ls_dataset *data, ls_array *out, ls_predict_options options = {})
+{
+    return ls_predict_with(model, data, options, out);
+}
+
+inline ls_status ls_predict_array(ls_model *model, ls_array x, ls_array *out, ls_predict_options options = {})
+{
+    return ls_predict_array_with(model, x, options, out);
+}
+
+inline ls_status ls_train_on_batch(ls_model *model, ls_array x, ls_array y, ls_results *out = nullptr,
+                                   ls_batch_options options = {})
+{
+    options.out = out;
+    return ls_train_on_batch_with(model, x, y, options);
 }
 
 #undef LS_LAYER_

@@ -63,12 +63,15 @@ typedef struct ls_element_spec {
  * axis get one: [60000,28,28,1]. ctx is for the log and may be NULL. */
 LS_API ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test);
 
-/* ---- Files to arrays; the caller frees out->data with free() ---- */
+/* ---- Files to arrays, the caller frees out->data with free(); and back ---- */
 
 LS_API ls_status ls_idx_read(const char *path, ls_array *out); /* gzip or not */
 LS_API ls_status ls_npy_read(const char *path, ls_array *out);
 LS_API ls_status ls_npz_read(const char *path, const char *name, ls_array *out); /* one array of the archive */
 LS_API ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels);
+
+/* The bytes that numpy.save writes. The file appears when it is complete; an old one is replaced. */
+LS_API ls_status ls_npy_write(const char *path, ls_array array);
 
 /* ---- Sources ---- */
 

@@ -37,6 +37,10 @@ LS_API ls_status ls_context_open(const ls_context_options *options, ls_context *
 LS_API ls_status ls_context_create(const ls_context_options *options, ls_context **out);
 LS_API void ls_context_close(ls_context *ctx);
 
+/* Whether LOCKSTEP_ISA, which limits the vector instructions that kernels use, is a name that this machine can run. The
+ * first run checks it too; a program may want to know at once. */
+LS_API ls_status ls_check_environment(void);
+
 /* ---- Devices ----
  * Names are TensorFlow's: "/job:localhost/replica:0/task:0/device:GPU:1", "/device:CPU:0", "/gpu:0"; also "gpu:0",
  * "cuda:1"; where several may be named, lists and ranges: "cpu:0-3,gpu:1". */
@@ -56,6 +60,28 @@ typedef struct ls_device_info {
 /* Of a kind ("CPU", "GPU"), or of all (NULL); free() the list. */
 LS_API ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count);
 LS_API ls_status ls_list_logical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count);
+
+/* A list of names, read, for a program that configures its devices as a user named them. CPU devices need not be there
+ * yet: ls_set_logical_devices makes as many as are wanted. Others must be. free() the list. */
+typedef struct ls_device_name {
+    char kind[16];
+    int number;
+} ls_device_name;
+LS_API ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_name **out, size_t *count);
+
+/* What this process may use of the machine's cores, and what CPU devices do with them. */
+typedef struct ls_cpu_info {
+    int cores;        /* that CPU devices use */
+    int quota;        /* cores that the cgroup's quota gives time for; 0: there is no quota */
+    int workers;      /* worker threads of all CPU devices; where there are more than cores, they take turns */
+    size_t l2;        /* bytes of a core's L2 cache; 0: not known */
+    char reason[256]; /* "2 cores", "1 of 2 cores: affinity mask" */
+} ls_cpu_info;
+LS_API ls_status ls_get_cpu_info(ls_context *ctx, ls_cpu_info *out);
+
+/* The cores, by the system's numbers, that the workers of a logical CPU device are bound to; *count is 0 where they are
+ * not bound. free() the list. */
+LS_API ls_status ls_list_device_cores(ls_context *ctx, const char *device, int **out, size_t *count);
 
 /* ---- Configuring, before a context is opened. Names are those of physical devices ---- */
 

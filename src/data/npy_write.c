@@ -1,6 +1,6 @@
 /* The .npy format: a magic number, the length of the header (u16), the header (a Python dictionary, padded with spaces
  * so that the data begins at a multiple of 64), the elements. */
-#include "data/npy_write.h"
+#include "lockstep/data.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEA
     return length;
 }
 
-ls_status ls_npy_write(const char *path, ls_dtype dtype, const ls_shape *shape, const void *data)
+static ls_status write_npy(const char *path, ls_dtype dtype, const ls_shape *shape, const void *data)
 {
     char header[HEADER], text[LS_SHAPE_TEXT];
     int64_t count = 0;
@@ -66,4 +66,11 @@ ls_status ls_npy_write(const char *path, ls_dtype dtype, const ls_shape *shape, 
         return ls_fail(LS_ERR_INVALID, "cannot write '%s': no data", path);
     ls_file_part parts[] = { { header, make_header(dtype, shape, header) }, { data, bytes } };
     return ls_file_write_parts(path, parts, sizeof parts / sizeof *parts);
+}
+
+ls_status ls_npy_write(const char *path, ls_array array)
+{
+    if (!path)
+        return ls_fail(LS_ERR_INVALID, "ls_npy_write: the path is NULL");
+    return write_npy(path, array.dtype, &array.shape, array.data);
 }

@@ -54,6 +54,17 @@ int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_M
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out);
 ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, int *count);
 
+/* Worker threads of all CPU devices, and whether each is bound to a core: where it can have one of its own. */
+static inline int ls_context_cpu_workers(const ls_context *ctx)
+{
+    const ls_device *last = &ctx->devices[ctx->cpu_count - 1];
+    return last->first_worker + last->worker_count;
+}
+static inline bool ls_context_binds_workers(const ls_context *ctx)
+{
+    return ctx->cores.bind && ls_context_cpu_workers(ctx) <= ctx->cores.count;
+}
+
 /* Counts a copy of a tensor between two devices. */
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
 

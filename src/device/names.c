@@ -454,3 +454,13 @@ ls_status ls_names_read_cores(const char *text, int **out, int *count)
     *count = found;
     return LS_OK;
 }
+
+ls_status ls_names_refuse_cores(const char *text, const ls_named_device *found)
+{
+    if (!found->cores[0])
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID,
+                   "device \"%s\": cores are chosen by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES, before a "
+                   "context is opened",
+                   text);
+}

@@ -26,6 +26,9 @@ ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_c
 /* The same for exactly one device. */
 ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device *out);
 
+/* Where logical devices are named: cores are chosen before a context is opened. */
+ls_status ls_names_refuse_cores(const char *text, const ls_named_device *found);
+
 /* "2,5-7" to { 2, 5, 6, 7 }; must be rising and without repeats; the caller frees the list. */
 ls_status ls_names_read_cores(const char *text, int **out, int *count);
 

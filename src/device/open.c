@@ -132,24 +132,13 @@ static int find_device(const ls_context *ctx, int kind, int number)
     return 0;
 }
 
-/* Cores are chosen before a context is opened. */
-static ls_status refuse_cores(const char *text, const ls_named_device *found)
-{
-    if (!found->cores[0])
-        return LS_OK;
-    return ls_fail(LS_ERR_INVALID,
-                   "device \"%s\": cores are chosen by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES, before a "
-                   "context is opened",
-                   text);
-}
-
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out)
 {
     ls_kind_count kinds[LS_MAX_KINDS];
     ls_named_device found;
     int kind_count = ls_context_kinds(ctx, true, kinds);
     LS_TRY(ls_names_read_one(name, kinds, kind_count, &found));
-    LS_TRY(refuse_cores(name, &found));
+    LS_TRY(ls_names_refuse_cores(name, &found));
     *out = find_device(ctx, found.kind, found.number);
     return LS_OK;
 }
@@ -164,7 +153,7 @@ ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, 
     ls_status status = list ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", named);
     for (int i = 0; i < named && status == LS_OK; i++) {
         list[i] = find_device(ctx, found[i].kind, found[i].number);
-        status = refuse_cores(names, &found[i]);
+        status = ls_names_refuse_cores(names, &found[i]);
     }
     free(found);
     if (status != LS_OK) {

@@ -12,16 +12,15 @@ static void close_runtime(ls_runtime *runtime)
     free(runtime);
 }
 
-/* CPU workers are bound to cores, where each can have one of its own. */
-static ls_status bind_workers(ls_runtime *runtime, const ls_cores *cores)
+static ls_status bind_workers(ls_runtime *runtime, const ls_context *ctx)
 {
-    if (!cores->bind || runtime->cpu_workers > cores->count)
+    if (!ls_context_binds_workers(ctx))
         return LS_OK;
     runtime->cores = calloc((size_t)runtime->workers, sizeof(*runtime->cores));
     if (!runtime->cores)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", runtime->workers);
     for (int w = 0; w < runtime->workers; w++)
-        runtime->cores[w] = w < runtime->cpu_workers ? cores->os_index[w] : -1;
+        runtime->cores[w] = w < runtime->cpu_workers ? ctx->cores.os_index[w] : -1;
     return LS_OK;
 }
 
@@ -30,10 +29,9 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
     ls_runtime *runtime = calloc(1, sizeof(*runtime));
     if (!runtime)
         return ls_fail(LS_ERR_MEMORY, "no memory for a runtime");
-    const ls_device *last = &ctx->devices[ctx->cpu_count - 1];
-    runtime->cpu_workers = last->first_worker + last->worker_count;
+    runtime->cpu_workers = ls_context_cpu_workers(ctx);
     runtime->workers = runtime->cpu_workers + ctx->device_count - ctx->cpu_count;
-    ls_status status = bind_workers(runtime, &ctx->cores);
+    ls_status status = bind_workers(runtime, ctx);
     if (status == LS_OK) {
         ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d workers", ctx->cores.reason, ctx->cpu_count,
                      runtime->cpu_workers);

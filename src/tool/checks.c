@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/names.h"
-
 #define MOST_MODELS 64
 
 ls_status tool_check_model(const tool_settings *settings)

@@ -4,9 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/numbers.h"
-#include "device/context.h"
-
 #define MOST_MIB ((int64_t)1 << 40)
 
 /* What is told on the way goes where the progress goes; what is wrong, to standard error. */
@@ -23,22 +20,18 @@ static void write_log(void *user, ls_log_level level, const char *line)
 /* ---- Which devices ---- */
 
 /* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
-static ls_status read_names(const ls_context *ctx, const char *names, int *open, int *used)
+static ls_status read_names(ls_context *ctx, const char *names, int *open, int *used)
 {
-    ls_kind_count kinds[LS_MAX_KINDS];
-    ls_named_device *list = NULL;
-    int kind_count = ls_context_kinds(ctx, false, kinds);
-    bool cores = false;
-    kinds[LS_CPU].count = LS_MAX_WORKERS;
-    LS_TRY(ls_fail_within(ls_names_read(names, kinds, kind_count, &list, used), "--devices"));
+    ls_device_name *list;
+    size_t count;
+    LS_TRY(ls_fail_within(ls_read_device_names(ctx, names, &list, &count), "--devices"));
     *open = 1;
-    for (int i = 0; i < *used; i++) {
-        cores = cores || list[i].cores[0];
-        if (list[i].kind == LS_CPU && list[i].number >= *open)
+    *used = (int)count;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].kind, "CPU") == 0 && list[i].number >= *open)
             *open = list[i].number + 1;
-    }
     free(list);
-    return cores ? ls_fail(LS_ERR_INVALID, "--devices %s: cores are chosen by LOCKSTEP_VISIBLE_DEVICES", names) : LS_OK;
+    return LS_OK;
 }
 
 /* A number of CPU devices, or names. */

@@ -4,36 +4,42 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "run/runtime.h"
+/* The cores that the workers of a device are bound to; none: they are not bound. */
+typedef struct bound {
+    int *cores;
+    size_t count;
+} bound;
 
 /* What there is to tell. */
 typedef struct machine {
-    const ls_context *ctx;
-    const ls_runtime *runtime;
-    size_t l2;
+    ls_cpu_info cpu;
     ls_device_info *physical, *logical;
     size_t physical_count, logical_count;
+    bound *bound; /* of each logical device */
     char *bit_class;
 } machine;
 
 static ls_status look(ls_context *ctx, machine *out)
 {
-    ls_runtime *runtime;
-    out->l2 = ls_cores_l2_bytes();
-    out->ctx = ctx;
     LS_TRY(ls_list_physical_devices(ctx, NULL, &out->physical, &out->physical_count));
     LS_TRY(ls_list_logical_devices(ctx, NULL, &out->logical, &out->logical_count));
-    LS_TRY(ls_runtime_of(ctx, &runtime));
-    out->runtime = runtime;
+    LS_TRY(ls_get_cpu_info(ctx, &out->cpu));
+    out->bound = calloc(out->logical_count, sizeof *out->bound);
+    if (out->bound == NULL)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %zu devices", out->logical_count);
+    for (size_t i = 0; i < out->logical_count; i++)
+        LS_TRY(ls_list_device_cores(ctx, out->logical[i].name, &out->bound[i].cores, &out->bound[i].count));
     return ls_bit_class(ctx, &out->bit_class);
 }
 
-/* The cores that the workers of a logical device are bound to; NULL: none is. */
-static const int *cores_of(const machine *m, size_t index)
+static void forget(machine *m)
 {
-    return m->logical[index].cores && m->runtime->cores ? m->runtime->cores + m->ctx->devices[index].first_worker
-                                                        : NULL;
+    for (size_t i = 0; m->bound && i < m->logical_count; i++)
+        free(m->bound[i].cores);
+    free(m->bound);
+    free(m->bit_class);
+    free(m->physical);
+    free(m->logical);
 }
 
 /* "cpu:0": what a user types. */
@@ -58,10 +64,10 @@ static const char *bytes_text(size_t bytes, char text[32])
 }
 
 /* " on core 0", " on cores 0-3,6" */
-static void print_cores(const int *cores, int count)
+static void print_cores(const int *cores, size_t count)
 {
     printf(" on core%s ", count == 1 ? "" : "s");
-    for (int first = 0, next; first < count; first = next) {
+    for (size_t first = 0, next; first < count; first = next) {
         for (next = first + 1; next < count && cores[next] == cores[next - 1] + 1;)
             next++;
         printf("%s%d", first ? "," : "", cores[first]);
@@ -74,8 +80,8 @@ static void print_physical(const machine *m, const ls_device_info *d)
 {
     char bytes[32];
     printf("  %s  %s", d->name, d->about);
-    if (d->cores && m->l2)
-        printf("; L2 cache %zu KiB", m->l2 >> 10);
+    if (d->cores && m->cpu.l2)
+        printf("; L2 cache %zu KiB", m->cpu.l2 >> 10);
     if (d->memory)
         printf("%s%s of memory", d->about[0] ? "; " : "", bytes_text(d->memory, bytes));
     printf("%s\n", d->visible ? "" : " (not visible)");
@@ -84,11 +90,10 @@ static void print_physical(const machine *m, const ls_device_info *d)
 static void print_workers(const machine *m, size_t index)
 {
     int count = m->logical[index].cores;
-    const int *cores = cores_of(m, index);
     printf("%d worker%s", count, count == 1 ? "" : "s");
-    if (cores)
-        print_cores(cores, count);
-    else if (!m->ctx->crowded)
+    if (m->bound[index].count > 0)
+        print_cores(m->bound[index].cores, m->bound[index].count);
+    else if (m->cpu.workers <= m->cpu.cores)
         printf(", not bound to cores");
 }
 
@@ -127,9 +132,8 @@ static void print_text(const machine *m)
         print_physical(m, &m->physical[i]);
     printf("logical devices:\n");
     print_all_logical(m);
-    if (m->ctx->crowded)
-        printf("  %d workers take turns on %d core%s\n", m->runtime->cpu_workers, m->ctx->cores.count,
-               m->ctx->cores.count == 1 ? "" : "s");
+    if (m->cpu.workers > m->cpu.cores)
+        printf("  %d workers take turns on %d core%s\n", m->cpu.workers, m->cpu.cores, m->cpu.cores == 1 ? "" : "s");
     printf("bit class:\n  %s\n", m->bit_class);
 }
 
@@ -151,10 +155,9 @@ static json_t *physical_json(const ls_device_info *d)
 static json_t *logical_json(const machine *m, size_t index)
 {
     const ls_device_info *d = &m->logical[index];
-    const int *bound = cores_of(m, index);
     json_t *cores = json_array();
-    for (int w = 0; bound && w < d->cores; w++)
-        json_array_append_new(cores, json_integer(bound[w]));
+    for (size_t w = 0; w < m->bound[index].count; w++)
+        json_array_append_new(cores, json_integer(m->bound[index].cores[w]));
     char name[32];
     return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:b}", "name", short_name(d, name), "full_name", d->name,
                      "kind", d->kind, "number", d->number, "physical", d->physical, "workers", d->cores, "bound_to",
@@ -168,9 +171,8 @@ static ls_status print_json(const machine *m)
         json_array_append_new(physical, physical_json(&m->physical[i]));
     for (size_t i = 0; i < m->logical_count; i++)
         json_array_append_new(logical, logical_json(m, i));
-    const ls_cores *cores = &m->ctx->cores;
-    json_t *all = json_pack("{s:i, s:s, s:i, s:o, s:s, s:o, s:o}", "cores", cores->count, "reason", cores->reason,
-                            "quota", cores->quota, "l2_bytes", bytes_json(m->l2), "bit_class", m->bit_class,
+    json_t *all = json_pack("{s:i, s:s, s:i, s:o, s:s, s:o, s:o}", "cores", m->cpu.cores, "reason", m->cpu.reason,
+                            "quota", m->cpu.quota, "l2_bytes", bytes_json(m->cpu.l2), "bit_class", m->bit_class,
                             "physical_devices", physical, "logical_devices", logical);
     char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
@@ -185,7 +187,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     (void)stopped_by;
     tool_session session = { 0 };
-    machine m = { .l2 = 0 };
+    machine m = { .bit_class = NULL };
     ls_status status = tool_open_context(settings, &session);
     if (status == LS_OK)
         status = look(session.ctx, &m);
@@ -193,9 +195,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
         status = print_json(&m);
     else if (status == LS_OK)
         print_text(&m);
-    free(m.bit_class);
-    free(m.physical);
-    free(m.logical);
+    forget(&m);
     tool_close(&session);
     return status;
 }

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "tool/tool.h"
 
 /* ---- No output is an input ---- */

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/names.h"
-
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* ---- Names ---- */

@@ -5,9 +5,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "backend/cpu/simd.h"
-#include "base/names.h"
-
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
@@ -72,7 +69,7 @@ static ls_status check_environment(void)
             tables[count++] = commands[i]->tables[k];
     tables[count++] = &tool_common_flags;
     LS_TRY(ls_options_check_environment(tables, count, other_variables, COUNT(other_variables)));
-    return ls_simd_check_environment();
+    return ls_check_environment();
 }
 
 static ls_status read_options(const tool_command *command, int argc, const char *const *argv, ls_options *options,

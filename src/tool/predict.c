@@ -4,9 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "data/npy_write.h"
-
 static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), part = strlen(end);
@@ -72,7 +69,7 @@ static ls_status write_array(const char *path, const ls_array *array)
 {
     if (ends_with(path, ".csv"))
         return write_csv(path, array);
-    return ls_npy_write(path, array->dtype, &array->shape, array->data);
+    return ls_npy_write(path, *array);
 }
 
 static ls_status predict(const tool_settings *settings, tool_session *session)

@@ -4,9 +4,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "device/context.h"
-#include "nn/model.h"
-
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
     LS_TRY(tool_check_data(settings));
@@ -39,7 +36,13 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
 {
     int64_t count;
     char number[32];
+    ls_cpu_info cpu;
+    ls_device_info *list;
+    size_t opened;
     LS_TRY(ls_dataset_count(session->train, &count));
+    LS_TRY(ls_get_cpu_info(session->ctx, &cpu));
+    LS_TRY(ls_list_logical_devices(session->ctx, NULL, &list, &opened));
+    free(list);
     char name[64]; /* from a file: it must not command the terminal */
     snprintf(name, sizeof name, "%s", ls_model_name(session->model));
     ls_make_printable(name, strlen(name));
@@ -47,11 +50,10 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     printf("%s: %s samples; batches of %lld; %s; %s%s\n", settings->data, tool_number(count, number),
            (long long)tool_batch_size(settings, session), tool_optimizer_name(settings),
            tool_loss_name(session->loss.kind), session->loss.options.from_logits ? " from logits" : "");
-    int opened = session->ctx->device_count;
     printf("%d", session->devices);
-    if (session->devices < opened)
-        printf(" of %d", opened);
-    printf(" device%s on %s\n", opened == 1 ? "" : "s", session->ctx->cores.reason);
+    if ((size_t)session->devices < opened)
+        printf(" of %zu", opened);
+    printf(" device%s on %s\n", opened == 1 ? "" : "s", cpu.reason);
     return LS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/simd_tables.h"
 #include "base/math.h"
 #include "base/status.h"
+#include "lockstep/device.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 /* __builtin_cpu_supports also asks whether the system saves the wide registers. */
@@ -48,7 +49,7 @@ const ls_simd *ls_simd_choose(void)
     return best ? best : &ls_simd_base;
 }
 
-ls_status ls_simd_check_environment(void)
+ls_status ls_check_environment(void)
 {
     const char *name = getenv("LOCKSTEP_ISA");
     if (!name || name[0] == '\0' || ls_simd_named(name))

@@ -145,9 +145,8 @@ typedef struct ls_simd {
 } ls_simd;
 
 /* The best table this CPU and system can run. The environment variable LOCKSTEP_ISA = base, avx2 or avx512 can lower
- * it; another value, or one this CPU cannot run, is ignored here: ls_simd_check_environment refuses it. */
+ * it; another value, or one this CPU cannot run, is ignored here: ls_check_environment refuses it. */
 const ls_simd *ls_simd_choose(void);
-ls_status ls_simd_check_environment(void);
 
 /* The table of that name; NULL when there is none or this CPU cannot run it. */
 const ls_simd *ls_simd_named(const char *name);

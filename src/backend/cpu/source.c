@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/host.h"
+#include "lockstep/device.h"
 
 static const ls_cpu_maker makers[] = {
     ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_conv,   ls_cpu_make_dense,
@@ -112,7 +113,7 @@ static void close_cpu(void *backend)
 
 ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_source *out)
 {
-    LS_TRY(ls_simd_check_environment());
+    LS_TRY(ls_check_environment());
     ls_cpu *cpu = calloc(1, sizeof(*cpu));
     if (!cpu)
         return ls_fail(LS_ERR_MEMORY, "no memory for the CPU backend");
