@@ -220,6 +220,8 @@ $(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPER
 	@mkdir -p $(@D)
 	$(Q)$(call link)
 
+# Devices that are not CPUs are the tests'.
+$(B)/fuzz/fuzz_devices: $(call object,tests/gpu.c)
 $(FUZZ_PROGRAMS): $(B)/fuzz/%: $(B)/obj/fuzz/%.o $(call object,$(FUZZ_HELPERS)) $(STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

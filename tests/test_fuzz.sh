@@ -7,6 +7,7 @@ for program in $LS_BUILD/fuzz/fuzz_*; do
     target=${program##*/fuzz_}
     case $target in
     graph | model) runs=60 ;;
+    devices) runs=20 ;;
     keras) runs=1500 ;;
     *) runs=5000 ;;
     esac

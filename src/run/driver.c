@@ -19,6 +19,7 @@ struct ls_driver {
     ls_state *state;   /* of this one; NULL: no variable is here */
     uint64_t now;      /* number of the run at hand */
     uint64_t *fresh;   /* by plan node: the run that brought or made its whole value here */
+    bool *brought;     /* by plan node: it came from the host; otherwise it was made here */
     uint64_t *arrived; /* by kept value and lane: the run that brought it here */
 };
 
@@ -32,7 +33,8 @@ static ls_status explain(const ls_driver *d, const ls_step *step, const char *wh
     return ls_programs_explain(&d->programs, step, what, status);
 }
 
-/* After a failure: drain the queue, drop later errors, mark what was brought stale. The next run begins anew. */
+/* After a failure: drain the queue, drop later errors, mark what was brought stale. What was made here is not on the
+ * host, and lanes before the failed one still want it. */
 static ls_status settle(ls_driver *d, ls_status status)
 {
     ls_error failure;
@@ -40,7 +42,9 @@ static ls_status settle(ls_driver *d, ls_status status)
         return LS_OK;
     ls_error_keep(&failure, status);
     (void)ls_device_sync(d->device);
-    memset(d->fresh, 0, (size_t)plan_of(d)->node_count * sizeof(*d->fresh));
+    for (int i = 0; i < plan_of(d)->node_count; i++)
+        if (d->brought[i])
+            d->fresh[i] = 0;
     return ls_error_give(&failure);
 }
 
@@ -64,8 +68,9 @@ static ls_status fill(ls_driver *d)
     const ls_plan *plan = plan_of(d);
     int device = d->device->index;
     d->fresh = calloc((size_t)plan->node_count + 1, sizeof(*d->fresh));
+    d->brought = calloc((size_t)plan->node_count + 1, sizeof(*d->brought));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
-    if (!d->fresh || !d->arrived)
+    if (!d->fresh || !d->brought || !d->arrived)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
     if (!d->states[device])
         LS_TRY(ls_state_create(plan->graph, device, &d->states[device]));
@@ -106,6 +111,7 @@ void ls_driver_destroy(ls_driver *d)
         ls_programs_free(&d->programs);
     ls_memory_give(d->device->memory, d->block);
     free(d->fresh);
+    free(d->brought);
     free(d->arrived);
     free(d);
 }
@@ -180,6 +186,7 @@ static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, 
         return LS_OK;
     LS_TRY(upload(d, d->place->whole[o->value], ls_executor_locate(e, o, worker, 0, 0), o->unit));
     *fresh = d->now;
+    d->brought[o->value] = true;
     int from = leaf ? leaf_home(d, node) : d->placement->home;
     if (from != d->device->index)
         count(d, o->value, from, d->device->index, o->unit);
