@@ -236,6 +236,47 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     ls_context_close(ctx);
 }
 
+/* A weight that is not finite before a step, moving statistics among them, is told, and nothing is changed. */
+static void a_weight_that_is_not_finite_is_told(void **state)
+{
+    (void)state;
+    const float bad[] = { NAN, INFINITY, -INFINITY };
+    ls_context *ctx = open_context();
+    int told = 0;
+    for (size_t w = 0; w < 8; w++)
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+            char before[65], after[65];
+            float features[10][3] = { { 0.5f, 1, -1 }, { 0.25f, 0, 2 } }, targets[10] = { 1 };
+            ls_model *model = NULL;
+            OK(ls_sequential(ctx, "m", &model, ls_input(3), ls_dense(4, .activation = LS_RELU),
+                             ls_batch_normalization(), ls_dense(1)));
+            OK(ls_compile(model, .optimizer = ls_sgd(.learning_rate = 0.1), .loss = ls_mean_squared_error()));
+            assert_int_equal(ls_model_variable_count(model), 8);
+            ls_tensor *variable = ls_model_variable(model, w);
+            float values[64];
+            ls_shape shape = ls_tensor_shape(variable);
+            size_t bytes = sizeof(float) * (size_t)(shape.dims[0] * (shape.rank > 1 ? shape.dims[1] : 1));
+            assert_true(bytes <= sizeof(values));
+            OK(ls_variable_get(variable, values, bytes));
+            values[bytes / sizeof(float) - 1] = bad[i];
+            OK(ls_variable_set(variable, values, bytes));
+            OK(ls_model_weights_sha256(model, before));
+            ls_status status = ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(10, 3), features),
+                                             ls_array_of(LS_F32, LS_SHAPE(10, 1), targets), .batch_size = 10,
+                                             .verbose = LS_VERBOSE_SILENT);
+            if (status != LS_ERR_NOT_FINITE)
+                fail_msg("%g in %s: %s", (double)bad[i], ls_model_variable_name(model, w), ls_status_name(status));
+            bool kept = strstr(ls_last_error(), "no variable was changed") != NULL; /* else it says that it was made */
+            assert_true(kept || strstr(ls_last_error(), "the step was made"));
+            OK(ls_model_weights_sha256(model, after));
+            assert_int_equal(strcmp(after, before) == 0, kept);
+            told += kept;
+            ls_model_destroy(model);
+        }
+    assert_true(told >= 20); /* of 24: all but weights that a ReLU hides */
+    ls_context_close(ctx);
+}
+
 int main(void)
 {
     for (int i = 0; i < SAMPLES; i++) {
@@ -247,6 +288,7 @@ int main(void)
         cmocka_unit_test(epochs_of_some_steps_go_on_with_the_pass),
         cmocka_unit_test(weights_of_classes_and_samples_multiply),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_weight_that_is_not_finite_is_told),
     };
     return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 }

@@ -300,7 +300,7 @@ struct ls_plan {
     int prepared_count;
     ls_step *updates; /* in place */
     int update_count;
-    int *guards; /* plan nodes that must be finite before anything is written; none where nothing is */
+    int *guards; /* plan nodes that must be finite before anything is written: losses, and what fit assigns */
     int guard_count;
     ls_phase *phases;
     int phase_count;

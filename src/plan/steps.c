@@ -107,7 +107,7 @@ static void list_whole(ls_plan *plan)
     qsort(plan->updates, (size_t)plan->update_count, sizeof(*plan->updates), updates_by_kind);
 }
 
-/* Losses of a run that updates variables. */
+/* Losses of a run that updates variables; and with them what it assigns to others: moving averages. */
 static ls_status list_guards(ls_plan *plan)
 {
     plan->guards = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->guards));
@@ -116,6 +116,11 @@ static ls_status list_guards(ls_plan *plan)
     for (int i = 0; plan->update_count > 0 && i < plan->node_count; i++)
         if (plan->nodes[i].node->guards && !plan->nodes[i].node->per_sample && plan->nodes[i].group >= 0)
             plan->guards[plan->guard_count++] = i;
+    for (int i = 0; plan->guard_count > 0 && i < plan->node_count; i++) {
+        const ls_tensor *node = plan->nodes[i].node;
+        if (ls_node_is(node, LS_TRAIT_WRITES) && !ls_node_is(node, LS_TRAIT_UPDATES) && plan->nodes[i].group >= 0)
+            plan->guards[plan->guard_count++] = i;
+    }
     return LS_OK;
 }
 

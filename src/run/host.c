@@ -286,7 +286,7 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, in
     return good ? LS_OK : ls_executor_not_finite(step);
 }
 
-/* A loss: with one that is not finite, finite gradients are no good either. */
+/* A loss: with one that is not finite, finite gradients are no good either. Or what is to be assigned. */
 static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];
@@ -294,10 +294,14 @@ static ls_status run_guard(ls_executor *e, int node)
     const char *value = ls_executor_operand(e, o);
     int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
     char label[LS_NODE_TEXT];
-    return is_finite(e, tensor->dtype, value, 0, count)
-               ? LS_OK
-               : ls_fail(LS_ERR_NOT_FINITE, "the loss (%s) is not finite: no variable was changed",
-                         ls_node_label(tensor, label));
+    bool real = tensor->dtype == LS_F32 || tensor->dtype == LS_F64; /* counters are always good */
+    if (!real || is_finite(e, tensor->dtype, value, 0, count))
+        return LS_OK;
+    if (ls_node_is(tensor, LS_TRAIT_WRITES))
+        return ls_fail(LS_ERR_NOT_FINITE, "the new value of %s is not finite: no variable was changed",
+                       ls_node_label(tensor->attr.variable.variable->node, label));
+    return ls_fail(LS_ERR_NOT_FINITE, "the loss (%s) is not finite: no variable was changed",
+                   ls_node_label(tensor, label));
 }
 
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
