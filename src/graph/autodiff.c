@@ -10,8 +10,8 @@
 typedef struct walk {
     ls_tensor **order;
     size_t count;
-    ls_tensor **gradient; /* by place; NULL: none yet */
-    bool *needed;         /* by place: some variable is behind it */
+    ls_tensor **gradient; /* by position; NULL: none yet */
+    bool *needed;         /* by position: some variable is behind it */
 } walk;
 
 /* g, the gradient of y's input as a rule wrote it, in the input's own shape. */
@@ -52,9 +52,9 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
     ls_status status = LS_OK;
     for (int i = 0; i < y->input_count && status == LS_OK; i++) {
         ls_tensor *input = y->in[i];
-        if (!dx[i] || !w->needed[input->place])
+        if (!dx[i] || !w->needed[input->position])
             continue;
-        ls_tensor *g = fit(dx[i], input), **sum = &w->gradient[input->place];
+        ls_tensor *g = fit(dx[i], input), **sum = &w->gradient[input->position];
         *sum = *sum ? ls_op_add(*sum, g) : g;
         if (ls_tensor_is_error(*sum))
             status = ls_fail((*sum)->status, "ls_gradients: %s", (*sum)->message);
@@ -100,20 +100,20 @@ static ls_status check_arguments(ls_tensor *loss, ls_tensor *const *variables, s
 static void mark_needed(walk *w, ls_tensor *const *variables, size_t count, uint32_t mark)
 {
     for (size_t i = 0; i < w->count; i++)
-        w->order[i]->place = (int32_t)i;
+        w->order[i]->position = (int32_t)i;
     for (size_t i = 0; i < count; i++)
         if (variables[i]->mark == mark)
-            w->needed[variables[i]->place] = true;
+            w->needed[variables[i]->position] = true;
     for (size_t i = 0; i < w->count; i++)
         for (int k = 0; k < w->order[i]->input_count && !w->needed[i]; k++)
-            w->needed[i] = w->needed[w->order[i]->in[k]->place];
+            w->needed[i] = w->needed[w->order[i]->in[k]->position];
 }
 
 static ls_status walk_back(walk *w, ls_tensor *loss, const ls_gradients_options *options)
 {
-    if (!w->needed[loss->place])
+    if (!w->needed[loss->position])
         return LS_OK;
-    w->gradient[loss->place] =
+    w->gradient[loss->position] =
         options->cotangent ? options->cotangent : ls_op_broadcast_like(ls_scalar_like(loss, 1), loss);
     for (size_t i = w->count; i-- > 0;)
         if (w->needed[i] && w->gradient[i])
@@ -144,7 +144,7 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
     loss->graph->layer = outer_layer;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         ls_tensor *v = variables[i];
-        out[i] = v->mark == mark ? w.gradient[v->place] : NULL;
+        out[i] = v->mark == mark ? w.gradient[v->position] : NULL;
         if (!out[i] && options.zeros)
             out[i] = ls_op_broadcast_like(ls_scalar_like(v, 0), v);
     }

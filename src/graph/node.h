@@ -152,7 +152,7 @@ struct ls_tensor {
     int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
     int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
     uint32_t mark;     /* for walks over the graph: equal to graph->mark when visited */
-    int32_t place;     /* for walks: an index of the walker's own */
+    int32_t position;  /* in a walk: an index that the walker gives */
 };
 
 typedef struct ls_node_spec {

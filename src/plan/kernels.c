@@ -64,7 +64,8 @@ static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
     return LS_OK;
 }
 
-/* A home group meets the sizes of its own segment; one computed wherever it is needed, those of all of them. */
+/* A group that belongs to a segment meets the sizes of that one; a group computed wherever it is needed, those of all.
+ */
 ls_status ls_plan_kernels(ls_plan *plan)
 {
     for (int s = 0; s < plan->segment_count; s++) {

@@ -1,4 +1,4 @@
-/* Pass 7: every value gets a place. Lifetimes become offsets: whole and kept values live from level to level, those of
+/* Pass 7: every value gets an offset, from its lifetime: whole and kept values live from level to level, those of
  * a micro-batch from step to step in the worker's own arena. */
 #include <stdlib.h>
 
@@ -201,7 +201,7 @@ static ls_status settle_step(ls_plan *plan, ls_step *step)
     return LS_OK;
 }
 
-/* A weight that the kernel wants prepared is read from its prepared place. */
+/* A weight that the kernel wants prepared is read from where it is prepared. */
 static void use_prepared(const ls_plan *plan, ls_step *step)
 {
     const ls_prepare *want = &step->group->kernel->prepare;

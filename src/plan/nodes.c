@@ -58,7 +58,7 @@ ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls
         return LS_ERR_MEMORY;
     plan->node_count = (int)count;
     for (int i = 0; i < plan->node_count; i++)
-        order[i]->place = i;
+        order[i]->position = i;
     for (int i = 0; i < plan->node_count; i++) {
         ls_tensor *node = order[i];
         ls_plan_node *p = &plan->nodes[i];
@@ -70,14 +70,14 @@ ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls
         if (!p->in)
             return LS_ERR_MEMORY;
         for (int k = 0; k < node->input_count; k++)
-            p->in[k] = node->in[k]->place;
+            p->in[k] = node->in[k]->position;
         if (node->input_count > plan->max_inputs)
             plan->max_inputs = node->input_count;
     }
     plan->fetch_count = (int)fetch_count;
     for (size_t i = 0; i < fetch_count; i++) {
-        plan->fetches[i] = fetches[i]->place;
-        plan->nodes[fetches[i]->place].fetched = true;
+        plan->fetches[i] = fetches[i]->position;
+        plan->nodes[fetches[i]->position].fetched = true;
     }
     if (!plan->options.unfused)
         use_relu_outputs(plan);

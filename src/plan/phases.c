@@ -75,12 +75,12 @@ static ls_status check_writes(ls_plan *plan)
         ls_variable *written[LS_MAX_WRITES];
         int count = plan->groups[g].needed ? ls_node_writes(plan->groups[g].root, written) : 0;
         for (int k = 0; k < count; k++) {
-            const ls_tensor **slot = &writer[written[k]->number];
-            if (*slot)
+            const ls_tensor **first = &writer[written[k]->number];
+            if (*first)
                 return ls_fail(LS_ERR_INVALID, "%s is written twice in one run, by %s and by %s",
-                               ls_node_label(written[k]->node, a), ls_node_label(*slot, b),
+                               ls_node_label(written[k]->node, a), ls_node_label(*first, b),
                                ls_node_label(plan->groups[g].root, c));
-            *slot = plan->groups[g].root;
+            *first = plan->groups[g].root;
         }
     }
     return LS_OK;

@@ -56,7 +56,7 @@ static int by_bytes(const void *a, const void *b)
 
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
-/* The values that have a place of their own, largest first; the caller frees the list. */
+/* The values that have an offset of their own, largest first; the caller frees the list. */
 static entry *list_values(const ls_plan *plan, int *count)
 {
     entry *entries = malloc(((size_t)plan->node_count + 1) * sizeof(*entries));

@@ -18,8 +18,8 @@ typedef struct cutter {
     bool *needed; /* by group: somebody looks at its value, or it writes */
     bool *kept;   /* by group */
     int kind;     /* of the segment being built */
-    int *place;   /* by group: step of the segment being built + 1; 0: not in it */
-    int *touched; /* groups with a place, to be undone */
+    int *step_of; /* by group: step of the segment being built + 1; 0: not in it */
+    int *touched; /* groups with a step in it, to be undone */
     int touched_count;
     ls_step *steps; /* of the segment being built */
     int step_count;
@@ -84,7 +84,7 @@ static bool has_home(const cutter *c, int g)
 static void add_step(cutter *c, int g)
 {
     c->steps[c->step_count] = (ls_step){ .group = &c->plan->groups[g] };
-    c->place[g] = ++c->step_count;
+    c->step_of[g] = ++c->step_count;
     c->touched[c->touched_count++] = g;
 }
 
@@ -93,7 +93,7 @@ static void demand(cutter *c, int value)
 {
     ls_plan *plan = c->plan;
     int g = ls_plan_source(plan, value);
-    if (g < 0 || !plan->groups[g].per_sample || plan->groups[g].reduces || c->place[g])
+    if (g < 0 || !plan->groups[g].per_sample || plan->groups[g].reduces || c->step_of[g])
         return;
     ls_group *group = &plan->groups[g];
     if (!group->cheap || c->kept[g]) {
@@ -142,10 +142,10 @@ static size_t busiest_bytes(cutter *c)
         for (int k = 0; k < group->in_count; k++) {
             int g = ls_plan_source(plan, group->in[k]);
             size_t bytes = unit_here(plan, group->in[k]);
-            if (g >= 0 && c->place[g] > 0) {
+            if (g >= 0 && c->step_of[g] > 0) {
                 c->freed[i] += bytes; /* its last use, the walk being from behind */
-                c->place[g] = -c->place[g];
-            } else if (g < 0 || c->place[g] == 0) {
+                c->step_of[g] = -c->step_of[g];
+            } else if (g < 0 || c->step_of[g] == 0) {
                 c->size[i] += bytes; /* read from outside: live for this step alone */
                 c->freed[i] += bytes;
             }
@@ -158,8 +158,8 @@ static size_t busiest_bytes(cutter *c)
         live -= c->freed[i] < live ? c->freed[i] : live;
     }
     for (int i = 0; i < c->touched_count; i++)
-        if (c->place[c->touched[i]] < 0)
-            c->place[c->touched[i]] = -c->place[c->touched[i]];
+        if (c->step_of[c->touched[i]] < 0)
+            c->step_of[c->touched[i]] = -c->step_of[c->touched[i]];
     return most;
 }
 
@@ -198,14 +198,14 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
     segment->micro = micro ? micro : micro_size(c, heavy);
     plan->segment_count++;
     for (int i = 0; i < c->touched_count; i++)
-        c->place[c->touched[i]] = 0;
+        c->step_of[c->touched[i]] = 0;
     c->touched_count = 0;
     c->step_count = 0;
     return LS_OK;
 }
 
-/* A home group with all that it needs here. */
-static void add_home(cutter *c, int g)
+/* A group that belongs to this segment, with all that it needs here. */
+static void add_own(cutter *c, int g)
 {
     ls_group *group = &c->plan->groups[g];
     c->kind = group->kind;
@@ -234,7 +234,7 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
             LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
         now = other ? NO_WISH : now;
         now = next != NO_WISH ? next : now;
-        add_home(c, groups[i]);
+        add_own(c, groups[i]);
     }
     return end_segment(c, level, now == WHOLE_LANE, 0);
 }
@@ -253,7 +253,7 @@ static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
 static ls_status cut_finely(cutter *c, const int *groups, int count, int level, const natural *n)
 {
     for (int i = 0; i < count; i++) {
-        add_home(c, groups[i]);
+        add_own(c, groups[i]);
         if (i + 1 == count || is_cut(c->plan, n, groups[i], groups[i + 1]))
             LS_TRY(end_segment(c, level, false, n->micro[groups[i]]));
     }
@@ -292,7 +292,7 @@ static ls_status cut_all(cutter *c, const int *sorted, const int *start, const n
     return LS_OK;
 }
 
-/* Cheap groups whose value is fetched are kept, and so get a home. */
+/* Cheap groups whose value is fetched are kept, and so belong to a segment. */
 static void keep_fetches(cutter *c)
 {
     for (int i = 0; i < c->plan->fetch_count; i++) {
@@ -365,13 +365,13 @@ static ls_status cutter_prepare(cutter *c)
     size_t groups = (size_t)plan->group_count + (size_t)plan->levels + 1;
     c->needed = ls_plan_alloc(plan, groups, sizeof(*c->needed));
     c->kept = ls_plan_alloc(plan, groups, sizeof(*c->kept));
-    c->place = ls_plan_alloc(plan, groups, sizeof(*c->place));
+    c->step_of = ls_plan_alloc(plan, groups, sizeof(*c->step_of));
     c->touched = ls_plan_alloc(plan, groups, sizeof(*c->touched));
     c->steps = ls_plan_alloc(plan, groups, sizeof(*c->steps));
     c->size = ls_plan_alloc(plan, groups, sizeof(*c->size));
     c->freed = ls_plan_alloc(plan, groups, sizeof(*c->freed));
     plan->segments = ls_plan_alloc(plan, groups, sizeof(*plan->segments));
-    bool all = c->needed && c->kept && c->place && c->touched && c->steps && c->size && c->freed && plan->segments;
+    bool all = c->needed && c->kept && c->step_of && c->touched && c->steps && c->size && c->freed && plan->segments;
     return all ? LS_OK : LS_ERR_MEMORY;
 }
 

@@ -130,7 +130,7 @@ void ls_driver_commit(ls_driver *d, const ls_variable *variable)
 
 /* ---- Copies ---- */
 
-/* A place in this driver's block. */
+/* An offset in this driver's block, as the backend takes it. */
 static ls_memory_place at(const ls_driver *d, size_t offset)
 {
     return (ls_memory_place){ d->block->region, d->block->offset + offset };
@@ -153,7 +153,7 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
                           bytes);
 }
 
-/* From a place of another device of the same backend; where that does not copy, by way of `host`. */
+/* From memory of another device of the same backend; where that does not copy, by way of `host`. */
 static ls_status fetch_from(const ls_driver *d, int value, const ls_driver *other, size_t there, size_t here,
                             void *host, size_t bytes)
 {
@@ -168,7 +168,7 @@ static ls_status fetch_from(const ls_driver *d, int value, const ls_driver *othe
 
 /* Which device a leaf came from; a constant that was made for this device is no copy. Other leaves live with CPUs,
  * whatever was asked for. */
-static int leaf_home(const ls_driver *d, const ls_tensor *node)
+static int leaf_device(const ls_driver *d, const ls_tensor *node)
 {
     bool asked = node->device != LS_ANY_DEVICE;
     if (node->op == LS_OP_constant)
@@ -187,7 +187,7 @@ static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, 
     LS_TRY(upload(d, d->place->whole[o->value], ls_executor_locate(e, o, worker, 0, 0), o->unit));
     *fresh = d->now;
     d->brought[o->value] = true;
-    int from = leaf ? leaf_home(d, node) : d->placement->home;
+    int from = leaf ? leaf_device(d, node) : d->placement->home;
     if (from != d->device->index)
         count(d, o->value, from, d->device->index, o->unit);
     return LS_OK;

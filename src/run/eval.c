@@ -255,7 +255,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    const ls_outside *from = &ls_executor_outside(r->executor)[fetch->place];
+    const ls_outside *from = &ls_executor_outside(r->executor)[fetch->position];
     size_t unit = ls_plan_unit(plan, fetch);
     int64_t count = fetch->per_sample ? r->batch : 1;
     for (int64_t i = 0; i < count; i++)
@@ -267,7 +267,7 @@ static void hold(run *r, ls_tensor *fetch, ls_block *room)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     size_t bytes = ls_plan_unit(plan, fetch) * (fetch->per_sample ? (size_t)r->batch : 1);
-    const ls_plan_node *node = &plan->nodes[fetch->place];
+    const ls_plan_node *node = &plan->nodes[fetch->position];
     bool in_place = node->group >= 0 && plan->groups[node->group].in_place;
     if (room) {
         ls_context_give(r->graph->context, fetch->device, fetch->held.block);
@@ -279,7 +279,7 @@ static void hold(run *r, ls_tensor *fetch, ls_block *room)
     else if (bytes && in_place)
         memcpy(fetch->held.data, fetch->attr.apply.variable->data, bytes);
     else if (bytes)
-        ls_executor_copy_value(r->executor, fetch->place, fetch->held.data);
+        ls_executor_copy_value(r->executor, fetch->position, fetch->held.data);
     fetch->held.bytes = bytes;
     fetch->held.batch = r->batch;
     fetch->held.valid = true;
@@ -317,7 +317,7 @@ static void commit(run *r, ls_block **rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     for (int i = 0; i < plan->node_count; i++)
-        ((ls_tensor *)plan->nodes[i].node)->place = i;
+        ((ls_tensor *)plan->nodes[i].node)->position = i;
     ls_executor_commit(r->executor);
     for (int i = 0; i < plan->write_count; i++) {
         ls_variable *variable = plan->writes[i].variable;

@@ -231,7 +231,7 @@ void ls_function_free(ls_function *f)
 typedef struct cut {
     ls_job *job;
     ls_halves *halves;
-    ls_tensor **order; /* all nodes that the assignments need; node->place is its index */
+    ls_tensor **order; /* all nodes that the assignments need; node->position is its index */
     bool *follows;     /* the node depends on an average */
     ls_tensor **twin;  /* what stands for it in APPLY */
     size_t count;
@@ -249,14 +249,14 @@ static void find_followers(cut *c, const ls_step_nodes *s)
 {
     for (size_t i = 0; i < c->count; i++) {
         ls_tensor *node = c->order[i];
-        node->place = (int32_t)i;
+        node->position = (int32_t)i;
         for (size_t u = 0; u < s->update_count && node->op == LS_OP_variable; u++)
             c->follows[i] |= s->updates[u]->attr.variable.variable == node->attr.variable.variable;
         for (int k = 0; k < node->input_count; k++)
-            c->follows[i] |= c->follows[node->in[k]->place];
+            c->follows[i] |= c->follows[node->in[k]->position];
     }
     for (size_t u = 0; u < s->update_count; u++)
-        c->follows[s->updates[u]->place] = true;
+        c->follows[s->updates[u]->position] = true;
 }
 
 /* It needs nothing that a batch or a run brings. */
@@ -274,7 +274,7 @@ static void make_twin(cut *c, size_t i)
         return;
     }
     for (int k = 0; k < node->input_count; k++) {
-        size_t from = (size_t)node->in[k]->place;
+        size_t from = (size_t)node->in[k]->position;
         if (!c->twin[from])
             c->twin[from] = is_constant(node->in[k]) ? node->in[k] : pass_on(c->job, c->halves, node->in[k]);
         in[k] = c->twin[from];
@@ -302,7 +302,7 @@ static ls_status cut_updates(ls_job *job, const ls_function *f, ls_halves *h, ls
             if (c.follows[i] && !c.order[i]->per_sample && c.order[i]->input_count <= LS_MAX_RANK)
                 make_twin(&c, i);
         for (size_t u = 0; u < s->update_count; u++)
-            out[u] = c.twin[s->updates[u]->place];
+            out[u] = c.twin[s->updates[u]->position];
     }
     free(c.order);
     free(c.follows);
