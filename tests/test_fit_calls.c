@@ -10,13 +10,7 @@
 #include "base/philox.h"
 #include "base/status.h"
 #include "lockstep.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
+#include "machine.h"
 
 #define SAMPLES 60
 #define WIDTH   6

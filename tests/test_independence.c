@@ -9,15 +9,9 @@
 
 #include "base/philox.h"
 #include "lockstep.h"
+#include "machine.h"
 #include "nn/model.h"
 #include "run/runs.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
 
 #define SAMPLES 128
 #define SIDE    8

@@ -13,15 +13,9 @@
 #include "base/sha256.h"
 #include "graph/shape.h"
 #include "lockstep.h"
+#include "machine.h"
 #include "nn/model.h"
 #include "train/job.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
 
 #define SAMPLES 120
 #define SIDE    6

@@ -13,18 +13,12 @@
 #include "base/json.h"
 #include "data/safetensors.h"
 #include "lockstep.h"
+#include "machine.h"
 
 #ifndef LS_TEST_DATA
 #define LS_TEST_DATA "tests/reference"
 #endif
 #define FOLDER LS_TEST_DATA "/keras/"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
 
 static json_t *manifest;
 static ls_context *ctx;

@@ -11,13 +11,7 @@
 
 #include "lockstep.h"
 #include "lockstep/backend.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
+#include "machine.h"
 
 #define SAMPLES 24
 static float x[SAMPLES * 3], y[SAMPLES];

@@ -10,13 +10,7 @@
 #include "base/status.h"
 #include "lockstep.h"
 #include "lockstep/backend.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
+#include "machine.h"
 
 /* What calls are given, and places for what they give. */
 static struct {

@@ -11,13 +11,7 @@
 #include "base/json.h"
 #include "base/philox.h"
 #include "lockstep.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        ls_status ok_status_ = (call);                                                                                 \
-        if (ok_status_ != LS_OK)                                                                                       \
-            fail_msg("%s: %s", ls_status_name(ok_status_), ls_last_error());                                           \
-    } while (0)
+#include "machine.h"
 
 #define SAMPLES 100
 #define SIDE    8
