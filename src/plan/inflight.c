@@ -123,7 +123,7 @@ static ls_status count_frames(ls_placement *p)
 }
 
 /* Levels come one after the other, and share the room. */
-static ls_status count_slots(ls_placement *p, int device, int *lanes)
+static void count_slots(ls_placement *p, int device, int *lanes)
 {
     const ls_plan *plan = p->plan;
     ls_place *place = &p->places[device];
@@ -144,7 +144,6 @@ static ls_status count_slots(ls_placement *p, int device, int *lanes)
         used += (size_t)place->slots[s] * segment->slot_bytes;
         place->partial_bytes = used > place->partial_bytes ? used : place->partial_bytes;
     }
-    return LS_OK;
 }
 
 ls_status ls_placement_in_flight(ls_placement *p)
@@ -154,6 +153,6 @@ ls_status ls_placement_in_flight(ls_placement *p)
         return LS_ERR_MEMORY;
     LS_TRY(count_frames(p));
     for (int d = 0; d < p->ctx->device_count; d++)
-        LS_TRY(count_slots(p, d, lanes));
+        count_slots(p, d, lanes);
     return LS_OK;
 }

@@ -387,9 +387,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
     double start = ls_clock_now();
-    ls_status status = LS_OK;
-    if (status == LS_OK)
-        status = ls_job_step(f->job, &f->step);
+    ls_status status = ls_job_step(f->job, &f->step); /* again: a callback may have put the job elsewhere */
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
     f->job->times.other = ls_clock_now() - start - f->job->times.data - f->job->times.compute;
