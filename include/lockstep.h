@@ -6,6 +6,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
+#include "lockstep/strategy.h"
 #include "lockstep/data.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"

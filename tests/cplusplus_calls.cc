@@ -107,6 +107,9 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_one_device() }));
+    LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_data_parallel() }));
+    LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_model_parallel() }));
+    LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_pipeline() }));
     LS_CHECK(ls_explain_fit(model, data, &fits, &text, { .batch_size = 4096 }));
     LS_CHECK(ls_evaluate(model, data, &results));
     LS_CHECK(ls_evaluate_arrays(model, x, x, &results));

@@ -454,7 +454,7 @@ static ls_status evaluates_otherwise(void *user, ls_model *model, const ls_logs 
     plans *p = user;
     (void)stop, (void)logs;
     ls_job *job = model->job;
-    ls_settings settings = { .devices = NULL };
+    ls_settings settings = { .lists = NULL };
     ls_executor *executor = NULL;
     ls_array out;
     const ls_function *f = &job->functions[0];
@@ -498,7 +498,7 @@ static void calls_inside_a_fit_leave_its_plans_alone(void **state)
 static bool has_plan(ls_model *model, int lanes, const char *device)
 {
     const ls_function *f = &model->job->functions[0];
-    ls_settings settings = { .devices = NULL };
+    ls_settings settings = { .lists = NULL };
     OK(ls_settings_make(model->job, &ls_one_device(.devices = device), lanes, &settings));
     bool has = ls_runs_has(ls_model_graph(model)->runs, &settings.run, f->fetches, f->fetch_count, 40);
     ls_settings_free(&settings);

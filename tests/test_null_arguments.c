@@ -364,6 +364,8 @@ static void run_calls(void **state)
     REFUSED(ls_eval_rows(t.graph, &t.feed, 1, NULL, 1, t.list, 1));
     REFUSED(ls_eval_rows(t.graph, &t.feed, 1, t.integers, 1, NULL, 1));
     REFUSED(ls_graph_set_lanes(NULL, 1));
+    REFUSED(ls_graph_set_strategy(NULL, ls_mirrored()));
+    REFUSED(ls_strategy_replicas(NULL, ls_mirrored(), &(int){ 0 }));
     REFUSED(ls_explain(NULL, t.list, 1, 1, &t.text));
     REFUSED(ls_explain(t.graph, NULL, 1, 1, &t.text));
     REFUSED(ls_explain(t.graph, t.list, 1, 1, NULL));

@@ -400,6 +400,9 @@ template <class... Metrics> ls_metrics_list ls_metrics(Metrics... metrics)
 #undef ls_compile
 #undef ls_mirrored
 #undef ls_one_device
+#undef ls_data_parallel
+#undef ls_model_parallel
+#undef ls_pipeline
 #undef ls_fit
 #undef ls_fit_arrays
 #undef ls_explain_fit
@@ -414,14 +417,37 @@ inline ls_status ls_compile(ls_model *model, ls_compile_options options)
     return ls_compile_with(model, options);
 }
 
-inline ls_strategy ls_mirrored(const char *devices = nullptr)
+inline ls_strategy ls_strategy_of_(ls_strategy_kind kind, const char *devices)
 {
-    return ls_strategy{ LS_STRATEGY_MIRRORED, 0, devices };
+    ls_strategy strategy = {};
+    strategy.kind = kind;
+    strategy.devices = devices;
+    return strategy;
 }
 
 inline ls_strategy ls_one_device(const char *device = nullptr)
 {
-    return ls_strategy{ LS_STRATEGY_ONE_DEVICE, 0, device };
+    return ls_strategy_of_(LS_STRATEGY_ONE_DEVICE, device);
+}
+
+inline ls_strategy ls_mirrored(const char *devices = nullptr)
+{
+    return ls_strategy_of_(LS_STRATEGY_MIRRORED, devices);
+}
+
+inline ls_strategy ls_data_parallel(const char *devices = nullptr)
+{
+    return ls_strategy_of_(LS_STRATEGY_DATA_PARALLEL, devices);
+}
+
+inline ls_strategy ls_model_parallel(const char *devices = nullptr)
+{
+    return ls_strategy_of_(LS_STRATEGY_MODEL_PARALLEL, devices);
+}
+
+inline ls_strategy ls_pipeline(const char *devices = nullptr)
+{
+    return ls_strategy_of_(LS_STRATEGY_PIPELINE, devices);
 }
 
 inline ls_status ls_fit(ls_model *model, ls_dataset *data, ls_fit_options options = {})

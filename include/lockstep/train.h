@@ -7,6 +7,7 @@
 
 #include "lockstep/data.h"
 #include "lockstep/nn.h"
+#include "lockstep/strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,23 +42,6 @@ typedef struct ls_compile_options {
     (const ls_output[]){ __VA_ARGS__ }, .output_count = sizeof((const ls_output[]){ __VA_ARGS__ }) / sizeof(ls_output)
 #define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
-
-/* ---- Strategies: a map from tasks to devices, and never anything else ---- */
-
-typedef enum ls_strategy_kind {
-    LS_STRATEGY_DEFAULT = 0, /* mirrored over all devices of the fastest kind */
-    LS_STRATEGY_ONE_DEVICE,
-    LS_STRATEGY_MIRRORED,
-} ls_strategy_kind;
-
-typedef struct ls_strategy {
-    ls_strategy_kind kind;
-    int ls_first;
-    const char *devices; /* "gpu:0,gpu:1", "cpu:0-3"; NULL: all of the fastest kind (of one device: the first) */
-} ls_strategy;
-
-#define ls_mirrored(...)   ((ls_strategy){ .kind = LS_STRATEGY_MIRRORED, .ls_first = 0, __VA_ARGS__ })
-#define ls_one_device(...) ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
 
 /* ---- Callbacks ---- */
 

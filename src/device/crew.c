@@ -8,15 +8,21 @@
 #include "base/fpmode.h"
 #include "device/cores.h"
 
-struct ls_crew {
-    pthread_mutex_t callers; /* one job at a time */
-    pthread_mutex_t mutex;
-    pthread_cond_t start, end;
+/* A call for workers; it lives on its caller's stack. */
+typedef struct call {
+    const bool *wanted;
     void (*job)(void *user, int worker);
     void *user;
-    void (*begin)(void);
-    uint64_t number; /* of the job: workers wait for it to change */
     int busy;
+    bool started;
+    pthread_cond_t moved; /* it may start, or is at its end */
+    struct call *next;    /* that came later */
+} call;
+
+struct ls_crew {
+    pthread_mutex_t mutex;
+    call *calls; /* under way or waiting, in the order they came */
+    void (*begin)(void);
     bool closing, crowded;
     int workers;
     int *cores; /* NULL: not bound */
@@ -24,14 +30,36 @@ struct ls_crew {
     struct member {
         ls_crew *crew;
         int worker;
+        call *call; /* at hand */
+        pthread_cond_t start;
     } * members;
 };
+
+/* Whether no earlier call, under way or waiting, wants a worker that this one wants. */
+static bool can_start(const ls_crew *crew, const call *c)
+{
+    for (const call *before = crew->calls; before != c; before = before->next)
+        for (int w = 0; w < crew->workers; w++)
+            if (before->wanted[w] && c->wanted[w])
+                return false;
+    return true;
+}
+
+static void remove_call(ls_crew *crew, const call *c)
+{
+    call **at = &crew->calls;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    for (call *later = c->next; later; later = later->next)
+        if (!later->started)
+            pthread_cond_signal(&later->moved);
+}
 
 static void *work(void *argument)
 {
     struct member *member = argument;
     ls_crew *crew = member->crew;
-    uint64_t seen = 0;
     if (crew->cores && crew->cores[member->worker] >= 0)
         ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
     ls_fp_begin_thread();
@@ -39,16 +67,17 @@ static void *work(void *argument)
         crew->begin();
     pthread_mutex_lock(&crew->mutex);
     for (;;) {
-        while (crew->number == seen && !crew->closing)
-            pthread_cond_wait(&crew->start, &crew->mutex);
+        while (!member->call && !crew->closing)
+            pthread_cond_wait(&member->start, &crew->mutex);
         if (crew->closing)
             break;
-        seen = crew->number;
+        call *c = member->call;
         pthread_mutex_unlock(&crew->mutex);
-        crew->job(crew->user, member->worker);
+        c->job(c->user, member->worker);
         pthread_mutex_lock(&crew->mutex);
-        if (--crew->busy == 0)
-            pthread_cond_signal(&crew->end);
+        member->call = NULL;
+        if (--c->busy == 0)
+            pthread_cond_signal(&c->moved);
     }
     pthread_mutex_unlock(&crew->mutex);
     return NULL;
@@ -69,14 +98,14 @@ static void stop(ls_crew *crew, int started)
 {
     pthread_mutex_lock(&crew->mutex);
     crew->closing = true;
-    pthread_cond_broadcast(&crew->start);
+    for (int i = 0; i < started; i++)
+        pthread_cond_signal(&crew->members[i].start);
     pthread_mutex_unlock(&crew->mutex);
     for (int i = 0; i < started; i++)
         pthread_join(crew->threads[i], NULL);
-    pthread_cond_destroy(&crew->start);
-    pthread_cond_destroy(&crew->end);
+    for (int i = 0; crew->members && i < crew->workers; i++)
+        pthread_cond_destroy(&crew->members[i].start);
     pthread_mutex_destroy(&crew->mutex);
-    pthread_mutex_destroy(&crew->callers);
     free(crew->members);
     free(crew->threads);
     free(crew->cores);
@@ -88,10 +117,7 @@ ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*beg
     ls_crew *crew = calloc(1, sizeof(*crew));
     if (!crew)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", workers);
-    pthread_mutex_init(&crew->callers, NULL);
     pthread_mutex_init(&crew->mutex, NULL);
-    pthread_cond_init(&crew->start, NULL);
-    pthread_cond_init(&crew->end, NULL);
     crew->begin = begin;
     crew->workers = workers;
     crew->crowded = crowded;
@@ -99,11 +125,12 @@ ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*beg
     crew->members = calloc((size_t)workers, sizeof(*crew->members));
     crew->cores = cores ? calloc((size_t)workers, sizeof(*crew->cores)) : NULL;
     int started = 0, failed = !crew->threads || !crew->members || (cores && !crew->cores);
-    for (int i = 0; !failed && i < workers; i++) {
-        crew->members[i] = (struct member){ crew, i };
-        if (cores)
-            crew->cores[i] = cores[i];
+    for (int i = 0; crew->members && i < workers; i++) {
+        crew->members[i] = (struct member){ .crew = crew, .worker = i };
+        pthread_cond_init(&crew->members[i].start, NULL);
     }
+    for (int i = 0; !failed && cores && i < workers; i++)
+        crew->cores[i] = cores[i];
     for (; !failed && started < workers; started += !failed)
         failed = start_quietly(&crew->threads[started], &crew->members[started]);
     if (failed) {
@@ -130,17 +157,28 @@ bool ls_crew_is_crowded(const ls_crew *crew)
     return crew->crowded;
 }
 
-void ls_crew_run(ls_crew *crew, void (*job)(void *user, int worker), void *user)
+void ls_crew_run(ls_crew *crew, const bool *wanted, void (*job)(void *user, int worker), void *user)
 {
-    pthread_mutex_lock(&crew->callers);
+    call c = { .wanted = wanted, .job = job, .user = user };
+    pthread_cond_init(&c.moved, NULL);
     pthread_mutex_lock(&crew->mutex);
-    crew->job = job;
-    crew->user = user;
-    crew->busy = crew->workers;
-    crew->number++;
-    pthread_cond_broadcast(&crew->start);
-    while (crew->busy > 0)
-        pthread_cond_wait(&crew->end, &crew->mutex);
+    call **last = &crew->calls;
+    while (*last)
+        last = &(*last)->next;
+    *last = &c;
+    while (!can_start(crew, &c))
+        pthread_cond_wait(&c.moved, &crew->mutex);
+    c.started = true;
+    for (int w = 0; w < crew->workers; w++) {
+        if (!wanted[w])
+            continue;
+        c.busy++;
+        crew->members[w].call = &c;
+        pthread_cond_signal(&crew->members[w].start);
+    }
+    while (c.busy > 0)
+        pthread_cond_wait(&c.moved, &crew->mutex);
+    remove_call(crew, &c);
     pthread_mutex_unlock(&crew->mutex);
-    pthread_mutex_unlock(&crew->callers);
+    pthread_cond_destroy(&c.moved);
 }

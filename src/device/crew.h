@@ -1,6 +1,6 @@
-/* A crew: worker threads that do one job together. A job is a function that every worker runs once, with its own
- * number; the caller sleeps until all have returned. Who does what inside a job is the job's business
- * (src/run/executor.c). */
+/* A crew: worker threads. A job is a function that some of them run, each once, with its own number; the caller sleeps
+ * until all have returned. Jobs of several callers are done at the same time where they want different workers. Who
+ * does what inside a job is the job's business (src/run/dispatcher.c). */
 #ifndef LS_DEVICE_CREW_H
 #define LS_DEVICE_CREW_H
 
@@ -15,8 +15,9 @@ void ls_crew_destroy(ls_crew *crew);
 
 int ls_crew_workers(const ls_crew *crew);
 
-/* Jobs of several callers come one after the other. */
-void ls_crew_run(ls_crew *crew, void (*job)(void *user, int worker), void *user);
+/* wanted: by worker; one at least is. Jobs that want the same worker come one after the other, in the order of their
+ * callers. */
+void ls_crew_run(ls_crew *crew, const bool *wanted, void (*job)(void *user, int worker), void *user);
 
 bool ls_crew_is_crowded(const ls_crew *crew);
 

@@ -39,6 +39,11 @@ typedef struct ls_device {
     size_t limit;
     bool growth;
     int first_worker, worker_count; /* of the crew; others than CPUs have one that drives them */
+    /* Work that its tasks have done so far, in FLOPs, and the time that a worker took for it; under `mutex`. */
+    double flops, seconds;
 } ls_device;
+
+/* FLOPs a second of all its workers; 0: nothing was measured yet. */
+double ls_device_speed(ls_device *device);
 
 #endif

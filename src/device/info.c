@@ -68,3 +68,11 @@ ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_nam
     *count = (size_t)named;
     return LS_OK;
 }
+
+double ls_device_speed(ls_device *device)
+{
+    pthread_mutex_lock(&device->mutex);
+    double speed = device->seconds > 0 ? device->flops / device->seconds * device->worker_count : 0;
+    pthread_mutex_unlock(&device->mutex);
+    return speed;
+}

@@ -48,6 +48,7 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
         return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
     y->graph->device = y->device; /* gradients are made where their tensor is, and belong to its layer */
     y->graph->layer = y->layer;
+    y->graph->origin = y->origin;
     info->gradient(y, dy, dx);
     ls_status status = LS_OK;
     for (int i = 0; i < y->input_count && status == LS_OK; i++) {
@@ -136,12 +137,14 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
         status = ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %zu nodes", w.count);
     int outer = loss->graph->device;
     const char *outer_layer = loss->graph->layer;
+    int64_t outer_origin = loss->graph->origin;
     if (status == LS_OK) {
         mark_needed(&w, variables, count, mark);
         status = walk_back(&w, loss, &options);
     }
     loss->graph->device = outer;
     loss->graph->layer = outer_layer;
+    loss->graph->origin = outer_origin;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         ls_tensor *v = variables[i];
         out[i] = v->mark == mark ? w.gradient[v->position] : NULL;

@@ -42,6 +42,7 @@ ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_gra
     graph->name_room = LS_FIRST_NAME_ROOM;
     graph->prefix = "";
     graph->device = LS_ANY_DEVICE;
+    graph->origin = -1;
     *out = graph;
     return LS_OK;
 }
@@ -112,6 +113,7 @@ ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node)
         ls_grow(&graph->nodes, graph->node_count, &graph->node_room, sizeof(*graph->nodes)) != LS_OK)
         return ls_fail(LS_ERR_MEMORY, "no memory for node %zu of the graph", graph->node_count);
     node->id = (uint32_t)graph->node_count;
+    node->origin = graph->origin < 0 ? node->id : (uint32_t)graph->origin;
     graph->nodes[graph->node_count++] = node;
     return LS_OK;
 }

@@ -149,6 +149,7 @@ struct ls_tensor {
     const char *layer; /* of a model that made it, or its gradient: for labels; NULL: none */
     bool guards;       /* a loss: where it is not finite, the run fails before any variable is changed */
     bool aside;        /* sums of a metric: what is computed for them alone must not change how the rest is computed */
+    uint32_t origin;   /* the id of the node that it is, or is the gradient of */
     int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
     int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
     uint32_t mark;     /* for walks over the graph: equal to graph->mark when visited */
@@ -233,6 +234,7 @@ struct ls_graph {
     const char *prefix; /* of the open name scopes, with its slash; "" outside */
     int device;         /* of the open device scopes; LS_ANY_DEVICE outside */
     const char *layer;  /* whose call is being traced; NULL outside */
+    int64_t origin;     /* of the gradients being made; -1 outside */
     ls_scope_frame *scope;
     ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */

@@ -5,7 +5,7 @@
  * lane that has not begun is always the next of all its devices: nothing can wait for ever.
  *
  * Frames of a device: as many as there are workers on the devices that its lanes visit, so that none of them is idle
- * for want of one.
+ * for want of one; for all lanes, where the map fills.
  *
  * Slots of a segment on a device. A lane has a slot from its task's beginning on; when both siblings of the tree are
  * complete and here, the right one's slot is free. Let the lanes begun here be a prefix of its list, and B the largest
@@ -117,6 +117,8 @@ static ls_status count_frames(ls_placement *p)
         int frames = 0;
         for (int other = 0; other < devices; other++)
             frames += neighbour[other] ? workers_of(p, other) : 0;
+        if (p->plan->options.map.fills)
+            frames = p->plan->lanes;
         p->places[d].frames = frames < p->plan->lanes ? frames : p->plan->lanes;
     }
     return LS_OK;

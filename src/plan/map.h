@@ -1,6 +1,10 @@
 /* A map: which device does each piece of work, and which device owns each part of a join. That is all a strategy is.
  * Kinds, kernels, fusion, natural segments and micro-batches are decided before a map is asked, so it can change no
- * bit; it may cut a natural segment between groups, on any kind of device. */
+ * bit; it may cut a natural segment between groups, on any kind of device.
+ *
+ * The rule: the devices of a kind that take part are *replicas* of so many *stages*, in order. Lanes are dealt to
+ * replicas, groups to stages (stages.c). One device is one replica of one stage; mirrored devices are replicas of one
+ * stage; a model that is cut over devices is one replica of many. */
 #ifndef LS_PLAN_MAP_H
 #define LS_PLAN_MAP_H
 
@@ -13,17 +17,31 @@ typedef struct ls_map_point {
     int asked;       /* the device that a scope or a layer asked for; LS_ANY_DEVICE: none */
     int segment;     /* the natural segment; -1: work on whole values */
     int group;       /* the group's number in the plan: work is in this order */
+    int stage;       /* of the map's stages */
     int lane, lanes; /* -1, 0: work on whole values */
 } ls_map_point;
+
+/* Who joins what several devices have made. */
+typedef enum ls_owners {
+    LS_OWNERS_ALL,   /* each a part */
+    LS_OWNERS_PAIRS, /* neighbours by twos, then their results; the first has all in the end */
+    LS_OWNERS_FIRST, /* the first of them everything */
+} ls_owners;
 
 typedef struct ls_map ls_map;
 struct ls_map {
     const int *devices; /* that take part; kinds that none of them is of take part with all of theirs */
     int count;          /* 0: all devices */
-    /* The device of a piece of work, or LS_ANY_DEVICE for the rule: what was asked for, otherwise the devices of its
-     * kind share the lanes evenly. NULL: always the rule. */
+    int stages;         /* 0: 1 */
+    const int *shares;  /* by replica: of the lanes; NULL: even ones */
+    int share_count;
+    ls_owners owners;
+    bool
+        first_updates; /* variables are updated on the first device of their kind alone, and go to the others from it */
+    bool fills;        /* lanes that are least far go first: all are in flight, and go back last */
+    /* The device of a piece of work, or LS_ANY_DEVICE for the rule. NULL: always the rule. */
     int (*device)(const ls_map *map, const ls_map_point *at);
-    /* Which of the devices that made a join's partials joins part `part` of as many parts; NULL: makers[part]. */
+    /* Which of the devices that made a join's partials joins part `part` of as many parts; NULL: as `owners` says. */
     int (*owner)(const ls_map *map, const int *makers, int count, int part);
     void *user;
 };
@@ -33,10 +51,18 @@ ls_status ls_map_device(const ls_map *map, const ls_context *ctx, const ls_map_p
 
 int ls_map_owner(const ls_map *map, const int *makers, int count, int part);
 
-/* The devices of a kind that take part, in order; `out` has room for all devices. */
+/* The devices of a kind that take part, in order; `out` has room for all devices (NULL: they are only counted). */
 int ls_map_devices(const ls_map *map, const ls_context *ctx, int kind, int *out);
+
+/* Whether a device is one of them. */
+bool ls_map_takes_part(const ls_map *map, const ls_context *ctx, int device);
+
+/* Which replica has a lane. */
+int ls_map_replica(const ls_map *map, int replicas, int lane, int lanes);
 
 /* Kinds of which devices are named, by bit; 0: none is. */
 unsigned ls_map_kinds(const ls_map *map, const ls_context *ctx);
+
+bool ls_map_equal(const ls_map *a, const ls_map *b);
 
 #endif

@@ -59,10 +59,13 @@ static ls_status find_active(ls_placement *p)
             p->places[device].active = true;
     }
     LS_TRY(first_of_kind(p, LS_CPU, &p->home));
-    for (int d = p->ctx->cpu_count; d-- > 0;)
+    for (int d = p->ctx->cpu_count; d-- > 0;) {
         for (int s = 0; s < plan->segment_count; s++)
             if (ls_runs_on(p, s, d))
                 p->home = d;
+        if (ls_map_takes_part(&plan->options.map, p->ctx, d))
+            p->places[d].active = true; /* for what any CPU may do */
+    }
     return LS_OK;
 }
 
@@ -102,9 +105,12 @@ static void place_update(ls_placement *p, int update)
             on[d] = plan->nodes[i].node == variable->node && ls_is_looked_at(p, i, d);
         any = any || on[d];
     }
+    bool taken = false;
     for (int d = p->ctx->cpu_count; d < devices; d++) {
         if (!any && p->places[d].active && ls_kind_of(p, d) == kind)
             any = on[d] = true; /* nobody reads the variable: the first holds it */
+        on[d] = on[d] && !(plan->options.map.first_updates && taken); /* the others get it from there */
+        taken = taken || on[d];
         if (on[d])
             look_step(p, step, d);
     }
@@ -188,8 +194,6 @@ static ls_status place_join(ls_placement *p, int join)
     const ls_plan *plan = p->plan;
     const ls_join *j = &plan->joins[join];
     ls_join_place *at = &p->joins[join];
-    if (j->group->kind == LS_CPU)
-        return LS_OK;
     int *makers = ls_placement_alloc(p, (size_t)p->ctx->device_count, sizeof(*makers)), count = 0;
     if (!makers)
         return LS_ERR_MEMORY;
@@ -202,7 +206,9 @@ static ls_status place_join(ls_placement *p, int join)
         return LS_ERR_MEMORY;
     for (int i = 0; i < at->part_count; i++) {
         int64_t from = j->count / at->part_count * i / 16 * 16, to = j->count / at->part_count * (i + 1) / 16 * 16;
-        int part = at->part_count > 1 ? i : largest_maker(p, j->group->segment, makers, count);
+        int part = at->part_count > 1 || plan->options.map.owners != LS_OWNERS_ALL
+                       ? i
+                       : largest_maker(p, j->group->segment, makers, count);
         int owner = ls_map_owner(&plan->options.map, makers, count, part);
         bool makes = false;
         for (int k = 0; k < count; k++)

@@ -23,7 +23,7 @@ static inline size_t ls_block_bytes(size_t bytes)
 
 /* What one device has of a plan. */
 typedef struct ls_place {
-    bool active;     /* a task, or work on whole values that was given to it alone, runs here */
+    bool active;     /* it takes part: with tasks, with what any CPU may do, or whole values that were given to it */
     int64_t *row;    /* by lane: where its samples begin among those that come here; -1: none do */
     int64_t samples; /* of all lanes that come here */
     bool *here;      /* by kept value */
@@ -53,7 +53,6 @@ typedef struct ls_join_part {
     int64_t from, to;
 } ls_join_part;
 
-/* A join of a kind that is not the CPU. (Of CPUs any worker joins any chunk: their memory is one.) */
 typedef struct ls_join_place {
     ls_join_part *parts;
     int part_count;

@@ -3,10 +3,10 @@
  *
  * Passes, in order, each a file: nodes.c (what is needed, who uses it), kinds.c (which kind of device a node is for),
  * fusion.c (nodes to groups), segments.c (levels between joins, natural segments, what is kept and what is computed
- * again; then the map is asked, and may cut natural segments between groups), kernels.c (a kernel for each group,
- * micro-batches), steps.c (lists of joins, prepared weights, whole steps and updates), memory.c (lifetimes to offsets),
- * traffic.c (what a step moves), phases.c (the order of work). Placement (placement.c) is what each device must have
- * for its part.
+ * again; then the map is asked, with stages.c, and may cut natural segments between groups), kernels.c (a kernel for
+ * each group, micro-batches), steps.c (lists of joins, prepared weights, whole steps and updates), memory.c (lifetimes
+ * to offsets), traffic.c (what a step moves), phases.c (the order of work). Placement (placement.c) is what each device
+ * must have for its part.
  *
  * Groups, kernels, micro-batches and sums are functions of graph, kinds, batch, lanes and the bit class alone: no map
  * can change them. */
@@ -335,6 +335,7 @@ ls_status ls_plan_nodes(ls_plan *plan, ls_tensor *const *order, size_t count, ls
 ls_status ls_plan_kinds(ls_plan *plan);
 ls_status ls_plan_fuse(ls_plan *plan);
 ls_status ls_plan_segments(ls_plan *plan);
+ls_status ls_plan_stages(ls_plan *plan, int *stage, int *asked); /* by group, once it has a natural segment or none */
 ls_status ls_plan_kernels(ls_plan *plan);
 ls_status ls_plan_steps(ls_plan *plan);
 ls_status ls_plan_memory(ls_plan *plan);

@@ -145,7 +145,7 @@ static void count_needs(ls_placement *p)
     for (int d = 0; d < p->ctx->device_count; d++) {
         ls_place *place = &p->places[d];
         const ls_device *device = &p->ctx->devices[d];
-        size_t workers = p->crewed ? (size_t)device->worker_count : d == p->home ? 1 : 0;
+        size_t workers = !p->crewed ? d == p->home : place->active ? (size_t)device->worker_count : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
             if (place->total_bytes > 0) /* rows that its driver picks, in the host's memory; CPUs come first */

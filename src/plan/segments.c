@@ -320,9 +320,16 @@ static ls_status ask_map(ls_plan *plan, natural *n)
 {
     const ls_map *map = &plan->options.map;
     const ls_context *ctx = plan->graph->context;
+    int *stage = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*stage));
+    int *asked = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*asked));
+    if (!stage || !asked)
+        return LS_ERR_MEMORY;
+    LS_TRY(ls_plan_stages(plan, stage, asked));
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
-        ls_map_point at = { .kind = group->kind, .asked = group->device, .group = g, .segment = -1, .lane = -1 };
+        ls_map_point at = {
+            .kind = group->kind, .asked = asked[g], .group = g, .segment = -1, .stage = stage[g], .lane = -1
+        };
         if (!group->per_sample)
             LS_TRY(ls_map_device(map, ctx, &at, &group->device));
         if (group->segment < 0)

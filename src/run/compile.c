@@ -29,12 +29,11 @@ static ls_status plan_and_place(ls_compilation *m)
     return status;
 }
 
-/* On worker 0, where operations may be made. */
+/* On a worker, where operations may be made. */
 static void make_on_worker(void *user, int worker)
 {
     ls_compilation *m = user;
-    if (worker != 0)
-        return;
+    (void)worker;
     ls_error_keep(&m->failure, plan_and_place(m));
 }
 
@@ -43,7 +42,12 @@ ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
     m->options.batch = batch;
     if (!m->crew)
         return plan_and_place(m);
-    ls_crew_run(m->crew, make_on_worker, m);
+    bool *wanted = calloc((size_t)ls_crew_workers(m->crew), sizeof(*wanted));
+    if (!wanted)
+        return ls_fail(LS_ERR_MEMORY, "no memory to compile a run");
+    wanted[0] = true;
+    ls_crew_run(m->crew, wanted, make_on_worker, m);
+    free(wanted);
     return ls_error_give(&m->failure);
 }
 

@@ -4,7 +4,8 @@
  *
  * In a phase of lanes a unit is a run of segments of one lane on one device, and waits for the lane's unit before it. A
  * lane begins when all devices that it visits have a frame for it (src/plan/inflight.c says why nothing can wait for
- * ever). Of the lanes in flight the one that is furthest goes first: it frees its frame soonest.
+ * ever). Of the lanes in flight the one that is furthest goes first: it frees its frame soonest. (Of a map that fills,
+ * the one that is least far: all go forward before any goes back.)
  *
  * When a unit fails, only units before it in the order of units are still done, so that the failure that is reported is
  * always the same one. Lanes behind it give back their frames and slots. */
@@ -91,28 +92,46 @@ static int unit_end(const ls_executor *e, const ls_work *w)
     return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
 }
 
+/* The first unit of this device's next lane, if that can begin; -1: it cannot. */
+static int begin_next_lane(ls_executor *e, const ls_work *w, int device, int end)
+{
+    int next = w->order_first[device] + e->next_begin[device];
+    if (next == w->order_first[device + 1])
+        return -1;
+    int lane = w->order[next], unit = w->first[lane];
+    if (unit >= end || w->units[unit].device != device || !can_begin(e, w, lane))
+        return -1;
+    begin_lane(e, w, lane);
+    return unit;
+}
+
+/* Of the lanes in flight that are at this device the one that is furthest, or of a map that fills the one that is least
+ * far; of several the first. -1: there is none. */
+static int furthest_unit(const ls_executor *e, const ls_work *w, int device, int end, bool fills)
+{
+    int best = -1, far = 0;
+    for (int i = 0; i < e->in_flight_count; i++) {
+        int v = e->in_flight[i], done = e->lane[v].done, unit = w->first[v] + done;
+        if (e->lane[v].running || unit >= end || w->units[unit].device != device)
+            continue;
+        if (best < 0 || (fills ? done < far : done > far) || (done == far && unit < best)) {
+            far = done;
+            best = unit;
+        }
+    }
+    return best;
+}
+
 /* A unit of this device whose lane has come that far; or of a lane that can begin. -1: none at the moment. */
 static int find_lane_unit(ls_executor *e, int device)
 {
     const ls_work *w = &e->phases[e->phase];
-    int end = unit_end(e, w), best = -1, far = -1;
-    for (int i = 0; i < e->in_flight_count; i++) {
-        int v = e->in_flight[i], unit = w->first[v] + e->lane[v].done;
-        if (e->lane[v].running || unit >= end || w->units[unit].device != device)
-            continue;
-        if (e->lane[v].done > far || (e->lane[v].done == far && unit < best)) {
-            far = e->lane[v].done;
-            best = unit;
-        }
-    }
-    int next = w->order_first[device] + e->next_begin[device];
-    if (best < 0 && next < w->order_first[device + 1]) {
-        int lane = w->order[next], unit = w->first[lane];
-        if (unit < end && w->units[unit].device == device && can_begin(e, w, lane)) {
-            begin_lane(e, w, lane);
-            best = unit;
-        }
-    }
+    bool fills = e->plan->options.map.fills && e->crew; /* alone, lanes come one after the other */
+    int end = unit_end(e, w), best = fills ? begin_next_lane(e, w, device, end) : -1;
+    if (best < 0)
+        best = furthest_unit(e, w, device, end, fills);
+    if (best < 0 && !fills)
+        best = begin_next_lane(e, w, device, end);
     if (best >= 0) {
         const ls_unit *u = &w->units[best];
         e->lane[u->lane].running = true;
@@ -172,7 +191,7 @@ static void end_lane_unit(ls_executor *e, int unit, ls_status status)
 
 static void start_phase(ls_executor *e)
 {
-    e->next = 0;
+    memset(e->next, 0, (size_t)(e->devices + 1) * sizeof(*e->next));
     e->done = 0;
     while (e->phase < e->plan->phase_count && e->phases[e->phase].count == 0)
         e->phase++;
@@ -180,16 +199,24 @@ static void start_phase(ls_executor *e)
         begin_lanes(e, phase_at(e, e->phase));
 }
 
-/* The unit this worker should do next; -1: none at the moment. Only lanes are taken out of order. */
+/* The next of a queue; -1: it is at its end. */
+static int take_next(ls_executor *e, const ls_work *w, int queue)
+{
+    int at = w->queue_first[queue] + e->next[queue];
+    if (at == w->queue_first[queue + 1])
+        return -1;
+    e->next[queue]++;
+    return w->queue[at];
+}
+
+/* The unit this worker should do next; -1: none at the moment. */
 static int find_unit(ls_executor *e, int device)
 {
     const ls_work *w = &e->phases[e->phase];
     if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         return find_lane_unit(e, device);
-    if (e->next == w->count)
-        return -1;
-    int wanted = w->units[e->next].device;
-    return wanted == device || (wanted < 0 && is_cpu(e, device)) ? e->next++ : -1;
+    int own = take_next(e, w, device);
+    return own < 0 && is_cpu(e, device) ? take_next(e, w, e->devices) : own;
 }
 
 /* Whether there will be more for this device. After a failure that is what comes before it. */
@@ -244,8 +271,13 @@ static void do_unit(ls_executor *e, int index, int worker)
     pthread_mutex_unlock(&e->mutex);
     double start = ls_clock_now();
     ls_status status = driver ? ls_driver_run(driver, e, phase, u, worker) : ls_host_run(e, phase, u, worker);
-    e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += ls_clock_now() - start;
+    double seconds = ls_clock_now() - start;
+    e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
     pthread_mutex_lock(&e->mutex);
+    if (phase->kind == LS_PHASE_LANES) {
+        e->lane_flops[u->device] += u->flops;
+        e->lane_seconds[u->device] += seconds;
+    }
     e->units_of[e->device_of[worker]]++;
     if (status != LS_OK)
         note_failure(e, e->phase, index, status);
@@ -283,7 +315,7 @@ static void run_alone(ls_executor *e)
     pthread_mutex_lock(&e->mutex); /* nobody else wants it; units give it up */
     while (e->phase < e->plan->phase_count && e->failure.status == LS_OK) {
         const ls_work *w = &e->phases[e->phase];
-        int index = e->next++;
+        int index = e->done;
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
             index = find_lane_unit(e, w->units[index].device); /* lanes come one after the other */
         do_unit(e, index, 0);
@@ -298,7 +330,7 @@ void ls_dispatch(ls_executor *e)
     memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
     start_phase(e);
     if (e->crew)
-        ls_crew_run(e->crew, worker_loop, e);
+        ls_crew_run(e->crew, e->wanted, worker_loop, e);
     else
         run_alone(e);
 }

@@ -26,6 +26,8 @@ static ls_status make_worker(ls_executor *e, int w)
     int device = e->device_of[w];
     bool cpu = e->placement->ctx->devices[device].kind == LS_CPU;
     size_t bytes = cpu ? ls_plan_worker_bytes(plan) : e->drivers[device] ? plan->stage_bytes : 0;
+    if (e->crew && !e->wanted[w])
+        return LS_OK;
     LS_TRY(take(e, cpu ? device : e->placement->home, bytes, "workspace", &e->arena_block[w], &e->arena[w]));
     e->stage[w] = cpu && e->arena[w] ? e->arena[w] + bytes - plan->stage_bytes : e->arena[w];
     e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
@@ -136,6 +138,7 @@ static ls_status make_lists(ls_executor *e)
     e->partial_block = calloc(devices, sizeof(*e->partial_block));
     e->lane = calloc(lanes, sizeof(*e->lane));
     e->in_flight = calloc(lanes, sizeof(*e->in_flight));
+    e->next = calloc(devices + 1, sizeof(*e->next));
     e->next_begin = calloc(devices, sizeof(*e->next_begin));
     e->frame_of = calloc(devices * lanes, sizeof(*e->frame_of));
     e->free_frames = calloc(devices * lanes, sizeof(*e->free_frames));
@@ -146,10 +149,13 @@ static ls_status make_lists(ls_executor *e)
     e->drivers = calloc(devices, sizeof(*e->drivers));
     e->broken = calloc((size_t)plan->join_count + 1, sizeof(*e->broken));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
+    e->lane_flops = calloc(devices, sizeof(*e->lane_flops));
+    e->lane_seconds = calloc(devices, sizeof(*e->lane_seconds));
     bool all = e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes && e->places && e->kept &&
                e->frames && e->partials && e->kept_block && e->frame_block && e->partial_block && e->lane &&
-               e->in_flight && e->next_begin && e->frame_of && e->free_frames && e->frame_count && e->slot_of &&
-               e->block && e->units_of && e->drivers && e->broken && e->phase_seconds;
+               e->in_flight && e->next && e->next_begin && e->frame_of && e->free_frames && e->frame_count &&
+               e->slot_of && e->block && e->units_of && e->drivers && e->broken && e->phase_seconds && e->lane_flops &&
+               e->lane_seconds;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -182,8 +188,11 @@ static void assign_workers(ls_executor *e)
 {
     const ls_context *ctx = e->placement->ctx;
     for (int d = 0; e->crew && d < ctx->device_count; d++)
-        for (int w = 0; w < ctx->devices[d].worker_count; w++)
-            e->device_of[ctx->devices[d].first_worker + w] = d;
+        for (int w = ctx->devices[d].first_worker; w < ctx->devices[d].first_worker + ctx->devices[d].worker_count;
+             w++) {
+            e->device_of[w] = d;
+            e->wanted[w] = e->placement->places[d].active;
+        }
     if (!e->crew)
         e->device_of[0] = e->placement->home;
 }
@@ -206,7 +215,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->progress, NULL);
     e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
-    ls_status status = e->device_of ? LS_OK : no_memory();
+    e->wanted = calloc((size_t)e->workers, sizeof(*e->wanted));
+    ls_status status = e->device_of && e->wanted ? LS_OK : no_memory();
     if (status == LS_OK) {
         assign_workers(e);
         status = make_memory(e);
@@ -258,11 +268,12 @@ void ls_executor_destroy(ls_executor *e)
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
         free(e->pools[i].free);
-    void *lists[] = { e->pools,         e->arena,         e->stage,     e->arena_block, e->inputs,     e->lanes,
-                      e->places,        e->kept,          e->frames,    e->partials,    e->kept_block, e->frame_block,
-                      e->partial_block, e->lane,          e->in_flight, e->next_begin,  e->frame_of,   e->free_frames,
-                      e->frame_count,   e->slot_of,       e->block,     e->units_of,    e->drivers,    e->broken,
-                      e->group_seconds, e->phase_seconds, e->phases,    e->outside,     e->device_of };
+    void *lists[] = { e->pools,         e->arena,         e->stage,       e->arena_block, e->inputs,     e->lanes,
+                      e->places,        e->kept,          e->frames,      e->partials,    e->kept_block, e->frame_block,
+                      e->partial_block, e->lane,          e->in_flight,   e->next_begin,  e->frame_of,   e->free_frames,
+                      e->frame_count,   e->slot_of,       e->block,       e->units_of,    e->drivers,    e->broken,
+                      e->group_seconds, e->phase_seconds, e->phases,      e->outside,     e->device_of,  e->next,
+                      e->wanted,        e->lane_flops,    e->lane_seconds };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     pthread_cond_destroy(&e->progress);
@@ -310,6 +321,19 @@ static ls_status begin_run(ls_executor *e)
     return LS_OK;
 }
 
+/* How fast devices were: lanes may be dealt out by it. */
+static void note_speed(ls_executor *e)
+{
+    for (int d = 0; d < e->devices; d++) {
+        ls_device *device = &e->plan->graph->context->devices[d];
+        pthread_mutex_lock(&device->mutex);
+        device->flops += e->lane_flops[d];
+        device->seconds += e->lane_seconds[d];
+        pthread_mutex_unlock(&device->mutex);
+        e->lane_flops[d] = e->lane_seconds[d] = 0;
+    }
+}
+
 ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
 {
     e->seed = seed;
@@ -322,6 +346,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     ls_status status = begin_run(e);
     if (status == LS_OK) {
         ls_dispatch(e);
+        note_speed(e);
         status = ls_error_give(&e->failure);
     }
     if (alone)

@@ -21,6 +21,7 @@ typedef struct ls_unit {
     int count;  /* segments; steps; updates */
     int lane;
     int64_t from, to; /* elements */
+    double flops;     /* of a lane's run */
 } ls_unit;
 
 /* The units of a phase. Of a phase of lanes they are in the order of lanes, and a lane's run from device to device. */
@@ -30,6 +31,7 @@ typedef struct ls_work {
     int *first;                 /* by lane: its first unit; one more at the end */
     int *visits, *visits_first; /* by lane: the devices where it needs a frame */
     int *order, *order_first;   /* by device: the lanes that visit it, in order */
+    int *queue, *queue_first;   /* of other phases, by device: its units; last those of any CPU */
 } ls_work;
 
 /* A lane in a phase of lanes. */
@@ -49,6 +51,7 @@ struct ls_executor {
     ls_crew *crew;
     int workers, devices;
     int *device_of;      /* by worker */
+    bool *wanted;        /* by worker: its device takes part */
     ls_driver **drivers; /* by device; NULL: a CPU, or it has nothing to do */
     ls_work *phases;
     int phase_count;
@@ -63,15 +66,17 @@ struct ls_executor {
     ls_memory_place **places; /* by worker that drives a device: the same there */
     ls_state **states;        /* of the graph, by device: the runs' */
     ls_mutation mutation;
-    int64_t *units_of;     /* by device */
-    double *group_seconds; /* by worker and group; NULL: not measured */
-    double *phase_seconds; /* by worker and phase kind, over all runs */
+    int64_t *units_of;                 /* by device */
+    double *group_seconds;             /* by worker and group; NULL: not measured */
+    double *phase_seconds;             /* by worker and phase kind, over all runs */
+    double *lane_flops, *lane_seconds; /* by device: of the run at hand */
 
     /* the run at hand */
     uint64_t seed, run;
     pthread_mutex_t mutex;
     pthread_cond_t progress;
-    int phase, next, done;
+    int phase, done;
+    int *next;           /* by device, and of any CPU: which of its queue comes next */
     atomic_bool *broken; /* by join: a result of it is not finite */
     atomic_int overflow; /* an update in the host's memory whose new values are not finite; -1: none */
     ls_lane *lane;

@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "run/compile.h"
+#include "run/strategy.h"
 
 static void drop_cached(ls_cached *cached)
 {
     ls_executor_destroy(cached->executor);
     free(cached->fetches);
-    free(cached->devices);
+    free(cached->lists);
 }
 
 void ls_runs_clear(ls_runs *runs)
@@ -62,6 +63,7 @@ static void drop(ls_graph *graph)
     for (int d = 0; runs->states && d < graph->context->device_count; d++)
         ls_state_destroy(runs->states[d]);
     free(runs->states);
+    free(runs->lists);
     free(runs);
 }
 
@@ -92,19 +94,13 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
     return LS_OK;
 }
 
-static bool same_map(const ls_map *a, const ls_map *b)
-{
-    return a->device == b->device && a->owner == b->owner && a->user == b->user && a->count == b->count &&
-           (a->count == 0 || memcmp(a->devices, b->devices, (size_t)a->count * sizeof(*a->devices)) == 0);
-}
-
 /* But for the batch, which is each run's. */
 static bool same_settings(const ls_run_settings *a, const ls_run_settings *b)
 {
     const ls_plan_options *x = &a->plan, *y = &b->plan;
     return a->mutation == b->mutation && x->lanes == y->lanes && x->unfused == y->unfused &&
            x->cut_everywhere == y->cut_everywhere && x->micro == y->micro && x->guards == y->guards &&
-           x->every_partial == y->every_partial && same_map(&x->map, &y->map);
+           x->every_partial == y->every_partial && ls_map_equal(&x->map, &y->map);
 }
 
 static ls_cached *find(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
@@ -125,20 +121,16 @@ bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *cons
     return find(runs, settings, fetches, count, batch) != NULL;
 }
 
-/* What a plan is found by, as copies: a list of devices may be gone before the plan is. */
+/* What a plan is found by, as copies: a map's lists may be gone before the plan is. */
 static ls_status copy_key(ls_cached *made, const ls_run_settings *settings, ls_tensor *const *fetches)
 {
-    size_t devices = (size_t)settings->plan.map.count;
     made->settings = *settings;
+    LS_TRY(ls_map_copy(&settings->plan.map, &made->lists, &made->settings.plan.map));
     made->fetches = malloc((made->fetch_count + 1) * sizeof(ls_tensor *));
-    made->devices = malloc((devices + 1) * sizeof(*made->devices));
-    if (!made->fetches || !made->devices)
+    if (!made->fetches)
         return ls_fail(LS_ERR_MEMORY, "no memory to keep a plan of %zu fetches", made->fetch_count);
     if (made->fetch_count)
         memcpy(made->fetches, fetches, made->fetch_count * sizeof(ls_tensor *));
-    if (devices)
-        memcpy(made->devices, settings->plan.map.devices, devices * sizeof(*made->devices));
-    made->settings.plan.map.devices = made->devices;
     return LS_OK;
 }
 

@@ -15,8 +15,8 @@ typedef struct ls_run_settings {
 
 typedef struct ls_cached {
     ls_executor *executor;
-    ls_run_settings settings; /* that it was made with; the list of devices is its own: */
-    int *devices;
+    ls_run_settings settings; /* that it was made with; the map's lists are its own: */
+    int *lists;
     ls_tensor **fetches;
     size_t fetch_count;
     int64_t batch;
@@ -25,6 +25,7 @@ typedef struct ls_cached {
 
 typedef struct ls_runs {
     ls_run_settings settings;
+    int *lists; /* of their map; NULL: no strategy was set */
     ls_cached cached[LS_CACHED_PLANS];
     int count;
     uint64_t clock;

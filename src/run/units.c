@@ -10,13 +10,12 @@ static ls_status no_memory(void)
     return ls_fail(LS_ERR_MEMORY, "no memory for the units of a run");
 }
 
-/* Cuts `count` elements into pieces; device -1: for any CPU. */
-static void add_pieces(ls_work *w, int device, int index, int64_t count, int64_t piece)
+/* Cuts elements into pieces; device -1: for any CPU. */
+static void add_pieces(ls_work *w, int device, int index, int64_t from, int64_t to, int64_t piece)
 {
-    for (int64_t from = 0; from < count; from += piece)
-        w->units[w->count++] = (ls_unit){
-            .device = device, .index = index, .from = from, .to = from + piece < count ? from + piece : count
-        };
+    for (; from < to; from += piece)
+        w->units[w->count++] =
+            (ls_unit){ .device = device, .index = index, .from = from, .to = from + piece < to ? from + piece : to };
 }
 
 static int64_t pieces(int64_t count, int64_t piece)
@@ -65,6 +64,16 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
 
 /* ---- Lanes ---- */
 
+static double flops_of(const ls_plan *plan, int segment, int count, int lane)
+{
+    double flops = 0;
+    for (int s = segment; s < segment + count; s++)
+        for (int i = 0; i < plan->segments[s].step_count; i++)
+            flops += ls_node_flops(plan->segments[s].steps[i].group->nodes[0]);
+    return flops *
+           (double)(ls_lane_first(plan->batch, plan->lanes, lane + 1) - ls_lane_first(plan->batch, plan->lanes, lane));
+}
+
 /* Lane by lane: runs of segments that stay on one device. */
 static void add_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
@@ -74,8 +83,11 @@ static void add_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
             int device = ls_task_device(e->plan, phase->first + s, lane), first = s++;
             while (s < phase->count && ls_task_device(e->plan, phase->first + s, lane) == device)
                 s++;
-            w->units[w->count++] =
-                (ls_unit){ .device = device, .index = phase->first + first, .count = s - first, .lane = lane };
+            w->units[w->count++] = (ls_unit){ .device = device,
+                                              .index = phase->first + first,
+                                              .count = s - first,
+                                              .lane = lane,
+                                              .flops = flops_of(e->plan, phase->first + first, s - first, lane) };
         }
     }
     w->first[e->plan->lanes] = w->count;
@@ -134,16 +146,14 @@ static void add_whole(const ls_executor *e, const ls_phase *phase, ls_work *w)
         }
 }
 
-/* Chunks for any CPU; elsewhere one for each part, for its owner. */
+/* Each part for its owner; of a CPU in chunks, for its workers. */
 static void add_join(const ls_executor *e, int join, ls_work *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
-    if (e->plan->joins[join].group->kind == LS_CPU)
-        add_pieces(w, -1, join, e->plan->joins[join].count, JOIN_CHUNK);
+    bool cpu = e->plan->joins[join].group->kind == LS_CPU;
     for (int i = 0; i < place->part_count; i++)
-        w->units[w->count++] = (ls_unit){
-            .device = place->parts[i].owner, .index = join, .from = place->parts[i].from, .to = place->parts[i].to
-        };
+        add_pieces(w, place->parts[i].owner, join, place->parts[i].from, place->parts[i].to,
+                   cpu ? JOIN_CHUNK : place->parts[i].to - place->parts[i].from);
 }
 
 /* What a device looks at and others own. */
@@ -168,7 +178,7 @@ static void add_check(const ls_executor *e, int update, ls_work *w)
     const ls_step *step = &e->plan->updates[update];
     int64_t count = elements_of(e->plan, step);
     if (step->group->kind == LS_CPU || ls_plan_join_of(e->plan, step) >= 0) {
-        add_pieces(w, -1, update, count, ls_plan_join_of(e->plan, step) >= 0 && count ? count : LS_TILE);
+        add_pieces(w, -1, update, 0, count, ls_plan_join_of(e->plan, step) >= 0 && count ? count : LS_TILE);
         return;
     }
     int d = e->placement->ctx->cpu_count;
@@ -177,14 +187,15 @@ static void add_check(const ls_executor *e, int update, ls_work *w)
     w->units[w->count++] = (ls_unit){ .device = d, .index = update, .to = count };
 }
 
-/* Tiles for any CPU; elsewhere all updates of a device at once. */
+/* Tiles for any CPU, or the first; elsewhere all updates of a device at once. */
 static void add_updates(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
     const ls_plan *plan = e->plan;
     bool cpu = plan->updates[phase->first].group->kind == LS_CPU;
+    int device = plan->options.map.first_updates ? e->placement->home : -1;
     for (int i = phase->first; cpu && i < phase->first + phase->count; i++) {
         int64_t count = elements_of(plan, &plan->updates[i]);
-        add_pieces(w, -1, i, count, update_piece(&plan->updates[i], count));
+        add_pieces(w, device, i, 0, count, update_piece(&plan->updates[i], count));
     }
     for (int d = e->placement->ctx->cpu_count; !cpu && d < e->devices; d++)
         for (int i = phase->first; i < phase->first + phase->count; i++)
@@ -194,12 +205,9 @@ static void add_updates(const ls_executor *e, const ls_phase *phase, ls_work *w)
             }
 }
 
-ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
     const ls_plan *plan = e->plan;
-    w->units = calloc((size_t)count_units(plan, phase, e->devices) + 1, sizeof(*w->units));
-    if (!w->units)
-        return no_memory();
     switch (phase->kind) {
     case LS_PHASE_LANES:
         return make_lanes(e, phase, w);
@@ -214,7 +222,7 @@ ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
     }
     for (int i = phase->first; i < phase->first + phase->count; i++)
         if (phase->kind == LS_PHASE_TILES)
-            add_pieces(w, e->placement->whole_device[i], i, ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
+            add_pieces(w, e->placement->whole_device[i], i, 0, ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
                        ls_plan_tile(plan->whole_steps[i].group));
         else if (phase->kind == LS_PHASE_JOIN)
             add_join(e, i, w);
@@ -227,12 +235,38 @@ ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
     return LS_OK;
 }
 
+/* By device, and behind them those of any CPU: its units, in order. */
+static ls_status make_queues(const ls_executor *e, ls_work *w)
+{
+    int count = 0;
+    w->queue = calloc((size_t)w->count + 1, sizeof(*w->queue));
+    w->queue_first = calloc((size_t)e->devices + 2, sizeof(*w->queue_first));
+    if (!w->queue || !w->queue_first)
+        return no_memory();
+    for (int d = 0; d <= e->devices; d++) {
+        w->queue_first[d] = count;
+        for (int i = 0; i < w->count; i++)
+            if (w->units[i].device == (d < e->devices ? d : -1))
+                w->queue[count++] = i;
+    }
+    w->queue_first[e->devices + 1] = count;
+    return LS_OK;
+}
+
+ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    w->units = calloc((size_t)count_units(e->plan, phase, e->devices) + 1, sizeof(*w->units));
+    if (!w->units)
+        return no_memory();
+    LS_TRY(list_units(e, phase, w));
+    return phase->kind == LS_PHASE_LANES ? LS_OK : make_queues(e, w);
+}
+
 void ls_units_free(ls_work *w)
 {
-    free(w->units);
-    free(w->first);
-    free(w->visits);
-    free(w->visits_first);
-    free(w->order);
-    free(w->order_first);
+    void *lists[] = {
+        w->units, w->first, w->visits, w->visits_first, w->order, w->order_first, w->queue, w->queue_first
+    };
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        free(lists[i]);
 }

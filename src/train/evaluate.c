@@ -63,7 +63,7 @@ ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_option
 {
     LS_OWN_FP_MODE;
     ls_use use;
-    ls_settings settings = { .devices = NULL };
+    ls_settings settings = { .lists = NULL };
     LS_TRY(check_sizes("ls_evaluate", options.batch_size, options.lanes));
     LS_TRY(ls_use_begin(&use, model, "ls_evaluate", false));
     ls_status status = ls_settings_make(use.job, &options.strategy, options.lanes, &settings);

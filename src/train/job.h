@@ -72,7 +72,7 @@ void ls_function_free(ls_function *function);
  * run and are a part of what its plan is found by, so calls inside others disturb nothing. */
 typedef struct ls_settings {
     ls_run_settings run;
-    int *devices; /* of the map */
+    int *lists; /* of the map; NULL: it is the graph's */
 } ls_settings;
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
 void ls_settings_free(ls_settings *settings);
@@ -135,9 +135,6 @@ typedef struct ls_use {
 ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
 ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
 void ls_use_end(ls_use *use);
-
-/* The devices of a strategy; free() the list. */
-ls_status ls_device_list(const ls_strategy *strategy, ls_context *ctx, int **list, int *count);
 
 /* ---- Running (step.c) ---- */
 

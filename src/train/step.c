@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "nn/model.h"
+#include "run/strategy.h"
 #include "train/job.h"
 
 /* ---- Settings ---- */
@@ -11,22 +12,23 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
 {
     ls_graph *graph = ls_model_graph(job->model);
     ls_runs *runs = NULL;
-    int count = 0;
     if (lanes < 0 || lanes > LS_MAX_LANES)
         return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
     LS_TRY(ls_runs_of(graph, &runs));
-    LS_TRY(ls_device_list(strategy, graph->context, &out->devices, &count));
-    out->run = runs->settings;
+    ls_run_settings run = runs->settings;
+    out->lists = NULL;
+    if (strategy->kind != LS_STRATEGY_DEFAULT || !runs->lists) /* otherwise the graph has one of its own */
+        LS_TRY(ls_strategy_map(graph->context, strategy, &out->lists, &run.plan.map));
     if (lanes > 0)
-        out->run.plan.lanes = lanes;
-    out->run.plan.map = (ls_map){ .devices = out->devices, .count = count };
+        run.plan.lanes = lanes;
+    out->run = run;
     return LS_OK;
 }
 
 void ls_settings_free(ls_settings *settings)
 {
-    free(settings->devices);
-    settings->devices = NULL;
+    free(settings->lists);
+    settings->lists = NULL;
 }
 
 /* ---- Step and rate ---- */

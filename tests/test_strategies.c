@@ -1,0 +1,263 @@
+/* Strategies: every one of them, on CPUs and on the tests' GPUs, gives the bits of one device: weights, slots, step,
+ * epoch losses, metrics and sample counts. And each does what it says: where its work goes, who joins and updates. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep.h"
+#include "machine.h"
+
+#define SAMPLES 50
+#define SIDE    8
+#define CLASSES 4
+
+static uint8_t pixels[SAMPLES * SIDE * SIDE];
+static int32_t labels[SAMPLES];
+
+static int make_data(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
+        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (int i = 0; i < SAMPLES; i++)
+        labels[i] = i * 7 % CLASSES;
+    return 0;
+}
+
+/* ---- One training ---- */
+
+typedef enum net { PLAIN, NORMED, NETS } net;
+
+typedef struct job {
+    ls_strategy strategy;
+    int gpus, cpus;
+    net net;
+    int64_t batch;
+    int lanes;
+    bool copies;
+    bool of_graph; /* the strategy is the graph's, and the calls are told none */
+} job;
+
+typedef struct outcome {
+    char hash[65];
+    double loss, accuracy, validation;
+    int64_t steps;
+} outcome;
+
+static ls_model *make_model(ls_context *ctx, net kind)
+{
+    ls_model *model = NULL;
+    if (kind == PLAIN)
+        OK(ls_sequential(ctx, "plain", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
+                         ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
+                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    else
+        OK(ls_sequential(ctx, "normed", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3), ls_batch_normalization(),
+                         ls_relu(), ls_conv2d(8, 3), ls_batch_normalization(), ls_relu(), ls_global_average_pool2d(),
+                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
+                  .metrics = ls_metrics(ls_accuracy())));
+    return model;
+}
+
+static ls_dataset *data(void)
+{
+    return ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
+                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+}
+
+static void open_machine(machine *m, const job *j)
+{
+    machine_create(
+        m, (machine_settings){ .gpu = { .devices = j->gpus, .copies = j->copies, .memory = LS_MIB(2), .delay = -1 },
+                               .options = { .cpu_devices = j->cpus, .threads = j->cpus > 2 ? j->cpus : 2 } });
+}
+
+/* Two epochs with validation, an evaluation and a prediction. */
+static void train(const job *j, outcome *out)
+{
+    machine m;
+    ls_results results = { .count = 0 };
+    ls_history *history = NULL;
+    ls_array predicted = { .data = NULL };
+    open_machine(&m, j);
+    ls_model *model = make_model(m.ctx, j->net);
+    ls_dataset *set = data(), *validation = data();
+    ls_strategy told = j->of_graph ? (ls_strategy){ .kind = LS_STRATEGY_DEFAULT } : j->strategy;
+    if (j->of_graph)
+        OK(ls_graph_set_strategy(ls_model_graph(model), j->strategy));
+    OK(ls_fit(model, set, .epochs = 2, .batch_size = j->batch ? j->batch : 16, .lanes = j->lanes ? j->lanes : 5,
+              .verbose = LS_VERBOSE_SILENT, .strategy = told, .validation = validation, .history = &history));
+    OK(ls_evaluate(model, set, &results, .strategy = told, .batch_size = 16));
+    assert_int_equal(results.samples, SAMPLES);
+    OK(ls_predict(model, set, &predicted, .strategy = told, .batch_size = 20));
+    OK(ls_model_state_sha256(model, out->hash));
+    OK(ls_model_steps(model, &out->steps));
+    OK(ls_history_value(history, "loss", 1, &out->loss));
+    OK(ls_history_value(history, "accuracy", 1, &out->accuracy));
+    OK(ls_history_value(history, "val_loss", 1, &out->validation));
+    free(predicted.data);
+    ls_history_destroy(history);
+    ls_dataset_destroy(set);
+    ls_dataset_destroy(validation);
+    ls_model_destroy(model);
+    machine_close(&m);
+}
+
+static void must_equal(const outcome *expected, const job *j)
+{
+    outcome found;
+    train(j, &found);
+    if (strcmp(found.hash, expected->hash) != 0 || found.steps != expected->steps ||
+        !(found.loss == expected->loss && found.accuracy == expected->accuracy &&
+          found.validation == expected->validation))
+        fail_msg("strategy %d with %d stages, all-reduce %d, order %d, split %s, %d GPUs, %d CPUs, net %d, batch %lld, "
+                 "%d lanes: %s instead of %s, loss %.17g instead of %.17g",
+                 (int)j->strategy.kind, j->strategy.stages, (int)j->strategy.all_reduce, (int)j->strategy.order,
+                 j->strategy.work_split ? j->strategy.work_split : "even", j->gpus, j->cpus, (int)j->net,
+                 (long long)j->batch, j->lanes, found.hash, expected->hash, found.loss, expected->loss);
+}
+
+/* Every strategy that so many devices can have. */
+static size_t list_strategies(int devices, ls_strategy *out)
+{
+    size_t count = 0;
+    out[count++] = ls_one_device();
+    for (int r = LS_ALL_REDUCE_SHARDED; r <= LS_ALL_REDUCE_TO_ONE; r++)
+        out[count++] = ls_mirrored(.all_reduce = (ls_all_reduce)r);
+    out[count++] = ls_data_parallel();
+    out[count++] = ls_model_parallel();
+    out[count++] = ls_pipeline();
+    out[count++] = ls_pipeline(.order = LS_FILL_DRAIN);
+    if (devices % 2 == 0) {
+        out[count++] = ls_pipeline(.stages = devices / 2);
+        out[count++] =
+            ls_pipeline(.stages = devices / 2, .order = LS_FILL_DRAIN, .all_reduce = LS_ALL_REDUCE_HIERARCHICAL_COPY);
+        out[count++] = ls_model_parallel(.stages = devices / 2, .all_reduce = LS_ALL_REDUCE_TO_ONE);
+    }
+    out[count++] = ls_mirrored(.work_split = "auto");
+    if (devices == 2)
+        out[count++] = ls_mirrored(.work_split = "3:1");
+    if (devices == 3)
+        out[count++] = ls_data_parallel(.work_split = "1:5:2");
+    return count;
+}
+
+#define MOST_STRATEGIES 16
+
+static void every_strategy_has_one_devices_bits(const job *base, const int *devices, size_t count, bool gpus)
+{
+    outcome expected;
+    job one = *base;
+    one.strategy = ls_one_device();
+    one.cpus = 1;
+    one.gpus = gpus ? 1 : 0;
+    train(&one, &expected);
+    for (size_t i = 0; i < count; i++) {
+        ls_strategy list[MOST_STRATEGIES];
+        size_t strategies = list_strategies(devices[i], list);
+        for (size_t k = 0; k < strategies; k++) {
+            job j = *base;
+            j.strategy = list[k];
+            j.gpus = gpus ? devices[i] : 0;
+            j.cpus = gpus ? 1 : devices[i];
+            must_equal(&expected, &j);
+        }
+    }
+}
+
+static void strategies_on_cpus_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const int devices[] = { 1, 2, 3, 4, 8 };
+    for (net n = 0; n < NETS; n++)
+        every_strategy_has_one_devices_bits(&(job){ .net = n }, devices, LENGTH(devices), false);
+    every_strategy_has_one_devices_bits(&(job){ .batch = 33, .lanes = 8 }, devices + 1, 2, false);
+    every_strategy_has_one_devices_bits(&(job){ .batch = 7, .lanes = 1 }, devices + 1, 1, false);
+    every_strategy_has_one_devices_bits(&(job){ .net = NORMED, .lanes = 16, .of_graph = true }, devices + 3, 1, false);
+}
+
+static void strategies_on_gpus_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const int devices[] = { 1, 2, 3, 4 };
+    for (net n = 0; n < NETS; n++)
+        every_strategy_has_one_devices_bits(&(job){ .net = n }, devices, LENGTH(devices), true);
+    every_strategy_has_one_devices_bits(&(job){ .copies = true, .batch = 33, .lanes = 8 }, devices + 1, 3, true);
+}
+
+/* ---- What each says, and what is refused ---- */
+
+static void replicas_are_counted(void **state)
+{
+    (void)state;
+    machine m;
+    int count = 0;
+    open_machine(&m, &(job){ .cpus = 4 });
+    static const struct {
+        ls_strategy strategy;
+        int replicas;
+    } rows[] = {
+        { { .kind = LS_STRATEGY_DEFAULT }, 4 },
+        { { .kind = LS_STRATEGY_ONE_DEVICE }, 1 },
+        { { .kind = LS_STRATEGY_MIRRORED, .devices = "cpu:1,cpu:3" }, 2 },
+        { { .kind = LS_STRATEGY_DATA_PARALLEL }, 4 },
+        { { .kind = LS_STRATEGY_MODEL_PARALLEL }, 1 },
+        { { .kind = LS_STRATEGY_PIPELINE, .stages = 2 }, 2 },
+        { { .kind = LS_STRATEGY_PIPELINE, .stages = 4 }, 1 },
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        OK(ls_strategy_replicas(m.ctx, rows[i].strategy, &count));
+        assert_int_equal(count, rows[i].replicas);
+    }
+    ls_device_info *list = NULL;
+    size_t listed = 0;
+    OK(ls_list_logical_devices(m.ctx, "CPU", &list, &listed));
+    OK(ls_strategy_replicas(m.ctx, ls_mirrored(.list = list, .list_count = listed), &count));
+    assert_int_equal(count, 4);
+    OK(ls_strategy_replicas(m.ctx, ls_mirrored(.list = list + 1, .list_count = 2), &count));
+    assert_int_equal(count, 2);
+    free(list);
+    machine_close(&m);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    machine m;
+    int count = 77;
+    open_machine(&m, &(job){ .cpus = 3, .gpus = 1 });
+#define REFUSED(strategy, ...) FAILS(ls_strategy_replicas(m.ctx, strategy, &count), LS_ERR_INVALID, __VA_ARGS__)
+    REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 2), "3 devices", "2 stages");
+    REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 4), "3 devices", "4 stages");
+    REFUSED(ls_pipeline(.devices = "cpu:0,gpu:0"), "one kind", "CPU:0", "GPU:0");
+    REFUSED(ls_one_device(.devices = "cpu:0-1"), "one-device", "2 devices");
+    REFUSED(ls_mirrored(.stages = 2), "mirrored", "2 stages");
+    REFUSED(ls_mirrored(.order = LS_FILL_DRAIN), "mirrored", "pipeline");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3:1:1"), "3:1:1", "2 numbers");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3"), "\"3\"", "1 parts", "2 replicas");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3:0"), "3:0");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3:x"), "3:x");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "-1:2"), "-1:2");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = ""), "\"\"");
+    REFUSED(((ls_strategy){ .kind = (ls_strategy_kind)17 }), "17");
+    assert_int_equal(count, 77);
+    machine_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strategies_on_cpus_have_the_bits_of_one),
+        cmocka_unit_test(strategies_on_gpus_have_the_bits_of_one),
+        cmocka_unit_test(replicas_are_counted),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_data, NULL);
+}
