@@ -32,7 +32,7 @@ static int make_data(void **state)
 
 /* ---- One training ---- */
 
-typedef enum net { PLAIN, NORMED, NETS } net;
+typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, NETS } net;
 
 typedef struct job {
     ls_strategy strategy;
@@ -53,13 +53,15 @@ typedef struct outcome {
 static ls_model *make_model(ls_context *ctx, net kind)
 {
     ls_model *model = NULL;
+    ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
     if (kind == PLAIN)
         OK(ls_sequential(ctx, "plain", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
                          ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
                          ls_dense(CLASSES, .activation = LS_SOFTMAX)));
     else
-        OK(ls_sequential(ctx, "normed", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3), ls_batch_normalization(),
-                         ls_relu(), ls_conv2d(8, 3), ls_batch_normalization(), ls_relu(), ls_global_average_pool2d(),
+        OK(ls_sequential(ctx, "normed", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
+                         ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
+                         ls_batch_normalization(.statistics = by), ls_relu(), ls_global_average_pool2d(),
                          ls_dense(CLASSES, .activation = LS_SOFTMAX)));
     OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));

@@ -311,14 +311,21 @@ LS_API ls_tensor *ls_op_global_average_pool2d(ls_tensor *x); /* [N,H,W,C] to [N,
 
 /* ---- Normalisation and dropout ---- */
 
+/* What a batch norm in training normalises a sample by. */
+typedef enum ls_norm_statistics {
+    LS_PER_BATCH = 0, /* the whole batch: what one device would have seen. All lanes meet at every norm */
+    LS_PER_LANE,      /* its own lane: lanes need not wait for each other. Moving averages are those of the batch */
+} ls_norm_statistics;
+
 typedef struct ls_batch_norm_op {
     int ls_first;
     ls_tensor *gamma, *beta;                  /* [C]; NULL: ones, zeros */
     ls_tensor *moving_mean, *moving_variance; /* variables [C]; needed for inference, updated in training if given */
-    bool training;                            /* normalise by the statistics of the whole batch */
-    double epsilon;                           /* 0: 1e-3 */
-    double momentum;                          /* 0: 0.99 */
-    bool unbiased;                            /* the moving variance is PyTorch's n/(n-1) one, not Keras's */
+    bool training;                            /* normalise by the statistics of the batch */
+    ls_norm_statistics statistics;
+    double epsilon;      /* 0: 1e-3 */
+    double momentum;     /* 0: 0.99 */
+    bool unbiased;       /* the moving variance is PyTorch's n/(n-1) one, not Keras's */
     ls_tensor **updates; /* out, in training: two assignments of the moving statistics, to be run with the step */
 } ls_batch_norm_op;
 /* Over all axes but the last: ls_op_batch_norm(x, .training = true, ...) */

@@ -118,8 +118,9 @@ typedef struct ls_layer_options {
     int64_t zero_padding[4]; /* top, bottom, left, right: of a ZeroPadding2D; of other layers with LS_EXPLICIT */
     bool keepdims;           /* global pools: [N,1,1,C], not [N,C] */
     /* normalisation */
-    double momentum, epsilon; /* 0: 0.99, 1e-3 */
-    ls_switch center, scale;  /* default on */
+    double momentum, epsilon;      /* 0: 0.99, 1e-3 */
+    ls_switch center, scale;       /* default on */
+    ls_norm_statistics statistics; /* of a batch norm in training: of the whole batch, or of each lane */
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
     int last_axes; /* layer normalisation: over how many; 0: 1 */

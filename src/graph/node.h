@@ -210,6 +210,9 @@ int ls_apply_slots(ls_apply_rule rule, bool momentum);
 int ls_apply_step(const ls_tensor *node);
 int ls_apply_when(const ls_tensor *node);
 
+/* Whether it is made of, or made with, the statistics of each lane by itself. */
+bool ls_node_is_by_lane(const ls_tensor *node);
+
 /* Multiply-adds count two. LS_BATCH counts as one sample. */
 double ls_node_flops(const ls_tensor *node);
 

@@ -2,7 +2,10 @@
  *
  * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]),
  * `batch_norm` normalises each sample with them. Its gradient is two nodes again: one more reduction, and the gradient
- * of x in full, the way through the moments included; so `moments` itself never needs a gradient. */
+ * of x in full, the way through the moments included; so `moments` itself never needs a gradient.
+ *
+ * With statistics by lane the nodes are the same, and so are the joined sums, which moving averages and the gradients
+ * of gamma and beta are made of; but a sample is normalised with what its own lane added to them. */
 #include "base/fpmode.h"
 #include "graph/rules.h"
 
@@ -93,6 +96,20 @@ void ls_grad_batch_norm(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[3] = ls_op_cast(moment(sums, 0), x->dtype);
 }
 
+bool ls_node_is_by_lane(const ls_tensor *node)
+{
+    switch (node->op) {
+    case LS_OP_moments:
+        return node->attr.statistics.by_lane;
+    case LS_OP_batch_norm:
+    case LS_OP_batch_norm_grad_moments:
+    case LS_OP_batch_norm_grad_input:
+        return node->attr.norm.by_lane;
+    default:
+        return false;
+    }
+}
+
 /* ---- Batch norm as users call it ---- */
 
 /* Elements per channel in the whole batch, an f64 scalar. */
@@ -170,6 +187,8 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
     ls_status status = need_channels(x);
     if (status == LS_OK && !(options.epsilon >= 0))
         status = ls_fail(LS_ERR_INVALID, "epsilon is %g", options.epsilon);
+    if (status == LS_OK && (unsigned)options.statistics > LS_PER_LANE)
+        status = ls_fail(LS_ERR_INVALID, "there are no statistics %d", (int)options.statistics);
     if (status == LS_OK && !(options.momentum >= 0 && options.momentum <= 1))
         status = ls_fail(LS_ERR_INVALID, "momentum is %g, it goes from 0 to 1", options.momentum);
     if (status != LS_OK)
@@ -180,9 +199,10 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
     ls_tensor *beta = options.beta ? options.beta : ls_op_fill(x->graph, x->dtype, channels, 0);
     if (!options.training)
         return inference(x, gamma, beta, &options, epsilon);
-    ls_tensor *moments = ls_node_make1(LS_OP_moments, x, ls_no_attrs());
+    bool by_lane = options.statistics == LS_PER_LANE;
+    ls_tensor *moments = ls_node_make1(LS_OP_moments, x, (ls_attrs){ .statistics = { .by_lane = by_lane } });
     ls_tensor *in[] = { x, moments, gamma, beta };
-    ls_attrs attr = { .epsilon = { .epsilon = epsilon } };
+    ls_attrs attr = { .norm = { .epsilon = epsilon, .by_lane = by_lane } };
     ls_tensor *y =
         ls_node_make(x->graph, &(ls_node_spec){ .op = LS_OP_batch_norm, .in = in, .input_count = 4, .attr = attr });
     if (options.updates && !ls_tensor_is_error(y))

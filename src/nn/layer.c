@@ -97,6 +97,7 @@ static const struct field {
     FIELD(T_I64, zero_padding, CONVS | POOLS | K(ZERO_PADDING2D)),
     FIELD(T_FLAG, keepdims, K(GLOBAL_MAX_POOL2D) | K(GLOBAL_AVERAGE_POOL2D)),
     FIELD(T_F64, momentum, K(BATCH_NORMALIZATION)),
+    FIELD(T_INT, statistics, K(BATCH_NORMALIZATION)),
     FIELD(T_F64, epsilon, NORMS),
     FIELD(T_INT, center, NORMS),
     FIELD(T_INT, scale, NORMS),
@@ -379,6 +380,8 @@ static ls_status settle_norm(ls_layer_options *o)
         return ls_fail(LS_ERR_INVALID, "momentum is %g; it goes from 0 to 1", o->momentum);
     if (!(o->epsilon >= 0 && isfinite(o->epsilon)))
         return ls_fail(LS_ERR_INVALID, "epsilon is %g; it is not negative", o->epsilon);
+    if ((unsigned)o->statistics > LS_PER_LANE)
+        return ls_fail(LS_ERR_INVALID, "there are no statistics %d", (int)o->statistics);
     o->last_axes = o->last_axes ? o->last_axes : 1;
     LS_TRY(need_positive("last_axes", o->last_axes));
     LS_TRY(settle_initializer("beta_initializer", &o->beta_initializer, zeros));

@@ -257,7 +257,8 @@ static ls_tensor *batch_norm(const ls_layer *layer, ls_layer_pass *pass)
     bool training = pass->training && o->trainable == LS_ON;
     ls_batch_norm_op op = { .training = training,
                             .epsilon = not_default(o->epsilon),
-                            .momentum = not_default(o->momentum) };
+                            .momentum = not_default(o->momentum),
+                            .statistics = o->statistics };
     op.gamma = o->scale == LS_ON ? *next++ : NULL;
     op.beta = o->center == LS_ON ? *next++ : NULL;
     op.moving_mean = *next++;

@@ -147,11 +147,11 @@ static bool same_spec(const ls_layer *a, const ls_layer *b)
                 x->fourth == y->fourth && x->activation == y->activation && x->use_bias == y->use_bias &&
                 x->trainable == y->trainable && x->groups == y->groups && x->depth_multiplier == y->depth_multiplier &&
                 x->padding == y->padding && x->keepdims == y->keepdims && x->momentum == y->momentum &&
-                x->epsilon == y->epsilon && x->center == y->center && x->scale == y->scale &&
-                x->last_axes == y->last_axes && x->rate == y->rate && x->negative_slope == y->negative_slope &&
-                x->max_value == y->max_value && x->threshold == y->threshold && x->scale_by == y->scale_by &&
-                x->offset == y->offset && x->axis == y->axis && x->dtype == y->dtype &&
-                ls_shape_equal(&x->shape, &y->shape);
+                x->statistics == y->statistics && x->epsilon == y->epsilon && x->center == y->center &&
+                x->scale == y->scale && x->last_axes == y->last_axes && x->rate == y->rate &&
+                x->negative_slope == y->negative_slope && x->max_value == y->max_value &&
+                x->threshold == y->threshold && x->scale_by == y->scale_by && x->offset == y->offset &&
+                x->axis == y->axis && x->dtype == y->dtype && ls_shape_equal(&x->shape, &y->shape);
     for (int i = 0; same && i < 2; i++)
         same = x->kernel_size[i] == y->kernel_size[i] && x->strides[i] == y->strides[i] &&
                x->dilation_rate[i] == y->dilation_rate[i] && x->pool_size[i] == y->pool_size[i];

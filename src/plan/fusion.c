@@ -251,6 +251,7 @@ static void describe(ls_plan *plan, ls_group *group)
     if (group->residual)
         group->cheap = false;
     group->segment = -1;
+    group->lane_kept = -1;
     group->plan = plan;
 }
 

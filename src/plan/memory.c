@@ -13,6 +13,7 @@ typedef struct placer {
     ls_plan *plan;
     ls_packer packer;
     int *kept_first, *kept_last; /* by group: segments */
+    int *lane_last;              /* by group: the last segment that reads each lane's own part of it; -1: none does */
     int *step_of;                /* by group: its step in the segment at hand + 1 */
 } placer;
 
@@ -24,6 +25,7 @@ static void find_lifetimes(placer *p)
         plan->whole_last[g] = plan->groups[g].level + (plan->groups[g].reduces ? 1 : 0);
         p->kept_first[g] = plan->groups[g].segment;
         p->kept_last[g] = plan->groups[g].segment;
+        p->lane_last[g] = -1;
     }
     for (int g = 0; g < plan->group_count; g++) {
         const ls_group *group = &plan->groups[g];
@@ -47,6 +49,8 @@ static void find_lifetimes(placer *p)
                     plan->whole_last[from] = plan->segments[s].level;
                 if (p->kept_last[from] < s)
                     p->kept_last[from] = s;
+                if (ls_plan_reads_lane(plan, group, k))
+                    p->lane_last[from] = s;
             }
         }
     for (int i = 0; i < plan->guard_count; i++)
@@ -101,12 +105,39 @@ static ls_status place_whole(placer *p)
     return ls_packer_pack(&p->packer, &plan->whole_bytes);
 }
 
+/* From one segment to another, or (as many as there are) to the end. */
+static void add_kept(ls_plan *plan, ls_kept kept, int first, int last)
+{
+    int from = plan->segments[first].level, to = last < plan->segment_count ? plan->segments[last].level : -1;
+    kept.framed = from == to;
+    kept.first = kept.framed ? first : from;
+    kept.last = kept.framed ? last : to >= 0 ? to : plan->levels;
+    plan->kept[plan->kept_count++] = kept;
+}
+
+/* What a lane has added to a sum, where that is read: the lane's partial is soon joined with others. */
+static ls_status list_lane_parts(placer *p)
+{
+    ls_plan *plan = p->plan;
+    for (int g = 0; g < plan->group_count; g++) {
+        ls_group *group = &plan->groups[g];
+        if (p->lane_last[g] < 0)
+            continue;
+        if (group->kernel->finish || group->segment < 0)
+            return ls_fail(LS_ERR_INTERNAL, "the lanes of %s have no value of their own", ls_tensor_op(group->root));
+        group->lane_kept = plan->kept_count;
+        add_kept(plan, (ls_kept){ .value = group->value, .unit = ls_plan_unit(plan, group->root), .by_lane = true },
+                 p->kept_first[g], p->lane_last[g]);
+    }
+    return LS_OK;
+}
+
 /* Lists the kept values and when they are there. For what crosses a join levels are the time, because within one a lane
  * may be segments ahead of another; what stays within a level has the lane's own time, segments. */
 static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
-    plan->kept = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*plan->kept));
+    plan->kept = ls_plan_alloc(plan, 2 * (size_t)plan->group_count, sizeof(*plan->kept));
     if (!plan->kept)
         return LS_ERR_MEMORY;
     for (int g = 0; g < plan->group_count; g++) {
@@ -121,26 +152,24 @@ static ls_status list_kept(placer *p)
                                                      .offset = (size_t)plan->kept_count,
                                                      .unit = unit,
                                                      .per_sample = true };
-        int first = p->kept_first[g], last = p->kept_last[g];
-        int from = plan->segments[first].level, to = last < plan->segment_count ? plan->segments[last].level : -1;
-        ls_kept *kept = &plan->kept[plan->kept_count++];
-        *kept = (ls_kept){ .value = group->value, .unit = unit, .framed = from == to };
-        kept->first = kept->framed ? first : from;
-        kept->last = kept->framed ? last : to >= 0 ? to : plan->levels;
+        add_kept(plan, (ls_kept){ .value = group->value, .unit = unit }, p->kept_first[g], p->kept_last[g]);
     }
-    return LS_OK;
+    return list_lane_parts(p);
 }
 
-/* One of the two kinds of kept values: framed ones for one lane, others for so many samples. */
+/* One of the two kinds of kept values: framed ones for one lane, others for so many samples (a lane's
+ * part of a sum is where its first sample would be). */
 static ls_status pack(const ls_plan *plan, bool framed, int64_t samples, const bool *here, size_t *offsets,
                       size_t *bytes)
 {
     ls_packer packer = { .guard = plan->options.guards ? LS_ALIGN : 0 };
     ls_status status = LS_OK;
-    for (int i = 0; i < plan->kept_count && status == LS_OK; i++)
-        if (plan->kept[i].framed == framed && (!here || here[i]))
-            status = ls_packer_add(&packer, plan->kept[i].first, plan->kept[i].last,
-                                   plan->kept[i].unit * (size_t)samples, &offsets[i]);
+    for (int i = 0; i < plan->kept_count && status == LS_OK; i++) {
+        const ls_kept *kept = &plan->kept[i];
+        size_t bytes = framed ? ls_kept_bytes(kept, samples) : kept->unit * (size_t)samples;
+        if (kept->framed == framed && (!here || here[i]))
+            status = ls_packer_add(&packer, kept->first, kept->last, bytes, &offsets[i]);
+    }
     if (status == LS_OK)
         status = ls_packer_pack(&packer, bytes);
     ls_packer_free(&packer);
@@ -195,8 +224,13 @@ static ls_status settle_step(ls_plan *plan, ls_step *step)
     step->in = ls_plan_alloc(plan, (size_t)group->in_count, sizeof(*step->in));
     if (!step->in)
         return LS_ERR_MEMORY;
-    for (int k = 0; k < group->in_count; k++)
+    for (int k = 0; k < group->in_count; k++) {
         step->in[k] = settled(plan, group->in[k]);
+        if (ls_plan_reads_lane(plan, group, k)) {
+            step->in[k].storage = LS_KEPT;
+            step->in[k].offset = (size_t)plan->groups[plan->nodes[group->in[k]].group].lane_kept;
+        }
+    }
     step->out = plan->value_of[group->value];
     return LS_OK;
 }
@@ -354,8 +388,9 @@ ls_status ls_plan_memory(ls_plan *plan)
     plan->whole_last = ls_plan_alloc(plan, groups, sizeof(*plan->whole_last));
     p.kept_first = ls_plan_alloc(plan, groups, sizeof(*p.kept_first));
     p.kept_last = ls_plan_alloc(plan, groups, sizeof(*p.kept_last));
+    p.lane_last = ls_plan_alloc(plan, groups, sizeof(*p.lane_last));
     p.step_of = ls_plan_alloc(plan, groups, sizeof(*p.step_of));
-    if (!plan->whole_last || !p.kept_first || !p.kept_last || !p.step_of)
+    if (!plan->whole_last || !p.kept_first || !p.kept_last || !p.lane_last || !p.step_of)
         return LS_ERR_MEMORY;
     find_lifetimes(&p);
     ls_status status = place_whole(&p);

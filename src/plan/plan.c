@@ -29,6 +29,17 @@ int ls_plan_source_value(const ls_plan *plan, int value)
     return value;
 }
 
+bool ls_plan_reads_lane(const ls_plan *plan, const ls_group *group, int k)
+{
+    int from = plan->nodes[group->in[k]].group;
+    if (from < 0 || !plan->groups[from].reduces || !ls_node_is_by_lane(plan->groups[from].root))
+        return false;
+    for (int i = 0; i < group->node_count; i++)
+        if (ls_node_is_by_lane(group->nodes[i]))
+            return true;
+    return false;
+}
+
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
 {
     int64_t count = 0;

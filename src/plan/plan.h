@@ -38,6 +38,7 @@ typedef struct ls_kernel_call {
     int64_t samples;    /* in this call; 1 for whole groups */
     int64_t first;      /* position of the first in the batch */
     int64_t batch;      /* samples in the whole batch */
+    int64_t lane;       /* samples in the lane */
     int64_t from, to;   /* elements of the tile, where the kernel is tiled */
     uint64_t seed, run;
     int worker;
@@ -155,9 +156,10 @@ struct ls_group {
     int kind;      /* of device */
     int device;    /* asked for by its first node; of a whole group: the map's word. LS_ANY_DEVICE: none */
     int level;
-    int segment;  /* that computes it; -1: it is whole, or computed wherever it is needed */
-    int join;     /* of a reduction */
-    int prepared; /* the weight its kernel wants in another form */
+    int segment;   /* that computes it; -1: it is whole, or computed wherever it is needed */
+    int join;      /* of a reduction */
+    int lane_kept; /* of a reduction: the kept value that is each lane's own part; -1: nobody reads it */
+    int prepared;  /* the weight its kernel wants in another form */
     ls_kernel *kernel;
     const ls_plan *plan;
 };
@@ -205,8 +207,9 @@ typedef struct ls_segment {
 /* A value whose samples several segments look at. One that only segments of one level look at is in the lane's frame:
  * room for the lanes in flight. Others are there for the whole batch. Where lanes are is a matter of placement. */
 typedef struct ls_kept {
-    int value;   /* plan node */
-    size_t unit; /* bytes of a sample */
+    int value;    /* plan node */
+    size_t unit;  /* bytes of a sample */
+    bool by_lane; /* a lane's part of a reduction: `unit` is all of it */
     bool framed;
     int first, last; /* levels in which it is there, both included; of a framed one: segments */
 } ls_kept;
@@ -389,6 +392,15 @@ static inline int64_t ls_plan_tile(const ls_group *group)
 /* The group whose bytes a value is, through views (reshapes); -1: a leaf. And the value itself behind the views. */
 int ls_plan_source(const ls_plan *plan, int value);
 int ls_plan_source_value(const ls_plan *plan, int value);
+
+/* Whether a group reads of its input k what the lane alone has added to it, not the joined value. */
+bool ls_plan_reads_lane(const ls_plan *plan, const ls_group *group, int k);
+
+/* Bytes of a kept value for that many samples of one lane. */
+static inline size_t ls_kept_bytes(const ls_kept *kept, int64_t samples)
+{
+    return kept->by_lane ? kept->unit : kept->unit * (size_t)samples;
+}
 
 /* The join whose result, as it is, is the gradient of an update; -1: the gradient is something else. */
 int ls_plan_join_of(const ls_plan *plan, const ls_step *update);

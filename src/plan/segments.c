@@ -47,7 +47,7 @@ static void set_levels(ls_plan *plan)
             if (input < 0)
                 continue;
             const ls_group *before = &plan->groups[input];
-            int level = before->level + (before->reduces ? 1 : 0);
+            int level = before->level + (before->reduces && !ls_plan_reads_lane(plan, group, k) ? 1 : 0);
             group->level = level > group->level ? level : group->level;
             if (before->per_sample && before->cheap_depth >= depth)
                 depth = before->cheap_depth + (before->alias ? 0 : 1);
@@ -220,8 +220,25 @@ static bool is_aside(const ls_plan *plan, int g)
     return plan->nodes[plan->groups[g].value].aside;
 }
 
+/* Whether a group, or what would be computed again for it, reads a lane's part of a sum that the segment being built is
+ * still adding up. */
+static bool waits_for_lane(const cutter *c, int g)
+{
+    const ls_plan *plan = c->plan;
+    const ls_group *group = &plan->groups[g];
+    for (int k = 0; k < group->in_count; k++) {
+        if (ls_plan_reads_lane(plan, group, k) && c->step_of[plan->nodes[group->in[k]].group])
+            return true;
+        int from = ls_plan_source(plan, group->in[k]);
+        if (from >= 0 && plan->groups[from].per_sample && !plan->groups[from].reduces && plan->groups[from].cheap &&
+            !c->kept[from] && !c->step_of[from] && waits_for_lane(c, from))
+            return true;
+    }
+    return false;
+}
+
 /* The natural segments: within a level, runs of groups of one kind that want the same size of micro-batch; metrics in
- * segments of their own. */
+ * segments of their own; what reads a lane's sum behind the segment that makes it. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
     wish now = NO_WISH;
@@ -229,7 +246,8 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
         const ls_group *group = &c->plan->groups[groups[i]];
         wish next = wish_of(c->plan, group);
         bool other = c->step_count > 0 &&
-                     (group->kind != c->kind || is_aside(c->plan, groups[i]) != is_aside(c->plan, groups[i - 1]));
+                     (group->kind != c->kind || is_aside(c->plan, groups[i]) != is_aside(c->plan, groups[i - 1]) ||
+                      waits_for_lane(c, groups[i]));
         if (other || (next != NO_WISH && now != NO_WISH && next != now))
             LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
         now = other ? NO_WISH : now;

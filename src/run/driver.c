@@ -21,6 +21,7 @@ struct ls_driver {
     uint64_t *fresh;   /* by plan node: the run that brought or made its whole value here */
     bool *brought;     /* by plan node: it came from the host; otherwise it was made here */
     uint64_t *arrived; /* by kept value and lane: the run that brought it here */
+    void *part;        /* the host's room for a lane's part of a sum, on its way */
 };
 
 static const ls_plan *plan_of(const ls_driver *d)
@@ -70,7 +71,11 @@ static ls_status fill(ls_driver *d)
     d->fresh = calloc((size_t)plan->node_count + 1, sizeof(*d->fresh));
     d->brought = calloc((size_t)plan->node_count + 1, sizeof(*d->brought));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
-    if (!d->fresh || !d->brought || !d->arrived)
+    size_t part = 1;
+    for (int i = 0; i < plan->kept_count; i++)
+        part = plan->kept[i].by_lane && plan->kept[i].unit > part ? plan->kept[i].unit : part;
+    d->part = malloc(part);
+    if (!d->fresh || !d->brought || !d->arrived || !d->part)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
     if (!d->states[device])
         LS_TRY(ls_state_create(plan->graph, device, &d->states[device]));
@@ -113,6 +118,7 @@ void ls_driver_destroy(ls_driver *d)
     free(d->fresh);
     free(d->brought);
     free(d->arrived);
+    free(d->part);
     free(d);
 }
 
@@ -214,16 +220,18 @@ static size_t frame_at(const ls_driver *d, const ls_executor *e, int lane)
 
 static size_t kept_at(const ls_driver *d, const ls_executor *e, size_t kept, int lane)
 {
-    if (plan_of(d)->kept[kept].framed)
+    const ls_kept *k = &plan_of(d)->kept[kept];
+    if (k->framed)
         return frame_at(d, e, lane) + d->place->kept[kept];
-    return d->place->kept_at + d->place->kept[kept] + plan_of(d)->kept[kept].unit * (size_t)d->place->row[lane];
+    return d->place->kept_at + d->place->kept[kept] + k->unit * (size_t)d->place->row[lane];
 }
 
 /* A kept value of a lane that another device computed. */
 static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, int lane, int64_t samples)
 {
     const ls_placement *p = d->placement;
-    size_t index = o->offset * (size_t)plan_of(d)->lanes + (size_t)lane, bytes = o->unit * (size_t)samples;
+    size_t index = o->offset * (size_t)plan_of(d)->lanes + (size_t)lane;
+    size_t bytes = ls_kept_bytes(&plan_of(d)->kept[o->offset], samples);
     size_t here = kept_at(d, e, o->offset, lane);
     int made = p->made[index];
     if (made == d->device->index || d->arrived[index] == d->now)
@@ -256,13 +264,10 @@ static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step,
 }
 
 /* A kept value that the host needs. */
-static ls_status take_back(ls_driver *d, ls_executor *e, const ls_step *step, int lane, int64_t first, int64_t samples)
+static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, int lane, int64_t first, int64_t samples)
 {
-    const ls_operand *o = &step->out;
-    if (o->storage != LS_KEPT)
-        return LS_OK;
     int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)lane];
-    size_t bytes = o->unit * (size_t)samples;
+    size_t bytes = ls_kept_bytes(&plan_of(d)->kept[o->offset], samples);
     if (host < 0)
         return LS_OK;
     LS_TRY(download(d, kept_at(d, e, o->offset, lane), ls_executor_locate(e, o, 0, lane, first), bytes));
@@ -289,6 +294,29 @@ static size_t partials_at(const ls_driver *d, const ls_executor *e, int segment,
     return d->place->partials_at + ls_partials_offset(e, segment, lane);
 }
 
+/* What the lane alone has added to a sum, for those who read it: the partial itself will be joined with others. */
+static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *step, int lane)
+{
+    const ls_kept *kept = &plan_of(d)->kept[step->group->lane_kept];
+    size_t from = partials_at(d, e, step->group->segment, lane) + step->out.offset;
+    return fetch_from(d, kept->value, d, from, kept_at(d, e, (size_t)step->group->lane_kept, lane), d->part,
+                      kept->unit);
+}
+
+/* What a step leaves for other segments, and for the host. */
+static ls_status give_kept(ls_driver *d, ls_executor *e, const ls_step *step, int lane, int64_t first, int64_t samples)
+{
+    if (step->group->lane_kept >= 0) {
+        ls_operand part = { .value = step->group->value,
+                            .storage = LS_KEPT,
+                            .offset = (size_t)step->group->lane_kept,
+                            .unit = plan_of(d)->kept[step->group->lane_kept].unit };
+        LS_TRY(keep_lane_part(d, e, step, lane));
+        return take_back(d, e, &part, lane, first, samples);
+    }
+    return step->out.storage == LS_KEPT ? take_back(d, e, &step->out, lane, first, samples) : LS_OK;
+}
+
 static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
 {
     const ls_plan *plan = plan_of(d);
@@ -305,7 +333,7 @@ static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int work
         run.room[LS_ROOM_PARTIALS] = at(d, partials_at(d, e, segment, lane));
     LS_TRY(explain(d, &s->steps[0], "running on", run_program(d, e, &d->programs.segments[segment], run)));
     for (int i = 0; i < s->step_count; i++)
-        LS_TRY(explain(d, &s->steps[i], "copying from", take_back(d, e, &s->steps[i], lane, first, samples)));
+        LS_TRY(explain(d, &s->steps[i], "copying from", give_kept(d, e, &s->steps[i], lane, first, samples)));
     return explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
 }
 

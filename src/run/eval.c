@@ -96,7 +96,8 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
 static bool is_held(const ls_tensor *node, void *user)
 {
     const run *r = user;
-    return r->eager && node->held.valid;
+    bool by_lane = node->use == LS_USE_REDUCES && ls_node_is_by_lane(node); /* what is held is the joined value */
+    return r->eager && node->held.valid && !by_lane;
 }
 
 static bool has_batch_axis(const ls_tensor *node)

@@ -33,8 +33,9 @@ char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, 
     case LS_WHOLE:
         return e->whole + o->offset + skip;
     case LS_KEPT:
-        return kept_lane(e, o->offset, lane) +
-               o->unit * (size_t)(first - ls_lane_first(plan->batch, plan->lanes, lane));
+        if (o->per_sample)
+            skip = o->unit * (size_t)(first - ls_lane_first(plan->batch, plan->lanes, lane));
+        return kept_lane(e, o->offset, lane) + skip;
     case LS_MICRO:
         return e->arena[worker] + o->offset;
     case LS_PARTIAL:
@@ -79,6 +80,8 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, 
                              .samples = 1,
                              .first = first,
                              .batch = e->plan->batch,
+                             .lane = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1) -
+                                     ls_lane_first(e->plan->batch, e->plan->lanes, lane),
                              .seed = e->seed,
                              .run = e->run,
                              .worker = worker,
@@ -200,6 +203,15 @@ static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t
     }
 }
 
+/* What the lane alone has added to a sum, for those who read it: the partial itself will be joined with others. */
+static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int lane)
+{
+    const ls_group *group = step->group;
+    if (group->lane_kept >= 0)
+        memcpy(kept_lane(e, (size_t)group->lane_kept, lane), ls_executor_locate(e, &step->out, worker, lane, 0),
+               e->plan->kept[group->lane_kept].unit);
+}
+
 /* A segment for one lane, micro-batch by micro-batch. */
 static ls_status compute_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
 {
@@ -213,6 +225,8 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
             LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples, at > first));
         }
     }
+    for (int i = 0; first < end && i < segment->step_count; i++)
+        keep_lane_part(e, &segment->steps[i], worker, lane);
     return LS_OK;
 }
 

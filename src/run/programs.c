@@ -14,11 +14,13 @@ ls_status ls_programs_explain(const ls_programs *p, const ls_step *step, const c
 
 static ls_program_slot kept_slot(const ls_programs *p, const ls_operand *o)
 {
-    bool framed = p->placement->plan->kept[o->offset].framed;
+    const ls_kept *kept = &p->placement->plan->kept[o->offset];
+    bool framed = kept->framed;
     return (ls_program_slot){ .room = framed ? LS_ROOM_LANE : LS_ROOM_PLAN,
                               .offset = p->place->kept[o->offset] + (framed ? 0 : p->place->kept_at),
                               .unit = o->unit,
-                              .per_sample = true,
+                              .per_sample =
+                                  !kept->by_lane || !framed, /* a lane's part: where its first sample would be */
                               .kept = !framed };
 }
 

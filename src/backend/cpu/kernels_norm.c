@@ -1,6 +1,6 @@
 /* Batch norm: statistics, normalisation (with a residual and a ReLU), and both parts of the gradient. The statistics
- * come as f64 sums of the whole batch; each call turns them into rows of float32 first, which costs little beside its
- * pixels. */
+ * come as f64 sums of the whole batch or the lane; each call turns them into rows of float32 first, which costs little
+ * beside its pixels. */
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@ typedef struct norm {
     ls_cpu_kernel base;
     int64_t channels, rows, row_len; /* of one sample */
     double epsilon;
+    bool by_lane;
 } norm;
 
 /* Rows of [channels] in the scratch. */
@@ -24,10 +25,10 @@ static rows in_scratch(const norm *p, void *scratch)
     return (rows){ at, at + c, at + 2 * c, at + 3 * c, at + 4 * c };
 }
 
-/* Elements of a channel in the whole batch. */
+/* Elements of a channel in what the statistics are of: the whole batch, or the lane. */
 static double channel_count(const norm *p, const ls_kernel_call *call)
 {
-    double samples = p->base.group->nodes[0]->in[0]->per_sample ? (double)call->batch : 1;
+    double samples = (double)(p->by_lane ? call->lane : call->batch);
     return samples * (double)p->rows * (double)p->row_len;
 }
 
@@ -140,7 +141,8 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     p->rows = 1;
     for (int i = 1; i < rank - 2; i++)
         p->rows *= x->shape.dims[i];
-    p->epsilon = last->attr.epsilon.epsilon;
+    p->epsilon = last->op == LS_OP_moments ? 0 : last->attr.norm.epsilon;
+    p->by_lane = ls_node_is_by_lane(last);
     p->base.base.in_place = run == run_norm || run == run_grad_input;
     p->base.base.scratch_bytes = 5 * (size_t)p->channels * sizeof(float);
     *out = &p->base.base;

@@ -41,6 +41,7 @@ static ls_status run_node(const ls_tensor *node, int in_count, ls_ref_array *in,
                         .in = in,
                         .out = { call->out, node->dtype, ls_ref_shape(node, call->batch, call->samples) },
                         .batch = call->batch < 0 ? 1 : call->batch,
+                        .lane = call->lane,
                         .first = call->first,
                         .seed = call->seed,
                         .run = call->run };

@@ -5,7 +5,7 @@
 
 #define TILE 64
 
-/* x as [rows, channels], and how many elements a channel has in the whole batch. */
+/* x as [rows, channels], and how many elements a channel has in the whole batch, or the lane. */
 typedef struct norm {
     int64_t rows, channels;
     double count;
@@ -17,11 +17,12 @@ static norm norm_of(const ls_ref_call *call, const ls_ref_array *x)
     const ls_shape *shape = &x->shape;
     bool split = call->node->in[0]->per_sample;
     int64_t each = ls_ref_extent(shape, split ? 1 : 0, shape->rank - 1);
+    int64_t samples = ls_node_is_by_lane(call->node) ? call->lane : call->batch;
     return (norm){
         .rows = ls_ref_extent(shape, 0, shape->rank - 1),
         .channels = shape->dims[shape->rank - 1],
-        .count = (double)each * (split ? (double)call->batch : 1),
-        .epsilon = call->node->attr.epsilon.epsilon,
+        .count = (double)each * (split ? (double)samples : 1),
+        .epsilon = call->node->op == LS_OP_moments ? 0 : call->node->attr.norm.epsilon,
     };
 }
 

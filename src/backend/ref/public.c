@@ -45,6 +45,7 @@ ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, con
                          .in = arrays,
                          .out = { out, node->dtype, ls_ref_shape(node, run->batch, run->samples) },
                          .batch = run->batch < 0 ? 1 : run->batch,
+                         .lane = run->samples,
                          .first = run->first,
                          .seed = run->seed,
                          .run = run->run };

@@ -32,6 +32,7 @@ typedef struct ls_ref_call {
     const void *state[3];   /* apply: old values of the variable, then of its slots; NULL where there is none */
     void *slots[2];         /* apply: where the new slot values go */
     int64_t batch;          /* samples in the whole batch of the run */
+    int64_t lane;           /* samples in the lane */
     int64_t first;          /* position of this slice's first sample in it */
     uint64_t seed, run;     /* for random numbers */
 } ls_ref_call;
