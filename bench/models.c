@@ -62,7 +62,7 @@ static ls_tensor *norm(ls_bench_model *m, ls_tensor *x)
     ls_tensor *updates[2];
     ls_tensor *gamma = vector(m, channels, 1, true), *beta = vector(m, channels, 0, true);
     ls_tensor *y = ls_op_batch_norm(x, gamma, beta, vector(m, channels, 0, false), vector(m, channels, 1, false),
-                                    .training = true, .updates = updates);
+                                    .training = true, .statistics = m->statistics, .updates = updates);
     m->extra[m->extra_count++] = updates[0];
     m->extra[m->extra_count++] = updates[1];
     return y;
@@ -147,9 +147,11 @@ static ls_status train(ls_bench_model *m, ls_tensor *logits, rule r, double lear
 
 ls_status ls_bench_model_create(ls_context *ctx, const char *name, ls_bench_model *out)
 {
-    bool resnet = strcmp(name, "resnet50") == 0, wide = strcmp(name, "wide") == 0;
+    bool by_lane = strcmp(name, "resnet50-by-lane") == 0;
+    bool resnet = strcmp(name, "resnet50") == 0 || by_lane, wide = strcmp(name, "wide") == 0;
     state = 1;
     *out = (ls_bench_model){ .height = resnet ? 224 : 28, .width = resnet ? 224 : 28, .channels = resnet ? 3 : 1 };
+    out->statistics = by_lane ? LS_PER_LANE : LS_PER_BATCH;
     ls_status status = ls_graph_create(ctx, &out->graph, .seed = 1);
     if (status != LS_OK)
         return status;

@@ -14,9 +14,11 @@ typedef struct ls_bench_model {
     size_t variable_count;
     ls_tensor *extra[256]; /* moving statistics' updates */
     size_t extra_count;
+    ls_norm_statistics statistics; /* of its batch norms */
 } ls_bench_model;
 
-/* name: "cnn" (first seed, Adam), "wide" (fifth seed, RMSProp), "resnet50" (SGD with momentum). */
+/* name: "cnn" (first seed, Adam), "wide" (fifth seed, RMSProp), "resnet50" (SGD with momentum), "resnet50-by-lane" (the
+ * same, batch norms by lane). */
 ls_status ls_bench_model_create(ls_context *ctx, const char *name, ls_bench_model *out);
 void ls_bench_model_destroy(ls_bench_model *model);
 

@@ -6,7 +6,7 @@
 static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, int count)
 {
     if (count > 0)
-        plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count };
+        plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count, 0 };
 }
 
 /* Whole steps of a level: runs of small ones on one device, and large tiled ones alone. */
@@ -42,6 +42,15 @@ static bool is_shared(const ls_plan *plan, int first, int count)
         if (plan->joins[i].group->kind != LS_CPU)
             return true;
     return false;
+}
+
+/* Rounds of a map whose devices join by twos; the last pair, which is all lanes, is left to the join. */
+static void pair_phases(ls_plan *plan, int level, int first, int count)
+{
+    for (int size = 2; size < plan->lanes && plan->options.map.owners == LS_OWNERS_PAIRS; size *= 2) {
+        add_phase(plan, LS_PHASE_PAIR, level, first, count);
+        plan->phases[plan->phase_count - 1].size = size;
+    }
 }
 
 static ls_status list_writes(ls_plan *plan)
@@ -90,7 +99,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * 6 + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 2;
+    size_t most = (size_t)plan->levels * (6 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 2;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
@@ -108,6 +117,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         whole_phases(plan, level, w, whole - w);
         add_phase(plan, LS_PHASE_PREPARE, level, p, prepared - p);
         add_phase(plan, LS_PHASE_LANES, level, s, segment - s);
+        if (join > j && segment > s)
+            pair_phases(plan, level, s, segment - s);
         add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
         if (is_shared(plan, j, join - j))
             add_phase(plan, LS_PHASE_SHARE, level, j, join - j);

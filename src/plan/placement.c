@@ -197,18 +197,20 @@ static ls_status place_join(ls_placement *p, int join)
     int *makers = ls_placement_alloc(p, (size_t)p->ctx->device_count, sizeof(*makers)), count = 0;
     if (!makers)
         return LS_ERR_MEMORY;
-    for (int d = 0; d < p->ctx->device_count; d++)
-        if (ls_runs_on(p, j->group->segment, d))
-            makers[count++] = d;
-    at->part_count = j->count < PART_ELEMENTS ? 1 : count;
+    for (int lane = 0; lane < plan->lanes; lane++) { /* in the order of their first lanes */
+        int device = ls_task_device(plan, j->group->segment, lane), i = 0;
+        while (i < count && makers[i] != device)
+            i++;
+        if (i == count)
+            makers[count++] = device;
+    }
+    at->part_count = j->count < PART_ELEMENTS || plan->options.map.owners != LS_OWNERS_ALL ? 1 : count;
     at->parts = ls_placement_alloc(p, (size_t)at->part_count, sizeof(*at->parts));
     if (!at->parts)
         return LS_ERR_MEMORY;
     for (int i = 0; i < at->part_count; i++) {
         int64_t from = j->count / at->part_count * i / 16 * 16, to = j->count / at->part_count * (i + 1) / 16 * 16;
-        int part = at->part_count > 1 || plan->options.map.owners != LS_OWNERS_ALL
-                       ? i
-                       : largest_maker(p, j->group->segment, makers, count);
+        int part = at->part_count > 1 ? i : largest_maker(p, j->group->segment, makers, count);
         int owner = ls_map_owner(&plan->options.map, makers, count, part);
         bool makes = false;
         for (int k = 0; k < count; k++)

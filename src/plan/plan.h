@@ -248,6 +248,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_TILES,   /* one step on whole tensors, in tiles */
     LS_PHASE_PREPARE, /* weights to their formats, side by side */
     LS_PHASE_LANES,   /* the segments of a level: tasks (segment, lane) */
+    LS_PHASE_PAIR,    /* blocks of lanes that two devices have made, by twos: one round of the tree */
     LS_PHASE_JOIN,    /* the joins of a level, in chunks, or each part by its owner */
     LS_PHASE_SHARE,   /* what owners have joined goes to the other devices that look at it */
     LS_PHASE_FINISH,  /* joined partials to values, side by side */
@@ -261,6 +262,7 @@ typedef struct ls_phase {
     ls_phase_kind kind;
     int level;
     int first, count; /* of whole steps, prepared weights, segments, joins or updates */
+    int size;         /* of a round: lanes of a pair of blocks */
 } ls_phase;
 
 typedef struct ls_plan_options {

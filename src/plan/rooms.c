@@ -72,8 +72,19 @@ static ls_status add_steps(packing *k, int device, size_t *micro)
     return LS_OK;
 }
 
-/* Joins that this device owns a part of: their value, and room for the partials of others. A device has at most two
- * blocks for each level of the tree, or as many as it has lanes. */
+/* Room for the partials of others of one join, or of a part of it. A device has at most two blocks for each level of
+ * the tree, or as many as it has lanes. */
+static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t elements, int device)
+{
+    size_t blocks = 0;
+    for (int d = 0; d < p->ctx->device_count; d++)
+        if (d != device)
+            blocks += (size_t)ls_placement_blocks(p, join->group->segment, d);
+    return blocks * ls_size_align((size_t)elements * ls_dtype_bytes(join->dtype), LS_ALIGN);
+}
+
+/* Joins that this device owns a part of: their value, and room for the partials of others. Of devices that join by twos
+ * each may have to. */
 static ls_status add_joins(packing *k, int device, size_t *receive)
 {
     const ls_plan *plan = k->p->plan;
@@ -84,11 +95,11 @@ static ls_status add_joins(packing *k, int device, size_t *receive)
             if (part->owner != device)
                 continue;
             LS_TRY(add_operand(k, &join->out));
-            size_t blocks = 0, bytes = (size_t)(part->to - part->from) * ls_dtype_bytes(join->dtype);
-            for (int d = 0; d < k->p->ctx->device_count; d++)
-                if (d != device)
-                    blocks += (size_t)ls_placement_blocks(k->p, join->group->segment, d);
-            size_t needed = blocks * ls_size_align(bytes, LS_ALIGN);
+            size_t needed = receive_bytes(k->p, join, part->to - part->from, device);
+            *receive = needed > *receive ? needed : *receive;
+        }
+        if (plan->options.map.owners == LS_OWNERS_PAIRS && ls_runs_on(k->p, join->group->segment, device)) {
+            size_t needed = receive_bytes(k->p, join, join->count, device);
             *receive = needed > *receive ? needed : *receive;
         }
     }

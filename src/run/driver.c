@@ -21,7 +21,7 @@ struct ls_driver {
     uint64_t *fresh;   /* by plan node: the run that brought or made its whole value here */
     bool *brought;     /* by plan node: it came from the host; otherwise it was made here */
     uint64_t *arrived; /* by kept value and lane: the run that brought it here */
-    void *part;        /* the host's room for a lane's part of a sum, on its way */
+    void *part;        /* the host's room for a part of a sum, on its way */
 };
 
 static const ls_plan *plan_of(const ls_driver *d)
@@ -64,6 +64,17 @@ static const ls_step *first_step(const ls_driver *d)
     return plan->updates;
 }
 
+/* The largest part of a sum that goes by way of the host. */
+static size_t part_bytes(const ls_plan *plan)
+{
+    size_t most = 1;
+    for (int i = 0; i < plan->kept_count; i++)
+        most = plan->kept[i].by_lane && plan->kept[i].unit > most ? plan->kept[i].unit : most;
+    for (int i = 0; plan->options.map.owners == LS_OWNERS_PAIRS && i < plan->join_count; i++)
+        most = plan->joins[i].bytes > most ? plan->joins[i].bytes : most;
+    return most;
+}
+
 static ls_status fill(ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
@@ -71,10 +82,7 @@ static ls_status fill(ls_driver *d)
     d->fresh = calloc((size_t)plan->node_count + 1, sizeof(*d->fresh));
     d->brought = calloc((size_t)plan->node_count + 1, sizeof(*d->brought));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
-    size_t part = 1;
-    for (int i = 0; i < plan->kept_count; i++)
-        part = plan->kept[i].by_lane && plan->kept[i].unit > part ? plan->kept[i].unit : part;
-    d->part = malloc(part);
+    d->part = malloc(part_bytes(plan));
     if (!d->fresh || !d->brought || !d->arrived || !d->part)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
     if (!d->states[device])
@@ -491,30 +499,56 @@ static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, l
     return LS_OK;
 }
 
+/* A part of a join's elements, of some lanes. */
+typedef struct gathering {
+    const ls_join *join;
+    int64_t from, to;
+    int first, count; /* lanes */
+    void *host;       /* room for what comes by way of it */
+} gathering;
+
 /* Own partials are where they are; those of others are copied here, this part of them. */
-static ls_status gather_partials(ls_driver *d, ls_executor *e, const ls_join *join, const ls_unit *u,
-                                 ls_memory_place *lane)
+static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *g, ls_memory_place *lane)
 {
-    size_t element = ls_dtype_bytes(join->dtype), skip = join->partial + (size_t)u->from * element;
-    size_t bytes = (size_t)(u->to - u->from) * element, received = 0;
+    const ls_join *join = g->join;
+    size_t element = ls_dtype_bytes(join->dtype), skip = join->partial + (size_t)g->from * element;
+    size_t bytes = (size_t)(g->to - g->from) * element, received = 0;
     int segment = join->group->segment;
-    char *host = e->whole + join->joined + (size_t)u->from * element;
-    for (int v = 0; v < plan_of(d)->lanes; v++) {
+    for (int v = 0; v < g->count; v++) {
         lane[v] = (ls_memory_place){ NULL, 0 };
-        if (ls_partials_slot(e, segment, v) < 0)
+        if (ls_partials_slot(e, segment, g->first + v) < 0)
             continue;
-        const ls_driver *made = e->drivers[ls_task_device(plan_of(d), segment, v)];
-        size_t there = partials_at(made, e, segment, v) + skip;
+        const ls_driver *made = e->drivers[ls_task_device(plan_of(d), segment, g->first + v)];
+        size_t there = partials_at(made, e, segment, g->first + v) + skip;
         if (made == d) {
             lane[v] = at(d, there);
             continue;
         }
         size_t here = d->place->receive + received * ls_size_align(bytes, LS_ALIGN);
         received++;
-        LS_TRY(fetch_from(d, join->group->value, made, there, here, host, bytes));
+        LS_TRY(fetch_from(d, join->group->value, made, there, here, g->host, bytes));
         count(d, join->group->value, made->device->index, d->device->index, bytes);
         lane[v] = at(d, here);
     }
+    return LS_OK;
+}
+
+/* T of a pair of blocks, in place of its first lane's partials, which are here. */
+static ls_status join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+{
+    const ls_plan *plan = plan_of(d);
+    ls_memory_place *lane = e->places[worker], out;
+    for (int i = 0; i < plan->join_count; i++) {
+        const ls_join *join = &plan->joins[i];
+        gathering g = { .join = join, .to = join->count, .first = u->lane, .count = u->count, .host = d->part };
+        joining j = { .driver = d, .join = join, .count = join->count, .lane = lane };
+        if (join->group->segment != u->index)
+            continue;
+        LS_TRY(explain_join(d, join, "copying to", gather_partials(d, e, &g, lane)));
+        LS_TRY(explain_join(d, join, "joining on", join_tree(&j, 0, u->count, (ls_memory_place){ NULL, 0 }, &out)));
+        LS_TRY(explain_join(d, join, "joining on", ls_device_sync(d->device)));
+    }
+    ls_partials_merge(e, u->index, u->lane, u->count);
     return LS_OK;
 }
 
@@ -534,7 +568,9 @@ static ls_status join_part(ls_driver *d, ls_executor *e, const ls_unit *u, int w
     size_t bytes = (size_t)(u->to - u->from) * element;
     ls_memory_place *lane = e->places[worker], out, to = at(d, d->place->whole[value] + skip);
     char *host = e->whole + join->out.offset + skip;
-    LS_TRY(gather_partials(d, e, join, u, lane));
+    gathering g = { .join = join, .from = u->from, .to = u->to, .count = plan_of(d)->lanes };
+    g.host = e->whole + join->joined + skip;
+    LS_TRY(gather_partials(d, e, &g, lane));
     joining j = { .driver = d, .join = join, .count = u->to - u->from, .lane = lane };
     LS_TRY(join_tree(&j, 0, plan_of(d)->lanes, to, &out));
     bool empty = true;
@@ -590,6 +626,8 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
         return run_lane(d, e, u, worker);
     case LS_PHASE_WHOLE:
         return run_whole(d, e, u, worker);
+    case LS_PHASE_PAIR:
+        return join_pair(d, e, u, worker);
     case LS_PHASE_JOIN:
         return explain_join(d, &plan_of(d)->joins[u->index], "joining on", join_part(d, e, u, worker));
     case LS_PHASE_SHARE:

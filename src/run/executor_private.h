@@ -17,8 +17,8 @@
 /* A piece of a phase. */
 typedef struct ls_unit {
     int device; /* that must do it; -1: any CPU */
-    int index;  /* of a step, join, prepared weight or update; of the first segment of a lane's run */
-    int count;  /* segments; steps; updates */
+    int index;  /* of a step, join, prepared weight, update or pair's segment; of the first segment of a lane's run */
+    int count;  /* segments; steps; updates; lanes of a pair of blocks */
     int lane;
     int64_t from, to; /* elements */
     double flops;     /* of a lane's run */

@@ -15,10 +15,13 @@ void ls_executor_profile(ls_executor *e, bool on)
 double ls_executor_join_seconds(const ls_executor *e)
 {
     double seconds = 0;
-    for (int w = 0; w < e->workers; w++)
-        for (int k = LS_PHASE_JOIN; k < LS_PHASE_KINDS; k++)
+    int workers = 0;
+    for (int w = 0; w < e->workers; w++) {
+        workers += !e->crew || e->wanted[w];
+        for (int k = LS_PHASE_PAIR; k < LS_PHASE_KINDS; k++)
             seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
-    return seconds / e->workers;
+    }
+    return seconds / workers;
 }
 
 typedef struct share {
@@ -36,7 +39,7 @@ static int by_seconds(const void *a, const void *b)
 
 ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
 {
-    static const char *const names[] = { "whole", "tiles",  "prepare", "lanes", "join",
+    static const char *const names[] = { "whole", "tiles",  "prepare", "lanes", "pair",  "join",
                                          "share", "finish", "guard",   "check", "update" };
     int groups = e->plan->group_count;
     share *shares = calloc((size_t)groups + 1, sizeof(*shares));

@@ -247,6 +247,27 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
     lanes[b] = swap;
 }
 
+/* T of a pair of blocks, in place of its first lane's partials. */
+static void run_pair(ls_executor *e, int segment, int first, int count, int worker)
+{
+    const void **lanes = e->lanes[worker];
+    const ls_kernel_source *host = &e->plan->source;
+    for (int i = 0; i < e->plan->join_count; i++) {
+        const ls_join *join = &e->plan->joins[i];
+        char *to = NULL;
+        if (join->group->segment != segment)
+            continue;
+        for (int v = 0; v < count; v++) {
+            char *slot = ls_partials_of(e, segment, first + v);
+            lanes[v] = slot ? slot + join->partial : NULL;
+            to = to || !slot ? to : slot + join->partial;
+        }
+        if (to)
+            host->join_lanes(host->backend, join->kind, join->dtype, to, lanes, count, 0, (size_t)join->count);
+    }
+    ls_partials_merge(e, segment, first, count);
+}
+
 static ls_status run_join(ls_executor *e, const ls_join *join, int worker, int64_t from, int64_t to)
 {
     const void **lanes = e->lanes[worker];
@@ -339,6 +360,9 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_LANES:
         for (int i = 0; i < u->count; i++)
             LS_TRY(compute_task(e, &plan->segments[u->index + i], worker, u->lane));
+        return LS_OK;
+    case LS_PHASE_PAIR:
+        run_pair(e, u->index, u->lane, u->count, worker);
         return LS_OK;
     case LS_PHASE_JOIN:
         return run_join(e, &plan->joins[u->index], worker, u->from, u->to);

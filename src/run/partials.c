@@ -156,3 +156,15 @@ void ls_partials_fail(ls_executor *e, int first, int count, int lane)
             if (e->block[at(e, s, v)] != JOINING && !e->lane[v].running)
                 free_slot(e, s, v);
 }
+
+void ls_partials_merge(ls_executor *e, int segment, int first, int count)
+{
+    bool kept = false;
+    pthread_mutex_lock(&e->mutex);
+    for (int lane = first; lane < first + count; lane++) {
+        if (kept)
+            free_slot(e, segment, lane);
+        kept = kept || ls_partials_slot(e, segment, lane) >= 0;
+    }
+    pthread_mutex_unlock(&e->mutex);
+}

@@ -1,6 +1,7 @@
 /* Partials of lanes while a level runs. A task has a slot: room for its lane's parts of the segment's reductions, on
  * the device that computes them. Siblings of the tree that are on one device are joined as soon as both are complete,
- * so that slots can be far fewer than lanes (inflight.c counts them). The executor's mutex is held in every call. */
+ * so that slots can be far fewer than lanes (inflight.c counts them). The executor's mutex is held in every call
+ * but where it is said otherwise. */
 #ifndef LS_RUN_PARTIALS_H
 #define LS_RUN_PARTIALS_H
 
@@ -14,6 +15,10 @@ void ls_partials_claim(ls_executor *e, int device, int first, int count, int lan
 
 /* A task has made all its parts; joins what it completes, for which the mutex is given up for a while. */
 ls_status ls_partials_complete(ls_executor *e, int segment, int lane);
+
+/* A pair of blocks has been joined, in the slot of the first lane that has one: the others are free. Takes the mutex.
+ */
+void ls_partials_merge(ls_executor *e, int segment, int first, int count);
 
 /* A lane has failed: what it and the lanes behind it have made is not needed any more. */
 void ls_partials_fail(ls_executor *e, int first, int count, int lane);

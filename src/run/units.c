@@ -41,6 +41,7 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
     for (int i = phase->first; i < phase->first + phase->count; i++)
         switch (phase->kind) {
         case LS_PHASE_LANES:
+        case LS_PHASE_PAIR:
             return (int64_t)plan->lanes * phase->count;
         case LS_PHASE_TILES:
             count += pieces(ls_plan_tiled_elements(plan, plan->whole_steps[i].group),
@@ -129,6 +130,32 @@ static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_work
     return LS_OK;
 }
 
+/* ---- Joins by twos ---- */
+
+/* The device that has what is joined of these lanes: that of the first which has samples; -1: none has. */
+static int holder_of(const ls_plan *plan, int segment, int from, int to)
+{
+    for (int lane = from; lane < to && lane < plan->lanes; lane++)
+        if (ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1))
+            return ls_task_device(plan, segment, lane);
+    return -1;
+}
+
+/* Pairs of blocks that two devices have, for the left one's. What one device has is joined there, later or already. */
+static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    for (int s = phase->first; s < phase->first + phase->count; s++)
+        for (int lane = 0; e->plan->segments[s].slot_bytes > 0 && lane < e->plan->lanes; lane += phase->size) {
+            int middle = lane + phase->size / 2, end = lane + phase->size;
+            int left = holder_of(e->plan, s, lane, middle), right = holder_of(e->plan, s, middle, end);
+            if (left >= 0 && right >= 0 && left != right)
+                w->units[w->count++] = (ls_unit){ .device = left,
+                                                  .index = s,
+                                                  .lane = lane,
+                                                  .count = (end < e->plan->lanes ? end : e->plan->lanes) - lane };
+        }
+}
+
 /* ---- The others ---- */
 
 /* One unit for a CPU; on other kinds one for each device that computes the values. */
@@ -211,6 +238,9 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
     switch (phase->kind) {
     case LS_PHASE_LANES:
         return make_lanes(e, phase, w);
+    case LS_PHASE_PAIR:
+        add_pairs(e, phase, w);
+        return LS_OK;
     case LS_PHASE_WHOLE:
         add_whole(e, phase, w);
         return LS_OK;
