@@ -194,6 +194,95 @@ static void strategies_on_gpus_have_the_bits_of_one(void **state)
     every_strategy_has_one_devices_bits(&(job){ .copies = true, .batch = 33, .lanes = 8 }, devices + 1, 3, true);
 }
 
+/* ---- Who joins what, and who updates ---- */
+
+/* Trains a wide layer on 4 GPUs for one step; copies between GPUs are counted by pair. */
+static double count_copies(ls_strategy strategy, int64_t steps, int64_t copies[4][4], const char *of)
+{
+    machine m;
+    ls_model *model = NULL;
+    static float x[32 * 64];
+    static int32_t y[32];
+    machine_create(&m, (machine_settings){ .gpu = { .devices = 4, .copies = true, .memory = LS_MIB(8), .delay = -1 },
+                                           .options = { .threads = 1 } });
+    OK(ls_sequential(m.ctx, "wide", &model, ls_input(64), ls_dense(512, .name = "wide"),
+                     ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy()));
+    OK(ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(32, 64), x), ls_array_of(LS_I32, LS_SHAPE(32), y),
+                     .batch_size = 32, .lanes = 8, .strategy = strategy, .epochs = steps,
+                     .verbose = LS_VERBOSE_SILENT));
+    double moved = ls_model_times(model).moved_bytes / (double)steps;
+    ls_copy_info *list = NULL;
+    size_t count = 0;
+    memset(copies, 0, 16 * sizeof(copies[0][0]));
+    OK(ls_list_copies(m.ctx, &list, &count));
+    for (size_t i = 0; i < count; i++)
+        if (list[i].from > 0 && list[i].to > 0 && (!of || strcmp(list[i].tensor, of) == 0))
+            copies[list[i].from - 1][list[i].to - 1] += list[i].times;
+    free(list);
+    ls_model_destroy(model);
+    machine_close(&m);
+    return moved;
+}
+
+static void must_copy(int64_t copies[4][4], const char *expected)
+{
+    char found[64] = "";
+    for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++)
+            if (copies[from][to] > 0)
+                sprintf(found + strlen(found), "%d%d ", from, to);
+    assert_string_equal(found, expected);
+}
+
+static void all_reduces_join_where_they_say(void **state)
+{
+    (void)state;
+    int64_t copies[4][4];
+    double sharded = count_copies(ls_mirrored(), 1, copies, NULL);
+    must_copy(copies, "01 02 03 10 12 13 20 21 23 30 31 32 ");
+    double pairs = count_copies(ls_mirrored(.all_reduce = LS_ALL_REDUCE_HIERARCHICAL_COPY), 1, copies, NULL);
+    must_copy(copies, "01 02 03 10 20 32 "); /* 1 to 0 and 3 to 2, then 2 to 0, which sends to all */
+    double one = count_copies(ls_mirrored(.all_reduce = LS_ALL_REDUCE_TO_ONE), 1, copies, NULL);
+    must_copy(copies, "01 02 03 10 20 30 ");
+    /* each device sends and gets all but its own quarter; the others move as much, over fewer devices */
+    assert_true(sharded > 0 && sharded == one && pairs == one);
+}
+
+/* The first device has the weights and their updates; the others get them from it before every step. */
+static void data_parallel_updates_on_one_device(void **state)
+{
+    (void)state;
+    int64_t copies[4][4];
+    (void)count_copies(ls_data_parallel(), 3, copies, NULL);
+    for (int to = 1; to < 4; to++)
+        for (int from = 1; from < 4; from++)
+            assert_int_equal(copies[from][to], 0);
+    (void)count_copies(ls_data_parallel(), 3, copies, "wide/kernel");
+    for (int to = 1; to < 4; to++)
+        assert_int_equal(copies[0][to], 3); /* before each step */
+    (void)count_copies(ls_mirrored(), 3, copies, "wide/kernel");
+    for (int to = 1; to < 4; to++)
+        assert_int_equal(copies[0][to], 1); /* at the beginning alone */
+}
+
+/* Stages of lanes that meet in mid-step wait for each other: that is said. */
+static void meetings_of_a_pipeline_are_told(void **state)
+{
+    (void)state;
+    for (int by_lane = 0; by_lane < 2; by_lane++) {
+        machine m;
+        open_machine(&m, &(job){ .cpus = 2 });
+        ls_model *model = make_model(m.ctx, by_lane ? NORMED_BY_LANE : NORMED);
+        ls_dataset *set = data();
+        OK(ls_fit(model, set, .batch_size = 25, .verbose = LS_VERBOSE_SILENT, .strategy = ls_pipeline()));
+        (by_lane ? machine_lacks : machine_has)(m.log, "all lanes meet 4 times within a step");
+        ls_dataset_destroy(set);
+        ls_model_destroy(model);
+        machine_close(&m);
+    }
+}
+
 /* ---- What each says, and what is refused ---- */
 
 static void replicas_are_counted(void **state)
@@ -258,6 +347,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strategies_on_cpus_have_the_bits_of_one),
         cmocka_unit_test(strategies_on_gpus_have_the_bits_of_one),
+        cmocka_unit_test(all_reduces_join_where_they_say),
+        cmocka_unit_test(data_parallel_updates_on_one_device),
+        cmocka_unit_test(meetings_of_a_pipeline_are_told),
         cmocka_unit_test(replicas_are_counted),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

@@ -231,10 +231,11 @@ LS_API ls_status ls_model_steps(ls_model *model, int64_t *out);
 
 /* Where the time of the last fit went, in seconds. */
 typedef struct ls_times {
-    double data;    /* waiting for the next batch */
-    double compute; /* steps, of which */
-    double join;    /* is for joins, checks and updates */
-    double other;   /* validation, progress, logs, callbacks */
+    double data;        /* waiting for the next batch */
+    double compute;     /* steps, of which */
+    double join;        /* is for joins, checks and updates */
+    double other;       /* validation, progress, logs, callbacks */
+    double moved_bytes; /* not a time: what joins moved between devices */
 } ls_times;
 LS_API ls_times ls_model_times(const ls_model *model);
 

@@ -363,6 +363,7 @@ static ls_status make(ls_placement *p)
     for (int d = p->ctx->cpu_count; d < p->ctx->device_count; d++)
         LS_TRY(place_state(p, d));
     LS_TRY(ls_placement_in_flight(p));
+    LS_TRY(ls_placement_count_moves(p));
     return ls_placement_rooms(p);
 }
 

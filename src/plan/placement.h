@@ -4,7 +4,8 @@
  *
  * placement.c  tasks, whole values, joins and updates to devices
  * rooms.c      offsets and bytes on each device
- * inflight.c   how many lanes are in flight, and so how many frames and slots there are */
+ * inflight.c   how many lanes are in flight, and so how many frames and slots there are
+ * moves.c      what joins move between devices */
 #ifndef LS_PLAN_PLACEMENT_H
 #define LS_PLAN_PLACEMENT_H
 
@@ -71,7 +72,8 @@ typedef struct ls_placement {
     bool *looked_at;   /* by plan node and device: a whole value that is read there; all CPUs are `home` */
     bool *comes_home;  /* by plan node: a whole value made elsewhere that the host must have */
     ls_join_place *joins;
-    bool *updates; /* by update and device: it is computed there */
+    bool *updates;      /* by update and device: it is computed there */
+    double moved_bytes; /* between devices, by the joins of a step */
 } ls_placement;
 
 /* crewed: all workers take part, and need room; otherwise the caller does everything. */
@@ -81,6 +83,7 @@ void ls_placement_destroy(ls_placement *placement);
 /* Steps of making one. */
 ls_status ls_placement_rooms(ls_placement *p);
 ls_status ls_placement_in_flight(ls_placement *p);
+ls_status ls_placement_count_moves(ls_placement *p);
 
 /* Memory of the placement's own arena; the failure is reported. */
 void *ls_placement_alloc(ls_placement *p, size_t count, size_t bytes);

@@ -99,6 +99,19 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
                      workers - plan->lanes, workers);
 }
 
+/* Stages work at the same time on different lanes: between joins alone. */
+static void report_meetings(ls_context *ctx, const ls_plan *plan)
+{
+    int meetings = -1;
+    for (int i = 0; i < plan->phase_count; i++)
+        meetings += plan->phases[i].kind == LS_PHASE_LANES;
+    if (plan->options.map.stages > 1 && meetings > 0 && plan->update_count > 0)
+        ls_log_write(&ctx->log, LS_LOG_WARNING,
+                     "all lanes meet %d times within a step: stages cannot work at the same time; batch norms with "
+                     "statistics by lane (--norm-statistics lane) would let them (other bits)",
+                     meetings);
+}
+
 ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
                          int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out)
 {
@@ -108,6 +121,7 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
     LS_TRY(ls_compilation_make(&m, batch));
     if (m.crew)
         report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
+    report_meetings(ctx, m.plan);
     int device = ls_fitting_too_small(m.placement);
     while (device >= 0 && ls_runs_give_way(m.runs))
         device = ls_fitting_too_small(m.placement);

@@ -437,7 +437,8 @@ ls_status ls_run(const ls_run_request *q, ls_run_report *report)
     LS_TRY(execute(&r));
     if (report)
         *report = (ls_run_report){ .lanes = ls_executor_plan(r.executor)->lanes,
-                                   .join_seconds = ls_executor_join_seconds(r.executor) - before };
+                                   .join_seconds = ls_executor_join_seconds(r.executor) - before,
+                                   .moved_bytes = ls_executor_placement(r.executor)->moved_bytes };
     return LS_OK;
 }
 

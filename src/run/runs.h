@@ -69,6 +69,7 @@ typedef struct ls_run_request {
 typedef struct ls_run_report {
     int lanes;
     double join_seconds; /* for joins, checks and updates: of the average worker */
+    double moved_bytes;  /* between devices, for joins */
 } ls_run_report;
 
 /* One run; `report` may be NULL. */

@@ -96,6 +96,12 @@ static ls_status find_rate(const ls_job *job, float *out)
     return LS_OK;
 }
 
+static void note_times(ls_job *job, const ls_run_report *report)
+{
+    job->times.join += report->join_seconds;
+    job->times.moved_bytes += report->moved_bytes;
+}
+
 /* ---- One plan ---- */
 
 static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
@@ -120,7 +126,7 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
         status = ls_run(&request, &report);
     free(fed.classes);
     if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
-        job->times.join += report.join_seconds;
+        note_times(job, &report);
     return status;
 }
 
@@ -163,7 +169,7 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
         status = ls_run(&request, &report);
     free(fed.classes);
     LS_TRY(status);
-    job->times.join += report.join_seconds;
+    note_times(job, &report);
     out->samples = batch->samples;
     return take_given(f, out);
 }
@@ -191,7 +197,7 @@ ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings,
     ls_status status = ls_run(&request, &report);
     free(fed);
     if (status == LS_OK)
-        job->times.join += report.join_seconds;
+        note_times(job, &report);
     return status;
 }
 
