@@ -12,6 +12,7 @@
 
 #include "lockstep.h"
 #include "machine.h"
+#include "run/strategy.h"
 
 #define SAMPLES 50
 #define SIDE    8
@@ -318,6 +319,57 @@ static void replicas_are_counted(void **state)
     machine_close(&m);
 }
 
+/* Lanes follow the shares; a device without any is possible. */
+static void work_is_split_as_it_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        int shares[4], replicas, lanes;
+        const char *expected;
+    } rows[] = {
+        { { 3, 1 }, 2, 8, "00000011" },
+        { { 1, 3 }, 2, 8, "00111111" },
+        { { 1, 1 }, 2, 5, "00011" },
+        { { 1, 5, 2 }, 3, 8, "01111122" },
+        { { 1, 1000, 1 }, 3, 4, "1111" },
+        { { 1, 1, 1, 1 }, 4, 4, "0123" },
+        { { 16, 8, 1, 7 }, 4, 32, "00000000000000001111111123333333" },
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        ls_map map = { .shares = rows[i].shares, .share_count = rows[i].replicas };
+        char found[40] = "";
+        for (int lane = 0; lane < rows[i].lanes; lane++)
+            sprintf(found + lane, "%d", ls_map_replica(&map, rows[i].replicas, lane, rows[i].lanes));
+        assert_string_equal(found, rows[i].expected);
+    }
+}
+
+static void shares_follow_the_speed_of_devices(void **state)
+{
+    (void)state;
+    machine m;
+    int *lists = NULL;
+    ls_map map;
+    ls_strategy split = ls_mirrored(.work_split = "auto");
+    open_machine(&m, &(job){ .cpus = 3 });
+    assert_int_equal(machine_devices(m.ctx, "CPU"), 3);
+    OK(ls_strategy_map(m.ctx, &split, &lists, &map));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(map.shares[i], 16); /* nothing is known yet */
+    free(lists);
+    static const double seconds[] = { 1, 2, 1000 };
+    for (int i = 0; i < 3; i++) {
+        m.ctx->devices[i].flops = 1e9;
+        m.ctx->devices[i].seconds = seconds[i];
+    }
+    OK(ls_strategy_map(m.ctx, &split, &lists, &map));
+    assert_int_equal(map.shares[0], 16);
+    assert_int_equal(map.shares[1], 8);
+    assert_int_equal(map.shares[2], 1);
+    free(lists);
+    machine_close(&m);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -351,6 +403,8 @@ int main(void)
         cmocka_unit_test(data_parallel_updates_on_one_device),
         cmocka_unit_test(meetings_of_a_pipeline_are_told),
         cmocka_unit_test(replicas_are_counted),
+        cmocka_unit_test(work_is_split_as_it_is_said),
+        cmocka_unit_test(shares_follow_the_speed_of_devices),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);

@@ -20,6 +20,7 @@ typedef struct fit {
     int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
     bool in_pass;          /* over the data: it goes on with the next batch */
     int64_t step;          /* since the model was compiled */
+    int64_t made;          /* steps of this fit */
     ls_progress progress;
     ls_train_log *log;
     ls_history *history;
@@ -181,12 +182,16 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     return status;
 }
 
+#define MEASURED_STEPS 5 /* after so many it is known how fast devices are */
+
 /* A step is done when everything that is saved says so. */
 static ls_status count_step(fit *f, int64_t samples)
 {
     LS_TRY(ls_tally_add(&f->job->tally, f->job, f->function, samples));
     f->job->position.step++;
     f->job->position.batch++;
+    if (++f->made == MEASURED_STEPS)
+        LS_TRY(ls_settings_follow(f->job, &f->options->strategy, &f->settings));
     return ls_job_step(f->job, &f->step);
 }
 

@@ -75,6 +75,8 @@ typedef struct ls_settings {
     int *lists; /* of the map; NULL: it is the graph's */
 } ls_settings;
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
+ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy,
+                             ls_settings *settings); /* speeds known by now */
 void ls_settings_free(ls_settings *settings);
 
 /* An output that is trained, and how. */

@@ -1,6 +1,7 @@
 /* Running a job's functions: a step as one plan, or as its two halves. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "nn/model.h"
 #include "run/strategy.h"
@@ -22,6 +23,20 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     if (lanes > 0)
         run.plan.lanes = lanes;
     out->run = run;
+    return LS_OK;
+}
+
+/* Lanes that are dealt out by speed are dealt again. */
+ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings)
+{
+    int *lists = NULL;
+    ls_map map;
+    if (!strategy->work_split || strcmp(strategy->work_split, "auto") != 0 || !settings->lists)
+        return LS_OK;
+    LS_TRY(ls_strategy_map(ls_model_graph(job->model)->context, strategy, &lists, &map));
+    free(settings->lists);
+    settings->lists = lists;
+    settings->run.plan.map = map;
     return LS_OK;
 }
 
