@@ -195,6 +195,62 @@ static void strategies_on_gpus_have_the_bits_of_one(void **state)
     every_strategy_has_one_devices_bits(&(job){ .copies = true, .batch = 33, .lanes = 8 }, devices + 1, 3, true);
 }
 
+/* ---- Layers with devices of their own ---- */
+
+static ls_model *make_placed(ls_context *ctx, const char *first, const char *second)
+{
+    ls_model *model = NULL;
+    OK(ls_sequential(ctx, "placed", &model, ls_input(SIDE, SIDE, 1),
+                     ls_conv2d(8, 3, .activation = LS_RELU, .device = first), ls_max_pool2d(2), ls_flatten(),
+                     ls_dense(16, .activation = LS_RELU, .device = second),
+                     ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
+    return model;
+}
+
+/* They are the stages, whatever else has none goes with what it reads, and no device beside them works. */
+static void layers_with_devices_are_the_stages(void **state)
+{
+    (void)state;
+    char expected[65] = "", found[65];
+    for (int i = 0; i < 4; i++) {
+        machine m;
+        ls_memory_info idle;
+        ls_dataset *set = data();
+        open_machine(&m, &(job){ .gpus = 3 });
+        ls_model *model = i == 0 ? make_placed(m.ctx, NULL, NULL) : make_placed(m.ctx, "gpu:2", "gpu:0");
+        ls_strategy strategy = i == 0   ? ls_one_device(.devices = "gpu:0")
+                               : i == 1 ? ls_model_parallel(.devices = "gpu:0-2")
+                               : i == 2 ? ls_pipeline(.devices = "gpu:0-2")
+                                        : ls_pipeline(.devices = "gpu:0,gpu:2", .order = LS_FILL_DRAIN);
+        OK(ls_fit(model, set, .batch_size = 25, .lanes = 4, .verbose = LS_VERBOSE_SILENT, .strategy = strategy));
+        OK(ls_model_state_sha256(model, found));
+        if (i == 0)
+            strcpy(expected, found);
+        assert_string_equal(found, expected);
+        idle = machine_memory(m.ctx, "gpu:1");
+        assert_int_equal(idle.peak, 0);
+        ls_dataset_destroy(set);
+        ls_model_destroy(model);
+        machine_close(&m);
+    }
+}
+
+static void placed_layers_have_no_replicas(void **state)
+{
+    (void)state;
+    machine m;
+    ls_dataset *set = data();
+    open_machine(&m, &(job){ .cpus = 4 });
+    ls_model *model = make_placed(m.ctx, "cpu:1", "cpu:0");
+    FAILS(ls_fit(model, set, .verbose = LS_VERBOSE_SILENT, .strategy = ls_pipeline(.stages = 2)), LS_ERR_INVALID,
+          "2 replicas", "4 devices");
+    OK(ls_fit(model, set, .verbose = LS_VERBOSE_SILENT, .strategy = ls_pipeline(.devices = "cpu:0-1")));
+    ls_dataset_destroy(set);
+    ls_model_destroy(model);
+    machine_close(&m);
+}
+
 /* ---- Who joins what, and who updates ---- */
 
 /* Trains a wide layer on 4 GPUs for one step; copies between GPUs are counted by pair. */
@@ -399,6 +455,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strategies_on_cpus_have_the_bits_of_one),
         cmocka_unit_test(strategies_on_gpus_have_the_bits_of_one),
+        cmocka_unit_test(layers_with_devices_are_the_stages),
+        cmocka_unit_test(placed_layers_have_no_replicas),
         cmocka_unit_test(all_reduces_join_where_they_say),
         cmocka_unit_test(data_parallel_updates_on_one_device),
         cmocka_unit_test(meetings_of_a_pipeline_are_told),

@@ -131,8 +131,15 @@ ls_status ls_plan_stages(ls_plan *plan, int *stage, int *asked)
         asked[g] = plan->groups[g].device;
         stage[g] = 0;
     }
-    if (plan->options.map.stages < 2 || follow_layers(plan, asked))
+    const ls_map *map = &plan->options.map;
+    if (map->stages < 2)
         return LS_OK;
+    if (follow_layers(plan, asked))
+        return map->count <= map->stages ? LS_OK
+                                         : ls_fail(LS_ERR_INVALID,
+                                                   "layers have devices of their own: there cannot be %d replicas of "
+                                                   "them on %d devices",
+                                                   map->count / map->stages, map->count);
     part *parts = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*parts));
     if (!parts)
         return LS_ERR_MEMORY;
