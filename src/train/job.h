@@ -124,6 +124,7 @@ struct ls_job {
     const ls_callback *callbacks;
     size_t callback_count;
     ls_times times;
+    int used_lanes; /* of the last training step */
 };
 
 /* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
@@ -249,15 +250,42 @@ void ls_progress_break(ls_progress *progress); /* ends a bar that is not at its 
  * then and once at the end, and training goes on. */
 typedef struct ls_train_log ls_train_log;
 ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
+
+/* What a run is, known before its first step. */
 typedef struct ls_start_facts {
     int64_t batch_size, epochs;
-    int lanes, devices; /* that are used */
+    int lanes;          /* of a whole batch */
+    const int *devices; /* that have work */
+    int device_count;
     uint64_t seed;
 } ls_start_facts;
 ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_facts *facts);
-void ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
-void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
-                        const ls_results *results, const ls_results *validation, const ls_times *times);
-void ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
+
+typedef struct ls_step_facts {
+    int64_t step, samples;
+    double loss, learning_rate;
+    int lanes;
+    const char *hash; /* NULL: none is asked for */
+} ls_step_facts;
+void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts);
+
+typedef struct ls_epoch_facts {
+    int64_t epoch, steps;                   /* epoch: from 0; steps: done of it */
+    bool whole;                             /* false: it was cut short */
+    double seconds;                         /* training: without the validation */
+    double learning_rate;                   /* of its last step */
+    const ls_times *times;                  /* of this epoch alone */
+    const ls_results *results, *validation; /* validation NULL: this epoch has none */
+    double validation_seconds;
+} ls_epoch_facts;
+void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts);
+
+/* The last line, and the file's end. `error`: the message of what failed, or NULL. */
+typedef struct ls_end_facts {
+    const char *reason, *error;
+    double seconds;
+    const ls_times *times; /* of the whole fit */
+} ls_end_facts;
+void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *facts);
 
 #endif

@@ -119,8 +119,10 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
     if (status == LS_OK)
         status = ls_run(&request, &report);
     free(fed.classes);
-    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
+    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN) {
         job->times.join += report.join_seconds;
+        job->used_lanes = report.lanes;
+    }
     return status;
 }
 
@@ -164,6 +166,7 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
     free(fed.classes);
     LS_TRY(status);
     job->times.join += report.join_seconds;
+    job->used_lanes = report.lanes;
     out->samples = batch->samples;
     return take_given(f, out);
 }
