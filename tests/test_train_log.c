@@ -1,5 +1,5 @@
 /* What a fit writes beside its weights: a log that stays proper JSON whatever metrics are called, whose failure does
- * not end training; a progress bar that fits the terminal. */
+ * not end training; and what the log says is so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +9,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <poll.h>
-#include <pty.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -370,62 +368,6 @@ static void a_failure_is_told_in_the_log(void **state)
     close_fixture(&f);
 }
 
-/* ---- Progress ---- */
-
-/* What a fit draws on a terminal of that many columns. */
-static void draw_on(int columns, fixture *f, char *out, size_t room)
-{
-    int master, slave;
-    struct winsize size = { .ws_row = 24, .ws_col = (unsigned short)columns };
-    size_t length = 0;
-    assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
-    FILE *terminal = fdopen(slave, "w");
-    OK(ls_fit_arrays(f->model, f->x, f->y, .epochs = 2, .batch_size = 4, .output = terminal));
-    fflush(terminal);
-    struct pollfd ready = { .fd = master, .events = POLLIN };
-    while (length < room - 1 && poll(&ready, 1, 0) > 0) {
-        ssize_t got = read(master, out + length, room - 1 - length);
-        if (got <= 0)
-            break;
-        length += (size_t)got;
-    }
-    out[length] = '\0';
-    fclose(terminal);
-    close(master);
-}
-
-static size_t columns_of(const char *from, const char *to)
-{
-    size_t count = 0;
-    for (; from < to; from++)
-        count += ((unsigned char)*from & 0xc0) != 0x80;
-    return count;
-}
-
-static void a_bar_fits_the_terminal(void **state)
-{
-    (void)state;
-    static const int widths[] = { 200, 60, 40, 12 };
-    static char drawn[1 << 16];
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        fixture f;
-        int bars = 0;
-        open_fixture(&f);
-        draw_on(widths[i], &f, drawn, sizeof drawn);
-        for (const char *at = drawn; (at = strstr(at, "\r")) != NULL;) {
-            const char *begin = ++at, *end = strstr(begin, "\33[K");
-            if (end == NULL || strncmp(end + 3, "\r\n", 2) == 0 || memchr(begin, '\n', (size_t)(end - begin)))
-                continue; /* the last line of an epoch, which is whole */
-            if (columns_of(begin, end) >= (size_t)widths[i])
-                fail_msg("%zu columns of %d: %.*s", columns_of(begin, end), widths[i], (int)(end - begin), begin);
-            bars++;
-        }
-        assert_true(bars > 0);
-        assert_non_null(strstr(drawn, "loss: ")); /* of the last line, however narrow */
-        close_fixture(&f);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,7 +375,7 @@ int main(void)
         cmocka_unit_test(a_log_that_cannot_be_opened_does), cmocka_unit_test(an_interrupted_epoch_has_no_validation),
         cmocka_unit_test(times_are_the_epochs_own),         cmocka_unit_test(lanes_and_devices_are_those_used),
         cmocka_unit_test(every_target_has_its_loss),        cmocka_unit_test(a_second_fit_starts_where_the_first_ended),
-        cmocka_unit_test(a_failure_is_told_in_the_log),     cmocka_unit_test(a_bar_fits_the_terminal),
+        cmocka_unit_test(a_failure_is_told_in_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

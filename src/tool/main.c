@@ -103,6 +103,8 @@ static int run(const tool_command *command, int argc, const char *const *argv)
             printf("%s", ls_text_get(&text));
             ls_text_free(&text);
         }
+        if (settings.verbose != LS_VERBOSE_SILENT)
+            ls_show_work(stderr); /* standard output is for results */
         int stopped_by = 0;
         if (command->run(&settings, &stopped_by) != LS_OK)
             result = fail(FAILED);

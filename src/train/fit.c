@@ -247,7 +247,7 @@ static ls_status validate(fit *f, double *seconds)
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
-        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &f->val_results));
+        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, "validating", NULL, &f->val_results));
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
@@ -273,7 +273,7 @@ static ls_status run_epoch(fit *f)
     bool whole = false;
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
-    ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps);
+    ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
     LS_TRY(train_epoch(f, &whole));
@@ -427,8 +427,9 @@ static void begin_job(fit *f)
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
-    LS_TRY(open_passes(f, data));
     ls_progress_open(&f->progress, o->output, o->verbose);
+    ls_progress_watch(&f->progress);
+    LS_TRY(open_passes(f, data));
     f->job->times = (ls_times){ 0 };
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));
@@ -472,7 +473,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job->callback_count = 0;
     ls_error failure;
     ls_error_keep(&failure, status);
-    ls_progress_break(&f.progress);
+    ls_progress_close(&f.progress);
     close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);

@@ -10,6 +10,8 @@
 #define LS_TRAIN_JOB_H
 
 #include "base/arena.h"
+#include "base/terminal.h"
+#include "base/work.h"
 #include "lockstep/train.h"
 #include "nn/optimizer.h"
 #include "run/runs.h"
@@ -225,26 +227,35 @@ void ls_tally_end(ls_tally *tally);
 /* One more epoch; the history is made with the first. */
 ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
 
-/* One pass of evaluation. */
-ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, ls_results *out);
-
 /* ---- Progress and logs ---- */
 
 typedef struct ls_progress {
-    FILE *out;
-    bool bar, lines; /* neither: silent */
-    int64_t steps;   /* of the epoch; negative: not known */
+    ls_terminal terminal;
+    bool bar, lines;      /* neither: silent */
+    int64_t steps;        /* of the epoch; negative: not known */
+    int64_t done, before; /* steps done; of these, before this process came to the epoch */
     double start, drawn;
-    double first_step; /* seconds that the first step took: not counted in the time a step */
-    int64_t done;
-    bool open_line; /* a bar is drawn, without a newline after it */
+    double first_step;         /* seconds that the first step took: not counted in the time a step */
+    bool open_line;            /* a bar is drawn, without a newline after it */
+    const ls_results *results; /* what the last step gave; NULL: there was none yet */
+    bool watching;             /* work between steps is shown, too, */
+    ls_work_watcher outer;     /* in place of this watcher */
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
-void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps);
+void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps, int64_t done);
+void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done); /* the same without a title */
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
-void ls_progress_break(ls_progress *progress); /* ends a bar that is not at its end, for another line to follow */
+/* From now on work of this thread (base/work.h) is shown with the bar, until it is closed. */
+void ls_progress_watch(ls_progress *progress);
+/* Ends a bar that is not at its end, for another line to follow; closing does so, too. */
+void ls_progress_break(ls_progress *progress);
+void ls_progress_close(ls_progress *progress);
+
+/* One pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name `verb`. */
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
+                          ls_progress *progress, ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
  * then and once at the end, and training goes on. */
