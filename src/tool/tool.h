@@ -96,7 +96,7 @@ ls_status tool_check_weights(const char *path, const ls_model *model);
 
 /* ---- Signals (signals.c) ---- */
 
-/* Descriptors 0 to 2 that are closed are opened to /dev/null. */
+/* Descriptors 0 to 2 that are closed are opened to /dev/null, for reading: writing there fails. */
 void tool_open_descriptors(void);
 
 /* From now on SIGINT, SIGTERM and SIGHUP set the returned word to their number; the second one of its kind finds the
