@@ -393,7 +393,7 @@ static ls_status log_start(fit *f)
                              .epochs = f->epochs,
                              .seed = f->options->seed,
                              .lanes = f->options->lanes,
-                             .devices = f->settings.devices,
+                             .devices = f->settings.run.plan.map.devices,
                              .device_count = f->settings.run.plan.map.count };
     ls_status planned = ls_run_placement(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
                                          f->data.first, &placement);

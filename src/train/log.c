@@ -114,6 +114,14 @@ static void put_string(ls_text *text, const char *key, const char *value)
 
 /* ---- Start ---- */
 
+/* Many readers of JSON have no larger integers than 2^53: beyond them it is a string. */
+static void put_seed(ls_text *text, uint64_t seed)
+{
+    const char *quote = seed > (UINT64_C(1) << 53) ? "\"" : "";
+    put_key(text, "seed");
+    ls_text_add(text, "%s%" PRIu64 "%s", quote, seed, quote);
+}
+
 /* "2026-05-31T12:00:00Z" */
 static void put_time(ls_text *text, const char *key)
 {
@@ -174,7 +182,7 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
     put_count(&text, "steps_done", step);
     put_count(&text, "lanes", facts->lanes);
     put_devices(&text, ctx, facts);
-    ls_text_add(&text, ",\"seed\":%" PRIu64, facts->seed);
+    put_seed(&text, facts->seed);
     put_string(&text, "bit_class", bits);
     put_string(&text, "weights_sha256", hex);
     free(bits);
