@@ -367,14 +367,23 @@ static ls_status open_passes(fit *f, ls_dataset *data)
                            (ls_function_choice){ .class_count = o->class_count }, &f->function);
 }
 
+/* Whether lanes go there. (Any CPU that takes part may help with joins and updates, too: that alone does not count.) */
+static bool has_tasks(const ls_placement *placement, int device)
+{
+    bool found = placement->plan->segment_count == 0 && placement->places[device].active;
+    for (int s = 0; s < placement->plan->segment_count && !found; s++)
+        found = ls_runs_on(placement, s, device);
+    return found;
+}
+
 /* The devices that have work in the plan; free() the list. */
-static ls_status active_devices(const ls_placement *placement, int **out, int *count)
+static ls_status working_devices(const ls_placement *placement, int **out, int *count)
 {
     int all = placement->ctx->device_count, *list = calloc((size_t)all, sizeof(*list));
     if (!list)
         return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", all);
     for (int d = 0; d < all; d++)
-        if (placement->places[d].active)
+        if (has_tasks(placement, d))
             list[(*count)++] = d;
     *out = list;
     return LS_OK;
@@ -386,7 +395,7 @@ static ls_status log_start(fit *f)
 {
     ls_graph *graph = ls_model_graph(f->job->model);
     const ls_placement *placement;
-    int *active = NULL;
+    int *working = NULL;
     if (!f->log)
         return LS_OK;
     ls_start_facts facts = { .batch_size = f->data.spec.batch,
@@ -400,13 +409,13 @@ static ls_status log_start(fit *f)
     if (planned == LS_OK) {
         facts.lanes = placement->plan->lanes;
         facts.device_count = 0;
-        planned = active_devices(placement, &active, &facts.device_count);
-        facts.devices = active;
+        planned = working_devices(placement, &working, &facts.device_count);
+        facts.devices = working;
     }
     ls_error failure;
     ls_error_keep(&failure, planned);
     ls_status status = ls_train_log_start(f->log, f->job, &facts);
-    free(active);
+    free(working);
     LS_TRY(status);
     return ls_error_give(&failure);
 }
