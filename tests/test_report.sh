@@ -211,7 +211,7 @@ picture() {
 }
 
 if [ -z "$CHROMIUM" ]; then
-    skip "pages in a browser" "Chromium is not installed (apt install chromium)"
+    skip "pages in a browser" "Chromium is not installed (tools/deps.sh install browser)"
 elif ! browse --dump-dom "data:text/html,<p>here</p>" || ! grep -q here "$TMP/dom"; then
     skip "pages in a browser" "Chromium does not run here: $(tail -1 "$TMP/console" | head -c 200)"
 else

@@ -78,7 +78,7 @@ static const char style[] =
     ".tiles b{display:block;font-size:1.3em;font-weight:600}.tiles span{color:var(--faint);font-size:.85em}\n"
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:12px}\n"
     "figure{margin:0;min-width:0}figcaption{font-weight:600}\n"
-    "svg.chart{display:block;width:100%;height:auto}\n"
+    "svg.chart{display:block;width:100%;max-width:600px;margin:0 auto;height:auto}\n"
     "svg text{font-size:12px;fill:var(--faint)}svg .y{text-anchor:end}svg .x{text-anchor:middle}\n"
     "@media(max-width:520px){svg text{font-size:15px}}\n"
     ".grid{stroke:var(--rule);stroke-width:.7}.axis{stroke:var(--faint)}\n"
