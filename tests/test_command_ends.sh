@@ -156,6 +156,24 @@ closed() {
 }
 check "closed standard descriptors: nothing but events in the log, weights as they are" closed
 
+# nowhere COMMAND...: what it would print cannot be written, which is a failure and is said.
+nowhere() {
+    status=0
+    "$LOCKSTEP" "$@" >&- 2>"$TMP/err" || status=$?
+    echo "status $status"
+    cat "$TMP/err"
+    [ $status = 1 ] && [ "$(cat "$TMP/err")" = "lockstep: standard output could not be written" ]
+}
+check "evaluate with standard output closed fails" nowhere evaluate "$TMP/model.json" --data "$TMP/good.csv"
+check "devices with standard output closed fails" nowhere devices
+check "help with standard output closed fails" nowhere --help
+
+saved_anyway() {
+    rm -f "$SAVED"
+    nowhere train "$TMP/model.json" --data "$TMP/good.csv" --save "$SAVED" && [ -s "$SAVED" ]
+}
+check "train with standard output closed saves its weights, and fails" saved_anyway
+
 # ---- files that cannot be written ----
 
 LONG=$(printf '%0250d' 1)

@@ -138,6 +138,7 @@ static void graph_calls(void **state)
     (void)state;
     CALL(ls_status_name(LS_ERR_IO));
     CALL(ls_last_error());
+    CALL(ls_show_work(NULL));
     CALL(ls_dtype_bytes(LS_F32));
     CALL(ls_dtype_name(LS_F32));
     REFUSED(ls_graph_create_with(NULL, (ls_graph_options){ .ls_first = 0 }, &t.out_graph));

@@ -309,6 +309,7 @@ static void progress_is_keras_like(void **state)
                 strstr(loss, " - val_loss: "));
     free(text);
     rewind(file);
+    setenv("LC_ALL", "C.UTF-8", 1);
     OK(ls_fit(model, d, .epochs = 1, .batch_size = 32, .output = file, .verbose = LS_VERBOSE_BAR));
     text = read_back(file);
     assert_non_null(strstr(text, "\r4/4 \u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501"));

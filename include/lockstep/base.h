@@ -94,6 +94,11 @@ typedef enum ls_log_level {
 /* Receives each log line, without a newline. May be called from any of the library's threads, one at a time. */
 typedef void (*ls_log_sink)(void *user, ls_log_level level, const char *line);
 
+/* From now on, calls of this thread that take longer than a second (reading data and weights, writing them, evaluating,
+ * predicting, saving and restoring checkpoints) show how far they are on `out`, if it is a terminal: a line that goes
+ * when the work is done. NULL: no more. Calls show nothing before; ls_fit has progress of its own. */
+LS_API void ls_show_work(FILE *out);
+
 /* An option that is on unless it is set to LS_OFF, or as its comment says. (`false` is 0: the default, not off.) */
 typedef enum ls_switch { LS_DEFAULT = 0, LS_ON, LS_OFF } ls_switch;
 

@@ -13,6 +13,7 @@
 #include "base/grow.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "base/work.h"
 
 #define FIRST_ROOM       65536
 #define MOST_TEMPORARIES 100 /* names tried before giving up */
@@ -39,9 +40,9 @@ static ls_status fail_limit(const char *path, size_t limit)
 }
 
 /* The size is only a guess for what to allocate: pipes have none, and a file may grow while it is read. */
-static ls_status read_all(int fd, const char *path, size_t limit, size_t guess, char **data, size_t *bytes)
+static ls_status read_all(int fd, const char *path, size_t limit, size_t size, char **data, size_t *bytes)
 {
-    size_t room = guess + 2, used = 0;
+    size_t guess = size ? size : FIRST_ROOM, room = guess + 2, used = 0;
     char *buffer = malloc(room);
     if (buffer == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory to read '%s' (%zu bytes)", path, guess);
@@ -52,7 +53,8 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t guess, 
             status = ls_fail_within(status, "reading '%s'", path);
             goto free_buffer;
         }
-        ssize_t got = read(fd, buffer + used, room - used - 1);
+        size_t left = room - used - 1;
+        ssize_t got = read(fd, buffer + used, left < LS_WORK_CHUNK ? left : LS_WORK_CHUNK);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
@@ -62,6 +64,7 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t guess, 
         if (got == 0)
             break;
         used += (size_t)got;
+        ls_work_tell("reading", path, (int64_t)used, (int64_t)size);
         if (used > limit) {
             status = fail_limit(path, limit);
             goto free_buffer;
@@ -90,23 +93,30 @@ ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *byte
     else if (S_ISREG(info.st_mode) && (uintmax_t)info.st_size > limit)
         status = fail_limit(path, limit);
     else
-        status = read_all(fd, path, limit, S_ISREG(info.st_mode) ? (size_t)info.st_size : FIRST_ROOM, data, bytes);
+        status = read_all(fd, path, limit, S_ISREG(info.st_mode) ? (size_t)info.st_size : 0, data, bytes);
+    ls_work_end();
     close(fd);
     return status;
 }
 
-static ls_status write_parts(int fd, const char *path, const ls_file_part *parts, size_t count)
+/* `path` is opened at fd; `wanted` is the name that people know it by. */
+static ls_status write_parts(int fd, const char *path, const char *wanted, const ls_file_part *parts, size_t count)
 {
+    int64_t written = 0, total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += (int64_t)parts[i].bytes;
     for (size_t i = 0; i < count; i++) {
         const char *data = parts[i].data;
         for (size_t left = parts[i].bytes; left > 0;) {
-            ssize_t put = write(fd, data, left);
+            ssize_t put = write(fd, data, left < LS_WORK_CHUNK ? left : LS_WORK_CHUNK);
             if (put < 0 && errno == EINTR)
                 continue;
             if (put < 0)
                 return fail_errno("write", path, errno);
             data += put;
             left -= (size_t)put;
+            written += put;
+            ls_work_tell("writing", wanted, written, total);
         }
     }
     return LS_OK;
@@ -118,9 +128,10 @@ static ls_status write_in_place(const char *path, const ls_file_part *parts, siz
     int fd = open_retrying(path, O_WRONLY, 0);
     if (fd < 0)
         return fail_errno("open", path, errno);
-    ls_status status = write_parts(fd, path, parts, count);
+    ls_status status = write_parts(fd, path, path, parts, count);
     if (close(fd) != 0 && status == LS_OK)
         status = fail_errno("close", path, errno);
+    ls_work_end();
     return status;
 }
 
@@ -283,7 +294,7 @@ static ls_status replace(const char *path, const struct stat *old, const ls_file
     int fd = -1;
     clean_temporaries(path);
     LS_TRY(open_temporary(path, name, &fd));
-    ls_status status = write_parts(fd, name, parts, count);
+    ls_status status = write_parts(fd, name, path, parts, count);
     if (status == LS_OK && old != NULL && fchmod(fd, old->st_mode & 07777) != 0)
         status = fail_errno("set the mode of", name, errno);
     if (status == LS_OK && fsync(fd) != 0)
@@ -295,6 +306,7 @@ static ls_status replace(const char *path, const struct stat *old, const ls_file
     close(fd);
     if (status == LS_OK)
         sync_directory_of(path);
+    ls_work_end();
     return status;
 }
 

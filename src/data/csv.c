@@ -9,12 +9,15 @@
 #include "base/numbers.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "data/readers.h"
 #include "data/stream.h"
 
 #define MOST_BYTES  ((size_t)1 << 36)
 #define FIELD_CHARS 64
 #define INTEGERS    9007199254740992.0 /* below it a double holds every integer */
+
+#define LINES_AT_ONCE 1000 /* then it is told how far it is */
 
 typedef struct table {
     const char *path;
@@ -165,7 +168,8 @@ static ls_status read_lines(table *t)
         const char *stop = newline ? newline : t->end, *line = at;
         bool is_header = false, empty = true;
         at = newline ? newline + 1 : t->end;
-        t->lines++;
+        if (t->lines++ % LINES_AT_ONCE == 0)
+            ls_work_tell("reading numbers of", t->path, at - t->text, t->end - t->text);
         for (const char *c = line; empty && c < stop; c++)
             empty = is_blank(*c);
         if (empty)
@@ -214,6 +218,7 @@ ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels)
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
         t.text += 3;
     ls_status status = read_lines(&t);
+    ls_work_end();
     if (status == LS_OK)
         status = finish(&t, features, labels);
     free(text);

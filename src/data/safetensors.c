@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/work.h"
 #include "graph/shape.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the bytes of a file are taken as they are");
@@ -249,7 +250,8 @@ static ls_status read_up_to(const source *source, void *data, size_t bytes, size
 {
     size_t used = 0;
     while (used < bytes) {
-        ssize_t got = read(source->fd, (char *)data + used, bytes - used);
+        ssize_t got =
+            read(source->fd, (char *)data + used, bytes - used < LS_WORK_CHUNK ? bytes - used : LS_WORK_CHUNK);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -257,6 +259,7 @@ static ls_status read_up_to(const source *source, void *data, size_t bytes, size
         if (got == 0)
             break;
         used += (size_t)got;
+        ls_work_tell("reading", source->path, (int64_t)used, (int64_t)bytes);
     }
     *out = used;
     return LS_OK;
@@ -355,6 +358,7 @@ ls_status ls_safetensors_open(const char *path, ls_safetensors **out)
     LS_TRY(open_source(path, &source));
     ls_safetensors *file = calloc(1, sizeof *file);
     ls_status status = file == NULL ? ls_fail(LS_ERR_MEMORY, "no memory to open '%s'", path) : read_file(&source, file);
+    ls_work_end();
     close(source.fd);
     if (status == LS_OK)
         *out = file;

@@ -12,6 +12,7 @@
 
 #include "base/size.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "graph/shape.h"
 
 #define BUFFER     ((size_t)1 << 16)
@@ -79,6 +80,7 @@ ls_status ls_data_file_open(const char *path, ls_data_file *out)
 
 void ls_data_file_close(ls_data_file *file)
 {
+    ls_work_end();
     close(file->fd);
 }
 
@@ -87,7 +89,8 @@ static ls_status read_some(const ls_data_file *file, uint64_t offset, void *to, 
 {
     *got = 0;
     while (*got < bytes) {
-        ssize_t n = pread(file->fd, (char *)to + *got, bytes - *got, (off_t)(offset + *got));
+        size_t left = bytes - *got < LS_WORK_CHUNK ? bytes - *got : LS_WORK_CHUNK;
+        ssize_t n = pread(file->fd, (char *)to + *got, left, (off_t)(offset + *got));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -95,6 +98,7 @@ static ls_status read_some(const ls_data_file *file, uint64_t offset, void *to, 
         if (n == 0)
             break;
         *got += (size_t)n;
+        ls_work_tell("reading", file->path, (int64_t)(offset + *got), (int64_t)file->bytes);
     }
     return LS_OK;
 }

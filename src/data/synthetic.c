@@ -5,11 +5,13 @@
 #include "base/numbers.h"
 #include "base/philox.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "data/readers.h"
 #include "data/stream.h"
 
 #define PREFIX  "synthetic:"
 #define EXAMPLE "synthetic:224x224x3,classes=1000,count=64,seed=1"
+#define MIB     ((size_t)1 << 20)
 #define STREAM  0xffffff00u /* numbers of the data itself, apart from those of any shuffle */
 
 /* "224x224x3" */
@@ -76,7 +78,10 @@ static void fill_bytes(unsigned char *data, size_t bytes, ls_philox_key key)
         for (int k = 0; k < 16; k++)
             four[k] = (unsigned char)(block.word[k / 4] >> (8 * (k % 4)));
         memcpy(data + i, four, bytes - i < 16 ? bytes - i : 16);
+        if (i % MIB == 0)
+            ls_work_tell("making", "synthetic data", (int64_t)i, (int64_t)bytes);
     }
+    ls_work_end();
 }
 
 ls_status ls_synthetic_make(const ls_synthetic *synthetic, uint32_t part, ls_array *features, ls_array *labels)

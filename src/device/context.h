@@ -54,6 +54,10 @@ int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_M
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out);
 ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, int *count);
 
+/* "cpu:0": how people write the name of a logical device; returns `out`. */
+#define LS_SHORT_NAME 32
+const char *ls_device_short_name(const ls_context *ctx, int device, char out[LS_SHORT_NAME]);
+
 /* Worker threads of all CPU devices, and whether each is bound to a core: where it can have one of its own. */
 static inline int ls_context_cpu_workers(const ls_context *ctx)
 {

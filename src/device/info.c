@@ -1,8 +1,19 @@
-/* What programs ask a context about the CPU and its cores, and about names of devices that are not there yet. */
+/* What programs ask a context about the CPU and its cores, and about names of devices, also of some that are not there
+ * yet. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/context.h"
+
+const char *ls_device_short_name(const ls_context *ctx, int device, char out[LS_SHORT_NAME])
+{
+    const ls_device *d = &ctx->devices[device];
+    snprintf(out, LS_SHORT_NAME, "%s:%d", ctx->kinds[d->kind].name, d->number);
+    for (char *at = out; *at; at++)
+        *at = (char)tolower((unsigned char)*at);
+    return out;
+}
 
 ls_status ls_get_cpu_info(ls_context *ctx, ls_cpu_info *out)
 {

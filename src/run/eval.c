@@ -442,8 +442,8 @@ ls_status ls_run(const ls_run_request *q, ls_run_report *report)
     return LS_OK;
 }
 
-ls_status ls_run_lanes(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
-                       int64_t batch, int *lanes)
+ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                           int64_t batch, const ls_placement **out)
 {
     ls_tensor **order = NULL;
     size_t nodes = 0;
@@ -457,7 +457,7 @@ ls_status ls_run_lanes(ls_graph *graph, const ls_run_settings *settings, ls_tens
     if (status == LS_OK)
         status = ls_runs_get(graph, settings, fetches, count, batch, &executor);
     if (status == LS_OK)
-        *lanes = ls_executor_plan(executor)->lanes;
+        *out = ls_executor_placement(executor);
     return status;
 }
 

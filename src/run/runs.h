@@ -75,9 +75,9 @@ typedef struct ls_run_report {
 /* One run; `report` may be NULL. */
 ls_status ls_run(const ls_run_request *request, ls_run_report *report);
 
-/* Makes the plan of a run with that many samples, and tells its lanes. */
-ls_status ls_run_lanes(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
-                       int64_t batch, int *lanes);
+/* Makes the plan of a run with that many samples; where its work goes stays the cache's, valid until the next run. */
+ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
+                           int64_t batch, const ls_placement **out);
 
 /* ls_explain_memory with settings. */
 ls_status ls_run_explain_memory(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,

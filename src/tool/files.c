@@ -70,6 +70,10 @@ ls_status tool_check_outputs(const tool_settings *settings)
             if (inputs[k].path && is_same(path, inputs[k].path))
                 return ls_fail(LS_ERR_INVALID, "%s %s is the file of %s, which is read: give another name",
                                outputs[i].flag, path, inputs[k].flag);
+        for (size_t k = 0; k < settings->log_count; k++)
+            if (is_same(path, settings->logs[k]))
+                return ls_fail(LS_ERR_INVALID, "%s %s is the log %s, which is read: give another name", outputs[i].flag,
+                               path, settings->logs[k]);
         if (settings->data && is_data(settings->data, path))
             return ls_fail(LS_ERR_INVALID, "%s %s is a file of --data, which is read: give another name",
                            outputs[i].flag, path);

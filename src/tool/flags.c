@@ -174,6 +174,11 @@ static const ls_option output_rows[] = {
 };
 const ls_option_table tool_output_flags = LS_OPTION_TABLE("Files", output_rows);
 
+static const ls_option report_rows[] = {
+    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the page goes: FILE.html"),
+};
+const ls_option_table tool_report_flags = LS_OPTION_TABLE("Files", report_rows);
+
 static const ls_option json_rows[] = {
     ROW("--json", json, .value = "off", .help = "print JSON"),
 };

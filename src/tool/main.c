@@ -8,8 +8,8 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
-static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict,
-                                                &tool_summary, &tool_devices,  &tool_doctor };
+static const tool_command *const commands[] = { &tool_train,  &tool_evaluate, &tool_predict, &tool_summary,
+                                                &tool_report, &tool_devices,  &tool_doctor };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
  * for us. */
@@ -80,10 +80,12 @@ static ls_status read_options(const tool_command *command, int argc, const char 
     LS_TRY(ls_options_environment(options));
     settings->data = NULL; /* LOCKSTEP_DATA is the folder where data is looked for, not data */
     LS_TRY(ls_options_parse(options, argc, argv));
-    size_t taken = command->takes_model ? 1 : 0;
+    size_t taken = command->takes_logs ? options->positional_count : command->takes_model ? 1 : 0;
     if (options->positional_count > taken)
         return ls_fail(LS_ERR_INVALID, "%s: unexpected argument '%s'", command->name, options->positional[taken]);
-    settings->model = options->positional_count > 0 ? options->positional[0] : NULL;
+    settings->model = command->takes_model && options->positional_count > 0 ? options->positional[0] : NULL;
+    settings->logs = options->positional;
+    settings->log_count = command->takes_logs ? options->positional_count : 0;
     if (command->takes_model)
         LS_TRY(tool_check_model(settings));
     return command->check ? command->check(options, settings) : LS_OK;
@@ -103,6 +105,8 @@ static int run(const tool_command *command, int argc, const char *const *argv)
             printf("%s", ls_text_get(&text));
             ls_text_free(&text);
         }
+        if (settings.verbose != LS_VERBOSE_SILENT)
+            ls_show_work(stderr); /* standard output is for results */
         int stopped_by = 0;
         if (command->run(&settings, &stopped_by) != LS_OK)
             result = fail(FAILED);

@@ -6,11 +6,12 @@
 
 #include "tool/tool.h"
 
-/* A log must not get descriptor 1 or 2 because the caller had closed it: what is printed would land in the log. */
+/* A log must not get descriptor 1 or 2 because the caller had closed it: what is printed would land in the log. Nothing
+ * can be written to what stands there instead: results that nobody gets are a failure, as on a full disk. */
 void tool_open_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
             _exit(1); /* there is nowhere to say why */
 }
 

@@ -23,7 +23,9 @@
 
 /* Every flag of every command has its place here; a command that does not take a flag finds its default. */
 typedef struct tool_settings {
-    const char *model; /* the positional argument */
+    const char *model;       /* the positional argument */
+    const char *const *logs; /* in its place, of a report */
+    size_t log_count;
     /* data */
     const char *data;
     int64_t take;
@@ -62,7 +64,7 @@ typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_loss_flags, tool_optimizer_flags,
     tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags, tool_placement_flags, tool_save_flags,
-    tool_output_flags, tool_json_flags, tool_common_flags;
+    tool_output_flags, tool_report_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -96,7 +98,7 @@ ls_status tool_check_weights(const char *path, const ls_model *model);
 
 /* ---- Signals (signals.c) ---- */
 
-/* Descriptors 0 to 2 that are closed are opened to /dev/null. */
+/* Descriptors 0 to 2 that are closed are opened to /dev/null, for reading: writing there fails. */
 void tool_open_descriptors(void);
 
 /* From now on SIGINT, SIGTERM and SIGHUP set the returned word to their number; the second one of its kind finds the
@@ -118,7 +120,7 @@ typedef struct tool_command {
     const char *arguments; /* "MODEL --data DATA" */
     const char *summary;   /* one line of the list of commands */
     const char *details;   /* of its own help */
-    bool takes_model;
+    bool takes_model, takes_logs;
     const ls_option_table *tables[TOOL_MOST_TABLES];                        /* NULL after the last */
     ls_status (*check)(const ls_options *options, tool_settings *settings); /* wrong use: exit status 2; may be NULL */
     /* Failure: exit status 1. *stopped_by: the signal that ended it early, after what was done is saved; its exit
@@ -126,7 +128,7 @@ typedef struct tool_command {
     ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
-extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_devices, tool_doctor;
+extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_report, tool_devices, tool_doctor;
 
 /* ---- What commands work with ---- */
 

@@ -3,32 +3,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fpmode.h"
 #include "train/job.h"
 
 /* ---- Evaluate ---- */
 
-ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, ls_results *out)
+/* How far a pass is: by its own bar where there is one, else to whoever watches. */
+static void tell_step(ls_progress *progress, const char *verb, int64_t done, int64_t steps, const ls_results *results)
 {
+    if (progress)
+        ls_progress_step(progress, done, results);
+    if (!progress || !progress->bar)
+        ls_work_tell(verb, NULL, done, steps > 0 ? steps : 0);
+}
+
+/* What is run for each batch of a pass. */
+typedef struct evaluation {
+    ls_job *job;
+    const ls_settings *settings;
+    ls_function *function;
     ls_tally tally;
-    ls_function *function = NULL;
-    LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &function));
+    ls_progress *progress;
+    ls_results results; /* so far */
+} evaluation;
+
+static ls_status evaluate_batches(evaluation *e, ls_passes *passes, const char *verb)
+{
+    LS_TRY(ls_passes_begin(passes, 0));
+    for (;;) {
+        ls_batch_view batch;
+        bool end = false;
+        LS_TRY(ls_passes_next(passes, &batch, &end));
+        if (end)
+            return LS_OK;
+        LS_TRY(ls_function_run(e->job, e->function, e->settings, &batch, NULL));
+        LS_TRY(ls_tally_add(&e->tally, e->job, e->function, batch.samples));
+        ls_tally_results(&e->tally, e->job, &e->results);
+        tell_step(e->progress, verb, e->tally.steps, passes->steps, &e->results);
+    }
+}
+
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
+                          ls_progress *progress, ls_results *out)
+{
+    evaluation e = { .job = job, .settings = settings, .progress = progress };
+    LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &e.function));
     if (passes->steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
-    LS_TRY(ls_tally_begin(&tally, job));
-    ls_status status = ls_passes_begin(passes, 0);
-    for (bool end = false; status == LS_OK && !end;) {
-        ls_batch_view batch;
-        status = ls_passes_next(passes, &batch, &end);
-        if (status == LS_OK && !end)
-            status = ls_function_run(job, function, settings, &batch, NULL);
-        if (status == LS_OK && !end)
-            status = ls_tally_add(&tally, job, function, batch.samples);
-    }
+    LS_TRY(ls_tally_begin(&e.tally, job));
+    ls_status status = evaluate_batches(&e, passes, verb);
+    ls_work_end();
     if (status == LS_OK)
-        ls_tally_results(&tally, job, out);
-    ls_tally_end(&tally);
+        ls_tally_results(&e.tally, job, out);
+    ls_tally_end(&e.tally);
     return status;
 }
 
@@ -41,11 +68,11 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     LS_TRY(ls_passes_open(&passes, data, options->batch_size ? options->batch_size : 32, false, 0));
     ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
     ls_progress_open(&progress, options->output, verbose);
-    progress.steps = progress.done = passes.steps;
-    progress.start = ls_clock_now();
-    ls_status status = ls_job_evaluate(job, settings, &passes, &results);
+    ls_progress_begin(&progress, passes.steps, 0);
+    ls_status status = ls_job_evaluate(job, settings, &passes, "evaluating", &progress, &results);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
+    ls_progress_close(&progress);
     if (status == LS_OK && options->out)
         *options->out = results;
     ls_passes_close(&passes);
@@ -116,6 +143,7 @@ typedef struct prediction {
     ls_settings settings;
     ls_passes passes;
     ls_progress progress;
+    int64_t batches; /* done */
     const ls_predict_options *options;
     ls_array made;
     size_t room;
@@ -140,7 +168,7 @@ static ls_status predict_all(prediction *p)
         LS_TRY(ls_function_run(p->job, function, &p->settings, &batch, NULL));
         LS_TRY(ls_value(function->fetches[0], &rows));
         LS_TRY(append(&p->made, &p->room, &rows));
-        ls_progress_step(&p->progress, p->progress.done + 1, &nothing);
+        tell_step(&p->progress, "predicting", ++p->batches, p->passes.steps, &nothing);
     }
 }
 
@@ -151,9 +179,10 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
     LS_TRY(ls_settings_make(p->job, &o->strategy, o->lanes, &p->settings));
     LS_TRY(ls_passes_open(&p->passes, data, o->batch_size ? o->batch_size : 32, false, 0));
     ls_progress_open(&p->progress, o->output, o->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : o->verbose);
-    p->progress.steps = p->passes.steps;
-    p->progress.start = ls_clock_now();
-    LS_TRY(predict_all(p));
+    ls_progress_begin(&p->progress, p->passes.steps, 0);
+    ls_status status = predict_all(p);
+    ls_work_end();
+    LS_TRY(status);
     ls_progress_end(&p->progress, &nothing, NULL);
     return LS_OK;
 }
@@ -177,7 +206,7 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
     LS_TRY(ls_use_for_prediction(&use, model, "ls_predict"));
     prediction p = { .job = use.job, .options = &options };
     ls_status status = run_prediction(&p, data);
-    ls_progress_break(&p.progress);
+    ls_progress_close(&p.progress);
     ls_passes_close(&p.passes);
     ls_settings_free(&p.settings);
     ls_use_end(&use);

@@ -27,6 +27,7 @@ typedef struct fit {
     ls_results results, val_results;
     bool stopped, validated;
     const char *reason;
+    double start, rate; /* when training began; the learning rate of the last step */
 } fit;
 
 /* ---- Callbacks ---- */
@@ -115,12 +116,18 @@ static ls_status log_step(fit *f, int64_t samples)
     LS_TRY(ls_read_scalar(f->function->loss, &loss));
     if (f->options->log_hash)
         LS_TRY(ls_model_state_sha256(f->job->model, hex));
-    ls_train_log_step(f->log, f->step, loss, samples, f->options->log_hash ? hex : NULL);
+    ls_train_log_step(f->log, &(ls_step_facts){ .step = f->step,
+                                                .loss = loss,
+                                                .samples = samples,
+                                                .lanes = f->job->used_lanes,
+                                                .learning_rate = f->rate,
+                                                .hash = f->options->log_hash ? hex : NULL });
     return LS_OK;
 }
 
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
+    LS_TRY(ls_job_rate(f->job, &f->rate));
     double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
     f->job->times.compute += ls_clock_now() - start;
@@ -245,7 +252,7 @@ static ls_status validate(fit *f, double *seconds)
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
-        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &f->val_results));
+        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, "validating", NULL, &f->val_results));
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
@@ -253,23 +260,43 @@ static ls_status validate(fit *f, double *seconds)
     return LS_OK;
 }
 
+/* What has been added since. `seconds` is all the time that passed; what is neither data nor compute is other. */
+static ls_times times_since(const ls_times *now, const ls_times *before, double seconds)
+{
+    ls_times t = { .data = now->data - before->data,
+                   .compute = now->compute - before->compute,
+                   .join = now->join - before->join };
+    t.other = seconds - t.data - t.compute;
+    return t;
+}
+
 static ls_status run_epoch(fit *f)
 {
     int64_t epoch = f->job->position.epoch;
     double start = ls_clock_now(), validation_seconds = 0;
+    const ls_times before = f->job->times;
     bool whole = false;
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
-    ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps);
+    ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
     LS_TRY(train_epoch(f, &whole));
     double seconds = ls_clock_now() - start;
+    const ls_times times = times_since(&f->job->times, &before, seconds);
     LS_TRY(validate(f, &validation_seconds));
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
-    ls_train_log_epoch(f->log, epoch + 1, seconds, validation_seconds, &f->results, shown, &f->job->times);
+    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .epoch = epoch,
+                                                  .steps = f->job->position.step,
+                                                  .whole = whole,
+                                                  .seconds = seconds,
+                                                  .learning_rate = f->rate,
+                                                  .times = &times,
+                                                  .results = &f->results,
+                                                  .validation = shown,
+                                                  .validation_seconds = validation_seconds });
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     if (whole)
         begin_next_epoch(f);
@@ -345,21 +372,56 @@ static ls_status open_passes(fit *f, ls_dataset *data)
                            (ls_function_choice){ .class_count = o->class_count }, &f->function);
 }
 
-/* The lanes that are used are those of the plan, which is made now. */
-static ls_status open_log(fit *f)
+/* Whether lanes go there. (Any CPU that takes part may help with joins and updates, too: that alone does not count.) */
+static bool has_tasks(const ls_placement *placement, int device)
+{
+    bool found = placement->plan->segment_count == 0 && placement->places[device].active;
+    for (int s = 0; s < placement->plan->segment_count && !found; s++)
+        found = ls_runs_on(placement, s, device);
+    return found;
+}
+
+/* The devices that have work in the plan; free() the list. */
+static ls_status working_devices(const ls_placement *placement, int **out, int *count)
+{
+    int all = placement->ctx->device_count, *list = calloc((size_t)all, sizeof(*list));
+    if (!list)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", all);
+    for (int d = 0; d < all; d++)
+        if (has_tasks(placement, d))
+            list[(*count)++] = d;
+    *out = list;
+    return LS_OK;
+}
+
+/* The lanes and devices that are used are those of the plan, which is made now. Without a plan the log has its start,
+ * too: with what was asked for. */
+static ls_status log_start(fit *f)
 {
     ls_graph *graph = ls_model_graph(f->job->model);
-    ls_start_facts facts = { .batch_size = f->data.spec.batch, .epochs = f->epochs, .seed = f->options->seed };
-    if (!f->options->log)
+    const ls_placement *placement;
+    int *working = NULL;
+    if (!f->log)
         return LS_OK;
-    LS_TRY(ls_train_log_open(f->options->log, &graph->context->log, &f->log));
-    facts.devices = f->settings.run.plan.map.count;
-    facts.lanes = f->options->lanes;
-    ls_status planned = ls_run_lanes(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
-                                     f->data.first, &facts.lanes);
-    ls_error failure; /* without a plan the log has its start, too */
+    ls_start_facts facts = { .batch_size = f->data.spec.batch,
+                             .epochs = f->epochs,
+                             .seed = f->options->seed,
+                             .lanes = f->options->lanes,
+                             .devices = f->settings.run.plan.map.devices,
+                             .device_count = f->settings.run.plan.map.count };
+    ls_status planned = ls_run_placement(graph, &f->settings.run, f->function->fetches, f->function->fetch_count,
+                                         f->data.first, &placement);
+    if (planned == LS_OK) {
+        facts.lanes = placement->plan->lanes;
+        facts.device_count = 0;
+        planned = working_devices(placement, &working, &facts.device_count);
+        facts.devices = working;
+    }
+    ls_error failure;
     ls_error_keep(&failure, planned);
-    LS_TRY(ls_train_log_start(f->log, f->job, &facts));
+    ls_status status = ls_train_log_start(f->log, f->job, &facts);
+    free(working);
+    LS_TRY(status);
     return ls_error_give(&failure);
 }
 
@@ -379,10 +441,12 @@ static void begin_job(fit *f)
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
-    LS_TRY(open_passes(f, data));
     ls_progress_open(&f->progress, o->output, o->verbose);
+    ls_progress_watch(&f->progress);
+    LS_TRY(open_passes(f, data));
     f->job->times = (ls_times){ 0 };
-    LS_TRY(open_log(f));
+    if (o->log)
+        LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));
     begin_job(f);
     return ls_job_step(f->job, &f->step);
 }
@@ -391,12 +455,25 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
-    double start = ls_clock_now();
-    ls_status status = ls_job_step(f->job, &f->step); /* again: a callback may have put the job elsewhere */
+    f->start = ls_clock_now();
+    ls_status status = ls_job_step(f->job, &f->step); /* again: a callback may have put the job elsewhere, */
+    if (status == LS_OK)
+        status = log_start(f); /* so only now the log can say where it starts */
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
-    f->job->times.other = ls_clock_now() - start - f->job->times.data - f->job->times.compute;
+    f->job->times.other = ls_clock_now() - f->start - f->job->times.data - f->job->times.compute;
     return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
+}
+
+static void close_log(fit *f, const ls_error *failure)
+{
+    ls_end_facts facts = { .reason = f->reason, .times = &f->job->times };
+    if (failure->status != LS_OK) {
+        facts.reason = "failed";
+        facts.error = failure->message;
+    }
+    facts.seconds = f->start > 0 ? ls_clock_now() - f->start : 0;
+    ls_train_log_close(f->log, f->job, &facts);
 }
 
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
@@ -410,8 +487,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job->callback_count = 0;
     ls_error failure;
     ls_error_keep(&failure, status);
-    ls_progress_break(&f.progress);
-    ls_train_log_close(f.log, model, status == LS_OK ? f.reason : "failed");
+    ls_progress_close(&f.progress);
+    close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
     ls_settings_free(&f.settings);

@@ -10,6 +10,8 @@
 #define LS_TRAIN_JOB_H
 
 #include "base/arena.h"
+#include "base/terminal.h"
+#include "base/work.h"
 #include "lockstep/train.h"
 #include "nn/optimizer.h"
 #include "run/runs.h"
@@ -126,6 +128,7 @@ struct ls_job {
     const ls_callback *callbacks;
     size_t callback_count;
     ls_times times;
+    int used_lanes; /* of the last training step */
 };
 
 /* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
@@ -226,40 +229,76 @@ void ls_tally_end(ls_tally *tally);
 /* One more epoch; the history is made with the first. */
 ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
 
-/* One pass of evaluation. */
-ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, ls_results *out);
-
 /* ---- Progress and logs ---- */
 
 typedef struct ls_progress {
-    FILE *out;
-    bool bar, lines; /* neither: silent */
-    int64_t steps;   /* of the epoch; negative: not known */
+    ls_terminal terminal;
+    bool bar, lines;      /* neither: silent */
+    int64_t steps;        /* of the epoch; negative: not known */
+    int64_t done, before; /* steps done; of these, before this process came to the epoch */
     double start, drawn;
-    double first_step; /* seconds that the first step took: not counted in the time a step */
-    int64_t done;
-    bool open_line; /* a bar is drawn, without a newline after it */
+    double first_step;         /* seconds that the first step took: not counted in the time a step */
+    bool open_line;            /* a bar is drawn, without a newline after it */
+    const ls_results *results; /* what the last step gave; NULL: there was none yet */
+    bool watching;             /* work between steps is shown, too, */
+    ls_work_watcher outer;     /* in place of this watcher */
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
-void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps);
+void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps, int64_t done);
+void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done); /* the same without a title */
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
-void ls_progress_break(ls_progress *progress); /* ends a bar that is not at its end, for another line to follow */
+/* From now on work of this thread (base/work.h) is shown with the bar, until it is closed. */
+void ls_progress_watch(ls_progress *progress);
+/* Ends a bar that is not at its end, for another line to follow; closing does so, too. */
+void ls_progress_break(ls_progress *progress);
+void ls_progress_close(ls_progress *progress);
+
+/* One pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name `verb`. */
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
+                          ls_progress *progress, ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
  * then and once at the end, and training goes on. */
 typedef struct ls_train_log ls_train_log;
 ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
+
+/* What a run is, known before its first step. */
 typedef struct ls_start_facts {
     int64_t batch_size, epochs;
-    int lanes, devices; /* that are used */
+    int lanes;          /* of a whole batch */
+    const int *devices; /* that have work */
+    int device_count;
     uint64_t seed;
 } ls_start_facts;
 ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_facts *facts);
-void ls_train_log_step(ls_train_log *log, int64_t step, double loss, int64_t samples, const char *hash);
-void ls_train_log_epoch(ls_train_log *log, int64_t epoch, double seconds, double validation_seconds,
-                        const ls_results *results, const ls_results *validation, const ls_times *times);
-void ls_train_log_close(ls_train_log *log, ls_model *model, const char *reason);
+
+typedef struct ls_step_facts {
+    int64_t step, samples;
+    double loss, learning_rate;
+    int lanes;
+    const char *hash; /* NULL: none is asked for */
+} ls_step_facts;
+void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts);
+
+typedef struct ls_epoch_facts {
+    int64_t epoch, steps;                   /* epoch: from 0; steps: done of it */
+    bool whole;                             /* false: it was cut short */
+    double seconds;                         /* training: without the validation */
+    double learning_rate;                   /* of its last step */
+    const ls_times *times;                  /* of this epoch alone */
+    const ls_results *results, *validation; /* validation NULL: this epoch has none */
+    double validation_seconds;
+} ls_epoch_facts;
+void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts);
+
+/* The last line, and the file's end. `error`: the message of what failed, or NULL. */
+typedef struct ls_end_facts {
+    const char *reason, *error;
+    double seconds;
+    const ls_times *times; /* of the whole fit */
+} ls_end_facts;
+void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *facts);
 
 #endif

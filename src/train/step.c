@@ -140,8 +140,10 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
     if (status == LS_OK)
         status = ls_run(&request, &report);
     free(fed.classes);
-    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN)
+    if (status == LS_OK && f->kind == LS_FUNCTION_TRAIN) {
         note_times(job, &report);
+        job->used_lanes = report.lanes;
+    }
     return status;
 }
 
@@ -185,6 +187,7 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
     free(fed.classes);
     LS_TRY(status);
     note_times(job, &report);
+    job->used_lanes = report.lanes;
     out->samples = batch->samples;
     return take_given(f, out);
 }

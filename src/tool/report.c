@@ -1,0 +1,82 @@
+/* lockstep report: logs of training become one page, which is written whole or not at all. */
+#include "tool/report.h"
+
+#include <string.h>
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), part = strlen(end);
+    return length > part && strcmp(text + length - part, end) == 0;
+}
+
+/* A name with another ending than HTML's is a mistake; one without any (/dev/stdout) need not be. */
+static ls_status check_output(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (strchr(name, '.') && !ends_with(name, ".html") && !ends_with(name, ".htm"))
+        return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .html", path);
+    return LS_OK;
+}
+
+static ls_status check(const ls_options *options, tool_settings *settings)
+{
+    (void)options;
+    if (settings->log_count == 0)
+        return ls_fail(LS_ERR_INVALID, "a LOG is needed: what `lockstep train --log LOG` wrote");
+    if (settings->log_count > REPORT_LOGS)
+        return ls_fail(LS_ERR_INVALID, "%zu logs in one page: %d are the most", settings->log_count, REPORT_LOGS);
+    if (settings->output == NULL)
+        return ls_fail(LS_ERR_INVALID, "--output is needed: -o report.html");
+    LS_TRY(check_output(settings->output));
+    return tool_check_outputs(settings);
+}
+
+static ls_status write_page(const char *path, report_run *const *runs, size_t count)
+{
+    ls_text page = { 0 };
+    report_put_page(&page, runs, count);
+    ls_status status = page.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the page")
+                                   : ls_file_write(path, ls_text_get(&page), page.length);
+    ls_text_free(&page);
+    return status;
+}
+
+static void tell(const tool_settings *settings, report_run *const *runs)
+{
+    char steps[32], epochs[32];
+    for (size_t i = 0; i < settings->log_count; i++)
+        printf("%s: %s step%s, %s epoch%s%s\n", settings->logs[i], tool_number(runs[i]->step, steps),
+               runs[i]->step == 1 ? "" : "s", tool_number(runs[i]->epochs_seen, epochs),
+               runs[i]->epochs_seen == 1 ? "" : "s",
+               runs[i]->torn || runs[i]->bad_lines > 0 ? "; some lines could not be read" : "");
+    printf("written: %s\n", settings->output);
+}
+
+static ls_status run(const tool_settings *settings, int *stopped_by)
+{
+    (void)stopped_by;
+    report_run *runs[REPORT_LOGS] = { NULL };
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < settings->log_count && status == LS_OK; i++)
+        status = report_read(settings->logs[i], &runs[i]);
+    if (status == LS_OK)
+        status = write_page(settings->output, runs, settings->log_count);
+    if (status == LS_OK && strcmp(settings->output, "/dev/stdout") != 0)
+        tell(settings, runs);
+    for (size_t i = 0; i < REPORT_LOGS; i++)
+        report_free(runs[i]);
+    return status;
+}
+
+const tool_command tool_report = {
+    .name = "report",
+    .arguments = "LOG... -o FILE.html",
+    .summary = "a page with curves, times and facts of one or more training runs",
+    .details = "Draws logs that `lockstep train --log LOG` wrote: one HTML page that needs nothing beside itself. "
+               "Several logs are\ndrawn over each other. The log of a run that is still going, or was killed, is drawn "
+               "as far as it goes.",
+    .takes_logs = true,
+    .tables = { &tool_report_flags },
+    .check = check,
+    .run = run,
+};

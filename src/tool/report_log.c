@@ -1,0 +1,475 @@
+/* Reading a log: line by line, as docs/log.md has them. What cannot be read is counted, and the rest is used. */
+#include "tool/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- Curves ---- */
+
+/* Neighbours become one. */
+static void halve(report_curve *c)
+{
+    for (size_t i = 0; i < c->count / 2; i++) {
+        c->x[i] = c->x[2 * i + 1];
+        c->y[i] = c->y[2 * i] / 2 + c->y[2 * i + 1] / 2;
+    }
+    c->count /= 2;
+    c->stride *= 2;
+}
+
+static void end_point(report_curve *c)
+{
+    if (c->pending == 0)
+        return;
+    c->x[c->count] = c->last_x;
+    c->y[c->count++] = c->sum / (double)c->pending;
+    c->sum = 0;
+    c->pending = 0;
+    if (c->count == REPORT_POINTS)
+        halve(c);
+}
+
+static void add_point(report_curve *c, double x, double y)
+{
+    c->sum += y;
+    c->last_x = x;
+    if (++c->pending >= c->stride)
+        end_point(c);
+}
+
+/* What comes after x is not so: a run that was killed there went on from an earlier step. */
+static void cut_curve(report_curve *c, double x)
+{
+    c->sum = 0;
+    c->pending = 0;
+    while (c->count > 0 && c->x[c->count - 1] > x)
+        c->count--;
+}
+
+/* ---- Fields: absent ones, and ones of another type, leave the default ---- */
+
+static double number(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* Not negative; -1 otherwise. */
+static int64_t whole(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+    return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value) : -1;
+}
+
+static double seconds(const json_t *line, const char *key)
+{
+    double value = number(line, key);
+    return value >= 0 && value < 1e12 ? value : 0; /* also what is no number */
+}
+
+/* Cut at a whole character. */
+static void keep_text(char *to, size_t room, const char *from)
+{
+    size_t bytes = strlen(from);
+    if (bytes >= room)
+        for (bytes = room - 1; bytes > 0 && ((unsigned char)from[bytes] & 0xc0) == 0x80;)
+            bytes--;
+    memcpy(to, from, bytes);
+    to[bytes] = '\0';
+}
+
+static void text(const json_t *line, const char *key, char *out, size_t room)
+{
+    const char *value = json_string_value(json_object_get(line, key));
+    if (value)
+        keep_text(out, room, value);
+}
+
+#define TEXT(line, key, field) text(line, key, field, sizeof(field))
+
+static void add_to_list(char *list, size_t room, const char *item)
+{
+    char longer[REPORT_TEXT + REPORT_NAME];
+    int length = snprintf(longer, sizeof longer, "%s%s%.*s", list, list[0] ? ", " : "", REPORT_NAME - 4, item);
+    if (length > 0 && (size_t)length < room)
+        memcpy(list, longer, (size_t)length + 1);
+    else if (strlen(list) + 5 < room && strcmp(list + strlen(list) - 4, ", \xe2\x80\xa6") != 0)
+        strcat(list, ", \xe2\x80\xa6");
+}
+
+/* ---- start ---- */
+
+static void read_losses(report_run *run, const json_t *losses)
+{
+    size_t i;
+    const json_t *one;
+    run->losses[0] = '\0';
+    json_array_foreach(losses, i, one)
+    {
+        const char *output = json_string_value(json_object_get(one, "output"));
+        const char *loss = json_string_value(json_object_get(one, "loss"));
+        double weight = number(one, "weight");
+        char item[2 * REPORT_NAME] = "", named[REPORT_NAME];
+        if (!loss)
+            continue;
+        keep_text(named, sizeof named / 2, output ? output : "");
+        if (json_array_size(losses) > 1)
+            snprintf(item, sizeof item, "%s: ", named);
+        keep_text(named, sizeof named / 2, loss);
+        strcat(item, named);
+        if (weight >= 0 && weight != 1)
+            snprintf(item + strlen(item), sizeof item - strlen(item), " \xc3\x97 %g", weight);
+        add_to_list(run->losses, sizeof run->losses, item);
+    }
+}
+
+static void read_seed(report_run *run, const json_t *seed)
+{
+    if (json_is_integer(seed))
+        snprintf(run->seed, sizeof run->seed, "%lld", (long long)json_integer_value(seed));
+    else if (json_is_string(seed))
+        keep_text(run->seed, sizeof run->seed, json_string_value(seed));
+}
+
+/* A second start goes on behind the steps and epochs that it says were done. */
+static void go_back(report_run *run, const json_t *line)
+{
+    int64_t step = whole(line, "steps_done"), epochs = whole(line, "epochs_done");
+    run->starts++;
+    run->reason[0] = run->error[0] = run->end_time[0] = run->last_weights[0] = '\0';
+    if (run->starts == 1 || step < 0)
+        return;
+    cut_curve(&run->loss, (double)step);
+    cut_curve(&run->rate, (double)step);
+    run->step = step;
+    run->last_is_kept = true;
+    while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch > epochs)
+        run->epoch_count--;
+}
+
+static void read_start(report_run *run, const json_t *line)
+{
+    size_t i;
+    const json_t *device;
+    go_back(run, line);
+    TEXT(line, "version", run->version);
+    if (run->starts == 1) {
+        TEXT(line, "time", run->time);
+        TEXT(line, "weights_sha256", run->first_weights);
+    }
+    TEXT(line, "model", run->model);
+    TEXT(line, "optimizer", run->optimizer);
+    TEXT(line, "bit_class", run->bit_class);
+    read_losses(run, json_object_get(line, "losses"));
+    read_seed(run, json_object_get(line, "seed"));
+    run->parameters = whole(line, "parameters");
+    run->batch_size = whole(line, "batch_size");
+    run->epochs_wanted = whole(line, "epochs");
+    run->lanes = whole(line, "lanes");
+    run->used_devices[0] = '\0';
+    json_array_foreach(json_object_get(line, "devices"), i, device) if (json_is_string(device))
+        add_to_list(run->used_devices, sizeof run->used_devices, json_string_value(device));
+}
+
+/* ---- step and epoch ---- */
+
+static void read_step(report_run *run, const json_t *line)
+{
+    int64_t step = whole(line, "step");
+    if (step < 0)
+        return;
+    run->step = step;
+    add_point(&run->loss, (double)step, number(line, "loss"));
+    add_point(&run->rate, (double)step, number(line, "learning_rate"));
+}
+
+/* Fields of an epoch that are no loss and no metric. */
+static bool is_known_field(const char *key)
+{
+    static const char *const known[] = {
+        "epoch",   "steps",        "samples",         "learning_rate", "validation_samples", "validation_seconds",
+        "seconds", "data_seconds", "compute_seconds", "join_seconds",  "other_seconds",      "step",
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* The place of a name; REPORT_VALUES: there is none left. */
+static size_t value_index(report_run *run, const char *key)
+{
+    char name[REPORT_NAME];
+    keep_text(name, sizeof name, key);
+    for (size_t i = 0; i < run->value_count; i++)
+        if (strcmp(run->value_names[i], name) == 0)
+            return i;
+    if (run->value_count == REPORT_VALUES) {
+        run->left_out = true;
+        return REPORT_VALUES;
+    }
+    for (size_t i = 0; i < REPORT_EPOCHS; i++)
+        run->epochs[i].values[run->value_count] = NAN;
+    memcpy(run->value_names[run->value_count], name, sizeof name);
+    return run->value_count++;
+}
+
+static void read_values(report_run *run, report_epoch *epoch, const json_t *line)
+{
+    const char *key;
+    json_t *value;
+    for (size_t i = 0; i < REPORT_VALUES; i++)
+        epoch->values[i] = NAN;
+    json_object_foreach((json_t *)line, key, value)
+    {
+        if (is_known_field(key) || (!json_is_number(value) && !json_is_null(value)))
+            continue;
+        size_t index = value_index(run, key);
+        if (index < REPORT_VALUES && json_is_number(value))
+            epoch->values[index] = json_number_value(value);
+    }
+}
+
+static void add_devices(report_run *run, const json_t *devices)
+{
+    size_t i;
+    const json_t *one;
+    json_array_foreach(devices, i, one)
+    {
+        const char *given = json_string_value(json_object_get(one, "name"));
+        char name[REPORT_NAME];
+        size_t k = 0;
+        if (!given)
+            continue;
+        keep_text(name, sizeof name, given);
+        while (k < run->device_count && strcmp(run->devices[k].name, name) != 0)
+            k++;
+        if (k == REPORT_DEVICES) {
+            run->left_out = true;
+            continue;
+        }
+        report_device *d = &run->devices[k];
+        if (k == run->device_count) {
+            *d = (report_device){ .busy = 0 };
+            memcpy(d->name, name, sizeof name);
+            run->device_count++;
+        }
+        d->busy += seconds(one, "busy");
+        d->data += seconds(one, "data");
+        d->joins += seconds(one, "joins");
+        d->idle += seconds(one, "idle");
+    }
+}
+
+static void add_times(report_times *to, const report_times *t)
+{
+    to->seconds += t->seconds;
+    to->data += t->data;
+    to->compute += t->compute;
+    to->join += t->join;
+    to->other += t->other;
+    to->validation += t->validation;
+}
+
+/* Epochs are kept as far as there is room; then every second one is, which leaves the last one of all. */
+static report_epoch *next_epoch(report_run *run)
+{
+    if (run->epoch_count == REPORT_EPOCHS - 1) {
+        for (size_t i = 0; 2 * i + 1 < run->epoch_count; i++)
+            run->epochs[i] = run->epochs[2 * i + 1];
+        run->epoch_count /= 2;
+        run->epoch_stride *= 2;
+    }
+    return &run->epochs[run->epoch_count];
+}
+
+static void read_epoch(report_run *run, const json_t *line)
+{
+    report_epoch *e = next_epoch(run);
+    report_epoch made = { .epoch = whole(line, "epoch"), .steps = whole(line, "steps"), .rate = NAN };
+    if (made.epoch < 0)
+        return;
+    made.samples = whole(line, "samples");
+    made.complete = !json_is_false(json_object_get(line, "complete"));
+    made.at = run->step > 0 ? (double)run->step : (double)made.epoch;
+    made.rate = number(line, "learning_rate");
+    made.times = (report_times){ .seconds = seconds(line, "seconds"),
+                                 .data = seconds(line, "data_seconds"),
+                                 .compute = seconds(line, "compute_seconds"),
+                                 .join = seconds(line, "join_seconds"),
+                                 .other = seconds(line, "other_seconds"),
+                                 .validation = seconds(line, "validation_seconds") };
+    read_values(run, &made, line);
+    *e = made;
+    add_times(&run->times, &made.times);
+    run->samples += made.samples > 0 && made.samples < INT64_MAX - run->samples ? made.samples : 0;
+    add_devices(run, json_object_get(line, "devices"));
+    run->last_is_kept = ++run->epochs_seen % run->epoch_stride == 0;
+    run->epoch_count += run->last_is_kept;
+}
+
+/* ---- end ---- */
+
+static void read_end(report_run *run, const json_t *line)
+{
+    const json_t *devices = json_object_get(line, "devices");
+    TEXT(line, "reason", run->reason);
+    TEXT(line, "error", run->error);
+    TEXT(line, "time", run->end_time);
+    TEXT(line, "weights_sha256", run->last_weights);
+    if (json_array_size(devices) > 0) { /* of the whole run: in place of the sum of epochs */
+        if (!run->devices_from_end)
+            run->device_count = 0;
+        run->devices_from_end = true;
+        add_devices(run, devices);
+    }
+}
+
+/* ---- Lines ---- */
+
+static void count_bad(report_run *run, const char *why)
+{
+    if (run->bad_lines++ == 0)
+        keep_text(run->first_bad, sizeof run->first_bad, why);
+}
+
+static ls_status read_line(report_run *run, const char *line, size_t bytes, bool ended)
+{
+    json_t *event = NULL;
+    char name[64];
+    snprintf(name, sizeof name, "line %lld", (long long)++run->lines);
+    if (bytes == 0)
+        return LS_OK;
+    ls_status status = ls_json_read_buffer(name, line, bytes, &event);
+    if (status == LS_ERR_MEMORY)
+        return status;
+    if (status != LS_OK && !ended) {
+        run->torn = true;
+        return LS_OK;
+    }
+    const char *kind = status == LS_OK ? json_string_value(json_object_get(event, "event")) : NULL;
+    if (status != LS_OK)
+        count_bad(run, ls_last_error());
+    else if (kind && strcmp(kind, "start") == 0)
+        read_start(run, event);
+    else if (kind && strcmp(kind, "step") == 0)
+        read_step(run, event);
+    else if (kind && strcmp(kind, "epoch") == 0)
+        read_epoch(run, event);
+    else if (kind && strcmp(kind, "end") == 0)
+        read_end(run, event);
+    else
+        count_bad(run, "no event");
+    json_decref(event);
+    return LS_OK;
+}
+
+/* Lines that are longer than any of ours are skipped. */
+typedef struct reader {
+    FILE *file;
+    char *line;
+    size_t bytes;
+    bool too_long;
+} reader;
+
+static ls_status end_line(reader *r, report_run *run, bool ended)
+{
+    ls_status status = LS_OK;
+    if (r->too_long) {
+        char why[80];
+        snprintf(why, sizeof why, "line %lld has more than %d bytes", (long long)++run->lines, REPORT_LINE);
+        count_bad(run, why);
+    } else {
+        status = read_line(run, r->line, r->bytes, ended);
+    }
+    r->bytes = 0;
+    r->too_long = false;
+    return status;
+}
+
+static ls_status read_lines(reader *r, report_run *run)
+{
+    char buffer[65536];
+    for (size_t got; (got = fread(buffer, 1, sizeof buffer, r->file)) > 0;) {
+        for (const char *at = buffer, *end = buffer + got; at < end;) {
+            const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+            size_t bytes = (size_t)(stop - at);
+            r->too_long = r->too_long || bytes > REPORT_LINE - r->bytes;
+            if (!r->too_long) {
+                memcpy(r->line + r->bytes, at, bytes);
+                r->bytes += bytes;
+            }
+            if (newline)
+                LS_TRY(end_line(r, run, true));
+            at = newline ? newline + 1 : end;
+        }
+    }
+    if (ferror(r->file))
+        return ls_fail(LS_ERR_IO, "cannot read '%s': %s", run->path, strerror(errno));
+    return r->bytes > 0 || r->too_long ? end_line(r, run, false) : LS_OK;
+}
+
+static ls_status read_file(report_run *run)
+{
+    reader r = { .file = fopen(run->path, "re"), .line = malloc(REPORT_LINE) };
+    ls_status status = LS_OK;
+    if (!r.line)
+        status = ls_fail(LS_ERR_MEMORY, "no memory to read '%s'", run->path);
+    else if (!r.file)
+        status =
+            ls_fail(errno == ENOENT ? LS_ERR_NOT_FOUND : LS_ERR_IO, "cannot open '%s': %s", run->path, strerror(errno));
+    else
+        status = read_lines(&r, run);
+    if (r.file)
+        fclose(r.file);
+    free(r.line);
+    return status;
+}
+
+static ls_status check(const report_run *run)
+{
+    if (run->lines == 0)
+        return ls_fail(LS_ERR_DATA, "'%s' is empty: no line of a log is there yet", run->path);
+    if (run->starts == 0 && run->epochs_seen == 0 && run->step == 0 && run->reason[0] == '\0')
+        return ls_fail(LS_ERR_DATA, "'%s' is no log of a training run (lockstep train --log): %s", run->path,
+                       run->bad_lines > 0 ? run->first_bad : "its only line is torn");
+    return LS_OK;
+}
+
+ls_status report_read(const char *path, report_run **out)
+{
+    report_run *run = calloc(1, sizeof *run);
+    report_epoch *epochs = calloc(REPORT_EPOCHS, sizeof *epochs);
+    if (!run || !epochs) {
+        free(run);
+        free(epochs);
+        return ls_fail(LS_ERR_MEMORY, "no memory to read '%s'", path);
+    }
+    run->path = path;
+    run->epochs = epochs;
+    run->parameters = run->batch_size = run->epochs_wanted = run->lanes = -1;
+    run->loss.stride = run->rate.stride = run->epoch_stride = 1;
+    run->last_is_kept = true;
+    ls_status status = read_file(run);
+    if (status == LS_OK)
+        status = check(run);
+    if (status != LS_OK) {
+        report_free(run);
+        return status;
+    }
+    end_point(&run->loss);
+    end_point(&run->rate);
+    if (!run->last_is_kept) /* now it is, in any case */
+        run->epoch_count++;
+    *out = run;
+    return LS_OK;
+}
+
+void report_free(report_run *run)
+{
+    if (!run)
+        return;
+    free(run->epochs);
+    free(run);
+}
