@@ -206,6 +206,15 @@ ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, b
     return LS_OK;
 }
 
+ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_t *chars)
+{
+    entry e;
+    LS_TRY(next_entry(zip, place, &e));
+    *name = e.name;
+    *chars = e.name_chars;
+    return LS_OK;
+}
+
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out)
 {
     size_t place = 0;

@@ -117,5 +117,5 @@ ls_status tool_check_log_file(const char *path)
 
 ls_status tool_check_weights(const char *path, const ls_model *model)
 {
-    return path == NULL ? LS_OK : ls_fail_within(ls_model_save_weights(model, "/dev/null"), "--save");
+    return path == NULL ? LS_OK : ls_fail_within(ls_model_save_weights(model, path, .dry_run = true), "--save");
 }
