@@ -31,7 +31,7 @@ static const ls_option rows[] = {
     LS_OPTION("--optimizer", values, optimizer, .value = "adam", .help = "rule of the update",
               LS_OPTION_CHOICES(optimizers)),
     LS_OPTION("--seed", values, seed, .value = "0x10", .help = "start of all random numbers"),
-    LS_OPTION("--data", values, data, .help = "where the samples are"),
+    LS_OPTION("--data", values, data, .brief = 'd', .help = "where the samples are"),
     LS_OPTION("--name", values, name, .value = "run", .help = "name of the run"),
 };
 static const ls_option_table table = LS_OPTION_TABLE("Training", rows);
@@ -159,6 +159,17 @@ static void the_last_of_a_repeated_flag_wins(void **state)
     assert_int_equal(PARSE("--batch-size", "1", "--batch-size=2", "--name", "a", "--name", "b"), LS_OK);
     assert_int_equal(v.batch_size, 2);
     assert_string_equal(v.name, "b");
+}
+
+static void a_brief_flag_is_the_same_flag(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("-d", "here", "there"), LS_OK);
+    assert_string_equal(v.data, "here");
+    assert_int_equal(options.positional_count, 1);
+    assert_int_equal(PARSE("-d=x"), LS_OK);
+    assert_string_equal(v.data, "x");
+    assert_message(PARSE("-e", "here"), "unknown option -e; did you mean --seed?");
 }
 
 static void no_arguments_at_all(void **state)
@@ -294,7 +305,7 @@ static void the_help_is_aligned_and_wrapped(void **state)
                         "                            LOCKSTEP_OPTIMIZER)\n"
                         "  --seed N                  start of all random numbers (default 0x10;\n"
                         "                            LOCKSTEP_SEED)\n"
-                        "  --data TEXT               where the samples are (LOCKSTEP_DATA)\n"
+                        "  --data TEXT               where the samples are (also -d; LOCKSTEP_DATA)\n"
                         "  --name TEXT               name of the run (default run; LOCKSTEP_NAME)\n");
     ls_text_free(&text);
     ls_options_help(&options, 1, &text); /* narrower than anything fits: it still ends, and says everything */
@@ -430,6 +441,7 @@ int main(void)
         TEST(arguments_in_every_form),
         TEST(a_switch_takes_only_on_and_off),
         TEST(the_last_of_a_repeated_flag_wins),
+        TEST(a_brief_flag_is_the_same_flag),
         TEST(no_arguments_at_all),
         TEST(bad_values_name_flag_value_and_range),
         TEST(a_flag_without_its_value),

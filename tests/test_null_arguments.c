@@ -508,6 +508,12 @@ static void nn_calls(void **state)
     REFUSED(ls_model_load_weights(t.model, NULL));
     REFUSED(ls_model_save_weights_with(t.model, "name", (ls_weights_options){ .layout = (ls_layout)9 }));
     REFUSED(ls_model_load_weights_with(t.model, "name", (ls_weights_options){ .layout = (ls_layout)-1 }));
+    bool equal;
+    char *difference;
+    REFUSED(ls_weights_diff(NULL, "name", NULL, &equal, &difference));
+    REFUSED(ls_weights_diff("name", NULL, NULL, &equal, &difference));
+    REFUSED(ls_weights_diff("name", "name", NULL, NULL, &difference));
+    REFUSED(ls_weights_diff("name", "name", NULL, &equal, NULL));
     REFUSED(ls_model_weights_sha256(NULL, t.hex));
     REFUSED(ls_model_weights_sha256(t.model, NULL));
     CALL(ls_exponential_decay(0.5, 1, 0.5, false));

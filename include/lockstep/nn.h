@@ -336,6 +336,13 @@ LS_API ls_status ls_model_save_weights_with(const ls_model *model, const char *p
     ls_model_load_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
                                (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options);
+/* Compares two files of weights, of any formats: names, types, shapes and bits. *equal: no bit differs. The text has a
+ * line for each array that differs, with the largest difference and where it is, and a line that sums up; free() it. A
+ * NaN equals a NaN of the same bits, and differs from any number by more than numbers can. Files of different layouts
+ * are compared as weights of `model`, as loading would read them; the model's own weights do not matter, and stay.
+ * model may be NULL: names are then compared as they stand. */
+LS_API ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, bool *equal, char **out);
+
 /* Of all variables: the trainable ones in creation order, then the others; little-endian, without padding. */
 LS_API ls_status ls_model_weights_sha256(const ls_model *model, char hex[65]);
 

@@ -25,7 +25,8 @@ static const ls_option *find(const ls_options *options, const char *word, size_t
     for (ls_option_part *p = options->first; p != NULL; p = p->next) {
         for (size_t i = 0; i < p->table->count; i++) {
             const ls_option *row = &p->table->rows[i];
-            if (strlen(row->flag) == length && memcmp(row->flag, word, length) == 0) {
+            bool brief = row->brief && length == 2 && word[0] == '-' && word[1] == row->brief;
+            if (brief || (strlen(row->flag) == length && memcmp(row->flag, word, length) == 0)) {
                 *part = p;
                 return row;
             }

@@ -44,6 +44,7 @@ typedef struct ls_option {
     const char *range;          /* I64, F64: an interval, "[1, 64]", "(0, 1]", "[0, inf)"; NULL: any */
     const char *const *choices; /* CHOICE: the names */
     size_t choice_count;
+    char brief;          /* 'o': -o is the same flag; 0: none */
     const char *metavar; /* stands for the value in the help; NULL: a word by type */
 } ls_option;
 

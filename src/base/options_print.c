@@ -34,6 +34,8 @@ static void put_description(const ls_option *row, bool choices_shown, ls_text *o
 {
     ls_text_put(out, row->help);
     ls_text_put(out, " (");
+    if (row->brief)
+        ls_text_add(out, "also -%c; ", row->brief);
     if (row->type == LS_OPTION_CHOICE && !choices_shown) {
         ls_option_put_expected(row, out);
         ls_text_put(out, "; ");

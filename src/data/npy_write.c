@@ -1,5 +1,6 @@
-/* NumPy's files, written. The .npy format: a magic number, the length of the header (u16), the header (a Python dictionary, padded with spaces
- * so that the data begins at a multiple of 64), the elements. An .npz is a zip archive of them. */
+/* NumPy's files, written. The .npy format: a magic number, the length of the header (u16), the header (a Python
+ * dictionary, padded with spaces so that the data begins at a multiple of 64), the elements. An .npz is a zip archive
+ * of them. */
 #include "lockstep/data.h"
 
 #include <string.h>

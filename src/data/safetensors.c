@@ -27,9 +27,9 @@ static const char *const dtype_names[LS_DTYPE_COUNT] = {
 };
 
 /* Of the format, but not ours. F16 and BF16 are read as F32. */
-static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2",     "F8_E8M0",    "F6_E2M3", "F6_E3M2",
-                                            "F4",      "I8",          "I16",        "U16",     "U32",
-                                            "U64",     "C64",         "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
+static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",     "F6_E2M3",    "F6_E3M2",
+                                            "F4",      "I8",      "I16",         "U16",        "U32",
+                                            "U64",     "C64",     "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
 
 static ls_status fail_errno(const char *what, const char *path, int error)
 {

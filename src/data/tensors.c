@@ -16,8 +16,12 @@ static const struct {
     const char *ending;
     ls_tensor_format format;
 } endings[] = {
-    { ".safetensors", LS_TENSORS_SAFETENSORS }, { ".npz", LS_TENSORS_NPZ },    { ".npy", LS_TENSORS_NPY },
-    { ".h5", LS_TENSORS_HDF5 },                 { ".hdf5", LS_TENSORS_HDF5 }, { ".keras", LS_TENSORS_KERAS },
+    { ".safetensors", LS_TENSORS_SAFETENSORS },
+    { ".npz", LS_TENSORS_NPZ },
+    { ".npy", LS_TENSORS_NPY },
+    { ".h5", LS_TENSORS_HDF5 },
+    { ".hdf5", LS_TENSORS_HDF5 },
+    { ".keras", LS_TENSORS_KERAS },
 };
 
 /* Not ours, and the way out. */
@@ -28,9 +32,9 @@ static const struct {
 static const struct {
     const char *ending, *what;
 } foreign[] = {
-    { ".pt", PICKLE },    { ".pth", PICKLE },  { ".bin", PICKLE },  { ".ckpt", PICKLE }, { ".pkl", PICKLE },
-    { ".onnx", OTHER },   { ".pb", OTHER },    { ".tflite", OTHER }, { ".gguf", OTHER },  { ".csv", OTHER },
-    { ".json", OTHER },   { ".zip", OTHER },   { ".gz", OTHER },     { ".txt", OTHER },   { ".mat", OTHER },
+    { ".pt", PICKLE },  { ".pth", PICKLE }, { ".bin", PICKLE },   { ".ckpt", PICKLE }, { ".pkl", PICKLE },
+    { ".onnx", OTHER }, { ".pb", OTHER },   { ".tflite", OTHER }, { ".gguf", OTHER },  { ".csv", OTHER },
+    { ".json", OTHER }, { ".zip", OTHER },  { ".gz", OTHER },     { ".txt", OTHER },   { ".mat", OTHER },
 };
 
 static bool ends_in(const char *path, const char *ending)

@@ -11,7 +11,7 @@
 #define LOCAL_BYTES  30
 #define ENTRY_BYTES  46
 #define END_BYTES    22
-#define VERSION      20   /* 2.0: what reading needs */
+#define VERSION      20 /* 2.0: what reading needs */
 #define FLAG_UTF8    0x800u
 #define FIRST_DAY    0x21 /* 1980-01-01 */
 #define MOST_NAME    65535
@@ -23,11 +23,11 @@ typedef struct writer {
     const char *path;
     const ls_zip_new *members;
     size_t count;
-    unsigned char *heads;  /* local headers, the directory, its end, one behind the other */
-    unsigned char *at;     /* the next of them */
+    unsigned char *heads; /* local headers, the directory, its end, one behind the other */
+    unsigned char *at;    /* the next of them */
     ls_file_part *parts;
     size_t part_count;
-    uint64_t offset;       /* in the file, of the next part */
+    uint64_t offset; /* in the file, of the next part */
 } writer;
 
 typedef struct record {

@@ -14,8 +14,8 @@ typedef enum ls_style {
 /* A variable in a file. */
 typedef struct ls_place {
     char *name;
-    ls_shape shape; /* in the file */
-    ls_shape view;  /* the variable's elements, row by row; rank 0: the file has them in the same order */
+    ls_shape shape;        /* in the file */
+    ls_shape view;         /* the variable's elements, row by row; rank 0: the file has them in the same order */
     int axes[LS_MAX_RANK]; /* in the file, axis i of the view is at i' where axes[i'] is i */
 } ls_place;
 

@@ -14,8 +14,8 @@
 static const char *weight_name(const char *name)
 {
     static const char *const pairs[][2] = {
-        { "kernel", "weight" },  { "embeddings", "weight" },        { "gamma", "weight" },
-        { "beta", "bias" },      { "moving_mean", "running_mean" }, { "moving_variance", "running_var" },
+        { "kernel", "weight" }, { "embeddings", "weight" },        { "gamma", "weight" },
+        { "beta", "bias" },     { "moving_mean", "running_mean" }, { "moving_variance", "running_var" },
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(name, pairs[i][0]) == 0)
@@ -191,8 +191,8 @@ ls_status ls_torch_places(const ls_model *model, ls_place *places)
 {
     bool torchvision = is_torchvision(model);
     image *images = calloc(model->layer_count + 1, sizeof *images);
-    ls_status status = images ? find_images(model, images)
-                              : ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", model->layer_count);
+    ls_status status =
+        images ? find_images(model, images) : ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", model->layer_count);
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;

@@ -6,8 +6,8 @@
 #include "base/numbers.h"
 #include "base/sha256.h"
 #include "base/text.h"
-#include "data/tensors.h"
 #include "nn/layout.h"
+#include "nn/weights.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and hashes are little-endian");
 
@@ -217,47 +217,96 @@ static ls_status choose_style(reading *r, ls_layout layout)
     return use_style(r, LS_STYLE_KERAS);
 }
 
-static ls_status load(ls_model *model, reading *r, ls_layout layout)
+/* The elements in the variable's order, where the file has them. */
+static ls_status move_back(const reading *r)
 {
-    uint64_t steps = model->graph->step;
-    const char *text = ls_tensors_text(&r->file, STEPS);
-    r->entries = calloc(model->variable_count + 1, sizeof *r->entries);
-    r->wanted = calloc(r->file.count + 1, sizeof *r->wanted);
-    if (!r->entries || !r->wanted)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
-    if (text && !ls_parse_u64(text, &steps))
-        return ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", r->path,
-                       text);
+    size_t most = 0;
+    for (size_t i = 0; i < r->model->variable_count; i++)
+        if (r->places[i].view.rank > 0 && r->entries[i]->bytes > most)
+            most = r->entries[i]->bytes;
+    if (most == 0)
+        return LS_OK;
+    void *room = malloc(most);
+    if (!room)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", most);
+    for (size_t i = 0; i < r->model->variable_count; i++) {
+        const ls_safetensors_entry *entry = r->entries[i];
+        if (r->places[i].view.rank == 0)
+            continue;
+        ls_place_copy(&r->places[i], ls_dtype_bytes(entry->dtype), entry->data, room, false);
+        memcpy((void *)entry->data, room, entry->bytes);
+    }
+    free(room);
+    return LS_OK;
+}
+
+static ls_status read_variables(reading *r, ls_layout layout, ls_safetensors_entry *out)
+{
+    const ls_model *model = r->model;
     LS_TRY(choose_style(r, layout));
     LS_TRY(check_names(r));
     for (size_t i = 0; i < model->variable_count; i++)
         LS_TRY(check_entry(ls_model_variable(model, i), &r->places[i], r->entries[i], r->path));
-    for (size_t i = 0; i < model->variable_count; i++) { /* nothing can fail from here */
-        const ls_safetensors_entry *entry = r->entries[i];
-        if (r->places[i].view.rank > 0)
-            ls_place_copy(&r->places[i], ls_dtype_bytes(entry->dtype), entry->data, state_of(model, i)->data, false);
-        else if (entry->bytes)
-            memcpy(state_of(model, i)->data, entry->data, entry->bytes);
-        ls_variable_written(state_of(model, i), true);
+    LS_TRY(move_back(r));
+    for (size_t i = 0; i < model->variable_count; i++) {
+        out[i] = *r->entries[i];
+        out[i].name = ls_model_variable_name(model, i);
+        out[i].shape = ls_model_variable(model, i)->shape;
     }
-    model->graph->step = steps;
     return LS_OK;
+}
+
+ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out)
+{
+    reading r = { .model = model, .path = path };
+    LS_TRY(ls_tensors_open(path, &r.file));
+    ls_safetensors_entry *variables = calloc(model->variable_count + 1, sizeof *variables);
+    r.entries = calloc(model->variable_count + 1, sizeof *r.entries);
+    r.wanted = calloc(r.file.count + 1, sizeof *r.wanted);
+    ls_status status = variables && r.entries && r.wanted
+                           ? read_variables(&r, layout, variables)
+                           : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
+    ls_places_free(r.places, model);
+    free(r.entries);
+    free(r.wanted);
+    ls_weights weights = { .file = r.file, .entries = variables };
+    if (status == LS_OK)
+        *out = weights;
+    else
+        ls_weights_close(&weights);
+    return status;
+}
+
+void ls_weights_close(ls_weights *weights)
+{
+    free(weights->entries);
+    weights->entries = NULL;
+    ls_tensors_close(&weights->file);
 }
 
 ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options)
 {
-    reading r = { .model = model, .path = path };
+    ls_weights weights;
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_load_weights: the path is NULL");
     LS_TRY(check_layout(options.layout, "ls_model_load_weights"));
-    LS_TRY(ls_tensors_open(path, &r.file));
-    ls_status status = load(model, &r, options.layout);
-    ls_places_free(r.places, model);
-    free(r.entries);
-    free(r.wanted);
-    ls_tensors_close(&r.file);
+    LS_TRY(ls_weights_open(model, path, options.layout, &weights));
+    uint64_t steps = model->graph->step;
+    const char *text = ls_tensors_text(&weights.file, STEPS);
+    ls_status status = LS_OK;
+    if (text && !ls_parse_u64(text, &steps))
+        status =
+            ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path, text);
+    for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
+        if (weights.entries[i].bytes)
+            memcpy(state_of(model, i)->data, weights.entries[i].data, weights.entries[i].bytes);
+        ls_variable_written(state_of(model, i), true);
+    }
+    if (status == LS_OK)
+        model->graph->step = steps;
+    ls_weights_close(&weights);
     return status;
 }
 

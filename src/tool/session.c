@@ -150,6 +150,16 @@ char *tool_number(int64_t value, char buffer[32])
     return buffer;
 }
 
+void tool_print_lines(char *text)
+{
+    for (char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        ls_make_printable(line, length);
+        line += length + (line[length] == '\n');
+    }
+    printf("%s", text);
+}
+
 void tool_print_results(const char *what, const ls_results *results)
 {
     char number[32];
