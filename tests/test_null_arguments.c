@@ -477,6 +477,9 @@ static void nn_calls(void **state)
     REFUSED(ls_model_builtin(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_builtin(t.ctx, "mlp", NULL));
     CALL(ls_model_builtin_name(1));
+    REFUSED(ls_model_from_keras(NULL, "name", &t.model));
+    REFUSED(ls_model_from_keras(t.ctx, NULL, &t.model));
+    REFUSED(ls_model_from_keras(t.ctx, "name", NULL));
     REFUSED(ls_model_from_keras_json(NULL, "name", &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, "name", NULL));

@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "data/tensors.h"
 #include "machine.h"
+#include "nn/layout.h"
+#include "skip.h"
 
 #define FILES "tests/reference/weights/"
 
@@ -205,6 +207,196 @@ static void numpys_archives_load(void **state)
         assert_true(values[1] == -0.5f && isinf(values[2]));
     }
     ls_model_destroy(model);
+}
+
+/* ---- Keras's files ---- */
+
+/* Ends the test where there is no libhdf5; it is not needed for anything else. */
+#define NEED_HDF5()                                                                                                    \
+    do {                                                                                                               \
+        ls_tensors probe_;                                                                                             \
+        if (ls_tensors_open(FILES "embedding.weights.h5", &probe_) == LS_OK)                                           \
+            ls_tensors_close(&probe_);                                                                                 \
+        else if (strstr(ls_last_error(), "libhdf5 is not installed"))                                                  \
+            SKIP("libhdf5 is not installed (Debian: libhdf5-103-1)");                                                  \
+    } while (0)
+
+/* The variables are those of the .npz, bit for bit. */
+static void assert_variables(ls_model *model, const char *file)
+{
+    for (size_t i = 0; i < ls_model_variable_count(model); i++) {
+        ls_array want = array_of(file, ls_model_variable_name(model, i));
+        size_t bytes = (size_t)count_of(&want) * sizeof(float);
+        float *got = malloc(bytes);
+        assert_non_null(got);
+        OK(ls_read(ls_model_variable(model, i), got, bytes));
+        assert_memory_equal(got, want.data, bytes);
+        free(got);
+        free(want.data);
+    }
+}
+
+static void assert_predictions(ls_model *model, const char *file)
+{
+    ls_array inputs[2] = { { .data = NULL } }, want = array_of(file, "y"), got;
+    int count = (int)ls_model_input_count(model);
+    for (int i = 0; i < count; i++)
+        inputs[i] = array_of(file, i == 0 ? "x0" : "x1");
+    ls_dataset *data = ls_from_tensor_slices(.inputs = inputs, .input_count = count, .keep = LS_KEEP_OWNED);
+    OK(ls_predict(model, data, &got));
+    assert_near(&got, &want, 1e-6);
+    free(got.data);
+    free(want.data);
+    ls_dataset_destroy(data);
+}
+
+static void kerass_files_load(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "sequential", "functional", "embedding" };
+    NEED_HDF5();
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        char keras[128], json[128], weights[128], arrays[128];
+        ls_model *whole, *model;
+        snprintf(keras, sizeof keras, FILES "%s.keras", names[i]);
+        snprintf(json, sizeof json, FILES "%s.json", names[i]);
+        snprintf(weights, sizeof weights, FILES "%s.weights.h5", names[i]);
+        snprintf(arrays, sizeof arrays, FILES "%s.npz", names[i]);
+        OK(ls_model_from_keras(ctx, keras, &whole));
+        assert_variables(whole, arrays);
+        assert_predictions(whole, arrays);
+        OK(ls_model_from_keras_json(ctx, json, &model));
+        OK(ls_model_load_weights(model, weights));
+        assert_variables(model, arrays);
+        OK(ls_model_save_weights(model, in_folder("w.weights.h5"))); /* ours has the same arrays under the same names */
+        bool equal;
+        char *text;
+        OK(ls_weights_diff(weights, in_folder("w.weights.h5"), NULL, &equal, &text));
+        if (!equal)
+            fail_msg("%s", text);
+        free(text);
+        ls_model_destroy(whole);
+        ls_model_destroy(model);
+    }
+}
+
+static void hdf5_keeps_the_bits(void **state)
+{
+    (void)state;
+    static bytes first, second;
+    ls_model *model = torch_cnn();
+    NEED_HDF5();
+    hash before = hash_of(model);
+    OK(ls_model_save_weights(model, in_folder("w.weights.h5")));
+    read_file(in_folder("w.weights.h5"), &first);
+    OK(ls_model_initialize(model, 6));
+    OK(ls_model_load_weights(model, in_folder("w.weights.h5")));
+    assert_string_equal(hash_of(model).hex, before.hex);
+    OK(ls_model_save_weights(model, in_folder("w.weights.h5"))); /* equal weights, equal files */
+    read_file(in_folder("w.weights.h5"), &second);
+    assert_int_equal(first.count, second.count);
+    assert_memory_equal(first.data, second.data, first.count);
+    FAILS(ls_model_save_weights(model, in_folder("w.h5")), LS_ERR_INVALID, "w.h5", ".weights.h5");
+    FAILS(ls_model_save_weights(model, in_folder("w.weights.h5"), .layout = LS_LAYOUT_TORCH), LS_ERR_INVALID,
+          "Keras's layout");
+    FAILS(ls_model_load_weights(model, in_folder("w.weights.h5"), .layout = LS_LAYOUT_TORCH), LS_ERR_INVALID,
+          "Keras's layout");
+    ls_model_destroy(model);
+}
+
+/* Of a Functional model, in the order in which Keras itself wrote them; made in another. */
+static void layers_are_in_kerass_order(void **state)
+{
+    (void)state;
+    static const char *const files[] = { "tests/reference/keras/readable/resnet50.json", FILES "functional.json",
+                                         "tests/reference/keras/residual/model.json",
+                                         "tests/reference/keras/two_outputs/model.json" };
+    for (size_t f = 0; f < LENGTH(files); f++) {
+        json_t *json = NULL, *entry;
+        ls_model *model;
+        size_t order[256], i;
+        OK(ls_json_read_file(files[f], &json));
+        OK(ls_model_from_keras_json(ctx, files[f], &model));
+        assert_true(model->layer_count <= LENGTH(order));
+        OK(ls_keras_order(model, order));
+        json_t *layers = json_object_get(json_object_get(json, "config"), "layers");
+        assert_int_equal(json_array_size(layers), model->layer_count);
+        json_array_foreach(layers, i, entry)
+            assert_string_equal(json_string_value(json_object_get(entry, "name")), model->layers[order[i]]->name);
+        ls_model_destroy(model);
+        json_decref(json);
+    }
+}
+
+static void hostile_hdf5_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *words;
+        ls_status status;
+    } files[] = {
+        { "external_link", "leads elsewhere", LS_ERR_DATA },
+        { "soft_link", "leads elsewhere", LS_ERR_DATA },
+        { "external_storage", "another file", LS_ERR_UNSUPPORTED },
+        { "virtual", "another file", LS_ERR_UNSUPPORTED },
+        { "packed", "filter", LS_ERR_UNSUPPORTED },
+        { "huge", "needs 274877906944 bytes; it has 0", LS_ERR_DATA },
+        { "huge_shape", "more than any memory", LS_ERR_DATA },
+        { "text", "neither integers nor", LS_ERR_UNSUPPORTED },
+        { "unsigned", "neither integers nor", LS_ERR_UNSUPPORTED },
+        { "many_axes", "9 axes", LS_ERR_UNSUPPORTED },
+        { "loop", "too deep", LS_ERR_DATA },
+        { "deep", "too deep", LS_ERR_DATA },
+        { "same_bytes_twice", "no other array has", LS_ERR_DATA },
+    };
+    NEED_HDF5();
+    for (size_t i = 0; i < LENGTH(files); i++) {
+        char path[128];
+        ls_tensors file;
+        snprintf(path, sizeof path, FILES "hostile_%s.h5", files[i].name);
+        FAILS(ls_tensors_open(path, &file), files[i].status, path, files[i].words);
+    }
+}
+
+static void hdf5_files_cut_short_are_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "embedding.weights.h5", "embedding.keras" };
+    static bytes whole;
+    ls_tensors file;
+    NEED_HDF5();
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        char path[128];
+        snprintf(path, sizeof path, FILES "%s", names[i]);
+        read_file(path, &whole);
+        for (size_t n = 0; n < whole.count; n += n < 600 ? 1 : 97) {
+            write_file(in_folder(names[i]), whole.data, n);
+            assert_int_not_equal(ls_tensors_open(in_folder(names[i]), &file), LS_OK);
+            assert_true(ls_last_error()[0] != '\0');
+        }
+    }
+}
+
+static void archives_that_are_no_kerass_are_refused(void **state)
+{
+    (void)state;
+    static zip_writer z;
+    static bytes content;
+    ls_model *model = NULL;
+    FAILS(ls_model_from_keras(ctx, FILES "numpy.npz", &model), LS_ERR_DATA, "no .keras archive");
+    content.count = 0;
+    put(&content, "{}", 2);
+    z = (zip_writer){ .count = 0 };
+    zip_add(&z, "config.json", 0, false, &content);
+    zip_end(&z, false, "");
+    write_file(in_folder("w.keras"), z.file.data, z.file.count);
+    FAILS(ls_model_from_keras(ctx, in_folder("w.keras"), &model), LS_ERR_DATA, "class_name");
+    FAILS(ls_weights_diff(in_folder("w.keras"), in_folder("w.keras"), NULL, &(bool){ false }, &(char *){ NULL }),
+          LS_ERR_DATA, "has no member model.weights.h5");
+    write_file(in_folder("w.npz"), z.file.data, z.file.count);
+    FAILS(ls_weights_diff(in_folder("w.npz"), in_folder("w.npz"), NULL, &(bool){ false }, &(char *){ NULL }),
+          LS_ERR_DATA, "contradicts its ending", ".keras archive");
+    assert_null(model);
 }
 
 /* ---- Names and contents ---- */
@@ -440,6 +632,12 @@ int main(void)
         TEST(our_file_is_pytorchs),
         TEST(residual_networks_have_torchvisions_names),
         TEST(numpys_archives_load),
+        TEST(kerass_files_load),
+        TEST(hdf5_keeps_the_bits),
+        TEST(layers_are_in_kerass_order),
+        TEST(hostile_hdf5_files_are_refused),
+        TEST(hdf5_files_cut_short_are_refused),
+        TEST(archives_that_are_no_kerass_are_refused),
         TEST(endings_and_contents_must_agree),
         TEST(a_layout_that_does_not_fit_is_told),
         TEST(an_archive_cut_anywhere_is_refused),

@@ -259,6 +259,9 @@ LS_API const char *ls_model_builtin_name(size_t index);
 
 /* What model.to_json() of Keras 3 writes, Sequential or Functional. What we do not honour is an error that names it. */
 LS_API ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out);
+/* What model.save("FILE.keras") of Keras 3 writes: the model, as from its JSON, with its weights. The optimizer's state
+ * is passed over. libhdf5 is loaded for it; LS_ERR_UNSUPPORTED where it is not installed. */
+LS_API ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out);
 LS_API void ls_model_destroy(ls_model *model);
 
 LS_API const char *ls_model_name(const ls_model *model);

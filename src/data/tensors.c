@@ -5,10 +5,14 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/grow.h"
 #include "base/status.h"
+#include "data/hdf5.h"
 #include "data/stream.h"
 #include "data/zip.h"
+
+#define MOST_IMAGE ((size_t)1 << 40) /* of an HDF5 file */
 
 /* ---- Formats ---- */
 
@@ -70,7 +74,7 @@ static ls_status zip_format(const ls_data_file *file, ls_tensor_format *out)
     ls_zip_member member;
     bool is_keras;
     LS_TRY(ls_zip_open(file, &zip));
-    ls_status status = ls_zip_find(&zip, "config.json", &member, &is_keras);
+    ls_status status = ls_zip_find(&zip, LS_KERAS_CONFIG, &member, &is_keras);
     if (status == LS_OK)
         *out = is_keras ? LS_TENSORS_KERAS : LS_TENSORS_NPZ;
     ls_zip_close(&zip);
@@ -138,19 +142,6 @@ ls_status ls_tensors_add(ls_tensors *tensors, const char *path, const char *name
     return LS_OK;
 }
 
-ls_status ls_tensors_add_text(ls_tensors *tensors, const char *key, const char *value)
-{
-    LS_TRY(ls_grow(&tensors->pairs, tensors->pair_count, &tensors->pair_room, sizeof *tensors->pairs));
-    ls_safetensors_pair pair = { strdup(key), strdup(value) };
-    if (!pair.key || !pair.value) {
-        free((char *)pair.key);
-        free((char *)pair.value);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a string of a file");
-    }
-    tensors->pairs[tensors->pair_count++] = pair;
-    return LS_OK;
-}
-
 const ls_safetensors_entry *ls_tensors_find(const ls_tensors *tensors, const char *name)
 {
     for (size_t i = 0; i < tensors->count; i++)
@@ -172,10 +163,6 @@ void ls_tensors_close(ls_tensors *tensors)
     for (size_t i = 0; !tensors->file && i < tensors->count; i++) {
         free((char *)tensors->entries[i].name);
         free((void *)tensors->entries[i].data);
-    }
-    for (size_t i = 0; !tensors->file && i < tensors->pair_count; i++) {
-        free((char *)tensors->pairs[i].key);
-        free((char *)tensors->pairs[i].value);
     }
     free(tensors->entries);
     free(tensors->pairs);
@@ -208,6 +195,17 @@ static ls_status open_npy(const char *path, ls_tensors *out)
     return ls_tensors_add(out, path, "array", 5, array);
 }
 
+static ls_status open_hdf5(const char *path, ls_tensors *out)
+{
+    char *image = NULL;
+    size_t bytes = 0;
+    LS_TRY(out->format == LS_TENSORS_KERAS ? ls_zip_read_from(path, LS_KERAS_WEIGHTS, MOST_IMAGE, &image, &bytes)
+                                           : ls_file_read(path, MOST_IMAGE, &image, &bytes));
+    ls_status status = ls_hdf5_read(path, image, bytes, out);
+    free(image);
+    return status;
+}
+
 ls_status ls_tensors_open(const char *path, ls_tensors *out)
 {
     ls_tensors tensors = { 0 };
@@ -222,7 +220,7 @@ ls_status ls_tensors_open(const char *path, ls_tensors *out)
         break;
     case LS_TENSORS_HDF5:
     case LS_TENSORS_KERAS:
-        status = ls_fail(LS_ERR_UNSUPPORTED, "'%s' is %s", path, format_name(tensors.format));
+        status = open_hdf5(path, &tensors);
         break;
     default:
         status = open_safetensors(path, &tensors);
@@ -253,14 +251,27 @@ static ls_status write_npz(const char *path, const ls_safetensors_entry *entries
     return status;
 }
 
+static ls_status write_hdf5(const char *path, const ls_safetensors_entry *entries, size_t count,
+                            const ls_safetensors_pair *texts, size_t text_count)
+{
+    void *image;
+    size_t bytes;
+    LS_TRY(ls_hdf5_make(path, entries, count, texts, text_count, &image, &bytes));
+    ls_status status = ls_file_write(path, image, bytes);
+    free(image);
+    return status;
+}
+
 ls_status ls_tensors_write(const char *path, ls_tensor_format format, const ls_safetensors_entry *entries, size_t count,
-                           const ls_safetensors_pair *metadata, size_t metadata_count)
+                           const ls_safetensors_pair *texts, size_t text_count)
 {
     switch (format) {
     case LS_TENSORS_SAFETENSORS:
-        return ls_safetensors_write(path, entries, count, metadata, metadata_count);
+        return ls_safetensors_write(path, entries, count, texts, text_count);
     case LS_TENSORS_NPZ:
         return write_npz(path, entries, count);
+    case LS_TENSORS_HDF5:
+        return write_hdf5(path, entries, count, texts, text_count);
     default:
         return ls_fail(LS_ERR_UNSUPPORTED, "cannot write '%s': %s is not written", path, format_name(format));
     }

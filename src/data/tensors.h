@@ -28,9 +28,9 @@ typedef struct ls_tensors {
     ls_tensor_format format;
     ls_safetensors_entry *entries;
     size_t count, room;
-    ls_safetensors_pair *pairs; /* strings: metadata, or the names of Keras's layers by the path of their group */
-    size_t pair_count, pair_room;
-    ls_safetensors *file; /* owns all of it but the lists; NULL: each name, array and string is to be freed */
+    ls_safetensors_pair *pairs; /* a safetensors file's metadata */
+    size_t pair_count;
+    ls_safetensors *file; /* owns all of it but the lists; NULL: each name and array is to be freed */
 } ls_tensors;
 
 /* *out is closed by ls_tensors_close. All sizes are checked against the file's before memory is taken for them. */
@@ -43,15 +43,20 @@ const char *ls_tensors_text(const ls_tensors *tensors, const char *key);
 
 /* For readers: a name and an array, which is taken over in any case. */
 ls_status ls_tensors_add(ls_tensors *tensors, const char *path, const char *name, size_t chars, ls_array array);
-ls_status ls_tensors_add_text(ls_tensors *tensors, const char *key, const char *value);
 
 /* Every array of an .npz (npy.c). */
 ls_status ls_npz_read_all(const char *path, ls_tensors *out);
 
 /* ---- Writing ---- */
 
-/* Replaces the file as ls_file_write does, entries in the order given. Only safetensors files have metadata. */
+/* Replaces the file as ls_file_write does, entries in the order given. Texts are a safetensors file's metadata, or an
+ * HDF5 file's groups, as ls_hdf5_make takes them; an .npz has none. */
 ls_status ls_tensors_write(const char *path, ls_tensor_format format, const ls_safetensors_entry *entries, size_t count,
-                           const ls_safetensors_pair *metadata, size_t metadata_count);
+                           const ls_safetensors_pair *texts, size_t text_count);
+
+/* Members of a .keras archive. */
+#define LS_KERAS_METADATA "metadata.json"
+#define LS_KERAS_CONFIG   "config.json"
+#define LS_KERAS_WEIGHTS  "model.weights.h5"
 
 #endif

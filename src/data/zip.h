@@ -37,6 +37,12 @@ ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_
 /* `name` must outlive the stream. */
 ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member *member, ls_stream **out);
 
+/* All of a member, at most `limit` bytes, with a zero behind it; free() it. */
+ls_status ls_zip_read(const ls_zip *zip, const char *name, size_t limit, char **data, size_t *bytes);
+
+/* The same from a file that is not open. */
+ls_status ls_zip_read_from(const char *path, const char *name, size_t limit, char **data, size_t *bytes);
+
 /* ---- Writing ---- */
 
 typedef struct ls_zip_new {

@@ -1,5 +1,5 @@
-/* Variables in files: Keras's names, and copying from one order of axes to another. PyTorch's side is in
- * layout_torch.c. */
+/* Variables in files: Keras's names, and copying from one order of axes to another. The others' are in
+ * layout_torch.c and layout_hdf5.c. */
 #include "nn/layout.h"
 
 #include <string.h>
@@ -37,7 +37,9 @@ ls_status ls_places_make(const ls_model *model, ls_style style, ls_place **out)
     ls_place *places = calloc(model->variable_count + 1, sizeof *places);
     if (!places)
         return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
-    ls_status status = style == LS_STYLE_TORCH ? ls_torch_places(model, places) : keras_places(model, places);
+    ls_status status = style == LS_STYLE_TORCH  ? ls_torch_places(model, places)
+                       : style == LS_STYLE_HDF5 ? ls_hdf5_places(model, places)
+                                                : keras_places(model, places);
     if (status != LS_OK) {
         ls_places_free(places, model);
         return status;

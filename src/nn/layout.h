@@ -29,7 +29,13 @@ void ls_place_copy(const ls_place *place, size_t item, const void *from, void *t
 /* Whether such files have arrays of this name that are no weights of ours: counters, the optimizer's state. */
 bool ls_style_ignores(ls_style style, const char *name);
 
-/* The layer's name in PyTorch (layout_torch.c). Fails where a model has an order of elements that cannot be told. */
+/* The two other styles' places (layout_torch.c, layout_hdf5.c). Fail where a model's weights have none there. */
 ls_status ls_torch_places(const ls_model *model, ls_place *places);
+ls_status ls_hdf5_places(const ls_model *model, ls_place *places);
+
+/* The order of Keras's model.layers, and the groups of these layers in Keras's HDF5 files: "layers/dense_1", by the
+ * layers' numbers; NULL: it has none. Each is to be freed, also where the call fails (layout_hdf5.c). */
+ls_status ls_keras_order(const ls_model *model, size_t *order);
+ls_status ls_keras_groups(const ls_model *model, char **groups);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/numbers.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "nn/keras.h"
 #include "nn/layout.h"
 #include "nn/weights.h"
 
@@ -46,9 +47,42 @@ static ls_status move_all(const ls_model *model, const ls_place *places, moved *
     return LS_OK;
 }
 
+/* Keras's groups, with the names of the layers; the root's has the model's. */
+static ls_status group_pairs(const ls_model *model, char **groups, ls_safetensors_pair *pairs, size_t *count)
+{
+    LS_TRY(ls_keras_groups(model, groups));
+    *count = 0;
+    pairs[(*count)++] = (ls_safetensors_pair){ "", model->name };
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (groups[i])
+            pairs[(*count)++] = (ls_safetensors_pair){ groups[i], model->layers[i]->name };
+    return LS_OK;
+}
+
+static ls_status write_hdf5(const ls_model *model, const char *path, ls_tensor_format format,
+                            const ls_safetensors_entry *entries)
+{
+    size_t count = 0;
+    char **groups = calloc(model->layer_count + 1, sizeof *groups);
+    ls_safetensors_pair *pairs = calloc(model->layer_count + 1, sizeof *pairs);
+    ls_status status = groups && pairs ? group_pairs(model, groups, pairs, &count)
+                                       : ls_fail(LS_ERR_MEMORY, "no memory for %zu names", model->layer_count);
+    if (status == LS_OK && format == LS_TENSORS_KERAS)
+        status = ls_keras_write(model, path, entries, pairs, count);
+    else if (status == LS_OK)
+        status = ls_tensors_write(path, format, entries, model->variable_count, pairs, count);
+    for (size_t i = 0; groups && i < model->layer_count; i++)
+        free(groups[i]);
+    free(groups);
+    free(pairs);
+    return status;
+}
+
 static ls_status write_entries(const ls_model *model, const char *path, ls_tensor_format format,
                                const ls_safetensors_entry *entries)
 {
+    if (format == LS_TENSORS_HDF5 || format == LS_TENSORS_KERAS)
+        return write_hdf5(model, path, format, entries);
     char steps[24];
     snprintf(steps, sizeof(steps), "%" PRIu64, model->graph->step);
     const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name }, { STEPS, steps } };
@@ -88,13 +122,36 @@ static ls_status check_layout(ls_layout layout, const char *call)
     return LS_OK;
 }
 
-/* The format that the ending asks for; safetensors where it asks for none. */
-static ls_status format_to_write(const char *path, ls_layout layout, ls_tensor_format *out)
+static bool is_hdf5(ls_tensor_format format)
 {
-    (void)layout;
+    return format == LS_TENSORS_HDF5 || format == LS_TENSORS_KERAS;
+}
+
+/* Keras's HDF5 files have one layout. */
+static ls_status find_style(const char *path, ls_tensor_format format, ls_layout layout, ls_style *out)
+{
+    if (is_hdf5(format) && layout == LS_LAYOUT_TORCH)
+        return ls_fail(LS_ERR_INVALID,
+                       "'%s': Keras's files have Keras's layout; PyTorch's goes with .safetensors and .npz", path);
+    *out = is_hdf5(format) ? LS_STYLE_HDF5 : layout == LS_LAYOUT_TORCH ? LS_STYLE_TORCH : LS_STYLE_KERAS;
+    return LS_OK;
+}
+
+static bool ends_in_weights_h5(const char *path)
+{
+    static const char ending[] = ".weights.h5";
+    size_t length = strlen(path);
+    return length >= sizeof ending - 1 && strcmp(path + length - (sizeof ending - 1), ending) == 0;
+}
+
+/* The format that the ending asks for; safetensors where it asks for none. */
+static ls_status format_to_write(const char *path, ls_tensor_format *out)
+{
     LS_TRY(ls_tensors_format_of(path, out));
     if (*out == LS_TENSORS_NPY)
         return ls_fail(LS_ERR_INVALID, "'%s': an .npy file has one array, weights are several: write an .npz", path);
+    if (*out == LS_TENSORS_HDF5 && !ends_in_weights_h5(path))
+        return ls_fail(LS_ERR_INVALID, "'%s': Keras wants names of such files to end in .weights.h5", path);
     if (*out == LS_TENSORS_UNKNOWN)
         *out = LS_TENSORS_SAFETENSORS;
     return LS_OK;
@@ -103,14 +160,16 @@ static ls_status format_to_write(const char *path, ls_layout layout, ls_tensor_f
 ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls_weights_options options)
 {
     ls_tensor_format format;
+    ls_style style;
     ls_place *places;
     LS_TRY(ls_model_need_ready(model, "ls_model_save_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_save_weights: the path is NULL");
     LS_TRY(check_layout(options.layout, "ls_model_save_weights"));
-    LS_TRY(format_to_write(path, options.layout, &format));
-    LS_TRY(ls_places_make(model, options.layout == LS_LAYOUT_TORCH ? LS_STYLE_TORCH : LS_STYLE_KERAS, &places));
+    LS_TRY(format_to_write(path, &format));
+    LS_TRY(find_style(path, format, options.layout, &style));
+    LS_TRY(ls_places_make(model, style, &places));
     ls_status status = save(model, options.dry_run ? "/dev/null" : path, format, places);
     ls_places_free(places, model);
     return status;
@@ -208,9 +267,11 @@ static ls_status use_style(reading *r, ls_style style)
 /* Keras's names, unless PyTorch's fit the file better. */
 static ls_status choose_style(reading *r, ls_layout layout)
 {
-    LS_TRY(use_style(r, layout == LS_LAYOUT_TORCH ? LS_STYLE_TORCH : LS_STYLE_KERAS));
+    ls_style style;
+    LS_TRY(find_style(r->path, r->file.format, layout, &style));
+    LS_TRY(use_style(r, style));
     size_t by_keras = match(r);
-    if (layout != LS_LAYOUT_AUTO || by_keras == r->model->variable_count)
+    if (layout != LS_LAYOUT_AUTO || style == LS_STYLE_HDF5 || by_keras == r->model->variable_count)
         return LS_OK;
     if (use_style(r, LS_STYLE_TORCH) == LS_OK && match(r) > by_keras)
         return LS_OK;

@@ -4,7 +4,7 @@
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
     if (settings->output == NULL)
-        return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.safetensors or FILE.npz");
+        return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.safetensors, FILE.npz, FILE.weights.h5 or FILE.keras");
     LS_TRY(tool_check_devices(options, settings));
     return tool_check_outputs(settings);
 }

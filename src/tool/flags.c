@@ -90,7 +90,7 @@ const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 
 static const ls_option model_rows[] = {
     ROW("--weights", weights, .metavar = "FILE",
-        .help = "begin with these weights: .safetensors or .npz, in Keras's or PyTorch's names"),
+        .help = "begin with these weights: .safetensors, .npz, .weights.h5 or .keras, in Keras's or PyTorch's names"),
     ROW("--seed", seed, .value = "0", .help = "of initial weights, order of data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
@@ -166,7 +166,7 @@ const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_row
 
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
-        .help = "write the weights when training ends: .safetensors or .npz, in Keras's names"),
+        .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),
     ROW("--log", log, .metavar = "FILE", .help = "write an event a line: start, each step, each epoch, end (JSON)"),
     ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
 };
@@ -179,7 +179,7 @@ const ls_option_table tool_output_flags = LS_OPTION_TABLE("Files", output_rows);
 
 static const ls_option export_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE",
-        .help = "where the weights go; the ending is the format: .safetensors or .npz"),
+        .help = "where the weights go; the ending is the format: .safetensors, .npz, .weights.h5 or .keras"),
     ROW("--layout", layout, .value = "keras",
         .help = "names and order of axes: conv2d/kernel [H,W,I,O], or conv2d.weight [O,I,H,W]; of resnet18 and "
                 "resnet50, torch is torchvision's",

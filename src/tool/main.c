@@ -31,7 +31,7 @@ static void print_help(void)
     printf("\nA MODEL is");
     for (size_t i = 0; ls_model_builtin_name(i) != NULL; i++)
         printf(" %s,", ls_model_builtin_name(i));
-    printf("\nor a file written by model.to_json() of Keras 3.\n"
+    printf("\nor a file of Keras 3: what model.to_json() gives, or a .keras file with its weights.\n"
            "`lockstep COMMAND --help` tells its options; each is also read from a variable: LOCKSTEP_BATCH_SIZE=256.\n"
            "Exit status: 0 done, 1 failed (of diff: different), 2 wrong use, 128 + N stopped early by signal N (130: "
            "Ctrl+C).\n");

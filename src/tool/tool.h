@@ -162,6 +162,7 @@ void tool_close(tool_session *session);
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
 /* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */
 void tool_print_results(const char *what, const ls_results *results);
+bool tool_ends_with(const char *text, const char *end);
 /* Lines with names from a file, which must not command the terminal: they are made printable first. */
 void tool_print_lines(char *text);
 /* 60000: "60,000"; returns `buffer`. */

@@ -11,7 +11,8 @@ torch_cnn.npz              x [N,H,W,C] and what the network gives for it: y; y_f
 torchvision.json           names and shapes of the state dicts of resnet18 and resnet50
 numpy.npz, numpy_packed.npz  arrays by numpy.savez and numpy.savez_compressed
 NAME.keras, NAME.weights.h5  small Keras models with random weights, by model.save and model.save_weights
-NAME.json, NAME.npz        the model's to_json(), x and what model.predict gives: y
+NAME.json, NAME.npz        the model's to_json(), its weights by their names, x and what model.predict gives: y
+hostile_*.h5               HDF5 files that are whole, but ask for what must not be done
 """
 import json
 import os
@@ -19,6 +20,7 @@ import shutil
 import sys
 
 os.environ["KERAS_BACKEND"] = "torch"
+import h5py
 import keras
 import numpy as np
 import torch
@@ -133,6 +135,43 @@ def keras_files(directory):
         np.savez(os.path.join(directory, f"{name}.npz"), y=y, **arrays)
 
 
+def hostile_files(directory):
+    def make(name):
+        return h5py.File(os.path.join(directory, f"hostile_{name}.h5"), "w")
+
+    with make("external_link") as file:
+        file["layers/dense/vars/0"] = h5py.ExternalLink("sequential.weights.h5", "/layers/dense/vars/0")
+    with make("soft_link") as file:
+        file["layers/dense/vars/0"] = h5py.SoftLink("/elsewhere")
+    with make("external_storage") as file:
+        file.create_dataset("a", (4,), "f4", external=[("/etc/hostname", 0, 16)])
+    with make("virtual") as file:
+        layout = h5py.VirtualLayout((4,), "f4")
+        layout[:] = h5py.VirtualSource("sequential.weights.h5", "layers/dense/vars/1", (4,))
+        file.create_virtual_dataset("a", layout)
+    with make("packed") as file:
+        file.create_dataset("a", data=np.zeros(1000, np.float32), compression="gzip")
+    with make("huge") as file:  # nothing is stored, and all of it would be zeros
+        file.create_dataset("a", (1 << 36,), "f4", chunks=(1024,))
+    with make("huge_shape") as file:
+        file.create_dataset("a", (1 << 31, 1 << 31, 1 << 31), "f4", chunks=(16, 16, 16))
+    with make("text") as file:
+        file["a"] = "text"
+    with make("many_axes") as file:
+        file.create_dataset("a", data=np.zeros((1,) * 9, np.float32))
+    with make("loop") as file:
+        group = file.create_group("a")
+        group["a"] = group
+    with make("deep") as file:
+        file["a/" * 40 + "b"] = np.zeros(2, np.float32)
+    with make("same_bytes_twice") as file:
+        file["a"] = np.zeros(1000, np.float32)
+        for i in range(50):
+            file[f"b{i}"] = file["a"]
+    with make("unsigned") as file:
+        file["a"] = np.zeros(2, np.uint64)
+
+
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "weights")
     shutil.rmtree(directory, ignore_errors=True)
@@ -141,6 +180,7 @@ def main():
     torchvision_names(directory)
     numpy_files(directory)
     keras_files(directory)
+    hostile_files(directory)
 
 
 if __name__ == "__main__":
