@@ -115,6 +115,8 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_evaluate_arrays(model, x, x, &results));
     LS_CHECK(ls_predict(model, data, &x, { .batch_size = 100 }));
     LS_CHECK(ls_predict_array(model, x, &x));
+    LS_CHECK(ls_model_save_weights(model, "model.npz"));
+    LS_CHECK(ls_model_load_weights(model, "model.npz", { .layout = LS_LAYOUT_TORCH }));
     LS_CHECK(ls_train_on_batch(model, x, x));
     LS_CHECK(ls_train_on_batch(model, x, x, &results, { .lanes = 8 }));
     const ls_output outputs[] = { { .loss = losses[0], .weight = 0.3 }, { .loss = losses[1] } };

@@ -403,6 +403,10 @@ static void data_calls(void **state)
     REFUSED(ls_npy_read(NULL, &t.array));
     REFUSED(ls_npy_read("name", NULL));
     REFUSED(ls_npy_write(NULL, features()));
+    REFUSED(ls_npz_write(NULL, NULL, NULL, 0));
+    REFUSED(ls_npz_write("/dev/null", NULL, NULL, 1));
+    REFUSED(ls_npz_write("/dev/null", (const char *[]){ NULL }, (ls_array[]){ features() }, 1));
+    REFUSED(ls_npz_write("/dev/null", (const char *[]){ "x" }, (ls_array[]){ { .shape = LS_SHAPE(2) } }, 1));
     REFUSED(ls_npy_write("/dev/null", (ls_array){ .data = NULL, .shape = LS_SHAPE(2) }));
     REFUSED(ls_npz_read(NULL, "name", &t.array));
     REFUSED(ls_npz_read("name", NULL, &t.array));
@@ -476,6 +480,9 @@ static void nn_calls(void **state)
     REFUSED(ls_model_builtin(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_builtin(t.ctx, "mlp", NULL));
     CALL(ls_model_builtin_name(1));
+    REFUSED(ls_model_from_keras(NULL, "name", &t.model));
+    REFUSED(ls_model_from_keras(t.ctx, NULL, &t.model));
+    REFUSED(ls_model_from_keras(t.ctx, "name", NULL));
     REFUSED(ls_model_from_keras_json(NULL, "name", &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, "name", NULL));
@@ -505,6 +512,14 @@ static void nn_calls(void **state)
     REFUSED(ls_model_save_weights(t.model, NULL));
     REFUSED(ls_model_load_weights(NULL, "name"));
     REFUSED(ls_model_load_weights(t.model, NULL));
+    REFUSED(ls_model_save_weights_with(t.model, "name", (ls_weights_options){ .layout = (ls_layout)9 }));
+    REFUSED(ls_model_load_weights_with(t.model, "name", (ls_weights_options){ .layout = (ls_layout)-1 }));
+    bool equal;
+    char *difference;
+    REFUSED(ls_weights_diff(NULL, "name", NULL, &equal, &difference));
+    REFUSED(ls_weights_diff("name", NULL, NULL, &equal, &difference));
+    REFUSED(ls_weights_diff("name", "name", NULL, NULL, &difference));
+    REFUSED(ls_weights_diff("name", "name", NULL, &equal, NULL));
     REFUSED(ls_model_weights_sha256(NULL, t.hex));
     REFUSED(ls_model_weights_sha256(t.model, NULL));
     CALL(ls_exponential_decay(0.5, 1, 0.5, false));

@@ -279,7 +279,8 @@ static const struct {
       "duplicate" },
     { "{" TENSOR("a\\u0000b", "U8", "[1]", "[0,1]") "}", 1, LS_ERR_DATA, "\\u0000" },
     /* dtypes */
-    { "{" TENSOR("a", "BF16", "[1]", "[0,2]") "}", 2, LS_ERR_UNSUPPORTED, ".a.dtype: BF16 is not supported" },
+    { "{" TENSOR("a", "I16", "[1]", "[0,2]") "}", 2, LS_ERR_UNSUPPORTED, ".a.dtype: I16 is not supported" },
+    { "{" TENSOR("a", "BF16", "[2]", "[0,2]") "}", 2, LS_ERR_DATA, "2 bytes, but shape (2,) of F16 or BF16 takes 4" },
     { "{" TENSOR("a", "F8_E4M3", "[1]", "[0,1]") "}", 1, LS_ERR_UNSUPPORTED, "F8_E4M3" },
     { "{" TENSOR("a", "I8", "[1]", "[0,1]") "}", 1, LS_ERR_UNSUPPORTED, "I8" },
     { "{" TENSOR("a", "f32", "[1]", "[0,4]") "}", 4, LS_ERR_DATA, "no dtype is named \"f32\"" },

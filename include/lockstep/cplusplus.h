@@ -395,6 +395,21 @@ template <class... Metrics> ls_metrics_list ls_metrics(Metrics... metrics)
     return ls_metrics_list{ sizeof...(metrics), { metrics... } };
 }
 
+/* ---- Weights ---- */
+
+#undef ls_model_save_weights
+#undef ls_model_load_weights
+
+inline ls_status ls_model_save_weights(const ls_model *model, const char *path, ls_weights_options options = {})
+{
+    return ls_model_save_weights_with(model, path, options);
+}
+
+inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_weights_options options = {})
+{
+    return ls_model_load_weights_with(model, path, options);
+}
+
 /* ---- Training ---- */
 
 #undef ls_compile

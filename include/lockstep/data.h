@@ -72,6 +72,9 @@ LS_API ls_status ls_csv_read(const char *path, ls_array *features, ls_array *lab
 
 /* The bytes that numpy.save writes. The file appears when it is complete; an old one is replaced. */
 LS_API ls_status ls_npy_write(const char *path, ls_array array);
+/* An archive of arrays, as numpy.savez writes them: not packed, in the order given, without dates, so that equal arrays
+ * give equal files. Less than 4 GiB. */
+LS_API ls_status ls_npz_write(const char *path, const char *const *names, const ls_array *arrays, size_t count);
 
 /* ---- Sources ---- */
 

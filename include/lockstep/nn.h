@@ -260,6 +260,9 @@ LS_API const char *ls_model_builtin_name(size_t index);
 
 /* What model.to_json() of Keras 3 writes, Sequential or Functional. What we do not honour is an error that names it. */
 LS_API ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out);
+/* What model.save("FILE.keras") of Keras 3 writes: the model, as from its JSON, with its weights. The optimizer's state
+ * is passed over. libhdf5 is loaded for it; LS_ERR_UNSUPPORTED where it is not installed. */
+LS_API ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out);
 LS_API void ls_model_destroy(ls_model *model);
 
 LS_API const char *ls_model_name(const ls_model *model);
@@ -300,11 +303,50 @@ LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool 
 /* As Keras prints it, and below the FLOPs and activation bytes of a sample; free() the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
 
-/* Weights as safetensors, names as above. Loading wants every variable in its shape; what is missing or left over is
- * named, and then no variable has changed. The file also has the number of training steps, which keys random numbers
- * (dropout): training that goes on does not draw the same ones again. */
-LS_API ls_status ls_model_save_weights(const ls_model *model, const char *path);
-LS_API ls_status ls_model_load_weights(ls_model *model, const char *path);
+/* ---- Weights in files ---- */
+
+/* clang-format off */
+/* How weights are named and laid out in a file.
+ *     Keras's    "conv2d/kernel" [H,W,I,O], "dense/kernel" [in,out], "batch_normalization/moving_mean"
+ *     PyTorch's  "conv2d.weight" [O,I,H,W], "dense.weight" [out,in], "batch_normalization.running_mean"
+ * PyTorch's names of a residual network with Keras's layer names (resnet18, resnet50) are torchvision's. A dense layer
+ * behind a Flatten has its inputs in the order of PyTorch's images, [C,H,W]. */
+/* clang-format on */
+typedef enum ls_layout {
+    LS_LAYOUT_AUTO = 0, /* saving: Keras's; loading: whichever names the file has */
+    LS_LAYOUT_KERAS,
+    LS_LAYOUT_TORCH,
+} ls_layout;
+
+typedef struct ls_weights_options {
+    int ls_first;
+    ls_layout layout;
+    bool dry_run; /* saving: everything but the writing, to know beforehand that it can be done */
+} ls_weights_options;
+
+/* The ending of the name is the format: .safetensors or .npz; safetensors where it is another, unless that is one of
+ * some other format, which is refused, as is a file that is not what its name says. Files by others load, too: F16 and
+ * BF16 become float32, and PyTorch's num_batches_tracked is passed over. Saving replaces a file when the new one is
+ * complete; equal weights give equal files.
+ * Loading wants every variable in its shape; what is missing or left over is named, and then no variable has changed. A
+ * safetensors file also has the number of training steps, which keys random numbers (dropout): training that goes on
+ * does not draw the same ones again.
+ *     ls_model_save_weights(model, "model.safetensors", .layout = LS_LAYOUT_TORCH) */
+#define ls_model_save_weights(...)                                                                                     \
+    ls_model_save_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
+                               (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
+LS_API ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls_weights_options options);
+#define ls_model_load_weights(...)                                                                                     \
+    ls_model_load_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
+                               (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
+LS_API ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options);
+/* Compares two files of weights, of any formats: names, types, shapes and bits. *equal: no bit differs. The text has a
+ * line for each array that differs, with the largest difference and where it is, and a line that sums up; free() it. A
+ * NaN equals a NaN of the same bits, and differs from any number by more than numbers can. Files of different layouts
+ * are compared as weights of `model`, as loading would read them; the model's own weights do not matter, and stay.
+ * model may be NULL: names are then compared as they stand. */
+LS_API ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, bool *equal, char **out);
+
 /* Of all variables: the trainable ones in creation order, then the others; little-endian, without padding. */
 LS_API ls_status ls_model_weights_sha256(const ls_model *model, char hex[65]);
 

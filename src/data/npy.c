@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "data/readers.h"
 #include "data/stream.h"
+#include "data/tensors.h"
 #include "data/zip.h"
 
 #define MOST_HEADER 65536
@@ -285,6 +286,58 @@ ls_status ls_npz_read(const char *path, const char *name, ls_array *out)
     if (!path || !name || !out)
         return ls_fail(LS_ERR_INVALID, "ls_npz_read: a path, a name and a place for the array are needed");
     return look_up(path, name, out, NULL);
+}
+
+/* The array of member `name`, without its ".npy". *left: bytes of the file that other members have not taken, so that
+ * members that lie over each other cannot ask for more than the file could hold. */
+static ls_status add_member(const ls_zip *zip, const char *name, uint64_t *left, ls_tensors *out)
+{
+    const char *path = zip->file->path;
+    size_t chars = strlen(name);
+    ls_zip_member member = { 0 };
+    ls_stream *stream = NULL;
+    ls_array array;
+    bool found;
+    if (chars < 5 || strcmp(name + chars - 4, ".npy") != 0)
+        return ls_fail(LS_ERR_DATA, "'%s' is no .npz archive: its member \"%s\" is no .npy file", path, name);
+    LS_TRY(ls_zip_find(zip, name, &member, &found));
+    if (!found || member.packed > *left)
+        return ls_fail(LS_ERR_DATA, "'%s' is damaged: members lie over each other, at \"%s\"", path, name);
+    *left -= member.packed;
+    LS_TRY(ls_zip_stream(zip, name, &member, &stream));
+    ls_status status = read_stream(stream, &array);
+    ls_stream_close(stream);
+    return status == LS_OK ? ls_tensors_add(out, path, name, chars - 4, array) : status;
+}
+
+static ls_status add_members(const ls_zip *zip, ls_tensors *out)
+{
+    uint64_t left = zip->file->bytes;
+    size_t place = 0, chars;
+    const char *name;
+    for (uint64_t i = 0; i < zip->count; i++) {
+        LS_TRY(ls_zip_next(zip, &place, &name, &chars));
+        char *copy = strndup(name, chars);
+        ls_status status = !copy ? ls_fail(LS_ERR_MEMORY, "no memory for the names of '%s'", zip->file->path)
+                                 : add_member(zip, copy, &left, out);
+        free(copy);
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
+ls_status ls_npz_read_all(const char *path, ls_tensors *out)
+{
+    ls_data_file file;
+    ls_zip zip;
+    LS_TRY(ls_data_file_open(path, &file));
+    ls_status status = ls_zip_open(&file, &zip);
+    if (status == LS_OK) {
+        status = add_members(&zip, out);
+        ls_zip_close(&zip);
+    }
+    ls_data_file_close(&file);
+    return status;
 }
 
 ls_status ls_npz_has(const char *path, const char *name, bool *out)

@@ -1,5 +1,6 @@
-/* The .npy format: a magic number, the length of the header (u16), the header (a Python dictionary, padded with spaces
- * so that the data begins at a multiple of 64), the elements. */
+/* NumPy's files, written. The .npy format: a magic number, the length of the header (u16), the header (a Python
+ * dictionary, padded with spaces so that the data begins at a multiple of 64), the elements. An .npz is a zip archive
+ * of them. */
 #include "lockstep/data.h"
 
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "data/zip.h"
 #include "graph/shape.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the descriptions below say so");
@@ -49,28 +51,75 @@ static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEA
     return length;
 }
 
-static ls_status write_npy(const char *path, ls_dtype dtype, const ls_shape *shape, const void *data)
+/* The header, and how many bytes come behind it. */
+static ls_status describe(const char *path, const ls_array *array, char header[HEADER], ls_file_part parts[2])
 {
-    char header[HEADER], text[LS_SHAPE_TEXT];
+    char text[LS_SHAPE_TEXT];
     int64_t count = 0;
     size_t bytes = 0;
-    if ((unsigned)dtype >= LS_DTYPE_COUNT)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': no such dtype: %d", path, (int)dtype);
+    const ls_shape *shape = &array->shape;
+    if ((unsigned)array->dtype >= LS_DTYPE_COUNT)
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': no such dtype: %d", path, (int)array->dtype);
     bool good = shape->rank >= 0 && shape->rank <= LS_MAX_RANK;
     for (int i = 0; good && i < shape->rank; i++)
         good = shape->dims[i] >= 0; /* LS_BATCH is negative */
-    if (!good || !ls_shape_count(shape, 0, &count) || !ls_size_mul((size_t)count, ls_dtype_bytes(dtype), &bytes))
+    if (!good || !ls_shape_count(shape, 0, &count) || !ls_size_mul((size_t)count, ls_dtype_bytes(array->dtype), &bytes))
         return ls_fail(LS_ERR_SHAPE, "cannot write '%s': an array cannot have the shape %s", path,
                        ls_shape_format(shape, text));
-    if (bytes != 0 && data == NULL)
+    if (bytes != 0 && array->data == NULL)
         return ls_fail(LS_ERR_INVALID, "cannot write '%s': no data", path);
-    ls_file_part parts[] = { { header, make_header(dtype, shape, header) }, { data, bytes } };
-    return ls_file_write_parts(path, parts, sizeof parts / sizeof *parts);
+    parts[0] = (ls_file_part){ header, make_header(array->dtype, shape, header) };
+    parts[1] = (ls_file_part){ array->data, bytes };
+    return LS_OK;
 }
 
 ls_status ls_npy_write(const char *path, ls_array array)
 {
+    char header[HEADER];
+    ls_file_part parts[2];
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_npy_write: the path is NULL");
-    return write_npy(path, array.dtype, &array.shape, array.data);
+    LS_TRY(describe(path, &array, header, parts));
+    return ls_file_write_parts(path, parts, 2);
+}
+
+/* ---- Archives ---- */
+
+/* What one array is made of while the archive is. */
+typedef struct piece {
+    char header[HEADER];
+    ls_file_part parts[2];
+} piece;
+
+static ls_status make_member(const char *path, const char *name, const ls_array *array, piece *piece, ls_zip_new *out)
+{
+    if (!name)
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': an array has no name", path);
+    LS_TRY(ls_fail_within(describe(path, array, piece->header, piece->parts), "\"%s\"", name));
+    size_t room = strlen(name) + sizeof ".npy";
+    char *member = malloc(room);
+    if (!member)
+        return ls_fail(LS_ERR_MEMORY, "no memory to write '%s'", path);
+    snprintf(member, room, "%s.npy", name);
+    *out = (ls_zip_new){ .name = member, .parts = piece->parts, .part_count = 2 };
+    return LS_OK;
+}
+
+ls_status ls_npz_write(const char *path, const char *const *names, const ls_array *arrays, size_t count)
+{
+    if (!path || (count > 0 && (!names || !arrays)))
+        return ls_fail(LS_ERR_INVALID, "ls_npz_write: a path, names and arrays are needed");
+    piece *pieces = calloc(count + 1, sizeof *pieces);
+    ls_zip_new *members = calloc(count + 1, sizeof *members);
+    ls_status status =
+        pieces && members ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to write '%s' (%zu arrays)", path, count);
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        status = make_member(path, names[i], &arrays[i], &pieces[i], &members[i]);
+    if (status == LS_OK)
+        status = ls_zip_write(path, members, count);
+    for (size_t i = 0; members && i < count; i++)
+        free((char *)members[i].name);
+    free(members);
+    free(pieces);
+    return status;
 }

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/work.h"
+#include "data/half.h"
 #include "graph/shape.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the bytes of a file are taken as they are");
@@ -26,10 +27,10 @@ static const char *const dtype_names[LS_DTYPE_COUNT] = {
     [LS_F32] = "F32", [LS_F64] = "F64", [LS_I32] = "I32", [LS_I64] = "I64", [LS_U8] = "U8", [LS_BOOL] = "BOOL",
 };
 
-/* Of the format, but not ours. */
-static const char *const other_dtypes[] = { "F16",     "BF16", "F8_E4M3",     "F8_E5M2",    "F8_E8M0", "F6_E2M3",
-                                            "F6_E3M2", "F4",   "I8",          "I16",        "U16",     "U32",
-                                            "U64",     "C64",  "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
+/* Of the format, but not ours. F16 and BF16 are read as F32. */
+static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",     "F6_E2M3",    "F6_E3M2",
+                                            "F4",      "I8",      "I16",         "U16",        "U32",
+                                            "U64",     "C64",     "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
 
 static ls_status fail_errno(const char *what, const char *path, int error)
 {
@@ -51,6 +52,7 @@ static int open_retrying(const char *path, int flags, mode_t mode)
 /* A tensor with its place in the file, counted from the first byte after the header. */
 typedef struct record {
     ls_safetensors_entry entry;
+    ls_half half; /* what an F32 is in the file */
     size_t begin, end;
     size_t order; /* in the header */
 } record;
@@ -64,7 +66,7 @@ struct ls_safetensors {
     char *data;
 };
 
-static ls_status read_dtype(const ls_json_at *tensor, ls_dtype *out)
+static ls_status read_dtype(const ls_json_at *tensor, ls_dtype *out, ls_half *half)
 {
     ls_json_at at;
     const char *name = NULL;
@@ -75,10 +77,15 @@ static ls_status read_dtype(const ls_json_at *tensor, ls_dtype *out)
             *out = (ls_dtype)i;
             return LS_OK;
         }
+    *half = strcmp(name, "F16") == 0 ? LS_HALF_F16 : strcmp(name, "BF16") == 0 ? LS_HALF_BF16 : LS_HALF_NONE;
+    if (*half != LS_HALF_NONE) {
+        *out = LS_F32;
+        return LS_OK;
+    }
     for (size_t i = 0; i < sizeof other_dtypes / sizeof *other_dtypes; i++)
         if (strcmp(name, other_dtypes[i]) == 0)
-            return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "%s is not supported, only F32, F64, I32, I64, U8 and BOOL",
-                                name);
+            return ls_json_fail(&at, LS_ERR_UNSUPPORTED,
+                                "%s is not supported, only F32, F64, F16, BF16, I32, I64, U8 and BOOL", name);
     return ls_json_fail(&at, LS_ERR_DATA, "no dtype is named \"%.40s\"", name);
 }
 
@@ -127,7 +134,7 @@ static ls_status read_tensor(const ls_json_at *at, record *out)
     ls_json_at offsets;
     char text[LS_SHAPE_TEXT];
     LS_TRY(ls_json_known_keys(at, known, sizeof known / sizeof *known));
-    LS_TRY(read_dtype(at, &out->entry.dtype));
+    LS_TRY(read_dtype(at, &out->entry.dtype, &out->half));
     LS_TRY(read_shape(at, &out->entry.shape));
     LS_TRY(ls_json_get_array(at, "data_offsets", &offsets));
     if (ls_json_count(&offsets) != 2)
@@ -139,9 +146,10 @@ static ls_status read_tensor(const ls_json_at *at, record *out)
     ls_shape_format(&out->entry.shape, text);
     if (!count_bytes(out->entry.dtype, &out->entry.shape, &out->entry.bytes))
         return ls_json_fail(at, LS_ERR_DATA, "the shape %s is too large", text);
-    if (out->entry.bytes != out->end - out->begin)
+    size_t bytes = out->half == LS_HALF_NONE ? out->entry.bytes : out->entry.bytes / 2;
+    if (bytes != out->end - out->begin)
         return ls_json_fail(&offsets, LS_ERR_DATA, "%zu bytes, but shape %s of %s takes %zu", out->end - out->begin,
-                            text, dtype_names[out->entry.dtype], out->entry.bytes);
+                            text, out->half == LS_HALF_NONE ? dtype_names[out->entry.dtype] : "F16 or BF16", bytes);
     return LS_OK;
 }
 
@@ -315,6 +323,16 @@ static ls_status check_bools(const source *source, const ls_safetensors_entry *e
     return LS_OK;
 }
 
+static ls_status read_record(const source *source, record *r, char *to)
+{
+    size_t bytes = r->end - r->begin;
+    r->entry.data = to;
+    LS_TRY(read_exactly(source, "a tensor", to + r->entry.bytes - bytes, bytes));
+    if (r->half != LS_HALF_NONE)
+        ls_half_widen(r->half, to, bytes / sizeof(uint16_t));
+    return r->entry.dtype == LS_BOOL ? check_bools(source, &r->entry) : LS_OK;
+}
+
 /* Each tensor goes to an aligned place of its own in one block. */
 static ls_status read_data(const source *source, size_t header_bytes, size_t total, ls_safetensors *file)
 {
@@ -324,16 +342,14 @@ static ls_status read_data(const source *source, size_t header_bytes, size_t tot
     if (source->sized && there != total)
         return ls_fail(LS_ERR_DATA, "'%s' %s: %llu bytes of data, but its header describes %zu", source->path,
                        there < total ? "is cut short" : "is too long", (unsigned long long)there, total);
-    if (!ls_size_mul(file->count, ALIGNMENT, &room) || !ls_size_add(room, total, &room) ||
-        (file->data = malloc(room + 1)) == NULL)
+    bool fits = ls_size_mul(file->count, ALIGNMENT, &room);
+    for (size_t i = 0; i < file->count; i++) /* at most twice the file */
+        fits = fits && ls_size_add(room, file->records[i].entry.bytes, &room);
+    if (!fits || (file->data = malloc(room + 1)) == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for the tensors of '%s' (%zu bytes)", source->path, total);
     for (size_t i = 0; i < file->count; i++) {
-        ls_safetensors_entry *entry = &file->records[i].entry;
-        entry->data = file->data + place;
-        LS_TRY(read_exactly(source, "a tensor", file->data + place, entry->bytes));
-        if (entry->dtype == LS_BOOL)
-            LS_TRY(check_bools(source, entry));
-        place += ls_size_align(entry->bytes, ALIGNMENT);
+        LS_TRY(read_record(source, &file->records[i], file->data + place));
+        place += ls_size_align(file->records[i].entry.bytes, ALIGNMENT);
     }
     size_t more = 0;
     LS_TRY(read_up_to(source, &byte, 1, &more));

@@ -10,7 +10,8 @@
 
 #define LS_SAFETENSORS_HEADER_LIMIT ((size_t)100 << 20)
 
-/* One tensor. Its dtype in a file is F32, F64, I32, I64, U8 or BOOL; the format's others are LS_ERR_UNSUPPORTED. */
+/* One tensor. Its dtype in a file is F32, F64, I32, I64, U8 or BOOL; F16 and BF16 are read as F32, which has all their
+ * values; the format's others are LS_ERR_UNSUPPORTED. */
 typedef struct ls_safetensors_entry {
     const char *name;
     ls_dtype dtype;

@@ -206,6 +206,15 @@ ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, b
     return LS_OK;
 }
 
+ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_t *chars)
+{
+    entry e;
+    LS_TRY(next_entry(zip, place, &e));
+    *name = e.name;
+    *chars = e.name_chars;
+    return LS_OK;
+}
+
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out)
 {
     size_t place = 0;
@@ -247,4 +256,51 @@ ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member
                           begin, member->packed, out));
     ls_stream_expect_crc(*out, member->crc);
     return LS_OK;
+}
+
+ls_status ls_zip_read(const ls_zip *zip, const char *name, size_t limit, char **data, size_t *bytes)
+{
+    ls_zip_member member = { 0 };
+    ls_stream *stream = NULL;
+    bool found;
+    const char *path = zip->file->path;
+    LS_TRY(ls_zip_find(zip, name, &member, &found));
+    if (!found)
+        return ls_fail(LS_ERR_DATA, "'%s' has no member %s", path, name);
+    LS_TRY(ls_zip_stream(zip, name, &member, &stream));
+    ls_status status = LS_OK;
+    char *room = NULL;
+    if (member.unpacked > limit || member.unpacked > ls_stream_most(stream))
+        status = ls_fail(LS_ERR_DATA, "'%s': %s says that it has %llu bytes, %llu are the most that it could", path,
+                         name, (unsigned long long)member.unpacked,
+                         (unsigned long long)(limit < ls_stream_most(stream) ? limit : ls_stream_most(stream)));
+    else if ((room = malloc((size_t)member.unpacked + 1)) == NULL)
+        status = ls_fail(LS_ERR_MEMORY, "no memory for %s of '%s'", name, path);
+    else
+        status = ls_stream_read(stream, room, (size_t)member.unpacked, "data");
+    if (status == LS_OK)
+        status = ls_stream_finish(stream);
+    ls_stream_close(stream);
+    if (status != LS_OK) {
+        free(room);
+        return status;
+    }
+    room[member.unpacked] = '\0';
+    *data = room;
+    *bytes = (size_t)member.unpacked;
+    return LS_OK;
+}
+
+ls_status ls_zip_read_from(const char *path, const char *name, size_t limit, char **data, size_t *bytes)
+{
+    ls_data_file file;
+    ls_zip zip;
+    LS_TRY(ls_data_file_open(path, &file));
+    ls_status status = ls_zip_open(&file, &zip);
+    if (status == LS_OK) {
+        status = ls_zip_read(&zip, name, limit, data, bytes);
+        ls_zip_close(&zip);
+    }
+    ls_data_file_close(&file);
+    return status;
 }

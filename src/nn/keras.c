@@ -6,6 +6,8 @@
 #include "base/fpmode.h"
 #include "base/names.h"
 #include "base/status.h"
+#include "data/tensors.h"
+#include "data/zip.h"
 #include "nn/model.h"
 
 /* ---- Sequential ---- */
@@ -393,6 +395,15 @@ static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **
                         class_name);
 }
 
+/* Takes over the JSON. */
+static ls_status make_model(ls_context *ctx, json_t *json, const char *path, ls_model **out)
+{
+    ls_json_at root = ls_json_root(json, path);
+    ls_status status = read_model(ctx, &root, out);
+    json_decref(json);
+    return status;
+}
+
 ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out)
 {
     LS_OWN_FP_MODE;
@@ -400,8 +411,31 @@ ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model *
     if (!ctx || !path || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_from_keras_json: context, path and a place for the model are needed");
     LS_TRY(ls_json_read_file(path, &json));
-    ls_json_at root = ls_json_root(json, path);
-    ls_status status = read_model(ctx, &root, out);
-    json_decref(json);
+    return make_model(ctx, json, path, out);
+}
+
+ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out)
+{
+    LS_OWN_FP_MODE;
+    json_t *json = NULL;
+    char *text;
+    size_t bytes;
+    ls_tensor_format format;
+    ls_model *model;
+    if (!ctx || !path || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_model_from_keras: context, path and a place for the model are needed");
+    LS_TRY(ls_tensors_format_in(path, &format));
+    if (format != LS_TENSORS_KERAS)
+        return ls_fail(LS_ERR_DATA, "'%s' is no .keras archive, as model.save() of Keras 3 writes it", path);
+    LS_TRY(ls_zip_read_from(path, LS_KERAS_CONFIG, LS_JSON_FILE_LIMIT, &text, &bytes));
+    ls_status status = ls_json_read_buffer(path, text, bytes, &json);
+    free(text);
+    LS_TRY(status);
+    LS_TRY(make_model(ctx, json, path, &model));
+    status = ls_model_load_weights(model, path);
+    if (status == LS_OK)
+        *out = model;
+    else
+        ls_model_destroy(model);
     return status;
 }

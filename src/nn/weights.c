@@ -1,4 +1,4 @@
-/* Weights in files, and their hash. */
+/* Weights in files of any format and layout (layout.h), and their hash. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,9 @@
 #include "base/numbers.h"
 #include "base/sha256.h"
 #include "base/text.h"
-#include "data/safetensors.h"
-#include "nn/model.h"
+#include "nn/keras.h"
+#include "nn/layout.h"
+#include "nn/weights.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and hashes are little-endian");
 
@@ -18,41 +19,171 @@ static ls_variable *state_of(const ls_model *model, size_t index)
     return ls_model_variable(model, index)->attr.variable.variable;
 }
 
-ls_status ls_model_save_weights(const ls_model *model, const char *path)
+/* ---- Saving ---- */
+
+/* Room for the variables whose elements a file has in another order; NULL where there is none. */
+typedef struct moved {
+    char *data;
+    size_t bytes;
+} moved;
+
+static ls_status move_all(const ls_model *model, const ls_place *places, moved *out)
 {
+    size_t place = 0;
+    for (size_t i = 0; i < model->variable_count; i++)
+        out->bytes += places[i].view.rank > 0 ? state_of(model, i)->bytes : 0;
+    if (out->bytes == 0)
+        return LS_OK;
+    out->data = malloc(out->bytes);
+    if (!out->data)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", out->bytes);
+    for (size_t i = 0; i < model->variable_count; i++) {
+        if (places[i].view.rank == 0)
+            continue;
+        ls_place_copy(&places[i], ls_dtype_bytes(ls_model_variable(model, i)->dtype), state_of(model, i)->data,
+                      out->data + place, true);
+        place += state_of(model, i)->bytes;
+    }
+    return LS_OK;
+}
+
+/* Keras's groups, with the names of the layers; the root's has the model's. */
+static ls_status group_pairs(const ls_model *model, char **groups, ls_safetensors_pair *pairs, size_t *count)
+{
+    LS_TRY(ls_keras_groups(model, groups));
+    *count = 0;
+    pairs[(*count)++] = (ls_safetensors_pair){ "", model->name };
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (groups[i])
+            pairs[(*count)++] = (ls_safetensors_pair){ groups[i], model->layers[i]->name };
+    return LS_OK;
+}
+
+static ls_status write_hdf5(const ls_model *model, const char *path, ls_tensor_format format,
+                            const ls_safetensors_entry *entries)
+{
+    size_t count = 0;
+    char **groups = calloc(model->layer_count + 1, sizeof *groups);
+    ls_safetensors_pair *pairs = calloc(model->layer_count + 1, sizeof *pairs);
+    ls_status status = groups && pairs ? group_pairs(model, groups, pairs, &count)
+                                       : ls_fail(LS_ERR_MEMORY, "no memory for %zu names", model->layer_count);
+    if (status == LS_OK && format == LS_TENSORS_KERAS)
+        status = ls_keras_write(model, path, entries, pairs, count);
+    else if (status == LS_OK)
+        status = ls_tensors_write(path, format, entries, model->variable_count, pairs, count);
+    for (size_t i = 0; groups && i < model->layer_count; i++)
+        free(groups[i]);
+    free(groups);
+    free(pairs);
+    return status;
+}
+
+static ls_status write_entries(const ls_model *model, const char *path, ls_tensor_format format,
+                               const ls_safetensors_entry *entries)
+{
+    if (format == LS_TENSORS_HDF5 || format == LS_TENSORS_KERAS)
+        return write_hdf5(model, path, format, entries);
+    char steps[24];
+    snprintf(steps, sizeof(steps), "%" PRIu64, model->graph->step);
+    const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name }, { STEPS, steps } };
+    return ls_tensors_write(path, format, entries, model->variable_count, metadata, 3);
+}
+
+static ls_status save(const ls_model *model, const char *path, ls_tensor_format format, const ls_place *places)
+{
+    size_t count = model->variable_count, place = 0;
+    moved moved = { 0 };
+    ls_safetensors_entry *entries = calloc(count ? count : 1, sizeof(*entries));
+    ls_status status = entries ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", count);
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        status = ls_variable_bring(state_of(model, i));
+    if (status == LS_OK)
+        status = move_all(model, places, &moved);
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        const ls_variable *state = state_of(model, i);
+        bool moves = places[i].view.rank > 0;
+        entries[i] = (ls_safetensors_entry){ .name = places[i].name,
+                                             .dtype = ls_model_variable(model, i)->dtype,
+                                             .shape = places[i].shape,
+                                             .data = moves ? moved.data + place : state->data };
+        place += moves ? state->bytes : 0;
+    }
+    if (status == LS_OK)
+        status = write_entries(model, path, format, entries);
+    free(entries);
+    free(moved.data);
+    return status;
+}
+
+static ls_status check_layout(ls_layout layout, const char *call)
+{
+    if ((unsigned)layout > LS_LAYOUT_TORCH)
+        return ls_fail(LS_ERR_INVALID, "%s: there is no layout %d", call, (int)layout);
+    return LS_OK;
+}
+
+static bool is_hdf5(ls_tensor_format format)
+{
+    return format == LS_TENSORS_HDF5 || format == LS_TENSORS_KERAS;
+}
+
+/* Keras's HDF5 files have one layout. */
+static ls_status find_style(const char *path, ls_tensor_format format, ls_layout layout, ls_style *out)
+{
+    if (is_hdf5(format) && layout == LS_LAYOUT_TORCH)
+        return ls_fail(LS_ERR_INVALID,
+                       "'%s': Keras's files have Keras's layout; PyTorch's goes with .safetensors and .npz", path);
+    *out = is_hdf5(format) ? LS_STYLE_HDF5 : layout == LS_LAYOUT_TORCH ? LS_STYLE_TORCH : LS_STYLE_KERAS;
+    return LS_OK;
+}
+
+static bool ends_in_weights_h5(const char *path)
+{
+    static const char ending[] = ".weights.h5";
+    size_t length = strlen(path);
+    return length >= sizeof ending - 1 && strcmp(path + length - (sizeof ending - 1), ending) == 0;
+}
+
+/* The format that the ending asks for; safetensors where it asks for none. */
+static ls_status format_to_write(const char *path, ls_tensor_format *out)
+{
+    LS_TRY(ls_tensors_format_of(path, out));
+    if (*out == LS_TENSORS_NPY)
+        return ls_fail(LS_ERR_INVALID, "'%s': an .npy file has one array, weights are several: write an .npz", path);
+    if (*out == LS_TENSORS_HDF5 && !ends_in_weights_h5(path))
+        return ls_fail(LS_ERR_INVALID, "'%s': Keras wants names of such files to end in .weights.h5", path);
+    if (*out == LS_TENSORS_UNKNOWN)
+        *out = LS_TENSORS_SAFETENSORS;
+    return LS_OK;
+}
+
+ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls_weights_options options)
+{
+    ls_tensor_format format;
+    ls_style style;
+    ls_place *places;
     LS_TRY(ls_model_need_ready(model, "ls_model_save_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_save_weights: the path is NULL");
-    size_t count = model->variable_count;
-    ls_safetensors_entry *entries = calloc(count ? count : 1, sizeof(*entries));
-    if (!entries)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", count);
-    ls_status status = LS_OK;
-    for (size_t i = 0; i < count && status == LS_OK; i++)
-        status = ls_variable_bring(state_of(model, i));
-    for (size_t i = 0; i < count; i++)
-        entries[i] = (ls_safetensors_entry){ .name = ls_model_variable_name(model, i),
-                                             .dtype = ls_model_variable(model, i)->dtype,
-                                             .shape = ls_model_variable(model, i)->shape,
-                                             .data = state_of(model, i)->data };
-    char steps[24];
-    snprintf(steps, sizeof(steps), "%" PRIu64, model->graph->step);
-    const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name }, { STEPS, steps } };
-    if (status == LS_OK)
-        status = ls_safetensors_write(path, entries, count, metadata, 3);
-    free(entries);
+    LS_TRY(check_layout(options.layout, "ls_model_save_weights"));
+    LS_TRY(format_to_write(path, &format));
+    LS_TRY(find_style(path, format, options.layout, &style));
+    LS_TRY(ls_places_make(model, style, &places));
+    ls_status status = save(model, options.dry_run ? "/dev/null" : path, format, places);
+    ls_places_free(places, model);
     return status;
 }
 
 /* ---- Loading ---- */
 
-static ls_status check_entry(const ls_tensor *variable, const ls_safetensors_entry *entry, const char *path)
+static ls_status check_entry(const ls_tensor *variable, const ls_place *place, const ls_safetensors_entry *entry,
+                             const char *path)
 {
     char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
-    if (!ls_shape_equal(&variable->shape, &entry->shape))
+    if (!ls_shape_equal(&place->shape, &entry->shape))
         return ls_fail(LS_ERR_SHAPE, "%s: \"%s\" has shape %s, the model needs %s", path, entry->name,
-                       ls_shape_format(&entry->shape, have), ls_shape_format(&variable->shape, need));
+                       ls_shape_format(&entry->shape, have), ls_shape_format(&place->shape, need));
     if (variable->dtype != entry->dtype)
         return ls_fail(LS_ERR_DTYPE, "%s: \"%s\" is %s, the model needs %s", path, entry->name,
                        ls_dtype_name(entry->dtype), ls_dtype_name(variable->dtype));
@@ -69,35 +200,53 @@ static void list_name(ls_text *text, size_t found, const char *name)
         ls_text_put(text, ", ...");
 }
 
-static bool is_variable(const ls_model *model, const char *name)
+/* A file as it is read: of each variable the array, or NULL. */
+typedef struct reading {
+    const ls_model *model;
+    const char *path;
+    ls_tensors file;
+    ls_style style;
+    ls_place *places;
+    const ls_safetensors_entry **entries;
+    bool *wanted; /* of the file's arrays: one of these */
+} reading;
+
+/* Returns how many of the model's variables the file has. */
+static size_t match(reading *r)
 {
-    ls_tensor *found;
-    return ls_graph_find(model->graph, name, &found) == LS_OK && found->op == LS_OP_variable;
+    size_t found = 0;
+    memset(r->wanted, 0, r->file.count * sizeof *r->wanted);
+    for (size_t i = 0; i < r->model->variable_count; i++) {
+        r->entries[i] = ls_tensors_find(&r->file, r->places[i].name);
+        if (!r->entries[i])
+            continue;
+        r->wanted[r->entries[i] - r->file.entries] = true;
+        found++;
+    }
+    return found;
 }
 
 /* Names on one side only. */
-static ls_status check_names(const ls_model *model, const ls_safetensors *file, const char *path)
+static ls_status check_names(const reading *r)
 {
+    const ls_model *model = r->model;
     ls_text missing = { 0 }, extra = { 0 }, message = { 0 };
     size_t missing_count = 0, extra_count = 0;
-    for (size_t i = 0; i < model->variable_count; i++) {
-        const char *name = ls_model_variable_name(model, i);
-        if (ls_safetensors_find(file, name))
-            continue;
-        list_name(&missing, missing_count++, name);
-    }
-    for (size_t i = 0; i < ls_safetensors_count(file); i++)
-        if (!is_variable(model, ls_safetensors_at(file, i)->name))
-            list_name(&extra, extra_count++, ls_safetensors_at(file, i)->name);
+    for (size_t i = 0; i < model->variable_count; i++)
+        if (!r->entries[i])
+            list_name(&missing, missing_count++, r->places[i].name);
+    for (size_t i = 0; i < r->file.count; i++)
+        if (!r->wanted[i] && !ls_style_ignores(r->style, r->file.entries[i].name))
+            list_name(&extra, extra_count++, r->file.entries[i].name);
     if (missing_count + extra_count == 0)
         return LS_OK;
-    ls_text_add(&message, "%s: does not fit model \"%s\":", path, model->name);
+    ls_text_add(&message, "%s: does not fit model \"%s\":", r->path, model->name);
     if (missing_count)
         ls_text_add(&message, " %zu of its %zu variables are not in the file: %s", missing_count, model->variable_count,
                     ls_text_get(&missing));
     if (extra_count)
         ls_text_add(&message, "%s %zu of the file's %zu tensors are not in the model: %s", missing_count ? ";" : "",
-                    extra_count, ls_safetensors_count(file), ls_text_get(&extra));
+                    extra_count, r->file.count, ls_text_get(&extra));
     ls_status status = ls_fail(LS_ERR_NOT_FOUND, "%s", ls_text_get(&message));
     ls_text_free(&missing);
     ls_text_free(&extra);
@@ -105,37 +254,120 @@ static ls_status check_names(const ls_model *model, const ls_safetensors *file, 
     return status;
 }
 
-static ls_status load(ls_model *model, const ls_safetensors *file, const char *path)
+static ls_status use_style(reading *r, ls_style style)
 {
-    uint64_t steps = model->graph->step;
-    const char *text = ls_safetensors_metadata_find(file, STEPS);
-    if (text && !ls_parse_u64(text, &steps))
-        return ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path,
-                       text);
-    LS_TRY(check_names(model, file, path));
-    for (size_t i = 0; i < model->variable_count; i++)
-        LS_TRY(check_entry(ls_model_variable(model, i), ls_safetensors_find(file, ls_model_variable_name(model, i)),
-                           path));
-    for (size_t i = 0; i < model->variable_count; i++) { /* nothing can fail from here */
-        const ls_safetensors_entry *entry = ls_safetensors_find(file, ls_model_variable_name(model, i));
-        if (entry->bytes)
-            memcpy(state_of(model, i)->data, entry->data, entry->bytes);
-        ls_variable_written(state_of(model, i), true);
-    }
-    model->graph->step = steps;
+    ls_places_free(r->places, r->model);
+    r->places = NULL;
+    r->style = style;
+    LS_TRY(ls_places_make(r->model, style, &r->places));
+    match(r);
     return LS_OK;
 }
 
-ls_status ls_model_load_weights(ls_model *model, const char *path)
+/* Keras's names, unless PyTorch's fit the file better. */
+static ls_status choose_style(reading *r, ls_layout layout)
 {
-    ls_safetensors *file;
+    ls_style style;
+    LS_TRY(find_style(r->path, r->file.format, layout, &style));
+    LS_TRY(use_style(r, style));
+    size_t by_keras = match(r);
+    if (layout != LS_LAYOUT_AUTO || style == LS_STYLE_HDF5 || by_keras == r->model->variable_count)
+        return LS_OK;
+    if (use_style(r, LS_STYLE_TORCH) == LS_OK && match(r) > by_keras)
+        return LS_OK;
+    return use_style(r, LS_STYLE_KERAS);
+}
+
+/* The elements in the variable's order, where the file has them. */
+static ls_status move_back(const reading *r)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < r->model->variable_count; i++)
+        if (r->places[i].view.rank > 0 && r->entries[i]->bytes > most)
+            most = r->entries[i]->bytes;
+    if (most == 0)
+        return LS_OK;
+    void *room = malloc(most);
+    if (!room)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", most);
+    for (size_t i = 0; i < r->model->variable_count; i++) {
+        const ls_safetensors_entry *entry = r->entries[i];
+        if (r->places[i].view.rank == 0)
+            continue;
+        ls_place_copy(&r->places[i], ls_dtype_bytes(entry->dtype), entry->data, room, false);
+        memcpy((void *)entry->data, room, entry->bytes);
+    }
+    free(room);
+    return LS_OK;
+}
+
+static ls_status read_variables(reading *r, ls_layout layout, ls_safetensors_entry *out)
+{
+    const ls_model *model = r->model;
+    LS_TRY(choose_style(r, layout));
+    LS_TRY(check_names(r));
+    for (size_t i = 0; i < model->variable_count; i++)
+        LS_TRY(check_entry(ls_model_variable(model, i), &r->places[i], r->entries[i], r->path));
+    LS_TRY(move_back(r));
+    for (size_t i = 0; i < model->variable_count; i++) {
+        out[i] = *r->entries[i];
+        out[i].name = ls_model_variable_name(model, i);
+        out[i].shape = ls_model_variable(model, i)->shape;
+    }
+    return LS_OK;
+}
+
+ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out)
+{
+    reading r = { .model = model, .path = path };
+    LS_TRY(ls_tensors_open(path, &r.file));
+    ls_safetensors_entry *variables = calloc(model->variable_count + 1, sizeof *variables);
+    r.entries = calloc(model->variable_count + 1, sizeof *r.entries);
+    r.wanted = calloc(r.file.count + 1, sizeof *r.wanted);
+    ls_status status = variables && r.entries && r.wanted
+                           ? read_variables(&r, layout, variables)
+                           : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
+    ls_places_free(r.places, model);
+    free(r.entries);
+    free(r.wanted);
+    ls_weights weights = { .file = r.file, .entries = variables };
+    if (status == LS_OK)
+        *out = weights;
+    else
+        ls_weights_close(&weights);
+    return status;
+}
+
+void ls_weights_close(ls_weights *weights)
+{
+    free(weights->entries);
+    weights->entries = NULL;
+    ls_tensors_close(&weights->file);
+}
+
+ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options)
+{
+    ls_weights weights;
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_load_weights: the path is NULL");
-    LS_TRY(ls_safetensors_open(path, &file));
-    ls_status status = load(model, file, path);
-    ls_safetensors_close(file);
+    LS_TRY(check_layout(options.layout, "ls_model_load_weights"));
+    LS_TRY(ls_weights_open(model, path, options.layout, &weights));
+    uint64_t steps = model->graph->step;
+    const char *text = ls_tensors_text(&weights.file, STEPS);
+    ls_status status = LS_OK;
+    if (text && !ls_parse_u64(text, &steps))
+        status =
+            ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path, text);
+    for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
+        if (weights.entries[i].bytes)
+            memcpy(state_of(model, i)->data, weights.entries[i].data, weights.entries[i].bytes);
+        ls_variable_written(state_of(model, i), true);
+    }
+    if (status == LS_OK)
+        model->graph->step = steps;
+    ls_weights_close(&weights);
     return status;
 }
 

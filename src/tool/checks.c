@@ -23,11 +23,13 @@ ls_status tool_check_model(const tool_settings *settings)
     }
     ls_status status = LS_OK;
     if (settings->model == NULL)
-        status = ls_fail(LS_ERR_INVALID, "a MODEL is needed: %s, or a Keras JSON file", ls_text_get(&list));
+        status =
+            ls_fail(LS_ERR_INVALID, "a MODEL is needed: %s, or a .json or .keras file of Keras", ls_text_get(&list));
     else if (access(settings->model, F_OK) != 0 && strpbrk(settings->model, "./"))
         status = ls_fail(LS_ERR_INVALID, "MODEL %s: no such file", settings->model);
     else if (access(settings->model, F_OK) != 0)
-        status = ls_fail(LS_ERR_INVALID, "unknown MODEL %s; did you mean %s? There are %s, and Keras JSON files",
+        status = ls_fail(LS_ERR_INVALID,
+                         "unknown MODEL %s; did you mean %s? There are %s, and files of Keras, .json and .keras",
                          settings->model, ls_nearest_name(settings->model, names, count), ls_text_get(&list));
     ls_text_free(&list);
     return status;

@@ -70,10 +70,10 @@ ls_status tool_check_outputs(const tool_settings *settings)
             if (inputs[k].path && is_same(path, inputs[k].path))
                 return ls_fail(LS_ERR_INVALID, "%s %s is the file of %s, which is read: give another name",
                                outputs[i].flag, path, inputs[k].flag);
-        for (size_t k = 0; k < settings->log_count; k++)
-            if (is_same(path, settings->logs[k]))
-                return ls_fail(LS_ERR_INVALID, "%s %s is the log %s, which is read: give another name", outputs[i].flag,
-                               path, settings->logs[k]);
+        for (size_t k = 0; k < settings->file_count; k++)
+            if (is_same(path, settings->files[k]))
+                return ls_fail(LS_ERR_INVALID, "%s %s is %s, which is read: give another name", outputs[i].flag,
+                               path, settings->files[k]);
         if (settings->data && is_data(settings->data, path))
             return ls_fail(LS_ERR_INVALID, "%s %s is a file of --data, which is read: give another name",
                            outputs[i].flag, path);
@@ -121,5 +121,5 @@ ls_status tool_check_log_file(const char *path)
 
 ls_status tool_check_weights(const char *path, const ls_model *model)
 {
-    return path == NULL ? LS_OK : ls_fail_within(ls_model_save_weights(model, "/dev/null"), "--save");
+    return path == NULL ? LS_OK : ls_fail_within(ls_model_save_weights(model, path, .dry_run = true), "--save");
 }

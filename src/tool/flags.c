@@ -58,8 +58,9 @@ static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
                                                LS_METRIC_RECALL,
                                                LS_METRIC_AUC };
 
-static const char *const strategy_names[] = { "mirrored", "one-device" };                   /* tool_strategy */
-static const char *const set_names[] = { "auto", "train", "test" };                         /* tool_set */
+static const char *const strategy_names[] = { "mirrored", "one-device" }; /* tool_strategy */
+static const char *const set_names[] = { "auto", "train", "test" };       /* tool_set */
+static const char *const layout_names[] = { "keras", "torch" };
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
@@ -88,7 +89,8 @@ static const ls_option set_rows[] = {
 const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 
 static const ls_option model_rows[] = {
-    ROW("--weights", weights, .metavar = "FILE", .help = "begin with these weights (safetensors, Keras's names)"),
+    ROW("--weights", weights, .metavar = "FILE",
+        .help = "begin with these weights: .safetensors, .npz, .weights.h5 or .keras, in Keras's or PyTorch's names"),
     ROW("--seed", seed, .value = "0", .help = "of initial weights, order of data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
@@ -163,14 +165,15 @@ static const ls_option placement_rows[] = {
 const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_rows);
 
 static const ls_option save_rows[] = {
-    ROW("--save", save, .metavar = "FILE", .help = "write the weights when training ends (safetensors, Keras's names)"),
+    ROW("--save", save, .metavar = "FILE",
+        .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),
     ROW("--log", log, .metavar = "FILE", .help = "write an event a line: start, each step, each epoch, end (JSON)"),
     ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);
 
 static const ls_option output_rows[] = {
-    ROW("--output", output, .metavar = "FILE", .help = "where the predictions go: FILE.npy or FILE.csv"),
+    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the predictions go: FILE.npy or FILE.csv"),
 };
 const ls_option_table tool_output_flags = LS_OPTION_TABLE("Files", output_rows);
 
@@ -178,6 +181,22 @@ static const ls_option report_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the page goes: FILE.html"),
 };
 const ls_option_table tool_report_flags = LS_OPTION_TABLE("Files", report_rows);
+
+static const ls_option export_rows[] = {
+    ROW("--output", output, .brief = 'o', .metavar = "FILE",
+        .help = "where the weights go; the ending is the format: .safetensors, .npz, .weights.h5 or .keras"),
+    ROW("--layout", layout, .value = "keras",
+        .help = "names and order of axes: conv2d/kernel [H,W,I,O], or conv2d.weight [O,I,H,W]; of resnet18 and "
+                "resnet50, torch is torchvision's",
+        LS_OPTION_CHOICES(layout_names)),
+};
+const ls_option_table tool_export_flags = LS_OPTION_TABLE("Files", export_rows);
+
+static const ls_option diff_rows[] = {
+    ROW("--model", diff_model, .metavar = "MODEL",
+        .help = "compare as weights of this model: for files of different layouts"),
+};
+const ls_option_table tool_diff_flags = LS_OPTION_TABLE("Files", diff_rows);
 
 static const ls_option json_rows[] = {
     ROW("--json", json, .value = "off", .help = "print JSON"),

@@ -8,8 +8,8 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
-static const tool_command *const commands[] = { &tool_train,  &tool_evaluate, &tool_predict, &tool_summary,
-                                                &tool_report, &tool_devices,  &tool_doctor };
+static const tool_command *const commands[] = { &tool_train, &tool_evaluate, &tool_predict, &tool_summary, &tool_export,
+                                                &tool_diff,  &tool_report,   &tool_devices, &tool_doctor };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
  * for us. */
@@ -31,9 +31,10 @@ static void print_help(void)
     printf("\nA MODEL is");
     for (size_t i = 0; ls_model_builtin_name(i) != NULL; i++)
         printf(" %s,", ls_model_builtin_name(i));
-    printf("\nor a file written by model.to_json() of Keras 3.\n"
+    printf("\nor a file of Keras 3: what model.to_json() gives, or a .keras file with its weights.\n"
            "`lockstep COMMAND --help` tells its options; each is also read from a variable: LOCKSTEP_BATCH_SIZE=256.\n"
-           "Exit status: 0 done, 1 failed, 2 wrong use, 128 + N stopped early by signal N (130: Ctrl+C).\n");
+           "Exit status: 0 done, 1 failed (of diff: different), 2 wrong use, 128 + N stopped early by signal N (130: "
+           "Ctrl+C).\n");
 }
 
 static ls_status add_tables(const tool_command *command, ls_options *options, tool_settings *settings)
@@ -80,12 +81,16 @@ static ls_status read_options(const tool_command *command, int argc, const char 
     LS_TRY(ls_options_environment(options));
     settings->data = NULL; /* LOCKSTEP_DATA is the folder where data is looked for, not data */
     LS_TRY(ls_options_parse(options, argc, argv));
-    size_t taken = command->takes_logs ? options->positional_count : command->takes_model ? 1 : 0;
+    bool any = command->takes_files == TOOL_ANY_FILES;
+    size_t taken = any ? options->positional_count : command->takes_model ? 1 : command->takes_files;
     if (options->positional_count > taken)
         return ls_fail(LS_ERR_INVALID, "%s: unexpected argument '%s'", command->name, options->positional[taken]);
+    if (!any && options->positional_count < command->takes_files)
+        return ls_fail(LS_ERR_INVALID, "%s: %zu files are needed: lockstep %s %s", command->name, command->takes_files,
+                       command->name, command->arguments);
+    settings->files = options->positional;
+    settings->file_count = command->takes_files > 0 ? options->positional_count : 0;
     settings->model = command->takes_model && options->positional_count > 0 ? options->positional[0] : NULL;
-    settings->logs = options->positional;
-    settings->log_count = command->takes_logs ? options->positional_count : 0;
     if (command->takes_model)
         LS_TRY(tool_check_model(settings));
     return command->check ? command->check(options, settings) : LS_OK;
@@ -109,7 +114,9 @@ static int run(const tool_command *command, int argc, const char *const *argv)
             ls_show_work(stderr); /* standard output is for results */
         int stopped_by = 0;
         if (command->run(&settings, &stopped_by) != LS_OK)
-            result = fail(FAILED);
+            result = fail(command->compares ? WRONG_USE : FAILED);
+        else if (stopped_by == TOOL_DIFFERENT)
+            result = FAILED;
         else if (stopped_by != 0)
             result = STOPPED + stopped_by;
     }

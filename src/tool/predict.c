@@ -2,20 +2,13 @@
 #include "tool/tool.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), part = strlen(end);
-    return length > part && strcmp(text + length - part, end) == 0;
-}
 
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
     LS_TRY(tool_check_data(settings));
     if (settings->output == NULL)
         return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.npy or FILE.csv");
-    if (!ends_with(settings->output, ".npy") && !ends_with(settings->output, ".csv"))
+    if (!tool_ends_with(settings->output, ".npy") && !tool_ends_with(settings->output, ".csv"))
         return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .npy or .csv", settings->output);
     LS_TRY(tool_check_devices(options, settings));
     return tool_check_outputs(settings);
@@ -67,7 +60,7 @@ static ls_status write_csv(const char *path, const ls_array *array)
 
 static ls_status write_array(const char *path, const ls_array *array)
 {
-    if (ends_with(path, ".csv"))
+    if (tool_ends_with(path, ".csv"))
         return write_csv(path, array);
     return ls_npy_write(path, *array);
 }

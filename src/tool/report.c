@@ -21,10 +21,10 @@ static ls_status check_output(const char *path)
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
     (void)options;
-    if (settings->log_count == 0)
+    if (settings->file_count == 0)
         return ls_fail(LS_ERR_INVALID, "a LOG is needed: what `lockstep train --log LOG` wrote");
-    if (settings->log_count > REPORT_LOGS)
-        return ls_fail(LS_ERR_INVALID, "%zu logs in one page: %d are the most", settings->log_count, REPORT_LOGS);
+    if (settings->file_count > REPORT_LOGS)
+        return ls_fail(LS_ERR_INVALID, "%zu logs in one page: %d are the most", settings->file_count, REPORT_LOGS);
     if (settings->output == NULL)
         return ls_fail(LS_ERR_INVALID, "--output is needed: -o report.html");
     LS_TRY(check_output(settings->output));
@@ -44,8 +44,8 @@ static ls_status write_page(const char *path, report_run *const *runs, size_t co
 static void tell(const tool_settings *settings, report_run *const *runs)
 {
     char steps[32], epochs[32];
-    for (size_t i = 0; i < settings->log_count; i++)
-        printf("%s: %s step%s, %s epoch%s%s\n", settings->logs[i], tool_number(runs[i]->step, steps),
+    for (size_t i = 0; i < settings->file_count; i++)
+        printf("%s: %s step%s, %s epoch%s%s\n", settings->files[i], tool_number(runs[i]->step, steps),
                runs[i]->step == 1 ? "" : "s", tool_number(runs[i]->epochs_seen, epochs),
                runs[i]->epochs_seen == 1 ? "" : "s",
                runs[i]->torn || runs[i]->bad_lines > 0 ? "; some lines could not be read" : "");
@@ -57,10 +57,10 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     (void)stopped_by;
     report_run *runs[REPORT_LOGS] = { NULL };
     ls_status status = LS_OK;
-    for (size_t i = 0; i < settings->log_count && status == LS_OK; i++)
-        status = report_read(settings->logs[i], &runs[i]);
+    for (size_t i = 0; i < settings->file_count && status == LS_OK; i++)
+        status = report_read(settings->files[i], &runs[i]);
     if (status == LS_OK)
-        status = write_page(settings->output, runs, settings->log_count);
+        status = write_page(settings->output, runs, settings->file_count);
     if (status == LS_OK && strcmp(settings->output, "/dev/stdout") != 0)
         tell(settings, runs);
     for (size_t i = 0; i < REPORT_LOGS; i++)
@@ -75,7 +75,7 @@ const tool_command tool_report = {
     .details = "Draws logs that `lockstep train --log LOG` wrote: one HTML page that needs nothing beside itself. "
                "Several logs are\ndrawn over each other. The log of a run that is still going, or was killed, is drawn "
                "as far as it goes.",
-    .takes_logs = true,
+    .takes_files = TOOL_ANY_FILES,
     .tables = { &tool_report_flags },
     .check = check,
     .run = run,

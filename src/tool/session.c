@@ -13,14 +13,26 @@ static bool is_builtin(const char *name)
     return false;
 }
 
+bool tool_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), part = strlen(end);
+    return length > part && strcmp(text + length - part, end) == 0;
+}
+
 ls_status tool_open_model(const tool_settings *settings, tool_session *session)
 {
+    bool has_weights = false;
     if (is_builtin(settings->model))
         LS_TRY(ls_model_builtin(session->ctx, settings->model, &session->model));
+    else if ((has_weights = tool_ends_with(settings->model, ".keras")))
+        LS_TRY(ls_model_from_keras(session->ctx, settings->model, &session->model));
     else
         LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));
-    if (settings->seed != 0)
+    if (settings->seed != 0) {
         LS_TRY(ls_model_initialize(session->model, settings->seed));
+        if (has_weights) /* the seed is that of the rest */
+            LS_TRY(ls_model_load_weights(session->model, settings->model));
+    }
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
 }
 
@@ -148,6 +160,16 @@ char *tool_number(int64_t value, char buffer[32])
     }
     buffer[to] = '\0';
     return buffer;
+}
+
+void tool_print_lines(char *text)
+{
+    for (char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        ls_make_printable(line, length);
+        line += length + (line[length] == '\n');
+    }
+    printf("%s", text);
 }
 
 void tool_print_results(const char *what, const ls_results *results)

@@ -1,19 +1,6 @@
 /* lockstep summary: a model's layers, shapes and sizes, as Keras prints them. */
 #include "tool/tool.h"
 
-#include <string.h>
-
-/* Names come from a file: they must not command the terminal. */
-static void print_lines(char *text)
-{
-    for (char *line = text; *line != '\0';) {
-        size_t length = strcspn(line, "\n");
-        ls_make_printable(line, length);
-        line += length + (line[length] == '\n');
-    }
-    printf("%s", text);
-}
-
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     (void)stopped_by;
@@ -25,7 +12,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     if (status == LS_OK)
         status = ls_model_summary(session.model, &text);
     if (status == LS_OK)
-        print_lines(text);
+        tool_print_lines(text);
     free(text);
     tool_close(&session);
     return status;

@@ -23,9 +23,9 @@
 
 /* Every flag of every command has its place here; a command that does not take a flag finds its default. */
 typedef struct tool_settings {
-    const char *model;       /* the positional argument */
-    const char *const *logs; /* in its place, of a report */
-    size_t log_count;
+    const char *model;        /* the positional argument */
+    const char *const *files; /* in its place, of commands that take files */
+    size_t file_count;
     /* data */
     const char *data;
     int64_t take;
@@ -53,7 +53,8 @@ typedef struct tool_settings {
     int strategy; /* tool_strategy */
     int64_t lanes;
     /* files and forms */
-    const char *save, *log, *output;
+    const char *save, *log, *output, *diff_model;
+    int layout; /* 0: Keras's, 1: PyTorch's */
     bool log_hash, json;
     int log_level; /* ls_log_level */
     bool print_options;
@@ -64,7 +65,7 @@ typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_loss_flags, tool_optimizer_flags,
     tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags, tool_placement_flags, tool_save_flags,
-    tool_output_flags, tool_report_flags, tool_json_flags, tool_common_flags;
+    tool_output_flags, tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -120,7 +121,9 @@ typedef struct tool_command {
     const char *arguments; /* "MODEL --data DATA" */
     const char *summary;   /* one line of the list of commands */
     const char *details;   /* of its own help */
-    bool takes_model, takes_logs;
+    bool takes_model;
+    size_t takes_files; /* so many, or TOOL_ANY_FILES */
+    bool compares;      /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
     const ls_option_table *tables[TOOL_MOST_TABLES];                        /* NULL after the last */
     ls_status (*check)(const ls_options *options, tool_settings *settings); /* wrong use: exit status 2; may be NULL */
     /* Failure: exit status 1. *stopped_by: the signal that ended it early, after what was done is saved; its exit
@@ -128,7 +131,11 @@ typedef struct tool_command {
     ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
-extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_report, tool_devices, tool_doctor;
+#define TOOL_DIFFERENT (-1) /* in place of a signal: what was compared is not equal */
+#define TOOL_ANY_FILES SIZE_MAX
+
+extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_export, tool_diff, tool_report,
+    tool_devices, tool_doctor;
 
 /* ---- What commands work with ---- */
 
@@ -157,6 +164,9 @@ void tool_close(tool_session *session);
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
 /* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */
 void tool_print_results(const char *what, const ls_results *results);
+bool tool_ends_with(const char *text, const char *end);
+/* Lines with names from a file, which must not command the terminal: they are made printable first. */
+void tool_print_lines(char *text);
 /* 60000: "60,000"; returns `buffer`. */
 char *tool_number(int64_t value, char buffer[32]);
 

@@ -1,0 +1,205 @@
+/* PyTorch's names and layouts. A convolution's kernel is [O,I,H,W], a linear layer's [out,in]. PyTorch's images are
+ * [C,H,W], so what comes out of a Flatten is in another order there: layers behind it have their inputs moved, until
+ * one mixes them. */
+#include "nn/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+/* ---- Names ---- */
+
+static const char *weight_name(const char *name)
+{
+    static const char *const pairs[][2] = {
+        { "kernel", "weight" }, { "embeddings", "weight" },        { "gamma", "weight" },
+        { "beta", "bias" },     { "moving_mean", "running_mean" }, { "moving_variance", "running_var" },
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (strcmp(name, pairs[i][0]) == 0)
+            return pairs[i][1];
+    return name;
+}
+
+#define MOST_NAME 64
+
+/* torchvision's name for a layer of a residual network that has Keras's: "conv2_block1_0_bn" is
+ * "layer1.0.downsample.1". False: it is none. */
+static bool torchvision_name(const char *name, char out[MOST_NAME])
+{
+    static const struct {
+        const char *ours, *theirs;
+    } ends[] = { { "conv1_conv", "conv1" }, { "conv1_bn", "bn1" }, { "predictions", "fc" } };
+    int stage, block, part, end = 0;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(name, ends[i].ours) == 0) {
+            snprintf(out, MOST_NAME, "%s", ends[i].theirs);
+            return true;
+        }
+    if (sscanf(name, "conv%1d_block%2d_%1d_%n", &stage, &block, &part, &end) != 3 || end == 0 || stage < 2 || block < 1)
+        return false;
+    bool norm = strcmp(name + end, "bn") == 0;
+    if (!norm && strcmp(name + end, "conv") != 0)
+        return false;
+    if (part == 0)
+        snprintf(out, MOST_NAME, "layer%d.%d.downsample.%d", stage - 1, block - 1, norm);
+    else
+        snprintf(out, MOST_NAME, "layer%d.%d.%s%d", stage - 1, block - 1, norm ? "bn" : "conv", part);
+    return true;
+}
+
+/* All layers with weights have a name there, or none does. */
+static bool is_torchvision(const ls_model *model)
+{
+    char name[MOST_NAME];
+    bool begins = false;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const ls_model_layer *layer = model->layers[i];
+        if (layer->weight_count > 0 && !torchvision_name(layer->name, name))
+            return false;
+        begins = begins || strcmp(layer->name, "conv1_conv") == 0;
+    }
+    return begins;
+}
+
+static ls_status name_place(const ls_model_layer *layer, const char *weight, bool torchvision, ls_place *place)
+{
+    char name[MOST_NAME];
+    ls_text text = { 0 };
+    bool known = torchvision && torchvision_name(layer->name, name);
+    ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(weight));
+    return ls_text_take(&text, &place->name);
+}
+
+/* ---- Orders of elements ---- */
+
+/* The image that a call's last axis came from by a Flatten; rank 0: none. */
+typedef ls_shape image;
+
+static bool is_elementwise(ls_layer_kind kind)
+{
+    return kind == LS_LAYER_DROPOUT || kind == LS_LAYER_ACTIVATION || kind == LS_LAYER_RELU ||
+           kind == LS_LAYER_LEAKY_RELU || kind == LS_LAYER_RESCALING;
+}
+
+static bool is_norm(ls_layer_kind kind)
+{
+    return kind == LS_LAYER_BATCH_NORMALIZATION || kind == LS_LAYER_LAYER_NORMALIZATION;
+}
+
+static ls_status no_place(const ls_model_layer *layer, const char *where)
+{
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "layer \"%s\" (%s) %s, whose order of elements is another in PyTorch: these weights have no place "
+                   "there; use the layout keras",
+                   layer->name, ls_layer_info_of(layer->spec.kind)->class_name, where);
+}
+
+/* [batch,H,W,C] in which the order of channels and places matters. */
+static bool is_image(const ls_shape *shape)
+{
+    return shape->rank == 4 && shape->dims[3] > 1 && shape->dims[1] * shape->dims[2] > 1;
+}
+
+/* What comes out of a call, by what goes in. */
+static ls_status image_of_call(const ls_model *model, const ls_model_call *call, const image *images, image *out)
+{
+    const ls_model_layer *layer = call->layer;
+    *out = (image){ .rank = 0 };
+    if (call->input_count == 0)
+        return LS_OK;
+    const image *in = &images[call->inputs[0]];
+    const ls_shape *shape = &model->calls[call->inputs[0]].layer->output;
+    bool reshapes = layer->spec.kind == LS_LAYER_RESHAPE;
+    if (layer->spec.kind == LS_LAYER_FLATTEN || (reshapes && layer->output.rank == 2)) {
+        *out = is_image(shape) ? LS_SHAPE(shape->dims[1], shape->dims[2], shape->dims[3]) : *in;
+        return LS_OK;
+    }
+    if (reshapes && (is_image(shape) || is_image(&layer->output)))
+        return no_place(layer, "has images in it");
+    bool any = false;
+    for (size_t i = 0; i < call->input_count; i++)
+        any = any || images[call->inputs[i]].rank > 0;
+    if (!any || layer->spec.kind == LS_LAYER_DENSE)
+        return LS_OK;
+    if (is_elementwise(layer->spec.kind) || is_norm(layer->spec.kind)) {
+        *out = *in;
+        return LS_OK;
+    }
+    return no_place(layer, "comes after a Flatten of images");
+}
+
+/* Of each layer the image its input was; a layer that is called on several must be on the same. */
+static ls_status find_images(const ls_model *model, image *of_layers)
+{
+    image *images = calloc(model->call_count + 1, sizeof *images);
+    ls_status status = images ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu calls", model->call_count);
+    for (size_t i = 0; i < model->call_count && status == LS_OK; i++) {
+        const ls_model_call *call = &model->calls[i];
+        status = image_of_call(model, call, images, &images[i]);
+        if (call->input_count == 0)
+            continue;
+        const image *in = &images[call->inputs[0]];
+        image *of_layer = &of_layers[call->layer->number];
+        if (status == LS_OK && call->number > 0 && call->layer->weight_count > 0 && !ls_shape_equal(in, of_layer))
+            status = no_place(call->layer, "is called on a Flatten of images and on something else");
+        *of_layer = *in;
+    }
+    free(images);
+    return status;
+}
+
+/* [H,W,C], or [H,W,C,out], of an axis that was flattened, moved as PyTorch has it. */
+static void move_image(const image *image, const ls_shape *variable, bool dense, ls_place *place)
+{
+    place->view = *image;
+    if (dense) {
+        place->view.dims[3] = variable->dims[1];
+        place->view.rank = 4;
+        memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
+    } else {
+        memcpy(place->axes, (int[]){ 2, 0, 1 }, 3 * sizeof(int));
+    }
+}
+
+static void order_place(const ls_model_layer *layer, const char *weight, const image *image, ls_place *place)
+{
+    ls_shape own = place->shape;
+    bool kernel = strcmp(weight, "kernel") == 0;
+    if (kernel && own.rank == 4) { /* of a depthwise kernel [H,W,C,m], channel c m + i is one of C */
+        place->view = own;
+        memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
+        place->shape = LS_SHAPE(own.dims[3], own.dims[2], own.dims[0], own.dims[1]);
+        if (layer->spec.kind == LS_LAYER_DEPTHWISE_CONV2D) {
+            memcpy(place->axes, (int[]){ 2, 3, 0, 1 }, 4 * sizeof(int));
+            place->shape = LS_SHAPE(own.dims[2] * own.dims[3], 1, own.dims[0], own.dims[1]);
+        }
+    } else if (kernel && own.rank == 2) {
+        place->view = own;
+        memcpy(place->axes, (int[]){ 1, 0 }, 2 * sizeof(int));
+        place->shape = LS_SHAPE(own.dims[1], own.dims[0]);
+        if (image->rank > 0)
+            move_image(image, &own, true, place);
+    } else if (is_norm(layer->spec.kind) && own.rank == 1 && image->rank > 0) {
+        move_image(image, &own, false, place);
+    }
+}
+
+ls_status ls_torch_places(const ls_model *model, ls_place *places)
+{
+    bool torchvision = is_torchvision(model);
+    image *images = calloc(model->layer_count + 1, sizeof *images);
+    ls_status status =
+        images ? find_images(model, images) : ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", model->layer_count);
+    for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
+        const ls_model_layer *layer = model->variables[i].layer;
+        const char *weight = layer->weight[model->variables[i].index].name;
+        places[i].shape = ls_model_variable(model, i)->shape;
+        order_place(layer, weight, &images[layer->number], &places[i]);
+        status = name_place(layer, weight, torchvision, &places[i]);
+    }
+    free(images);
+    return status;
+}

@@ -1,0 +1,46 @@
+/* lockstep diff: what differs between two files of weights. */
+#include "tool/tool.h"
+
+static ls_status check(const ls_options *options, tool_settings *settings)
+{
+    settings->model = settings->diff_model;
+    if (settings->model)
+        LS_TRY(tool_check_model(settings));
+    return tool_check_devices(options, settings);
+}
+
+static ls_status diff(const tool_settings *settings, tool_session *session, int *different)
+{
+    char *text;
+    bool equal;
+    LS_TRY(tool_open_context(settings, session));
+    if (settings->model)
+        LS_TRY(tool_open_model(settings, session));
+    LS_TRY(ls_weights_diff(settings->files[0], settings->files[1], session->model, &equal, &text));
+    tool_print_lines(text);
+    free(text);
+    *different = equal ? 0 : TOOL_DIFFERENT;
+    return LS_OK;
+}
+
+static ls_status run(const tool_settings *settings, int *stopped_by)
+{
+    tool_session session = { 0 };
+    ls_status status = diff(settings, &session, stopped_by);
+    tool_close(&session);
+    return status;
+}
+
+const tool_command tool_diff = {
+    .name = "diff",
+    .arguments = "A B",
+    .summary = "what differs between two files of weights, or that no bit does",
+    .details = "Compares two files of weights, of any formats: names, types, shapes, the largest difference and where "
+               "it is, or \"equal bits\".\nExit status: 0 equal, 1 different, 2 trouble. Files of different layouts "
+               "need --model.",
+    .takes_files = 2,
+    .compares = true,
+    .tables = { &tool_diff_flags },
+    .check = check,
+    .run = run,
+};
