@@ -117,6 +117,6 @@ ls_status ls_model_set_device(ls_model *model, const char *first_layer, const ch
     if (!device)
         return ls_fail(LS_ERR_INVALID, "ls_model_set_device: the device is NULL");
     LS_TRY(ls_fail_within(ls_context_device(model->context, device, &index), "ls_model_set_device"));
-    LS_TRY(ls_fail_within(find_range(model, first_layer, last_layer, &from, &to), "ls_model_set_device"));
+    LS_TRY(find_range(model, first_layer, last_layer, &from, &to));
     return place(model, from, to, index);
 }

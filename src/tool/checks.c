@@ -8,7 +8,23 @@
 
 #define MOST_MODELS 64
 
-ls_status tool_check_model(const tool_settings *settings)
+/* Sizes belong to built-in models; a file has its own. */
+static ls_status check_shape(const ls_options *options, tool_settings *settings, bool is_builtin)
+{
+    static const char *const flags[] = { "--input", "--classes" };
+    ls_shape shape;
+    for (size_t i = 0; !is_builtin && i < 2; i++)
+        if (ls_options_source(options, flags[i]) == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "%s is of built-in models; MODEL %s is a file, which has its own", flags[i],
+                           settings->model);
+    if (!is_builtin) {
+        settings->input = NULL;
+        settings->classes = 0;
+    }
+    return settings->input ? tool_input_shape(settings->input, &shape) : LS_OK;
+}
+
+ls_status tool_check_model(const ls_options *options, tool_settings *settings)
 {
     const char *names[MOST_MODELS], *name;
     size_t count = 0;
@@ -18,7 +34,7 @@ ls_status tool_check_model(const tool_settings *settings)
         ls_text_add(&list, "%s%s", count ? ", " : "", name);
         if (settings->model && strcmp(settings->model, name) == 0) {
             ls_text_free(&list);
-            return LS_OK;
+            return check_shape(options, settings, true);
         }
     }
     ls_status status = LS_OK;
@@ -30,7 +46,7 @@ ls_status tool_check_model(const tool_settings *settings)
         status = ls_fail(LS_ERR_INVALID, "unknown MODEL %s; did you mean %s? There are %s, and Keras JSON files",
                          settings->model, ls_nearest_name(settings->model, names, count), ls_text_get(&list));
     ls_text_free(&list);
-    return status;
+    return status == LS_OK ? check_shape(options, settings, false) : status;
 }
 
 ls_status tool_check_data(const tool_settings *settings)
@@ -38,7 +54,7 @@ ls_status tool_check_data(const tool_settings *settings)
     if (settings->data == NULL || settings->data[0] == '\0')
         return ls_fail(LS_ERR_INVALID,
                        "--data is needed: fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv or "
-                       "synthetic:28x28x1,classes=10,count=1000");
+                       "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000 with the model's own sizes");
     return LS_OK;
 }
 
@@ -98,6 +114,8 @@ ls_status tool_check_batch(const ls_options *options, tool_settings *settings)
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
 {
     tool_session session = { 0 };
+    if (settings->place && !tool_given(options, "--devices"))
+        settings->devices = NULL;
     ls_status status = tool_open_context(settings, &session);
     int used = session.devices;
     tool_close(&session);

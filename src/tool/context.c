@@ -39,6 +39,12 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
 {
     int64_t number;
     session->strategy.kind = settings->strategy == TOOL_ONE_DEVICE ? LS_STRATEGY_ONE_DEVICE : LS_STRATEGY_MIRRORED;
+    *open = 1;
+    if (settings->devices == NULL) {
+        LS_TRY(tool_place_devices(settings, session->ctx, &session->names, open, &session->devices));
+        session->strategy.devices = ls_text_get(&session->names);
+        return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
+    }
     if (!ls_parse_i64(settings->devices, &number)) {
         session->strategy.devices = settings->devices;
         return read_names(session->ctx, settings->devices, open, &session->devices);
@@ -49,9 +55,9 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
                        "cpu:0-3",
                        settings->devices, LS_MAX_WORKERS);
     *open = session->devices = (int)number;
-    snprintf(session->names, sizeof session->names, "cpu:0-%d", *open - 1);
-    session->strategy.devices = session->names;
-    return LS_OK;
+    ls_text_add(&session->names, "cpu:0-%d", *open - 1);
+    session->strategy.devices = ls_text_get(&session->names);
+    return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
 }
 
 /* ---- Their memory ---- */

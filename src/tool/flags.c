@@ -75,8 +75,9 @@ _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES
 
 static const ls_option data_rows[] = {
     ROW("--data", data, .metavar = "DATA",
-        .help = "fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv or "
-                "synthetic:28x28x1,classes=10,count=1000; names are looked for in the variable's folder, too"),
+        .help = "fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv, "
+                "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000, which has the sizes that the model "
+                "takes; names are looked for in the variable's folder, too"),
     ROW("--take", take, .value = "0", .range = "[0, inf)", .help = "use the first N samples; 0: all"),
 };
 const ls_option_table tool_data_flags = LS_OPTION_TABLE("Data", data_rows);
@@ -92,6 +93,14 @@ static const ls_option model_rows[] = {
     ROW("--seed", seed, .value = "0", .help = "of initial weights, order of data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
+
+static const ls_option shape_rows[] = {
+    ROW("--input", input, .metavar = "SIZES",
+        .help = "sizes of a sample that a built-in model takes, as in 32x32x3; not given: its own"),
+    ROW("--classes", classes, .value = "0", .range = "[0, 2147483647]",
+        .help = "classes that a built-in classifier has; 0: its own"),
+};
+const ls_option_table tool_shape_flags = LS_OPTION_TABLE(NULL, shape_rows);
 
 static const ls_option loss_rows[] = {
     ROW("--loss", loss, .value = "auto", .help = "what is made small; auto: by the model's output and the labels",
@@ -158,6 +167,9 @@ static const ls_option device_rows[] = {
 const ls_option_table tool_device_flags = LS_OPTION_TABLE(NULL, device_rows);
 
 static const ls_option placement_rows[] = {
+    ROW("--place", place, .metavar = "RANGES",
+        .help = "layers and the devices they belong to: conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1. Without "
+                "--devices, these are the devices in use"),
     ROW("--log-placement", log_placement, .value = "off", .help = "print which device each op runs on"),
 };
 const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_rows);
@@ -215,6 +227,26 @@ const char *tool_loss_name(ls_loss_kind kind)
         if (loss_kinds[i] == kind)
             return loss_names[i];
     return "no loss";
+}
+
+ls_status tool_input_shape(const char *text, ls_shape *out)
+{
+    ls_shape shape = { .rank = 0 };
+    for (const char *at = text;; at++) {
+        char digits[24];
+        int64_t size;
+        size_t length = strcspn(at, "x");
+        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
+        if (shape.rank == LS_MAX_RANK - 1 || !ls_parse_i64(digits, &size) || size < 1)
+            return ls_fail(LS_ERR_INVALID, "--input %s: expected 1 to %d sizes of a sample, as in 32x32x3", text,
+                           LS_MAX_RANK - 1);
+        shape.dims[shape.rank++] = size;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    *out = shape;
+    return LS_OK;
 }
 
 static ls_status add_metric(const char *name, ls_metrics_list *list)

@@ -85,7 +85,7 @@ static ls_status read_options(const tool_command *command, int argc, const char 
         return ls_fail(LS_ERR_INVALID, "%s: unexpected argument '%s'", command->name, options->positional[taken]);
     settings->model = options->positional_count > 0 ? options->positional[0] : NULL;
     if (command->takes_model)
-        LS_TRY(tool_check_model(settings));
+        LS_TRY(tool_check_model(options, settings));
     return command->check ? command->check(options, settings) : LS_OK;
 }
 

@@ -15,10 +15,14 @@ static bool is_builtin(const char *name)
 
 ls_status tool_open_model(const tool_settings *settings, tool_session *session)
 {
+    ls_builtin_options sizes = { .classes = settings->classes };
+    if (settings->input)
+        LS_TRY(tool_input_shape(settings->input, &sizes.input));
     if (is_builtin(settings->model))
-        LS_TRY(ls_model_builtin(session->ctx, settings->model, &session->model));
+        LS_TRY(ls_model_builtin_with(session->ctx, settings->model, sizes, &session->model));
     else
         LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));
+    LS_TRY(tool_place(settings, session->model));
     if (settings->seed != 0)
         LS_TRY(ls_model_initialize(session->model, settings->seed));
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
@@ -26,6 +30,8 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
 
 ls_status tool_open_data(const tool_settings *settings, tool_session *session)
 {
+    if (tool_follows_model(settings->data))
+        return tool_open_synthetic(settings, session);
     return ls_load_data(session->ctx, settings->data, settings->set == TOOL_SET_TEST ? NULL : &session->train,
                         settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
 }
@@ -128,6 +134,7 @@ void tool_close(tool_session *session)
     ls_dataset_destroy(session->test);
     ls_model_destroy(session->model);
     ls_context_close(session->ctx);
+    ls_text_free(&session->names);
 }
 
 /* ---- Printing ---- */

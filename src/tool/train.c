@@ -22,10 +22,10 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
     LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
     LS_TRY(tool_check_log_file(settings->log));
     LS_TRY(tool_open_context(settings, session));
+    LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_data(settings, session));
     if (settings->take > 0)
         session->train = ls_take(session->train, settings->take);
-    LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_check_weights(settings->save, session->model));
     LS_TRY(tool_choose_loss(settings, session, session->train));
     return ls_compile(session->model, .optimizer = tool_optimizer(settings), .loss = session->loss,
@@ -214,8 +214,9 @@ const tool_command tool_train = {
         "saves the\n"
         "weights of its last good step, too.",
     .takes_model = true,
-    .tables = { &tool_data_flags, &tool_model_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags,
-                &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_save_flags },
+    .tables = { &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags,
+                &tool_batch_flags, &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags,
+                &tool_save_flags },
     .check = check,
     .run = run,
 };
