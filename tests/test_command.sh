@@ -16,7 +16,7 @@ every_flag() {
     prints '^usage' train mnist-cnn --help || return 1
     for flag in data epochs batch-size batch-size-per-device optimizer lr momentum nesterov loss from-logits metrics devices \
         strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose memory-limit \
-        memory-growth log-placement dry-run input classes place; do
+        memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
@@ -60,6 +60,27 @@ check "no such kind of device" refuses 2 '--devices: device "/gpu:0": there is n
 check "a device twice" refuses 2 'CPU:1 stands twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
 check "no device at all" refuses 2 '--devices 0: expected' devices --devices 0
 check "cores are not chosen by --devices" refuses 2 '--devices: .*cores are chosen by .*LOCKSTEP_VISIBLE_DEVICES' devices --devices 'cpu:0[0]'
+check "stages of mirrored" refuses 2 '--stages does not go with --strategy mirrored' train mlp --data $SMALL --strategy mirrored --stages 2
+check "replicas of data-parallel" \
+    refuses 2 '--replicas does not go with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --replicas 2
+check "an all-reduce where the first device joins" \
+    refuses 2 '--all-reduce does not go with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --all-reduce sharded
+check "an order of lanes without a pipeline" \
+    refuses 2 '--pipeline does not go with --strategy model-parallel' train mlp --data $SMALL --strategy model-parallel --pipeline 1f1b
+check "a split of one device" \
+    refuses 2 '--work-split does not go with --strategy one-device' train mlp --data $SMALL --strategy one-device --work-split auto
+check "a split that is none" refuses 2 'work split of "3:x": 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
+check "a split of three for two" refuses 2 'work split of "3:1:1"' evaluate mlp --data $SMALL --devices 2 --work-split 3:1:1
+check "stages that devices cannot have" \
+    refuses 2 '3 devices are no whole number of replicas of 2 stages' train mlp --data $SMALL --strategy pipeline --stages 2 --devices 3
+check "stages and replicas that are not the devices" \
+    refuses 2 '--stages 2 and --replicas 2 take 4 devices; there are 2' train mlp --data $SMALL --strategy pipeline --stages 2 --replicas 2 --devices 2
+check "replicas that devices cannot have" \
+    refuses 2 '--replicas 2: 3 devices' train mlp --data $SMALL --strategy pipeline --replicas 2 --devices 3
+check "a placement on one device" \
+    refuses 2 '--place does not go with --strategy one-device' train mlp --data $SMALL --strategy one-device --place dense=cpu:1
+check "a placement and stages" refuses 2 '--stages and --replicas do not go with it' train mlp --data $SMALL --place dense=cpu:1 --stages 2
+check "unknown strategy, the nearest is named" refuses 2 'did you mean pipeline\?' train mlp --data $SMALL --strategy piplene
 check "sizes that are none" refuses 2 '--input 3x: expected 1 to . sizes' summary mlp --input 3x
 check "sizes of a file" refuses 2 '--input is of built-in models' summary tests/reference/keras/mlp/model.json --input 3
 check "a placement that is none" refuses 2 "--place: 'conv2d' was expected to be LAYER=DEVICE" train mlp --data $SMALL --place conv2d
@@ -334,6 +355,40 @@ placed_bits() {
         grep '^weights' "$TMP/out" | diff - "$TMP/one"
 }
 check "train: layers on devices, the bits of one" placed_bits
+
+# Every strategy, in train, evaluate and predict: the bits, results and predictions of one device.
+strategies() {
+    prints '^weights' train mnist-cnn --data synthetic:count=40 --verbose 0 --lanes 4 --save "$TMP/w" &&
+        grep -E '^(weights|test)' "$TMP/out" >"$TMP/one" &&
+        prints '^test loss' evaluate mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" && cp "$TMP/out" "$TMP/two" &&
+        prints '' predict mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" --output "$TMP/one.npy" || return 1
+    while read -r flags; do
+        echo "$flags"
+        prints '^weights' train mnist-cnn --data synthetic:count=40 --verbose 0 --lanes 4 $flags &&
+            grep -E '^(weights|test)' "$TMP/out" | diff - "$TMP/one" &&
+            prints '^test loss' evaluate mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" $flags &&
+            diff "$TMP/out" "$TMP/two" &&
+            prints '' predict mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" --output "$TMP/p.npy" $flags &&
+            cmp "$TMP/p.npy" "$TMP/one.npy" || return 1
+    done <<END
+--strategy one-device --devices cpu:1
+--strategy mirrored --devices 3
+--strategy mirrored --devices 3 --all-reduce hierarchical-copy --work-split 3:1:1
+--strategy mirrored --devices 3 --all-reduce one-device --work-split auto
+--strategy data-parallel --devices 2
+--strategy model-parallel --devices 3
+--strategy model-parallel --place ..max_pooling2d=cpu:1,conv2d_1..=cpu:0
+--strategy pipeline --stages 2
+--strategy pipeline --stages 2 --replicas 2 --pipeline fill-drain
+--strategy pipeline --replicas 2 --devices 6
+END
+}
+check "every strategy, in train, evaluate and predict" strategies
+introduces() {
+    prints '^6 devices on .*; pipeline, 2 replicas of 3 stages$' train mlp --data $SMALL --strategy pipeline --stages 3 --replicas 2 --lanes 8 &&
+        prints 'batches of 8;' train mlp --data $SMALL --strategy pipeline --stages 3 --replicas 2 --lanes 8 --batch-size-per-device 4
+}
+check "train tells strategy, stages and replicas" introduces
 
 progress_bar() {
     prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1

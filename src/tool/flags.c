@@ -58,15 +58,20 @@ static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
                                                LS_METRIC_RECALL,
                                                LS_METRIC_AUC };
 
-static const char *const strategy_names[] = { "mirrored", "one-device" };                   /* tool_strategy */
-static const char *const set_names[] = { "auto", "train", "test" };                         /* tool_set */
-static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
-static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
+static const char *const strategy_names[] = { "auto",          "one-device",     "mirrored",
+                                              "data-parallel", "model-parallel", "pipeline" };  /* ls_strategy_kind */
+static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", "one-device" }; /* ls_all_reduce */
+static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
+static const char *const set_names[] = { "auto", "train", "test" };                             /* tool_set */
+static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" };     /* ls_log_level */
+static const char *const verbose_names[] = { "auto", "0", "1", "2" };                           /* ls_verbose */
 
 _Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
 _Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
 _Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
-_Static_assert(COUNT(strategy_names) == TOOL_STRATEGIES, "a name for each strategy");
+_Static_assert(COUNT(strategy_names) == LS_STRATEGY_PIPELINE + 1, "a name for each strategy");
+_Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
+_Static_assert(COUNT(pipeline_names) == LS_FILL_DRAIN + 1, "a name for each order");
 _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES == 3, "in the order of the names");
 
 /* ---- Rows ---- */
@@ -159,8 +164,23 @@ static const ls_option count_rows[] = {
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 
 static const ls_option device_rows[] = {
-    ROW("--strategy", strategy, .value = "mirrored",
-        .help = "which device does what; results do not depend on it either", LS_OPTION_CHOICES(strategy_names)),
+    ROW("--strategy", strategy, .value = "auto",
+        .help =
+            "which device does what: mirrored and data-parallel deal out the batch, model-parallel and pipeline the "
+            "layers; auto: mirrored, or model-parallel with --place. Results do not depend on it either",
+        LS_OPTION_CHOICES(strategy_names)),
+    ROW("--stages", stages, .value = "0", .range = "[0, 1024]",
+        .help = "of model-parallel and pipeline: parts that the layers are cut into; 0: a stage for each device"),
+    ROW("--replicas", replicas, .value = "0", .range = "[0, 1024]",
+        .help = "of pipeline and model-parallel: copies of all stages, which share the batch; 0: devices by stages"),
+    ROW("--all-reduce", all_reduce, .value = "sharded",
+        .help = "who joins gradients: every device a part, neighbours by twos, or the first device everything",
+        LS_OPTION_CHOICES(all_reduce_names)),
+    ROW("--pipeline", pipeline, .value = "1f1b",
+        .help = "order of a pipeline's lanes: one forward and one backward, or all forward and then all backward",
+        LS_OPTION_CHOICES(pipeline_names)),
+    ROW("--work-split", work_split, .metavar = "SPLIT",
+        .help = "how replicas share the lanes: auto, by how fast each was, or as in 3:1; not given: evenly"),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
@@ -214,6 +234,11 @@ ls_optimizer tool_optimizer(const tool_settings *settings)
 const char *tool_optimizer_name(const tool_settings *settings)
 {
     return optimizer_names[settings->optimizer];
+}
+
+const char *tool_strategy_name(ls_strategy_kind kind)
+{
+    return strategy_names[kind];
 }
 
 ls_loss_kind tool_loss_kind(const tool_settings *settings)

@@ -141,7 +141,7 @@ void tool_close(tool_session *session)
 
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session)
 {
-    return settings->batch_size_per_device ? settings->batch_size_per_device * session->devices : settings->batch_size;
+    return settings->batch_size_per_device ? settings->batch_size_per_device * session->replicas : settings->batch_size;
 }
 
 char *tool_number(int64_t value, char buffer[32])

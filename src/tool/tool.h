@@ -50,8 +50,12 @@ typedef struct tool_settings {
     int verbose; /* ls_verbose */
     /* devices */
     const char *devices, *memory_limit; /* devices NULL: those of --place */
+    char counted[16];                   /* what devices may point to */
     bool memory_growth, log_placement;
-    int strategy; /* tool_strategy */
+    int strategy;             /* ls_strategy_kind */
+    int64_t stages, replicas; /* 0: not said */
+    int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
+    const char *work_split;
     int64_t lanes;
     /* files and forms */
     const char *save, *log, *output;
@@ -60,7 +64,6 @@ typedef struct tool_settings {
     bool print_options;
 } tool_settings;
 
-typedef enum tool_strategy { TOOL_MIRRORED, TOOL_ONE_DEVICE, TOOL_STRATEGIES } tool_strategy;
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
@@ -70,6 +73,7 @@ extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
 const char *tool_optimizer_name(const tool_settings *settings);
+const char *tool_strategy_name(ls_strategy_kind kind);
 ls_loss_kind tool_loss_kind(const tool_settings *settings); /* none: to be found out */
 const char *tool_loss_name(ls_loss_kind kind);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
@@ -87,6 +91,7 @@ ls_status tool_check_loss(const ls_options *options, tool_settings *settings);
 ls_status tool_check_optimizer(const ls_options *options, tool_settings *settings);
 ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
+bool tool_has_stages(ls_strategy_kind kind);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 
 /* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
@@ -140,6 +145,7 @@ typedef struct tool_session {
     ls_strategy strategy;
     ls_text names; /* what the strategy's may point to */
     int devices;   /* in use */
+    int replicas;  /* that share the lanes of a batch */
     ls_loss loss;
     ls_metrics_list metrics;
 } tool_session;

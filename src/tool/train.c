@@ -32,6 +32,24 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
                       .metrics = session->metrics);
 }
 
+/* Of more than one device: "; pipeline, 2 replicas of 3 stages" */
+static void introduce_strategy(const tool_session *session)
+{
+    const ls_strategy *s = &session->strategy;
+    if (s->kind == LS_STRATEGY_ONE_DEVICE || session->devices == 1) {
+        printf("\n");
+        return;
+    }
+    printf("; %s", tool_strategy_name(s->kind));
+    if (s->stages > 0) {
+        printf(", ");
+        if (session->replicas > 1)
+            printf("%d replicas of ", session->replicas);
+        printf("%d stage%s", s->stages, s->stages == 1 ? "" : "s");
+    }
+    printf("\n");
+}
+
 static ls_status introduce(const tool_settings *settings, tool_session *session)
 {
     int64_t count;
@@ -53,7 +71,8 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     printf("%d", session->devices);
     if ((size_t)session->devices < opened)
         printf(" of %zu", opened);
-    printf(" device%s on %s\n", opened == 1 ? "" : "s", cpu.reason);
+    printf(" device%s on %s", opened == 1 ? "" : "s", cpu.reason);
+    introduce_strategy(session);
     return LS_OK;
 }
 
