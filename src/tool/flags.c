@@ -194,6 +194,19 @@ static const ls_option placement_rows[] = {
 };
 const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_rows);
 
+static const ls_option verify_rows[] = {
+    ROW("--strategies", strategies, .metavar = "LIST",
+        .help =
+            "names with commas between, as in one-device,mirrored,pipeline; not given: all, with all that they take"),
+    ROW("--device-counts", device_counts, .value = "1,2,3,4,8", .metavar = "LIST",
+        .help = "numbers of CPU devices that share the cores out"),
+    ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of parts the batch is cut into"),
+    ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "training steps of each run"),
+    ROW("--break-run", break_run, .value = "0", .range = "[0, inf)", .metavar = "N",
+        .help = "change one bit of a weight in the Nth run, to see that it is found; 0: in none"),
+};
+const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
+
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE", .help = "write the weights when training ends (safetensors, Keras's names)"),
     ROW("--log", log, .metavar = "FILE", .help = "write an event a line: start, each step, each epoch, end (JSON)"),

@@ -8,7 +8,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
-static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict,
+static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict, &tool_verify,
                                                 &tool_summary, &tool_devices,  &tool_doctor };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are

@@ -57,6 +57,9 @@ typedef struct tool_settings {
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
     int64_t lanes;
+    /* verify */
+    const char *strategies, *device_counts, *lane_counts;
+    int64_t steps, break_run;
     /* files and forms */
     const char *save, *log, *output;
     bool log_hash, json;
@@ -68,7 +71,7 @@ typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
     tool_optimizer_flags, tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags,
-    tool_placement_flags, tool_save_flags, tool_output_flags, tool_json_flags, tool_common_flags;
+    tool_placement_flags, tool_verify_flags, tool_save_flags, tool_output_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -134,7 +137,7 @@ typedef struct tool_command {
     ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
-extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_devices, tool_doctor;
+extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_devices, tool_doctor;
 
 /* ---- What commands work with ---- */
 
