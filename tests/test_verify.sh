@@ -82,14 +82,15 @@ for batch in 32 33; do
         $KERAS/dropout/model.json $KERAS/shared/model.json; do
         check "$model, batches of $batch" verifies $LIMIT $model --batch-size $batch $FLAGS
     done
-    [ -n "$SANITIZE" ] || check "mnist-cnn-wide, batches of $batch" verifies $LIMIT mnist-cnn-wide --batch-size $batch $FLAGS
 done
 RESNET="resnet18 --input 32x32x3 --classes 10"
 if [ "${LS_VERIFY:-}" = all ]; then
     for batch in 32 33; do
+        check "mnist-cnn-wide, batches of $batch" verifies $LIMIT mnist-cnn-wide --batch-size $batch
         check "$RESNET, batches of $batch" verifies $LIMIT $RESNET --batch-size $batch
     done
 elif [ -z "$SANITIZE" ]; then
-    check "$RESNET" verifies $LIMIT $RESNET --batch-size 9 --device-counts 2 --lanes 3 --steps 2
+    check "mnist-cnn-wide" verifies $LIMIT mnist-cnn-wide --batch-size 33 --device-counts 3 --lanes 4 --steps 2
+    check "$RESNET" verifies $LIMIT $RESNET --batch-size 9 --device-counts 2 --lanes 3 --steps 2 --strategies one-device,data-parallel,pipeline
 fi
 finish
