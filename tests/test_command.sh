@@ -16,7 +16,7 @@ every_flag() {
     prints '^usage' train mnist-cnn --help || return 1
     for flag in data epochs batch-size batch-size-per-device optimizer lr momentum nesterov loss from-logits metrics devices \
         strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose memory-limit \
-        memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split; do
+        memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
@@ -389,6 +389,16 @@ introduces() {
         prints 'batches of 8;' train mlp --data $SMALL --strategy pipeline --stages 3 --replicas 2 --lanes 8 --batch-size-per-device 4
 }
 check "train tells strategy, stages and replicas" introduces
+norms() {
+    NORMS="train tests/reference/keras/residual/model.json --data synthetic:count=40 --lanes 4 --log $TMP/norms"
+    prints '^all lanes meet at each of 6 batch norms, .*--norm-statistics lane' $NORMS --strategy pipeline --stages 2 &&
+        grep '^weights' "$TMP/out" >"$TMP/batch" && grep -q '"norm_statistics":"batch"' "$TMP/norms" &&
+        prints '^weights' $NORMS --strategy pipeline --stages 2 --norm-statistics lane && ! grep 'lanes meet' "$TMP/out" &&
+        grep '^weights' "$TMP/out" >"$TMP/lane" && grep -q '"norm_statistics":"lane"' "$TMP/norms" &&
+        ! diff "$TMP/batch" "$TMP/lane" &&
+        prints '^weights' $NORMS --norm-statistics lane && grep '^weights' "$TMP/out" | diff - "$TMP/lane"
+}
+check "train: statistics of batch norms by lane" norms
 
 progress_bar() {
     prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1

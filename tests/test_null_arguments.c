@@ -485,6 +485,8 @@ static void nn_calls(void **state)
     STATUS(ls_model_set_device(t.model, NULL, "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, "name", NULL, "cpu:0"));
     REFUSED(ls_model_set_device(t.model, "name", "name", NULL));
+    REFUSED(ls_model_set_norm_statistics(NULL, LS_PER_LANE));
+    CALL(ls_model_norm_count(NULL, LS_PER_LANE));
     CALL(ls_model_name(NULL));
     CALL(ls_model_graph(NULL));
     CALL(ls_model_input_count(NULL));

@@ -1,5 +1,6 @@
-/* ls_model_set_device: built-in models and Keras's files, spread over devices by ranges of layers, have the bits of the
- * unspread ones; memory moves with the variables; what is refused, and that it changes nothing. */
+/* What is changed of a finished model. ls_model_set_device: built-in models and Keras's files, spread over devices by
+ * ranges of layers, have the bits of the unspread ones; memory moves with the variables; what is refused, and that it
+ * changes nothing. ls_model_set_norm_statistics: the bits are those of layers that say it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -221,6 +222,90 @@ static void a_model_in_use_is_refused(void **state)
     machine_close(&m);
 }
 
+/* ---- Statistics of batch norms ---- */
+
+typedef enum said { SAID_NOTHING, SAID_BY_LAYERS, SAID_BY_MODEL, SAID_BATCH } said;
+
+static void norm_hash(said how, const char *file, int cpus, ls_strategy strategy, char hex[65])
+{
+    machine m;
+    ls_model *model = NULL;
+    ls_norm_statistics own = how == SAID_BY_LAYERS || how == SAID_BATCH ? LS_PER_LANE : LS_PER_BATCH;
+    machine_create(&m, (machine_settings){ .options = { .cpu_devices = cpus, .threads = 2 } });
+    if (file)
+        OK(ls_model_from_keras_json(m.ctx, file, &model));
+    else
+        OK(ls_sequential(m.ctx, "normed", &model, ls_input(6, 6, 2), ls_conv2d(4, 3),
+                         ls_batch_normalization(.statistics = own), ls_relu(), ls_flatten(),
+                         ls_batch_normalization(.statistics = own), ls_dense(4, .activation = LS_SOFTMAX)));
+    if (how == SAID_BY_MODEL || how == SAID_BATCH)
+        OK(ls_model_set_norm_statistics(model, how == SAID_BY_MODEL ? LS_PER_LANE : LS_PER_BATCH));
+    bool by_lane = how == SAID_BY_LAYERS || how == SAID_BY_MODEL;
+    assert_int_equal(ls_model_norm_count(model, by_lane ? LS_PER_BATCH : LS_PER_LANE), 0);
+    assert_true(ls_model_norm_count(model, by_lane ? LS_PER_LANE : LS_PER_BATCH) >= 2);
+    ls_dataset *data = make_data(model);
+    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
+    OK(ls_fit(model, data, .batch_size = 4, .lanes = 2, .strategy = strategy, .verbose = LS_VERBOSE_SILENT));
+    OK(ls_model_state_sha256(model, hex));
+    ls_dataset_destroy(data);
+    ls_model_destroy(model);
+    machine_close(&m);
+}
+
+static void statistics_are_set_for_all_norms(void **state)
+{
+    (void)state;
+    char batch[65], found[65], lane[65];
+    norm_hash(SAID_NOTHING, NULL, 1, ls_one_device(), batch);
+    norm_hash(SAID_BY_LAYERS, NULL, 1, ls_one_device(), lane);
+    assert_string_not_equal(batch, lane);
+    norm_hash(SAID_BY_MODEL, NULL, 1, ls_one_device(), found);
+    assert_string_equal(found, lane);
+    norm_hash(SAID_BATCH, NULL, 1, ls_one_device(), found);
+    assert_string_equal(found, batch);
+    norm_hash(SAID_BY_MODEL, NULL, 3, ls_pipeline(), found);
+    assert_string_equal(found, lane);
+    norm_hash(SAID_BY_MODEL, NULL, 2, ls_mirrored(), found);
+    assert_string_equal(found, lane);
+}
+
+static void statistics_of_a_file(void **state)
+{
+    (void)state;
+    static const char path[] = "tests/reference/keras/residual/model.json";
+    char batch[65], lane[65], found[65];
+    norm_hash(SAID_NOTHING, path, 1, ls_one_device(), batch);
+    norm_hash(SAID_BY_MODEL, path, 1, ls_one_device(), lane);
+    norm_hash(SAID_BY_MODEL, path, 2, ls_pipeline(), found);
+    assert_string_not_equal(batch, lane);
+    assert_string_equal(found, lane);
+}
+
+static void one_norm(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+{
+    (void)user;
+    outputs[0] = ls_layer_call(call, ls_batch_normalization(), inputs[0]);
+}
+
+static void statistics_that_are_refused(void **state)
+{
+    (void)state;
+    ls_context *ctx;
+    ls_model *model = NULL;
+    const ls_layer input = ls_input(3);
+    OK(ls_context_open(NULL, &ctx));
+    OK(ls_custom(ctx, "own", &input, 1, 1, one_norm, NULL, &model));
+    FAILS(ls_model_set_norm_statistics(model, LS_PER_LANE), LS_ERR_UNSUPPORTED, "own", "custom");
+    ls_model_destroy(model);
+    OK(ls_model_builtin(ctx, "linear", &model));
+    FAILS(ls_model_set_norm_statistics(model, (ls_norm_statistics)7), LS_ERR_INVALID, "7");
+    OK(ls_model_set_norm_statistics(model, LS_PER_LANE)); /* there are none */
+    OK(ls_compile(model, .loss = ls_mean_squared_error()));
+    FAILS(ls_model_set_norm_statistics(model, LS_PER_LANE), LS_ERR_STATE, "linear", "compiled");
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +314,9 @@ int main(void)
         cmocka_unit_test(a_device_without_room_changes_nothing),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(a_model_in_use_is_refused),
+        cmocka_unit_test(statistics_are_set_for_all_norms),
+        cmocka_unit_test(statistics_of_a_file),
+        cmocka_unit_test(statistics_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,12 +82,17 @@ for batch in 32 33; do
         $KERAS/dropout/model.json $KERAS/shared/model.json; do
         check "$model, batches of $batch" verifies $LIMIT $model --batch-size $batch $FLAGS
     done
+    check "$KERAS/residual/model.json by lane, batches of $batch" \
+        verifies $LIMIT $KERAS/residual/model.json --batch-size $batch $FLAGS --norm-statistics lane
 done
 RESNET="resnet18 --input 32x32x3 --classes 10"
 if [ "${LS_VERIFY:-}" = all ]; then
     for batch in 32 33; do
         check "mnist-cnn-wide, batches of $batch" verifies $LIMIT mnist-cnn-wide --batch-size $batch
-        check "$RESNET, batches of $batch" verifies $LIMIT $RESNET --batch-size $batch
+        for statistics in batch lane; do
+            check "$RESNET, batches of $batch, statistics of the $statistics" \
+                verifies $LIMIT $RESNET --batch-size $batch --norm-statistics $statistics
+        done
     done
 elif [ -z "$SANITIZE" ]; then
     check "mnist-cnn-wide" verifies $LIMIT mnist-cnn-wide --batch-size 33 --device-counts 3 --lanes 4 --steps 2

@@ -286,6 +286,14 @@ LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
 LS_API ls_status ls_model_set_device(ls_model *model, const char *first_layer, const char *last_layer,
                                      const char *device);
 
+/* All batch norms of the model normalise by those statistics in training, whatever its layers said; a part of what the
+ * job is, so other statistics are other bits. When it may be called: as ls_model_set_device. Not of a custom model,
+ * whose function says it. */
+LS_API ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics);
+/* How many batch norms of the model have those statistics; frozen ones (trainable off), which have none, do not count.
+ */
+LS_API size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics);
+
 LS_API const char *ls_model_name(const ls_model *model);
 LS_API ls_graph *ls_model_graph(ls_model *model);
 LS_API size_t ls_model_input_count(const ls_model *model);

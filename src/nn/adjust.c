@@ -1,5 +1,6 @@
-/* What may still be changed of a finished model, before it is first traced: the devices of its layers. So built-in
- * models and Keras's files, which say nothing of devices, are spread as a model written by hand is. */
+/* What may still be changed of a finished model, before it is first traced: the devices of its layers, the statistics
+ * of its batch norms. So built-in models and Keras's files, which say nothing of either, get what a model written by
+ * hand has. */
 #include <string.h>
 
 #include "base/names.h"
@@ -119,4 +120,33 @@ ls_status ls_model_set_device(ls_model *model, const char *first_layer, const ch
     LS_TRY(ls_fail_within(ls_context_device(model->context, device, &index), "ls_model_set_device"));
     LS_TRY(find_range(model, first_layer, last_layer, &from, &to));
     return place(model, from, to, index);
+}
+
+/* ---- Statistics of batch norms ---- */
+
+ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics)
+{
+    LS_TRY(need_untraced(model, "ls_model_set_norm_statistics"));
+    if ((unsigned)statistics > LS_PER_LANE)
+        return ls_fail(LS_ERR_INVALID, "ls_model_set_norm_statistics: there are no statistics %d", (int)statistics);
+    if (model->kind == LS_MODEL_CUSTOM)
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "ls_model_set_norm_statistics: model \"%s\" is a custom one: its function gives each batch norm "
+                       "its .statistics",
+                       model->name);
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i]->spec.kind == LS_LAYER_BATCH_NORMALIZATION)
+            model->layers[i]->spec.options.statistics = statistics;
+    return LS_OK;
+}
+
+size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics)
+{
+    size_t count = 0;
+    for (size_t i = 0; model && i < model->layer_count; i++) {
+        const ls_layer *spec = &model->layers[i]->spec;
+        count += spec->kind == LS_LAYER_BATCH_NORMALIZATION && spec->options.trainable == LS_ON &&
+                 spec->options.statistics == statistics;
+    }
+    return count;
 }

@@ -62,14 +62,16 @@ static const char *const strategy_names[] = { "auto",          "one-device",    
                                               "data-parallel", "model-parallel", "pipeline" };  /* ls_strategy_kind */
 static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", "one-device" }; /* ls_all_reduce */
 static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
-static const char *const set_names[] = { "auto", "train", "test" };                             /* tool_set */
-static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" };     /* ls_log_level */
-static const char *const verbose_names[] = { "auto", "0", "1", "2" };                           /* ls_verbose */
+static const char *const norm_names[] = { "auto", "batch", "lane" };                        /* 1 + ls_norm_statistics */
+static const char *const set_names[] = { "auto", "train", "test" };                         /* tool_set */
+static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
+static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
 _Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
 _Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
 _Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
 _Static_assert(COUNT(strategy_names) == LS_STRATEGY_PIPELINE + 1, "a name for each strategy");
+_Static_assert(LS_PER_BATCH == 0 && LS_PER_LANE == 1, "in the order of the names");
 _Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
 _Static_assert(COUNT(pipeline_names) == LS_FILL_DRAIN + 1, "a name for each order");
 _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES == 3, "in the order of the names");
@@ -104,6 +106,10 @@ static const ls_option shape_rows[] = {
         .help = "sizes of a sample that a built-in model takes, as in 32x32x3; not given: its own"),
     ROW("--classes", classes, .value = "0", .range = "[0, 2147483647]",
         .help = "classes that a built-in classifier has; 0: its own"),
+    ROW("--norm-statistics", norm_statistics, .value = "auto",
+        .help = "of batch norms in training: of the whole batch, where all lanes meet, or of each lane, which wait for "
+                "nothing; results depend on it. auto: as the model says, else batch",
+        LS_OPTION_CHOICES(norm_names)),
 };
 const ls_option_table tool_shape_flags = LS_OPTION_TABLE(NULL, shape_rows);
 

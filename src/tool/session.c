@@ -23,6 +23,8 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
     else
         LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));
     LS_TRY(tool_place(settings, session->model));
+    if (settings->norm_statistics > 0)
+        LS_TRY(ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1)));
     if (settings->seed != 0)
         LS_TRY(ls_model_initialize(session->model, settings->seed));
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;

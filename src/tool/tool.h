@@ -33,7 +33,8 @@ typedef struct tool_settings {
     uint64_t seed;
     const char *input; /* "32x32x3"; NULL: the model's own */
     int64_t classes;
-    const char *place; /* ranges of layers and their devices */
+    int norm_statistics; /* 0: as the model has it; else 1 + ls_norm_statistics */
+    const char *place;   /* ranges of layers and their devices */
     /* loss and metrics */
     int loss; /* an index into the names of losses, 0: found out */
     bool from_logits, from_logits_given;

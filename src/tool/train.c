@@ -48,6 +48,11 @@ static void introduce_strategy(const tool_session *session)
         printf("%d stage%s", s->stages, s->stages == 1 ? "" : "s");
     }
     printf("\n");
+    size_t norms = ls_model_norm_count(session->model, LS_PER_BATCH);
+    if (s->kind == LS_STRATEGY_PIPELINE && s->stages > 1 && norms > 0)
+        printf("all lanes meet at each of %zu batch norms, so stages cannot overlap; --norm-statistics lane lets them "
+               "(other bits)\n",
+               norms);
 }
 
 static ls_status introduce(const tool_settings *settings, tool_session *session)

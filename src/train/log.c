@@ -113,6 +113,10 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
     put_number(&text, "batch_size", (double)facts->batch_size);
     put_number(&text, "epochs", (double)facts->epochs);
     put_number(&text, "lanes", facts->lanes);
+    size_t by_lane = ls_model_norm_count(job->model, LS_PER_LANE),
+           by_batch = ls_model_norm_count(job->model, LS_PER_BATCH);
+    if (by_lane + by_batch > 0)
+        put_string(&text, "norm_statistics", by_batch == 0 ? "lane" : by_lane == 0 ? "batch" : "mixed");
     put_number(&text, "devices", facts->devices);
     ls_text_add(&text, ",\"seed\":%" PRIu64, facts->seed);
     put_string(&text, "bit_class", bits);
