@@ -48,11 +48,6 @@ static void introduce_strategy(const tool_session *session)
         printf("%d stage%s", s->stages, s->stages == 1 ? "" : "s");
     }
     printf("\n");
-    size_t norms = ls_model_norm_count(session->model, LS_PER_BATCH);
-    if (s->kind == LS_STRATEGY_PIPELINE && s->stages > 1 && norms > 0)
-        printf("all lanes meet at each of %zu batch norms, so stages cannot overlap; --norm-statistics lane lets them "
-               "(other bits)\n",
-               norms);
 }
 
 static ls_status introduce(const tool_settings *settings, tool_session *session)
@@ -151,18 +146,26 @@ static bool known_results(const ls_history *history, const ls_metrics_list *metr
     return ls_dataset_count(test, &out->samples) == LS_OK && out->samples >= 0;
 }
 
+static void tell_times(const ls_model *model)
+{
+    ls_times times = ls_model_times(model);
+    double sum = times.data + times.compute + times.other;
+    if (!(sum > 0))
+        return;
+    printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%", sum,
+           100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
+    if (times.moved_bytes > 0)
+        printf("; joins moved %.1f MB between devices", times.moved_bytes / 1e6);
+    printf("\n");
+}
+
 static ls_status tell_results(const tool_settings *settings, tool_session *session, const ls_history *history,
                               int stopped_by)
 {
     char hex[65];
     ls_results results;
-    if (settings->verbose != LS_VERBOSE_SILENT) {
-        ls_times times = ls_model_times(session->model);
-        double sum = times.data + times.compute + times.other;
-        if (sum > 0)
-            printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%\n", sum,
-                   100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
-    }
+    if (settings->verbose != LS_VERBOSE_SILENT)
+        tell_times(session->model);
     if (stopped_by != 0) {
         printf("stopped by a signal (%s)\n", strsignal(stopped_by));
     } else if (session->test) {
