@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test surface faults everything,$(GOALS)),)
+ifneq ($(filter test surface verify faults everything,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +56,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test surface faults everything demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface verify faults everything demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
@@ -272,6 +272,11 @@ faults: all $(B)/fuzz/libfaults.so
 surface: all $(B)/tests/test_ends
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SURFACE=all LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_ends \
 	    tests/test_surface.sh
+
+# Every model that test_verify.sh knows, under every strategy and number of devices; `make test` runs a sample of it.
+.PHONY: verify
+verify: all
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=3600 tests/run.sh tests/test_verify.sh
 
 .PHONY: demo
 demo: $(B)/examples/demo

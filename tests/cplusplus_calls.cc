@@ -80,6 +80,8 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_dense(4, { .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
                                               .kernel_regularizer = { .l2 = 0.1 },
                                               .trainable = LS_OFF }) };
+    LS_CHECK(ls_model_builtin(ctx, "resnet18", out));
+    LS_CHECK(ls_model_builtin(ctx, "resnet18", out, { .input = LS_SHAPE(32, 32, 3), .classes = 10 }));
     LS_CHECK(ls_functional_begin(ctx, "net", out));
     ls_symbol a = ls_symbol_input(*out, layers[1]);
     ls_symbol b = ls_symbol_call(*out, ls_dense(8), a);

@@ -16,7 +16,7 @@ every_flag() {
     prints '^usage' train mnist-cnn --help || return 1
     for flag in data epochs batch-size batch-size-per-device optimizer lr momentum nesterov loss from-logits metrics devices \
         strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose memory-limit \
-        memory-growth log-placement dry-run; do
+        memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
@@ -60,6 +60,32 @@ check "no such kind of device" refuses 2 '--devices: device "/gpu:0": there is n
 check "a device twice" refuses 2 'CPU:1 stands twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
 check "no device at all" refuses 2 '--devices 0: expected' devices --devices 0
 check "cores are not chosen by --devices" refuses 2 '--devices: .*cores are chosen by .*LOCKSTEP_VISIBLE_DEVICES' devices --devices 'cpu:0[0]'
+check "stages of mirrored" refuses 2 '--stages does not go with --strategy mirrored' train mlp --data $SMALL --strategy mirrored --stages 2
+check "replicas of data-parallel" \
+    refuses 2 '--replicas does not go with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --replicas 2
+check "an all-reduce where the first device joins" \
+    refuses 2 '--all-reduce does not go with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --all-reduce sharded
+check "an order of lanes without a pipeline" \
+    refuses 2 '--pipeline does not go with --strategy model-parallel' train mlp --data $SMALL --strategy model-parallel --pipeline 1f1b
+check "a split of one device" \
+    refuses 2 '--work-split does not go with --strategy one-device' train mlp --data $SMALL --strategy one-device --work-split auto
+check "a split that is none" refuses 2 'work split of "3:x": 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
+check "a split of three for two" refuses 2 'work split of "3:1:1"' evaluate mlp --data $SMALL --devices 2 --work-split 3:1:1
+check "stages that devices cannot have" \
+    refuses 2 '3 devices are no whole number of replicas of 2 stages' train mlp --data $SMALL --strategy pipeline --stages 2 --devices 3
+check "stages and replicas that are not the devices" \
+    refuses 2 '--stages 2 and --replicas 2 take 4 devices; there are 2' train mlp --data $SMALL --strategy pipeline --stages 2 --replicas 2 --devices 2
+check "replicas that devices cannot have" \
+    refuses 2 '--replicas 2: 3 devices' train mlp --data $SMALL --strategy pipeline --replicas 2 --devices 3
+check "a placement on one device" \
+    refuses 2 '--place does not go with --strategy one-device' train mlp --data $SMALL --strategy one-device --place dense=cpu:1
+check "a placement and stages" refuses 2 '--stages and --replicas do not go with it' train mlp --data $SMALL --place dense=cpu:1 --stages 2
+check "unknown strategy, the nearest is named" refuses 2 'did you mean pipeline\?' train mlp --data $SMALL --strategy piplene
+check "sizes that are none" refuses 2 '--input 3x: expected 1 to . sizes' summary mlp --input 3x
+check "sizes of a file" refuses 2 '--input is of built-in models' summary tests/reference/keras/mlp/model.json --input 3
+check "a placement that is none" refuses 2 "--place: 'conv2d' was expected to be LAYER=DEVICE" train mlp --data $SMALL --place conv2d
+check "a layer on two devices" refuses 2 "names 2 devices" train mlp --data $SMALL --place 'dense=cpu:0-1'
+check "a layer on no device" refuses 2 '--place: device "gpu:0": there is no GPU' train mlp --data $SMALL --place dense=gpu:0
 check "a limit that is no number" refuses 2 '--memory-limit 3x: expected MiB' devices --memory-limit 3x
 check "a limit of nothing" refuses 2 '--memory-limit 3,: expected MiB' devices --devices 2 --memory-limit 3,
 check "more limits than devices" refuses 2 '3 limits for 2 CPU devices' devices --devices 2 --memory-limit 1,2,3
@@ -100,6 +126,10 @@ missing_data() {
 }
 check "missing data: which files, and where they were looked for" missing_data
 check "data of another shape" refuses 1 '' evaluate mnist-cnn --data synthetic:5x5x1,classes=10,count=4
+check "an input too small" refuses 1 'mnist-cnn.* too small: height and width are at least 10' summary mnist-cnn --input 9x9x1
+check "classes of no classifier" refuses 1 'linear.* no classifier' summary linear --classes 3
+check "a layer that is not there, the nearest is named" \
+    refuses 1 '--place: .* no layer "dens_1"; did you mean "dense_1"\?' train mlp --data synthetic --place dense..dens_1=cpu:1
 check "weights that are not there" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"
 check "a folder that is not there, found before training" \
     refuses 1 '--save: cannot write' train mlp --data $SMALL --save "$TMP/no/w.safetensors"
@@ -307,6 +337,9 @@ train "as many epochs as --max-steps takes" '^Epoch 3/3$' mlp --data $SMALL --ba
 train "--take" ': 40 samples;' mlp --data $SMALL --take 40
 train "a batch for each device" 'batches of 12;' mlp --data $SMALL --batch-size-per-device 4 --devices 3
 train "--validation-split" 'val_loss: ' mlp --data $SMALL --validation-split 0.25 --batch-size 10
+train "synthetic data with the model's sizes" 'synthetic:count=9: 9 samples;' mlp --input 5x7 --classes 3 --data synthetic:count=9
+train "a residual network of small images" '11,191,242 parameters' resnet18 --input 32x32x3 --classes 10 --data synthetic:count=3
+train "synthetic data for two inputs" '^two_inputs: 159 parameters' tests/reference/keras/two_inputs/model.json --data synthetic:count=40,seed=3
 train "regression: mean squared error, no accuracy" 'mean_squared_error$' linear --data synthetic:1,classes=3,count=20
 train "every optimizer's options" 'sgd; ' mlp --data $SMALL --optimizer sgd --momentum 0.9 --nesterov --lr 0.01
 train "metrics by name" 'top_k_categorical_accuracy: ' mlp --data $SMALL --metrics accuracy,top_k_categorical_accuracy
@@ -314,6 +347,59 @@ train "one device" '^1 device ' mlp --data $SMALL --strategy one-device --lanes 
 for optimizer in adam adamw sgd rmsprop rmsprop-tf1 adagrad; do
     train "$optimizer" "; $optimizer; " mlp --data $SMALL --optimizer $optimizer --lr 0.001 --max-steps 1
 done
+
+placed_bits() {
+    CNN="train mnist-cnn --data synthetic:count=40 --verbose 0 --lanes 4"
+    prints '^weights' $CNN && grep '^weights' "$TMP/out" >"$TMP/one" &&
+        prints 'Executing op Conv2D in device .*CPU:2$' $CNN --place ..max_pooling2d=cpu:1,conv2d_1..=cpu:2 --log-placement &&
+        grep '^weights' "$TMP/out" | diff - "$TMP/one"
+}
+check "train: layers on devices, the bits of one" placed_bits
+
+# Every strategy, in train, evaluate and predict: the bits, results and predictions of one device.
+strategies() {
+    prints '^weights' train mnist-cnn --data synthetic:count=40 --verbose 0 --lanes 4 --save "$TMP/w" &&
+        grep -E '^(weights|test)' "$TMP/out" >"$TMP/one" &&
+        prints '^test loss' evaluate mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" && cp "$TMP/out" "$TMP/two" &&
+        prints '' predict mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" --output "$TMP/one.npy" || return 1
+    while read -r flags; do
+        echo "$flags"
+        prints '^weights' train mnist-cnn --data synthetic:count=40 --verbose 0 --lanes 4 $flags &&
+            grep -E '^(weights|test)' "$TMP/out" | diff - "$TMP/one" &&
+            prints '^test loss' evaluate mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" $flags &&
+            diff "$TMP/out" "$TMP/two" &&
+            prints '' predict mnist-cnn --data synthetic:count=41 --lanes 4 --weights "$TMP/w" --output "$TMP/p.npy" $flags &&
+            cmp "$TMP/p.npy" "$TMP/one.npy" || return 1
+    done <<END
+--strategy one-device --devices cpu:1
+--strategy mirrored --devices 3
+--strategy mirrored --devices 3 --all-reduce hierarchical-copy --work-split 3:1:1
+--strategy mirrored --devices 3 --all-reduce one-device --work-split auto
+--strategy data-parallel --devices 2
+--strategy model-parallel --devices 3
+--strategy model-parallel --place ..max_pooling2d=cpu:1,conv2d_1..=cpu:0
+--strategy pipeline --stages 2
+--strategy pipeline --stages 2 --replicas 2 --pipeline fill-drain
+--strategy pipeline --replicas 2 --devices 6
+END
+}
+check "every strategy, in train, evaluate and predict" strategies
+introduces() {
+    prints '^6 devices on .*; pipeline, 2 replicas of 3 stages$' train mlp --data $SMALL --strategy pipeline --stages 3 --replicas 2 --lanes 8 &&
+        prints 'batches of 8;' train mlp --data $SMALL --strategy pipeline --stages 3 --replicas 2 --lanes 8 --batch-size-per-device 4
+}
+check "train tells strategy, stages and replicas" introduces
+norms() {
+    NORMS="train tests/reference/keras/residual/model.json --data synthetic:count=40 --lanes 4 --log $TMP/norms"
+    ends 0 "$LOCKSTEP" $NORMS --strategy pipeline --stages 2 &&
+        grep -q 'all lanes meet .* times .*--norm-statistics lane' "$TMP/err" &&
+        grep '^weights' "$TMP/out" >"$TMP/batch" && grep -q '"norm_statistics":"batch"' "$TMP/norms" &&
+        prints '^weights' $NORMS --strategy pipeline --stages 2 --norm-statistics lane &&
+        grep '^weights' "$TMP/out" >"$TMP/lane" && grep -q '"norm_statistics":"lane"' "$TMP/norms" &&
+        ! diff "$TMP/batch" "$TMP/lane" &&
+        prints '^weights' $NORMS --norm-statistics lane && grep '^weights' "$TMP/out" | diff - "$TMP/lane"
+}
+check "train: statistics of batch norms by lane" norms
 
 progress_bar() {
     prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1

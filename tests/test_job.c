@@ -392,6 +392,28 @@ static void another_job_s_snapshot_is_refused(void **state)
     ls_context_close(ctx);
 }
 
+/* Batch norms by lane are another job than batch norms by batch. */
+static void statistics_of_norms_are_the_job_s(void **state)
+{
+    (void)state;
+    ls_snapshot *snapshot = NULL;
+    ls_model *models[2] = { NULL, NULL };
+    ls_context *ctx = open_context();
+    for (int i = 0; i < 2; i++) {
+        OK(ls_sequential(ctx, "normed", &models[i], ls_input(3), ls_batch_normalization(), ls_dense(1)));
+        OK(ls_model_set_norm_statistics(models[i], i ? LS_PER_LANE : LS_PER_BATCH));
+        OK(ls_compile(models[i], .optimizer = ls_adam(), .loss = ls_mean_squared_error()));
+    }
+    OK(ls_job_save(models[0]->job, &snapshot));
+    OK(ls_job_load(models[0]->job, snapshot));
+    assert_int_equal(ls_job_load(models[1]->job, snapshot), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_last_error(), "norms_by_lane"));
+    ls_snapshot_destroy(snapshot);
+    ls_model_destroy(models[0]);
+    ls_model_destroy(models[1]);
+    ls_context_close(ctx);
+}
+
 /* By hand from the bytes that train.h names. */
 static void the_state_s_hash_is_of_bytes(void **state)
 {
@@ -567,6 +589,7 @@ int main(void)
         cmocka_unit_test(slots_are_made_when_a_model_is_compiled),
         cmocka_unit_test(what_is_saved_is_all_that_a_job_is),
         cmocka_unit_test(another_job_s_snapshot_is_refused),
+        cmocka_unit_test(statistics_of_norms_are_the_job_s),
         cmocka_unit_test(the_state_s_hash_is_of_bytes),
         cmocka_unit_test(calls_inside_a_fit_leave_its_plans_alone),
         cmocka_unit_test(plans_are_kept_by_their_settings),

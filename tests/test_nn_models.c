@@ -581,6 +581,60 @@ static void built_in_models_have_their_parameters(void **state)
     REFUSED(ls_model_builtin(ctx, NULL, &m), LS_ERR_INVALID, "NULL");
 }
 
+/* Images of any size, down to the least, and any number of classes; a forward pass of each. */
+static void built_in_models_take_sizes_and_classes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        ls_shape in;
+        int64_t classes, parameters; /* 0: not looked at */
+    } rows[] = {
+        { "linear", LS_SHAPE(13), 0, 14 },
+        { "mlp", LS_SHAPE(5), 3, 5 * 128 + 128 + 128 * 3 + 3 },
+        { "mnist-cnn", LS_SHAPE(10, 13, 3), 7, 0 },
+        { "mnist-cnn-wide", LS_SHAPE(1, 9, 2), 1, 0 },
+        { "resnet18", LS_SHAPE(32, 32, 3), 10, 11699112 - 1000 * 513 + 10 * 513 },
+        { "resnet18", LS_SHAPE(1, 1, 1), 2, 0 },
+        { "resnet50", LS_SHAPE(33, 2, 4), 10, 0 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ls_model *m;
+        OK(ls_model_builtin(ctx, rows[i].name, &m, .input = rows[i].in, .classes = rows[i].classes));
+        ls_shape whole = { .rank = rows[i].in.rank + 1, .dims = { 2 } }, out = LS_SHAPE(2, rows[i].classes);
+        for (int a = 0; a < rows[i].in.rank; a++)
+            whole.dims[a + 1] = rows[i].in.dims[a];
+        out.dims[1] = rows[i].classes ? rows[i].classes : 1;
+        if (rows[i].parameters)
+            assert_int_equal(ls_model_parameter_count(m), rows[i].parameters);
+        ls_tensor *x = ls_op_fill(ls_model_graph(m), LS_F32, whole, 0.5), *y;
+        ls_array value;
+        OK(ls_model_trace(m, &x, false, &y, NULL));
+        OK(ls_value(y, &value));
+        assert_true(ls_shape_equal(&value.shape, &out));
+        for (int64_t k = 0; k < out.dims[0] * out.dims[1]; k++)
+            assert_true(isfinite(((float *)value.data)[k]));
+        ls_model_destroy(m);
+    }
+}
+
+static void built_in_models_refuse_other_sizes(void **state)
+{
+    (void)state;
+    ls_model *m;
+    REFUSED(ls_model_builtin(ctx, "mnist-cnn", &m, .input = LS_SHAPE(9, 28, 1)), LS_ERR_SHAPE,
+            "mnist-cnn|(9, 28, 1)|too small|at least 10");
+    REFUSED(ls_model_builtin(ctx, "resnet18", &m, .input = LS_SHAPE(32, 32)), LS_ERR_SHAPE,
+            "resnet18|(32, 32)|height, width and channels");
+    REFUSED(ls_model_builtin(ctx, "resnet18", &m, .input = LS_SHAPE(32, 0, 3)), LS_ERR_SHAPE,
+            "every size is at least 1");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = { .rank = 99 }), LS_ERR_SHAPE, "mlp|99");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(LS_BATCH, 3)), LS_ERR_SHAPE, "every size is at least 1");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .classes = -1), LS_ERR_INVALID, "mlp|-1 classes");
+    REFUSED(ls_model_builtin(ctx, "linear", &m, .classes = 3), LS_ERR_INVALID, "linear|3 classes|no classifier");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(INT64_MAX, INT64_MAX)), LS_ERR_OVERFLOW, "overflows");
+}
+
 /* ---- Summary ---- */
 
 static void the_summary_is_keras_s(void **state)
@@ -785,6 +839,8 @@ int main(void)
         cmocka_unit_test(inputs_of_a_trace_must_fit),
         cmocka_unit_test(a_description_needs_no_weights),
         cmocka_unit_test(built_in_models_have_their_parameters),
+        cmocka_unit_test(built_in_models_take_sizes_and_classes),
+        cmocka_unit_test(built_in_models_refuse_other_sizes),
         cmocka_unit_test(the_summary_is_keras_s),
         cmocka_unit_test(the_summary_of_a_graph_says_what_is_connected),
         cmocka_unit_test(weights_go_to_a_file_and_come_back),

@@ -476,9 +476,9 @@ static void nn_calls(void **state)
     CALL(ls_layer_call(NULL, ls_dense(1), t.x));
     CALL(ls_layer_call_many(NULL, ls_dense(1), t.list, 1));
     CALL(ls_call_is_training(NULL));
-    REFUSED(ls_model_builtin(NULL, "mlp", &t.out_model));
-    REFUSED(ls_model_builtin(t.ctx, NULL, &t.out_model));
-    REFUSED(ls_model_builtin(t.ctx, "mlp", NULL));
+    REFUSED(ls_model_builtin_with(NULL, "mlp", (ls_builtin_options){ 0 }, &t.out_model));
+    REFUSED(ls_model_builtin_with(t.ctx, NULL, (ls_builtin_options){ 0 }, &t.out_model));
+    REFUSED(ls_model_builtin_with(t.ctx, "mlp", (ls_builtin_options){ 0 }, NULL));
     CALL(ls_model_builtin_name(1));
     REFUSED(ls_model_from_keras(NULL, "name", &t.model));
     REFUSED(ls_model_from_keras(t.ctx, NULL, &t.model));
@@ -487,6 +487,14 @@ static void nn_calls(void **state)
     REFUSED(ls_model_from_keras_json(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, "name", NULL));
     CALL(ls_model_destroy(NULL));
+    CALL(ls_model_layer_count(NULL));
+    CALL(ls_model_layer_name(NULL, 1));
+    REFUSED(ls_model_set_device(NULL, "name", "name", "cpu:0"));
+    STATUS(ls_model_set_device(t.model, NULL, "name", "cpu:0"));
+    STATUS(ls_model_set_device(t.model, "name", NULL, "cpu:0"));
+    REFUSED(ls_model_set_device(t.model, "name", "name", NULL));
+    REFUSED(ls_model_set_norm_statistics(NULL, LS_PER_LANE));
+    CALL(ls_model_norm_count(NULL, LS_PER_LANE));
     CALL(ls_model_name(NULL));
     CALL(ls_model_graph(NULL));
     CALL(ls_model_input_count(NULL));

@@ -327,6 +327,12 @@ template <class... Symbols> ls_status ls_functional_end(ls_model *model, Symbols
     return ls_functional_end_with(model, list, sizeof...(outputs));
 }
 
+#undef ls_model_builtin
+inline ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out, ls_builtin_options options = {})
+{
+    return ls_model_builtin_with(ctx, name, options, out);
+}
+
 /* ---- Optimizers, losses, metrics ---- */
 
 #undef ls_sgd

@@ -254,7 +254,19 @@ LS_API bool ls_call_is_training(const ls_call *call);
  *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution ("v1.5", as torchvision's),
  *                     Dense 1000 */
 /* clang-format on */
-LS_API ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out);
+typedef struct ls_builtin_options {
+    int ls_first;
+    ls_shape input;  /* sizes of one sample, in place of those above: LS_SHAPE(32, 32, 3) */
+    int64_t classes; /* of a classifier; 0: those above */
+} ls_builtin_options;
+
+/* ls_model_builtin(ctx, "resnet18", &model, .input = LS_SHAPE(32, 32, 3), .classes = 10): mnist-cnn takes images of at
+ * least 10x10, the other networks of convolutions any; linear and mlp take samples of any axes. */
+#define ls_model_builtin(...)                                                                                          \
+    ls_model_builtin_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                \
+                          (ls_builtin_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) },                           \
+                          LS_ARGUMENT_3_(__VA_ARGS__, ))
+LS_API ls_status ls_model_builtin_with(ls_context *ctx, const char *name, ls_builtin_options options, ls_model **out);
 /* The names of the built-in models, in order; NULL past the last. */
 LS_API const char *ls_model_builtin_name(size_t index);
 
@@ -264,6 +276,26 @@ LS_API ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_
  * is passed over. libhdf5 is loaded for it; LS_ERR_UNSUPPORTED where it is not installed. */
 LS_API ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out);
 LS_API void ls_model_destroy(ls_model *model);
+
+/* Layers in the order they were made in, inputs among them; names as the summary has them. Past the last: "". */
+LS_API size_t ls_model_layer_count(const ls_model *model);
+LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
+
+/* The layers from `first_layer` to `last_layer`, both included, belong to that device, as with a layer's own .device:
+ * built-in models and Keras's files are spread so, too. NULL: from the model's first, to its last layer. Where ranges
+ * overlap, the last call counts. Before the model is compiled, predicts or is traced; LS_ERR_STATE after it.
+ *     ls_model_set_device(resnet, NULL, "conv3_block4_out", "/gpu:0");
+ *     ls_model_set_device(resnet, "conv4_block1_0_conv", NULL, "/gpu:1"); */
+LS_API ls_status ls_model_set_device(ls_model *model, const char *first_layer, const char *last_layer,
+                                     const char *device);
+
+/* All batch norms of the model normalise by those statistics in training, whatever its layers said; a part of what the
+ * job is, so other statistics are other bits. When it may be called: as ls_model_set_device. Not of a custom model,
+ * whose function says it. */
+LS_API ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics);
+/* How many batch norms of the model have those statistics; frozen ones (trainable off), which have none, do not count.
+ */
+LS_API size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics);
 
 LS_API const char *ls_model_name(const ls_model *model);
 LS_API ls_graph *ls_model_graph(ls_model *model);

@@ -11,33 +11,41 @@
 /* Of residual networks, torchvision's: normal, variance 2 by the fan out. */
 #define HE .kernel_initializer = { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT }
 
-static ls_status linear(ls_context *ctx, const char *name, ls_model **out)
+/* What a model is made with: the sizes of a sample and the classes, its own or the caller's. */
+typedef struct maker {
+    ls_context *ctx;
+    const char *name;
+    ls_shape input;
+    int64_t classes;
+} maker;
+
+static ls_status linear(const maker *m, ls_model **out)
 {
-    return ls_sequential(ctx, name, out, ls_input(1), ls_dense(1));
+    return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input), ls_dense(1));
 }
 
-static ls_status mlp(ls_context *ctx, const char *name, ls_model **out)
+static ls_status mlp(const maker *m, ls_model **out)
 {
-    return ls_sequential(ctx, name, out, ls_input(28, 28, 1), ls_flatten(), ls_dense(128, .activation = LS_RELU),
-                         ls_dense(10, .activation = LS_SOFTMAX));
+    return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input), ls_flatten(),
+                         ls_dense(128, .activation = LS_RELU), ls_dense(m->classes, .activation = LS_SOFTMAX));
 }
 
-static ls_status mnist_cnn(ls_context *ctx, const char *name, ls_model **out)
+static ls_status mnist_cnn(const maker *m, ls_model **out)
 {
-    return ls_sequential(ctx, name, out, ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU), ls_max_pool2d(2),
-                         ls_conv2d(32, 3, .activation = LS_RELU), ls_max_pool2d(2), ls_flatten(),
-                         ls_dense(10, .activation = LS_SOFTMAX));
+    return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input), ls_conv2d(16, 3, .activation = LS_RELU),
+                         ls_max_pool2d(2), ls_conv2d(32, 3, .activation = LS_RELU), ls_max_pool2d(2), ls_flatten(),
+                         ls_dense(m->classes, .activation = LS_SOFTMAX));
 }
 
-static ls_status mnist_cnn_wide(ls_context *ctx, const char *name, ls_model **out)
+static ls_status mnist_cnn_wide(const maker *m, ls_model **out)
 {
 #define WIDE(filters) ls_conv2d(filters, 3, .padding = LS_SAME, .activation = LS_RELU, .use_bias = LS_OFF)
-    return ls_sequential(ctx, name, out, ls_input(28, 28, 1),                              /* */
+    return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input),                /* */
                          WIDE(64), ls_max_pool2d(2, .padding = LS_SAME), ls_dropout(0.2),  /* keep 0.8 */
                          WIDE(64), ls_max_pool2d(2, .padding = LS_SAME), ls_dropout(0.2),  /* */
                          WIDE(128), ls_max_pool2d(2, .padding = LS_SAME), ls_dropout(0.2), /* */
                          ls_flatten(), ls_dense(2400, .activation = LS_RELU, .use_bias = LS_OFF), ls_dropout(0.5),
-                         ls_dense(10, .activation = LS_SOFTMAX, .use_bias = LS_OFF));
+                         ls_dense(m->classes, .activation = LS_SOFTMAX, .use_bias = LS_OFF));
 #undef WIDE
 }
 
@@ -84,11 +92,11 @@ static ls_symbol block(ls_symbol x, const char *name, int64_t channels, int64_t 
     return ls_symbol_call(x.model, ls_activation_layer(LS_RELU, .name = relu.text), y);
 }
 
-static ls_status resnet(ls_context *ctx, const char *name, const int blocks[4], bool bottleneck, ls_model **out)
+static ls_status resnet(const maker *m, const int blocks[4], bool bottleneck, ls_model **out)
 {
     ls_model *model;
-    LS_TRY(ls_functional_begin(ctx, name, &model));
-    ls_symbol x = ls_symbol_input(model, ls_input(224, 224, 3));
+    LS_TRY(ls_functional_begin(m->ctx, m->name, &model));
+    ls_symbol x = ls_symbol_input(model, ls_input(.shape = m->input));
     x = convolve(x, (label){ "conv1" }, 64, 7, 2, true);
     x = ls_symbol_call(model,
                        ls_max_pool2d(3, 2, .padding = LS_EXPLICIT, .zero_padding = { 1, 1, 1, 1 }, .name = "pool1"), x);
@@ -99,7 +107,7 @@ static ls_status resnet(ls_context *ctx, const char *name, const int blocks[4], 
             x = block(x, part, 64 << s, s > 0 && b == 0 ? 2 : 1, bottleneck, b == 0 && (s > 0 || bottleneck));
         }
     x = ls_symbol_call(model, ls_global_average_pool2d(.name = "avg_pool"), x);
-    x = ls_symbol_call(model, ls_dense(1000, .activation = LS_SOFTMAX, .name = "predictions"), x);
+    x = ls_symbol_call(model, ls_dense(m->classes, .activation = LS_SOFTMAX, .name = "predictions"), x);
     ls_status status = ls_functional_end(model, x);
     if (status != LS_OK) {
         ls_model_destroy(model);
@@ -109,25 +117,31 @@ static ls_status resnet(ls_context *ctx, const char *name, const int blocks[4], 
     return LS_OK;
 }
 
-static ls_status resnet18(ls_context *ctx, const char *name, ls_model **out)
+static ls_status resnet18(const maker *m, ls_model **out)
 {
-    return resnet(ctx, name, (const int[]){ 2, 2, 2, 2 }, false, out);
+    return resnet(m, (const int[]){ 2, 2, 2, 2 }, false, out);
 }
 
-static ls_status resnet50(ls_context *ctx, const char *name, ls_model **out)
+static ls_status resnet50(const maker *m, ls_model **out)
 {
-    return resnet(ctx, name, (const int[]){ 3, 4, 6, 3 }, true, out);
+    return resnet(m, (const int[]){ 3, 4, 6, 3 }, true, out);
 }
 
 /* ---- By name ---- */
 
 static const struct {
     const char *name;
-    ls_status (*make)(ls_context *ctx, const char *name, ls_model **out);
+    ls_status (*make)(const maker *m, ls_model **out);
+    ls_shape input;
+    int64_t classes; /* 0: it is no classifier */
+    int64_t least;   /* of an image's height and width; 0: a sample may have any axes */
 } models[] = {
-    { "linear", linear },       { "mlp", mlp },
-    { "mnist-cnn", mnist_cnn }, { "mnist-cnn-wide", mnist_cnn_wide },
-    { "resnet18", resnet18 },   { "resnet50", resnet50 },
+    { "linear", linear, { 1, { 1 } }, 0, 0 },
+    { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0 },
+    { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10 }, /* 10 8 4 2 1: unpadded convolutions and pools */
+    { "mnist-cnn-wide", mnist_cnn_wide, { 3, { 28, 28, 1 } }, 10, 1 },
+    { "resnet18", resnet18, { 3, { 224, 224, 3 } }, 1000, 1 }, /* everything is padded: 1x1 stays 1x1 */
+    { "resnet50", resnet50, { 3, { 224, 224, 3 } }, 1000, 1 },
 };
 #define MODEL_COUNT (sizeof(models) / sizeof(models[0]))
 
@@ -136,7 +150,52 @@ const char *ls_model_builtin_name(size_t index)
     return index < MODEL_COUNT ? models[index].name : NULL;
 }
 
-ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out)
+static ls_status check_input(size_t index, const ls_shape *input)
+{
+    const char *name = models[index].name;
+    int64_t least = models[index].least;
+    char text[LS_SHAPE_TEXT];
+    if (input->rank < 0 || input->rank >= LS_MAX_RANK)
+        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": an input has 1 to %d sizes, this one %d", name,
+                       LS_MAX_RANK - 1, input->rank);
+    ls_shape_format(input, text);
+    for (int i = 0; i < input->rank; i++)
+        if (input->dims[i] < 1)
+            return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": an input of %s: every size is at least 1", name, text);
+    if (least > 0 && input->rank != 3)
+        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": an input of %s; height, width and channels are needed",
+                       name, text);
+    if (least > 0 && (input->dims[0] < least || input->dims[1] < least))
+        return ls_fail(LS_ERR_SHAPE,
+                       "built-in model \"%s\": an input of %s is too small: height and width are at least %lld", name,
+                       text, (long long)least);
+    return LS_OK;
+}
+
+static ls_status check_classes(size_t index, int64_t classes)
+{
+    if (classes != 0 && models[index].classes == 0)
+        return ls_fail(LS_ERR_INVALID, "built-in model \"%s\": %lld classes; it is no classifier and takes none",
+                       models[index].name, (long long)classes);
+    if (classes < 0)
+        return ls_fail(LS_ERR_INVALID, "built-in model \"%s\": %lld classes; at least 1 is needed", models[index].name,
+                       (long long)classes);
+    return LS_OK;
+}
+
+static ls_status make_builtin(ls_context *ctx, size_t index, const ls_builtin_options *options, ls_model **out)
+{
+    if (options->input.rank != 0)
+        LS_TRY(check_input(index, &options->input));
+    LS_TRY(check_classes(index, options->classes));
+    const maker m = { .ctx = ctx,
+                      .name = models[index].name,
+                      .input = options->input.rank ? options->input : models[index].input,
+                      .classes = options->classes ? options->classes : models[index].classes };
+    return models[index].make(&m, out);
+}
+
+ls_status ls_model_builtin_with(ls_context *ctx, const char *name, ls_builtin_options options, ls_model **out)
 {
     LS_OWN_FP_MODE;
     const char *names[MODEL_COUNT];
@@ -148,7 +207,7 @@ ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **out)
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         names[i] = models[i].name;
         if (strcmp(models[i].name, name) == 0)
-            return models[i].make(ctx, name, out);
+            return make_builtin(ctx, i, &options, out);
     }
     return ls_fail(LS_ERR_NOT_FOUND, "there is no built-in model \"%s\"; did you mean \"%s\"?", name,
                    ls_nearest_name(name, names, MODEL_COUNT));

@@ -179,15 +179,14 @@ static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t un
     ls_model_layer *layer = calloc(1, sizeof(*layer));
     const char *name = settled->options.name ? ls_arena_strdup(&model->arena, settled->options.name)
                                              : free_name(model, settled->kind, unnamed);
-    const char *device = settled->options.device ? ls_arena_strdup(&model->arena, settled->options.device) : NULL;
-    if (!layer || !name || (settled->options.device && !device)) {
+    if (!layer || !name) {
         free(layer);
         return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
     }
     *layer =
         (ls_model_layer){ .spec = *settled, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
     layer->spec.options.name = name;
-    layer->spec.options.device = device;
+    layer->spec.options.device = NULL; /* the caller's text; the index says it from here on */
     layer->device = index;
     if (settled->kind == LS_LAYER_DROPOUT) /* numbered with what draws random numbers in the graph by hand */
         layer->random = model->graph->random_count++;
@@ -526,6 +525,16 @@ const char *ls_model_name(const ls_model *model)
 ls_graph *ls_model_graph(ls_model *model)
 {
     return model ? model->graph : NULL;
+}
+
+size_t ls_model_layer_count(const ls_model *model)
+{
+    return model ? model->layer_count : 0;
+}
+
+const char *ls_model_layer_name(const ls_model *model, size_t index)
+{
+    return model && index < model->layer_count ? model->layers[index]->name : "";
 }
 
 size_t ls_model_input_count(const ls_model *model)

@@ -13,7 +13,7 @@ typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_
 
 /* A layer of a model. */
 typedef struct ls_model_layer {
-    ls_layer spec; /* settled; its name and device are the model's own copies */
+    ls_layer spec; /* settled; its name is the model's own copy, its device is below */
     const char *name;
     int64_t number;  /* creation order within the model: keys initial values */
     int64_t unnamed; /* which of the layers of its kind that were given no name; -1: it was given one */

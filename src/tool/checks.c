@@ -8,7 +8,23 @@
 
 #define MOST_MODELS 64
 
-ls_status tool_check_model(const tool_settings *settings)
+/* Sizes belong to built-in models; a file has its own. */
+static ls_status check_shape(const ls_options *options, tool_settings *settings, bool is_builtin)
+{
+    static const char *const flags[] = { "--input", "--classes" };
+    ls_shape shape;
+    for (size_t i = 0; !is_builtin && i < 2; i++)
+        if (ls_options_source(options, flags[i]) == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "%s is of built-in models; MODEL %s is a file, which has its own", flags[i],
+                           settings->model);
+    if (!is_builtin) {
+        settings->input = NULL;
+        settings->classes = 0;
+    }
+    return settings->input ? tool_input_shape(settings->input, &shape) : LS_OK;
+}
+
+ls_status tool_check_model(const ls_options *options, tool_settings *settings)
 {
     const char *names[MOST_MODELS], *name;
     size_t count = 0;
@@ -18,7 +34,7 @@ ls_status tool_check_model(const tool_settings *settings)
         ls_text_add(&list, "%s%s", count ? ", " : "", name);
         if (settings->model && strcmp(settings->model, name) == 0) {
             ls_text_free(&list);
-            return LS_OK;
+            return check_shape(options, settings, true);
         }
     }
     ls_status status = LS_OK;
@@ -32,7 +48,7 @@ ls_status tool_check_model(const tool_settings *settings)
                          "unknown MODEL %s; did you mean %s? There are %s, and files of Keras, .json and .keras",
                          settings->model, ls_nearest_name(settings->model, names, count), ls_text_get(&list));
     ls_text_free(&list);
-    return status;
+    return status == LS_OK ? check_shape(options, settings, false) : status;
 }
 
 ls_status tool_check_data(const tool_settings *settings)
@@ -40,7 +56,7 @@ ls_status tool_check_data(const tool_settings *settings)
     if (settings->data == NULL || settings->data[0] == '\0')
         return ls_fail(LS_ERR_INVALID,
                        "--data is needed: fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv or "
-                       "synthetic:28x28x1,classes=10,count=1000");
+                       "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000 with the model's own sizes");
     return LS_OK;
 }
 
@@ -97,22 +113,133 @@ ls_status tool_check_batch(const ls_options *options, tool_settings *settings)
     return LS_OK;
 }
 
-ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
+/* ---- Strategies ---- */
+
+bool tool_has_stages(ls_strategy_kind kind)
 {
-    tool_session session = { 0 };
-    ls_status status = tool_open_context(settings, &session);
-    int used = session.devices;
-    tool_close(&session);
-    if (status != LS_OK || settings->strategy != TOOL_ONE_DEVICE || used == 1)
-        return status;
+    return kind == LS_STRATEGY_MODEL_PARALLEL || kind == LS_STRATEGY_PIPELINE;
+}
+
+static bool shares_batch(ls_strategy_kind kind)
+{
+    return kind != LS_STRATEGY_ONE_DEVICE;
+}
+
+static bool reduces(ls_strategy_kind kind)
+{
+    return kind == LS_STRATEGY_MIRRORED || tool_has_stages(kind);
+}
+
+static bool is_pipeline(ls_strategy_kind kind)
+{
+    return kind == LS_STRATEGY_PIPELINE;
+}
+
+/* Flags that belong to some strategies only. */
+static const struct {
+    const char *name, *whose;
+    bool (*goes_with)(ls_strategy_kind kind);
+} strategy_flags[] = {
+    { "--stages", "model-parallel and pipeline have stages", tool_has_stages },
+    { "--replicas", "model-parallel and pipeline have replicas of their stages, the others --devices",
+      tool_has_stages },
+    { "--all-reduce", "mirrored, model-parallel and pipeline take it; elsewhere the first device joins", reduces },
+    { "--pipeline", "it is the order of a pipeline's lanes", is_pipeline },
+    { "--work-split", "one device has the whole batch", shares_batch },
+};
+
+static void forget_flag(tool_settings *settings, const char *name)
+{
+    if (strcmp(name, "--stages") == 0)
+        settings->stages = 0;
+    else if (strcmp(name, "--replicas") == 0)
+        settings->replicas = 0;
+    else if (strcmp(name, "--all-reduce") == 0)
+        settings->all_reduce = LS_ALL_REDUCE_SHARDED;
+    else if (strcmp(name, "--pipeline") == 0)
+        settings->pipeline = LS_ONE_FORWARD_ONE_BACKWARD;
+    else
+        settings->work_split = NULL;
+}
+
+static ls_status check_strategy(const ls_options *options, tool_settings *settings)
+{
+    ls_strategy_kind kind = (ls_strategy_kind)settings->strategy;
+    if (kind == LS_STRATEGY_DEFAULT)
+        kind = settings->place ? LS_STRATEGY_MODEL_PARALLEL : LS_STRATEGY_MIRRORED;
+    for (size_t i = 0; i < sizeof strategy_flags / sizeof *strategy_flags; i++) {
+        const char *name = strategy_flags[i].name;
+        if (!tool_given(options, name) || strategy_flags[i].goes_with(kind))
+            continue;
+        if (ls_options_source(options, name) == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "%s does not go with --strategy %s: %s", name, tool_strategy_name(kind),
+                           strategy_flags[i].whose);
+        forget_flag(settings, name);
+    }
+    if (settings->place && kind == LS_STRATEGY_ONE_DEVICE)
+        return ls_fail(LS_ERR_INVALID, "--place does not go with --strategy one-device: layers are on several");
+    if (settings->place && settings->stages + settings->replicas > 0)
+        return ls_fail(LS_ERR_INVALID,
+                       "--place says which layers are where; --stages and --replicas do not go with it");
+    return LS_OK;
+}
+
+/* Without --devices, as many as the stages take. */
+static void count_stages(const ls_options *options, tool_settings *settings)
+{
+    int64_t stages = settings->stages ? settings->stages : 1, replicas = settings->replicas ? settings->replicas : 1;
+    if (tool_given(options, "--devices") || stages * replicas == 1 || stages * replicas > LS_MAX_WORKERS)
+        return;
+    snprintf(settings->counted, sizeof settings->counted, "%d", (int)(stages * replicas));
+    settings->devices = settings->counted;
+}
+
+static ls_status check_shares(const tool_settings *settings, const tool_session *session)
+{
+    const ls_strategy *s = &session->strategy;
+    int replicas;
+    if (settings->stages && settings->replicas && settings->stages * settings->replicas != session->devices)
+        return ls_fail(LS_ERR_INVALID, "--stages %lld and --replicas %lld take %lld devices; there are %d",
+                       (long long)settings->stages, (long long)settings->replicas,
+                       (long long)(settings->stages * settings->replicas), session->devices);
+    if (settings->replicas && session->devices % settings->replicas != 0)
+        return ls_fail(LS_ERR_INVALID, "--replicas %lld: %d devices cannot be shared out evenly among them",
+                       (long long)settings->replicas, session->devices);
+    if (s->stages == 0 && s->work_split == NULL)
+        return LS_OK;
+    return ls_fail_within(ls_strategy_replicas(session->ctx, *s, &replicas), "--strategy %s",
+                          tool_strategy_name(s->kind));
+}
+
+/* One device and a list of several contradict each other, unless one of them is only the environment's. */
+static ls_status check_one_device(const ls_options *options, tool_settings *settings, int used)
+{
+    if (settings->strategy != LS_STRATEGY_ONE_DEVICE || used == 1)
+        return LS_OK;
     if (tool_yields(options, "--devices", "--strategy"))
         settings->devices = "1";
     else if (tool_yields(options, "--strategy", "--devices"))
-        settings->strategy = TOOL_MIRRORED;
+        settings->strategy = LS_STRATEGY_MIRRORED;
     else
         return ls_fail(LS_ERR_INVALID, "--strategy one-device does not go with the %d devices of --devices %s", used,
                        settings->devices);
     return LS_OK;
+}
+
+ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
+{
+    tool_session session = { 0 };
+    LS_TRY(check_strategy(options, settings));
+    if (settings->place && !tool_given(options, "--devices"))
+        settings->devices = NULL;
+    count_stages(options, settings);
+    ls_status status = tool_open_context(settings, &session);
+    if (status == LS_OK)
+        status = check_one_device(options, settings, session.devices);
+    if (status == LS_OK)
+        status = check_shares(settings, &session);
+    tool_close(&session);
+    return status;
 }
 
 ls_status tool_check_log(const ls_options *options, tool_settings *settings)

@@ -38,7 +38,12 @@ static ls_status read_names(ls_context *ctx, const char *names, int *open, int *
 static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
 {
     int64_t number;
-    session->strategy.kind = settings->strategy == TOOL_ONE_DEVICE ? LS_STRATEGY_ONE_DEVICE : LS_STRATEGY_MIRRORED;
+    *open = 1;
+    if (settings->devices == NULL) {
+        LS_TRY(tool_place_devices(settings, session->ctx, &session->names, open, &session->devices));
+        session->strategy.devices = ls_text_get(&session->names);
+        return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
+    }
     if (!ls_parse_i64(settings->devices, &number)) {
         session->strategy.devices = settings->devices;
         return read_names(session->ctx, settings->devices, open, &session->devices);
@@ -49,9 +54,28 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
                        "cpu:0-3",
                        settings->devices, LS_MAX_WORKERS);
     *open = session->devices = (int)number;
-    snprintf(session->names, sizeof session->names, "cpu:0-%d", *open - 1);
-    session->strategy.devices = session->names;
-    return LS_OK;
+    ls_text_add(&session->names, "cpu:0-%d", *open - 1);
+    session->strategy.devices = ls_text_get(&session->names);
+    return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
+}
+
+/* What else the flags say of the strategy. Checks of it are checks.c's and the library's. */
+static void choose_strategy(const tool_settings *settings, tool_session *session)
+{
+    ls_strategy *s = &session->strategy;
+    s->kind = (ls_strategy_kind)settings->strategy;
+    if (s->kind == LS_STRATEGY_DEFAULT)
+        s->kind = settings->place ? LS_STRATEGY_MODEL_PARALLEL : LS_STRATEGY_MIRRORED;
+    s->all_reduce = (ls_all_reduce)settings->all_reduce;
+    s->order = (ls_pipeline_order)settings->pipeline;
+    s->work_split = settings->work_split;
+    session->replicas = s->kind == LS_STRATEGY_ONE_DEVICE ? 1 : session->devices;
+    if (tool_has_stages(s->kind)) {
+        s->stages = (int)(settings->stages     ? settings->stages
+                          : settings->replicas ? session->devices / settings->replicas
+                                               : session->devices);
+        session->replicas = s->stages > 0 ? session->devices / s->stages : 1;
+    }
 }
 
 /* ---- Their memory ---- */
@@ -111,6 +135,7 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
     LS_TRY(ls_context_create(&options, &session->ctx));
     LS_TRY(look(session->ctx));
     LS_TRY(choose_devices(settings, session, &open));
+    choose_strategy(settings, session);
     LS_TRY(split_cpu(settings, session->ctx, open));
     return ls_set_log_placement(session->ctx, settings->log_placement);
 }

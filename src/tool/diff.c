@@ -5,7 +5,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 {
     settings->model = settings->diff_model;
     if (settings->model)
-        LS_TRY(tool_check_model(settings));
+        LS_TRY(tool_check_model(options, settings));
     return tool_check_devices(options, settings);
 }
 

@@ -14,8 +14,8 @@ static ls_status evaluate(const tool_settings *settings, tool_session *session)
     const char *name;
     ls_results results;
     LS_TRY(tool_open_context(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(tool_open_model(settings, session));
+    LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(tool_choose_loss(settings, session, data));
     LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
     LS_TRY(ls_evaluate(session->model, data, &results, .batch_size = settings->batch_size,
@@ -40,8 +40,8 @@ const tool_command tool_evaluate = {
     .details = "Loss and metrics of a model on a set, each sample counted once. Without --weights the model is an "
                "untrained one.",
     .takes_model = true,
-    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_loss_flags, &tool_batch_flags,
-                &tool_count_flags, &tool_device_flags, &tool_placement_flags },
+    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags,
+                &tool_batch_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags },
     .check = check,
     .run = run,
 };

@@ -72,8 +72,8 @@ ls_status tool_check_outputs(const tool_settings *settings)
                                outputs[i].flag, path, inputs[k].flag);
         for (size_t k = 0; k < settings->file_count; k++)
             if (is_same(path, settings->files[k]))
-                return ls_fail(LS_ERR_INVALID, "%s %s is %s, which is read: give another name", outputs[i].flag,
-                               path, settings->files[k]);
+                return ls_fail(LS_ERR_INVALID, "%s %s is %s, which is read: give another name", outputs[i].flag, path,
+                               settings->files[k]);
         if (settings->data && is_data(settings->data, path))
             return ls_fail(LS_ERR_INVALID, "%s %s is a file of --data, which is read: give another name",
                            outputs[i].flag, path);

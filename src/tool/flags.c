@@ -58,8 +58,12 @@ static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
                                                LS_METRIC_RECALL,
                                                LS_METRIC_AUC };
 
-static const char *const strategy_names[] = { "mirrored", "one-device" }; /* tool_strategy */
-static const char *const set_names[] = { "auto", "train", "test" };       /* tool_set */
+static const char *const strategy_names[] = { "auto",          "one-device",     "mirrored",
+                                              "data-parallel", "model-parallel", "pipeline" };  /* ls_strategy_kind */
+static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", "one-device" }; /* ls_all_reduce */
+static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
+static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
+static const char *const set_names[] = { "auto", "train", "test" };  /* tool_set */
 static const char *const layout_names[] = { "keras", "torch" };
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
@@ -67,7 +71,10 @@ static const char *const verbose_names[] = { "auto", "0", "1", "2" };           
 _Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
 _Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
 _Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
-_Static_assert(COUNT(strategy_names) == TOOL_STRATEGIES, "a name for each strategy");
+_Static_assert(COUNT(strategy_names) == LS_STRATEGY_PIPELINE + 1, "a name for each strategy");
+_Static_assert(LS_PER_BATCH == 0 && LS_PER_LANE == 1, "in the order of the names");
+_Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
+_Static_assert(COUNT(pipeline_names) == LS_FILL_DRAIN + 1, "a name for each order");
 _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES == 3, "in the order of the names");
 
 /* ---- Rows ---- */
@@ -76,8 +83,9 @@ _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES
 
 static const ls_option data_rows[] = {
     ROW("--data", data, .metavar = "DATA",
-        .help = "fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv or "
-                "synthetic:28x28x1,classes=10,count=1000; names are looked for in the variable's folder, too"),
+        .help = "fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv, "
+                "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000, which has the sizes that the model "
+                "takes; names are looked for in the variable's folder, too"),
     ROW("--take", take, .value = "0", .range = "[0, inf)", .help = "use the first N samples; 0: all"),
 };
 const ls_option_table tool_data_flags = LS_OPTION_TABLE("Data", data_rows);
@@ -94,6 +102,18 @@ static const ls_option model_rows[] = {
     ROW("--seed", seed, .value = "0", .help = "of initial weights, order of data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
+
+static const ls_option shape_rows[] = {
+    ROW("--input", input, .metavar = "SIZES",
+        .help = "sizes of a sample that a built-in model takes, as in 32x32x3; not given: its own"),
+    ROW("--classes", classes, .value = "0", .range = "[0, 2147483647]",
+        .help = "classes that a built-in classifier has; 0: its own"),
+    ROW("--norm-statistics", norm_statistics, .value = "auto",
+        .help = "of batch norms in training: of the whole batch, where all lanes meet, or of each lane, which wait for "
+                "nothing; results depend on it. auto: as the model says, else batch",
+        LS_OPTION_CHOICES(norm_names)),
+};
+const ls_option_table tool_shape_flags = LS_OPTION_TABLE(NULL, shape_rows);
 
 static const ls_option loss_rows[] = {
     ROW("--loss", loss, .value = "auto", .help = "what is made small; auto: by the model's output and the labels",
@@ -152,17 +172,48 @@ static const ls_option count_rows[] = {
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 
 static const ls_option device_rows[] = {
-    ROW("--strategy", strategy, .value = "mirrored",
-        .help = "which device does what; results do not depend on it either", LS_OPTION_CHOICES(strategy_names)),
+    ROW("--strategy", strategy, .value = "auto",
+        .help =
+            "which device does what: mirrored and data-parallel deal out the batch, model-parallel and pipeline the "
+            "layers; auto: mirrored, or model-parallel with --place. Results do not depend on it either",
+        LS_OPTION_CHOICES(strategy_names)),
+    ROW("--stages", stages, .value = "0", .range = "[0, 1024]",
+        .help = "of model-parallel and pipeline: parts that the layers are cut into; 0: a stage for each device"),
+    ROW("--replicas", replicas, .value = "0", .range = "[0, 1024]",
+        .help = "of pipeline and model-parallel: copies of all stages, which share the batch; 0: devices by stages"),
+    ROW("--all-reduce", all_reduce, .value = "sharded",
+        .help = "who joins gradients: every device a part, neighbours by twos, or the first device everything",
+        LS_OPTION_CHOICES(all_reduce_names)),
+    ROW("--pipeline", pipeline, .value = "1f1b",
+        .help = "order of a pipeline's lanes: one forward and one backward, or all forward and then all backward",
+        LS_OPTION_CHOICES(pipeline_names)),
+    ROW("--work-split", work_split, .metavar = "SPLIT",
+        .help = "how replicas share the lanes: auto, by how fast each was, or as in 3:1; not given: evenly"),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
 const ls_option_table tool_device_flags = LS_OPTION_TABLE(NULL, device_rows);
 
 static const ls_option placement_rows[] = {
+    ROW("--place", place, .metavar = "RANGES",
+        .help = "layers and the devices they belong to: conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1. Without "
+                "--devices, these are the devices in use"),
     ROW("--log-placement", log_placement, .value = "off", .help = "print which device each op runs on"),
 };
 const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_rows);
+
+static const ls_option verify_rows[] = {
+    ROW("--strategies", strategies, .metavar = "LIST",
+        .help =
+            "names with commas between, as in one-device,mirrored,pipeline; not given: all, with all that they take"),
+    ROW("--device-counts", device_counts, .value = "1,2,3,4,8", .metavar = "LIST",
+        .help = "numbers of CPU devices that share the cores out"),
+    ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of parts the batch is cut into"),
+    ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "training steps of each run"),
+    ROW("--break-run", break_run, .value = "0", .range = "[0, inf)", .metavar = "N",
+        .help = "change one bit of a weight in the Nth run, to see that it is found; 0: in none"),
+};
+const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
 
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
@@ -228,6 +279,11 @@ const char *tool_optimizer_name(const tool_settings *settings)
     return optimizer_names[settings->optimizer];
 }
 
+const char *tool_strategy_name(ls_strategy_kind kind)
+{
+    return strategy_names[kind];
+}
+
 ls_loss_kind tool_loss_kind(const tool_settings *settings)
 {
     return loss_kinds[settings->loss];
@@ -239,6 +295,26 @@ const char *tool_loss_name(ls_loss_kind kind)
         if (loss_kinds[i] == kind)
             return loss_names[i];
     return "no loss";
+}
+
+ls_status tool_input_shape(const char *text, ls_shape *out)
+{
+    ls_shape shape = { .rank = 0 };
+    for (const char *at = text;; at++) {
+        char digits[24];
+        int64_t size;
+        size_t length = strcspn(at, "x");
+        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
+        if (shape.rank == LS_MAX_RANK - 1 || !ls_parse_i64(digits, &size) || size < 1)
+            return ls_fail(LS_ERR_INVALID, "--input %s: expected 1 to %d sizes of a sample, as in 32x32x3", text,
+                           LS_MAX_RANK - 1);
+        shape.dims[shape.rank++] = size;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    *out = shape;
+    return LS_OK;
 }
 
 static ls_status add_metric(const char *name, ls_metrics_list *list)

@@ -72,9 +72,10 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     ls_array out;
     LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(ls_predict(session->model, data, &out, .batch_size = settings->batch_size, .strategy = session->strategy));
+    LS_TRY(tool_chosen_set(settings, session, &data, &name));
+    LS_TRY(ls_predict(session->model, data, &out, .batch_size = settings->batch_size, .strategy = session->strategy,
+                      .lanes = (int)settings->lanes));
     ls_status status = write_array(settings->output, &out);
     if (status == LS_OK) {
         printf("%s: %s of the %s set: (", settings->output, ls_model_output_name(session->model, 0), name);
@@ -101,8 +102,8 @@ const tool_command tool_predict = {
     .summary = "a model's output for every sample, as .npy or .csv",
     .details = "A model's output for every sample of a set, in order. Without --weights the model is an untrained one.",
     .takes_model = true,
-    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_batch_flags, &tool_count_flags,
-                &tool_placement_flags, &tool_output_flags },
+    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_shape_flags, &tool_batch_flags,
+                &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_output_flags },
     .check = check,
     .run = run,
 };

@@ -22,12 +22,18 @@ bool tool_ends_with(const char *text, const char *end)
 ls_status tool_open_model(const tool_settings *settings, tool_session *session)
 {
     bool has_weights = false;
+    ls_builtin_options sizes = { .classes = settings->classes };
+    if (settings->input)
+        LS_TRY(tool_input_shape(settings->input, &sizes.input));
     if (is_builtin(settings->model))
-        LS_TRY(ls_model_builtin(session->ctx, settings->model, &session->model));
+        LS_TRY(ls_model_builtin_with(session->ctx, settings->model, sizes, &session->model));
     else if ((has_weights = tool_ends_with(settings->model, ".keras")))
         LS_TRY(ls_model_from_keras(session->ctx, settings->model, &session->model));
     else
         LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));
+    LS_TRY(tool_place(settings, session->model));
+    if (settings->norm_statistics > 0)
+        LS_TRY(ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1)));
     if (settings->seed != 0) {
         LS_TRY(ls_model_initialize(session->model, settings->seed));
         if (has_weights) /* the seed is that of the rest */
@@ -38,6 +44,8 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
 
 ls_status tool_open_data(const tool_settings *settings, tool_session *session)
 {
+    if (tool_follows_model(settings->data))
+        return tool_open_synthetic(settings, session);
     return ls_load_data(session->ctx, settings->data, settings->set == TOOL_SET_TEST ? NULL : &session->train,
                         settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
 }
@@ -140,13 +148,14 @@ void tool_close(tool_session *session)
     ls_dataset_destroy(session->test);
     ls_model_destroy(session->model);
     ls_context_close(session->ctx);
+    ls_text_free(&session->names);
 }
 
 /* ---- Printing ---- */
 
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session)
 {
-    return settings->batch_size_per_device ? settings->batch_size_per_device * session->devices : settings->batch_size;
+    return settings->batch_size_per_device ? settings->batch_size_per_device * session->replicas : settings->batch_size;
 }
 
 char *tool_number(int64_t value, char buffer[32])

@@ -24,6 +24,7 @@ const tool_command tool_summary = {
     .summary = "a model's layers, shapes, parameters, FLOPs and memory",
     .details = "A model's layers, output shapes and parameters, then the FLOPs and the activation bytes of a sample.",
     .takes_model = true,
+    .tables = { &tool_shape_flags },
     .check = tool_check_devices,
     .run = run,
 };

@@ -33,6 +33,10 @@ typedef struct tool_settings {
     /* model */
     const char *weights;
     uint64_t seed;
+    const char *input; /* "32x32x3"; NULL: the model's own */
+    int64_t classes;
+    int norm_statistics; /* 0: as the model has it; else 1 + ls_norm_statistics */
+    const char *place;   /* ranges of layers and their devices */
     /* loss and metrics */
     int loss; /* an index into the names of losses, 0: found out */
     bool from_logits, from_logits_given;
@@ -48,10 +52,17 @@ typedef struct tool_settings {
     double validation_split;
     int verbose; /* ls_verbose */
     /* devices */
-    const char *devices, *memory_limit;
+    const char *devices, *memory_limit; /* devices NULL: those of --place */
+    char counted[16];                   /* what devices may point to */
     bool memory_growth, log_placement;
-    int strategy; /* tool_strategy */
+    int strategy;             /* ls_strategy_kind */
+    int64_t stages, replicas; /* 0: not said */
+    int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
+    const char *work_split;
     int64_t lanes;
+    /* verify */
+    const char *strategies, *device_counts, *lane_counts;
+    int64_t steps, break_run;
     /* files and forms */
     const char *save, *log, *output, *diff_model;
     int layout; /* 0: Keras's, 1: PyTorch's */
@@ -60,16 +71,17 @@ typedef struct tool_settings {
     bool print_options;
 } tool_settings;
 
-typedef enum tool_strategy { TOOL_MIRRORED, TOOL_ONE_DEVICE, TOOL_STRATEGIES } tool_strategy;
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
-extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_loss_flags, tool_optimizer_flags,
-    tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags, tool_placement_flags, tool_save_flags,
-    tool_output_flags, tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
+extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
+    tool_optimizer_flags, tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags,
+    tool_placement_flags, tool_verify_flags, tool_save_flags, tool_output_flags, tool_report_flags, tool_export_flags,
+    tool_diff_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
 const char *tool_optimizer_name(const tool_settings *settings);
+const char *tool_strategy_name(ls_strategy_kind kind);
 ls_loss_kind tool_loss_kind(const tool_settings *settings); /* none: to be found out */
 const char *tool_loss_name(ls_loss_kind kind);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
@@ -81,12 +93,13 @@ bool tool_given(const ls_options *options, const char *flag);
 bool tool_yields(const ls_options *options, const char *flag, const char *other);
 
 /* Checks of what a user wrote, flags that contradict each other above all (checks.c). */
-ls_status tool_check_model(const tool_settings *settings);
+ls_status tool_check_model(const ls_options *options, tool_settings *settings);
 ls_status tool_check_data(const tool_settings *settings);
 ls_status tool_check_loss(const ls_options *options, tool_settings *settings);
 ls_status tool_check_optimizer(const ls_options *options, tool_settings *settings);
 ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
+bool tool_has_stages(ls_strategy_kind kind);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 
 /* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
@@ -134,8 +147,8 @@ typedef struct tool_command {
 #define TOOL_DIFFERENT (-1) /* in place of a signal: what was compared is not equal */
 #define TOOL_ANY_FILES SIZE_MAX
 
-extern const tool_command tool_train, tool_evaluate, tool_predict, tool_summary, tool_export, tool_diff, tool_report,
-    tool_devices, tool_doctor;
+extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
+    tool_report, tool_devices, tool_doctor;
 
 /* ---- What commands work with ---- */
 
@@ -144,8 +157,9 @@ typedef struct tool_session {
     ls_model *model;
     ls_dataset *train, *test; /* either may be NULL */
     ls_strategy strategy;
-    char names[32]; /* what the strategy's may point to */
-    int devices;    /* in use */
+    ls_text names; /* what the strategy's may point to */
+    int devices;   /* in use */
+    int replicas;  /* that share the lanes of a batch */
     ls_loss loss;
     ls_metrics_list metrics;
 } tool_session;
@@ -154,12 +168,24 @@ typedef struct tool_session {
  * its devices opens it. */
 ls_status tool_open_context(const tool_settings *settings, tool_session *session);
 ls_status tool_open_model(const tool_settings *settings, tool_session *session);
-ls_status tool_open_data(const tool_settings *settings, tool_session *session);
+ls_status tool_open_data(const tool_settings *settings, tool_session *session); /* behind the model */
 /* In its place, for a command that needs one set: that of --set, --take samples of it. It stays the session's. */
 ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Loss and metrics as the flags say, or as model and data suggest. */
 ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
 void tool_close(tool_session *session);
+
+/* "32x32x3" (flags.c). */
+ls_status tool_input_shape(const char *text, ls_shape *out);
+
+/* --place (place.c): the devices it names, which are *used, and how many CPU devices they take; and what it says done.
+ */
+ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_text *names, int *open, int *used);
+ls_status tool_place(const tool_settings *settings, ls_model *model);
+
+/* Whether the data is synthetic and its sizes are the model's; and such data (synthetic.c). */
+bool tool_follows_model(const char *data);
+ls_status tool_open_synthetic(const tool_settings *settings, tool_session *session);
 
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
 /* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */

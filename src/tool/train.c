@@ -22,14 +22,32 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
     LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
     LS_TRY(tool_check_log_file(settings->log));
     LS_TRY(tool_open_context(settings, session));
+    LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_data(settings, session));
     if (settings->take > 0)
         session->train = ls_take(session->train, settings->take);
-    LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_check_weights(settings->save, session->model));
     LS_TRY(tool_choose_loss(settings, session, session->train));
     return ls_compile(session->model, .optimizer = tool_optimizer(settings), .loss = session->loss,
                       .metrics = session->metrics);
+}
+
+/* Of more than one device: "; pipeline, 2 replicas of 3 stages" */
+static void introduce_strategy(const tool_session *session)
+{
+    const ls_strategy *s = &session->strategy;
+    if (s->kind == LS_STRATEGY_ONE_DEVICE || session->devices == 1) {
+        printf("\n");
+        return;
+    }
+    printf("; %s", tool_strategy_name(s->kind));
+    if (s->stages > 0) {
+        printf(", ");
+        if (session->replicas > 1)
+            printf("%d replicas of ", session->replicas);
+        printf("%d stage%s", s->stages, s->stages == 1 ? "" : "s");
+    }
+    printf("\n");
 }
 
 static ls_status introduce(const tool_settings *settings, tool_session *session)
@@ -53,7 +71,8 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     printf("%d", session->devices);
     if ((size_t)session->devices < opened)
         printf(" of %zu", opened);
-    printf(" device%s on %s\n", opened == 1 ? "" : "s", cpu.reason);
+    printf(" device%s on %s", opened == 1 ? "" : "s", cpu.reason);
+    introduce_strategy(session);
     return LS_OK;
 }
 
@@ -127,18 +146,26 @@ static bool known_results(const ls_history *history, const ls_metrics_list *metr
     return ls_dataset_count(test, &out->samples) == LS_OK && out->samples >= 0;
 }
 
+static void tell_times(const ls_model *model)
+{
+    ls_times times = ls_model_times(model);
+    double sum = times.data + times.compute + times.other;
+    if (!(sum > 0))
+        return;
+    printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%", sum,
+           100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
+    if (times.moved_bytes > 0)
+        printf("; joins moved %.1f MB between devices", times.moved_bytes / 1e6);
+    printf("\n");
+}
+
 static ls_status tell_results(const tool_settings *settings, tool_session *session, const ls_history *history,
                               int stopped_by)
 {
     char hex[65];
     ls_results results;
-    if (settings->verbose != LS_VERBOSE_SILENT) {
-        ls_times times = ls_model_times(session->model);
-        double sum = times.data + times.compute + times.other;
-        if (sum > 0)
-            printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%\n", sum,
-                   100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
-    }
+    if (settings->verbose != LS_VERBOSE_SILENT)
+        tell_times(session->model);
     if (stopped_by != 0) {
         printf("stopped by a signal (%s)\n", strsignal(stopped_by));
     } else if (session->test) {
@@ -214,8 +241,9 @@ const tool_command tool_train = {
         "saves the\n"
         "weights of its last good step, too.",
     .takes_model = true,
-    .tables = { &tool_data_flags, &tool_model_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags,
-                &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_save_flags },
+    .tables = { &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags,
+                &tool_batch_flags, &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags,
+                &tool_save_flags },
     .check = check,
     .run = run,
 };

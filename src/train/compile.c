@@ -188,6 +188,7 @@ static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
 {
     size_t count = ls_model_variable_count(job->model), trained = 0;
     job->optimizer = *optimizer;
+    job->lane_norms = (int64_t)ls_model_norm_count(job->model, LS_PER_LANE);
     if (optimizer->kind == LS_OPTIMIZER_NONE)
         return LS_OK;
     ls_tensor **variables = calloc(count + 1, sizeof(*variables));

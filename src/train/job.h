@@ -125,6 +125,7 @@ struct ls_job {
     uint64_t data_seed;
     int64_t batch_size; /* of the fit at work, or the last one */
     int64_t lanes;      /* that were asked for */
+    int64_t lane_norms; /* batch norms that normalise by lane */
     const ls_callback *callbacks;
     size_t callback_count;
     ls_times times;

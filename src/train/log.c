@@ -181,6 +181,10 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
     put_count(&text, "epochs_done", job->position.epoch);
     put_count(&text, "steps_done", step);
     put_count(&text, "lanes", facts->lanes);
+    size_t by_lane = ls_model_norm_count(job->model, LS_PER_LANE),
+           by_batch = ls_model_norm_count(job->model, LS_PER_BATCH);
+    if (by_lane + by_batch > 0)
+        put_string(&text, "norm_statistics", by_batch == 0 ? "lane" : by_lane == 0 ? "batch" : "mixed");
     put_devices(&text, ctx, facts);
     put_seed(&text, facts->seed);
     put_string(&text, "bit_class", bits);

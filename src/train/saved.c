@@ -72,6 +72,7 @@ static void add_settings(list *l, ls_job *job)
     FIXED(l, "data/seed", job->data_seed);
     FIXED(l, "data/batch_size", job->batch_size);
     FIXED(l, "lanes", job->lanes);
+    FIXED(l, "norms_by_lane", job->lane_norms);
 }
 
 static void add_progress(list *l, ls_job *job)

@@ -1,0 +1,152 @@
+/* What may still be changed of a finished model, before it is first traced: the devices of its layers, the statistics
+ * of its batch norms. So built-in models and Keras's files, which say nothing of either, get what a model written by
+ * hand has. */
+#include <string.h>
+
+#include "base/names.h"
+#include "device/context.h"
+#include "nn/model.h"
+
+/* Nodes that are there already would stay as they are, and two halves of a model would disagree. */
+static ls_status need_untraced(const ls_model *model, const char *call)
+{
+    LS_TRY(ls_model_need_ready(model, call));
+    LS_TRY(ls_context_begin(model->context, call));
+    if (model->job)
+        return ls_fail(LS_ERR_STATE,
+                       "%s: model \"%s\" is compiled, or has predicted; call this first, on a model that is new", call,
+                       model->name);
+    if (model->graph->node_count > model->variable_count)
+        return ls_fail(LS_ERR_STATE,
+                       "%s: the graph of model \"%s\" has nodes beside the model's variables; call this before the "
+                       "model is traced, or after the scope of the trace has ended",
+                       call, model->name);
+    return LS_OK;
+}
+
+/* ---- Devices ---- */
+
+static ls_status find_layer(const ls_model *model, const char *name, size_t *out)
+{
+    const char **names = malloc((model->layer_count ? model->layer_count : 1) * sizeof(*names));
+    if (!names)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu layers", model->layer_count);
+    ls_status status = LS_OK;
+    size_t found = 0;
+    for (size_t i = 0; i < model->layer_count; i++)
+        names[i] = model->layers[i]->name;
+    while (found < model->layer_count && strcmp(names[found], name) != 0)
+        found++;
+    if (found < model->layer_count)
+        *out = found;
+    else
+        status = ls_fail(LS_ERR_NOT_FOUND, "model \"%s\" has no layer \"%s\"; did you mean \"%s\"?", model->name, name,
+                         model->layer_count ? ls_nearest_name(name, names, model->layer_count) : "");
+    free(names);
+    return status;
+}
+
+static ls_status find_range(const ls_model *model, const char *first, const char *last, size_t *from, size_t *to)
+{
+    *from = 0;
+    *to = model->layer_count ? model->layer_count - 1 : 0;
+    if (first)
+        LS_TRY(find_layer(model, first, from));
+    if (last)
+        LS_TRY(find_layer(model, last, to));
+    if (*from > *to)
+        return ls_fail(LS_ERR_INVALID,
+                       "model \"%s\": layer \"%s\" comes after \"%s\"; a range is named in the model's order",
+                       model->name, model->layers[*from]->name, model->layers[*to]->name);
+    return LS_OK;
+}
+
+/* The memory of variables that have one already moves with them: limits are those of the device. All of it is taken
+ * before anything changes. */
+static ls_status take_blocks(ls_model *model, size_t from, size_t to, int device, struct ls_block **blocks)
+{
+    for (size_t v = 0; v < model->variable_count; v++) {
+        const ls_model_layer *layer = model->variables[v].layer;
+        ls_tensor *node = layer->variable[model->variables[v].index];
+        ls_variable *variable = node->attr.variable.variable;
+        if ((size_t)layer->number < from || (size_t)layer->number > to || !variable->data)
+            continue;
+        LS_TRY(ls_variable_bring(variable));
+        LS_TRY(ls_context_take(model->context, device, variable->bytes, node->name, &blocks[v]));
+    }
+    return LS_OK;
+}
+
+static void move_layers(ls_model *model, size_t from, size_t to, int device, struct ls_block **blocks)
+{
+    for (size_t v = 0; v < model->variable_count; v++) {
+        const ls_model_layer *layer = model->variables[v].layer;
+        ls_tensor *node = layer->variable[model->variables[v].index];
+        ls_variable *variable = node->attr.variable.variable;
+        if ((size_t)layer->number < from || (size_t)layer->number > to)
+            continue;
+        if (blocks[v]) {
+            memcpy(ls_context_data(blocks[v]), variable->data, variable->bytes);
+            ls_context_give(model->context, variable->device, variable->block);
+            variable->block = blocks[v];
+            variable->data = ls_context_data(blocks[v]);
+        }
+        variable->device = node->device = device;
+    }
+    for (size_t i = from; i <= to; i++)
+        model->layers[i]->device = device;
+}
+
+static ls_status place(ls_model *model, size_t from, size_t to, int device)
+{
+    struct ls_block **blocks = calloc(model->variable_count + 1, sizeof(*blocks));
+    ls_status status = blocks ? take_blocks(model, from, to, device, blocks)
+                              : ls_fail(LS_ERR_MEMORY, "no memory for a list of %zu variables", model->variable_count);
+    if (status == LS_OK)
+        move_layers(model, from, to, device, blocks);
+    for (size_t v = 0; status != LS_OK && blocks && v < model->variable_count; v++)
+        ls_context_give(model->context, device, blocks[v]);
+    free(blocks);
+    return status;
+}
+
+ls_status ls_model_set_device(ls_model *model, const char *first_layer, const char *last_layer, const char *device)
+{
+    int index;
+    size_t from, to;
+    LS_TRY(need_untraced(model, "ls_model_set_device"));
+    if (!device)
+        return ls_fail(LS_ERR_INVALID, "ls_model_set_device: the device is NULL");
+    LS_TRY(ls_fail_within(ls_context_device(model->context, device, &index), "ls_model_set_device"));
+    LS_TRY(find_range(model, first_layer, last_layer, &from, &to));
+    return place(model, from, to, index);
+}
+
+/* ---- Statistics of batch norms ---- */
+
+ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics)
+{
+    LS_TRY(need_untraced(model, "ls_model_set_norm_statistics"));
+    if ((unsigned)statistics > LS_PER_LANE)
+        return ls_fail(LS_ERR_INVALID, "ls_model_set_norm_statistics: there are no statistics %d", (int)statistics);
+    if (model->kind == LS_MODEL_CUSTOM)
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "ls_model_set_norm_statistics: model \"%s\" is a custom one: its function gives each batch norm "
+                       "its .statistics",
+                       model->name);
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i]->spec.kind == LS_LAYER_BATCH_NORMALIZATION)
+            model->layers[i]->spec.options.statistics = statistics;
+    return LS_OK;
+}
+
+size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics)
+{
+    size_t count = 0;
+    for (size_t i = 0; model && i < model->layer_count; i++) {
+        const ls_layer *spec = &model->layers[i]->spec;
+        count += spec->kind == LS_LAYER_BATCH_NORMALIZATION && spec->options.trainable == LS_ON &&
+                 spec->options.statistics == statistics;
+    }
+    return count;
+}
