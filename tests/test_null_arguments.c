@@ -130,6 +130,7 @@ static void call_function(ls_call *call, ls_tensor *const *inputs, ls_tensor **o
     t.call = call;
     CALL(ls_layer_call(t.call, ls_dense(1), NULL));
     CALL(ls_layer_call_many(t.call, ls_dense(1), NULL, 1));
+    CALL(ls_call_variable_with(t.call, NULL, (ls_weight_options){ .shape = LS_SHAPE(1) }));
     outputs[0] = ls_layer_call(call, ls_dense(1, .name = "last"), inputs[0]);
 }
 
@@ -471,6 +472,7 @@ static void nn_calls(void **state)
     CALL(ls_layer_call(NULL, ls_dense(1), t.x));
     CALL(ls_layer_call_many(NULL, ls_dense(1), t.list, 1));
     CALL(ls_call_is_training(NULL));
+    CALL(ls_call_variable_with(NULL, "name", (ls_weight_options){ .shape = LS_SHAPE(1) }));
     REFUSED(ls_model_builtin(NULL, "mlp", &t.out_model));
     REFUSED(ls_model_builtin(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_builtin(t.ctx, "mlp", NULL));

@@ -3,7 +3,8 @@
  * runs are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
  *
  * The sums are, for each kind:
- *   accuracies, top-k, mean and errors   sum of weight * value, sum of weights
+ *   accuracies, top-k, mean, errors,
+ *   a user's own                         sum of weight * value, sum of weights
  *   precision                            weights of true positives, of false positives
  *   recall                               weights of true positives, of false negatives
  *   AUC                                  for each of 200 buckets of predictions the weights of positives,
@@ -35,6 +36,7 @@ static const metric_info kinds[] = {
     [LS_METRIC_PRECISION] = { .name = "precision", .threshold = true },
     [LS_METRIC_RECALL] = { .name = "recall", .threshold = true },
     [LS_METRIC_AUC] = { .name = "auc" },
+    [LS_METRIC_CUSTOM] = { .name = "metric" },
 };
 
 static bool is_known(const ls_metric *metric)
@@ -59,6 +61,9 @@ static ls_status check_spec(const ls_metric *metric)
     if (!is_known(metric))
         return ls_fail(LS_ERR_INVALID, "there is no metric number %d", (int)metric->kind);
     const metric_info *info = &kinds[metric->kind];
+    if ((metric->function != NULL) != (metric->kind == LS_METRIC_CUSTOM))
+        return metric->function ? ls_fail(LS_ERR_INVALID, "%s takes no function: ls_custom_metric does", info->name)
+                                : ls_fail(LS_ERR_INVALID, "a custom metric needs a function");
     if (metric->k != 0 && !info->places)
         return ls_fail(LS_ERR_INVALID, "%s has no k", info->name);
     if (metric->k < 0)
@@ -265,6 +270,10 @@ static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *pre
                                   weights);
     case LS_METRIC_MEAN:
         return weighted_mean_sums(predictions, weights);
+    case LS_METRIC_CUSTOM:
+        return weighted_mean_sums(
+            ls_own_values(ls_metric_name(&metric), metric.function(targets, predictions, metric.user), predictions),
+            weights);
     case LS_METRIC_MEAN_SQUARED_ERROR:
     case LS_METRIC_MEAN_ABSOLUTE_ERROR:
         return weighted_mean_sums(distance(&metric, targets, predictions), weights);
