@@ -279,6 +279,11 @@ typedef struct ls_trace {
 LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs,
                                 ls_trace *trace);
 
+/* The same for a model with one input and one output, as model(x, training=True): a builder, for use in a step
+ * (ls_loop_step_create), which runs the moving statistics' assignments with everything else that it writes. Elsewhere
+ * they would be lost: there ls_model_trace is for training. */
+LS_API ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training);
+
 /* As Keras prints it, and below the FLOPs and activation bytes of a sample; free() the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
 
@@ -457,6 +462,10 @@ LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor
  */
 LS_API ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 
+/* The sum of all values divided by the size of a whole batch, as tf.nn.compute_average_loss: a smaller batch at the end
+ * of the data counts for less. */
+LS_API ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size);
+
 /* ---- Metrics: a fixed vector of sums over samples, and a result ---- */
 
 #define LS_AUC_THRESHOLDS 200
@@ -518,10 +527,15 @@ LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
  * reads them. */
 typedef struct ls_metric_state {
     ls_metric metric;
-    ls_tensor *update, *sums;
+    ls_tensor *update, *sums; /* update: of ls_metric_state_of; else NULL */
 } ls_metric_state;
 LS_API ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions,
                                           ls_tensor *weights);
+/* In two parts: the sums first, and then any number of updates, as Keras's update_state. A step runs those that are
+ * made in it. */
+LS_API ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric);
+LS_API ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targets, ls_tensor *predictions,
+                                         ls_tensor *weights);
 LS_API ls_status ls_metric_state_result(const ls_metric_state *state, double *out);
 LS_API ls_status ls_metric_state_reset(const ls_metric_state *state);
 

@@ -184,6 +184,14 @@ void ls_scope_close(ls_scope *scope)
     ls_arena_restore(&graph->arena, frame.mark);
 }
 
+bool ls_scope_is_open(const ls_graph *graph, const ls_scope_frame *frame)
+{
+    for (const ls_scope_frame *at = graph->scope; at != frame; at = at->below)
+        if (!at)
+            return false;
+    return true;
+}
+
 /* ---- Names ---- */
 
 static bool name_is_good(const char *name)

@@ -267,6 +267,9 @@ static inline ls_status ls_graph_fill(ls_graph *graph)
     return graph->fill ? graph->fill(graph) : LS_OK;
 }
 
+/* Whether this scope, or the outermost level (NULL), has not ended. */
+bool ls_scope_is_open(const ls_graph *graph, const ls_scope_frame *frame);
+
 /* A fresh mark: no node carries it. */
 uint32_t ls_graph_next_mark(ls_graph *graph);
 

@@ -399,3 +399,22 @@ ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool trainin
         free(results);
     return status;
 }
+
+ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training)
+{
+    LS_OWN_FP_MODE;
+    ls_tensor *y = NULL;
+    ls_trace trace = { .updates = NULL };
+    if (!model || !model->graph)
+        return NULL;
+    if (x && ls_tensor_is_error(x))
+        return x;
+    ls_status status = ls_model_need_ready(model, "ls_model_apply");
+    if (status == LS_OK && (model->input_count != 1 || model->output_count != 1))
+        status = ls_fail(LS_ERR_INVALID, "model \"%s\" has %zu inputs and %zu outputs: ls_model_trace takes several",
+                         model->name, model->input_count, model->output_count);
+    if (status == LS_OK)
+        status = ls_model_trace(model, &x, training, &y, &trace);
+    free(trace.updates); /* the array: the assignments stay in the graph */
+    return status == LS_OK ? y : ls_node_error(model->graph, status, "ls_model_apply");
+}

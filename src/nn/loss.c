@@ -114,3 +114,14 @@ ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *prediction
         return ls_op_reduce_mean(values, LS_ALL_AXES, false);
     }
 }
+
+ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size)
+{
+    LS_OWN_FP_MODE;
+    if (ls_tensor_is_error(values))
+        return values;
+    if (global_batch_size < 1)
+        return ls_spec_error(values->graph, "ls_average_loss", LS_ERR_INVALID, "a global batch of %lld samples",
+                             (long long)global_batch_size);
+    return ls_op_scale(ls_op_reduce_sum(values, LS_ALL_AXES, false), 1.0 / (double)global_batch_size);
+}

@@ -342,36 +342,64 @@ double ls_metric_result(const ls_metric *metric, const double *sums)
 
 /* ---- State ---- */
 
-ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric)
 {
     LS_OWN_FP_MODE;
     ls_metric_state state = { .metric = metric };
     char *name = NULL, *full = NULL;
+    if (!graph)
+        return state;
+    ls_status status = check_spec(&metric);
+    if (status == LS_OK)
+        status = ls_free_name(graph, ls_metric_name(&metric), "sums", &name);
+    if (status == LS_OK)
+        status = ls_state_name(name, NULL, "sums", &full);
+    ls_shape shape = LS_SHAPE((int64_t)ls_metric_sums_count(&metric));
+    state.sums =
+        status == LS_OK ? ls_state_variable(graph, full, LS_F64, shape, 0) : ls_node_error(graph, status, "metric");
+    free(name);
+    free(full);
+    return state;
+}
+
+ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targets, ls_tensor *predictions,
+                                  ls_tensor *weights)
+{
+    LS_OWN_FP_MODE;
+    if (!state || !state->sums)
+        return predictions && !ls_tensor_is_error(predictions)
+                   ? ls_spec_error(predictions->graph, "metric", LS_ERR_INVALID,
+                                   "a metric's state is needed (ls_metric_state_make)")
+                   : predictions;
+    if (ls_tensor_is_error(state->sums))
+        return state->sums;
+    ls_tensor *sums = ls_metric_sums(state->metric, targets, predictions, weights);
+    return ls_tensor_is_error(sums) ? sums : ls_op_assign_add(state->sums, sums);
+}
+
+ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    LS_OWN_FP_MODE;
+    ls_metric_state state = { .metric = metric };
     ls_tensor *sums = ls_metric_sums(metric, targets, predictions, weights);
     state.update = sums;
     if (ls_tensor_is_error(sums))
         return state;
-    ls_status status = ls_free_name(sums->graph, ls_metric_name(&metric), "sums", &name);
-    if (status == LS_OK)
-        status = ls_state_name(name, NULL, "sums", &full);
-    if (status != LS_OK) {
-        state.update = ls_node_error(sums->graph, status, "metric");
-    } else {
-        state.sums = ls_state_variable(sums->graph, full, LS_F64, sums->shape, 0);
-        state.update = ls_op_assign_add(state.sums, sums);
-    }
-    free(name);
-    free(full);
+    state = ls_metric_state_make(sums->graph, metric);
+    state.update = ls_tensor_is_error(state.sums) ? state.sums : ls_op_assign_add(state.sums, sums);
     return state;
 }
 
 /* The sums as they are now; *out is the caller's to free. */
 static ls_status read_sums(const ls_metric_state *state, double **out)
 {
-    if (!state || !state->update)
-        return ls_fail(LS_ERR_INVALID, "a metric's state is needed (ls_metric_state_of)");
-    if (state->update->op == LS_OP_ERROR)
-        return ls_fail(state->update->status, "%s", state->update->message);
+    const ls_tensor *wrong = !state ? NULL : state->sums ? state->sums : state->update;
+    if (!wrong)
+        return ls_fail(LS_ERR_INVALID, "a metric's state is needed (ls_metric_state_of, ls_metric_state_make)");
+    if (wrong->op == LS_OP_ERROR)
+        return ls_fail(wrong->status, "%s", wrong->message);
+    if (!state->sums)
+        return ls_fail(LS_ERR_INVALID, "the metric's state has no sums");
     size_t count = ls_metric_sums_count(&state->metric);
     double *sums = calloc(count, sizeof(*sums));
     if (!sums)
