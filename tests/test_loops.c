@@ -123,15 +123,13 @@ typedef struct trainee {
 
 static void apply(trainee *t, ls_tensor *loss)
 {
-    ls_tensor *variables[16], *gradients[16];
     size_t count = 0;
+    ls_tensor *gradients[16], *const *variables = ls_model_trainable_variables(t->model, &count);
+    assert_int_equal(count, 8); /* not the moving averages */
     if (!t->by_gradients) {
         ls_minimize(ls_adam(.name = t->name), loss, NULL);
         return;
     }
-    for (size_t i = 0; i < ls_model_variable_count(t->model); i++)
-        if (ls_model_variable_is_trainable(t->model, i))
-            variables[count++] = ls_model_variable(t->model, i);
     OK(ls_gradients(loss, variables, count, gradients));
     ls_apply_gradients(ls_adam(.name = t->name), gradients, variables, count, NULL);
 }

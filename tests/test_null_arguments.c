@@ -514,6 +514,8 @@ static void nn_calls(void **state)
     CALL(ls_layer_call(NULL, ls_dense(1), t.x));
     CALL(ls_layer_call_many(NULL, ls_dense(1), t.list, 1));
     CALL(ls_call_is_training(NULL));
+    CALL(ls_model_trainable_variables(NULL, &t.count));
+    CALL(ls_model_trainable_variables(t.model, NULL));
     CALL(ls_model_apply(NULL, t.x, false));
     CALL(ls_model_apply(t.model, NULL, false));
     CALL(ls_average_loss(NULL, 4));

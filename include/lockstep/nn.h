@@ -260,6 +260,8 @@ LS_API size_t ls_model_variable_count(const ls_model *model);
 LS_API ls_tensor *ls_model_variable(const ls_model *model, size_t index);
 LS_API const char *ls_model_variable_name(const ls_model *model, size_t index);
 LS_API bool ls_model_variable_is_trainable(const ls_model *model, size_t index);
+/* Those that are trained, in that order; the list is the model's. For ls_gradients and ls_apply_gradients. */
+LS_API ls_tensor *const *ls_model_trainable_variables(ls_model *model, size_t *count);
 LS_API int64_t ls_model_parameter_count(const ls_model *model); /* elements of all variables, trainable or not */
 
 /* Starts the model anew with that seed: every variable gets its initial value, and random numbers (dropout) are drawn

@@ -637,6 +637,22 @@ bool ls_model_variable_is_trainable(const ls_model *model, size_t index)
     return at && at->layer->weight[at->index].trainable;
 }
 
+ls_tensor *const *ls_model_trainable_variables(ls_model *model, size_t *count)
+{
+    size_t found = 0;
+    if (count)
+        *count = 0;
+    if (!model || !count || !model->ready)
+        return NULL;
+    if (!model->trainable)
+        model->trainable = ls_arena_alloc(&model->arena, (model->variable_count + 1) * sizeof(ls_tensor *));
+    for (size_t i = 0; model->trainable && i < model->variable_count; i++)
+        if (ls_model_variable_is_trainable(model, i))
+            model->trainable[found++] = ls_model_variable(model, i);
+    *count = found;
+    return model->trainable;
+}
+
 int64_t ls_model_parameter_count(const ls_model *model)
 {
     int64_t sum = 0, count;

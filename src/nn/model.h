@@ -60,6 +60,7 @@ struct ls_model {
     size_t layer_count, layer_room;
     ls_model_variable_at *variables;
     size_t variable_count, variable_room;
+    ls_tensor **trainable; /* NULL: nobody asked yet */
     ls_model_call *calls; /* not of custom models */
     size_t call_count, call_room;
 
