@@ -40,7 +40,8 @@ check "fashion_loop: shows what each device has" shows_replicas "$TMP/fashion_lo
 says rows_loop "^epoch 1: loss [0-9.]+ over $some samples\$" 1 $some
 says two_models '^0 g2: cross-entropy [0-9.]+, test accuracy 0\.[0-9]+$' 1 256 64
 says devices '^mirrored over 2 Logical CPUs: mean squared error below 0.001: yes$' # test_example_devices.sh has all of it
-says two_jobs '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES'
+says two_jobs '^job B on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES'
+check "two_jobs: the other one, too" grep -E -q '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES' "$TMP/two_jobs.out"
 says big_model '^over two devices [0-9a-f]{64}$' 5
 same_weights() { test "$(sed -n 's/^over two devices //p' "$1")" = "$(sed -n 's/^on one device  *//p' "$1")"; }
 check "big_model: the same weights on two devices and on one" same_weights "$TMP/big_model.out"

@@ -236,6 +236,76 @@ static void average_loss_by_global_batch_size(void **state)
     same(&fit, &hand, "batches of 8");
 }
 
+/* ---- Learning rates ---- */
+
+/* One dense layer; the learning rate comes behind the batch's own components. */
+static void rated_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+{
+    ls_model *model = user;
+    size_t count = 0;
+    ls_tensor *gradients[16], *const *variables = ls_model_trainable_variables(model, &count);
+    outputs[0] =
+        ls_loss_value(ls_sparse_categorical_crossentropy(), inputs[1], ls_model_apply(model, inputs[0], true), NULL);
+    OK(ls_gradients(outputs[0], variables, count, gradients));
+    ls_apply_gradients(ls_sgd(.momentum = 0.9), gradients, variables, count, inputs[2]);
+}
+
+static void train_with(ls_context *ctx, const ls_schedule *schedule, bool hand, char hex[65])
+{
+    int replicas = 0;
+    ls_loop_step *step = NULL;
+    ls_distributed *passes = NULL;
+    ls_model *model = make_model(ctx);
+    const ls_optimizer optimizer = ls_sgd(.schedule = *schedule, .momentum = 0.9);
+    OK(ls_strategy_replicas(ctx, ls_mirrored(), &replicas));
+    int64_t global_batch_size = 8 * replicas; /* 8 a replica */
+    ls_dataset *data = data_of(global_batch_size);
+    if (!hand) {
+        OK(ls_compile(model, .optimizer = optimizer, .loss = ls_sparse_categorical_crossentropy()));
+        OK(ls_fit(model, data, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT, .strategy = ls_mirrored()));
+    } else {
+        const ls_element *batch = NULL;
+        OK(ls_graph_set_strategy(ls_model_graph(model), ls_mirrored()));
+        OK(ls_distribute_dataset(data, &passes));
+        OK(ls_loop_step_create(ls_model_graph(model), rated_step, model, 1, &step));
+        for (int64_t i = 0;; i++) {
+            double exact = NAN;
+            OK(ls_distributed_next(passes, &batch));
+            if (!batch)
+                break;
+            OK(ls_optimizer_rate(&optimizer, i, global_batch_size, &exact));
+            float rate = (float)exact;
+            ls_element with = *batch;
+            with.component[with.count++] = ls_array_of(LS_F32, LS_SCALAR, &rate);
+            OK(ls_strategy_run(step, &with, NULL));
+        }
+        ls_loop_step_destroy(step);
+        ls_distributed_destroy(passes);
+    }
+    OK(ls_model_weights_sha256(model, hex));
+    ls_dataset_destroy(data);
+    ls_model_destroy(model);
+}
+
+static void learning_rates_follow_a_schedule_by_hand(void **state)
+{
+    (void)state;
+    const ls_schedule schedules[] = {
+        ls_rates_by_batch_size((const int64_t[]){ 8, 16, 32 }, (const double[]){ 0.1, 0.15, 0.175 }, 3),
+        ls_exponential_decay(0.1, 1, 0.5, false),
+    };
+    char hex[2][2][65];
+    machine m;
+    open_machine(&m, &(place){ .cpus = 2 });
+    for (int i = 0; i < 2; i++)
+        for (int hand = 0; hand < 2; hand++)
+            train_with(m.ctx, &schedules[i], hand, hex[i][hand]);
+    for (int i = 0; i < 2; i++)
+        assert_string_equal(hex[i][0], hex[i][1]);
+    assert_string_not_equal(hex[0][0], hex[1][0]);
+    machine_close(&m);
+}
+
 /* ---- Tracing ---- */
 
 static ls_element element_of(int64_t samples, ls_dtype dtype, const void *labels)
@@ -549,6 +619,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_by_hand_has_the_bits_of_fit),
         cmocka_unit_test(average_loss_by_global_batch_size),
+        cmocka_unit_test(learning_rates_follow_a_schedule_by_hand),
         cmocka_unit_test(steps_are_traced_once_for_a_kind_of_data),
         cmocka_unit_test(wrong_steps_are_told),
         cmocka_unit_test(steps_give_what_was_asked_for),

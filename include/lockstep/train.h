@@ -261,7 +261,8 @@ LS_API ls_status ls_loop_step_create(ls_graph *graph, ls_loop_step_function func
 LS_API void ls_loop_step_destroy(ls_loop_step *step);
 
 /* One step on a batch, on the devices of the graph's strategy. Components become the function's inputs: those with axes
- * have the batch axis, scalars are whole. outputs (may be NULL): the tensors that the function gave, with their values
+ * have the batch axis, scalars are whole (a learning rate of a schedule, say, behind the batch's own components, for
+ * ls_apply_gradients). outputs (may be NULL): the tensors that the function gave, with their values
  * of this run. */
 LS_API ls_status ls_strategy_run(ls_loop_step *step, const ls_element *batch, ls_tensor **outputs);
 
