@@ -387,10 +387,10 @@ static void wrong_steps_are_told(void **state)
     ls_distributed *passes = NULL;
     ls_dataset *single = ls_from_tensor_slices(batch.component[0], batch.component[1]);
     open_machine(&m, &(place){ .cpus = 1 });
-    OK(ls_graph_create(m.ctx, &w.graph));
-    w.variable = ls_op_variable(w.graph, "w", LS_F32, LS_SHAPE(3));
     for (int kind = 0; kind < 4; kind++) {
         w.kind = kind;
+        OK(ls_graph_create(m.ctx, &w.graph));
+        w.variable = ls_op_variable(w.graph, "w", LS_F32, LS_SHAPE(3));
         OK(ls_loop_step_create(w.graph, wrong_step, &w, 1, &step));
         w.self = step;
         if (kind == 0)
@@ -412,6 +412,8 @@ static void wrong_steps_are_told(void **state)
             }
         }
         ls_loop_step_destroy(step);
+        if (kind < 3)
+            ls_graph_destroy(w.graph);
     }
     LS_SCOPE(w.graph)
     {
@@ -423,6 +425,31 @@ static void wrong_steps_are_told(void **state)
     FAILS(ls_distribute_dataset(single, &passes), LS_ERR_INVALID, "ls_batch");
     ls_dataset_destroy(single);
     ls_graph_destroy(w.graph);
+    machine_close(&m);
+}
+
+/* What is compiled is a scope of the model's graph: a step that was made in it ends with the next compile. */
+static void steps_end_with_what_was_compiled(void **state)
+{
+    (void)state;
+    machine m;
+    trainee t = { .traced = 0 };
+    ls_loop_step *before = NULL, *inside = NULL;
+    ls_element batch = element_of(8, LS_I32, kinds);
+    open_machine(&m, &(place){ .cpus = 1 });
+    make_trainee(&t, m.ctx);
+    ls_graph *graph = ls_model_graph(t.model);
+    OK(ls_loop_step_create(graph, train_step, &t, 1, &before));
+    OK(ls_strategy_run(before, &batch, NULL));
+    OK(ls_compile(t.model, .loss = ls_sparse_categorical_crossentropy()));
+    OK(ls_loop_step_create(graph, train_step, &t, 1, &inside));
+    OK(ls_strategy_run(inside, &batch, NULL));
+    OK(ls_compile(t.model, .loss = ls_sparse_categorical_crossentropy()));
+    FAILS(ls_strategy_run(inside, &batch, NULL), LS_ERR_STATE, "scope", "ended");
+    OK(ls_strategy_run(before, &batch, NULL));
+    ls_loop_step_destroy(before);
+    ls_loop_step_destroy(inside);
+    ls_model_destroy(t.model);
     machine_close(&m);
 }
 
@@ -622,6 +649,7 @@ int main(void)
         cmocka_unit_test(learning_rates_follow_a_schedule_by_hand),
         cmocka_unit_test(steps_are_traced_once_for_a_kind_of_data),
         cmocka_unit_test(wrong_steps_are_told),
+        cmocka_unit_test(steps_end_with_what_was_compiled),
         cmocka_unit_test(steps_give_what_was_asked_for),
         cmocka_unit_test(replicas_can_be_looked_at),
         cmocka_unit_test(passes_have_orders_of_their_own),

@@ -27,15 +27,6 @@ static bool serves(const ls_traced *t, const ls_element *batch)
     return same;
 }
 
-/* The first error among the nodes from number `from` on. An update that could not be made must not be left out. */
-static ls_status check_nodes(const ls_graph *graph, size_t from)
-{
-    for (size_t i = from; i < graph->node_count; i++)
-        if (graph->nodes[i]->op == LS_OP_ERROR)
-            return ls_fail(graph->nodes[i]->status, "%s", graph->nodes[i]->message);
-    return LS_OK;
-}
-
 static ls_status check_outputs(const ls_loop_step *step, ls_tensor *const *outputs)
 {
     for (size_t i = 0; i < step->output_count; i++) {
@@ -106,15 +97,10 @@ static ls_status trace(ls_loop_step *step, const ls_element *batch, ls_traced *t
     step->function(t->inputs, t->fetches, step->user);
     step->tracing = false;
     t->fetch_count = step->output_count;
-    LS_TRY(check_nodes(graph, nodes));
+    LS_TRY(ls_graph_status(step->graph)); /* an update that could not be made must not be left out */
     LS_TRY(check_outputs(step, t->fetches));
     LS_TRY(check_variables(step, variables));
     return add_writes(step, t, nodes);
-}
-
-static bool scope_is_open(const ls_loop_step *step)
-{
-    return ls_scope_is_open(step->graph, step->scope);
 }
 
 /* Whether the step can be used here and now. */
@@ -130,7 +116,7 @@ static ls_status check_step(const ls_loop_step *step, const ls_element *batch, c
     for (int i = 0; i < batch->count; i++)
         if (batch->component[i].shape.rank < 0 || batch->component[i].shape.rank > LS_MAX_RANK)
             return ls_fail(LS_ERR_SHAPE, "%s: component %d has rank %d", call, i, batch->component[i].shape.rank);
-    if (!scope_is_open(step))
+    if (!ls_scope_is_open(step->graph, step->scope))
         return ls_fail(LS_ERR_STATE, "%s: the scope that the step was made in has ended", call);
     return LS_OK;
 }
@@ -144,7 +130,7 @@ ls_status ls_loop_step_trace(ls_loop_step *step, const ls_element *batch, const 
             *out = step->traced[i];
             return LS_OK;
         }
-    if (step->graph->scope != step->scope)
+    if (ls_scope_number(step->graph) != step->scope)
         return ls_fail(LS_ERR_STATE,
                        "%s: a scope is open in the graph, and what is traced now would end with it: run the step "
                        "once outside of it first",
@@ -177,7 +163,7 @@ ls_status ls_loop_step_create(ls_graph *graph, ls_loop_step_function function, v
     if (!step)
         return ls_fail(LS_ERR_MEMORY, "no memory for a step");
     *step = (ls_loop_step){
-        .graph = graph, .function = function, .user = user, .output_count = outputs, .scope = graph->scope
+        .graph = graph, .function = function, .user = user, .output_count = outputs, .scope = ls_scope_number(graph)
     };
     *out = step;
     return LS_OK;

@@ -20,7 +20,7 @@ struct ls_loop_step {
     ls_loop_step_function function;
     void *user;
     size_t output_count;
-    const ls_scope_frame *scope; /* that was open when it was made: nodes are made in no other */
+    uint64_t scope; /* that was open when it was made: nodes are made in no other */
     bool tracing;
     ls_traced **traced;
     size_t traced_count, traced_room;
