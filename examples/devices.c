@@ -110,13 +110,15 @@ static void limit(void)
     }
 }
 
-/* One dense layer mirrored over two logical devices; y = 2 x + 1. */
+/* One dense layer mirrored over the logical devices there are; y = 2 x + 1. */
 static void mirror(void)
 {
     const ls_logical_device parts[] = { { .memory_limit = LS_MIB(16) }, { .memory_limit = LS_MIB(16) } };
     ls_context *ctx;
     ls_model *model;
     ls_results results;
+    ls_device_info *devices;
+    size_t count;
     float x[64], y[64];
     for (int i = 0; i < 64; i++) {
         x[i] = (float)i / 32 - 1;
@@ -126,10 +128,12 @@ static void mirror(void)
     LS_CHECK(ls_context_create(NULL, &ctx));
     LS_CHECK(ls_set_logical_devices(ctx, first, parts, 2));
     LS_CHECK(ls_set_log_placement(ctx, true));
+    LS_CHECK(ls_list_logical_devices(ctx, kind, &devices, &count));
     LS_CHECK(ls_sequential(ctx, "model", &model, ls_input(1), ls_dense(1)));
     LS_CHECK(ls_compile(model, .loss = ls_mean_squared_error(), .optimizer = ls_sgd(0.2)));
-    LS_CHECK(ls_fit_arrays(model, inputs, targets, .epochs = 10, .batch_size = 16, .strategy = ls_mirrored(),
-                           .verbose = LS_VERBOSE_SILENT));
+    LS_CHECK(ls_fit_arrays(model, inputs, targets, .epochs = 10, .batch_size = 16, .verbose = LS_VERBOSE_SILENT,
+                           .strategy = ls_mirrored(.list = devices, .list_count = count)));
+    free(devices);
     ls_dataset *data = ls_from_tensor_slices(inputs, targets);
     LS_CHECK(ls_evaluate(model, data, &results));
     printf("mirrored over %zu Logical %ss: mean squared error below 0.001: %s\n", count_devices(ctx, true), kind,

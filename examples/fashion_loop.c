@@ -1,76 +1,87 @@
-/* A training loop over rows in place: each step is told which images of the set make its batch, and the tasks read them
- * where they are. The step itself is one named node, made by ls_minimize.
+/* A strategy on chosen devices, data that they share, and a train step whose loss is reduced over them; the loss of the
+ * first step is also shown as each device has it.
  *     fashion_loop [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 
 #define BUFFER_SIZE 60000
-#define BATCH_SIZE  512
+#define BATCH_SIZE  512 /* of all devices together */
 
-typedef struct net {
-    ls_model *model;
-    ls_tensor *images, *labels;
-    ls_tensor *loss; /* the mean over the batch */
-    ls_tensor *step;
-} net;
-
-static void build(ls_context *ctx, net *n)
+/* 2. Data: batches of the global size, which the devices share. */
+static ls_distributed *input_fn(ls_context *ctx, int64_t samples)
 {
-    ls_tensor *predictions;
-    ls_trace trace;
-    LS_CHECK(ls_sequential(ctx, "fashion", &n->model, ls_input(28, 28, 1), ls_conv2d(32, 3, .activation = LS_RELU),
-                           ls_max_pool2d(), ls_conv2d(64, 3, .activation = LS_RELU), ls_max_pool2d(), ls_flatten(),
-                           ls_dense(64, .activation = LS_RELU), ls_dense(10)));
-    ls_graph *graph = ls_model_graph(n->model);
-    n->images = ls_op_input(graph, "images", LS_U8, LS_SHAPE(LS_BATCH, 28, 28, 1));
-    n->labels = ls_op_input(graph, "labels", LS_U8, LS_SHAPE(LS_BATCH));
-    ls_tensor *scaled = ls_op_scale(ls_op_cast(n->images, LS_F32), 1 / 255.0);
-    LS_CHECK(ls_model_trace(n->model, &scaled, true, &predictions, &trace));
-    n->loss = ls_loss_value(ls_sparse_categorical_crossentropy(.from_logits = true), n->labels, predictions, NULL);
-    n->step = ls_minimize(ls_adam(), n->loss, "train_step");
-    LS_CHECK(ls_graph_status(graph));
+    ls_dataset *train;
+    ls_distributed *passes;
+    LS_CHECK(ls_load_data(ctx, "fashion-mnist", &train, NULL));
+    train = ls_batch(ls_shuffle(ls_take(train, samples), BUFFER_SIZE, 1), BATCH_SIZE, false);
+    LS_CHECK(ls_distribute_dataset(train, &passes));
+    ls_dataset_destroy(train);
+    return passes;
 }
 
-/* Loss and update of the samples in these rows of the set. */
-static double train_step(const net *n, const ls_element *set, const int64_t *rows, int64_t count)
+/* 3. The step: the loss of every image divided by the batch size, gradients, their application. It gives the losses of
+ * the images, and their sum over all devices. */
+static void train_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
 {
-    double loss;
-    ls_feed feeds[] = { { n->images, set->component[0] }, { n->labels, set->component[1] } };
-    LS_CHECK(ls_eval_rows(ls_model_graph(n->model), feeds, 2, rows, count, (ls_tensor *[]){ n->loss, n->step }, 2));
-    LS_CHECK(ls_read_scalar(n->loss, &loss));
-    return loss;
+    ls_model *model = user;
+    ls_tensor *images = ls_op_scale(ls_op_cast(inputs[0], LS_F32), 1 / 255.0), *labels = inputs[1];
+    ls_tensor *predictions = ls_model_apply(model, images, true);
+    ls_tensor *losses =
+        ls_loss_per_sample(ls_sparse_categorical_crossentropy(.from_logits = true), labels, predictions);
+    ls_tensor *per_example_losses = ls_op_scale(losses, 1.0 / BATCH_SIZE);
+    ls_minimize(ls_adam(), ls_op_reduce_sum(per_example_losses, LS_ALL_AXES, false), "train_step");
+    outputs[0] = per_example_losses;
+    outputs[1] = ls_strategy_reduce(LS_REDUCE_SUM, per_example_losses, 0);
+}
+
+static void show_replicas(ls_loop_step *step)
+{
+    char *text;
+    LS_CHECK(ls_format_replicas(step, 0, &text));
+    printf("losses of the first step: %s\n", text);
+    free(text);
 }
 
 int main(int argc, char **argv)
 {
     int64_t epochs = argc > 1 ? atoll(argv[1]) : 3, samples = argc > 2 ? atoll(argv[2]) : -1;
     ls_context *ctx;
-    ls_dataset *train;
-    net n;
+    ls_model *model;
+    ls_loop_step *step;
+    bool shown = false;
     LS_CHECK(ls_context_open(&(ls_context_options){ .cpu_devices = 2 }, &ctx));
-    LS_CHECK(ls_load_data(ctx, "fashion-mnist", &train, NULL));
-    train = ls_batch(ls_shuffle(ls_take(train, samples), BUFFER_SIZE, 1), BATCH_SIZE, false);
-    build(ctx, &n);
+    LS_CHECK(ls_sequential(ctx, "fashion", &model, ls_input(28, 28, 1), ls_conv2d(32, 3, .activation = LS_RELU),
+                           ls_max_pool2d(), ls_conv2d(64, 3, .activation = LS_RELU), ls_max_pool2d(), ls_flatten(),
+                           ls_dense(64, .activation = LS_RELU), ls_dense(10)));
+
+    /* 1. The devices, by name; left out, all of them. */
+    LS_CHECK(ls_graph_set_strategy(ls_model_graph(model), ls_mirrored(.devices = "/cpu:0,/cpu:1")));
+    ls_distributed *data = input_fn(ctx, samples);
+    LS_CHECK(ls_loop_step_create(ls_model_graph(model), train_step, model, 2, &step));
 
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
-        ls_rows *pass;
-        const int64_t *rows;
-        int64_t count, seen = 0;
-        double sum_loss = 0;
-        LS_CHECK(ls_rows_create(train, (uint64_t)epoch, &pass));
-        for (;;) {
-            LS_CHECK(ls_rows_next(pass, &rows, &count));
-            if (count == 0)
+        const ls_element *batch;
+        double sum_loss, total = 0;
+        int64_t batches = 0, seen = 0;
+        for (;; batches++) {
+            ls_tensor *outputs[2];
+            LS_CHECK(ls_distributed_next(data, &batch));
+            if (!batch)
                 break;
-            sum_loss += train_step(&n, ls_rows_base(pass), rows, count) * (double)count;
-            seen += count;
+            LS_CHECK(ls_strategy_run(step, batch, outputs));
+            LS_CHECK(ls_read_scalar(outputs[1], &sum_loss));
+            if (!shown)
+                show_replicas(step);
+            shown = true;
+            total += sum_loss;
+            seen += batch->component[0].shape.dims[0];
         }
-        ls_rows_destroy(pass);
-        printf("epoch %lld: loss %.4f over %lld samples\n", (long long)epoch + 1, sum_loss / (double)seen,
+        printf("epoch %lld: loss %.4f over %lld samples\n", (long long)epoch + 1, total / (double)batches,
                (long long)seen);
     }
 
-    ls_model_destroy(n.model);
-    ls_dataset_destroy(train);
+    ls_loop_step_destroy(step);
+    ls_distributed_destroy(data);
+    ls_model_destroy(model);
     ls_context_close(ctx);
     return 0;
 }

@@ -1,8 +1,11 @@
 /* Two networks in two graphs, whose parts have the same names within the scopes "g1" and "g2": built from ops, and run
- * by name alone. They differ in the width of their last hidden layer.
+ * by name alone, each on a device of its own, both at the same time. They differ in the width of their last hidden
+ * layer. A thread runs each of them; a graph is used by one thread at a time.
  * This form of RMSProp begins with mean squares of 1: the first few hundred steps change little.
  *     two_models [ROUNDS [SAMPLES [WIDTH]]] */
 #include <lockstep.h>
+
+#include <pthread.h>
 
 #define BATCH_SIZE 128
 #define TEST_SIZE  256
@@ -10,21 +13,17 @@
 typedef struct network {
     ls_graph *graph;
     const char *scope;
+    ls_dataset *train_data, *test_data;
+    uint64_t round;
+    double loss, accuracy; /* of the last round */
 } network;
 
 /* ---- Building ---- */
 
-typedef struct weights {
-    ls_tensor *variable[5], *initialize[5];
-    size_t count;
-} weights;
-
-/* A variable, and the assignment that gives it small random numbers. */
-static ls_tensor *init_weights(ls_graph *graph, weights *all, ls_shape shape)
+/* A variable that begins with small random numbers. */
+static ls_tensor *init_weights(ls_graph *graph, ls_shape shape)
 {
-    ls_tensor *w = ls_op_variable(graph, NULL, LS_F32, shape);
-    all->initialize[all->count++] = ls_op_assign(w, ls_op_random_normal(graph, LS_F32, shape, 0, 0.01));
-    return w;
+    return ls_op_variable(graph, NULL, LS_F32, shape, .initializer = { .kind = LS_INIT_NORMAL, .b = 0.01 });
 }
 
 /* The part that is kept is fed; dropout takes the part that is not. */
@@ -39,11 +38,11 @@ static ls_tensor *convolve(ls_tensor *x, ls_tensor *w, ls_tensor *p_keep)
     return dropout(ls_op_max_pool2d(x, { 2, 2 }, .padding = LS_SAME), p_keep);
 }
 
-static void build(ls_context *ctx, const char *scope, int64_t width, uint64_t seed, network *net)
+static void build(ls_context *ctx, const char *scope, const char *device, int64_t width, uint64_t seed, network *net)
 {
     ls_graph *g;
-    weights all = { .count = 0 };
     LS_CHECK(ls_graph_create(ctx, &g, .seed = seed));
+    LS_CHECK(ls_graph_set_strategy(g, ls_one_device(.devices = device)));
     LS_NAME_SCOPE(g, scope)
     {
         ls_tensor *X = ls_op_input(g, "input", LS_F32, LS_SHAPE(LS_BATCH, 28, 28, 1));
@@ -51,22 +50,20 @@ static void build(ls_context *ctx, const char *scope, int64_t width, uint64_t se
         ls_tensor *p_keep_conv = ls_op_input(g, "p_keep_conv", LS_F32, LS_SCALAR);
         ls_tensor *p_keep_hidden = ls_op_input(g, "p_keep_hidden", LS_F32, LS_SCALAR);
 
-        ls_tensor *x = convolve(X, init_weights(g, &all, LS_SHAPE(3, 3, 1, 64)), p_keep_conv);
-        x = convolve(x, init_weights(g, &all, LS_SHAPE(3, 3, 64, 64)), p_keep_conv);
-        x = ls_op_flatten(
-            convolve(x, init_weights(g, &all, LS_SHAPE(3, 3, 64, 128)), p_keep_conv)); /* [N, 128 * 4 * 4] */
-        x = ls_op_relu(ls_op_matmul(x, init_weights(g, &all, LS_SHAPE(128 * 4 * 4, width))));
-        x = ls_op_matmul(dropout(x, p_keep_hidden), init_weights(g, &all, LS_SHAPE(width, 10)));
+        ls_tensor *x = convolve(X, init_weights(g, LS_SHAPE(3, 3, 1, 64)), p_keep_conv);
+        x = convolve(x, init_weights(g, LS_SHAPE(3, 3, 64, 64)), p_keep_conv);
+        x = ls_op_flatten(convolve(x, init_weights(g, LS_SHAPE(3, 3, 64, 128)), p_keep_conv)); /* [N, 128 * 4 * 4] */
+        x = ls_op_relu(ls_op_matmul(x, init_weights(g, LS_SHAPE(128 * 4 * 4, width))));
+        x = ls_op_matmul(dropout(x, p_keep_hidden), init_weights(g, LS_SHAPE(width, 10)));
 
         ls_tensor *cost = ls_op_reduce_mean(ls_op_cross_entropy(Y, x, LS_LOGITS), LS_ALL_AXES, false);
         ls_named(cost, "cross_entropy");
         ls_minimize(ls_rmsprop_tf1(.learning_rate = 0.001, .rho = 0.9), cost, "train_step");
         ls_named(ls_op_argmax(x, 1), "predict_op");
     }
-    ls_tensor *initialize = ls_op_group(all.initialize, all.count);
     LS_CHECK(ls_graph_status(g));
-    LS_CHECK(ls_eval(g, NULL, 0, &initialize, 1));
-    *net = (network){ g, scope };
+    net->graph = g;
+    net->scope = scope;
 }
 
 /* ---- Running: everything is found by its name ---- */
@@ -130,6 +127,15 @@ static double test(const network *net, ls_dataset *data, uint64_t round)
     return (double)right / TEST_SIZE;
 }
 
+/* One round, in a thread of its own. */
+static void *train_and_test(void *user)
+{
+    network *net = user;
+    net->loss = train(net, net->train_data, net->round);
+    net->accuracy = test(net, net->test_data, net->round);
+    return NULL;
+}
+
 /* ---- Data: bytes become numbers from 0 to 1, a label becomes ten numbers ---- */
 
 static ls_status prepare(void *user, const ls_element *in, ls_element *out)
@@ -157,18 +163,26 @@ int main(int argc, char **argv)
     ls_context *ctx;
     ls_dataset *train_data, *test_data;
     network nets[2];
-    LS_CHECK(ls_context_open(NULL, &ctx));
+    pthread_t threads[2];
+    LS_CHECK(ls_context_open(&(ls_context_options){ .cpu_devices = 2 }, &ctx));
     LS_CHECK(ls_load_data(ctx, "fashion-mnist", &train_data, &test_data));
     train_data = prepared(ls_shuffle(ls_take(train_data, samples), 60000, 1), BATCH_SIZE);
     test_data = prepared(ls_shuffle(test_data, 10000, 2), TEST_SIZE);
-    build(ctx, "g1", width, 1, &nets[0]);
-    build(ctx, "g2", 2 * width, 2, &nets[1]);
+    build(ctx, "g1", "cpu:0", width, 1, &nets[0]);
+    build(ctx, "g2", "cpu:1", 2 * width, 2, &nets[1]);
 
     for (int64_t i = 0; i < rounds; i++) {
         for (int j = 0; j < 2; j++) {
-            double loss = train(&nets[j], train_data, (uint64_t)i);
-            printf("%lld %s: cross-entropy %.4f, test accuracy %.4f\n", (long long)i, nets[j].scope, loss,
-                   test(&nets[j], test_data, (uint64_t)i));
+            nets[j].train_data = train_data;
+            nets[j].test_data = test_data;
+            nets[j].round = (uint64_t)i;
+            if (pthread_create(&threads[j], NULL, train_and_test, &nets[j]) != 0)
+                return 1;
+        }
+        for (int j = 0; j < 2; j++) {
+            pthread_join(threads[j], NULL);
+            printf("%lld %s: cross-entropy %.4f, test accuracy %.4f\n", (long long)i, nets[j].scope, nets[j].loss,
+                   nets[j].accuracy);
         }
     }
 

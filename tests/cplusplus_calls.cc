@@ -88,6 +88,17 @@ static ls_status models(ls_context *ctx, ls_model **out)
     return ls_functional_end(*out, ls_symbol_share(b, ls_symbol_call(*out, ls_add(), a, b)));
 }
 
+static ls_tensor *difference(ls_tensor *targets, ls_tensor *predictions, void *)
+{
+    return ls_op_sub(targets, predictions);
+}
+
+[[maybe_unused]] static ls_tensor *own_weight(ls_call *call)
+{
+    return ls_op_add(ls_call_variable(call, "w", LS_SHAPE(3)),
+                     ls_call_variable(call, "w", LS_SHAPE(3), { .initializer = { .kind = LS_INIT_ONES } }));
+}
+
 static ls_status training(ls_model *model, ls_dataset *data)
 {
     const ls_optimizer optimizers[] = { ls_sgd(0.1),  ls_sgd({ .momentum = 0.9, .nesterov = true }),
@@ -99,13 +110,16 @@ static ls_status training(ls_model *model, ls_dataset *data)
                                ls_binary_crossentropy(),
                                ls_mean_squared_error(),
                                ls_mean_absolute_error(),
-                               ls_huber({ .delta = 2 }) };
+                               ls_huber({ .delta = 2 }),
+                               ls_custom_loss(difference),
+                               ls_custom_loss(difference, nullptr, "mine", { .reduction = LS_REDUCE_SUM }) };
     ls_array x = {};
     ls_results results;
     char *text;
     bool fits;
-    LS_CHECK(ls_compile(
-        model, { .optimizer = optimizers[0], .loss = losses[0], .metrics = ls_metrics(ls_accuracy(), ls_top_k(5)) }));
+    LS_CHECK(ls_compile(model, { .optimizer = optimizers[0],
+                                 .loss = losses[0],
+                                 .metrics = ls_metrics(ls_accuracy(), ls_top_k(5), ls_custom_metric(difference)) }));
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_one_device() }));

@@ -29,11 +29,19 @@ check "line_fit: evaluates each sample once" grep -q 'of 100 samples' "$TMP/line
 says line_fit 'batches of 20: learning rate 0.175' 4
 says fit_single 'val_accuracy: 0\.[0-9]+ - val_loss: [0-9.]+' 1 $some
 says fit_mirrored '^weights [0-9a-f]{64}$' 1 $some 2
-says custom_loop '^에포크 1, 손실: [0-9.]+, 정확도: [0-9.]+, 테스트 손실: [0-9.]+, 테스트 정확도: [0-9.]+$' 1 $some 500
+epoch='^에포크 1, 손실: [0-9.]+, 정확도: [0-9.]+, 테스트 손실: [0-9.]+, 테스트 정확도: [0-9.]+$'
+says custom_loop "$epoch" 1 $some 1000 1
+mv "$TMP/custom_loop.out" "$TMP/custom_loop.one"
+says custom_loop "$epoch" 1 $some 500 2
+check "custom_loop: the same numbers on one device and on two" diff "$TMP/custom_loop.one" "$TMP/custom_loop.out"
 says fashion_loop "^epoch 1: loss [0-9.]+ over $some samples\$" 1 $some
+shows_replicas() { grep -q '^losses of the first step: PerReplica:{' "$1" && grep -q '^  1: tf.Tensor(' "$1"; }
+check "fashion_loop: shows what each device has" shows_replicas "$TMP/fashion_loop.out"
+says rows_loop "^epoch 1: loss [0-9.]+ over $some samples\$" 1 $some
 says two_models '^0 g2: cross-entropy [0-9.]+, test accuracy 0\.[0-9]+$' 1 256 64
 says devices '^mirrored over 2 Logical CPUs: mean squared error below 0.001: yes$' # test_example_devices.sh has all of it
-says two_jobs '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES'
+says two_jobs '^job B on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES'
+check "two_jobs: the other one, too" grep -E -q '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES' "$TMP/two_jobs.out"
 says big_model '^over two devices [0-9a-f]{64}$' 5
 same_weights() { test "$(sed -n 's/^over two devices //p' "$1")" = "$(sed -n 's/^on one device  *//p' "$1")"; }
 check "big_model: the same weights on two devices and on one" same_weights "$TMP/big_model.out"

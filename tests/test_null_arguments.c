@@ -102,6 +102,12 @@ static void tidy(void)
     t.array = (ls_array){ .data = NULL };
 }
 
+static void step_function(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+{
+    (void)user;
+    outputs[0] = ls_op_scale(inputs[0], 2);
+}
+
 static void see(const char *call, ls_status status, bool refused)
 {
     if (status == LS_OK && refused)
@@ -130,6 +136,7 @@ static void call_function(ls_call *call, ls_tensor *const *inputs, ls_tensor **o
     t.call = call;
     CALL(ls_layer_call(t.call, ls_dense(1), NULL));
     CALL(ls_layer_call_many(t.call, ls_dense(1), NULL, 1));
+    CALL(ls_call_variable_with(t.call, NULL, (ls_weight_options){ .shape = LS_SHAPE(1) }));
     outputs[0] = ls_layer_call(call, ls_dense(1, .name = "last"), inputs[0]);
 }
 
@@ -367,6 +374,8 @@ static void run_calls(void **state)
     REFUSED(ls_graph_set_lanes(NULL, 1));
     REFUSED(ls_graph_set_strategy(NULL, ls_mirrored()));
     REFUSED(ls_strategy_replicas(NULL, ls_mirrored(), &(int){ 0 }));
+    REFUSED(ls_strategy_check(NULL, t.integers));
+    STATUS(ls_strategy_check(t.graph, NULL));
     REFUSED(ls_explain(NULL, t.list, 1, 1, &t.text));
     REFUSED(ls_explain(t.graph, NULL, 1, 1, &t.text));
     REFUSED(ls_explain(t.graph, t.list, 1, 1, NULL));
@@ -451,6 +460,40 @@ static void data_calls(void **state)
     CALL(ls_rows_destroy(NULL));
 }
 
+static void loop_calls(void **state)
+{
+    (void)state;
+    ls_loop_step *step = NULL;
+    ls_distributed *passes = NULL;
+    ls_dataset *batched = ls_batch(ls_dataset_share(t.data), 2, false);
+    ls_element batch = { .count = 1, .component = { features() } }, part;
+    REFUSED(ls_loop_step_create(NULL, step_function, NULL, 1, &step));
+    REFUSED(ls_loop_step_create(t.graph, NULL, NULL, 1, &step));
+    REFUSED(ls_loop_step_create(t.graph, step_function, NULL, 1, NULL));
+    STATUS(ls_loop_step_create(t.graph, step_function, NULL, 1, &step));
+    CALL(ls_loop_step_destroy(NULL));
+    REFUSED(ls_strategy_run(NULL, &batch, NULL));
+    REFUSED(ls_strategy_run(step, NULL, NULL));
+    STATUS(ls_strategy_run(step, &batch, NULL));
+    CALL(ls_strategy_reduce(LS_REDUCE_SUM, NULL, LS_NO_AXIS));
+    REFUSED(ls_replica_element(NULL, &batch, 0, &part));
+    REFUSED(ls_replica_element(step, NULL, 0, &part));
+    REFUSED(ls_replica_element(step, &batch, 0, NULL));
+    REFUSED(ls_replica_value(NULL, 0, 0, &t.array));
+    REFUSED(ls_replica_value(step, 0, 0, NULL));
+    REFUSED(ls_format_replicas(NULL, 0, &t.text));
+    REFUSED(ls_format_replicas(step, 0, NULL));
+    ls_loop_step_destroy(step);
+    REFUSED(ls_distribute_dataset(NULL, &passes));
+    REFUSED(ls_distribute_dataset(batched, NULL));
+    STATUS(ls_distribute_dataset(batched, &passes));
+    REFUSED(ls_distributed_next(NULL, &t.element));
+    REFUSED(ls_distributed_next(passes, NULL));
+    CALL(ls_distributed_destroy(NULL));
+    ls_distributed_destroy(passes);
+    ls_dataset_destroy(batched);
+}
+
 static void nn_calls(void **state)
 {
     (void)state;
@@ -476,6 +519,17 @@ static void nn_calls(void **state)
     CALL(ls_layer_call(NULL, ls_dense(1), t.x));
     CALL(ls_layer_call_many(NULL, ls_dense(1), t.list, 1));
     CALL(ls_call_is_training(NULL));
+    CALL(ls_model_trainable_variables(NULL, &t.count));
+    CALL(ls_model_trainable_variables(t.model, NULL));
+    CALL(ls_model_apply(NULL, t.x, false));
+    CALL(ls_model_apply(t.model, NULL, false));
+    CALL(ls_average_loss(NULL, 4));
+    CALL(ls_metric_state_make(NULL, t.metric));
+    CALL(ls_metric_state_update(NULL, t.x, t.x, NULL));
+    CALL(ls_metric_state_update(NULL, NULL, NULL, NULL));
+    CALL(ls_metric_state_update(&t.state, NULL, t.x, NULL));
+    CALL(ls_metric_state_update(&t.state, t.x, NULL, NULL));
+    CALL(ls_call_variable_with(NULL, "name", (ls_weight_options){ .shape = LS_SHAPE(1) }));
     REFUSED(ls_model_builtin_with(NULL, "mlp", (ls_builtin_options){ 0 }, &t.out_model));
     REFUSED(ls_model_builtin_with(t.ctx, NULL, (ls_builtin_options){ 0 }, &t.out_model));
     REFUSED(ls_model_builtin_with(t.ctx, "mlp", (ls_builtin_options){ 0 }, NULL));
@@ -707,9 +761,9 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_calls), cmocka_unit_test(op_calls),     cmocka_unit_test(device_calls),
-        cmocka_unit_test(run_calls),   cmocka_unit_test(data_calls),   cmocka_unit_test(nn_calls),
-        cmocka_unit_test(train_calls), cmocka_unit_test(option_calls),
+        cmocka_unit_test(graph_calls), cmocka_unit_test(op_calls),    cmocka_unit_test(device_calls),
+        cmocka_unit_test(run_calls),   cmocka_unit_test(data_calls),  cmocka_unit_test(loop_calls),
+        cmocka_unit_test(nn_calls),    cmocka_unit_test(train_calls), cmocka_unit_test(option_calls),
     };
     return cmocka_run_group_tests_name("null arguments", tests, open_all, close_all);
 }

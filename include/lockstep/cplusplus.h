@@ -333,6 +333,13 @@ inline ls_status ls_model_builtin(ls_context *ctx, const char *name, ls_model **
     return ls_model_builtin_with(ctx, name, options, out);
 }
 
+#undef ls_call_variable
+inline ls_tensor *ls_call_variable(ls_call *call, const char *name, ls_shape shape, ls_weight_options options = {})
+{
+    options.shape = shape;
+    return ls_call_variable_with(call, name, options);
+}
+
 /* ---- Optimizers, losses, metrics ---- */
 
 #undef ls_sgd
@@ -364,6 +371,7 @@ LS_OPTIMIZER_(ls_adagrad, LS_OPTIMIZER_ADAGRAD)
 #undef ls_mean_squared_error
 #undef ls_mean_absolute_error
 #undef ls_huber
+#undef ls_custom_loss
 #define LS_LOSS_(name, kind)                                                                                           \
     inline ls_loss name(ls_loss_options options = {})                                                                  \
     {                                                                                                                  \
@@ -375,14 +383,23 @@ LS_LOSS_(ls_binary_crossentropy, LS_LOSS_BINARY_CROSSENTROPY)
 LS_LOSS_(ls_mean_squared_error, LS_LOSS_MEAN_SQUARED_ERROR)
 LS_LOSS_(ls_mean_absolute_error, LS_LOSS_MEAN_ABSOLUTE_ERROR)
 LS_LOSS_(ls_huber, LS_LOSS_HUBER)
+inline ls_loss ls_custom_loss(ls_loss_function function, void *user = nullptr, const char *name = nullptr,
+                              ls_loss_options options = {})
+{
+    options.function = function;
+    options.user = user;
+    options.name = name;
+    return ls_loss{ LS_LOSS_CUSTOM, options };
+}
 
 #undef ls_metric_of
 #undef ls_accuracy
 #undef ls_top_k
+#undef ls_custom_metric
 #undef ls_metrics
 inline ls_metric ls_metric_of(ls_metric_kind kind)
 {
-    return ls_metric{ kind, 0, 0, nullptr };
+    return ls_metric{ kind, 0, 0, 0, nullptr, nullptr, nullptr };
 }
 
 inline ls_metric ls_accuracy()
@@ -392,7 +409,12 @@ inline ls_metric ls_accuracy()
 
 inline ls_metric ls_top_k(int64_t places)
 {
-    return ls_metric{ LS_METRIC_TOP_K, places, 0, nullptr };
+    return ls_metric{ LS_METRIC_TOP_K, places, 0, 0, nullptr, nullptr, nullptr };
+}
+
+inline ls_metric ls_custom_metric(ls_metric_function function, void *user = nullptr, const char *name = nullptr)
+{
+    return ls_metric{ LS_METRIC_CUSTOM, 0, 0, 0, function, user, name };
 }
 
 template <class... Metrics> ls_metrics_list ls_metrics(Metrics... metrics)

@@ -43,6 +43,9 @@ typedef struct ls_axes {
     int64_t axis[LS_MAX_RANK];
 } ls_axes;
 
+/* For options where 0 stands for the default: LS_ZERO says that 0 itself is meant. */
+#define LS_ZERO (-0x1p-1022)
+
 /* ---- Graphs ---- */
 
 typedef struct ls_graph_options {
@@ -143,11 +146,46 @@ LS_API ls_tensor *ls_op_input(ls_graph *graph, const char *name, ls_dtype dtype,
 /* Samples in the batch of the run, a scalar. */
 LS_API ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype);
 
-/* State that outlives a run; it is whole. ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4), .data = values) */
+/* Initial values of variables, by Keras's formulas; the same seed gives the same bits anywhere. */
+typedef enum ls_initializer_kind {
+    LS_INIT_DEFAULT = 0, /* a layer's own: Glorot uniform for kernels, zeros for biases; of ls_op_variable zeros */
+    LS_INIT_GLOROT_UNIFORM,
+    LS_INIT_GLOROT_NORMAL,
+    LS_INIT_HE_UNIFORM,
+    LS_INIT_HE_NORMAL,
+    LS_INIT_LECUN_UNIFORM,
+    LS_INIT_LECUN_NORMAL,
+    LS_INIT_ZEROS,
+    LS_INIT_ONES,
+    LS_INIT_CONSTANT,         /* a */
+    LS_INIT_UNIFORM,          /* from a to b */
+    LS_INIT_NORMAL,           /* mean a, deviation b */
+    LS_INIT_TRUNCATED_NORMAL, /* mean a, deviation b, redrawn beyond two deviations */
+    LS_INIT_ORTHOGONAL,       /* gain a */
+    LS_INIT_VARIANCE_UNIFORM, /* VarianceScaling: scale a, fan b; uniform, truncated normal, or normal */
+    LS_INIT_VARIANCE_NORMAL,
+    LS_INIT_VARIANCE_UNTRUNCATED,
+} ls_initializer_kind;
+
+typedef enum ls_fan { LS_FAN_IN = 0, LS_FAN_OUT, LS_FAN_AVG } ls_fan;
+
+/* .initializer = { .kind = LS_INIT_NORMAL, .b = 0.01 }, .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers
+ * left out are Keras's: deviation 0.05, -0.05 to 0.05, gain and scale 1. */
+typedef struct ls_initializer {
+    ls_initializer_kind kind;
+    double a, b;
+    uint64_t seed; /* 0: values come from the seed of the model or graph; else from this one alone */
+} ls_initializer;
+
+/* State that outlives a run; it is whole.
+ *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4), .data = values)
+ *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4), .initializer = { .kind = LS_INIT_GLOROT_UNIFORM })
+ * Integers and bools begin as data, zeros, ones or a constant. */
 typedef struct ls_variable_op {
     int ls_first;
     ls_shape shape;
-    const void *data;    /* copied; NULL: zeros */
+    const void *data; /* copied; NULL: as the initializer says */
+    ls_initializer initializer;
     ls_switch trainable; /* default on; off: ls_minimize leaves it alone */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \

@@ -13,9 +13,6 @@
 extern "C" {
 #endif
 
-/* For options where 0 stands for the default: LS_ZERO says that 0 itself is meant. */
-#define LS_ZERO (-0x1p-1022)
-
 /* ---- Parts of layers ---- */
 
 typedef enum ls_activation {
@@ -33,36 +30,6 @@ typedef enum ls_activation {
     LS_LOG_SOFTMAX,
     LS_EXPONENTIAL,
 } ls_activation;
-
-typedef enum ls_initializer_kind {
-    LS_INIT_DEFAULT = 0, /* the layer's own: Glorot uniform for kernels, zeros for biases */
-    LS_INIT_GLOROT_UNIFORM,
-    LS_INIT_GLOROT_NORMAL,
-    LS_INIT_HE_UNIFORM,
-    LS_INIT_HE_NORMAL,
-    LS_INIT_LECUN_UNIFORM,
-    LS_INIT_LECUN_NORMAL,
-    LS_INIT_ZEROS,
-    LS_INIT_ONES,
-    LS_INIT_CONSTANT,         /* a */
-    LS_INIT_UNIFORM,          /* from a to b */
-    LS_INIT_NORMAL,           /* mean a, deviation b */
-    LS_INIT_TRUNCATED_NORMAL, /* mean a, deviation b, redrawn beyond two deviations */
-    LS_INIT_ORTHOGONAL,       /* gain a */
-    LS_INIT_VARIANCE_UNIFORM, /* VarianceScaling: scale a, fan b; uniform, truncated normal, or normal */
-    LS_INIT_VARIANCE_NORMAL,
-    LS_INIT_VARIANCE_UNTRUNCATED,
-} ls_initializer_kind;
-
-typedef enum ls_fan { LS_FAN_IN = 0, LS_FAN_OUT, LS_FAN_AVG } ls_fan;
-
-/* .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers left out are Keras's: deviation 0.05, -0.05 to 0.05,
- * gain and scale 1. */
-typedef struct ls_initializer {
-    ls_initializer_kind kind;
-    double a, b;
-    uint64_t seed; /* 0: values come from the model's seed; else from this one alone */
-} ls_initializer;
 
 typedef struct ls_regularizer {
     double l1, l2; /* adds l1 sum|w| + l2 sum w^2 to the loss, once a step on any number of devices */
@@ -242,6 +209,21 @@ LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
 LS_API bool ls_call_is_training(const ls_call *call);
 
+/* A weight of the model's own, as Keras's add_weight: float32, known by its name, made when the model is, and then
+ * trained, saved, loaded and hashed like those of layers.
+ *     ls_tensor *scale = ls_call_variable(call, "scale", LS_SHAPE(10), .initializer = { .kind = LS_INIT_ONES });
+ * The same name gives the same weight, in one call of the function and in the next. */
+typedef struct ls_weight_options {
+    int ls_first;
+    ls_shape shape;
+    ls_initializer initializer; /* left out: Glorot uniform */
+    ls_regularizer regularizer;
+    ls_switch trainable; /* default on */
+} ls_weight_options;
+#define ls_call_variable(call, name, ...)                                                                              \
+    ls_call_variable_with(call, name, (ls_weight_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_options options);
+
 /* clang-format off */
 /* Built-in models, by name. Images are float32 from 0 to 1; classifiers end in softmax (a cross-entropy takes the logits
  * before it).
@@ -313,6 +295,8 @@ LS_API size_t ls_model_variable_count(const ls_model *model);
 LS_API ls_tensor *ls_model_variable(const ls_model *model, size_t index);
 LS_API const char *ls_model_variable_name(const ls_model *model, size_t index);
 LS_API bool ls_model_variable_is_trainable(const ls_model *model, size_t index);
+/* Those that are trained, in that order; the list is the model's. For ls_gradients and ls_apply_gradients. */
+LS_API ls_tensor *const *ls_model_trainable_variables(ls_model *model, size_t *count);
 LS_API int64_t ls_model_parameter_count(const ls_model *model); /* elements of all variables, trainable or not */
 
 /* Starts the model anew with that seed: every variable gets its initial value, and random numbers (dropout) are drawn
@@ -331,6 +315,11 @@ typedef struct ls_trace {
  * inference. */
 LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs,
                                 ls_trace *trace);
+
+/* The same for a model with one input and one output, as model(x, training=True): a builder, for use in a step
+ * (ls_loop_step_create), which runs the moving statistics' assignments with everything else that it writes. Elsewhere
+ * they would be lost: there ls_model_trace is for training. */
+LS_API ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training);
 
 /* As Keras prints it, and below the FLOPs and activation bytes of a sample; free() the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
@@ -496,15 +485,25 @@ typedef enum ls_loss_kind {
     LS_LOSS_MEAN_SQUARED_ERROR,
     LS_LOSS_MEAN_ABSOLUTE_ERROR,
     LS_LOSS_HUBER,
+    LS_LOSS_CUSTOM,
 } ls_loss_kind;
 
 typedef enum ls_reduction { LS_REDUCE_MEAN = 0, LS_REDUCE_SUM, LS_REDUCE_NONE } ls_reduction; /* over the batch */
+
+/* A loss of the user's own, as a function of tensors: it gives one value for each sample, [N]; values for further axes
+ * are averaged. Targets and predictions come as the data and the model have them (ls_op_cast, ls_op_reshape). It is
+ * called when a step is traced, never while one runs; gradients are found by themselves. */
+typedef ls_tensor *(*ls_loss_function)(ls_tensor *targets, ls_tensor *predictions, void *user);
 
 typedef struct ls_loss_options {
     int ls_first;
     bool from_logits; /* of a cross-entropy */
     ls_reduction reduction;
     double delta; /* Huber: 0: 1 */
+    int ls_first_function;
+    ls_loss_function function; /* of a custom loss, with what it is given, and the loss's name; NULL: "loss" */
+    void *user;
+    const char *name;
 } ls_loss_options;
 
 typedef struct ls_loss {
@@ -523,6 +522,8 @@ typedef struct ls_loss {
 #define ls_mean_absolute_error(...)                                                                                    \
     ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_huber(...) ((ls_loss){ .kind = LS_LOSS_HUBER, .options = { .ls_first = 0, __VA_ARGS__ } })
+/* ls_custom_loss(function, user, "name"); user and name may be left out */
+#define ls_custom_loss(...) ((ls_loss){ .kind = LS_LOSS_CUSTOM, .options = { .ls_first_function = 0, __VA_ARGS__ } })
 
 LS_API const char *ls_loss_name(const ls_loss *loss); /* Keras's: "mean_squared_error" */
 
@@ -536,6 +537,10 @@ LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor
  * with weights, too, it is divided by the number of samples, not by the sum of weights, as Keras's sum_over_batch_size.
  */
 LS_API ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
+
+/* The sum of all values divided by the size of a whole batch, as tf.nn.compute_average_loss: a smaller batch at the end
+ * of the data counts for less. */
+LS_API ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size);
 
 /* ---- Metrics: a fixed vector of sums over samples, and a result ---- */
 
@@ -554,18 +559,27 @@ typedef enum ls_metric_kind {
     LS_METRIC_PRECISION,
     LS_METRIC_RECALL,
     LS_METRIC_AUC, /* under the ROC curve, by 200 thresholds and trapezoids */
+    LS_METRIC_CUSTOM,
 } ls_metric_kind;
+
+/* A metric of the user's own: a value for each sample, as in ls_loss_function; the result is their mean. */
+typedef ls_tensor *(*ls_metric_function)(ls_tensor *targets, ls_tensor *predictions, void *user);
 
 typedef struct ls_metric {
     ls_metric_kind kind;
     int64_t k;
     double threshold; /* of binary accuracy, precision and recall; 0: 0.5, LS_ZERO: 0 */
+    int ls_first;
+    ls_metric_function function; /* of a custom metric, with what it is given */
+    void *user;
     const char *name; /* NULL: Keras's: "accuracy", "top_k_categorical_accuracy", ... */
 } ls_metric;
 
 #define ls_accuracy()             ((ls_metric){ .kind = LS_METRIC_ACCURACY })
 #define ls_top_k(places)          ((ls_metric){ .kind = LS_METRIC_TOP_K, .k = places })
 #define ls_metric_of(metric_kind) ((ls_metric){ .kind = metric_kind })
+/* ls_custom_metric(function, user, "name"); user and name may be left out */
+#define ls_custom_metric(...) ((ls_metric){ .kind = LS_METRIC_CUSTOM, .ls_first = 0, __VA_ARGS__ })
 
 #define LS_MAX_METRICS 16
 typedef struct ls_metrics_list {
@@ -589,10 +603,15 @@ LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
  * reads them. */
 typedef struct ls_metric_state {
     ls_metric metric;
-    ls_tensor *update, *sums;
+    ls_tensor *update, *sums; /* update: of ls_metric_state_of; else NULL */
 } ls_metric_state;
 LS_API ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions,
                                           ls_tensor *weights);
+/* In two parts: the sums first, and then any number of updates, as Keras's update_state. A step runs those that are
+ * made in it. */
+LS_API ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric);
+LS_API ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targets, ls_tensor *predictions,
+                                         ls_tensor *weights);
 LS_API ls_status ls_metric_state_result(const ls_metric_state *state, double *out);
 LS_API ls_status ls_metric_state_reset(const ls_metric_state *state);
 

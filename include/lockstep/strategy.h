@@ -61,6 +61,12 @@ LS_API ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy);
  * pipeline, 1 of the others. For the arithmetic of batch sizes; nothing is ever scaled by it. */
 LS_API ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out);
 
+/* Proves that what devices have of a graph's variables is equal: weights, optimizer slots, metrics, all there are. The
+ * SHA-256 of every copy that is up to date is compared with that of the others; the first that differs is told by name
+ * and device, with LS_ERR_DEVICE. CPU devices share the one copy in the host's memory. *copies (may be NULL): how many
+ * copies were compared. */
+LS_API ls_status ls_strategy_check(ls_graph *graph, int64_t *copies);
+
 #ifdef __cplusplus
 }
 #endif

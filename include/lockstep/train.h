@@ -219,6 +219,75 @@ typedef struct ls_batch_options {
                            (ls_batch_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y, ls_batch_options options);
 
+/* ---- Loops by hand ---- */
+
+/* clang-format off */
+/* A step is a C function of tensors, written for the whole batch: how many devices share the work shows nowhere. It is
+ * traced, as a tf.function is: called once for each kind of data (types, and shapes but for the number of samples);
+ * what it made is kept, and run on every batch.
+ *     static void train_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+ *     {
+ *         trainee *t = user;                                      inputs: images, labels
+ *         ls_tensor *predictions = ls_model_apply(t->cnn, inputs[0], true);
+ *         ls_tensor *losses = ls_loss_per_sample(ls_sparse_categorical_crossentropy(), inputs[1], predictions);
+ *         ls_tensor *loss = ls_average_loss(losses, GLOBAL_BATCH_SIZE);
+ *         ls_minimize(ls_adam(), loss, NULL);                     or ls_gradients, then ls_apply_gradients
+ *         ls_metric_state_update(&t->accuracy, inputs[1], predictions, NULL);
+ *         outputs[0] = ls_strategy_reduce(LS_REDUCE_SUM, loss, LS_NO_AXIS);
+ *     }
+ *     ...
+ *     ls_loop_step_create(ls_model_graph(cnn), train_step, &t, 1, &step);
+ *     for (int epoch = 0; epoch < EPOCHS; epoch++)
+ *         for (;;) {
+ *             LS_CHECK(ls_distributed_next(data, &batch));
+ *             if (!batch)
+ *                 break;
+ *             LS_CHECK(ls_strategy_run(step, batch, &loss));
+ *             LS_CHECK(ls_read_scalar(loss, &value));
+ *         }
+ * All that the function writes is part of the step and happens together at its end: variables, moving averages,
+ * metrics. A step that fails changes nothing. Results do not depend on the devices, and are those of ls_fit, bit for
+ * bit, where the work is the same. */
+/* clang-format on */
+typedef void (*ls_loop_step_function)(ls_tensor *const *inputs, ls_tensor **outputs, void *user);
+typedef struct ls_loop_step ls_loop_step;
+
+/* For a graph (of a model: ls_model_graph); `outputs` is how many tensors the function gives, per-sample or whole; none
+ * is fine, too. The step belongs to the scope that is open now, and ends with it and with its graph. Traced for a
+ * second kind of data, the function must not make variables again: optimizers then need a name, and metrics and
+ * variables are made before the step. */
+LS_API ls_status ls_loop_step_create(ls_graph *graph, ls_loop_step_function function, void *user, size_t outputs,
+                                     ls_loop_step **out);
+LS_API void ls_loop_step_destroy(ls_loop_step *step);
+
+/* One step on a batch, on the devices of the graph's strategy. Components become the function's inputs: those with axes
+ * have the batch axis, scalars are whole (a learning rate of a schedule, say, behind the batch's own components, for
+ * ls_apply_gradients). outputs (may be NULL): the tensors that the function gave, with their values
+ * of this run. */
+LS_API ls_status ls_strategy_run(ls_loop_step *step, const ls_element *batch, ls_tensor **outputs);
+
+/* What tf.distribute's reduce gives, for use inside a step, or outside in an LS_SCOPE. Of a per-sample tensor: the sum
+ * or mean of the samples. A whole tensor has one value everywhere: it stays as it is. An axis is reduced, too. */
+#define LS_NO_AXIS (-LS_MAX_RANK - 1)
+LS_API ls_tensor *ls_strategy_reduce(ls_reduction reduction, ls_tensor *value, int axis);
+
+/* A dataset to be iterated by hand, in passes: each pass has its own order where the data is shuffled. Its batches are
+ * global ones: it must be batched (ls_batch). `dataset` stays the caller's. */
+typedef struct ls_distributed ls_distributed;
+LS_API ls_status ls_distribute_dataset(ls_dataset *dataset, ls_distributed **out);
+/* The next batch, valid until the next call. NULL: the pass has ended, and the next call begins another one. */
+LS_API ls_status ls_distributed_next(ls_distributed *data, const ls_element **out);
+LS_API void ls_distributed_destroy(ls_distributed *data);
+
+/* What each replica has, for looking at; replicas are counted from 0 (ls_strategy_replicas). Views, no copies: of a
+ * batch, the samples that the replica's lanes would compute in this step; of an output of the last run, its values for
+ * those samples, or the whole value, which is the same everywhere. With fewer lanes than replicas some have none. */
+LS_API ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int replica, ls_element *out);
+LS_API ls_status ls_replica_value(ls_loop_step *step, size_t output, int replica, ls_array *out);
+/* As TensorFlow prints per-replica values: "PerReplica:{\n  0: tf.Tensor(0.5, shape=(), dtype=float32),\n  1: ...}";
+ * free() it. */
+LS_API ls_status ls_format_replicas(ls_loop_step *step, size_t output, char **out);
+
 /* ---- State ---- */
 
 /* SHA-256 of parameters and optimizer state: bytes of the variables in creation order, trainable then not, of the

@@ -15,6 +15,7 @@ typedef struct guest {
 /* What a scope has to undo. */
 struct ls_scope_frame {
     ls_scope_frame *below;
+    uint64_t number; /* no other scope of the graph ever has it */
     ls_arena_mark mark;
     size_t node_count, variable_count;
     const char *prefix;
@@ -154,6 +155,7 @@ ls_scope ls_scope_open(ls_graph *graph)
     }
     *frame = (ls_scope_frame){
         .below = graph->scope,
+        .number = ++graph->scopes,
         .mark = mark,
         .node_count = graph->node_count,
         .variable_count = graph->variable_count,
@@ -182,6 +184,19 @@ void ls_scope_close(ls_scope *scope)
     graph->prefix = frame.prefix;
     graph->scope = frame.below;
     ls_arena_restore(&graph->arena, frame.mark);
+}
+
+uint64_t ls_scope_number(const ls_graph *graph)
+{
+    return graph->scope ? graph->scope->number : 0;
+}
+
+bool ls_scope_is_open(const ls_graph *graph, uint64_t number)
+{
+    const ls_scope_frame *at = graph->scope;
+    while (at && at->number != number)
+        at = at->below;
+    return at || number == 0;
 }
 
 /* ---- Names ---- */

@@ -239,6 +239,7 @@ struct ls_graph {
     const char *layer;  /* whose call is being traced; NULL outside */
     int64_t origin;     /* of the gradients being made; -1 outside */
     ls_scope_frame *scope;
+    uint64_t scopes;       /* opened so far */
     ls_tensor *error;      /* the first, or NULL */
     uint32_t random_count; /* numbers the layers that draw random numbers */
     uint32_t mark;
@@ -266,6 +267,10 @@ static inline ls_status ls_graph_fill(ls_graph *graph)
 {
     return graph->fill ? graph->fill(graph) : LS_OK;
 }
+
+/* The innermost open scope, by a number that is never used again (0: none is open); and whether one has not ended. */
+uint64_t ls_scope_number(const ls_graph *graph);
+bool ls_scope_is_open(const ls_graph *graph, uint64_t number);
 
 /* A fresh mark: no node carries it. */
 uint32_t ls_graph_next_mark(ls_graph *graph);

@@ -5,6 +5,7 @@
 #include "base/fpmode.h"
 #include "base/size.h"
 #include "graph/context.h"
+#include "graph/init.h"
 #include "graph/rules.h"
 
 /* ---- Leaves ---- */
@@ -122,6 +123,24 @@ ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *n
     return LS_OK;
 }
 
+/* Its first value: data, or what the initializer gives. */
+static ls_status begin(ls_graph *graph, ls_variable *variable, ls_dtype dtype, const ls_variable_op *options)
+{
+    LS_OWN_FP_MODE;
+    ls_initializer initializer = options->initializer;
+    if (options->data && variable->bytes)
+        memcpy(variable->data, options->data, variable->bytes);
+    if (options->data)
+        return initializer.kind == LS_INIT_DEFAULT
+                   ? LS_OK
+                   : ls_fail(LS_ERR_INVALID, "data and an initializer are given: one of them says how it begins");
+    LS_TRY(ls_init_settle("initializer", &initializer, (ls_initializer){ .kind = LS_INIT_ZEROS }));
+    LS_TRY(ls_init_check(initializer, dtype, &options->shape));
+    const ls_init_key key = { .seed = graph->seed, .layer = graph->random_count, .number = LS_INIT_ALONE };
+    graph->random_count += ls_init_draws(initializer);
+    return ls_init_fill(initializer, dtype, &options->shape, key, variable->data);
+}
+
 static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype, const ls_variable_op *options,
                                bool later, ls_variable **out)
 {
@@ -136,14 +155,13 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
     *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = options->trainable != LS_OFF };
     variable->version = variable->in_host = ++graph->writes;
+    ls_status status = LS_OK;
     if (!later) {
         LS_TRY(ls_variable_take(graph, variable, name ? name : "variable"));
-        if (options->data)
-            memcpy(variable->data, options->data, bytes);
-        else
-            memset(variable->data, 0, bytes);
+        status = begin(graph, variable, dtype, options);
     }
-    ls_status status = ls_graph_add_variable(graph, variable);
+    if (status == LS_OK)
+        status = ls_graph_add_variable(graph, variable);
     if (status != LS_OK) {
         ls_context_give(graph->context, variable->device, variable->block);
         return status;

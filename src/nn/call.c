@@ -4,7 +4,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
-#include "nn/init.h"
+#include "graph/init.h"
 #include "nn/model.h"
 
 ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count, ls_status status)
@@ -21,6 +21,14 @@ ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const 
 
 /* ---- Variables ---- */
 
+static ls_status fill_weight(const ls_model_layer *layer, size_t i, uint64_t seed)
+{
+    const ls_weight *weight = &layer->weight[i];
+    const ls_init_key key = { .seed = seed, .layer = (uint32_t)layer->number, .number = (uint32_t)i };
+    return ls_init_fill(weight->initializer, LS_F32, &weight->shape, key,
+                        layer->variable[i]->attr.variable.variable->data);
+}
+
 /* Memory and initial values for variables that have none yet: a model that is only described needs neither. */
 static ls_status fill_variables(ls_graph *graph)
 {
@@ -33,8 +41,7 @@ static ls_status fill_variables(ls_graph *graph)
         if (variable->data)
             continue;
         LS_TRY(ls_variable_take(graph, variable, layer->variable[i]->name));
-        LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, model->seed, layer->number, i,
-                            variable->data));
+        LS_TRY(fill_weight(layer, i, model->seed));
     }
     graph->fill = NULL;
     return LS_OK;
@@ -44,8 +51,8 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
 {
     const ls_weight *weight = &layer->weight[i];
     ls_text name = { 0 };
-    LS_TRY(ls_init_check(weight->initializer, &weight->shape));
-    ls_text_add(&name, "%s/%s", layer->name, weight->name);
+    LS_TRY(ls_init_check(weight->initializer, LS_F32, &weight->shape));
+    ls_text_add(&name, weight->name ? "%s/%s" : "%s", layer->name, weight->name);
     ls_tensor *variable = ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
@@ -60,7 +67,8 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
 /* Variables belong to the device that the layer is called on. */
 static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input, int device)
 {
-    LS_TRY(ls_layer_weights(&layer->spec, input, layer->weight, &layer->weight_count));
+    if (layer->spec.kind != LS_LAYER_NONE)
+        LS_TRY(ls_layer_weights(&layer->spec, input, layer->weight, &layer->weight_count));
     ls_status status = LS_OK;
     int outer = model->graph->device;
     model->graph->device = device;
@@ -79,8 +87,7 @@ ls_status ls_model_initialize(ls_model *model, uint64_t seed)
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_model_layer *layer = model->variables[v].layer;
         size_t i = model->variables[v].index;
-        LS_TRY(ls_init_fill(layer->weight[i].initializer, &layer->weight[i].shape, seed, layer->number, i,
-                            layer->variable[i]->attr.variable.variable->data));
+        LS_TRY(fill_weight(layer, i, seed));
         ls_variable_written(layer->variable[i]->attr.variable.variable, true);
     }
     model->seed = model->graph->seed = seed;
@@ -207,6 +214,35 @@ ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x)
 {
     LS_OWN_FP_MODE;
     return ls_layer_call_many(call, layer, &x, 1);
+}
+
+static ls_status own_weight(ls_call *call, const char *name, const ls_weight_options *o, ls_tensor **out)
+{
+    ls_model_layer *layer;
+    ls_tensor *const *weights;
+    ls_weight weight = { .shape = o->shape,
+                         .initializer = o->initializer,
+                         .regularizer = o->regularizer,
+                         .trainable = o->trainable != LS_OFF };
+    LS_TRY(ls_init_settle("initializer", &weight.initializer, (ls_initializer){ .kind = LS_INIT_GLOROT_UNIFORM }));
+    LS_TRY(ls_weight_check(&weight, o->trainable));
+    LS_TRY(ls_model_add_weight(call->model, name, &weight, call->making, &layer));
+    LS_TRY(weights_of(call, layer, NULL, &weights));
+    *out = weights[0];
+    return LS_OK;
+}
+
+ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_options options)
+{
+    LS_OWN_FP_MODE;
+    ls_tensor *out = NULL;
+    if (!call)
+        return NULL;
+    ls_status status = name ? own_weight(call, name, &options, &out) : ls_fail(LS_ERR_INVALID, "it has no name");
+    if (status == LS_OK)
+        return out;
+    status = ls_fail_within(status, "weight \"%s\" of model \"%s\"", name ? name : "", call->model->name);
+    return ls_node_error(call->graph, status, NULL);
 }
 
 bool ls_call_is_training(const ls_call *call)
@@ -362,4 +398,23 @@ ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool trainin
     if (results != some)
         free(results);
     return status;
+}
+
+ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training)
+{
+    LS_OWN_FP_MODE;
+    ls_tensor *y = NULL;
+    ls_trace trace = { .updates = NULL };
+    if (!model || !model->graph)
+        return NULL;
+    if (x && ls_tensor_is_error(x))
+        return x;
+    ls_status status = ls_model_need_ready(model, "ls_model_apply");
+    if (status == LS_OK && (model->input_count != 1 || model->output_count != 1))
+        status = ls_fail(LS_ERR_INVALID, "model \"%s\" has %zu inputs and %zu outputs: ls_model_trace takes several",
+                         model->name, model->input_count, model->output_count);
+    if (status == LS_OK)
+        status = ls_model_trace(model, &x, training, &y, &trace);
+    free(trace.updates); /* the array: the assignments stay in the graph */
+    return status == LS_OK ? y : ls_node_error(model->graph, status, "ls_model_apply");
 }

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "graph/init.h"
+
 #define K(kind) (UINT32_C(1) << LS_LAYER_##kind)
 
 static const ls_layer_info infos[LS_LAYER_KINDS] = {
@@ -187,57 +189,17 @@ static ls_status check_regularizer(const char *name, const ls_regularizer *value
     return LS_OK;
 }
 
-static ls_status settle_initializer(const char *name, ls_initializer *value, ls_initializer preset)
+ls_status ls_weight_check(const ls_weight *weight, ls_switch trainable)
 {
-    static const double half = 0.05; /* Keras's deviation, and limit */
-    if (value->kind == LS_INIT_DEFAULT)
-        *value = preset;
-    switch (value->kind) {
-    case LS_INIT_CONSTANT:
-        settle_number(&value->a, 0);
-        break;
-    case LS_INIT_UNIFORM:
-        if (value->a == 0 && value->b == 0)
-            value->a = -half, value->b = half;
-        settle_number(&value->a, 0);
-        settle_number(&value->b, 0);
-        if (!(value->a <= value->b))
-            return ls_fail(LS_ERR_INVALID, "%s: uniform from %g to %g", name, value->a, value->b);
-        break;
-    case LS_INIT_NORMAL:
-    case LS_INIT_TRUNCATED_NORMAL:
-        settle_number(&value->a, 0);
-        settle_number(&value->b, half);
-        if (!(value->b >= 0))
-            return ls_fail(LS_ERR_INVALID, "%s: a deviation of %g", name, value->b);
-        break;
-    case LS_INIT_ORTHOGONAL:
-        settle_number(&value->a, 1);
-        break;
-    case LS_INIT_VARIANCE_UNIFORM:
-    case LS_INIT_VARIANCE_NORMAL:
-    case LS_INIT_VARIANCE_UNTRUNCATED:
-        settle_number(&value->a, 1);
-        if (!(value->a > 0))
-            return ls_fail(LS_ERR_INVALID, "%s: a scale of %g; it is above 0", name, value->a);
-        if (value->b != LS_FAN_IN && value->b != LS_FAN_OUT && value->b != LS_FAN_AVG)
-            return ls_fail(LS_ERR_INVALID, "%s: b is %g; it is LS_FAN_IN, LS_FAN_OUT or LS_FAN_AVG", name, value->b);
-        break;
-    case LS_INIT_GLOROT_UNIFORM:
-    case LS_INIT_GLOROT_NORMAL:
-    case LS_INIT_HE_UNIFORM:
-    case LS_INIT_HE_NORMAL:
-    case LS_INIT_LECUN_UNIFORM:
-    case LS_INIT_LECUN_NORMAL:
-    case LS_INIT_ZEROS:
-    case LS_INIT_ONES:
-        return LS_OK;
-    default:
-        return ls_fail(LS_ERR_INVALID, "%s: there is no initializer number %d", name, (int)value->kind);
-    }
-    if (!isfinite(value->a) || !isfinite(value->b))
-        return ls_fail(LS_ERR_INVALID, "%s: %g and %g are not both finite", name, value->a, value->b);
-    return LS_OK;
+    char text[LS_SHAPE_TEXT];
+    if (weight->shape.rank < 0 || weight->shape.rank > LS_MAX_RANK)
+        return ls_fail(LS_ERR_SHAPE, "it has %d axes; %d is the most", weight->shape.rank, LS_MAX_RANK);
+    for (int i = 0; i < weight->shape.rank; i++)
+        if (weight->shape.dims[i] < 1)
+            return ls_fail(LS_ERR_SHAPE, "it has shape %s; every size is known and at least 1",
+                           ls_shape_format(&weight->shape, text));
+    LS_TRY(check_switch("trainable", &trainable));
+    return check_regularizer("regularizer", &weight->regularizer);
 }
 
 /* Both of a pair: given, else by `place`, else by `preset`; one left out is as the other. */
@@ -331,8 +293,8 @@ static ls_status settle_reshape(ls_layer_options *o)
 static ls_status settle_product(ls_layer_options *o)
 {
     LS_TRY(check_switch("use_bias", &o->use_bias));
-    LS_TRY(settle_initializer("kernel_initializer", &o->kernel_initializer, glorot));
-    LS_TRY(settle_initializer("bias_initializer", &o->bias_initializer, zeros));
+    LS_TRY(ls_init_settle("kernel_initializer", &o->kernel_initializer, glorot));
+    LS_TRY(ls_init_settle("bias_initializer", &o->bias_initializer, zeros));
     LS_TRY(check_regularizer("kernel_regularizer", &o->kernel_regularizer));
     return check_regularizer("bias_regularizer", &o->bias_regularizer);
 }
@@ -384,10 +346,10 @@ static ls_status settle_norm(ls_layer_options *o)
         return ls_fail(LS_ERR_INVALID, "there are no statistics %d", (int)o->statistics);
     o->last_axes = o->last_axes ? o->last_axes : 1;
     LS_TRY(need_positive("last_axes", o->last_axes));
-    LS_TRY(settle_initializer("beta_initializer", &o->beta_initializer, zeros));
-    LS_TRY(settle_initializer("gamma_initializer", &o->gamma_initializer, ones));
-    LS_TRY(settle_initializer("moving_mean_initializer", &o->moving_mean_initializer, zeros));
-    LS_TRY(settle_initializer("moving_variance_initializer", &o->moving_variance_initializer, ones));
+    LS_TRY(ls_init_settle("beta_initializer", &o->beta_initializer, zeros));
+    LS_TRY(ls_init_settle("gamma_initializer", &o->gamma_initializer, ones));
+    LS_TRY(ls_init_settle("moving_mean_initializer", &o->moving_mean_initializer, zeros));
+    LS_TRY(ls_init_settle("moving_variance_initializer", &o->moving_variance_initializer, ones));
     LS_TRY(check_regularizer("beta_regularizer", &o->beta_regularizer));
     return check_regularizer("gamma_regularizer", &o->gamma_regularizer);
 }
@@ -456,7 +418,7 @@ static ls_status settle_kind(ls_layer *layer)
     case LS_LAYER_EMBEDDING:
         LS_TRY(need_positive("input_dim", o->first));
         LS_TRY(need_positive("output_dim", o->second));
-        LS_TRY(settle_initializer("embeddings_initializer", &o->kernel_initializer, uniform));
+        LS_TRY(ls_init_settle("embeddings_initializer", &o->kernel_initializer, uniform));
         return check_regularizer("embeddings_regularizer", &o->kernel_regularizer);
     case LS_LAYER_RESCALING:
         settle_number(&o->scale_by, 0);

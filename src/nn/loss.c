@@ -16,10 +16,13 @@ static const loss_info kinds[] = {
     [LS_LOSS_MEAN_SQUARED_ERROR] = { "mean_squared_error", LS_OP_COUNT },
     [LS_LOSS_MEAN_ABSOLUTE_ERROR] = { "mean_absolute_error", LS_OP_COUNT },
     [LS_LOSS_HUBER] = { "huber", LS_OP_COUNT },
+    [LS_LOSS_CUSTOM] = { "loss", LS_OP_COUNT },
 };
 
 const char *ls_loss_name(const ls_loss *loss)
 {
+    if (loss && loss->options.name)
+        return loss->options.name;
     bool known = loss && loss->kind > LS_LOSS_NONE && (size_t)loss->kind < sizeof(kinds) / sizeof(*kinds);
     return known ? kinds[loss->kind].name : "loss";
 }
@@ -31,6 +34,9 @@ static ls_status check_spec(const ls_loss *loss)
     const loss_info *info = &kinds[loss->kind];
     if (loss->options.from_logits && info->behind == LS_OP_COUNT)
         return ls_fail(LS_ERR_INVALID, "%s knows no logits: from_logits is for cross-entropies", info->name);
+    if ((loss->options.function != NULL) != (loss->kind == LS_LOSS_CUSTOM))
+        return loss->options.function ? ls_fail(LS_ERR_INVALID, "%s takes no function: ls_custom_loss does", info->name)
+                                      : ls_fail(LS_ERR_INVALID, "a custom loss needs a function");
     if (loss->options.delta != 0 && loss->kind != LS_LOSS_HUBER)
         return ls_fail(LS_ERR_INVALID, "%s has no delta", info->name);
     if ((unsigned)loss->options.reduction > LS_REDUCE_NONE)
@@ -56,7 +62,9 @@ ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predi
         return error;
     if (check_spec(&loss) != LS_OK)
         return ls_node_error(predictions->graph, LS_ERR_INVALID, "loss");
-    const char *name = kinds[loss.kind].name;
+    const char *name = ls_loss_name(&loss);
+    if (loss.kind == LS_LOSS_CUSTOM)
+        return ls_own_values(name, loss.options.function(targets, predictions, loss.options.user), predictions);
     ls_scores scores = loss.options.from_logits ? LS_LOGITS : LS_PROBABILITIES;
     warn_of_logits(&loss, predictions);
     if (loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY) {
@@ -94,7 +102,7 @@ ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *prediction
     if (ls_tensor_is_error(values))
         return values;
     if (weights) {
-        weights = ls_match_weights(kinds[loss.kind].name, weights, values->dtype);
+        weights = ls_match_weights(ls_loss_name(&loss), weights, values->dtype);
         values = ls_tensor_is_error(weights) ? weights : ls_op_mul(values, weights);
     }
     switch (loss.options.reduction) {
@@ -105,4 +113,15 @@ ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *prediction
     default:
         return ls_op_reduce_mean(values, LS_ALL_AXES, false);
     }
+}
+
+ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size)
+{
+    LS_OWN_FP_MODE;
+    if (ls_tensor_is_error(values))
+        return values;
+    if (global_batch_size < 1)
+        return ls_spec_error(values->graph, "ls_average_loss", LS_ERR_INVALID, "a global batch of %lld samples",
+                             (long long)global_batch_size);
+    return ls_op_scale(ls_op_reduce_sum(values, LS_ALL_AXES, false), 1.0 / (double)global_batch_size);
 }

@@ -3,7 +3,8 @@
  * runs are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
  *
  * The sums are, for each kind:
- *   accuracies, top-k, mean and errors   sum of weight * value, sum of weights
+ *   accuracies, top-k, mean, errors,
+ *   a user's own                         sum of weight * value, sum of weights
  *   precision                            weights of true positives, of false positives
  *   recall                               weights of true positives, of false negatives
  *   AUC                                  for each of 200 buckets of predictions the weights of positives,
@@ -35,6 +36,7 @@ static const metric_info kinds[] = {
     [LS_METRIC_PRECISION] = { .name = "precision", .threshold = true },
     [LS_METRIC_RECALL] = { .name = "recall", .threshold = true },
     [LS_METRIC_AUC] = { .name = "auc" },
+    [LS_METRIC_CUSTOM] = { .name = "metric" },
 };
 
 static bool is_known(const ls_metric *metric)
@@ -59,6 +61,9 @@ static ls_status check_spec(const ls_metric *metric)
     if (!is_known(metric))
         return ls_fail(LS_ERR_INVALID, "there is no metric number %d", (int)metric->kind);
     const metric_info *info = &kinds[metric->kind];
+    if ((metric->function != NULL) != (metric->kind == LS_METRIC_CUSTOM))
+        return metric->function ? ls_fail(LS_ERR_INVALID, "%s takes no function: ls_custom_metric does", info->name)
+                                : ls_fail(LS_ERR_INVALID, "a custom metric needs a function");
     if (metric->k != 0 && !info->places)
         return ls_fail(LS_ERR_INVALID, "%s has no k", info->name);
     if (metric->k < 0)
@@ -265,6 +270,10 @@ static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *pre
                                   weights);
     case LS_METRIC_MEAN:
         return weighted_mean_sums(predictions, weights);
+    case LS_METRIC_CUSTOM:
+        return weighted_mean_sums(
+            ls_own_values(ls_metric_name(&metric), metric.function(targets, predictions, metric.user), predictions),
+            weights);
     case LS_METRIC_MEAN_SQUARED_ERROR:
     case LS_METRIC_MEAN_ABSOLUTE_ERROR:
         return weighted_mean_sums(distance(&metric, targets, predictions), weights);
@@ -333,36 +342,64 @@ double ls_metric_result(const ls_metric *metric, const double *sums)
 
 /* ---- State ---- */
 
-ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric)
 {
     LS_OWN_FP_MODE;
     ls_metric_state state = { .metric = metric };
     char *name = NULL, *full = NULL;
+    if (!graph)
+        return state;
+    ls_status status = check_spec(&metric);
+    if (status == LS_OK)
+        status = ls_free_name(graph, ls_metric_name(&metric), "sums", &name);
+    if (status == LS_OK)
+        status = ls_state_name(name, NULL, "sums", &full);
+    ls_shape shape = LS_SHAPE((int64_t)ls_metric_sums_count(&metric));
+    state.sums =
+        status == LS_OK ? ls_state_variable(graph, full, LS_F64, shape, 0) : ls_node_error(graph, status, "metric");
+    free(name);
+    free(full);
+    return state;
+}
+
+ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targets, ls_tensor *predictions,
+                                  ls_tensor *weights)
+{
+    LS_OWN_FP_MODE;
+    if (!state || !state->sums)
+        return predictions && !ls_tensor_is_error(predictions)
+                   ? ls_spec_error(predictions->graph, "metric", LS_ERR_INVALID,
+                                   "a metric's state is needed (ls_metric_state_make)")
+                   : predictions;
+    if (ls_tensor_is_error(state->sums))
+        return state->sums;
+    ls_tensor *sums = ls_metric_sums(state->metric, targets, predictions, weights);
+    return ls_tensor_is_error(sums) ? sums : ls_op_assign_add(state->sums, sums);
+}
+
+ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
+{
+    LS_OWN_FP_MODE;
+    ls_metric_state state = { .metric = metric };
     ls_tensor *sums = ls_metric_sums(metric, targets, predictions, weights);
     state.update = sums;
     if (ls_tensor_is_error(sums))
         return state;
-    ls_status status = ls_free_name(sums->graph, ls_metric_name(&metric), "sums", &name);
-    if (status == LS_OK)
-        status = ls_state_name(name, NULL, "sums", &full);
-    if (status != LS_OK) {
-        state.update = ls_node_error(sums->graph, status, "metric");
-    } else {
-        state.sums = ls_state_variable(sums->graph, full, LS_F64, sums->shape, 0);
-        state.update = ls_op_assign_add(state.sums, sums);
-    }
-    free(name);
-    free(full);
+    state = ls_metric_state_make(sums->graph, metric);
+    state.update = ls_tensor_is_error(state.sums) ? state.sums : ls_op_assign_add(state.sums, sums);
     return state;
 }
 
 /* The sums as they are now; *out is the caller's to free. */
 static ls_status read_sums(const ls_metric_state *state, double **out)
 {
-    if (!state || !state->update)
-        return ls_fail(LS_ERR_INVALID, "a metric's state is needed (ls_metric_state_of)");
-    if (state->update->op == LS_OP_ERROR)
-        return ls_fail(state->update->status, "%s", state->update->message);
+    const ls_tensor *wrong = !state ? NULL : state->sums ? state->sums : state->update;
+    if (!wrong)
+        return ls_fail(LS_ERR_INVALID, "a metric's state is needed (ls_metric_state_of, ls_metric_state_make)");
+    if (wrong->op == LS_OP_ERROR)
+        return ls_fail(wrong->status, "%s", wrong->message);
+    if (!state->sums)
+        return ls_fail(LS_ERR_INVALID, "the metric's state has no sums");
     size_t count = ls_metric_sums_count(&state->metric);
     double *sums = calloc(count, sizeof(*sums));
     if (!sums)

@@ -124,7 +124,8 @@ static ls_status check_name(const char *name)
         good = good && (unsigned char)*c > ' ' && *c != ':' && *c != '"' && *c != '/';
     return good ? LS_OK
                 : ls_fail(LS_ERR_INVALID,
-                          "\"%s\" is no name of a layer: it is UTF-8, without space, slash, colon or quote", name);
+                          "\"%s\" is no name of a layer or weight: it is UTF-8, without space, slash, colon or quote",
+                          name);
 }
 
 /* "conv2d", "conv2d_1", ...: the first that is free. */
@@ -217,6 +218,48 @@ ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unna
         return LS_OK;
     const char *name = spec->options.name ? spec->options.name : ls_layer_info_of(spec->kind)->base;
     return ls_layer_blame(spec->kind, name, NULL, 0, status);
+}
+
+static ls_status make_weight(ls_model *model, const char *name, const ls_weight *weight, ls_model_layer **out)
+{
+    LS_TRY(check_name(name));
+    LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
+    ls_model_layer *layer = calloc(1, sizeof(*layer));
+    const char *copy = ls_arena_strdup(&model->arena, name);
+    if (!layer || !copy) {
+        free(layer);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a weight");
+    }
+    *layer = (ls_model_layer){ .name = copy,
+                               .number = (int64_t)model->layer_count,
+                               .unnamed = -1,
+                               .device = LS_ANY_DEVICE,
+                               .weight = { *weight },
+                               .weight_count = 1,
+                               .output = weight->shape };
+    model->layers[model->layer_count++] = layer;
+    *out = layer;
+    return LS_OK;
+}
+
+ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight *weight, bool making,
+                              ls_model_layer **out)
+{
+    char before[LS_SHAPE_TEXT], now[LS_SHAPE_TEXT];
+    ls_model_layer *known = find_layer(model, name);
+    if (!known)
+        return making ? make_weight(model, name, weight, out)
+                      : ls_fail(LS_ERR_STATE, "it was not asked for when the model was made");
+    if (known->spec.kind != LS_LAYER_NONE)
+        return ls_fail(LS_ERR_INVALID, "the name is that of a layer (%s)",
+                       ls_layer_info_of(known->spec.kind)->class_name);
+    if (!ls_shape_equal(&known->weight[0].shape, &weight->shape) || known->weight[0].trainable != weight->trainable)
+        return ls_fail(LS_ERR_INVALID, "it was asked for before as a %s weight of shape %s, now as a %s one of %s",
+                       known->weight[0].trainable ? "trainable" : "fixed",
+                       ls_shape_format(&known->weight[0].shape, before), weight->trainable ? "trainable" : "fixed",
+                       ls_shape_format(&weight->shape, now));
+    *out = known;
+    return LS_OK;
 }
 
 /* Layers of that kind that were given no name. */
@@ -601,6 +644,22 @@ bool ls_model_variable_is_trainable(const ls_model *model, size_t index)
 {
     const ls_model_variable_at *at = variable_at(model, index);
     return at && at->layer->weight[at->index].trainable;
+}
+
+ls_tensor *const *ls_model_trainable_variables(ls_model *model, size_t *count)
+{
+    size_t found = 0;
+    if (count)
+        *count = 0;
+    if (!model || !count || !model->ready)
+        return NULL;
+    if (!model->trainable)
+        model->trainable = ls_arena_alloc(&model->arena, (model->variable_count + 1) * sizeof(ls_tensor *));
+    for (size_t i = 0; model->trainable && i < model->variable_count; i++)
+        if (ls_model_variable_is_trainable(model, i))
+            model->trainable[found++] = ls_model_variable(model, i);
+    *count = found;
+    return model->trainable;
 }
 
 int64_t ls_model_parameter_count(const ls_model *model)

@@ -13,7 +13,8 @@ typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_
 
 /* A layer of a model. */
 typedef struct ls_model_layer {
-    ls_layer spec; /* settled; its name is the model's own copy, its device is below */
+    ls_layer
+        spec; /* settled; its name is the model's own copy, its device is below. LS_LAYER_NONE: a weight by itself */
     const char *name;
     int64_t number;  /* creation order within the model: keys initial values */
     int64_t unnamed; /* which of the layers of its kind that were given no name; -1: it was given one */
@@ -60,7 +61,8 @@ struct ls_model {
     size_t layer_count, layer_room;
     ls_model_variable_at *variables;
     size_t variable_count, variable_room;
-    ls_model_call *calls; /* not of custom models */
+    ls_tensor **trainable; /* NULL: nobody asked yet */
+    ls_model_call *calls;  /* not of custom models */
     size_t call_count, call_room;
 
     ls_model_layer **inputs; /* of kind LS_LAYER_INPUT */
@@ -97,6 +99,10 @@ ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name,
 /* Finds or makes the layer of a spec. `share`: a name that is taken means that layer, if it is the same, not an error.
  */
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out);
+
+/* Finds or makes the weight of that name that belongs to the model itself: a layer of no kind with one weight. */
+ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight *weight, bool making,
+                              ls_model_layer **out);
 
 /* ---- Traces (call.c) ---- */
 

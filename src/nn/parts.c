@@ -219,3 +219,25 @@ ls_tensor *ls_sample_sums(ls_tensor *values)
         return values;
     return ls_op_reduce_sum(values, all_but_first(values), false);
 }
+
+ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions)
+{
+    char text[LS_SHAPE_TEXT];
+    if (!values)
+        return ls_spec_error(predictions->graph, what, LS_ERR_INVALID, "its function returned NULL");
+    if (ls_tensor_is_error(values))
+        return values;
+    if (values->graph != predictions->graph)
+        return ls_spec_error(predictions->graph, what, LS_ERR_INVALID,
+                             "its function returned a tensor of another graph");
+    bool samples = values->shape.rank > 0 && predictions->shape.rank > 0 &&
+                   values->per_sample == predictions->per_sample && values->shape.dims[0] == predictions->shape.dims[0];
+    if (!samples)
+        return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE,
+                             "its function returned a value of shape %s; one for each sample is needed",
+                             ls_shape_format(&values->shape, text));
+    if (!ls_dtype_is_real(values->dtype) && values->dtype != LS_BOOL)
+        return ls_spec_error(predictions->graph, what, LS_ERR_DTYPE, "its function returned values of type %s",
+                             ls_dtype_name(values->dtype));
+    return ls_sample_means(values->dtype == LS_BOOL ? ls_op_cast(values, LS_F32) : values);
+}

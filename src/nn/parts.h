@@ -47,6 +47,9 @@ bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *prediction
 /* One weight a sample, [N] or [N,1] or a scalar, as [N] (or the scalar) of `dtype`. */
 ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype);
 
+/* What a user's own function made of these predictions, as one value a sample. */
+ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions);
+
 /* The mean or sum over all axes but the first. */
 ls_tensor *ls_sample_means(ls_tensor *values);
 ls_tensor *ls_sample_sums(ls_tensor *values);

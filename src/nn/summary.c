@@ -88,7 +88,8 @@ static ls_status add_row(table *t, const ls_model *model, const ls_model_layer *
         return status;
     row *r = &t->rows[t->count];
     *r = (row){ { NULL } };
-    ls_text_add(&text[LAYER], "%s (%s)", layer->name, ls_layer_info_of(layer->spec.kind)->class_name);
+    ls_text_add(&text[LAYER], "%s (%s)", layer->name,
+                layer->spec.kind == LS_LAYER_NONE ? "Weight" : ls_layer_info_of(layer->spec.kind)->class_name);
     put_shape(&text[SHAPE], &layer->output);
     put_count(&text[PARAMS], parameters(layer));
     if (t->columns > FROM)

@@ -128,20 +128,36 @@ static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t off
     ls_text_put(text, "]");
 }
 
+/* "[22. 28.], shape=(2,), dtype=float32" */
+static void put_value(ls_text *text, const ls_array *value)
+{
+    int64_t strides[LS_MAX_RANK], count = 0;
+    char shape[LS_SHAPE_TEXT];
+    ls_shape_strides(&value->shape, strides);
+    ls_shape_count(&value->shape, 0, &count);
+    put_axis(text, value, 0, 0, strides, count <= LS_SHOWN_WHOLE);
+    ls_text_add(text, ", shape=%s, dtype=%s", ls_shape_format(&value->shape, shape), ls_dtype_name(value->dtype));
+}
+
+void ls_put_tensor(ls_text *text, const ls_array *value)
+{
+    ls_text inner = { 0 };
+    put_value(&inner, value);
+    bool lines = strchr(ls_text_get(&inner), '\n') != NULL;
+    ls_text_add(text, "tf.Tensor(%s%s)", lines ? "\n" : "", ls_text_get(&inner));
+    text->failed = text->failed || inner.failed;
+    ls_text_free(&inner);
+}
+
 ls_status ls_format(ls_tensor *tensor, char **out)
 {
     LS_OWN_FP_MODE;
     ls_array value;
-    int64_t strides[LS_MAX_RANK], count = 0;
-    char shape[LS_SHAPE_TEXT];
     if (!out)
         return ls_fail(LS_ERR_INVALID, "a place for the text is needed");
     LS_TRY(ls_value(tensor, &value));
-    ls_shape_strides(&value.shape, strides);
-    ls_shape_count(&value.shape, 0, &count);
     ls_text text = { 0 };
-    put_axis(&text, &value, 0, 0, strides, count <= LS_SHOWN_WHOLE);
-    ls_text_add(&text, ", shape=%s, dtype=%s", ls_shape_format(&value.shape, shape), ls_dtype_name(value.dtype));
+    put_value(&text, &value);
     return ls_text_take(&text, out);
 }
 
@@ -149,9 +165,12 @@ ls_status ls_print(ls_tensor *tensor, FILE *out)
 {
     LS_OWN_FP_MODE;
     char *text = NULL;
-    LS_TRY(ls_format(tensor, &text));
-    FILE *to = out ? out : stdout;
-    int printed = fprintf(to, "tf.Tensor(%s%s)\n", strchr(text, '\n') ? "\n" : "", text);
+    ls_array value;
+    ls_text line = { 0 };
+    LS_TRY(ls_value(tensor, &value));
+    ls_put_tensor(&line, &value);
+    LS_TRY(ls_text_take(&line, &text));
+    int printed = fprintf(out ? out : stdout, "%s\n", text);
     free(text);
     return printed < 0 ? ls_fail(LS_ERR_IO, "a tensor could not be printed") : LS_OK;
 }

@@ -280,17 +280,22 @@ bool ls_state_has(const ls_state *s, const ls_variable *variable)
     return newest(s, variable) >= 0;
 }
 
-ls_status ls_state_download(ls_state *s, ls_variable *variable)
+ls_status ls_state_get(ls_state *s, const ls_variable *variable, void *data)
 {
     ls_memory_place at = place_of(s, newest(s, variable), variable);
     pthread_mutex_lock(&s->graph->context->devices_mutex);
-    ls_status status = ls_device_download(s->device, at.memory, at.offset, variable->data, variable->bytes);
+    ls_status status = ls_device_download(s->device, at.memory, at.offset, data, variable->bytes);
     pthread_mutex_unlock(&s->graph->context->devices_mutex);
-    if (status != LS_OK) {
-        char label[LS_NODE_TEXT];
-        return ls_fail_within(status, "%s (op variable): copying from %s", ls_node_label(variable->node, label),
-                              s->device->name);
-    }
+    if (status == LS_OK)
+        return LS_OK;
+    char label[LS_NODE_TEXT];
+    return ls_fail_within(status, "%s (op variable): copying from %s", ls_node_label(variable->node, label),
+                          s->device->name);
+}
+
+ls_status ls_state_download(ls_state *s, ls_variable *variable)
+{
+    LS_TRY(ls_state_get(s, variable, variable->data));
     variable->in_host = variable->version;
     int cpu = variable->device > 0 && variable->device < s->graph->context->cpu_count ? variable->device : 0;
     count_copy(s, variable, s->device->index, cpu);

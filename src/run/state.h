@@ -33,8 +33,9 @@ ls_memory_place ls_state_written(const ls_state *state);
 /* The run has written the newest version. */
 void ls_state_commit(ls_state *state, const ls_variable *variable);
 
-/* The newest value to the host; false: this device has an older one. */
+/* Whether this device has the newest value. Then: a copy of it to `data`; and the same as the host's own. */
 bool ls_state_has(const ls_state *state, const ls_variable *variable);
+ls_status ls_state_get(ls_state *state, const ls_variable *variable, void *data);
 ls_status ls_state_download(ls_state *state, ls_variable *variable);
 
 #endif

@@ -171,9 +171,11 @@ static ls_status fill_job(ls_job *job, const ls_compile_options *o)
             job->metrics[job->metric_count] = output.metrics.metric[k];
             LS_TRY(copy_name(job, &job->metrics[job->metric_count++].name));
         }
-        if (output.loss.kind != LS_LOSS_NONE)
-            job->targets[job->target_count++] =
-                (ls_target){ .output = i, .loss = output.loss, .weight = ls_spec_number(output.weight, 1) };
+        if (output.loss.kind == LS_LOSS_NONE)
+            continue;
+        LS_TRY(copy_name(job, &output.loss.options.name));
+        job->targets[job->target_count++] =
+            (ls_target){ .output = i, .loss = output.loss, .weight = ls_spec_number(output.weight, 1) };
     }
     LS_TRY(add_name(job, NULL, "loss"));
     for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)

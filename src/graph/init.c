@@ -1,4 +1,5 @@
-#include "nn/init.h"
+/* Initial values of variables: what an initializer means, and the values it gives. */
+#include "graph/init.h"
 
 #include <math.h>
 #include <string.h>
@@ -6,26 +7,53 @@
 #include "base/philox.h"
 #include "base/size.h"
 #include "base/status.h"
-#include "graph/shape.h"
+#include "graph/rules.h"
 
 /* The deviation of a standard normal variable cut off at two deviations. */
 #define TRUNCATED_DEVIATION 0.87962566103423978
 
 /* ---- Draws ---- */
 
-static void fill(float *out, int64_t count, double value)
+/* Where values go: a vector of a variable's type. */
+typedef struct values {
+    void *data;
+    ls_dtype dtype;
+} values;
+
+static void put(values to, int64_t i, double value)
+{
+    switch (to.dtype) {
+    case LS_F32:
+        ((float *)to.data)[i] = (float)value;
+        break;
+    case LS_F64:
+        ((double *)to.data)[i] = value;
+        break;
+    case LS_I32:
+        ((int32_t *)to.data)[i] = (int32_t)value;
+        break;
+    case LS_I64:
+        ((int64_t *)to.data)[i] = (int64_t)value;
+        break;
+    default: /* u8, bool */
+        ((uint8_t *)to.data)[i] = (uint8_t)value;
+        break;
+    }
+}
+
+static void fill(values out, int64_t count, double value)
 {
     for (int64_t i = 0; i < count; i++)
-        out[i] = (float)value;
+        put(out, i, value);
 }
 
 /* Block k holds elements 4k .. 4k + 3. */
-static void uniform(float *out, int64_t count, ls_philox_key key, double low, double high)
+static void uniform(values out, int64_t count, ls_philox_key key, double low, double high)
 {
     for (int64_t i = 0; i < count; i += 4) {
         ls_philox_block block = ls_random_block(key, 0, 0, (uint32_t)(i / 4));
         for (int64_t j = 0; j < 4 && i + j < count; j++)
-            out[i + j] = (float)(low + (high - low) * (double)ls_random_unit_f32(block.word[j]));
+            put(out, i + j, low + (high - low) * (double)ls_random_unit_f32(block.word[j]));
     }
 }
 
@@ -38,7 +66,7 @@ static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out
 }
 
 /* An element beyond `limit` deviations is drawn again: attempt k of the same element. */
-static void normal(float *out, int64_t count, ls_philox_key key, double mean, double deviation, double limit)
+static void normal(values out, int64_t count, ls_philox_key key, double mean, double deviation, double limit)
 {
     for (int64_t i = 0; i < count; i += 4) {
         double value[4], again[4];
@@ -48,7 +76,7 @@ static void normal(float *out, int64_t count, ls_philox_key key, double mean, do
                 draw(key, attempt, (uint32_t)(i / 4), again);
                 value[j] = again[j];
             }
-            out[i + j] = (float)(mean + deviation * value[j]);
+            put(out, i + j, mean + deviation * value[j]);
         }
     }
 }
@@ -83,7 +111,7 @@ static void orthonormalize(double *data, int64_t vectors, int64_t length)
 }
 
 /* Rows: all axes but the last. Where there are fewer rows than columns the rows are orthonormal, else the columns. */
-static ls_status orthogonal(float *out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
+static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
 {
     int64_t columns = shape->dims[shape->rank - 1], rows = columns ? count / columns : 0;
     int64_t vectors = rows < columns ? rows : columns, length = rows < columns ? columns : rows;
@@ -102,7 +130,7 @@ static ls_status orthogonal(float *out, const ls_shape *shape, int64_t count, ls
     orthonormalize(data, vectors, length);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
-            out[r * columns + c] = (float)(gain * (rows < columns ? data[r * length + c] : data[c * length + r]));
+            put(out, r * columns + c, gain * (rows < columns ? data[r * length + c] : data[c * length + r]));
     free(data);
     return LS_OK;
 }
@@ -120,7 +148,7 @@ static void fans(const ls_shape *shape, double *in, double *out)
 }
 
 /* Values of a given variance. */
-static void scaled(float *out, int64_t count, ls_philox_key key, ls_initializer_kind distribution, double variance)
+static void scaled(values out, int64_t count, ls_philox_key key, ls_initializer_kind distribution, double variance)
 {
     if (distribution == LS_INIT_VARIANCE_UNIFORM)
         uniform(out, count, key, -sqrt(3 * variance), sqrt(3 * variance));
@@ -151,9 +179,87 @@ static ls_initializer as_scaling(ls_initializer i)
     }
 }
 
-ls_status ls_init_check(ls_initializer initializer, const ls_shape *shape)
+static void settle(double *value, double preset)
+{
+    *value = *value == 0 ? preset : *value == LS_ZERO ? 0 : *value;
+}
+
+ls_status ls_init_settle(const char *name, ls_initializer *value, ls_initializer preset)
+{
+    static const double half = 0.05; /* Keras's deviation, and limit */
+    if (value->kind == LS_INIT_DEFAULT)
+        *value = preset;
+    switch (value->kind) {
+    case LS_INIT_CONSTANT:
+        settle(&value->a, 0);
+        break;
+    case LS_INIT_UNIFORM:
+        if (value->a == 0 && value->b == 0)
+            value->a = -half, value->b = half;
+        settle(&value->a, 0);
+        settle(&value->b, 0);
+        if (!(value->a <= value->b))
+            return ls_fail(LS_ERR_INVALID, "%s: uniform from %g to %g", name, value->a, value->b);
+        break;
+    case LS_INIT_NORMAL:
+    case LS_INIT_TRUNCATED_NORMAL:
+        settle(&value->a, 0);
+        settle(&value->b, half);
+        if (!(value->b >= 0))
+            return ls_fail(LS_ERR_INVALID, "%s: a deviation of %g", name, value->b);
+        break;
+    case LS_INIT_ORTHOGONAL:
+        settle(&value->a, 1);
+        break;
+    case LS_INIT_VARIANCE_UNIFORM:
+    case LS_INIT_VARIANCE_NORMAL:
+    case LS_INIT_VARIANCE_UNTRUNCATED:
+        settle(&value->a, 1);
+        if (!(value->a > 0))
+            return ls_fail(LS_ERR_INVALID, "%s: a scale of %g; it is above 0", name, value->a);
+        if (value->b != LS_FAN_IN && value->b != LS_FAN_OUT && value->b != LS_FAN_AVG)
+            return ls_fail(LS_ERR_INVALID, "%s: b is %g; it is LS_FAN_IN, LS_FAN_OUT or LS_FAN_AVG", name, value->b);
+        break;
+    case LS_INIT_GLOROT_UNIFORM:
+    case LS_INIT_GLOROT_NORMAL:
+    case LS_INIT_HE_UNIFORM:
+    case LS_INIT_HE_NORMAL:
+    case LS_INIT_LECUN_UNIFORM:
+    case LS_INIT_LECUN_NORMAL:
+    case LS_INIT_ZEROS:
+    case LS_INIT_ONES:
+        return LS_OK;
+    default:
+        return ls_fail(LS_ERR_INVALID, "%s: there is no initializer number %d", name, (int)value->kind);
+    }
+    if (!isfinite(value->a) || !isfinite(value->b))
+        return ls_fail(LS_ERR_INVALID, "%s: %g and %g are not both finite", name, value->a, value->b);
+    return LS_OK;
+}
+
+bool ls_init_draws(ls_initializer i)
+{
+    return i.kind != LS_INIT_ZEROS && i.kind != LS_INIT_ONES && i.kind != LS_INIT_CONSTANT;
+}
+
+/* Of types that are not real: whole numbers that the type has. */
+static ls_status check_whole(const ls_initializer *i, ls_dtype dtype)
+{
+    double limit = dtype == LS_BOOL ? 1 : dtype == LS_U8 ? UINT8_MAX : dtype == LS_I32 ? INT32_MAX : 0x1p53;
+    double low = dtype == LS_I32 || dtype == LS_I64 ? -limit : 0;
+    if (ls_init_draws(*i))
+        return ls_fail(LS_ERR_DTYPE, "a variable of type %s begins as zeros, ones or a constant: others are for reals",
+                       ls_dtype_name(dtype));
+    if (i->kind == LS_INIT_CONSTANT && !(i->a >= low && i->a <= limit && i->a == (double)(int64_t)i->a))
+        return ls_fail(LS_ERR_INVALID, "%g is no value of type %s", i->a, ls_dtype_name(dtype));
+    return LS_OK;
+}
+
+ls_status ls_init_check(ls_initializer initializer, ls_dtype dtype, const ls_shape *shape)
 {
     int64_t count;
+    if (!ls_dtype_is_real(dtype))
+        LS_TRY(check_whole(&initializer, dtype));
     if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
         return ls_fail(LS_ERR_OVERFLOW, "a variable of too many elements");
     if (initializer.kind == LS_INIT_ORTHOGONAL && shape->rank < 2)
@@ -161,15 +267,15 @@ ls_status ls_init_check(ls_initializer initializer, const ls_shape *shape)
     return LS_OK;
 }
 
-ls_status ls_init_fill(ls_initializer initializer, const ls_shape *shape, uint64_t seed, int64_t layer, size_t number,
-                       float *out)
+ls_status ls_init_fill(ls_initializer initializer, ls_dtype dtype, const ls_shape *shape, ls_init_key at, void *data)
 {
+    const values out = { data, dtype };
     int64_t count = 0;
     double in, to;
-    LS_TRY(ls_init_check(initializer, shape));
+    LS_TRY(ls_init_check(initializer, dtype, shape));
     ls_shape_count(shape, 1, &count);
     ls_philox_key key = initializer.seed ? ls_random_key(initializer.seed, LS_RANDOM_INIT, 0, 0)
-                                         : ls_random_key(seed, LS_RANDOM_INIT, (uint32_t)layer, (uint32_t)number);
+                                         : ls_random_key(at.seed, LS_RANDOM_INIT, at.layer, at.number);
     ls_initializer i = as_scaling(initializer);
     fans(shape, &in, &to);
     switch (i.kind) {
