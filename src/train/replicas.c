@@ -62,7 +62,7 @@ ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int re
 {
     LS_OWN_FP_MODE;
     ls_traced *t = NULL;
-    int lanes = 0;
+    const ls_placement *placement = NULL;
     int64_t samples = -1, from = 0, count = 0;
     sharing s;
     if (!out)
@@ -71,8 +71,8 @@ ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int re
     for (int i = 0; i < batch->count && samples < 0; i++)
         if (batch->component[i].shape.rank > 0)
             samples = batch->component[i].shape.dims[0];
-    LS_TRY(ls_run_lanes(step->graph, NULL, t->fetches, t->fetch_count, samples, &lanes));
-    LS_TRY(share_out(step, lanes, samples, &s));
+    LS_TRY(ls_run_placement(step->graph, NULL, t->fetches, t->fetch_count, samples, &placement));
+    LS_TRY(share_out(step, placement->plan->lanes, samples, &s));
     LS_TRY(find_part(&s, replica, &from, &count));
     ls_element part = *batch;
     for (int i = 0; i < part.count; i++)
