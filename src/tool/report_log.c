@@ -148,11 +148,21 @@ static void go_back(report_run *run, const json_t *line)
         run->epoch_count--;
 }
 
+static void read_results(report_run *run, const json_t *results)
+{
+    size_t i;
+    const json_t *name;
+    run->listed_count = 0;
+    json_array_foreach(results, i, name) if (json_is_string(name) && run->listed_count < REPORT_VALUES)
+        keep_text(run->listed[run->listed_count++], REPORT_NAME, json_string_value(name));
+}
+
 static void read_start(report_run *run, const json_t *line)
 {
     size_t i;
     const json_t *device;
     go_back(run, line);
+    read_results(run, json_object_get(line, "results"));
     TEXT(line, "version", run->version);
     if (run->starts == 1) {
         TEXT(line, "time", run->time);
@@ -184,17 +194,28 @@ static void read_step(report_run *run, const json_t *line)
     add_point(&run->rate, (double)step, number(line, "learning_rate"));
 }
 
-/* Fields of an epoch that are no loss and no metric. */
-static bool is_known_field(const char *key)
+/* A loss or a metric: what the start listed, or, where it listed nothing, what is no other field. */
+static bool is_value(const report_run *run, const char *key)
 {
-    static const char *const known[] = {
-        "epoch",   "steps",        "samples",         "learning_rate", "validation_samples", "validation_seconds",
-        "seconds", "data_seconds", "compute_seconds", "join_seconds",  "other_seconds",      "step",
+    static const char *const others[] = {
+        "epoch", "steps", "samples", "learning_rate", "seconds", "validation_samples"
     };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], key) == 0)
+    static const char *const endings[] = { "_seconds", "_bytes" };
+    const char *name = strncmp(key, "val_", 4) == 0 ? key + 4 : key;
+    for (size_t i = 0; i < run->listed_count; i++)
+        if (strncmp(run->listed[i], name, REPORT_NAME - 8) == 0)
             return true;
-    return false;
+    if (run->listed_count > 0)
+        return strcmp(key, "loss") == 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i], key) == 0)
+            return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t length = strlen(key), part = strlen(endings[i]);
+        if (length > part && strcmp(key + length - part, endings[i]) == 0)
+            return false;
+    }
+    return true;
 }
 
 /* The place of a name; REPORT_VALUES: there is none left. */
@@ -223,7 +244,7 @@ static void read_values(report_run *run, report_epoch *epoch, const json_t *line
         epoch->values[i] = NAN;
     json_object_foreach((json_t *)line, key, value)
     {
-        if (is_known_field(key) || (!json_is_number(value) && !json_is_null(value)))
+        if (!is_value(run, key) || (!json_is_number(value) && !json_is_null(value)))
             continue;
         size_t index = value_index(run, key);
         if (index < REPORT_VALUES && json_is_number(value))
