@@ -69,6 +69,8 @@ typedef struct report_run {
     char value_names[REPORT_VALUES][REPORT_NAME];
     size_t value_count;
     report_times times; /* of all epochs */
+    int64_t checkpoints, lost_checkpoints;
+    double waited; /* seconds, for checkpoints */
     int64_t samples;
     report_device devices[REPORT_DEVICES];
     size_t device_count;

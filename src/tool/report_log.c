@@ -38,12 +38,12 @@ static void add_point(report_curve *c, double x, double y)
         end_point(c);
 }
 
-/* What comes after x is not so: a run that was killed there went on from an earlier step. */
+/* What was there from x on is told again: a run that was killed went on from an earlier step. */
 static void cut_curve(report_curve *c, double x)
 {
     c->sum = 0;
     c->pending = 0;
-    while (c->count > 0 && c->x[c->count - 1] > x)
+    while (c->count > 0 && c->x[c->count - 1] >= x)
         c->count--;
 }
 
@@ -132,22 +132,6 @@ static void read_seed(report_run *run, const json_t *seed)
         keep_text(run->seed, sizeof run->seed, json_string_value(seed));
 }
 
-/* A second start goes on behind the steps and epochs that it says were done. */
-static void go_back(report_run *run, const json_t *line)
-{
-    int64_t step = whole(line, "steps_done"), epochs = whole(line, "epochs_done");
-    run->starts++;
-    run->reason[0] = run->error[0] = run->end_time[0] = run->last_weights[0] = '\0';
-    if (run->starts == 1 || step < 0)
-        return;
-    cut_curve(&run->loss, (double)step);
-    cut_curve(&run->rate, (double)step);
-    run->step = step;
-    run->last_is_kept = true;
-    while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch > epochs)
-        run->epoch_count--;
-}
-
 static void read_results(report_run *run, const json_t *results)
 {
     size_t i;
@@ -161,7 +145,8 @@ static void read_start(report_run *run, const json_t *line)
 {
     size_t i;
     const json_t *device;
-    go_back(run, line);
+    run->starts++;
+    run->reason[0] = run->error[0] = run->end_time[0] = run->last_weights[0] = '\0';
     read_results(run, json_object_get(line, "results"));
     TEXT(line, "version", run->version);
     if (run->starts == 1) {
@@ -189,6 +174,10 @@ static void read_step(report_run *run, const json_t *line)
     int64_t step = whole(line, "step");
     if (step < 0)
         return;
+    if (step <= run->step) {
+        cut_curve(&run->loss, (double)step);
+        cut_curve(&run->rate, (double)step);
+    }
     run->step = step;
     add_point(&run->loss, (double)step, number(line, "loss"));
     add_point(&run->rate, (double)step, number(line, "learning_rate"));
@@ -305,12 +294,15 @@ static report_epoch *next_epoch(report_run *run)
     return &run->epochs[run->epoch_count];
 }
 
+/* One that was there before is told again, as steps are. */
 static void read_epoch(report_run *run, const json_t *line)
 {
-    report_epoch *e = next_epoch(run);
     report_epoch made = { .epoch = whole(line, "epoch"), .steps = whole(line, "steps"), .rate = NAN };
     if (made.epoch < 0)
         return;
+    while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch >= made.epoch)
+        run->epoch_count--;
+    report_epoch *e = next_epoch(run);
     made.samples = whole(line, "samples");
     made.complete = !json_is_false(json_object_get(line, "complete"));
     made.at = run->step > 0 ? (double)run->step : (double)made.epoch;
@@ -347,6 +339,14 @@ static void read_end(report_run *run, const json_t *line)
     }
 }
 
+static void read_checkpoint(report_run *run, const json_t *line)
+{
+    bool failed = json_is_string(json_object_get(line, "error"));
+    run->checkpoints += !failed;
+    run->lost_checkpoints += failed;
+    run->waited += seconds(line, "waited_seconds");
+}
+
 /* ---- Lines ---- */
 
 static void count_bad(report_run *run, const char *why)
@@ -380,7 +380,9 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
         read_epoch(run, event);
     else if (kind && strcmp(kind, "end") == 0)
         read_end(run, event);
-    else
+    else if (kind && strcmp(kind, "checkpoint") == 0)
+        read_checkpoint(run, event);
+    else if (!kind) /* others may come with later versions */
         count_bad(run, "no event");
     json_decref(event);
     return LS_OK;
