@@ -46,7 +46,7 @@ typedef struct report_epoch {
 
 typedef struct report_device {
     char name[REPORT_NAME];
-    double busy, data, joins, idle; /* seconds */
+    double busy, data, joins, idle, other; /* seconds */
 } report_device;
 
 typedef struct report_run {

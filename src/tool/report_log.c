@@ -252,7 +252,8 @@ static void add_devices(report_run *run, const json_t *devices)
         size_t k = 0;
         if (!given)
             continue;
-        keep_text(name, sizeof name, given);
+        const char *brief = strstr(given, "/device:"); /* "/job:localhost/replica:0/task:0/device:CPU:0" */
+        keep_text(name, sizeof name, brief ? brief + strlen("/device:") : given);
         while (k < run->device_count && strcmp(run->devices[k].name, name) != 0)
             k++;
         if (k == REPORT_DEVICES) {
@@ -269,6 +270,7 @@ static void add_devices(report_run *run, const json_t *devices)
         d->data += seconds(one, "data");
         d->joins += seconds(one, "joins");
         d->idle += seconds(one, "idle");
+        d->other += seconds(one, "other");
     }
 }
 
