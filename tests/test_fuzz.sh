@@ -8,7 +8,7 @@ for program in $LS_BUILD/fuzz/fuzz_*; do
     case $target in
     graph | model) runs=60 ;;
     devices) runs=20 ;;
-    keras) runs=1500 ;;
+    keras | report) runs=1500 ;;
     *) runs=5000 ;;
     esac
     [ -z "$SANITIZE" ] || runs=$((runs / 10))

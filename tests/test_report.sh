@@ -35,9 +35,9 @@ two_runs() {
 check "several logs are drawn over each other" two_runs
 
 device_times() {
-    sed 's/^\({"event":"e[a-z]*"\)/\1,"devices":[{"name":"gpu:7","busy":3,"data":1,"joins":0.5,"idle":0.5},{"name":"gpu:8","busy":1,"idle":4}]/' \
+    sed 's/^\({"event":"e[a-z]*"\)/\1,"devices":[{"name":"gpu:7","busy":3,"data":1,"joins":0.5,"idle":0.5},{"name":"\/job:localhost\/replica:0\/task:0\/device:GPU:8","busy":1,"idle":3,"other":1}]/' \
         "$TMP/one.log" >"$TMP/devices.log"
-    report "$TMP/devices.log" && has '<h2>Devices' 'gpu:7' 'gpu:8' 'width="60.000"' && report "$TMP/one.log"
+    report "$TMP/devices.log" && has '<h2>Devices' 'gpu:7' '<span>GPU:8</span>' 'width="60.000"' && report "$TMP/one.log"
 }
 check "time of each device" device_times
 
@@ -59,6 +59,15 @@ resumed() {
 }
 check "a run that was killed and went on has each epoch once" resumed
 
+checkpoints() {
+    { cat "$TMP/one.log"; echo '{"event":"checkpoint","step":5,"seconds":1,"waited_seconds":0.25,"bytes":7}'
+      echo '{"event":"checkpoint","step":9,"seconds":1,"waited_seconds":0.5,"error":"full"}'
+      printf '%s\n' '{"event":"resume","step":5,"from":"x"}' '{"event":"of another version"}'; } >"$TMP/saved.log"
+    report "$TMP/saved.log" && has '1 checkpoints were saved; training waited for them for 0.75 s; 1 could not be written' &&
+        lacks 'could not be read'
+}
+check "checkpoints are told, other events are no mistakes" checkpoints
+
 failed() {
     sed '$s/"reason":"done"/"reason":"failed","error":"step 4: <b>\&/' "$TMP/one.log" | sed '$s/&/\&"/' >"$TMP/failed.log"
     report "$TMP/failed.log" && has 'state bad' 'step 4: &lt;b&gt;&amp;'
@@ -79,7 +88,7 @@ hostile() {
         echo '{"event":"step","step":-3,"loss":1}'
         echo "{\"event\":\"epoch\",\"epoch\":1,\"seconds\":-5,\"samples\":9223372036854775807,\"loss\":null,\"$BAD\":0.5,\"val_$BAD\":1e308,\"devices\":[{\"name\":\"$BAD\",\"busy\":1e300},{\"busy\":1},3]}"
         echo "{\"event\":\"epoch\",\"epoch\":2,\"seconds\":1e300,\"steps\":\"many\",\"samples\":9223372036854775807,\"$BAD\":-1e308,\"\":1}"
-        echo '{"event":"epoch"}' '{"event":7}' '[]' '' 'null' 'no JSON' '{"event":"step","event":"step"}'
+        printf '%s\n' '{"event":"epoch"}' '{"event":7}' '[]' '' 'null' 'no JSON' '{"event":"step","event":"step"}'
         printf '{"event":"epoch","epoch":3,"a\\u001b[2J\\u202ez":2,"\377":1}\n'
         awk 'BEGIN { for (i = 0; i < 5000; i++) printf "["; print "" }'
         awk 'BEGIN { printf "{\"event\":\"epoch\",\"epoch\":4"; for (i = 0; i < 300; i++) printf ",\"m%d\":%d", i, i; print "}" }'

@@ -309,6 +309,10 @@ static void every_target_has_its_loss(void **state)
     assert_string_equal(string(json_array_get(losses, 1), "output"), "far");
     assert_string_equal(string(json_array_get(losses, 1), "loss"), "mean_absolute_error");
     assert_true(number(json_array_get(losses, 1), "weight") == 0.25);
+    json_t *results = json_object_get(event_of(events, "start", 0), "results"), *epoch = event_of(events, "epoch", 0);
+    assert_int_equal(json_array_size(results), 3);
+    for (size_t i = 0; i < 3; i++)
+        number(epoch, json_string_value(json_array_get(results, i)));
     json_decref(events);
     ls_dataset_destroy(data);
     ls_model_destroy(model);

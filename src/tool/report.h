@@ -46,7 +46,7 @@ typedef struct report_epoch {
 
 typedef struct report_device {
     char name[REPORT_NAME];
-    double busy, data, joins, idle; /* seconds */
+    double busy, data, joins, idle, other; /* seconds */
 } report_device;
 
 typedef struct report_run {
@@ -55,6 +55,8 @@ typedef struct report_run {
     char version[REPORT_NAME], time[REPORT_NAME], model[REPORT_NAME], optimizer[REPORT_NAME], losses[REPORT_TEXT];
     char seed[REPORT_NAME], bit_class[REPORT_TEXT], first_weights[REPORT_NAME], used_devices[REPORT_TEXT];
     int64_t parameters, batch_size, epochs_wanted, lanes, starts;
+    char listed[REPORT_VALUES][REPORT_NAME]; /* losses and metrics; none: they are found out */
+    size_t listed_count;
     /* from end; reason "": there is none */
     char reason[REPORT_NAME], error[REPORT_TEXT], end_time[REPORT_NAME], last_weights[REPORT_NAME];
     /* in between */
@@ -67,6 +69,8 @@ typedef struct report_run {
     char value_names[REPORT_VALUES][REPORT_NAME];
     size_t value_count;
     report_times times; /* of all epochs */
+    int64_t checkpoints, lost_checkpoints;
+    double waited; /* seconds, for checkpoints */
     int64_t samples;
     report_device devices[REPORT_DEVICES];
     size_t device_count;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = 420, HEIGHT = 236, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 38, MOST_TICKS = 12 };
+enum { WIDTH = 420, HEIGHT = 236, LEFT = 62, RIGHT = 12, TOP = 10, BOTTOM = 38, MOST_TICKS = 12 };
 
 /* ---- Scales ---- */
 

@@ -217,7 +217,7 @@ void report_put_times(ls_text *page, report_run *const *runs, size_t count)
     ls_text_put(page, "</div>\n");
 }
 
-#define DEVICE_PARTS 4
+#define DEVICE_PARTS 5
 
 static double split_device(const report_device *d, report_part parts[DEVICE_PARTS])
 {
@@ -225,7 +225,8 @@ static double split_device(const report_device *d, report_part parts[DEVICE_PART
     parts[1] = (report_part){ "joins", d->joins, 1 };
     parts[2] = (report_part){ "waiting for data", d->data, 2 };
     parts[3] = (report_part){ "idle", d->idle, 4 };
-    return d->busy + d->joins + d->data + d->idle;
+    parts[4] = (report_part){ "other", d->other, 3 };
+    return d->busy + d->joins + d->data + d->idle + d->other;
 }
 
 void report_put_devices(ls_text *page, const report_run *run, bool alone)

@@ -38,12 +38,12 @@ static void add_point(report_curve *c, double x, double y)
         end_point(c);
 }
 
-/* What comes after x is not so: a run that was killed there went on from an earlier step. */
+/* What was there from x on is told again: a run that was killed went on from an earlier step. */
 static void cut_curve(report_curve *c, double x)
 {
     c->sum = 0;
     c->pending = 0;
-    while (c->count > 0 && c->x[c->count - 1] > x)
+    while (c->count > 0 && c->x[c->count - 1] >= x)
         c->count--;
 }
 
@@ -132,27 +132,22 @@ static void read_seed(report_run *run, const json_t *seed)
         keep_text(run->seed, sizeof run->seed, json_string_value(seed));
 }
 
-/* A second start goes on behind the steps and epochs that it says were done. */
-static void go_back(report_run *run, const json_t *line)
+static void read_results(report_run *run, const json_t *results)
 {
-    int64_t step = whole(line, "steps_done"), epochs = whole(line, "epochs_done");
-    run->starts++;
-    run->reason[0] = run->error[0] = run->end_time[0] = run->last_weights[0] = '\0';
-    if (run->starts == 1 || step < 0)
-        return;
-    cut_curve(&run->loss, (double)step);
-    cut_curve(&run->rate, (double)step);
-    run->step = step;
-    run->last_is_kept = true;
-    while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch > epochs)
-        run->epoch_count--;
+    size_t i;
+    const json_t *name;
+    run->listed_count = 0;
+    json_array_foreach(results, i, name) if (json_is_string(name) && run->listed_count < REPORT_VALUES)
+        keep_text(run->listed[run->listed_count++], REPORT_NAME, json_string_value(name));
 }
 
 static void read_start(report_run *run, const json_t *line)
 {
     size_t i;
     const json_t *device;
-    go_back(run, line);
+    run->starts++;
+    run->reason[0] = run->error[0] = run->end_time[0] = run->last_weights[0] = '\0';
+    read_results(run, json_object_get(line, "results"));
     TEXT(line, "version", run->version);
     if (run->starts == 1) {
         TEXT(line, "time", run->time);
@@ -179,22 +174,37 @@ static void read_step(report_run *run, const json_t *line)
     int64_t step = whole(line, "step");
     if (step < 0)
         return;
+    if (step <= run->step) {
+        cut_curve(&run->loss, (double)step);
+        cut_curve(&run->rate, (double)step);
+    }
     run->step = step;
     add_point(&run->loss, (double)step, number(line, "loss"));
     add_point(&run->rate, (double)step, number(line, "learning_rate"));
 }
 
-/* Fields of an epoch that are no loss and no metric. */
-static bool is_known_field(const char *key)
+/* A loss or a metric: what the start listed, or, where it listed nothing, what is no other field. */
+static bool is_value(const report_run *run, const char *key)
 {
-    static const char *const known[] = {
-        "epoch",   "steps",        "samples",         "learning_rate", "validation_samples", "validation_seconds",
-        "seconds", "data_seconds", "compute_seconds", "join_seconds",  "other_seconds",      "step",
+    static const char *const others[] = {
+        "epoch", "steps", "samples", "learning_rate", "seconds", "validation_samples"
     };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], key) == 0)
+    static const char *const endings[] = { "_seconds", "_bytes" };
+    const char *name = strncmp(key, "val_", 4) == 0 ? key + 4 : key;
+    for (size_t i = 0; i < run->listed_count; i++)
+        if (strncmp(run->listed[i], name, REPORT_NAME - 8) == 0)
             return true;
-    return false;
+    if (run->listed_count > 0)
+        return strcmp(key, "loss") == 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i], key) == 0)
+            return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t length = strlen(key), part = strlen(endings[i]);
+        if (length > part && strcmp(key + length - part, endings[i]) == 0)
+            return false;
+    }
+    return true;
 }
 
 /* The place of a name; REPORT_VALUES: there is none left. */
@@ -223,7 +233,7 @@ static void read_values(report_run *run, report_epoch *epoch, const json_t *line
         epoch->values[i] = NAN;
     json_object_foreach((json_t *)line, key, value)
     {
-        if (is_known_field(key) || (!json_is_number(value) && !json_is_null(value)))
+        if (!is_value(run, key) || (!json_is_number(value) && !json_is_null(value)))
             continue;
         size_t index = value_index(run, key);
         if (index < REPORT_VALUES && json_is_number(value))
@@ -242,7 +252,8 @@ static void add_devices(report_run *run, const json_t *devices)
         size_t k = 0;
         if (!given)
             continue;
-        keep_text(name, sizeof name, given);
+        const char *brief = strstr(given, "/device:"); /* "/job:localhost/replica:0/task:0/device:CPU:0" */
+        keep_text(name, sizeof name, brief ? brief + strlen("/device:") : given);
         while (k < run->device_count && strcmp(run->devices[k].name, name) != 0)
             k++;
         if (k == REPORT_DEVICES) {
@@ -259,6 +270,7 @@ static void add_devices(report_run *run, const json_t *devices)
         d->data += seconds(one, "data");
         d->joins += seconds(one, "joins");
         d->idle += seconds(one, "idle");
+        d->other += seconds(one, "other");
     }
 }
 
@@ -284,12 +296,15 @@ static report_epoch *next_epoch(report_run *run)
     return &run->epochs[run->epoch_count];
 }
 
+/* One that was there before is told again, as steps are. */
 static void read_epoch(report_run *run, const json_t *line)
 {
-    report_epoch *e = next_epoch(run);
     report_epoch made = { .epoch = whole(line, "epoch"), .steps = whole(line, "steps"), .rate = NAN };
     if (made.epoch < 0)
         return;
+    while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch >= made.epoch)
+        run->epoch_count--;
+    report_epoch *e = next_epoch(run);
     made.samples = whole(line, "samples");
     made.complete = !json_is_false(json_object_get(line, "complete"));
     made.at = run->step > 0 ? (double)run->step : (double)made.epoch;
@@ -326,6 +341,14 @@ static void read_end(report_run *run, const json_t *line)
     }
 }
 
+static void read_checkpoint(report_run *run, const json_t *line)
+{
+    bool failed = json_is_string(json_object_get(line, "error"));
+    run->checkpoints += !failed;
+    run->lost_checkpoints += failed;
+    run->waited += seconds(line, "waited_seconds");
+}
+
 /* ---- Lines ---- */
 
 static void count_bad(report_run *run, const char *why)
@@ -359,7 +382,9 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
         read_epoch(run, event);
     else if (kind && strcmp(kind, "end") == 0)
         read_end(run, event);
-    else
+    else if (kind && strcmp(kind, "checkpoint") == 0)
+        read_checkpoint(run, event);
+    else if (!kind) /* others may come with later versions */
         count_bad(run, "no event");
     json_decref(event);
     return LS_OK;

@@ -326,6 +326,13 @@ static void put_notes(ls_text *page, const report_run *run, bool alone)
         report_put(&notes, run->first_bad);
         ls_text_put(&notes, "</li>");
     }
+    if (run->checkpoints + run->lost_checkpoints > 0) {
+        ls_text_add(&notes, "<li>%" PRId64 " checkpoints were saved; training waited for them for ", run->checkpoints);
+        report_put_seconds(&notes, run->waited);
+        if (run->lost_checkpoints > 0)
+            ls_text_add(&notes, "; %" PRId64 " could not be written", run->lost_checkpoints);
+        ls_text_put(&notes, ".</li>");
+    }
     if (run->starts > 1)
         ls_text_add(&notes, "<li>The run was started %" PRId64 " times, and went on from where it had been saved.</li>",
                     run->starts);

@@ -265,7 +265,8 @@ static ls_times times_since(const ls_times *now, const ls_times *before, double 
 {
     ls_times t = { .data = now->data - before->data,
                    .compute = now->compute - before->compute,
-                   .join = now->join - before->join };
+                   .join = now->join - before->join,
+                   .moved_bytes = now->moved_bytes - before->moved_bytes };
     t.other = seconds - t.data - t.compute;
     return t;
 }

@@ -146,6 +146,16 @@ static void put_losses(ls_text *text, const ls_job *job)
     ls_text_put(text, "]");
 }
 
+static void put_results(ls_text *text, const ls_job *job)
+{
+    put_key(text, "results");
+    for (size_t i = 0; i < job->name_count; i++) {
+        ls_text_put(text, i ? "," : "[");
+        ls_text_put_json(text, job->names[i]);
+    }
+    ls_text_put(text, "]");
+}
+
 static void put_devices(ls_text *text, const ls_context *ctx, const ls_start_facts *facts)
 {
     put_key(text, "devices");
@@ -176,6 +186,7 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
     put_count(&text, "parameters", ls_model_parameter_count(job->model));
     put_string(&text, "optimizer", ls_optimizer_name(&job->optimizer));
     put_losses(&text, job);
+    put_results(&text, job);
     put_count(&text, "batch_size", facts->batch_size);
     put_count(&text, "epochs", facts->epochs);
     put_count(&text, "epochs_done", job->position.epoch);
@@ -228,6 +239,7 @@ static void put_times(ls_text *text, double seconds, const ls_times *times)
     put_number(text, "compute_seconds", times->compute);
     put_number(text, "join_seconds", times->join);
     put_number(text, "other_seconds", times->other);
+    put_number(text, "moved_bytes", times->moved_bytes);
 }
 
 void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
