@@ -1,4 +1,4 @@
-// A model that is a function, and a training loop by hand, in C++20: what custom_loop.c has in C.
+// A model that is a function, and a training loop by hand on two devices, in C++20: what custom_loop.c has in C.
 //     custom_loop [EPOCHS [SAMPLES [BATCH_SIZE]]]
 #include <lockstep.h>
 
@@ -17,101 +17,113 @@ static void call(ls_call *c, ls_tensor *const *inputs, ls_tensor **outputs, void
     outputs[0] = ls_layer_call(c, ls_dense(10, { .name = "dense", .activation = LS_SOFTMAX }), x);
 }
 
-// A step is nodes: inputs to feed, and what to fetch.
-struct step {
-    ls_tensor *images, *labels, *predictions, *loss;
-    ls_metric_state accuracy;
-    std::vector<ls_tensor *> fetches;
+// ---- Steps: functions of tensors, called once; what they made is then run on every batch ----
+
+struct trainee {
+    ls_model *cnn;
+    ls_metric_state train_accuracy, test_accuracy;
 };
 
-static step make_step(ls_model *cnn, bool training)
+static ls_tensor *predict(const trainee &t, ls_tensor *images, bool training)
 {
-    step s;
-    ls_graph *graph = ls_model_graph(cnn);
-    ls_trace trace = {}; // this model has no moving statistics, and no regularisers
-    s.images = ls_op_input(graph, nullptr, LS_U8, LS_SHAPE(LS_BATCH, 28, 28, 1));
-    s.labels = ls_op_input(graph, nullptr, LS_U8, LS_SHAPE(LS_BATCH));
-    ls_tensor *x = ls_op_scale(ls_op_cast(s.images, LS_F32), 1 / 255.0);
-    LS_CHECK(ls_model_trace(cnn, &x, training, &s.predictions, &trace));
-    std::free(trace.updates);
-    ls_tensor *each = ls_loss_per_sample(ls_sparse_categorical_crossentropy(), s.labels, s.predictions);
-    s.loss = ls_op_reduce_mean(each, LS_ALL_AXES, false);
-    s.accuracy =
-        ls_metric_state_of(ls_metric_of(LS_METRIC_SPARSE_CATEGORICAL_ACCURACY), s.labels, s.predictions, nullptr);
-    s.fetches = { s.loss, s.accuracy.update };
-    return s;
+    return ls_model_apply(t.cnn, ls_op_scale(ls_op_cast(images, LS_F32), 1 / 255.0), training);
 }
 
-static step make_train_step(ls_model *cnn, ls_optimizer optimizer)
+static ls_tensor *mean_loss(ls_tensor *labels, ls_tensor *predictions)
 {
-    step s = make_step(cnn, true);
-    std::vector<ls_tensor *> variables, gradients(ls_model_variable_count(cnn)); // all of them trainable, here
-    for (size_t i = 0; i < gradients.size(); i++)
-        variables.push_back(ls_model_variable(cnn, i));
-    LS_CHECK(ls_gradients(s.loss, variables.data(), variables.size(), gradients.data()));
-    s.fetches.push_back(ls_apply_gradients(optimizer, gradients.data(), variables.data(), variables.size(), nullptr));
-    return s;
+    return ls_loss_value(ls_sparse_categorical_crossentropy(), labels, predictions, nullptr);
+}
+
+static void train_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+{
+    const trainee &t = *static_cast<trainee *>(user);
+    ls_tensor *labels = inputs[1], *predictions = predict(t, inputs[0], true);
+    outputs[0] = mean_loss(labels, predictions);
+
+    size_t count;
+    ls_tensor *const *variables = ls_model_trainable_variables(t.cnn, &count);
+    std::vector<ls_tensor *> gradients(count);
+    LS_CHECK(ls_gradients(outputs[0], variables, count, gradients.data()));
+    ls_apply_gradients(ls_adam({ .learning_rate = 1e-3 }), gradients.data(), variables, count, nullptr);
+    ls_metric_state_update(&t.train_accuracy, labels, predictions, nullptr);
+}
+
+static void test_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+{
+    const trainee &t = *static_cast<trainee *>(user);
+    ls_tensor *labels = inputs[1], *predictions = predict(t, inputs[0], false);
+    outputs[0] = mean_loss(labels, predictions);
+    ls_metric_state_update(&t.test_accuracy, labels, predictions, nullptr);
 }
 
 // Runs the step on every batch of one pass; returns the mean of the losses.
-static double run_pass(ls_graph *graph, const step &s, ls_dataset *data, uint64_t epoch)
+static double run_pass(ls_loop_step *step, ls_distributed *data)
 {
-    ls_iterator *batches;
     const ls_element *batch;
-    double total = 0, loss;
+    ls_tensor *loss;
+    double total = 0, value;
     int count = 0;
-    LS_CHECK(ls_metric_state_reset(&s.accuracy));
-    LS_CHECK(ls_iterator_create(data, epoch, &batches));
-    for (;;) {
-        LS_CHECK(ls_iterator_next(batches, &batch));
+    for (;; count++) {
+        LS_CHECK(ls_distributed_next(data, &batch));
         if (!batch)
-            break;
-        const ls_feed feeds[] = { { s.images, batch->component[0] }, { s.labels, batch->component[1] } };
-        LS_CHECK(ls_eval(graph, feeds, 2, s.fetches.data(), s.fetches.size()));
-        LS_CHECK(ls_read_scalar(s.loss, &loss));
-        total += loss;
-        count++;
+            return total / count;
+        LS_CHECK(ls_strategy_run(step, batch, &loss));
+        LS_CHECK(ls_read_scalar(loss, &value));
+        total += value;
     }
-    ls_iterator_destroy(batches);
-    return total / count;
 }
 
-static double accuracy(const step &s)
+static double result(const ls_metric_state &metric)
 {
-    double result;
-    LS_CHECK(ls_metric_state_result(&s.accuracy, &result));
-    return result * 100;
+    double value;
+    LS_CHECK(ls_metric_state_result(&metric, &value));
+    LS_CHECK(ls_metric_state_reset(&metric)); // for the next epoch
+    return value * 100;
+}
+
+static ls_distributed *passes_of(ls_dataset *data)
+{
+    ls_distributed *passes;
+    LS_CHECK(ls_distribute_dataset(data, &passes));
+    ls_dataset_destroy(data);
+    return passes;
 }
 
 int main(int argc, char **argv)
 {
     const int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 10, samples = argc > 2 ? std::atoll(argv[2]) : -1;
-    const int64_t batch_size = argc > 3 ? std::atoll(argv[3]) : 2 * 4096;
+    const int64_t batch_size = argc > 3 ? std::atoll(argv[3]) : 2 * 4096; // of both devices together
     ls_context *ctx;
     ls_dataset *train, *test;
-    ls_model *cnn;
+    ls_loop_step *training, *testing;
+    trainee t;
 
     LS_CHECK(ls_context_open({ .cpu_devices = 2 }, &ctx));
     LS_CHECK(ls_load_data(ctx, "fashion-mnist", &train, &test));
-    train = ls_batch(ls_shuffle(ls_take(train, samples), 60000, 1), batch_size, false);
-    test = ls_batch(test, batch_size, false);
+    ls_distributed *train_data = passes_of(ls_batch(ls_shuffle(ls_take(train, samples), 60000, 1), batch_size, false));
+    ls_distributed *test_data = passes_of(ls_batch(test, batch_size, false));
 
     const ls_layer input = ls_input(28, 28, 1);
-    LS_CHECK(ls_custom(ctx, "cnn", &input, 1, 1, call, nullptr, &cnn));
-    ls_graph *graph = ls_model_graph(cnn);
-    const step train_step = make_train_step(cnn, ls_adam({ .learning_rate = 1e-3 })), test_step = make_step(cnn, false);
-    LS_CHECK(ls_graph_status(graph));
+    LS_CHECK(ls_custom(ctx, "cnn", &input, 1, 1, call, nullptr, &t.cnn));
+    ls_graph *graph = ls_model_graph(t.cnn);
+    LS_CHECK(ls_graph_set_strategy(graph, ls_mirrored()));
+    t.train_accuracy = ls_metric_state_make(graph, ls_accuracy());
+    t.test_accuracy = ls_metric_state_make(graph, ls_accuracy());
+    LS_CHECK(ls_loop_step_create(graph, train_step, &t, 1, &training));
+    LS_CHECK(ls_loop_step_create(graph, test_step, &t, 1, &testing));
 
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
-        const double loss = run_pass(graph, train_step, train, static_cast<uint64_t>(epoch));
-        const double test_loss = run_pass(graph, test_step, test, 0);
+        const double loss = run_pass(training, train_data), test_loss = run_pass(testing, test_data);
         std::printf("epoch %lld: loss %g, accuracy %g %%, test loss %g, test accuracy %g %%\n",
-                    static_cast<long long>(epoch) + 1, loss, accuracy(train_step), test_loss, accuracy(test_step));
+                    static_cast<long long>(epoch) + 1, loss, result(t.train_accuracy), test_loss,
+                    result(t.test_accuracy));
     }
 
-    ls_model_destroy(cnn);
-    ls_dataset_destroy(train);
-    ls_dataset_destroy(test);
+    ls_loop_step_destroy(training);
+    ls_loop_step_destroy(testing);
+    ls_distributed_destroy(train_data);
+    ls_distributed_destroy(test_data);
+    ls_model_destroy(t.cnn);
     ls_context_close(ctx);
     return 0;
 }

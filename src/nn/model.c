@@ -117,15 +117,14 @@ static ls_model_layer *find_unnamed(const ls_model *model, ls_layer_kind kind, i
     return NULL;
 }
 
-static ls_status check_name(const char *name)
+static ls_status check_name(const char *what, const char *name)
 {
     bool good = *name != 0 && ls_is_utf8(name);
     for (const char *c = name; *c; c++)
         good = good && (unsigned char)*c > ' ' && *c != ':' && *c != '"' && *c != '/';
     return good ? LS_OK
                 : ls_fail(LS_ERR_INVALID,
-                          "\"%s\" is no name of a layer or weight: it is UTF-8, without space, slash, colon or quote",
-                          name);
+                          "\"%s\" is no name of a %s: it is UTF-8, without space, slash, colon or quote", name, what);
 }
 
 /* "conv2d", "conv2d_1", ...: the first that is free. */
@@ -201,7 +200,7 @@ static ls_status add_layer(ls_model *model, const ls_layer *spec, int64_t unname
     ls_layer settled;
     LS_TRY(ls_layer_settle(spec, &settled));
     if (settled.options.name)
-        LS_TRY(check_name(settled.options.name));
+        LS_TRY(check_name("layer", settled.options.name));
     ls_model_layer *known =
         settled.options.name ? find_layer(model, settled.options.name) : find_unnamed(model, settled.kind, unnamed);
     if (known) {
@@ -222,7 +221,7 @@ ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unna
 
 static ls_status make_weight(ls_model *model, const char *name, const ls_weight *weight, ls_model_layer **out)
 {
-    LS_TRY(check_name(name));
+    LS_TRY(check_name("weight", name));
     LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
     ls_model_layer *layer = calloc(1, sizeof(*layer));
     const char *copy = ls_arena_strdup(&model->arena, name);
