@@ -22,19 +22,36 @@ struct ls_train_log {
 };
 
 /* Not fopen: a FIFO that nobody reads must not block for ever. */
-ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out)
+static ls_status fail_open(ls_train_log *log, const char *path)
+{
+    int error = errno;
+    free(log);
+    return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", path,
+                   error == ENXIO ? "it is a FIFO that nobody reads" : strerror(error));
+}
+
+/* A run that was killed may have left half a line. */
+static void end_last_line(ls_train_log *log)
+{
+    char last = '\n';
+    off_t end = lseek(log->fd, 0, SEEK_END);
+    if (end > 0 && pread(log->fd, &last, 1, end - 1) == 1 && last != '\n' && write(log->fd, "\n", 1) == 1)
+        end++;
+    log->bytes = end > 0 ? end : 0;
+}
+
+ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out)
 {
     ls_train_log *log = calloc(1, sizeof(*log));
     if (!log)
         return ls_fail(LS_ERR_MEMORY, "no memory for a log");
     snprintf(log->path, sizeof(log->path), "%s", path);
     log->logger = logger;
-    log->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (log->fd < 0) {
-        free(log);
-        return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", path,
-                       errno == ENXIO ? "it is a FIFO that nobody reads" : strerror(errno));
-    }
+    log->fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (log->fd < 0)
+        return fail_open(log, path);
+    if (append)
+        end_last_line(log);
     fcntl(log->fd, F_SETFL, fcntl(log->fd, F_GETFL) & ~O_NONBLOCK);
     *out = log;
     return LS_OK;
@@ -247,6 +264,35 @@ void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
         put_number(&text, "validation_seconds", facts->validation_seconds);
     }
     put_times(&text, facts->seconds, facts->times);
+    write_line(log, &text);
+}
+
+/* ---- Checkpoints ---- */
+
+void ls_train_log_checkpoint(ls_train_log *log, const ls_checkpoint_event *event)
+{
+    if (!log)
+        return;
+    ls_text text = { 0 };
+    ls_text_add(&text, "{\"event\":\"checkpoint\",\"step\":%" PRId64, event->step);
+    put_number(&text, "seconds", event->seconds);
+    put_number(&text, "waited_seconds", event->waited);
+    if (event->error)
+        put_string(&text, "error", event->error);
+    else
+        put_number(&text, "bytes", (double)event->bytes);
+    write_line(log, &text);
+}
+
+void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, const char *other_bits)
+{
+    if (!log)
+        return;
+    ls_text text = { 0 };
+    ls_text_add(&text, "{\"event\":\"resume\",\"step\":%" PRId64, step);
+    put_string(&text, "from", from);
+    if (other_bits)
+        put_string(&text, "other_bits", other_bits);
     write_line(log, &text);
 }
 
