@@ -32,8 +32,10 @@ in_two_parts() {
     rm -rf "$CK" "$LOG"
     ends 0 train --epochs 4 --max-steps 7 --checkpoint "$CK" --resume --log "$LOG" --log-hash || return 1
     grep -q "^no checkpoint in '$CK' yet: training begins with step 1" "$TMP/out" && grep -q '^checkpoints: ' "$TMP/out" || return 1
+    printf '{"event":"step","st' >>"$LOG" # as a kill leaves it
     ends 0 train --epochs 4 --devices 2 --checkpoint "$CK" --resume --log "$LOG" --log-hash || return 1
     cat "$TMP/out"
+    ! grep -v -E '^\{.*\}$' "$LOG" || return 1
     grep -q "^going on from '$CK/step-00000007': epoch 2, 2 of its steps done, step 7 in all" "$TMP/out" &&
         grep -q -F "$weights" "$TMP/out" && [ -z "$(find "$CK" -name '*.tmp')" ] || return 1
     hashes "$TMP/whole" >"$TMP/a"

@@ -359,7 +359,7 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
         read_epoch(run, event);
     else if (kind && strcmp(kind, "end") == 0)
         read_end(run, event);
-    else
+    else if (!kind) /* others, such as checkpoints, are not drawn */
         count_bad(run, "no event");
     json_decref(event);
     return LS_OK;

@@ -292,7 +292,7 @@ ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *p
                           ls_progress *progress, const volatile int *stop, ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
- * then and once at the end, and training goes on. */
+ * then and once at the end, and training goes on. `append`: it goes on behind what an earlier run wrote. */
 typedef struct ls_train_log ls_train_log;
 ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out);
 

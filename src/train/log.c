@@ -21,7 +21,6 @@ struct ls_train_log {
     int error;   /* errno of the write that failed: nothing is written after it */
 };
 
-/* Not fopen: a FIFO that nobody reads must not block for ever. */
 static ls_status fail_open(ls_train_log *log, const char *path)
 {
     int error = errno;
@@ -30,16 +29,20 @@ static ls_status fail_open(ls_train_log *log, const char *path)
                    error == ENXIO ? "it is a FIFO that nobody reads" : strerror(error));
 }
 
-/* A run that was killed may have left half a line. */
-static void end_last_line(ls_train_log *log)
+/* A run that was killed may have left half a line at the end, which is removed. */
+static void remove_torn_line(ls_train_log *log)
 {
-    char last = '\n';
-    off_t end = lseek(log->fd, 0, SEEK_END);
-    if (end > 0 && pread(log->fd, &last, 1, end - 1) == 1 && last != '\n' && write(log->fd, "\n", 1) == 1)
-        end++;
-    log->bytes = end > 0 ? end : 0;
+    char tail[4096];
+    off_t end = lseek(log->fd, 0, SEEK_END), from = end > (off_t)sizeof(tail) ? end - (off_t)sizeof(tail) : 0;
+    ssize_t got = end > 0 ? pread(log->fd, tail, sizeof(tail), from) : 0;
+    const char *newline = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
+    if (newline || from == 0)
+        end = newline ? from + (newline - tail) + 1 : 0;
+    if (end >= 0 && ftruncate(log->fd, end) == 0 && lseek(log->fd, end, SEEK_SET) >= 0)
+        log->bytes = end;
 }
 
+/* Not fopen: a FIFO that nobody reads must not block for ever. */
 ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out)
 {
     ls_train_log *log = calloc(1, sizeof(*log));
@@ -51,7 +54,7 @@ ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls
     if (log->fd < 0)
         return fail_open(log, path);
     if (append)
-        end_last_line(log);
+        remove_torn_line(log);
     fcntl(log->fd, F_SETFL, fcntl(log->fd, F_GETFL) & ~O_NONBLOCK);
     *out = log;
     return LS_OK;
