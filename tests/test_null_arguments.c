@@ -635,6 +635,10 @@ static void train_calls(void **state)
     REFUSED(ls_fit_with(NULL, t.data, (ls_fit_options){ .ls_first = 0 }));
     REFUSED(ls_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }));
     REFUSED(ls_fit_arrays_with(NULL, t.array, t.array, (ls_fit_options){ .ls_first = 0 }));
+    REFUSED(ls_checkpoint_save(NULL, "/nonexistent/checkpoints"));
+    REFUSED(ls_checkpoint_save(t.model, NULL));
+    REFUSED(ls_checkpoint_restore_with(NULL, "/nonexistent/checkpoints", (ls_restore_options){ .ls_first = 0 }));
+    REFUSED(ls_checkpoint_restore_with(t.model, NULL, (ls_restore_options){ .ls_first = 0 }));
     REFUSED(ls_explain_fit_with(NULL, t.data, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
     REFUSED(ls_explain_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
     STATUS(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, NULL, &t.text));

@@ -251,3 +251,20 @@ ls_status tool_check_log(const ls_options *options, tool_settings *settings)
     }
     return LS_OK;
 }
+
+ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings)
+{
+    static const char *const flags[] = { "--save-every", "--keep", "--best-by" };
+    ls_period period;
+    if (!ls_parse_period(settings->save_every, &period))
+        return ls_fail(LS_ERR_INVALID, "--save-every %s: expected " LS_PERIODS, settings->save_every);
+    for (size_t i = 0; settings->checkpoint == NULL && i < sizeof flags / sizeof *flags; i++)
+        if (ls_options_source(options, flags[i]) == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "%s needs --checkpoint DIR", flags[i]);
+    if (settings->resume && strcmp(settings->resume, "auto") == 0 && settings->checkpoint == NULL)
+        return ls_fail(LS_ERR_INVALID, "--resume needs --checkpoint DIR, or a folder to go on from: --resume DIR");
+    if (settings->allow_other_bits && settings->resume == NULL &&
+        ls_options_source(options, "--allow-other-bits") == LS_OPTION_FROM_COMMAND_LINE)
+        return ls_fail(LS_ERR_INVALID, "--allow-other-bits needs --resume");
+    return LS_OK;
+}

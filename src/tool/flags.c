@@ -223,6 +223,24 @@ static const ls_option save_rows[] = {
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);
 
+static const ls_option checkpoint_rows[] = {
+    ROW("--checkpoint", checkpoint, .metavar = "DIR",
+        .help = "save checkpoints in this folder: DIR/step-00000500; a run can go on from them, bit for bit"),
+    ROW("--save-every", save_every, .value = "1epoch", .metavar = "N",
+        .help = "how often: 500 or 500steps, 2epochs, 90s, 10min, 2h; also at the end and at SIGTERM, SIGINT, SIGUSR1"),
+    ROW("--keep", keep, .value = "3", .range = "[0, 1000000]",
+        .help = "so many of the newest stay, and the best; 0: all"),
+    ROW("--best-by", best_by, .metavar = "NAME",
+        .help = "the result that says which is best; not given: val_loss, without validation loss"),
+    ROW("--resume", resume, .metavar = "[FROM]", .alone = "auto",
+        .help =
+            "go on from this checkpoint, or from the newest whole one of this folder; without FROM: of --checkpoint. "
+            "Where there is none yet, training begins"),
+    ROW("--allow-other-bits", allow_other_bits, .value = "off",
+        .help = "resume also with other lanes or another bit class: the weights will differ in their last bits"),
+};
+const ls_option_table tool_checkpoint_flags = LS_OPTION_TABLE("Checkpoints", checkpoint_rows);
+
 static const ls_option output_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the predictions go: FILE.npy or FILE.csv"),
 };

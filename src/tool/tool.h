@@ -67,6 +67,10 @@ typedef struct tool_settings {
     const char *save, *log, *output, *diff_model;
     int layout; /* 0: Keras's, 1: PyTorch's */
     bool log_hash, json;
+    /* checkpoints */
+    const char *checkpoint, *save_every, *best_by, *resume; /* resume: "auto" is the newest of --checkpoint */
+    int64_t keep;
+    bool allow_other_bits;
     int log_level; /* ls_log_level */
     bool print_options;
 } tool_settings;
@@ -75,8 +79,8 @@ typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
     tool_optimizer_flags, tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags,
-    tool_placement_flags, tool_verify_flags, tool_save_flags, tool_output_flags, tool_report_flags, tool_export_flags,
-    tool_diff_flags, tool_json_flags, tool_common_flags;
+    tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags, tool_output_flags,
+    tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -101,6 +105,7 @@ ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
 bool tool_has_stages(ls_strategy_kind kind);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
+ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings);
 
 /* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
  * can be made. */
@@ -115,19 +120,25 @@ ls_status tool_check_weights(const char *path, const ls_model *model);
 /* Descriptors 0 to 2 that are closed are opened to /dev/null, for reading: writing there fails. */
 void tool_open_descriptors(void);
 
-/* From now on SIGINT, SIGTERM and SIGHUP set the returned word to their number; the second one of its kind finds the
- * system's own action, and ends the process at once. */
+/* SIGINT, SIGTERM and SIGHUP end a command at once, with a line that says so and exit status 128 + N, unless
+ * tool_catch_signals says otherwise. SIGUSR1 ends nothing. */
+void tool_begin_signals(void);
+
+/* From now on the first of them sets the returned word to its number; the second one ends the process at once. */
 const volatile int *tool_catch_signals(void);
 
 /* Ends that; returns the signal that came, or 0. */
 int tool_release_signals(void);
+
+/* How often SIGUSR1 came, which asks for a checkpoint. */
+const volatile int *tool_save_requests(void);
 
 /* A write that would raise it fails instead. */
 void tool_ignore_signal(int number);
 
 /* ---- Commands ---- */
 
-#define TOOL_MOST_TABLES 12
+#define TOOL_MOST_TABLES 16
 
 typedef struct tool_command {
     const char *name;

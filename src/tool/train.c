@@ -12,6 +12,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_batch(options, settings));
     LS_TRY(tool_check_devices(options, settings));
     LS_TRY(tool_check_log(options, settings));
+    LS_TRY(tool_check_checkpoints(options, settings));
     return tool_check_outputs(settings);
 }
 
@@ -104,6 +105,12 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .lanes = (int)settings->lanes,
         .log = settings->log,
         .log_hash = settings->log_hash,
+        .checkpoint = settings->checkpoint,
+        .save_every = settings->save_every,
+        .keep = settings->keep ? (int)settings->keep : LS_KEEP_ALL,
+        .monitor = settings->best_by,
+        .resume = settings->resume,
+        .allow_other_bits = settings->allow_other_bits,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -114,6 +121,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     LS_TRY(fit_options(settings, session, &options));
     options.history = history;
     options.stop = tool_catch_signals();
+    options.save = tool_save_requests();
     return ls_fit_with(session->model, session->train, options);
 }
 
@@ -164,10 +172,16 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
 {
     char hex[65];
     ls_results results;
-    if (settings->verbose != LS_VERBOSE_SILENT)
+    if (settings->verbose != LS_VERBOSE_SILENT) {
+        ls_times times = ls_model_times(session->model);
         tell_times(session->model);
+        if (settings->checkpoint)
+            printf("checkpoints: %s; training waited %.3f s for copies of its state, %.2f s at its end\n",
+                   settings->checkpoint, times.save, times.flush);
+    }
     if (stopped_by != 0) {
-        printf("stopped by a signal (%s)\n", strsignal(stopped_by));
+        printf("stopped by a signal (%s)%s\n", strsignal(stopped_by),
+               settings->checkpoint ? "; --resume goes on from here" : "");
     } else if (session->test) {
         bool known =
             settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &results);
@@ -237,13 +251,13 @@ const tool_command tool_train = {
     .details =
         "Trains a model. The data's test set serves for validation. Ctrl+C, SIGTERM or SIGHUP end after the current "
         "step,\n"
-        "with weights saved, the log complete and exit status 130, 143 or 129; twice ends at once. A run that fails "
-        "saves the\n"
-        "weights of its last good step, too.",
+        "with weights and a checkpoint saved, the log complete and exit status 130, 143 or 129; twice ends at once. "
+        "SIGUSR1\n"
+        "saves a checkpoint and goes on. A run that fails saves the weights of its last good step, too.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags,
                 &tool_batch_flags, &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags,
-                &tool_save_flags },
+                &tool_save_flags, &tool_checkpoint_flags },
     .check = check,
     .run = run,
 };

@@ -25,6 +25,8 @@ typedef struct evaluation {
     ls_tally tally;
     ls_progress *progress;
     ls_results results; /* so far */
+    const volatile int *stop;
+    bool stopped; /* by it */
 } evaluation;
 
 static ls_status evaluate_batches(evaluation *e, ls_passes *passes, const char *verb)
@@ -33,6 +35,9 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes, const char *
     for (;;) {
         ls_batch_view batch;
         bool end = false;
+        e->stopped = e->stop && *e->stop;
+        if (e->stopped)
+            return LS_OK;
         LS_TRY(ls_passes_next(passes, &batch, &end));
         if (end)
             return LS_OK;
@@ -44,17 +49,19 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes, const char *
 }
 
 ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
-                          ls_progress *progress, ls_results *out)
+                          ls_progress *progress, const volatile int *stop, ls_results *out)
 {
-    evaluation e = { .job = job, .settings = settings, .progress = progress };
+    evaluation e = { .job = job, .settings = settings, .progress = progress, .stop = stop };
     LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &e.function));
     if (passes->steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
     LS_TRY(ls_tally_begin(&e.tally, job));
     ls_status status = evaluate_batches(&e, passes, verb);
     ls_work_end();
-    if (status == LS_OK)
+    if (status == LS_OK && !e.stopped)
         ls_tally_results(&e.tally, job, out);
+    if (e.stopped)
+        out->count = 0;
     ls_tally_end(&e.tally);
     return status;
 }
@@ -69,7 +76,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
     ls_progress_open(&progress, options->output, verbose);
     ls_progress_begin(&progress, passes.steps, 0);
-    ls_status status = ls_job_evaluate(job, settings, &passes, "evaluating", &progress, &results);
+    ls_status status = ls_job_evaluate(job, settings, &passes, "evaluating", &progress, NULL, &results);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
     ls_progress_close(&progress);

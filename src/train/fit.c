@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
-#include "train/job.h"
+#include "train/checkpoint.h"
 
 /* One fit at work. */
 typedef struct fit {
@@ -28,6 +28,8 @@ typedef struct fit {
     bool stopped, validated;
     const char *reason;
     double start, rate; /* when training began; the learning rate of the last step */
+    ls_fit_facts facts; /* what a checkpoint says of it */
+    bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
 } fit;
 
 /* ---- Callbacks ---- */
@@ -194,9 +196,11 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
 /* A step is done when everything that is saved says so. */
 static ls_status count_step(fit *f, int64_t samples)
 {
+    f->clean = false;
     LS_TRY(ls_tally_add(&f->job->tally, f->job, f->function, samples));
     f->job->position.step++;
     f->job->position.batch++;
+    f->clean = true;
     if (++f->made == MEASURED_STEPS)
         LS_TRY(ls_settings_follow(f->job, &f->options->strategy, &f->settings));
     return ls_job_step(f->job, &f->step);
@@ -219,7 +223,9 @@ static ls_status train_epoch(fit *f, bool *whole)
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, BATCH_END, epoch));
-        if (should_stop(f)) {
+        bool stops = should_stop(f);
+        ls_saver_step(f->job->saver, stops);
+        if (stops) {
             *whole = f->steps >= 0 && at->step >= f->steps;
             return LS_OK;
         }
@@ -244,7 +250,7 @@ static void begin_next_epoch(fit *f)
     }
 }
 
-/* A signal cut the epoch: it has no validation, and that of the epoch before is not this one's. */
+/* A signal cut the epoch, or its validation: it has none, and that of the epoch before is not this one's. */
 static ls_status validate(fit *f, double *seconds)
 {
     bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
@@ -252,7 +258,12 @@ static ls_status validate(fit *f, double *seconds)
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
-        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, "validating", NULL, &f->val_results));
+        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, "validating", NULL, f->options->stop,
+                               &f->val_results));
+    bool cut = !interrupted && f->val_results.count == 0;
+    if (cut && should_stop(f)) /* saved as before it: who goes on from there validates again */
+        ls_saver_step(f->job->saver, true);
+    interrupted |= cut;
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
@@ -298,10 +309,15 @@ static ls_status run_epoch(fit *f)
                                                   .results = &f->results,
                                                   .validation = shown,
                                                   .validation_seconds = validation_seconds });
+    f->clean = false;
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     if (whole)
         begin_next_epoch(f);
-    return call_back(f, EPOCH_END, epoch);
+    LS_TRY(call_back(f, EPOCH_END, epoch));
+    f->clean = whole;
+    if (whole)
+        ls_saver_epoch(f->job->saver, &f->results, shown);
+    return LS_OK;
 }
 
 /* ---- Setting up ---- */
@@ -437,6 +453,13 @@ static void begin_job(fit *f)
     job->lanes = o->lanes;
     job->callbacks = o->callbacks;
     job->callback_count = o->callback_count;
+    f->facts = (ls_fit_facts){ .data = &f->data,
+                               .validation = f->validates ? &f->validation : NULL,
+                               .options = o,
+                               .function = f->function,
+                               .settings = &f->settings,
+                               .history = &f->history };
+    job->fit = &f->facts;
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)
@@ -446,9 +469,11 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));
     f->job->times = (ls_times){ 0 };
-    if (o->log)
-        LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));
     begin_job(f);
+    LS_TRY(ls_saver_open(f->job, &f->job->saver));
+    if (o->log)
+        LS_TRY(ls_train_log_open(o->log, ls_saver_resumes(f->job->saver), &ls_model_graph(f->job->model)->context->log,
+                                 &f->log));
     return ls_job_step(f->job, &f->step);
 }
 
@@ -456,12 +481,20 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
+    LS_TRY(ls_saver_resume(f->job->saver));
+    f->clean = true;
     f->start = ls_clock_now();
-    ls_status status = ls_job_step(f->job, &f->step); /* again: a callback may have put the job elsewhere, */
+    ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */
     if (status == LS_OK)
         status = log_start(f); /* so only now the log can say where it starts */
+    ls_saver_log(f->job->saver, f->log);
+    bool may_be_done = ls_saver_resumes(f->job->saver) || (f->options->stop && *f->options->stop);
+    if (status == LS_OK && may_be_done && should_stop(f)) /* a signal came before the first step, or all are done */
+        return call_back(f, TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
+    if (status == LS_OK)
+        ls_saver_finish(f->job->saver);
     f->job->times.other = ls_clock_now() - f->start - f->job->times.data - f->job->times.compute;
     return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
 }
@@ -489,6 +522,11 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
+    if (status != LS_OK && f.clean)
+        ls_saver_finish(f.job->saver); /* the last good step is not lost */
+    ls_saver_close(f.job->saver);
+    f.job->saver = NULL;
+    f.job->fit = NULL;
     close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);

@@ -130,6 +130,10 @@ struct ls_job {
     size_t callback_count;
     ls_times times;
     int used_lanes; /* of the last training step */
+    /* Checkpoints (checkpoint.h) */
+    const struct ls_fit_facts *fit;     /* the fit at work; NULL: there is none */
+    struct ls_saver *saver;             /* that it saves with, or NULL */
+    const struct ls_file_ops *file_ops; /* that they are written with; NULL: the system's */
 };
 
 /* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
@@ -181,9 +185,21 @@ typedef enum ls_saved_kind {
     LS_SAVED_CALLBACK, /* of the fit at work: what its save function gives */
 } ls_saved_kind;
 
+/* What the bytes of a number are; a text has as many bytes as letters. */
+typedef enum ls_saved_type {
+    LS_SAVED_I64,
+    LS_SAVED_U64,
+    LS_SAVED_F64,
+    LS_SAVED_INT,
+    LS_SAVED_BOOL,
+    LS_SAVED_TEXT
+} ls_saved_type;
+
 typedef struct ls_saved {
     const char *name;
     ls_saved_kind kind;
+    ls_saved_type type;
+    bool of_fit; /* a fixed one that only a fit has: it is not compared outside one */
     ls_variable *variable;
     void *data;
     size_t bytes;
@@ -196,7 +212,18 @@ ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count);
 
 /* The bytes of all entries, in memory. Saved at any time; loaded in on_train_begin of a fit over the same data, which
  * then goes on as the one that was saved did. A snapshot that does not fit changes nothing. */
-typedef struct ls_snapshot ls_snapshot;
+typedef struct ls_saved_bytes {
+    char *name;
+    ls_saved_kind kind;
+    ls_dtype dtype; /* of a variable or a slot */
+    ls_shape shape;
+    void *bytes;
+    size_t count;
+} ls_saved_bytes;
+typedef struct ls_snapshot {
+    size_t count;
+    ls_saved_bytes *entry;
+} ls_snapshot;
 ls_status ls_job_save(ls_job *job, ls_snapshot **out);
 ls_status ls_job_load(ls_job *job, const ls_snapshot *snapshot);
 void ls_snapshot_destroy(ls_snapshot *snapshot);
@@ -229,6 +256,9 @@ void ls_tally_end(ls_tally *tally);
 
 /* One more epoch; the history is made with the first. */
 ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
+/* One that goes on; values by epoch, then by name, at most 2 * LS_MAX_RESULTS of these. */
+ls_status ls_history_make(const char *const *names, size_t count, const double *values, size_t epochs,
+                          ls_history **out);
 
 /* ---- Progress and logs ---- */
 
@@ -256,14 +286,15 @@ void ls_progress_watch(ls_progress *progress);
 void ls_progress_break(ls_progress *progress);
 void ls_progress_close(ls_progress *progress);
 
-/* One pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name `verb`. */
+/* One pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name `verb`.
+ * `stop` may be NULL; when it becomes not 0 the pass ends early: out->count is 0. */
 ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
-                          ls_progress *progress, ls_results *out);
+                          ls_progress *progress, const volatile int *stop, ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
- * then and once at the end, and training goes on. */
+ * then and once at the end, and training goes on. `append`: it goes on behind what an earlier run wrote. */
 typedef struct ls_train_log ls_train_log;
-ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
+ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out);
 
 /* What a run is, known before its first step. */
 typedef struct ls_start_facts {
@@ -293,6 +324,17 @@ typedef struct ls_epoch_facts {
     double validation_seconds;
 } ls_epoch_facts;
 void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts);
+
+typedef struct ls_checkpoint_event {
+    int64_t step;
+    double seconds; /* to write it */
+    size_t bytes;
+    double waited;     /* all that training has waited for checkpoints so far */
+    const char *error; /* NULL: it was saved */
+} ls_checkpoint_event;
+void ls_train_log_checkpoint(ls_train_log *log, const ls_checkpoint_event *event);
+/* other_bits: what was allowed to differ; NULL: nothing. */
+void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, const char *other_bits);
 
 /* The last line, and the file's end. `error`: the message of what failed, or NULL. */
 typedef struct ls_end_facts {
