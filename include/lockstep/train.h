@@ -118,6 +118,10 @@ typedef struct ls_fit_options {
     bool log_hash;            /* the hash of parameters and optimizer state with every step */
     const volatile int *stop; /* becomes not 0: training ends after the current step */
     ls_history **history;     /* out; the caller destroys it */
+    /* Begin behind the last whole step of this model's last ls_fit, which ended, was stopped or failed: in the middle
+     * of an epoch with the same data, seed and batch size. Devices and strategy may be others, and the bits are those
+     * of a fit that was not disturbed. So training goes on without a device that failed. */
+    bool go_on;
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided

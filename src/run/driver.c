@@ -347,9 +347,10 @@ static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int work
 
 static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
-    for (int i = 0; i < u->count; i++)
-        LS_TRY(launch_task(d, e, u->index + i, worker, u->lane));
-    return LS_OK;
+    ls_status status = LS_OK;
+    for (int i = 0; i < u->count && status == LS_OK; i++)
+        status = launch_task(d, e, u->index + i, worker, u->lane);
+    return ls_fail_within(status, "lane %d", u->lane);
 }
 
 /* Of several devices that compute the same whole value the first gives it to the host. */
@@ -458,7 +459,7 @@ ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int
     }
     if (status == LS_OK && last)
         status = explain_join(d, last, "joining on", ls_device_sync(d->device));
-    return settle(d, status);
+    return settle(d, ls_fail_within(status, "lanes %d and %d", left, right));
 }
 
 /* A part of a join at work: where each lane's partial is, this device's own or received from another. */

@@ -131,7 +131,8 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
     f->job->times.compute += ls_clock_now() - start;
-    return status == LS_ERR_NOT_FINITE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
+    bool told = status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE;
+    return told ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
 static bool should_stop(fit *f)
@@ -425,14 +426,33 @@ static ls_status log_start(fit *f)
     return ls_error_give(&failure);
 }
 
-/* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
+/* A fit that goes on inside an epoch takes the batches that the last one left of it. */
+static ls_status check_going_on(const fit *f)
+{
+    const ls_job *job = f->job;
+    if (f->options->initial_epoch > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: go_on and initial_epoch contradict each other");
+    if (job->position.batch == 0 || (job->data_seed == f->options->seed && job->fitted == f->data.spec.batch))
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_INVALID,
+        "ls_fit: the last fit stopped behind step %" PRId64 " of epoch %" PRId64 ", with batches of %" PRId64
+        " and data seed %" PRIu64 "; this one cannot go on there with batches of %" PRId64 " and seed %" PRIu64,
+        job->position.step, job->position.epoch + 1, job->fitted, job->data_seed, f->data.spec.batch, f->options->seed);
+}
+
+/* The job is at the start of its first epoch, or where the last fit left it. A callback's on_train_begin may put it
+ * elsewhere. */
 static void begin_job(fit *f)
 {
     const ls_fit_options *o = f->options;
     ls_job *job = f->job;
-    job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
-    ls_tally_clear(&job->tally, job);
+    if (!o->go_on) {
+        job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
+        ls_tally_clear(&job->tally, job);
+    }
     job->data_seed = o->seed;
+    job->fitted = f->data.spec.batch;
     job->lanes = o->lanes;
     job->callbacks = o->callbacks;
     job->callback_count = o->callback_count;
@@ -444,6 +464,8 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     ls_progress_open(&f->progress, o->output, o->verbose);
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));
+    if (o->go_on)
+        LS_TRY(check_going_on(f));
     f->job->times = (ls_times){ 0 };
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));

@@ -124,6 +124,7 @@ struct ls_job {
     ls_tally tally;
     uint64_t data_seed;
     int64_t batch_size; /* of the fit at work, or the last one */
+    int64_t fitted;     /* the same, whatever was trained by hand since; 0: there was no fit */
     int64_t lanes;      /* that were asked for */
     const ls_callback *callbacks;
     size_t callback_count;
