@@ -265,14 +265,14 @@ static void wait_for_progress(ls_executor *e, bool spin)
 /* What a worker did, and what it waited for, by the kind of phase. */
 static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
 {
-    *(kind < LS_PHASE_JOIN ? &m->busy : &m->joins) += seconds;
+    *(kind < LS_PHASE_PAIR ? &m->busy : &m->joins) += seconds;
 }
 
 static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)
 {
     m->waiting += seconds;
     m->idle += kind == LS_PHASE_LANES ? seconds : 0;
-    m->joins += kind >= LS_PHASE_JOIN ? seconds : 0;
+    m->joins += kind >= LS_PHASE_PAIR ? seconds : 0;
 }
 
 /* Does a unit, for which the mutex is given up, and says how it went. */

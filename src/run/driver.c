@@ -178,7 +178,11 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
     char label[LS_NODE_TEXT];
     ls_context_count_copy(plan_of(d)->graph->context, ls_node_label(plan_of(d)->nodes[value].node, label), from, to,
                           bytes);
-    d->executor->meters[d->worker].copies += ls_clock_now() - d->began;
+    ls_meter *meter = &d->executor->meters[d->worker];
+    double seconds = ls_clock_now() - d->began;
+    meter->copies += seconds;
+    if (from != d->device->index && d->placement->ctx->devices[from].kind != LS_CPU)
+        meter->between += seconds;
     if (d->executor->timeline)
         ls_timeline_copy(d->executor, d->worker, value, from, to, bytes, d->began);
 }

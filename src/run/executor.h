@@ -52,6 +52,7 @@ typedef struct ls_device_seconds {
     double busy;    /* computing: tasks of lanes, values of the whole batch, weights in their kernels' formats */
     double joins;   /* joins, checks and updates, with the waiting among them */
     double copies;  /* of both: copying from and to other devices */
+    double between; /* of copies: from another device, through the host or not; one device alone would make none */
     double idle;    /* nothing to do while lanes were under way */
     double waiting; /* all the waiting, */
     double present; /* of all the time that it took part */

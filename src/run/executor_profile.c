@@ -22,6 +22,7 @@ void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
         s->busy += m->busy * part;
         s->joins += m->joins * part;
         s->copies += m->copies * part;
+        s->between += m->between * part;
         s->idle += m->idle * part;
         s->waiting += m->waiting * part;
         s->present += m->present * part;

@@ -236,18 +236,22 @@ static event *add(ls_executor *e, int worker, activity what, int name, double st
     return v;
 }
 
-void ls_timeline_task(ls_executor *e, int worker, int segment, int lane, double start)
+/* Of a lane, in a segment. */
+static void add_of_lane(ls_executor *e, int worker, activity what, int segment, int lane, double start, double end)
 {
-    event *v = add(e, worker, TASK, segment, start, ls_clock_now());
+    event *v = add(e, worker, what, segment, start, end);
     if (v)
         v->lane = (short)lane;
 }
 
+void ls_timeline_task(ls_executor *e, int worker, int segment, int lane, double start)
+{
+    add_of_lane(e, worker, TASK, segment, lane, start, ls_clock_now());
+}
+
 void ls_timeline_siblings(ls_executor *e, int worker, int segment, int lane, double start)
 {
-    event *v = add(e, worker, JOIN, segment, start, ls_clock_now());
-    if (v)
-        v->lane = (short)lane;
+    add_of_lane(e, worker, JOIN, segment, lane, start, ls_clock_now());
 }
 
 void ls_timeline_copy(ls_executor *e, int worker, int value, int from, int to, size_t bytes, double start)
@@ -283,13 +287,17 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
 void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
-        [LS_PHASE_WHOLE] = WHOLE, [LS_PHASE_TILES] = WHOLE,  [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
-        [LS_PHASE_JOIN] = JOIN,   [LS_PHASE_SHARE] = SHARE,  [LS_PHASE_FINISH] = JOIN,     [LS_PHASE_GUARD] = CHECK,
-        [LS_PHASE_CHECK] = CHECK, [LS_PHASE_UPDATE] = UPDATE
+        [LS_PHASE_WHOLE] = WHOLE, [LS_PHASE_TILES] = WHOLE, [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
+        [LS_PHASE_PAIR] = JOIN,   [LS_PHASE_JOIN] = JOIN,   [LS_PHASE_SHARE] = SHARE,     [LS_PHASE_FINISH] = JOIN,
+        [LS_PHASE_GUARD] = CHECK, [LS_PHASE_CHECK] = CHECK, [LS_PHASE_UPDATE] = UPDATE
     };
     event *last = e->timeline->rows[worker + 1].last;
     if (phase->kind == LS_PHASE_LANES)
         return;
+    if (phase->kind == LS_PHASE_PAIR) {
+        add_of_lane(e, worker, JOIN, u->index, u->lane, start, end);
+        return;
+    }
     if (last && last->what == doing[phase->kind] && last->lane < 0 && start - last->end < GAP) {
         last->end = end;
         last->amount++;

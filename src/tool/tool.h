@@ -53,7 +53,8 @@ typedef struct tool_settings {
     int strategy; /* tool_strategy */
     int64_t lanes;
     /* files and forms */
-    const char *save, *log, *output;
+    const char *save, *log, *output, *trace, *trace_steps;
+    int64_t trace_first, trace_last; /* what trace_steps says; 0: nothing */
     bool log_hash, json;
     int log_level; /* ls_log_level */
     bool print_options;
@@ -86,6 +87,7 @@ ls_status tool_check_loss(const ls_options *options, tool_settings *settings);
 ls_status tool_check_optimizer(const ls_options *options, tool_settings *settings);
 ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
+ls_status tool_check_trace(const ls_options *options, tool_settings *settings);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 
 /* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each

@@ -12,6 +12,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_batch(options, settings));
     LS_TRY(tool_check_devices(options, settings));
     LS_TRY(tool_check_log(options, settings));
+    LS_TRY(tool_check_trace(options, settings));
     return tool_check_outputs(settings);
 }
 
@@ -21,6 +22,7 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
 {
     LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
     LS_TRY(tool_check_log_file(settings->log));
+    LS_TRY(tool_check_writable("--trace", settings->trace));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_data(settings, session));
     if (settings->take > 0)
@@ -85,6 +87,9 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .lanes = (int)settings->lanes,
         .log = settings->log,
         .log_hash = settings->log_hash,
+        .trace = settings->trace,
+        .trace_first = settings->trace_first,
+        .trace_last = settings->trace_last,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -138,6 +143,10 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
         if (sum > 0)
             printf("time: %.1f s: data %.1f %%, compute %.1f %% (joins and updates %.1f %%), other %.1f %%\n", sum,
                    100 * times.data / sum, 100 * times.compute / sum, 100 * times.join / sum, 100 * times.other / sum);
+        char *text = NULL;
+        LS_TRY(ls_explain_times(session->model, &text));
+        printf("%s", text);
+        free(text);
     }
     if (stopped_by != 0) {
         printf("stopped by a signal (%s)\n", strsignal(stopped_by));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
 #include "train/job.h"
@@ -130,7 +131,9 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     LS_TRY(ls_job_rate(f->job, &f->rate));
     double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
-    f->job->times.compute += ls_clock_now() - start;
+    double end = ls_clock_now();
+    f->job->times.compute += end - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_STEP, start, end);
     bool told = status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE;
     return told ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
@@ -184,9 +187,12 @@ static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 
 static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
 {
+    ls_timeline_step(f->job->timeline, f->step + 1);
     double start = ls_clock_now();
     ls_status status = next_batch(f, batch, end);
-    f->job->times.data += ls_clock_now() - start;
+    double now = ls_clock_now();
+    f->job->times.data += now - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_DATA, start, now);
     return status;
 }
 
@@ -258,6 +264,7 @@ static ls_status validate(fit *f, double *seconds)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
     *seconds = ls_clock_now() - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_VALIDATION, start, start + *seconds);
     return LS_OK;
 }
 
@@ -277,6 +284,7 @@ static ls_status run_epoch(fit *f)
     double start = ls_clock_now(), validation_seconds = 0;
     const ls_times before = f->job->times;
     bool whole = false;
+    ls_fit_seconds_begin_epoch(f->job->seconds, &f->job->times);
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
@@ -317,7 +325,9 @@ static ls_status check_options(const ls_fit_options *o)
                    { "steps_per_epoch", o->steps_per_epoch },
                    { "max_steps", o->max_steps },
                    { "validation_batch_size", o->validation_batch_size },
-                   { "lanes", o->lanes } };
+                   { "lanes", o->lanes },
+                   { "trace_first", o->trace_first },
+                   { "trace_last", o->trace_last } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i].value < 0)
             return ls_fail(LS_ERR_INVALID, "ls_fit: %s is %" PRId64, counts[i].name, counts[i].value);
@@ -328,6 +338,9 @@ static ls_status check_options(const ls_fit_options *o)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
     if (o->callback_count > 0 && !o->callbacks)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu callbacks were announced, but not given", o->callback_count);
+    if (o->trace_last > 0 && o->trace_last < o->trace_first)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: a timeline from step %" PRId64 " to step %" PRId64, o->trace_first,
+                       o->trace_last);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu class weights were announced, but not given", o->class_count);
     return LS_OK;
@@ -458,6 +471,45 @@ static void begin_job(fit *f)
     job->callback_count = o->callback_count;
 }
 
+/* Times by device, and a timeline where one is asked for: a file that can be written is found out now. */
+static ls_status open_times(fit *f)
+{
+    const ls_fit_options *o = f->options;
+    ls_graph *graph = ls_model_graph(f->job->model);
+    ls_fit_seconds *seconds = NULL;
+    LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
+    ls_fit_seconds_free(f->job->seconds);
+    f->job->seconds = seconds;
+    f->job->fitting = true;
+    if (!o->trace)
+        return LS_OK;
+    LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
+    return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
+}
+
+/* Written like a log: one that cannot be is told, and changes nothing else. */
+static void close_times(fit *f, const ls_error *failure)
+{
+    ls_job *job = f->job;
+    ls_logger *log = &ls_model_graph(job->model)->context->log;
+    int64_t kept = 0;
+    job->fitting = false;
+    if (!job->timeline)
+        return;
+    if (failure->status != LS_OK)
+        ls_timeline_failed(job->timeline, failure->message);
+    bool written = ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    if (!written)
+        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
+    else if (kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+        ls_log_write(log, LS_LOG_WARNING,
+                     "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
+                     "; the first and last step of a timeline can be chosen",
+                     f->options->trace, kept, f->step);
+    ls_timeline_destroy(job->timeline);
+    job->timeline = NULL;
+}
+
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
@@ -469,6 +521,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     f->job->times = (ls_times){ 0 };
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));
+    LS_TRY(open_times(f));
     begin_job(f);
     return ls_job_step(f->job, &f->step);
 }
@@ -483,7 +536,9 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = log_start(f); /* so only now the log can say where it starts */
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
-    f->job->times.other = ls_clock_now() - f->start - f->job->times.data - f->job->times.compute;
+    double wall = ls_clock_now() - f->start;
+    f->job->times.other = wall - f->job->times.data - f->job->times.compute;
+    ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made);
     return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
 }
 
@@ -510,6 +565,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
+    close_times(&f, &failure);
     close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);

@@ -17,6 +17,7 @@
 #include "run/runs.h"
 
 typedef struct ls_job ls_job;
+typedef struct ls_fit_seconds ls_fit_seconds;
 
 /* ---- Functions (trace.c) ---- */
 
@@ -130,6 +131,9 @@ struct ls_job {
     size_t callback_count;
     ls_times times;
     int used_lanes; /* of the last training step */
+    ls_fit_seconds *seconds; /* of the fit at work, or the last one; NULL: there was none */
+    bool fitting;            /* a fit is at work */
+    ls_timeline *timeline;   /* of the fit at work; NULL: none is kept */
 };
 
 /* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
@@ -141,6 +145,22 @@ typedef struct ls_use {
 ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
 ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
 void ls_use_end(ls_use *use);
+
+/* ---- Where a fit's time goes, by device (times.c) ---- */
+
+ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_seconds **out);
+void ls_fit_seconds_free(ls_fit_seconds *seconds);
+ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
+void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds, const ls_times *times);
+/* What the fit took so far, in all. */
+void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps);
+
+/* Of the epoch at hand; free() the list. */
+ls_status ls_fit_seconds_epoch(const ls_fit_seconds *seconds, const ls_context *ctx, const ls_times *times, double wall,
+                               ls_device_times **out, size_t *count);
+
+/* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
+void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
 /* ---- Running (step.c) ---- */
 
