@@ -130,7 +130,7 @@ struct ls_job {
     const ls_callback *callbacks;
     size_t callback_count;
     ls_times times;
-    int used_lanes; /* of the last training step */
+    int used_lanes;          /* of the last training step */
     ls_fit_seconds *seconds; /* of the fit at work, or the last one; NULL: there was none */
     bool fitting;            /* a fit is at work */
     ls_timeline *timeline;   /* of the fit at work; NULL: none is kept */
