@@ -234,7 +234,7 @@ static void lanes_are_where_the_strategy_says(void **state)
         OK(ls_fit_with(f.model, f.data, options(&f, ls_mirrored())));
         read_file(&f);
         check_rows(&f);
-        check_tasks(&f, gpus ? gpus : 2, gpus ? "GPU" : "CPU");
+        check_tasks(&f, gpus ? gpus : 2, gpus ? "gpu" : "cpu");
         close_fitted(&f);
     }
 }
@@ -259,7 +259,7 @@ static void copies_say_what_and_where(void **state)
             assert_true(argument(event, "bytes") > 0 && argument_text(event, "of")[0]);
             machine_has(text_of(event, "name"), argument_text(event, "of"));
             between +=
-                strcmp(argument_text(event, "from"), "GPU:0") == 0 && strcmp(argument_text(event, "to"), "GPU:1") == 0;
+                strcmp(argument_text(event, "from"), "gpu:0") == 0 && strcmp(argument_text(event, "to"), "gpu:1") == 0;
         }
         assert_true(between >= 2 * STEPS);
         close_fitted(&f);
@@ -434,6 +434,47 @@ static void times_of_devices_add_up(void **state)
     }
 }
 
+/* Each epoch's own in its line of the log; all of them in the last line. */
+static void the_log_has_them(void **state)
+{
+    (void)state;
+    fitted f;
+    char line[4096];
+    double sums[2] = { 0, 0 };
+    int epochs = 0, ends = 0;
+    open_fitted(&f, 0, 2, false);
+    ls_fit_options o = options(&f, ls_mirrored());
+    o.trace = NULL;
+    o.log = f.path;
+    OK(ls_fit_with(f.model, f.data, o));
+    FILE *log = fopen(f.path, "r");
+    assert_non_null(log);
+    while (fgets(line, sizeof line, log)) {
+        json_error_t error;
+        json_t *event = json_loads(line, 0, &error);
+        bool epoch = strcmp(text_of(event, "event"), "epoch") == 0, end = strcmp(text_of(event, "event"), "end") == 0;
+        const json_t *devices = json_object_get(event, "devices");
+        epochs += epoch;
+        ends += end;
+        for (size_t i = 0; (epoch || end) && i < 2; i++) {
+            const json_t *one = json_array_get(devices, i);
+            assert_int_equal(json_array_size(devices), 2);
+            assert_string_equal(text_of(one, "name"), i ? "cpu:1" : "cpu:0");
+            double busy = number_of(one, "busy"), joins = number_of(one, "joins"), idle = number_of(one, "idle");
+            assert_true(busy > 0 && joins > 0 && idle >= 0);
+            assert_true(busy + joins + idle <= number_of(event, "compute_seconds") + 1e-4);
+            assert_true(number_of(one, "data") == number_of(event, "data_seconds"));
+            sums[i] += epoch ? busy : -busy;
+        }
+        json_decref(event);
+    }
+    fclose(log);
+    assert_true(epochs == 2 && ends == 1);
+    for (int i = 0; i < 2; i++)
+        assert_true(sums[i] < 1e-9 && sums[i] > -1e-9);
+    close_fitted(&f);
+}
+
 static void stages_tell_their_bubble(void **state)
 {
     (void)state;
@@ -448,8 +489,8 @@ static void stages_tell_their_bubble(void **state)
     assert_int_equal(list[0].stage, 0);
     assert_int_equal(list[1].stage, 1);
     OK(ls_explain_times(f.model, &text));
-    machine_has(text, "stage 0 on CPU:0: busy ");
-    machine_has(text, "stage 1 on CPU:1: busy ");
+    machine_has(text, "stage 0 on cpu:0: busy ");
+    machine_has(text, "stage 1 on cpu:1: busy ");
     assert_int_equal(machine_count(text, "idle (the bubble) "), 2);
     read_file(&f);
     check_rows(&f);
@@ -521,6 +562,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_it),
         cmocka_unit_test(what_there_is_no_room_for_is_said),
         cmocka_unit_test(times_of_devices_add_up),
+        cmocka_unit_test(the_log_has_them),
         cmocka_unit_test(stages_tell_their_bubble),
         cmocka_unit_test(devices_that_do_not_help_are_told),
     };

@@ -329,13 +329,6 @@ static void put_span(ls_text *text, const ls_timeline *t, const event *v, int pr
     ls_text_add(text, ",\"args\":{\"step\":%lld", (long long)v->step);
 }
 
-/* "CPU:0" */
-static const char *short_name(const ls_device *device)
-{
-    const char *at = strstr(device->name, "/device:");
-    return at ? at + strlen("/device:") : device->name;
-}
-
 /* "conv2d .. dense, lane 3"; "join"; "copy of dense/kernel" */
 static void put_name(ls_text *text, const event *v, const char *name)
 {
@@ -356,6 +349,7 @@ static void put_name(ls_text *text, const event *v, const char *name)
 static void put_work(ls_text *text, const ls_timeline *t, const event *v, int worker)
 {
     const ls_device *devices = t->ctx->devices;
+    char from[LS_SHORT_NAME], to[LS_SHORT_NAME];
     int device = 0;
     while (device + 1 < t->ctx->device_count && worker >= devices[device].first_worker + devices[device].worker_count)
         device++;
@@ -368,8 +362,8 @@ static void put_work(ls_text *text, const ls_timeline *t, const event *v, int wo
         ls_text_put_json(text, t->names[v->name]);
     }
     if (v->what == COPY)
-        ls_text_add(text, ",\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%lld", short_name(&devices[v->from]),
-                    short_name(&devices[v->to]), (long long)v->amount);
+        ls_text_add(text, ",\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%lld", ls_device_short_name(t->ctx, v->from, from),
+                    ls_device_short_name(t->ctx, v->to, to), (long long)v->amount);
     else if (v->amount > 0)
         ls_text_add(text, ",\"pieces\":%lld", (long long)v->amount);
     ls_text_put(text, "}}");
@@ -401,14 +395,15 @@ static void put_meta(ls_text *text, const char *what, int process, int thread, c
 /* A process for the caller and one for each device, with a row for each of its workers. */
 static void put_rows(ls_text *text, const ls_timeline *t)
 {
-    char name[128];
+    char name[LS_SHORT_NAME + 32], short_name[LS_SHORT_NAME];
     put_meta(text, "process_name", 1, 1, "training");
     put_meta(text, "thread_name", 1, 1, "fit");
     for (int d = 0; d < t->ctx->device_count; d++) {
         const ls_device *device = &t->ctx->devices[d];
-        put_meta(text, "process_name", d + 2, 0, short_name(device));
+        ls_device_short_name(t->ctx, d, short_name);
+        put_meta(text, "process_name", d + 2, 0, short_name);
         for (int w = 0; w < device->worker_count; w++) {
-            snprintf(name, sizeof(name), "%s worker %d", short_name(device), w);
+            snprintf(name, sizeof(name), "%s worker %d", short_name, w);
             put_meta(text, "thread_name", d + 2, device->first_worker + w + 2, name);
         }
     }

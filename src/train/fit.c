@@ -284,7 +284,7 @@ static ls_status run_epoch(fit *f)
     double start = ls_clock_now(), validation_seconds = 0;
     const ls_times before = f->job->times;
     bool whole = false;
-    ls_fit_seconds_begin_epoch(f->job->seconds, &f->job->times);
+    ls_fit_seconds_begin_epoch(f->job->seconds);
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
@@ -297,7 +297,8 @@ static ls_status run_epoch(fit *f)
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
-    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .epoch = epoch,
+    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .job = f->job,
+                                                  .epoch = epoch,
                                                   .steps = f->job->position.step,
                                                   .whole = whole,
                                                   .seconds = seconds,
@@ -478,7 +479,6 @@ static ls_status open_times(fit *f)
     ls_graph *graph = ls_model_graph(f->job->model);
     ls_fit_seconds *seconds = NULL;
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
-    ls_fit_seconds_free(f->job->seconds);
     f->job->seconds = seconds;
     f->job->fitting = true;
     if (!o->trace)
@@ -513,6 +513,8 @@ static void close_times(fit *f, const ls_error *failure)
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
+    ls_fit_seconds_free(f->job->seconds); /* those of the fit before */
+    f->job->seconds = NULL;
     ls_progress_open(&f->progress, o->output, o->verbose);
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));

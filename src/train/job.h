@@ -151,13 +151,14 @@ void ls_use_end(ls_use *use);
 ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_seconds **out);
 void ls_fit_seconds_free(ls_fit_seconds *seconds);
 ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
-void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds, const ls_times *times);
+void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);
 /* What the fit took so far, in all. */
 void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps);
 
-/* Of the epoch at hand; free() the list. */
-ls_status ls_fit_seconds_epoch(const ls_fit_seconds *seconds, const ls_context *ctx, const ls_times *times, double wall,
-                               ls_device_times **out, size_t *count);
+/* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3}]: of the fit, or of the epoch at hand,
+ * whose times are given; nothing for NULL. */
+void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bool epoch, const ls_times *times,
+                        ls_text *text);
 
 /* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
@@ -304,6 +305,7 @@ typedef struct ls_step_facts {
 void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts);
 
 typedef struct ls_epoch_facts {
+    const ls_job *job;
     int64_t epoch, steps;                   /* epoch: from 0; steps: done of it */
     bool whole;                             /* false: it was cut short */
     double seconds;                         /* training: without the validation */

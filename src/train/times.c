@@ -12,8 +12,7 @@
 struct ls_fit_seconds {
     int count;                      /* of devices */
     ls_device_seconds *all, *epoch; /* of the fit so far; what they were when the epoch began */
-    double data, wall;              /* likewise, of both */
-    double epoch_data;
+    double data, wall;              /* waiting for data; all the time */
     int *stage;  /* that a device has of the strategy; -1: none, UNNAMED: the strategy does not name it */
     int named;   /* devices that the strategy names */
     bool single; /* each of them has one worker */
@@ -62,10 +61,9 @@ ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *s)
     return s->all;
 }
 
-void ls_fit_seconds_begin_epoch(ls_fit_seconds *s, const ls_times *times)
+void ls_fit_seconds_begin_epoch(ls_fit_seconds *s)
 {
     memcpy(s->epoch, s->all, (size_t)s->count * sizeof(*s->all));
-    s->epoch_data = times->data;
 }
 
 void ls_fit_seconds_note(ls_fit_seconds *s, const ls_times *times, double wall, int64_t steps)
@@ -76,6 +74,12 @@ void ls_fit_seconds_note(ls_fit_seconds *s, const ls_times *times, double wall, 
 }
 
 /* ---- As numbers ---- */
+
+/* Devices that the strategy names, and others that did something. */
+static bool is_listed(const ls_fit_seconds *s, int device)
+{
+    return s->stage[device] != UNNAMED || s->all[device].present > 0;
+}
 
 static ls_device_times times_of(const ls_device *device, int stage, const ls_device_seconds *s, double data,
                                 double wall)
@@ -100,28 +104,28 @@ static ls_device_seconds since(const ls_device_seconds *now, const ls_device_sec
                                 .idle = now->idle - before->idle };
 }
 
-/* Devices that the strategy names, and others that did something. */
-static ls_status list_times(const ls_fit_seconds *s, const ls_context *ctx, bool epoch, double data, double wall,
-                            ls_device_times **out, size_t *count)
+void ls_fit_seconds_put(const ls_fit_seconds *s, const ls_context *ctx, bool epoch, const ls_times *times,
+                        ls_text *text)
 {
-    ls_device_times *list = calloc((size_t)s->count, sizeof(*list));
-    size_t n = 0;
-    if (!list)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the times of %d devices", s->count);
-    for (int d = 0; d < s->count; d++)
-        if (s->stage[d] != UNNAMED || s->all[d].present > 0) {
-            ls_device_seconds part = epoch ? since(&s->all[d], &s->epoch[d]) : s->all[d];
-            list[n++] = times_of(&ctx->devices[d], s->stage[d], &part, data, wall);
-        }
-    *out = list;
-    *count = n;
-    return LS_OK;
-}
-
-ls_status ls_fit_seconds_epoch(const ls_fit_seconds *s, const ls_context *ctx, const ls_times *times, double wall,
-                               ls_device_times **out, size_t *count)
-{
-    return list_times(s, ctx, true, times->data - s->epoch_data, wall, out, count);
+    const char *before = ",\"devices\":[";
+    for (int d = 0; s && d < s->count; d++) {
+        char name[LS_SHORT_NAME];
+        ls_device_seconds part = epoch ? since(&s->all[d], &s->epoch[d]) : s->all[d];
+        if (!is_listed(s, d))
+            continue;
+        ls_text_add(text, "%s{\"name\":\"%s\",\"busy\":", before, ls_device_short_name(ctx, d, name));
+        ls_text_put_f64(text, part.busy);
+        ls_text_put(text, ",\"data\":");
+        ls_text_put_f64(text, times->data);
+        ls_text_put(text, ",\"joins\":");
+        ls_text_put_f64(text, part.joins);
+        ls_text_put(text, ",\"idle\":");
+        ls_text_put_f64(text, part.idle);
+        ls_text_put(text, "}");
+        before = ",";
+    }
+    if (before[1] == '\0')
+        ls_text_put(text, "]");
 }
 
 ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, size_t *count)
@@ -134,7 +138,17 @@ ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, si
         return LS_OK;
     }
     const ls_fit_seconds *s = model->job->seconds;
-    return list_times(s, ls_model_graph((ls_model *)model)->context, false, s->data, s->wall, out, count);
+    const ls_context *ctx = ls_model_graph((ls_model *)model)->context;
+    ls_device_times *list = calloc((size_t)s->count, sizeof(*list));
+    size_t n = 0;
+    if (!list)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the times of %d devices", s->count);
+    for (int d = 0; d < s->count; d++)
+        if (is_listed(s, d))
+            list[n++] = times_of(&ctx->devices[d], s->stage[d], &s->all[d], s->data, s->wall);
+    *out = list;
+    *count = n;
+    return LS_OK;
 }
 
 /* ---- Whether more devices are worth it ---- */
@@ -190,12 +204,11 @@ static void put_part(ls_text *text, const char *before, const char *what, double
     ls_text_add(text, "%s%s %.2f s (%.1f %%)", before, what, seconds, 100 * seconds / wall);
 }
 
-static void put_device(ls_text *text, const ls_device_times *t, double wall)
+static void put_device(ls_text *text, const char *name, const ls_device_times *t, double wall)
 {
-    const char *at = strstr(t->name, "/device:");
     if (t->stage >= 0)
         ls_text_add(text, "stage %d on ", t->stage);
-    put_part(text, at ? at + strlen("/device:") : t->name, ": busy", t->busy, wall);
+    put_part(text, name, ": busy", t->busy, wall);
     put_part(text, ", ", "joins and updates", t->joins, wall);
     put_part(text, ", ", t->stage >= 0 ? "idle (the bubble)" : "idle", t->idle, wall);
     put_part(text, ", ", "waiting for data", t->data, wall);
@@ -208,17 +221,18 @@ static void put_device(ls_text *text, const ls_device_times *t, double wall)
 ls_status ls_explain_times(const ls_model *model, char **out)
 {
     ls_text text = { 0 };
-    ls_device_times *list = NULL;
-    size_t count = 0;
     if (!model || !out)
         return ls_fail(LS_ERR_INVALID, "ls_explain_times: a model and a place for the text are needed");
-    LS_TRY(ls_model_device_times(model, &list, &count));
-    const ls_fit_seconds *s = count > 0 ? model->job->seconds : NULL;
-    for (size_t i = 0; i < count && s->wall > 0; i++)
-        put_device(&text, &list[i], s->wall);
+    const ls_fit_seconds *s = model->job ? model->job->seconds : NULL;
+    const ls_context *ctx = ls_model_graph((ls_model *)model)->context;
+    for (int d = 0; s && s->wall > 0 && d < s->count; d++)
+        if (is_listed(s, d)) {
+            char name[LS_SHORT_NAME];
+            ls_device_times times = times_of(&ctx->devices[d], s->stage[d], &s->all[d], s->data, s->wall);
+            put_device(&text, ls_device_short_name(ctx, d, name), &times, s->wall);
+        }
     if (s && s->wall > 0)
         ls_fit_seconds_advise(s, &text);
-    free(list);
     ls_text_put(&text, "");
     return ls_text_take(&text, out);
 }
