@@ -56,6 +56,7 @@ static struct {
     ls_cpu_info cpu;
     int *cores;
     ls_memory_info memory;
+    ls_device_times *times;
     ls_trace trace;
     const ls_element *element;
     const int64_t *list_of_rows;
@@ -87,6 +88,8 @@ static void tidy(void)
     free(t.copies);
     free(t.names);
     free(t.cores);
+    free(t.times);
+    t.times = NULL;
     t.names = NULL;
     t.cores = NULL;
     free(t.trace.updates);
@@ -659,6 +662,12 @@ static void train_calls(void **state)
     REFUSED(ls_model_state_sha256(NULL, t.hex));
     REFUSED(ls_model_state_sha256(t.model, NULL));
     CALL(ls_model_times(NULL));
+    REFUSED(ls_model_device_times(NULL, &t.times, &t.count));
+    REFUSED(ls_model_device_times(t.model, NULL, &t.count));
+    REFUSED(ls_model_device_times(t.model, &t.times, NULL));
+    REFUSED(ls_explain_times(NULL, &t.text));
+    REFUSED(ls_explain_times(t.model, NULL));
+    STATUS(ls_explain_times(t.model, &t.text));
 }
 
 /* Counts without arrays, and options that are pointers. */

@@ -126,6 +126,15 @@ typedef struct ls_fit_options {
     const char *resume;       /* go on from this one, or from the newest of this folder; "auto": of `checkpoint` */
     bool allow_other_bits;    /* resume also where lanes or the bit class are others: the weights will be, too */
     const volatile int *save; /* becomes another number: saved after the current step, and training goes on */
+    /* Begin behind the last whole step of this model's last ls_fit, which ended, was stopped or failed: in the middle
+     * of an epoch with the same data, seed and batch size. Devices and strategy may be others, and the bits are those
+     * of a fit that was not disturbed. So training goes on without a device that failed. */
+    bool go_on;
+    /* A file that ui.perfetto.dev and chrome://tracing show: what each worker of each device did when. Written at the
+     * end, whole or not at all, also when training is stopped or fails. It has room for some 260,000 events; steps
+     * behind those are left out, and that is said. */
+    const char *trace;
+    int64_t trace_first, trace_last; /* steps to show, counted from 1 over all epochs; 0: from the first, to the last */
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
@@ -354,6 +363,24 @@ typedef struct ls_times {
     double moved_bytes; /* not a time: what joins moved between devices */
 } ls_times;
 LS_API ls_times ls_model_times(const ls_model *model);
+
+/* The same for each device that the last fit used, of its average worker; all but copies make up the fit's time. */
+typedef struct ls_device_times {
+    char name[80]; /* "/job:localhost/replica:0/task:0/device:CPU:0" */
+    int stage;     /* of a strategy that cuts the model, counted from 0; -1: of none */
+    double busy;   /* computing */
+    double data;   /* waiting for the next batch */
+    double joins;  /* joins, checks and updates, with waiting for other devices there */
+    double idle;   /* nothing to do while other lanes were under way: the bubble of a pipeline */
+    double copies; /* of busy and joins: copying from and to other devices */
+    double other;  /* between steps: validation, logs, callbacks, and values that one worker computes for all */
+} ls_device_times;
+LS_API ls_status ls_model_device_times(const ls_model *model, ls_device_times **out,
+                                       size_t *count); /* free() the list */
+
+/* As text: a line a device, and one sentence where more devices did not help ("2 devices are slower than 1 for this
+ * model: joins 61 %"), judged by what was measured in this fit. free() it. */
+LS_API ls_status ls_explain_times(const ls_model *model, char **out);
 
 #ifdef __cplusplus
 }

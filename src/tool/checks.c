@@ -242,6 +242,35 @@ ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
     return status;
 }
 
+/* "20", "20-40", "20-" */
+ls_status tool_check_trace(const ls_options *options, tool_settings *settings)
+{
+    long long first = 0, last = 0;
+    int used = 0;
+    const char *text = settings->trace_steps;
+    settings->trace_first = settings->trace_last = 0;
+    if (text == NULL)
+        return LS_OK;
+    if (settings->trace == NULL) {
+        if (ls_options_source(options, "--trace-steps") == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "--trace-steps needs --trace FILE: the timeline goes there");
+        return LS_OK;
+    }
+    bool range = sscanf(text, "%9lld-%9lld%n", &first, &last, &used) == 2 && text[used] == '\0';
+    if (!range && sscanf(text, "%9lld-%n", &first, &used) == 1 && used > 0 && text[used] == '\0')
+        range = true;
+    if (!range && sscanf(text, "%9lld%n", &first, &used) == 1 && text[used] == '\0') {
+        last = first;
+        range = true;
+    }
+    if (!range || first < 1 || (last != 0 && last < first))
+        return ls_fail(LS_ERR_INVALID, "--trace-steps %s: give a step, 20, or a first and a last one, 20-40 or 20-",
+                       text);
+    settings->trace_first = first;
+    settings->trace_last = last;
+    return LS_OK;
+}
+
 ls_status tool_check_log(const ls_options *options, tool_settings *settings)
 {
     if (settings->log_hash && settings->log == NULL) {

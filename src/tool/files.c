@@ -60,6 +60,7 @@ ls_status tool_check_outputs(const tool_settings *settings)
 {
     const named_file outputs[] = { { "--save", settings->save },
                                    { "--log", settings->log },
+                                   { "--trace", settings->trace },
                                    { "--output", settings->output } };
     const named_file inputs[] = { { "MODEL", settings->model }, { "--weights", settings->weights } };
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {

@@ -219,6 +219,10 @@ static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
         .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),
     ROW("--log", log, .metavar = "FILE", .help = "write an event a line: start, each step, each epoch, end (JSON)"),
+    ROW("--trace", trace, .metavar = "FILE",
+        .help = "write a timeline of what each worker of each device does, for ui.perfetto.dev or chrome://tracing"),
+    ROW("--trace-steps", trace_steps, .metavar = "A-B",
+        .help = "of these steps alone, counted from 1: 20, 20-40, 20-; not given: as many as there is room for"),
     ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);

@@ -64,8 +64,9 @@ typedef struct tool_settings {
     const char *strategies, *device_counts, *lane_counts;
     int64_t steps, break_run;
     /* files and forms */
-    const char *save, *log, *output, *diff_model;
-    int layout; /* 0: Keras's, 1: PyTorch's */
+    const char *save, *log, *output, *diff_model, *trace, *trace_steps;
+    int layout;                      /* 0: Keras's, 1: PyTorch's */
+    int64_t trace_first, trace_last; /* what trace_steps says; 0: nothing */
     bool log_hash, json;
     /* checkpoints */
     const char *checkpoint, *save_every, *best_by, *resume; /* resume: "auto" is the newest of --checkpoint */
@@ -104,6 +105,7 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
 ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
 bool tool_has_stages(ls_strategy_kind kind);
+ls_status tool_check_trace(const ls_options *options, tool_settings *settings);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings);
 

@@ -13,6 +13,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_devices(options, settings));
     LS_TRY(tool_check_log(options, settings));
     LS_TRY(tool_check_checkpoints(options, settings));
+    LS_TRY(tool_check_trace(options, settings));
     return tool_check_outputs(settings);
 }
 
@@ -22,6 +23,7 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
 {
     LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
     LS_TRY(tool_check_log_file(settings->log));
+    LS_TRY(tool_check_writable("--trace", settings->trace));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_data(settings, session));
@@ -111,6 +113,9 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .monitor = settings->best_by,
         .resume = settings->resume,
         .allow_other_bits = settings->allow_other_bits,
+        .trace = settings->trace,
+        .trace_first = settings->trace_first,
+        .trace_last = settings->trace_last,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -178,6 +183,10 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
         if (settings->checkpoint)
             printf("checkpoints: %s; training waited %.3f s for copies of its state, %.2f s at its end\n",
                    settings->checkpoint, times.save, times.flush);
+        char *text = NULL;
+        LS_TRY(ls_explain_times(session->model, &text));
+        printf("%s", text);
+        free(text);
     }
     if (stopped_by != 0) {
         printf("stopped by a signal (%s)%s\n", strsignal(stopped_by),

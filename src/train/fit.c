@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
@@ -132,8 +133,11 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     LS_TRY(ls_job_rate(f->job, &f->rate));
     double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
-    f->job->times.compute += ls_clock_now() - start;
-    return status == LS_ERR_NOT_FINITE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
+    double end = ls_clock_now();
+    f->job->times.compute += end - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_STEP, start, end);
+    bool told = status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE;
+    return told ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
 static bool should_stop(fit *f)
@@ -185,9 +189,12 @@ static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 
 static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
 {
+    ls_timeline_step(f->job->timeline, f->step + 1);
     double start = ls_clock_now();
     ls_status status = next_batch(f, batch, end);
-    f->job->times.data += ls_clock_now() - start;
+    double now = ls_clock_now();
+    f->job->times.data += now - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_DATA, start, now);
     return status;
 }
 
@@ -268,6 +275,7 @@ static ls_status validate(fit *f, double *seconds)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
     *seconds = ls_clock_now() - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_VALIDATION, start, start + *seconds);
     return LS_OK;
 }
 
@@ -288,6 +296,7 @@ static ls_status run_epoch(fit *f)
     double start = ls_clock_now(), validation_seconds = 0;
     const ls_times before = f->job->times;
     bool whole = false;
+    ls_fit_seconds_begin_epoch(f->job->seconds);
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
@@ -300,7 +309,8 @@ static ls_status run_epoch(fit *f)
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
-    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .epoch = epoch,
+    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .job = f->job,
+                                                  .epoch = epoch,
                                                   .steps = f->job->position.step,
                                                   .whole = whole,
                                                   .seconds = seconds,
@@ -333,7 +343,9 @@ static ls_status check_options(const ls_fit_options *o)
                    { "steps_per_epoch", o->steps_per_epoch },
                    { "max_steps", o->max_steps },
                    { "validation_batch_size", o->validation_batch_size },
-                   { "lanes", o->lanes } };
+                   { "lanes", o->lanes },
+                   { "trace_first", o->trace_first },
+                   { "trace_last", o->trace_last } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i].value < 0)
             return ls_fail(LS_ERR_INVALID, "ls_fit: %s is %" PRId64, counts[i].name, counts[i].value);
@@ -344,6 +356,9 @@ static ls_status check_options(const ls_fit_options *o)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
     if (o->callback_count > 0 && !o->callbacks)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu callbacks were announced, but not given", o->callback_count);
+    if (o->trace_last > 0 && o->trace_last < o->trace_first)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: a timeline from step %" PRId64 " to step %" PRId64, o->trace_first,
+                       o->trace_last);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu class weights were announced, but not given", o->class_count);
     return LS_OK;
@@ -442,14 +457,33 @@ static ls_status log_start(fit *f)
     return ls_error_give(&failure);
 }
 
-/* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
+/* A fit that goes on inside an epoch takes the batches that the last one left of it. */
+static ls_status check_going_on(const fit *f)
+{
+    const ls_job *job = f->job;
+    if (f->options->initial_epoch > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: go_on and initial_epoch contradict each other");
+    if (job->position.batch == 0 || (job->data_seed == f->options->seed && job->fitted == f->data.spec.batch))
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_INVALID,
+        "ls_fit: the last fit stopped behind step %" PRId64 " of epoch %" PRId64 ", with batches of %" PRId64
+        " and data seed %" PRIu64 "; this one cannot go on there with batches of %" PRId64 " and seed %" PRIu64,
+        job->position.step, job->position.epoch + 1, job->fitted, job->data_seed, f->data.spec.batch, f->options->seed);
+}
+
+/* The job is at the start of its first epoch, or where the last fit left it. A callback's on_train_begin may put it
+ * elsewhere. */
 static void begin_job(fit *f)
 {
     const ls_fit_options *o = f->options;
     ls_job *job = f->job;
-    job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
-    ls_tally_clear(&job->tally, job);
+    if (!o->go_on) {
+        job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
+        ls_tally_clear(&job->tally, job);
+    }
     job->data_seed = o->seed;
+    job->fitted = f->data.spec.batch;
     job->lanes = o->lanes;
     job->callbacks = o->callbacks;
     job->callback_count = o->callback_count;
@@ -462,13 +496,56 @@ static void begin_job(fit *f)
     job->fit = &f->facts;
 }
 
+/* Times by device, and a timeline where one is asked for: a file that can be written is found out now. */
+static ls_status open_times(fit *f)
+{
+    const ls_fit_options *o = f->options;
+    ls_graph *graph = ls_model_graph(f->job->model);
+    ls_fit_seconds *seconds = NULL;
+    LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
+    f->job->seconds = seconds;
+    f->job->fitting = true;
+    if (!o->trace)
+        return LS_OK;
+    LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
+    return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
+}
+
+/* Written like a log: one that cannot be is told, and changes nothing else. */
+static void close_times(fit *f, const ls_error *failure)
+{
+    ls_job *job = f->job;
+    ls_logger *log = &ls_model_graph(job->model)->context->log;
+    int64_t kept = 0;
+    job->fitting = false;
+    if (!job->timeline)
+        return;
+    if (failure->status != LS_OK)
+        ls_timeline_failed(job->timeline, failure->message);
+    bool written = ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    if (!written)
+        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
+    else if (kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+        ls_log_write(log, LS_LOG_WARNING,
+                     "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
+                     "; the first and last step of a timeline can be chosen",
+                     f->options->trace, kept, f->step);
+    ls_timeline_destroy(job->timeline);
+    job->timeline = NULL;
+}
+
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
+    ls_fit_seconds_free(f->job->seconds); /* those of the fit before */
+    f->job->seconds = NULL;
     ls_progress_open(&f->progress, o->output, o->verbose);
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));
+    if (o->go_on)
+        LS_TRY(check_going_on(f));
     f->job->times = (ls_times){ 0 };
+    LS_TRY(open_times(f));
     begin_job(f);
     LS_TRY(ls_saver_open(f->job, &f->job->saver));
     if (o->log)
@@ -495,7 +572,9 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = run_epoch(f);
     if (status == LS_OK)
         ls_saver_finish(f->job->saver);
-    f->job->times.other = ls_clock_now() - f->start - f->job->times.data - f->job->times.compute;
+    double wall = ls_clock_now() - f->start;
+    f->job->times.other = wall - f->job->times.data - f->job->times.compute;
+    ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made);
     return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
 }
 
@@ -527,6 +606,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_saver_close(f.job->saver);
     f.job->saver = NULL;
     f.job->fit = NULL;
+    close_times(&f, &failure);
     close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);

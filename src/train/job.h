@@ -17,6 +17,7 @@
 #include "run/runs.h"
 
 typedef struct ls_job ls_job;
+typedef struct ls_fit_seconds ls_fit_seconds;
 
 /* ---- Functions (trace.c) ---- */
 
@@ -124,6 +125,7 @@ struct ls_job {
     ls_tally tally;
     uint64_t data_seed;
     int64_t batch_size; /* of the fit at work, or the last one */
+    int64_t fitted;     /* the same, whatever was trained by hand since; 0: there was no fit */
     int64_t lanes;      /* that were asked for */
     int64_t lane_norms; /* batch norms that normalise by lane */
     const ls_callback *callbacks;
@@ -134,6 +136,9 @@ struct ls_job {
     const struct ls_fit_facts *fit;     /* the fit at work; NULL: there is none */
     struct ls_saver *saver;             /* that it saves with, or NULL */
     const struct ls_file_ops *file_ops; /* that they are written with; NULL: the system's */
+    ls_fit_seconds *seconds;            /* of the fit at work, or the last one; NULL: there was none */
+    bool fitting;                       /* a fit is at work */
+    ls_timeline *timeline;              /* of the fit at work; NULL: none is kept */
 };
 
 /* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
@@ -145,6 +150,23 @@ typedef struct ls_use {
 ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
 ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
 void ls_use_end(ls_use *use);
+
+/* ---- Where a fit's time goes, by device (times.c) ---- */
+
+ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_seconds **out);
+void ls_fit_seconds_free(ls_fit_seconds *seconds);
+ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
+void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);
+/* What the fit took so far, in all. */
+void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps);
+
+/* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3}]: of the fit, or of the epoch at hand,
+ * whose times are given; nothing for NULL. */
+void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bool epoch, const ls_times *times,
+                        ls_text *text);
+
+/* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
+void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
 /* ---- Running (step.c) ---- */
 
@@ -315,6 +337,7 @@ typedef struct ls_step_facts {
 void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts);
 
 typedef struct ls_epoch_facts {
+    const ls_job *job;
     int64_t epoch, steps;                   /* epoch: from 0; steps: done of it */
     bool whole;                             /* false: it was cut short */
     double seconds;                         /* training: without the validation */

@@ -279,6 +279,7 @@ void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
         put_number(&text, "validation_seconds", facts->validation_seconds);
     }
     put_times(&text, facts->seconds, facts->times);
+    ls_fit_seconds_put(facts->job->seconds, ls_model_graph(facts->job->model)->context, true, facts->times, &text);
     write_line(log, &text);
 }
 
@@ -329,6 +330,7 @@ void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *fact
     if (ls_job_step(job, &step) == LS_OK)
         put_count(&text, "steps_done", step);
     put_times(&text, facts->seconds, facts->times);
+    ls_fit_seconds_put(job->seconds, ls_model_graph(job->model)->context, false, facts->times, &text);
     if (ls_model_weights_sha256(job->model, hex) == LS_OK)
         put_string(&text, "weights_sha256", hex);
     write_line(log, &text);
