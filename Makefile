@@ -283,7 +283,7 @@ surface: all $(B)/tests/test_ends
 # Every model that test_verify.sh knows, under every strategy and number of devices; `make test` runs a sample of it.
 .PHONY: verify
 verify: all
-	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=3600 tests/run.sh tests/test_verify.sh
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=10800 tests/run.sh tests/test_verify.sh
 
 .PHONY: demo
 demo: $(B)/examples/demo
