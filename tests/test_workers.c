@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/context.h"
 #include "lockstep.h"
@@ -256,6 +257,7 @@ static void different_jobs_are_told(void **state)
 
 int main(void)
 {
+    alarm(300); /* a worker that failed alone would leave the others waiting */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_has_the_bits_of_one),
         cmocka_unit_test(different_jobs_are_told),
