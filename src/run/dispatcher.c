@@ -267,6 +267,7 @@ static void wait_for_progress(ls_executor *e, bool spin)
 static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
 {
     *(kind < LS_PHASE_PAIR ? &m->busy : &m->joins) += seconds;
+    m->lanes += kind == LS_PHASE_LANES ? seconds : 0;
 }
 
 static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)

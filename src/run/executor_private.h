@@ -42,7 +42,7 @@ typedef struct ls_lane {
 
 /* Seconds of a worker in the run at hand: see ls_device_seconds. A cache line each. */
 typedef struct ls_meter {
-    double busy, joins, copies, between, idle, waiting, present, unused;
+    double busy, joins, copies, between, lanes, idle, waiting, present;
 } ls_meter;
 
 /* The slots of a segment on a device that are not in use. */

@@ -20,6 +20,7 @@ void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
         ls_device_seconds *s = &by_device[e->device_of[w]];
         double part = e->crew ? 1.0 / e->placement->ctx->devices[e->device_of[w]].worker_count : 1;
         s->busy += m->busy * part;
+        s->lanes += m->lanes * part;
         s->joins += m->joins * part;
         s->copies += m->copies * part;
         s->between += m->between * part;

@@ -127,6 +127,8 @@ static void name_segment(const ls_plan *plan, const ls_segment *segment, char te
     for (int i = 0; i < segment->step_count; i++) {
         const ls_tensor *node = segment->steps[i].group->root;
         bool back = node->id > loss;
+        if (segment->steps[i].group->segment != segment->index) /* computed again, for those that follow */
+            continue;
         forward = forward || !back;
         backward = backward || back;
         if (!node->layer)
