@@ -455,6 +455,27 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_predict_array
 #undef ls_train_on_batch
 
+#undef ls_early_stopping
+#undef ls_csv_logger
+
+/* Callbacks are given as an array and a count: .callbacks = list, .callback_count = 2. */
+inline ls_callback ls_early_stopping(ls_early_stopping_options options = {})
+{
+    ls_callback callback = {};
+    callback.kind = LS_CALLBACK_EARLY_STOPPING;
+    callback.of.early_stopping = options;
+    return callback;
+}
+
+inline ls_callback ls_csv_logger(const char *path, ls_csv_logger_options options = {})
+{
+    ls_callback callback = {};
+    callback.kind = LS_CALLBACK_CSV_LOGGER;
+    callback.of.csv_logger = options;
+    callback.of.csv_logger.path = path;
+    return callback;
+}
+
 inline ls_status ls_compile(ls_model *model, ls_compile_options options)
 {
     return ls_compile_with(model, options);

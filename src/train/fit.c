@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
-#include "train/job.h"
+#include "train/callback.h"
 
 /* One fit at work. */
 typedef struct fit {
@@ -26,81 +26,35 @@ typedef struct fit {
     ls_history *history;
     ls_results results, val_results;
     bool stopped, validated;
+    bool whole; /* the last epoch ran to its end */
+    ls_callback_list callbacks;
     const char *reason;
     double start, rate; /* when training began; the learning rate of the last step */
 } fit;
 
 /* ---- Callbacks ---- */
 
-typedef struct named_logs {
-    ls_logs logs;
-    const char *names[2 * LS_MAX_RESULTS];
-    double values[2 * LS_MAX_RESULTS];
-    char val_names[LS_MAX_RESULTS][80];
-} named_logs;
-
-static void fill_logs(const fit *f, named_logs *l, int64_t epoch, bool with_validation)
+static bool is_interrupted(const fit *f)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < f->results.count; i++, n++) {
-        l->names[n] = f->results.names[i];
-        l->values[n] = f->results.values[i];
-    }
-    for (size_t i = 0; with_validation && i < f->val_results.count; i++, n++) {
-        snprintf(l->val_names[i], sizeof(l->val_names[i]), "val_%s", f->val_results.names[i]);
-        l->names[n] = l->val_names[i];
-        l->values[n] = f->val_results.values[i];
-    }
-    l->logs = (ls_logs){ .count = n,
-                         .names = l->names,
-                         .values = l->values,
-                         .epoch = epoch,
-                         .step = f->step,
-                         .samples = f->results.samples };
+    return f->stopped && strcmp(f->reason, "interrupted") == 0;
 }
 
-typedef enum moment { TRAIN_BEGIN, EPOCH_BEGIN, BATCH_END, EPOCH_END, TRAIN_END } moment;
-
-static const char *const moments[] = { "on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end",
-                                       "on_train_end" };
-
-static ls_status call_one(const fit *f, const ls_callback *c, moment when, const ls_logs *logs, bool *stop)
+/* What ends is told with the results of the epoch so far, an epoch also with its validation's. */
+static ls_status call_back(fit *f, ls_moment when, int64_t epoch)
 {
-    ls_model *model = f->job->model;
-    if (when == TRAIN_BEGIN)
-        return c->on_train_begin ? c->on_train_begin(c->user, model) : LS_OK;
-    if (when == EPOCH_BEGIN)
-        return c->on_epoch_begin ? c->on_epoch_begin(c->user, model, logs) : LS_OK;
-    if (when == BATCH_END)
-        return c->on_batch_end ? c->on_batch_end(c->user, model, logs, stop) : LS_OK;
-    if (when == EPOCH_END)
-        return c->on_epoch_end ? c->on_epoch_end(c->user, model, logs, stop) : LS_OK;
-    return c->on_train_end ? c->on_train_end(c->user, model, logs) : LS_OK;
-}
-
-/* The failure of a callback is its own status and, where it left one, its own message. */
-static ls_status blame_callback(const fit *f, size_t number, moment when, int64_t epoch, ls_status status)
-{
-    return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, number, moments[when],
-                          epoch + 1, f->step);
-}
-
-static ls_status call_back(fit *f, moment when, int64_t epoch)
-{
-    named_logs l;
-    if (f->options->callback_count == 0)
-        return LS_OK;
-    fill_logs(f, &l, epoch, f->validates && (when == EPOCH_END || when == TRAIN_END));
-    for (size_t i = 0; i < f->options->callback_count; i++) {
-        bool stop = false;
-        ls_clear_error(); /* what a callback leaves here is its own */
-        ls_status status = call_one(f, &f->options->callbacks[i], when, &l.logs, &stop);
-        if (status != LS_OK)
-            return blame_callback(f, i, when, epoch, status);
-        if (stop) {
-            f->stopped = true;
-            f->reason = "callback";
-        }
+    bool ends = when == LS_EPOCH_END || when == LS_TRAIN_END, stop = false;
+    const ls_told told = { .results = ends || when == LS_BATCH_END ? &f->results : NULL,
+                           .validation = ends && f->validated ? &f->val_results : NULL,
+                           .epoch = epoch,
+                           .batch = f->job->position.step - (when == LS_BATCH_END),
+                           .step = f->step,
+                           .cut = ends && !f->whole,
+                           .interrupted = ends && is_interrupted(f) };
+    f->callbacks.epoch = epoch;
+    LS_TRY(ls_callbacks_call(&f->callbacks, when, &told, &stop));
+    if (stop) {
+        f->stopped = true;
+        f->reason = "callback";
     }
     return LS_OK;
 }
@@ -202,8 +156,8 @@ static ls_status count_step(fit *f, int64_t samples)
     return ls_job_step(f->job, &f->step);
 }
 
-/* Steps up to the epoch's end, or until something stops them; `whole`: the epoch is at its end. */
-static ls_status train_epoch(fit *f, bool *whole)
+/* Steps up to the epoch's end, or until something stops them. */
+static ls_status train_epoch(fit *f)
 {
     ls_position *at = &f->job->position;
     int64_t epoch = at->epoch;
@@ -213,18 +167,19 @@ static ls_status train_epoch(fit *f, bool *whole)
         LS_TRY(wait_for_batch(f, &batch, &end));
         if (end)
             break;
+        LS_TRY(call_back(f, LS_BATCH_BEGIN, epoch));
         LS_TRY(run_step(f, &batch));
         LS_TRY(count_step(f, batch.samples));
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
-        LS_TRY(call_back(f, BATCH_END, epoch));
+        LS_TRY(call_back(f, LS_BATCH_END, epoch));
         if (should_stop(f)) {
-            *whole = f->steps >= 0 && at->step >= f->steps;
+            f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
         }
     }
-    *whole = true;
+    f->whole = true;
     if (at->step == 0)
         return ls_fail(LS_ERR_DATA, "epoch %" PRId64 ": the data gave no batch", epoch + 1);
     return LS_OK;
@@ -244,15 +199,17 @@ static void begin_next_epoch(fit *f)
     }
 }
 
-/* A signal cut the epoch: it has no validation, and that of the epoch before is not this one's. */
+/* A signal cut the epoch: it has no validation, and that of the epoch before is not this one's. Where it came behind
+ * the last step, the epoch is not whole either: when training goes on, its validation is the first thing to do. */
 static ls_status validate(fit *f, double *seconds)
 {
-    bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
+    bool interrupted = is_interrupted(f);
     double start = ls_clock_now();
+    const ls_watchers watch = { .verb = "validating", .callbacks = &f->callbacks };
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
-        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, "validating", NULL, &f->val_results));
+        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
@@ -276,13 +233,13 @@ static ls_status run_epoch(fit *f)
     int64_t epoch = f->job->position.epoch;
     double start = ls_clock_now(), validation_seconds = 0;
     const ls_times before = f->job->times;
-    bool whole = false;
+    f->whole = false;
     if (f->job->position.step == 0)
-        LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
+        LS_TRY(call_back(f, LS_EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
-    LS_TRY(train_epoch(f, &whole));
+    LS_TRY(train_epoch(f));
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
     LS_TRY(validate(f, &validation_seconds));
@@ -291,7 +248,7 @@ static ls_status run_epoch(fit *f)
     ls_progress_end(&f->progress, &f->results, shown);
     ls_train_log_epoch(f->log, &(ls_epoch_facts){ .epoch = epoch,
                                                   .steps = f->job->position.step,
-                                                  .whole = whole,
+                                                  .whole = f->whole,
                                                   .seconds = seconds,
                                                   .learning_rate = f->rate,
                                                   .times = &times,
@@ -299,9 +256,9 @@ static ls_status run_epoch(fit *f)
                                                   .validation = shown,
                                                   .validation_seconds = validation_seconds });
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
-    if (whole)
+    if (f->whole)
         begin_next_epoch(f);
-    return call_back(f, EPOCH_END, epoch);
+    return call_back(f, LS_EPOCH_END, epoch);
 }
 
 /* ---- Setting up ---- */
@@ -326,8 +283,6 @@ static ls_status check_options(const ls_fit_options *o)
                        o->validation_split);
     if (o->validation && o->validation_split > 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
-    if (o->callback_count > 0 && !o->callbacks)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: %zu callbacks were announced, but not given", o->callback_count);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu class weights were announced, but not given", o->class_count);
     return LS_OK;
@@ -435,8 +390,22 @@ static void begin_job(fit *f)
     ls_tally_clear(&job->tally, job);
     job->data_seed = o->seed;
     job->lanes = o->lanes;
-    job->callbacks = o->callbacks;
-    job->callback_count = o->callback_count;
+    job->callbacks = f->callbacks.all;
+    job->callback_count = f->callbacks.count;
+}
+
+/* Whatever is wrong with a callback is told before anything is trained. */
+static ls_status open_callbacks(fit *f)
+{
+    const ls_fit_options *o = f->options;
+    const ls_callback_facts facts = { .job = f->job,
+                                      .call = "ls_fit",
+                                      .trains = true,
+                                      .validates = f->validates,
+                                      .out = o->verbose == LS_VERBOSE_SILENT ? NULL
+                                             : o->output                     ? o->output
+                                                                             : stdout };
+    return ls_callbacks_open(&f->callbacks, o->callbacks, o->callback_count, &facts);
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)
@@ -445,6 +414,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     ls_progress_open(&f->progress, o->output, o->verbose);
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));
+    LS_TRY(open_callbacks(f));
     f->job->times = (ls_times){ 0 };
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));
@@ -455,7 +425,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
 static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
-    LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
+    LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     f->start = ls_clock_now();
     ls_status status = ls_job_step(f->job, &f->step); /* again: a callback may have put the job elsewhere, */
     if (status == LS_OK)
@@ -463,7 +433,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
     f->job->times.other = ls_clock_now() - f->start - f->job->times.data - f->job->times.compute;
-    return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
+    return status == LS_OK ? call_back(f, LS_TRAIN_END, f->epochs - 1) : status;
 }
 
 static void close_log(fit *f, const ls_error *failure)
@@ -489,6 +459,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
+    ls_callbacks_close(&f.callbacks);
     close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);

@@ -100,7 +100,7 @@ static void add_callbacks(list *l, const ls_job *job)
         if (!job->callbacks[i].save)
             continue;
         ls_saved *e = add(l, LS_SAVED_CALLBACK, NULL);
-        snprintf(e->text, sizeof(e->text), "callback/%zu", i);
+        snprintf(e->text, sizeof(e->text), "callback/%zu/%s", i, ls_callback_name(&job->callbacks[i]));
         e->name = e->text;
         e->callback = &job->callbacks[i];
     }
