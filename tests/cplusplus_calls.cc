@@ -124,8 +124,9 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
     const ls_callback callbacks[] = { ls_early_stopping({ .monitor = "loss", .patience = 3 }),
-                                      ls_csv_logger("log.csv", { .append = true }) };
-    LS_CHECK(ls_fit(model, data, { .callbacks = callbacks, .callback_count = 2 }));
+                                      ls_csv_logger("log.csv", { .append = true }),
+                                      ls_tensorboard({ .update_freq = 1 }) };
+    LS_CHECK(ls_fit(model, data, { .callbacks = callbacks, .callback_count = 3 }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_one_device() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_data_parallel() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_model_parallel() }));

@@ -457,24 +457,28 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 
 #undef ls_early_stopping
 #undef ls_csv_logger
+#undef ls_tensorboard
 
 /* Callbacks are given as an array and a count: .callbacks = list, .callback_count = 2. */
-inline ls_callback ls_early_stopping(ls_early_stopping_options options = {})
-{
-    ls_callback callback = {};
-    callback.kind = LS_CALLBACK_EARLY_STOPPING;
-    callback.of.early_stopping = options;
-    return callback;
-}
-
-inline ls_callback ls_csv_logger(const char *path, ls_csv_logger_options options = {})
-{
-    ls_callback callback = {};
-    callback.kind = LS_CALLBACK_CSV_LOGGER;
-    callback.of.csv_logger = options;
-    callback.of.csv_logger.path = path;
-    return callback;
-}
+#define LS_CALLBACK_(name, constant)                                                                                   \
+    inline ls_callback ls_##name(ls_##name##_options options = {})                                                     \
+    {                                                                                                                  \
+        ls_callback callback = {};                                                                                     \
+        callback.kind = constant;                                                                                      \
+        callback.of.name = options;                                                                                    \
+        return callback;                                                                                               \
+    }
+/* The same, with one positional argument. */
+#define LS_CALLBACK_1_(name, constant, type, first)                                                                    \
+    LS_CALLBACK_(name, constant)                                                                                       \
+    inline ls_callback ls_##name(type first, ls_##name##_options options = {})                                         \
+    {                                                                                                                  \
+        options.first = first;                                                                                         \
+        return ls_##name(options);                                                                                     \
+    }
+LS_CALLBACK_1_(early_stopping, LS_CALLBACK_EARLY_STOPPING, const char *, monitor)
+LS_CALLBACK_1_(csv_logger, LS_CALLBACK_CSV_LOGGER, const char *, path)
+LS_CALLBACK_1_(tensorboard, LS_CALLBACK_TENSORBOARD, const char *, log_dir)
 
 inline ls_status ls_compile(ls_model *model, ls_compile_options options)
 {

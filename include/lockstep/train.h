@@ -55,6 +55,7 @@ typedef enum ls_callback_kind {
     LS_CALLBACK_FUNCTIONS = 0, /* the user's own */
     LS_CALLBACK_EARLY_STOPPING,
     LS_CALLBACK_CSV_LOGGER,
+    LS_CALLBACK_TENSORBOARD,
 } ls_callback_kind;
 
 typedef enum ls_monitor_mode {
@@ -88,9 +89,20 @@ typedef struct ls_csv_logger_options {
     bool append;           /* to the file that is there; a header is written where it is empty */
 } ls_csv_logger_options;
 
+/* ls_tensorboard("logs/run-1", .update_freq = 1): event files for TensorBoard in the folders logs/run-1/train and
+ * logs/run-1/validation, with Keras's tags: epoch_loss, epoch_accuracy, epoch_learning_rate by epoch, from 0;
+ * batch_loss,
+ * ... by step; evaluation_loss_vs_iterations, ... */
+typedef struct ls_tensorboard_options {
+    int ls_first;
+    const char *log_dir; /* NULL: "logs"; made where it is not there */
+    int64_t update_freq; /* 0: epochs alone; N: every Nth step, too */
+} ls_tensorboard_options;
+
 typedef union ls_callback_spec {
     ls_early_stopping_options early_stopping;
     ls_csv_logger_options csv_logger;
+    ls_tensorboard_options tensorboard;
 } ls_callback_spec;
 
 /* ---- Callbacks ---- */
@@ -159,6 +171,8 @@ typedef struct ls_callback {
     ((ls_callback){ .kind = LS_CALLBACK_EARLY_STOPPING, .of.early_stopping = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_csv_logger(...)                                                                                             \
     ((ls_callback){ .kind = LS_CALLBACK_CSV_LOGGER, .of.csv_logger = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_tensorboard(...)                                                                                            \
+    ((ls_callback){ .kind = LS_CALLBACK_TENSORBOARD, .of.tensorboard = { .ls_first = 0, __VA_ARGS__ } })
 
 /* The learning rate of the next step, and another one for all steps to come: for callbacks, too. A rate that a schedule
  * says cannot be set. */

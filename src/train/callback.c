@@ -12,6 +12,7 @@ static const ls_builtin *const builtins[] = {
     [LS_CALLBACK_FUNCTIONS] = NULL,
     [LS_CALLBACK_EARLY_STOPPING] = &ls_builtin_early_stopping,
     [LS_CALLBACK_CSV_LOGGER] = &ls_builtin_csv_logger,
+    [LS_CALLBACK_TENSORBOARD] = &ls_builtin_tensorboard,
 };
 #define KINDS (sizeof(builtins) / sizeof(*builtins))
 
