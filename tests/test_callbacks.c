@@ -1,6 +1,6 @@
 /* Callbacks: moments and built-in ones do what Keras's do (tests/reference/callbacks.json has what those did), their
  * state is the job's, and what is wrong with them is told before training. */
-#include <fcntl.h>
+#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -209,6 +209,70 @@ static void early_stopping_is_keras_s(void **state)
     assert_true(i == 48);
 }
 
+static void rates_on_a_plateau_are_keras_s(void **state)
+{
+    (void)state;
+    size_t i, k;
+    const json_t *c, *rate;
+    json_array_foreach(json_object_get(reference, "reduce_lr_on_plateau"), i, c)
+    {
+        const json_t *o = json_object_get(c, "options");
+        const ls_callback callback =
+            ls_reduce_lr_on_plateau(.monitor = json_string_value(json_object_get(o, "monitor")),
+                                    .factor = or_zero(o, "factor"), .patience = (int64_t)or_zero(o, "patience"),
+                                    .min_delta = or_zero(o, "min_delta"), .cooldown = (int64_t)or_zero(o, "cooldown"),
+                                    .min_lr = or_zero(o, "min_lr"));
+        driven d = run_case(c, &callback, 1);
+        json_array_foreach(json_object_get(c, "rates"), k, rate)
+        {
+            if ((float)d.rates[k] != (float)json_number_value(rate))
+                fail_msg("case %zu, epoch %zu: %.9g, Keras %.9g", i, k, d.rates[k], json_number_value(rate));
+        }
+    }
+    assert_true(i == 32);
+}
+
+static int by_letters(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names of the files that a case leaves, but for their ending. */
+static void files_are_keras_s(void **state)
+{
+    (void)state;
+    size_t i, k;
+    const json_t *c, *name;
+    json_array_foreach(json_object_get(reference, "model_checkpoint"), i, c)
+    {
+        const json_t *o = json_object_get(c, "options");
+        char where[160], path[512];
+        snprintf(where, sizeof(where), "%s/saved-%zu", folder, i);
+        snprintf(path, sizeof(path), "%s/%s.safetensors", where, json_string_value(json_object_get(c, "pattern")));
+        const ls_callback callback =
+            ls_model_checkpoint(path, .monitor = json_string_value(json_object_get(o, "monitor")), .mode = mode_of(o),
+                                .save_best_only = json_is_true(json_object_get(o, "save_best_only")),
+                                .initial_value_threshold = or_zero(o, "initial_value_threshold"));
+        run_case(c, &callback, 1);
+        char *found[32];
+        size_t count = 0;
+        DIR *list = opendir(where);
+        assert_non_null(list);
+        for (struct dirent *entry; (entry = readdir(list));)
+            if (strstr(entry->d_name, ".safetensors") && count < LENGTH(found))
+                found[count++] = strndup(entry->d_name, strlen(entry->d_name) - strlen(".safetensors"));
+        closedir(list);
+        qsort(found, count, sizeof(*found), by_letters);
+        assert_int_equal(count, json_array_size(json_object_get(c, "files")));
+        json_array_foreach(json_object_get(c, "files"), k, name)
+        {
+            assert_string_equal(found[k], json_string_value(name));
+            free(found[k]);
+        }
+    }
+    assert_true(i == 16);
+}
+
 static void a_csv_log_has_keras_s_bytes(void **state)
 {
     (void)state;
@@ -221,10 +285,11 @@ static void a_csv_log_has_keras_s_bytes(void **state)
         remove(path);
         if (before)
             OK(ls_file_write(path, before, strlen(before)));
-        const ls_callback logger = ls_csv_logger(path, .separator = json_string_value(json_object_get(o, "separator")),
-                                                 .append = json_is_true(json_object_get(o, "append")));
-        if (json_is_true(json_object_get(c, "rate")))
-            continue;
+        const ls_callback callbacks[] = { ls_reduce_lr_on_plateau("loss"),
+                                          ls_csv_logger(path,
+                                                        .separator = json_string_value(json_object_get(o, "separator")),
+                                                        .append = json_is_true(json_object_get(o, "append"))) };
+        bool rate = json_is_true(json_object_get(c, "rate"));
         ls_context *ctx = open_context(NULL, NULL);
         ls_model *model = one_weight(ctx);
         ls_callback_list list;
@@ -233,7 +298,7 @@ static void a_csv_log_has_keras_s_bytes(void **state)
                                           .trains = true,
                                           .validates = json_object_get(json_array_get(epochs, 0), "val_loss") };
         driven d = { .epochs = 0 };
-        OK(ls_callbacks_open(&list, &logger, 1, &facts));
+        OK(ls_callbacks_open(&list, callbacks + !rate, 1 + (size_t)rate, &facts));
         drive(&list, model, epochs, &d);
         ls_callbacks_close(&list);
         char *text = read_text(path);
@@ -387,6 +452,25 @@ static void wrong_specs_are_refused(void **state)
     REFUSES(LS_ERR_INVALID, ((ls_callback){ .kind = (ls_callback_kind)99 }), "callback number 99");
     REFUSES(LS_ERR_INVALID, ls_csv_logger(NULL), "name of a file");
     REFUSES(LS_ERR_INVALID, ls_csv_logger("x", .separator = "ab"), "separator \"ab\"");
+    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.factor = 1), "factor is 1");
+    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.cooldown = -1), "cooldown -1");
+    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.min_lr = NAN), "min_lr");
+    REFUSES(LS_ERR_NOT_FOUND, ls_reduce_lr_on_plateau("auc"), "\"auc\"", "val_accuracy");
+    REFUSES(LS_ERR_INVALID, ls_learning_rate_scheduler(NULL), "a function is needed");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint(NULL), "name of a file");
+    REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{epoch}-{val_los:.3f}"), "{val_los}",
+            "epoch, loss, accuracy, val_loss, val_accuracy");
+    REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{batch}"), "{batch}");
+    REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{batch}{val_loss}", .save_freq = 2), "{val_loss}", "batch, loss");
+    REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint(in_folder("x"), .save_best_only = true, .save_freq = 2), "val_loss");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{val_loss:02d}"), "not a whole number");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{epoch:.2f}"), "a whole number");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{val_loss:9}"), "not a whole number");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{epoch"), "{epoch}");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{epoch:999d}"), "{epoch}");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{}"), "a name is needed");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("x}y"), "without its '{'");
+    REFUSES(LS_ERR_IO, ls_model_checkpoint("/dev/null/x"), "model_checkpoint", "/dev/null");
     REFUSES(LS_ERR_IO, ls_csv_logger(in_folder("nowhere/x.csv")), "nowhere/x.csv");
     FAILS(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(ls_early_stopping())),
           LS_ERR_NOT_FOUND, "val_loss", "loss, accuracy", "no validation data");
@@ -502,6 +586,130 @@ static void a_full_disk_is_a_warning(void **state)
     ls_context_close(ctx);
 }
 
+static double halve(void *user, int64_t epoch, double rate)
+{
+    *(int64_t *)user += epoch;
+    return epoch == 0 ? rate : rate / 2;
+}
+
+static void a_scheduler_is_asked_each_epoch(void **state)
+{
+    (void)state;
+    int64_t sum = 0;
+    double rate;
+    const char *path = in_folder("rates.csv");
+    ls_context *ctx = open_context(NULL, NULL);
+    ls_model *model = one_weight(ctx);
+    ls_dataset *d = numbers(10);
+    OK(ls_fit(model, d, .epochs = 3, .verbose = LS_VERBOSE_SILENT,
+              .callbacks = ls_callbacks(ls_learning_rate_scheduler(halve, &sum), ls_csv_logger(path))));
+    OK(ls_learning_rate(model, &rate));
+    assert_true(sum == 0 + 1 + 2 && (float)rate == 0.1F / 4);
+    char *text = read_text(path);
+    machine_has(text, "epoch,accuracy,learning_rate,loss,");
+    machine_has(text, ",0.05000000074505806,");
+    free(text);
+    ls_model_destroy(model);
+    OK(ls_sequential(ctx, "m", &model, ls_input(1), ls_dense(1)));
+    OK(ls_compile(model, .optimizer = ls_sgd(.schedule = ls_exponential_decay(0.1, 10, 0.5, false)),
+                  .loss = ls_mean_squared_error()));
+    FAILS(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(ls_reduce_lr_on_plateau("loss"))),
+          LS_ERR_INVALID, "reduce_lr_on_plateau", "schedule");
+    FAILS(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT,
+                 .callbacks = ls_callbacks(ls_learning_rate_scheduler(halve, &sum))),
+          LS_ERR_INVALID, "learning_rate_scheduler", "schedule");
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+/* Three steps an epoch: saved after 2, 4 and 6, whatever the epochs. */
+static void steps_are_saved_by_their_number(void **state)
+{
+    (void)state;
+    const char *pattern = in_folder("by-{epoch}-{batch:03d}.safetensors");
+    const char *names[] = { "by-1-002.safetensors", "by-2-001.safetensors", "by-2-003.safetensors" };
+    ls_context *ctx = open_context(NULL, NULL);
+    ls_model *model = one_weight(ctx), *other = one_weight(ctx);
+    ls_dataset *d = numbers(10);
+    char hashes[2][65];
+    OK(ls_fit(model, d, .epochs = 2, .batch_size = 4, .verbose = LS_VERBOSE_SILENT,
+              .callbacks = ls_callbacks(ls_model_checkpoint(pattern, .save_freq = 2))));
+    for (size_t i = 0; i < LENGTH(names); i++)
+        OK(ls_model_load_weights(other, in_folder(names[i])));
+    OK(ls_model_weights_sha256(model, hashes[0]));
+    OK(ls_model_weights_sha256(other, hashes[1]));
+    assert_string_equal(hashes[0], hashes[1]);
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_model_destroy(other);
+    ls_context_close(ctx);
+}
+
+static ls_status block_and_free(void *user, ls_model *model, const ls_logs *logs)
+{
+    const char *path = user;
+    (void)model;
+    if (logs->epoch == 0)
+        assert_int_equal(mkdir(path, 0777), 0); /* a folder in its place */
+    if (logs->epoch == 2)
+        assert_int_equal(rmdir(path), 0);
+    return LS_OK;
+}
+
+/* A file that cannot be written: warnings, and training goes on; when it can be again, the best is saved. */
+static void a_save_that_fails_is_a_warning(void **state)
+{
+    (void)state;
+    char text[4096] = "", path[128];
+    snprintf(path, sizeof(path), "%s/blocked.safetensors", folder);
+    ls_context *ctx = open_context(keep_line, text);
+    ls_model *model = one_weight(ctx);
+    ls_dataset *d = numbers(10);
+    OK(ls_fit(model, d, .epochs = 3, .verbose = LS_VERBOSE_SILENT,
+              .callbacks = ls_callbacks({ .user = path, .on_epoch_begin = block_and_free },
+                                        ls_model_checkpoint(path, .monitor = "loss", .save_best_only = true))));
+    assert_true(machine_count(text, "model_checkpoint: cannot write") == 2);
+    OK(ls_model_load_weights(model, path));
+    ls_dataset_destroy(d);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+/* The third step is not finite, as its data is not: the first of an epoch of two, the last of an epoch of three. */
+static void a_step_that_is_not_finite_ends_training(void **state)
+{
+    (void)state;
+    char text[4096] = "", hashes[2][65];
+    float bad[12], labels[12] = { 0 };
+    for (int i = 0; i < 12; i++)
+        bad[i] = i < 8 ? 1 : NAN;
+    ls_context *ctx = open_context(keep_line, text);
+    ls_dataset *d = ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(12, 1), bad),
+                                          ls_array_of(LS_F32, LS_SHAPE(12, 1), labels), .keep = LS_KEEP_BORROWED);
+    for (int ends = 0; ends < 2; ends++)
+        for (int64_t steps = 2; steps <= 3; steps++) {
+            ls_model *model = one_weight(ctx);
+            ls_history *history = NULL;
+            int64_t done;
+            ls_status status = ls_fit(model, d, .epochs = 3, .steps_per_epoch = steps, .batch_size = 4,
+                                      .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT, .history = &history,
+                                      .callbacks = ls_callbacks(ends ? ls_terminate_on_nan() : (ls_callback){ 0 }));
+            assert_int_equal(status, ends ? LS_OK : LS_ERR_NOT_FINITE);
+            OK(ls_model_steps(model, &done));
+            assert_true(done == 2);
+            if (ends)
+                assert_int_equal(ls_history_epochs(history), 1);
+            OK(ls_model_weights_sha256(model, hashes[ends]));
+            ls_history_destroy(history);
+            ls_model_destroy(model);
+        }
+    assert_string_equal(hashes[0], hashes[1]);
+    assert_true(machine_count(text, "training ends with the weights of step 2") == 2);
+    ls_dataset_destroy(d);
+    ls_context_close(ctx);
+}
+
 /* ---- State ---- */
 
 typedef struct saver {
@@ -539,7 +747,8 @@ static ended fit_with_state(saver *s, const char *path)
     ls_dataset *train = samples(0, 30), *test = samples(30, 10);
     OK(ls_fit(model, train, .epochs = 40, .batch_size = 8, .validation = test, .verbose = LS_VERBOSE_SILENT, .seed = 3,
               .callbacks =
-                  ls_callbacks(ls_early_stopping(.patience = 3, .restore_best_weights = true), ls_csv_logger(path),
+                  ls_callbacks(ls_reduce_lr_on_plateau(.patience = 2, .cooldown = 1, .factor = 0.7),
+                               ls_early_stopping(.patience = 5, .restore_best_weights = true), ls_csv_logger(path),
                                { .user = s, .on_train_begin = load_at_start, .on_batch_end = save_at })));
     OK(ls_model_state_sha256(model, e.state));
     OK(ls_model_steps(model, &e.steps));
@@ -603,11 +812,22 @@ static void a_state_that_does_not_fit_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(early_stopping_is_keras_s),       cmocka_unit_test(a_csv_log_has_keras_s_bytes),
-        cmocka_unit_test(moments_come_in_keras_s_order),   cmocka_unit_test(a_failure_in_a_test_is_the_call_s),
-        cmocka_unit_test(wrong_specs_are_refused),         cmocka_unit_test(the_best_weights_are_restored_and_told),
-        cmocka_unit_test(a_nan_is_never_better),           cmocka_unit_test(a_full_disk_is_a_warning),
-        cmocka_unit_test(a_resumed_run_ends_as_the_other), cmocka_unit_test(a_state_that_does_not_fit_is_refused),
+        cmocka_unit_test(early_stopping_is_keras_s),
+        cmocka_unit_test(rates_on_a_plateau_are_keras_s),
+        cmocka_unit_test(files_are_keras_s),
+        cmocka_unit_test(a_csv_log_has_keras_s_bytes),
+        cmocka_unit_test(moments_come_in_keras_s_order),
+        cmocka_unit_test(a_failure_in_a_test_is_the_call_s),
+        cmocka_unit_test(wrong_specs_are_refused),
+        cmocka_unit_test(the_best_weights_are_restored_and_told),
+        cmocka_unit_test(a_nan_is_never_better),
+        cmocka_unit_test(a_full_disk_is_a_warning),
+        cmocka_unit_test(a_scheduler_is_asked_each_epoch),
+        cmocka_unit_test(steps_are_saved_by_their_number),
+        cmocka_unit_test(a_save_that_fails_is_a_warning),
+        cmocka_unit_test(a_step_that_is_not_finite_ends_training),
+        cmocka_unit_test(a_resumed_run_ends_as_the_other),
+        cmocka_unit_test(a_state_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

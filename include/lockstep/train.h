@@ -56,6 +56,10 @@ typedef enum ls_callback_kind {
     LS_CALLBACK_EARLY_STOPPING,
     LS_CALLBACK_CSV_LOGGER,
     LS_CALLBACK_TENSORBOARD,
+    LS_CALLBACK_MODEL_CHECKPOINT,
+    LS_CALLBACK_REDUCE_LR_ON_PLATEAU,
+    LS_CALLBACK_LEARNING_RATE_SCHEDULER,
+    LS_CALLBACK_TERMINATE_ON_NAN,
 } ls_callback_kind;
 
 typedef enum ls_monitor_mode {
@@ -99,10 +103,57 @@ typedef struct ls_tensorboard_options {
     int64_t update_freq; /* 0: epochs alone; N: every Nth step, too */
 } ls_tensorboard_options;
 
+/* ls_model_checkpoint("weights-{epoch:02d}-{val_loss:.3f}.safetensors", .save_best_only = true): the weights in a file
+ * at the end of each epoch, or of each that is better than all before. The name may have {epoch}, from 1, and every
+ * value, written as Python does it; {{ is a brace. Folders are made. */
+typedef struct ls_model_checkpoint_options {
+    int ls_first;
+    const char *path;
+    const char *monitor; /* of save_best_only; NULL: "val_loss" */
+    bool verbose;
+    bool save_best_only;
+    ls_monitor_mode mode;
+    int64_t save_freq;              /* 0: every epoch; N: every N steps, and the name may have {batch}, from 1 */
+    double initial_value_threshold; /* only what is better is saved; 0: none, LS_ZERO: 0 */
+} ls_model_checkpoint_options;
+
+/* ls_reduce_lr_on_plateau(.factor = 0.5, .patience = 3): the learning rate times `factor` when `patience` epochs have
+ * brought nothing better. From it on the logs of an epoch also have "learning_rate". */
+typedef struct ls_reduce_lr_on_plateau_options {
+    int ls_first;
+    const char *monitor; /* NULL: "val_loss" */
+    double factor;       /* 0: 0.1; LS_ZERO: 0 */
+    int64_t patience;    /* 0: 10 */
+    bool verbose;
+    ls_monitor_mode mode;
+    double min_delta; /* a change below it is no improvement; 0: 0.0001, LS_ZERO: 0 */
+    int64_t cooldown; /* epochs after a reduction in which none are counted */
+    double min_lr;
+} ls_reduce_lr_on_plateau_options;
+
+/* ls_learning_rate_scheduler(halve): asked for the rate of each epoch as it begins, with the epoch, from 0, and the
+ * rate so far. (A schedule by steps belongs to the optimizer: ls_adam(.schedule = ls_cosine_decay(...)).) */
+typedef struct ls_learning_rate_scheduler_options {
+    int ls_first;
+    double (*schedule)(void *user, int64_t epoch, double rate);
+    void *user;
+    bool verbose;
+} ls_learning_rate_scheduler_options;
+
+/* ls_terminate_on_nan(): a step whose loss or update is not finite ends training with LS_OK, and a warning. Without it
+ * that is LS_ERR_NOT_FINITE. The weights are those of the last good step either way: the bad one changes nothing. */
+typedef struct ls_terminate_on_nan_options {
+    int ls_first;
+} ls_terminate_on_nan_options;
+
 typedef union ls_callback_spec {
     ls_early_stopping_options early_stopping;
     ls_csv_logger_options csv_logger;
     ls_tensorboard_options tensorboard;
+    ls_model_checkpoint_options model_checkpoint;
+    ls_reduce_lr_on_plateau_options reduce_lr_on_plateau;
+    ls_learning_rate_scheduler_options learning_rate_scheduler;
+    ls_terminate_on_nan_options terminate_on_nan;
 } ls_callback_spec;
 
 /* ---- Callbacks ---- */
@@ -173,6 +224,15 @@ typedef struct ls_callback {
     ((ls_callback){ .kind = LS_CALLBACK_CSV_LOGGER, .of.csv_logger = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_tensorboard(...)                                                                                            \
     ((ls_callback){ .kind = LS_CALLBACK_TENSORBOARD, .of.tensorboard = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_model_checkpoint(...)                                                                                       \
+    ((ls_callback){ .kind = LS_CALLBACK_MODEL_CHECKPOINT, .of.model_checkpoint = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_reduce_lr_on_plateau(...)                                                                                   \
+    ((ls_callback){ .kind = LS_CALLBACK_REDUCE_LR_ON_PLATEAU,                                                          \
+                    .of.reduce_lr_on_plateau = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_learning_rate_scheduler(...)                                                                                \
+    ((ls_callback){ .kind = LS_CALLBACK_LEARNING_RATE_SCHEDULER,                                                       \
+                    .of.learning_rate_scheduler = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_terminate_on_nan() ((ls_callback){ .kind = LS_CALLBACK_TERMINATE_ON_NAN })
 
 /* The learning rate of the next step, and another one for all steps to come: for callbacks, too. A rate that a schedule
  * says cannot be set. */
@@ -225,8 +285,8 @@ typedef struct ls_fit_options {
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
  * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
- * not finite. Whatever makes it fail, the weights are then those of the last good step. A log that cannot be written
- * any more is a warning, not a failure. */
+ * not finite (see ls_terminate_on_nan). Whatever makes it fail, the weights are then those of the last good step. A log
+ * that cannot be written any more is a warning, not a failure. */
 #define ls_fit(...)                                                                                                    \
     ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
                 (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })

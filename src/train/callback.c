@@ -8,11 +8,24 @@
 #include "base/numbers.h"
 #include "nn/model.h"
 
+/* Does nothing by itself: fit asks whether it is there. */
+static ls_status open_nothing(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)
+{
+    (void)spec, (void)facts, (void)out;
+    return LS_OK;
+}
+
+static const ls_builtin terminate_on_nan = { "terminate_on_nan", open_nothing, free };
+
 static const ls_builtin *const builtins[] = {
     [LS_CALLBACK_FUNCTIONS] = NULL,
     [LS_CALLBACK_EARLY_STOPPING] = &ls_builtin_early_stopping,
     [LS_CALLBACK_CSV_LOGGER] = &ls_builtin_csv_logger,
     [LS_CALLBACK_TENSORBOARD] = &ls_builtin_tensorboard,
+    [LS_CALLBACK_MODEL_CHECKPOINT] = &ls_builtin_model_checkpoint,
+    [LS_CALLBACK_REDUCE_LR_ON_PLATEAU] = &ls_builtin_plateau,
+    [LS_CALLBACK_LEARNING_RATE_SCHEDULER] = &ls_builtin_scheduler,
+    [LS_CALLBACK_TERMINATE_ON_NAN] = &terminate_on_nan,
 };
 #define KINDS (sizeof(builtins) / sizeof(*builtins))
 
@@ -130,6 +143,19 @@ static void fill_logs(named_logs *l, const ls_told *t)
     }
 }
 
+/* Those that set the rate tell it at an epoch's end, to themselves and to those behind them, as in Keras: the one that
+ * the epoch had. */
+static ls_status add_rate(const ls_callback_list *list, const ls_callback *c, named_logs *l)
+{
+    double rate;
+    bool sets = c->kind == LS_CALLBACK_REDUCE_LR_ON_PLATEAU || c->kind == LS_CALLBACK_LEARNING_RATE_SCHEDULER;
+    if (!sets || (l->logs.count > 0 && strcmp(l->names[l->logs.count - 1], "learning_rate") == 0))
+        return LS_OK;
+    LS_TRY(ls_job_rate(list->facts.job, &rate));
+    add_value(l, "learning_rate", (double)(float)rate);
+    return LS_OK;
+}
+
 /* ---- Calling ---- */
 
 static const char *const moments[] = {
@@ -191,6 +217,8 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_tol
     fill_logs(&l, told);
     for (size_t i = 0; i < list->count; i++) {
         bool stops = false;
+        if (when == LS_EPOCH_END)
+            LS_TRY(add_rate(list, &list->all[i], &l));
         ls_clear_error(); /* what a callback leaves here is its own */
         ls_status status = call_one(&list->all[i], list->facts.job->model, when, &l.logs, &stops);
         if (status != LS_OK) /* its own status and, where it left one, its own message */

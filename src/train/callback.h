@@ -66,7 +66,8 @@ typedef struct ls_builtin {
     ls_status (*open)(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out);
     void (*close)(void *user);
 } ls_builtin;
-extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard;
+extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,
+    ls_builtin_model_checkpoint, ls_builtin_plateau, ls_builtin_scheduler;
 
 ls_status ls_builtin_state(const char *name, size_t bytes, void **out); /* calloc, or a message */
 

@@ -79,13 +79,27 @@ static ls_status log_step(fit *f, int64_t samples)
     return LS_OK;
 }
 
+/* A step that is not finite changed nothing: training fails, or with ls_terminate_on_nan ends before it. */
+static ls_status refuse_step(fit *f)
+{
+    ls_status status = ls_fail_within(LS_ERR_NOT_FINITE, "step %" PRId64, f->step + 1);
+    if (!ls_callbacks_have(&f->callbacks, LS_CALLBACK_TERMINATE_ON_NAN))
+        return status;
+    f->stopped = true;
+    f->reason = "not_finite";
+    ls_log_write(ls_callback_log(&f->callbacks.facts), LS_LOG_WARNING,
+                 "%s; training ends with the weights of step %" PRId64, ls_last_error(), f->step);
+    ls_clear_error();
+    return LS_OK;
+}
+
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
     LS_TRY(ls_job_rate(f->job, &f->rate));
     double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
     f->job->times.compute += ls_clock_now() - start;
-    return status == LS_ERR_NOT_FINITE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
+    return status == LS_ERR_NOT_FINITE ? refuse_step(f) : status;
 }
 
 static bool should_stop(fit *f)
@@ -169,6 +183,8 @@ static ls_status train_epoch(fit *f)
             break;
         LS_TRY(call_back(f, LS_BATCH_BEGIN, epoch));
         LS_TRY(run_step(f, &batch));
+        if (f->stopped) /* by a step that is not finite: it was not made */
+            return LS_OK;
         LS_TRY(count_step(f, batch.samples));
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
@@ -240,6 +256,8 @@ static ls_status run_epoch(fit *f)
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
     LS_TRY(train_epoch(f));
+    if (f->job->position.step == 0) /* its first step was not finite: there is nothing to tell of it */
+        return LS_OK;
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
     LS_TRY(validate(f, &validation_seconds));
