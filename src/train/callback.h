@@ -31,7 +31,8 @@ typedef struct ls_callback_facts {
     ls_job *job;
     const char *call; /* "ls_fit" */
     bool trains, validates;
-    FILE *out; /* for messages; NULL: they are not told */
+    FILE *out;  /* for messages; NULL: they are not told */
+    bool *ends; /* of ls_fit: set when a loaded state says that training had ended */
 } ls_callback_facts;
 
 struct ls_callback_list {

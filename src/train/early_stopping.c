@@ -124,7 +124,10 @@ static ls_status load(void *user, const void *bytes, size_t count)
 {
     early_stopping *e = user;
     ls_callback_bytes parts = parts_of(e, &e->now, e->weights);
-    return ls_callback_unpack(&parts, NAME, bytes, count);
+    LS_TRY(ls_callback_unpack(&parts, NAME, bytes, count));
+    if (e->now.stopped_epoch > 0 && e->now.wait >= e->options.patience && e->facts.ends)
+        *e->facts.ends = true; /* unless there is more patience now */
+    return LS_OK;
 }
 
 static ls_status check(const ls_early_stopping_options *o)

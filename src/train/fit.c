@@ -420,6 +420,7 @@ static ls_status open_callbacks(fit *f)
                                       .call = "ls_fit",
                                       .trains = true,
                                       .validates = f->validates,
+                                      .ends = &f->stopped,
                                       .out = o->verbose == LS_VERBOSE_SILENT ? NULL
                                              : o->output                     ? o->output
                                                                              : stdout };
