@@ -783,6 +783,46 @@ static void a_resumed_run_ends_as_the_other(void **state)
     free(whole.csv);
 }
 
+static ls_status save_at_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    saver *s = user;
+    (void)logs, (void)stop;
+    if (s->loads)
+        return LS_OK;
+    ls_snapshot_destroy(s->snapshot);
+    s->snapshot = NULL;
+    return ls_job_save(model->job, &s->snapshot);
+}
+
+/* Saved behind the epoch that early stopping ended: the job is done, unless there is more patience. */
+static void training_that_was_stopped_does_not_go_on(void **state)
+{
+    (void)state;
+    saver s = { .loads = false };
+    int64_t steps[3];
+    char hashes[3][65];
+    const int64_t patience[] = { 2, 2, 4 };
+    for (int run = 0; run < 3; run++) {
+        ls_context *ctx = open_context(NULL, NULL);
+        ls_model *model = classifier(ctx);
+        ls_dataset *train = samples(0, 30), *test = samples(30, 10);
+        s.loads = run > 0;
+        OK(ls_fit(model, train, .epochs = 40, .batch_size = 8, .validation = test, .verbose = LS_VERBOSE_SILENT,
+                  .callbacks =
+                      ls_callbacks(ls_early_stopping(.patience = patience[run], .restore_best_weights = true),
+                                   { .user = &s, .on_train_begin = load_at_start, .on_epoch_end = save_at_end })));
+        OK(ls_model_steps(model, &steps[run]));
+        OK(ls_model_weights_sha256(model, hashes[run]));
+        ls_dataset_destroy(train);
+        ls_dataset_destroy(test);
+        ls_model_destroy(model);
+        ls_context_close(ctx);
+    }
+    assert_true(steps[0] == steps[1] && steps[2] > steps[1]);
+    assert_string_equal(hashes[0], hashes[1]);
+    ls_snapshot_destroy(s.snapshot);
+}
+
 static void a_state_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -827,6 +867,7 @@ int main(void)
         cmocka_unit_test(a_save_that_fails_is_a_warning),
         cmocka_unit_test(a_step_that_is_not_finite_ends_training),
         cmocka_unit_test(a_resumed_run_ends_as_the_other),
+        cmocka_unit_test(training_that_was_stopped_does_not_go_on),
         cmocka_unit_test(a_state_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
