@@ -715,7 +715,9 @@ static void a_step_that_is_not_finite_ends_training(void **state)
 typedef struct saver {
     ls_snapshot *snapshot; /* taken at this step, or loaded when training begins */
     int64_t at;
-    bool loads, stops;
+    bool loads;
+    bool signals;        /* a signal comes at that step, and the state is saved at the end of its epoch */
+    volatile int signal; /* what came */
 } saver;
 
 static ls_status save_at(void *user, ls_model *model, const ls_logs *logs, bool *stop)
@@ -723,7 +725,19 @@ static ls_status save_at(void *user, ls_model *model, const ls_logs *logs, bool 
     saver *s = user;
     if (s->loads || logs->step != s->at)
         return LS_OK;
-    *stop = s->stops;
+    s->signal = s->signals;
+    *stop = !s->signals;
+    return s->signals ? LS_OK : ls_job_save(model->job, &s->snapshot);
+}
+
+static ls_status save_at_signal(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    saver *s = user;
+    (void)stop;
+    assert_true(logs->interrupted == (s->signal != 0));
+    if (!logs->interrupted)
+        return LS_OK;
+    assert_true(logs->cut);
     return ls_job_save(model->job, &s->snapshot);
 }
 
@@ -745,11 +759,14 @@ static ended fit_with_state(saver *s, const char *path)
     ls_context *ctx = open_context(NULL, NULL);
     ls_model *model = classifier(ctx);
     ls_dataset *train = samples(0, 30), *test = samples(30, 10);
-    OK(ls_fit(model, train, .epochs = 40, .batch_size = 8, .validation = test, .verbose = LS_VERBOSE_SILENT, .seed = 3,
-              .callbacks =
-                  ls_callbacks(ls_reduce_lr_on_plateau(.patience = 2, .cooldown = 1, .factor = 0.7),
-                               ls_early_stopping(.patience = 5, .restore_best_weights = true), ls_csv_logger(path),
-                               { .user = s, .on_train_begin = load_at_start, .on_batch_end = save_at })));
+    s->signal = 0;
+    OK(ls_fit(
+        model, train, .epochs = 40, .batch_size = 8, .validation = test, .verbose = LS_VERBOSE_SILENT, .seed = 3,
+        .stop = &s->signal,
+        .callbacks = ls_callbacks(
+            ls_reduce_lr_on_plateau(.patience = 2, .cooldown = 1, .factor = 0.7),
+            ls_early_stopping(.patience = 5, .restore_best_weights = true), ls_csv_logger(path),
+            { .user = s, .on_train_begin = load_at_start, .on_batch_end = save_at, .on_epoch_end = save_at_signal })));
     OK(ls_model_state_sha256(model, e.state));
     OK(ls_model_steps(model, &e.steps));
     e.csv = read_text(path);
@@ -760,8 +777,8 @@ static ended fit_with_state(saver *s, const char *path)
     return e;
 }
 
-/* Stopped at any step, inside an epoch and at its last one, and gone on with: the end is that of the run that was not
- * stopped: the same weights, the same epoch, the same log. */
+/* Stopped at any step, inside an epoch and at its last one, by a callback and by a signal, and gone on with: the end is
+ * that of the run that was not stopped: the same weights, the same epoch, the same log. */
 static void a_resumed_run_ends_as_the_other(void **state)
 {
     (void)state;
@@ -769,8 +786,8 @@ static void a_resumed_run_ends_as_the_other(void **state)
     ended whole = fit_with_state(&none, in_folder("whole.csv"));
     assert_in_range(whole.steps, 16, 39 * 4);
     const int64_t at[] = { 1, 8, whole.steps / 4 * 2 + 1, whole.steps - 4, whole.steps - 2, whole.steps };
-    for (size_t i = 0; i < LENGTH(at); i++) {
-        saver s = { .at = at[i], .stops = true };
+    for (size_t i = 0; i < 2 * LENGTH(at); i++) {
+        saver s = { .at = at[i / 2], .signals = i % 2 };
         free(fit_with_state(&s, in_folder("part.csv")).csv);
         assert_non_null(s.snapshot);
         s.loads = true;
