@@ -753,7 +753,7 @@ typedef struct ended {
     int64_t steps;
 } ended;
 
-static ended fit_with_state(saver *s, const char *path)
+static ended fit_with_state(saver *s, const char *monitor, const char *path)
 {
     ended e;
     ls_context *ctx = open_context(NULL, NULL);
@@ -764,8 +764,8 @@ static ended fit_with_state(saver *s, const char *path)
         model, train, .epochs = 40, .batch_size = 8, .validation = test, .verbose = LS_VERBOSE_SILENT, .seed = 3,
         .stop = &s->signal,
         .callbacks = ls_callbacks(
-            ls_reduce_lr_on_plateau(.patience = 2, .cooldown = 1, .factor = 0.7),
-            ls_early_stopping(.patience = 5, .restore_best_weights = true), ls_csv_logger(path),
+            ls_reduce_lr_on_plateau(monitor, .patience = 2, .cooldown = 1, .factor = 0.7),
+            ls_early_stopping(monitor, .patience = 5, .restore_best_weights = true), ls_csv_logger(path),
             { .user = s, .on_train_begin = load_at_start, .on_batch_end = save_at, .on_epoch_end = save_at_signal })));
     OK(ls_model_state_sha256(model, e.state));
     OK(ls_model_steps(model, &e.steps));
@@ -779,25 +779,55 @@ static ended fit_with_state(saver *s, const char *path)
 
 /* Stopped at any step, inside an epoch and at its last one, by a callback and by a signal, and gone on with: the end is
  * that of the run that was not stopped: the same weights, the same epoch, the same log. */
-static void a_resumed_run_ends_as_the_other(void **state)
+static void resume_with(const char *monitor)
 {
-    (void)state;
     saver none = { .at = -1 };
-    ended whole = fit_with_state(&none, in_folder("whole.csv"));
-    assert_in_range(whole.steps, 16, 39 * 4);
+    ended whole = fit_with_state(&none, monitor, in_folder("whole.csv"));
+    assert_in_range(whole.steps, 16, 40 * 4);
     const int64_t at[] = { 1, 8, whole.steps / 4 * 2 + 1, whole.steps - 4, whole.steps - 2, whole.steps };
     for (size_t i = 0; i < 2 * LENGTH(at); i++) {
         saver s = { .at = at[i / 2], .signals = i % 2 };
-        free(fit_with_state(&s, in_folder("part.csv")).csv);
+        free(fit_with_state(&s, monitor, in_folder("part.csv")).csv);
         assert_non_null(s.snapshot);
         s.loads = true;
-        ended resumed = fit_with_state(&s, in_folder("part.csv"));
+        ended resumed = fit_with_state(&s, monitor, in_folder("part.csv"));
         assert_string_equal(resumed.state, whole.state);
         assert_string_equal(resumed.csv, whole.csv);
         free(resumed.csv);
         ls_snapshot_destroy(s.snapshot);
     }
     free(whole.csv);
+}
+
+static void a_resumed_run_ends_as_the_other(void **state)
+{
+    (void)state;
+    resume_with("val_loss");
+    resume_with("loss"); /* which an epoch that was cut has, too */
+}
+
+/* Training that a signal ended keeps its last weights, not the best: it may go on. */
+static void a_signal_restores_nothing(void **state)
+{
+    (void)state;
+    char hashes[2][65];
+    for (int stops = 0; stops < 2; stops++) {
+        saver s = { .at = 30, .signals = true };
+        ls_context *ctx = open_context(NULL, NULL);
+        ls_model *model = classifier(ctx);
+        ls_dataset *train = samples(0, 30), *test = samples(30, 10);
+        OK(ls_fit(model, train, .epochs = 40, .batch_size = 8, .validation = test, .verbose = LS_VERBOSE_SILENT,
+                  .max_steps = stops ? 0 : 30, .stop = &s.signal,
+                  .callbacks = ls_callbacks(stops ? ls_early_stopping(.patience = 30, .restore_best_weights = true)
+                                                  : (ls_callback){ 0 },
+                                            { .user = &s, .on_batch_end = save_at })));
+        OK(ls_model_state_sha256(model, hashes[stops]));
+        ls_dataset_destroy(train);
+        ls_dataset_destroy(test);
+        ls_model_destroy(model);
+        ls_context_close(ctx);
+    }
+    assert_string_equal(hashes[0], hashes[1]);
 }
 
 static ls_status save_at_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
@@ -884,6 +914,7 @@ int main(void)
         cmocka_unit_test(a_save_that_fails_is_a_warning),
         cmocka_unit_test(a_step_that_is_not_finite_ends_training),
         cmocka_unit_test(a_resumed_run_ends_as_the_other),
+        cmocka_unit_test(a_signal_restores_nothing),
         cmocka_unit_test(training_that_was_stopped_does_not_go_on),
         cmocka_unit_test(a_state_that_does_not_fit_is_refused),
     };

@@ -381,8 +381,8 @@ static void keep_line(void *user, ls_log_level level, const char *line)
 static ls_status limit_files(void *user, ls_model *model, const ls_logs *logs)
 {
     (void)user, (void)model;
-    if (logs->step == 2)
-        setrlimit(RLIMIT_FSIZE, &(struct rlimit){ .rlim_cur = 200, .rlim_max = RLIM_INFINITY });
+    if (logs->step == 2) /* there are 240 bytes: the next event is cut in its middle */
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){ .rlim_cur = 280, .rlim_max = RLIM_INFINITY });
     return LS_OK;
 }
 
@@ -401,7 +401,7 @@ static void a_full_disk_leaves_whole_events(void **state)
     machine_has(log, "tensorboard: cannot write");
     assert_in_range(machine_count(log, "\n"), 1, 2);
     json_t *found = read_folder("full", "train", &files);
-    assert_in_range(json_array_size(json_object_get(json_object_get(found, "batch_loss"), "steps")), 1, 5);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(found, "batch_loss"), "steps")), 2);
     json_decref(found);
 }
 
