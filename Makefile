@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test surface verify faults everything,$(GOALS)),)
+ifneq ($(filter test surface verify faults kills everything,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +56,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test surface verify faults everything demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface verify faults kills everything demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
@@ -269,6 +269,11 @@ fuzz-programs: $(FUZZ:%=$(B)/fuzz/fuzz_%)
 faults: all $(B)/fuzz/libfaults.so
 	@LS_BUILD='$(B)' CC='$(CC)' LS_FAULTS=all LS_TEST_TIMEOUT=7200 tests/run.sh tests/test_faults.sh
 
+# Runs that save checkpoints are killed at random moments; `make test` does so for a while.
+.PHONY: kills
+kills: all
+	@LS_BUILD='$(B)' CC='$(CC)' LS_KILLS=100 LS_TEST_TIMEOUT=3600 tests/run.sh tests/test_checkpoint_kill.sh
+
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface
 surface: all $(B)/tests/test_ends
@@ -278,7 +283,7 @@ surface: all $(B)/tests/test_ends
 # Every model that test_verify.sh knows, under every strategy and number of devices; `make test` runs a sample of it.
 .PHONY: verify
 verify: all
-	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=3600 tests/run.sh tests/test_verify.sh
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=10800 tests/run.sh tests/test_verify.sh
 
 .PHONY: demo
 demo: $(B)/examples/demo

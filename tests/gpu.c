@@ -22,6 +22,13 @@ typedef struct failure {
     bool late;
 } failure;
 
+/* A device that will be lost, or is. */
+typedef struct loss {
+    gpu_call call;
+    int in; /* calls of that kind until it comes; 0: never */
+    bool lost;
+} loss;
+
 struct gpu {
     gpu_settings settings;
     ls_backend table;
@@ -31,6 +38,7 @@ struct gpu {
     pthread_cond_t let_go;
     gpu_counts counts;
     failure failures[GPU_CALLS];
+    struct loss *losses; /* by device */
     bool held;
 };
 
@@ -125,6 +133,24 @@ void gpu_fail_late(gpu *g, gpu_call call, int nth)
 {
     bool queued = call == GPU_UPLOAD || call == GPU_COPY || call == GPU_JOIN || call == GPU_RUN;
     set_failure(g, call, (failure){ .in = nth, .late = queued });
+}
+
+void gpu_lose(gpu *g, int device, gpu_call call, int nth)
+{
+    pthread_mutex_lock(&g->mutex);
+    g->losses[device] = (loss){ .call = call, .in = nth };
+    pthread_mutex_unlock(&g->mutex);
+}
+
+/* A call to a device that is lost, or is lost by it. */
+static bool is_lost(gpu *g, int device, gpu_call call)
+{
+    pthread_mutex_lock(&g->mutex);
+    loss *l = &g->losses[device];
+    l->lost = l->lost || (l->in > 0 && l->call == call && --l->in == 0);
+    bool lost = l->lost;
+    pthread_mutex_unlock(&g->mutex);
+    return lost;
 }
 
 /* Counts a call. Is it to fail; or, with *late, when it is carried out? */
@@ -440,6 +466,10 @@ static ls_status enter_call(device *d, gpu_call call, size_t bytes, bool *late)
         status = ls_backend_fail(call == GPU_ALLOC ? LS_ERR_MEMORY : LS_ERR_DEVICE,
                                  "GPU:%d: %s failed, as it was told to", d->number, gpu_call_name(call));
     }
+    if (status == LS_OK && is_lost(d->gpu, d->number, call)) {
+        leave(d);
+        status = ls_backend_fail(LS_ERR_DEVICE, "GPU:%d is lost (%s)", d->number, gpu_call_name(call));
+    }
     return status;
 }
 
@@ -650,7 +680,10 @@ static ls_status gpu_copy(void *to_device, void *to, size_t to_offset, void *fro
     bool late;
     ls_status status = enter_call(to_device, GPU_COPY, bytes, &late);
     if (status == LS_OK) {
-        status = queue_copy(&call, late);
+        const device *from = from_device;
+        status = is_lost(from->gpu, from->number, GPU_CALLS)
+                     ? ls_backend_fail(LS_ERR_DEVICE, "GPU:%d is lost, and cannot be copied from", from->number)
+                     : queue_copy(&call, late);
         leave(to_device);
     }
     return status;
@@ -1130,8 +1163,9 @@ gpu *gpu_create(gpu_settings settings)
     g->table.user = g;
     g->table.copy = settings.copies ? gpu_copy : NULL;
     g->used = calloc((size_t)settings.devices + 1, sizeof *g->used);
+    g->losses = calloc((size_t)settings.devices + 1, sizeof *g->losses);
     g->deny = strdup(g->settings.deny);
-    if (!g->used || !g->deny) {
+    if (!g->used || !g->losses || !g->deny) {
         gpu_destroy(g);
         return NULL;
     }
@@ -1145,6 +1179,7 @@ void gpu_destroy(gpu *g)
     pthread_mutex_destroy(&g->mutex);
     pthread_cond_destroy(&g->let_go);
     free(g->used);
+    free(g->losses);
     free(g->deny);
     free(g);
 }

@@ -66,6 +66,10 @@ const char *gpu_call_name(gpu_call call); /* "upload" */
 void gpu_fail_next(gpu *g, gpu_call call, int nth);
 void gpu_fail_late(gpu *g, gpu_call call, int nth);
 
+/* From the nth call of this kind on this device (1: the next) that call and all others on it fail with LS_ERR_DEVICE,
+ * copies from it as well, for good: the device is lost. What frees still frees. */
+void gpu_lose(gpu *g, int device, gpu_call call, int nth);
+
 /* While held, no device begins anything: calls that wait (download, finite, sync, free, plan_destroy, close, and any
  * when the queue is full) wait until it is let go. */
 void gpu_hold(gpu *g, bool held);

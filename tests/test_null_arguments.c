@@ -56,6 +56,7 @@ static struct {
     ls_cpu_info cpu;
     int *cores;
     ls_memory_info memory;
+    ls_device_times *times;
     ls_trace trace;
     const ls_element *element;
     const int64_t *list_of_rows;
@@ -87,6 +88,8 @@ static void tidy(void)
     free(t.copies);
     free(t.names);
     free(t.cores);
+    free(t.times);
+    t.times = NULL;
     t.names = NULL;
     t.cores = NULL;
     free(t.trace.updates);
@@ -635,6 +638,10 @@ static void train_calls(void **state)
     REFUSED(ls_fit_with(NULL, t.data, (ls_fit_options){ .ls_first = 0 }));
     REFUSED(ls_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }));
     REFUSED(ls_fit_arrays_with(NULL, t.array, t.array, (ls_fit_options){ .ls_first = 0 }));
+    REFUSED(ls_checkpoint_save(NULL, "/nonexistent/checkpoints"));
+    REFUSED(ls_checkpoint_save(t.model, NULL));
+    REFUSED(ls_checkpoint_restore_with(NULL, "/nonexistent/checkpoints", (ls_restore_options){ .ls_first = 0 }));
+    REFUSED(ls_checkpoint_restore_with(t.model, NULL, (ls_restore_options){ .ls_first = 0 }));
     REFUSED(ls_explain_fit_with(NULL, t.data, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
     REFUSED(ls_explain_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
     STATUS(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, NULL, &t.text));
@@ -655,6 +662,12 @@ static void train_calls(void **state)
     REFUSED(ls_model_state_sha256(NULL, t.hex));
     REFUSED(ls_model_state_sha256(t.model, NULL));
     CALL(ls_model_times(NULL));
+    REFUSED(ls_model_device_times(NULL, &t.times, &t.count));
+    REFUSED(ls_model_device_times(t.model, NULL, &t.count));
+    REFUSED(ls_model_device_times(t.model, &t.times, NULL));
+    REFUSED(ls_explain_times(NULL, &t.text));
+    REFUSED(ls_explain_times(t.model, NULL));
+    STATUS(ls_explain_times(t.model, &t.text));
 }
 
 /* Counts without arrays, and options that are pointers. */

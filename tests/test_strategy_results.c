@@ -136,6 +136,7 @@ static ls_status after_batch(void *user, ls_model *model, const ls_logs *logs, b
 
 static void tell_state(told *t, bed *b)
 {
+    OK(ls_strategy_check(ls_model_graph(b->model), NULL)); /* all copies of a variable are equal */
     OK(ls_model_state_sha256(b->model, t->hash));
     OK(ls_model_steps(b->model, &t->steps));
 }

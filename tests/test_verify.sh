@@ -69,7 +69,7 @@ verifies() {
 
 if [ "${LS_VERIFY:-}" = all ]; then
     FLAGS=
-    LIMIT=1200
+    LIMIT=3000
 elif [ -n "$SANITIZE" ]; then
     FLAGS='--device-counts 3 --lanes 4 --steps 2'
     LIMIT=300

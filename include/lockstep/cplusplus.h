@@ -449,6 +449,7 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_fit
 #undef ls_fit_arrays
 #undef ls_explain_fit
+#undef ls_checkpoint_restore
 #undef ls_evaluate
 #undef ls_evaluate_arrays
 #undef ls_predict
@@ -539,6 +540,11 @@ inline ls_status ls_fit_arrays(ls_model *model, ls_array x, ls_array y, ls_fit_o
 inline ls_status ls_explain_fit(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options = {})
 {
     return ls_explain_fit_with(model, data, options, fits, out);
+}
+
+inline ls_status ls_checkpoint_restore(ls_model *model, const char *from, ls_restore_options options = {})
+{
+    return ls_checkpoint_restore_with(model, from, options);
 }
 
 inline ls_status ls_evaluate(ls_model *model, ls_dataset *data, ls_results *out, ls_evaluate_options options = {})

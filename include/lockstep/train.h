@@ -281,6 +281,23 @@ typedef struct ls_fit_options {
     bool log_hash;            /* the hash of parameters and optimizer state with every step */
     const volatile int *stop; /* becomes not 0: training ends after the current step */
     ls_history **history;     /* out; the caller destroys it */
+    /* Checkpoints; see below. */
+    const char *checkpoint;   /* a folder to save them in; NULL: none are saved */
+    const char *save_every;   /* "500" or "500steps", "2epochs", "90s", "10min", "2h"; NULL: every epoch */
+    int keep;                 /* so many of the newest stay, and the best; 0: 3, LS_KEEP_ALL: all */
+    const char *monitor;      /* the result that says which is best; NULL: "val_loss", without validation "loss" */
+    const char *resume;       /* go on from this one, or from the newest of this folder; "auto": of `checkpoint` */
+    bool allow_other_bits;    /* resume also where lanes or the bit class are others: the weights will be, too */
+    const volatile int *save; /* becomes another number: saved after the current step, and training goes on */
+    /* Begin behind the last whole step of this model's last ls_fit, which ended, was stopped or failed: in the middle
+     * of an epoch with the same data, seed and batch size. Devices and strategy may be others, and the bits are those
+     * of a fit that was not disturbed. So training goes on without a device that failed. */
+    bool go_on;
+    /* A file that ui.perfetto.dev and chrome://tracing show: what each worker of each device did when. Written at the
+     * end, whole or not at all, also when training is stopped or fails. It has room for some 260,000 events; steps
+     * behind those are left out, and that is said. */
+    const char *trace;
+    int64_t trace_first, trace_last; /* steps to show, counted from 1 over all epochs; 0: from the first, to the last */
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
@@ -297,6 +314,43 @@ LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options o
     ls_fit_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),    \
                        (ls_fit_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
+
+/* ---- Checkpoints ---- */
+
+#define LS_KEEP_ALL (-1)
+
+/* clang-format off */
+/* With .checkpoint = "DIR", ls_fit saves everything that decides the steps to come, every .save_every and at the end:
+ *
+ *     DIR/step-00000500/model.safetensors, optimizer.safetensors, state.json
+ *     DIR/last, DIR/best                     links to the newest one, and to that with the best .monitor
+ *
+ * A fit with .resume = "auto" and the same model, data and options goes on as if it had not ended: also inside an
+ * epoch, on other devices and with another strategy, bit for bit. What differs is refused by name; devices, strategy,
+ * epochs, max_steps, verbose and log may differ. Where there is no checkpoint yet, training begins, and the log says
+ * so.
+ *
+ * Training waits for a copy of its state (ls_times.save); a thread writes it. A checkpoint appears when it is whole and
+ * on the disk, and only then do older ones go. What cannot be written is a warning, and training goes on. Callbacks
+ * that have a memory take part through .save and .load; those are called after on_train_begin. */
+/* clang-format on */
+
+/* The checkpoint of this moment, in DIR/step-...; returns when it is on the disk. For loops by hand, and for callbacks.
+ * Older ones stay. */
+LS_API ls_status ls_checkpoint_save(ls_model *model, const char *dir);
+
+typedef struct ls_restore_options {
+    int ls_first;
+    bool allow_other_bits;
+} ls_restore_options;
+
+/* ls_checkpoint_restore(model, from): weights, optimizer state, counters of steps and random numbers, from that
+ * checkpoint or from the newest whole one of that folder. The model is compiled as it was then. A failure changes
+ * nothing. */
+#define ls_checkpoint_restore(...)                                                                                     \
+    ls_checkpoint_restore_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
+                               (ls_restore_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
+LS_API ls_status ls_checkpoint_restore_with(ls_model *model, const char *from, ls_restore_options options);
 
 /* What ls_fit with the same options would need of each device's memory, whether it fits (fits may be NULL), and the
  * largest batch that does if not: a text to free(). Nothing is trained.
@@ -470,10 +524,30 @@ typedef struct ls_times {
     double data;        /* waiting for the next batch */
     double compute;     /* steps, of which */
     double join;        /* is for joins, checks and updates */
-    double other;       /* validation, progress, logs, callbacks */
+    double other;       /* validation, progress, logs, callbacks, and: */
+    double save;        /* copies for checkpoints: as long as training waited for them */
+    double flush;       /* and at its end, until the last one was written; this is in none of the others */
     double moved_bytes; /* not a time: what joins moved between devices */
 } ls_times;
 LS_API ls_times ls_model_times(const ls_model *model);
+
+/* The same for each device that the last fit used, of its average worker; all but copies make up the fit's time. */
+typedef struct ls_device_times {
+    char name[80]; /* "/job:localhost/replica:0/task:0/device:CPU:0" */
+    int stage;     /* of a strategy that cuts the model, counted from 0; -1: of none */
+    double busy;   /* computing */
+    double data;   /* waiting for the next batch */
+    double joins;  /* joins, checks and updates, with waiting for other devices there */
+    double idle;   /* nothing to do while other lanes were under way: the bubble of a pipeline */
+    double copies; /* of busy and joins: copying from and to other devices */
+    double other;  /* between steps: validation, logs, callbacks, and values that one worker computes for all */
+} ls_device_times;
+LS_API ls_status ls_model_device_times(const ls_model *model, ls_device_times **out,
+                                       size_t *count); /* free() the list */
+
+/* As text: a line a device, and one sentence where more devices did not help ("2 devices are slower than 1 for this
+ * model: joins 61 %"), judged by what was measured in this fit. free() it. */
+LS_API ls_status ls_explain_times(const ls_model *model, char **out);
 
 #ifdef __cplusplus
 }

@@ -144,3 +144,27 @@ char *ls_format_number(double value, char type, bool zeros, int width, int preci
     leave_c_locale(pair);
     return buffer;
 }
+
+bool ls_parse_period(const char *text, ls_period *out)
+{
+    static const struct {
+        const char *name;
+        int unit;
+        double count;
+    } units[] = { { "", LS_EVERY_STEPS, 1 },       { "step", LS_EVERY_STEPS, 1 },    { "steps", LS_EVERY_STEPS, 1 },
+                  { "epoch", LS_EVERY_EPOCHS, 1 }, { "epochs", LS_EVERY_EPOCHS, 1 }, { "s", LS_EVERY_SECONDS, 1 },
+                  { "sec", LS_EVERY_SECONDS, 1 },  { "min", LS_EVERY_SECONDS, 60 },  { "h", LS_EVERY_SECONDS, 3600 } };
+    char digits[16];
+    int64_t count;
+    size_t length = strspn(text, "0123456789");
+    if (length == 0 || length >= sizeof digits)
+        return false;
+    snprintf(digits, sizeof digits, "%.*s", (int)length, text);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(text + length, units[i].name) == 0 && ls_parse_i64(digits, &count) && count > 0) {
+            out->unit = units[i].unit;
+            out->count = (double)count * units[i].count;
+            return true;
+        }
+    return false;
+}

@@ -17,6 +17,14 @@ bool ls_parse_bool(const char *text, bool *out);    /* on off, true false, yes n
 bool ls_is_beyond_f64(const char *text);
 #define LS_F64_RANGE "4.9e-324 to 1.8e+308"
 
+/* How often: "500" or "500steps", "2epochs", "90s", "10min", "2h". */
+typedef struct ls_period {
+    enum { LS_EVERY_STEPS, LS_EVERY_EPOCHS, LS_EVERY_SECONDS } unit;
+    double count;
+} ls_period;
+bool ls_parse_period(const char *text, ls_period *out);
+#define LS_PERIODS "a number above 0 and what it counts, as in 500, 500steps, 2epochs, 90s, 10min or 2h"
+
 #define LS_F64_CHARS 32
 
 /* The shortest decimal form that reads back as the same double. Returns `buffer`. */

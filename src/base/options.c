@@ -237,6 +237,10 @@ static ls_status value_of(const ls_option *row, const char *word, const char *ne
         *value = *used ? next : "on";
         return LS_OK;
     }
+    if (row->alone != NULL && (next == NULL || is_flag(next))) {
+        *value = row->alone;
+        return LS_OK;
+    }
     if (next == NULL || strncmp(next, "--", 2) == 0) {
         ls_text expected = { 0 };
         ls_option_put_expected(row, &expected);

@@ -15,9 +15,10 @@
  * arguments; what comes later wins, and the last of a repeated flag wins.
  *
  * On the command line a value follows its flag as the next word or after "=". A switch (bool) alone means on; it takes
- * the next word only when that is exactly "on" or "off". "--" ends the flags; other words are positional arguments, and
- * so is a word like -5. A word that starts with "--" is never taken for the value of a flag: write --name=--odd.
- * The variable of --batch-size is LOCKSTEP_BATCH_SIZE; an empty variable counts as not set. */
+ * the next word only when that is exactly "on" or "off". A row may say what a flag without a value means. "--" ends the
+ * flags; other words are positional arguments, and so is a word like -5. A word that starts with "--" is never taken
+ * for the value of a flag: write --name=--odd. The variable of --batch-size is LOCKSTEP_BATCH_SIZE; an empty variable
+ * counts as not set. */
 #ifndef LS_BASE_OPTIONS_H
 #define LS_BASE_OPTIONS_H
 
@@ -46,6 +47,7 @@ typedef struct ls_option {
     size_t choice_count;
     char brief;          /* 'o': -o is the same flag; 0: none */
     const char *metavar; /* stands for the value in the help; NULL: a word by type */
+    const char *alone;   /* STRING: the value of a flag that stands alone, before another flag or at the end */
 } ls_option;
 
 /* A row; the rest are designated initializers of ls_option. A field of another type does not compile. */

@@ -537,23 +537,41 @@ static ls_status make_header_part(const char *path, const json_t *header, ls_fil
     return LS_OK;
 }
 
-ls_status ls_safetensors_write(const char *path, const ls_safetensors_entry *entries, size_t count,
-                               const ls_safetensors_pair *metadata, size_t metadata_count)
+ls_status ls_safetensors_make(const char *path, const ls_safetensors_entry *entries, size_t count,
+                              const ls_safetensors_pair *metadata, size_t metadata_count, ls_file_part **out)
 {
     ls_status status;
     json_t *header = json_object();
     ls_file_part *parts = count < SIZE_MAX / sizeof *parts ? calloc(count + 1, sizeof *parts) : NULL;
     if (header == NULL || parts == NULL) {
         status = ls_fail(LS_ERR_MEMORY, "no memory to write '%s' (%zu tensors)", path, count);
-        goto free_parts;
+        goto free_header;
     }
-    LS_TRY_GOTO(status, add_metadata(path, header, metadata, metadata_count), free_parts);
-    LS_TRY_GOTO(status, add_entries(path, header, entries, count, parts), free_parts);
-    LS_TRY_GOTO(status, make_header_part(path, header, &parts[0]), free_parts);
-    status = ls_file_write_parts(path, parts, count + 1);
-    free((void *)parts[0].data);
-free_parts:
-    free(parts);
+    LS_TRY_GOTO(status, add_metadata(path, header, metadata, metadata_count), free_header);
+    LS_TRY_GOTO(status, add_entries(path, header, entries, count, parts), free_header);
+    status = make_header_part(path, header, &parts[0]);
+free_header:
     json_decref(header);
+    if (status == LS_OK)
+        *out = parts;
+    else
+        free(parts);
+    return status;
+}
+
+void ls_safetensors_free_parts(ls_file_part *parts)
+{
+    if (parts != NULL)
+        free((void *)parts[0].data);
+    free(parts);
+}
+
+ls_status ls_safetensors_write(const char *path, const ls_safetensors_entry *entries, size_t count,
+                               const ls_safetensors_pair *metadata, size_t metadata_count)
+{
+    ls_file_part *parts = NULL;
+    LS_TRY(ls_safetensors_make(path, entries, count, metadata, metadata_count, &parts));
+    ls_status status = ls_file_write_parts(path, parts, count + 1);
+    ls_safetensors_free_parts(parts);
     return status;
 }

@@ -6,6 +6,7 @@
 #ifndef LS_DATA_SAFETENSORS_H
 #define LS_DATA_SAFETENSORS_H
 
+#include "base/file.h"
 #include "lockstep/graph.h"
 
 #define LS_SAFETENSORS_HEADER_LIMIT ((size_t)100 << 20)
@@ -49,5 +50,11 @@ const char *ls_safetensors_metadata_find(const ls_safetensors *file, const char 
  * written from where it is: no second copy of the data is made. */
 ls_status ls_safetensors_write(const char *path, const ls_safetensors_entry *entries, size_t count,
                                const ls_safetensors_pair *metadata, size_t metadata_count);
+
+/* The same file as its parts, for whoever writes it in another way: the header, then each entry's data where it is.
+ * There are count + 1. Canonical: the bytes follow from the arguments alone. `path` is for messages. */
+ls_status ls_safetensors_make(const char *path, const ls_safetensors_entry *entries, size_t count,
+                              const ls_safetensors_pair *metadata, size_t metadata_count, ls_file_part **out);
+void ls_safetensors_free_parts(ls_file_part *parts);
 
 #endif

@@ -169,14 +169,14 @@ static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
 }
 
 /* A lane's unit is done: what it reduced may be joined with its neighbours. */
-static void end_lane_unit(ls_executor *e, int unit, ls_status status)
+static void end_lane_unit(ls_executor *e, int unit, int worker, ls_status status)
 {
     const ls_phase *phase = phase_at(e, e->phase);
     const ls_work *w = &e->phases[e->phase];
     const ls_unit *u = &w->units[unit];
     ls_lane *lane = &e->lane[u->lane];
     for (int s = u->index; s < u->index + u->count && status == LS_OK; s++)
-        status = ls_partials_complete(e, s, u->lane);
+        status = ls_partials_complete(e, s, u->lane, worker);
     if (status != LS_OK)
         note_failure(e, e->phase, unit, status);
     lane->running = false;
@@ -262,6 +262,19 @@ static void wait_for_progress(ls_executor *e, bool spin)
     }
 }
 
+/* What a worker did, and what it waited for, by the kind of phase. */
+static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
+{
+    *(kind < LS_PHASE_PAIR ? &m->busy : &m->joins) += seconds;
+}
+
+static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)
+{
+    m->waiting += seconds;
+    m->idle += kind == LS_PHASE_LANES ? seconds : 0;
+    m->joins += kind >= LS_PHASE_PAIR ? seconds : 0;
+}
+
 /* Does a unit, for which the mutex is given up, and says how it went. */
 static void do_unit(ls_executor *e, int index, int worker)
 {
@@ -271,8 +284,11 @@ static void do_unit(ls_executor *e, int index, int worker)
     pthread_mutex_unlock(&e->mutex);
     double start = ls_clock_now();
     ls_status status = driver ? ls_driver_run(driver, e, phase, u, worker) : ls_host_run(e, phase, u, worker);
-    double seconds = ls_clock_now() - start;
+    double end = ls_clock_now(), seconds = end - start;
     e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
+    count_work(&e->meters[worker], phase->kind, seconds);
+    if (e->timeline)
+        ls_timeline_unit(e, worker, phase, u, start, end);
     pthread_mutex_lock(&e->mutex);
     if (phase->kind == LS_PHASE_LANES) {
         e->lane_flops[u->device] += u->flops;
@@ -282,7 +298,7 @@ static void do_unit(ls_executor *e, int index, int worker)
     if (status != LS_OK)
         note_failure(e, e->phase, index, status);
     if (phase->kind == LS_PHASE_LANES)
-        end_lane_unit(e, index, status);
+        end_lane_unit(e, index, worker, status);
     if (++e->done == e->phases[e->phase].count) {
         e->phase++;
         start_phase(e);
@@ -294,11 +310,14 @@ static void worker_loop(void *user, int worker)
 {
     ls_executor *e = user;
     int device = e->device_of[worker];
+    double begin = ls_clock_now();
     pthread_mutex_lock(&e->mutex);
     while (has_more(e, device)) {
         int index = find_unit(e, device), phase = e->phase;
         if (index < 0) {
+            double start = ls_clock_now();
             wait_for_progress(e, is_cpu(e, device));
+            count_waiting(&e->meters[worker], phase_at(e, phase)->kind, ls_clock_now() - start);
             continue;
         }
         do_unit(e, index, worker);
@@ -307,11 +326,13 @@ static void worker_loop(void *user, int worker)
             signal_progress(e);
     }
     pthread_mutex_unlock(&e->mutex);
+    e->meters[worker].present = ls_clock_now() - begin;
 }
 
 /* Without a crew: every unit in order, which is allowed for any device. */
 static void run_alone(ls_executor *e)
 {
+    double begin = ls_clock_now();
     pthread_mutex_lock(&e->mutex); /* nobody else wants it; units give it up */
     while (e->phase < e->plan->phase_count && e->failure.status == LS_OK) {
         const ls_work *w = &e->phases[e->phase];
@@ -321,6 +342,7 @@ static void run_alone(ls_executor *e)
         do_unit(e, index, 0);
     }
     pthread_mutex_unlock(&e->mutex);
+    e->meters[0].present = ls_clock_now() - begin;
 }
 
 void ls_dispatch(ls_executor *e)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/calls.h"
 #include "run/executor_private.h"
 #include "run/partials.h"
@@ -22,6 +23,10 @@ struct ls_driver {
     bool *brought;     /* by plan node: it came from the host; otherwise it was made here */
     uint64_t *arrived; /* by kept value and lane: the run that brought it here */
     void *part;        /* the host's room for a part of a sum, on its way */
+
+    ls_executor *executor; /* of the unit at hand, and its worker: whose time copies take */
+    int worker;
+    double began; /* when the last copy did */
 };
 
 static const ls_plan *plan_of(const ls_driver *d)
@@ -150,32 +155,48 @@ static ls_memory_place at(const ls_driver *d, size_t offset)
     return (ls_memory_place){ d->block->region, d->block->offset + offset };
 }
 
-static ls_status upload(const ls_driver *d, size_t offset, const void *from, size_t bytes)
+static ls_status upload(ls_driver *d, size_t offset, const void *from, size_t bytes)
 {
+    d->began = ls_clock_now();
     return ls_device_upload(d->device, d->block->region, d->block->offset + offset, from, bytes);
 }
 
-static ls_status download(const ls_driver *d, size_t offset, void *to, size_t bytes)
+static ls_status download_from(const ls_driver *d, size_t offset, void *to, size_t bytes)
 {
     return ls_device_download(d->device, d->block->region, d->block->offset + offset, to, bytes);
 }
 
+static ls_status download(ls_driver *d, size_t offset, void *to, size_t bytes)
+{
+    d->began = ls_clock_now();
+    return download_from(d, offset, to, bytes);
+}
+
+/* A copy has ended. */
 static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
 {
     char label[LS_NODE_TEXT];
     ls_context_count_copy(plan_of(d)->graph->context, ls_node_label(plan_of(d)->nodes[value].node, label), from, to,
                           bytes);
+    ls_meter *meter = &d->executor->meters[d->worker];
+    double seconds = ls_clock_now() - d->began;
+    meter->copies += seconds;
+    if (from != d->device->index && d->placement->ctx->devices[from].kind != LS_CPU)
+        meter->between += seconds;
+    if (d->executor->timeline)
+        ls_timeline_copy(d->executor, d->worker, value, from, to, bytes, d->began);
 }
 
 /* From memory of another device of the same backend; where that does not copy, by way of `host`. */
-static ls_status fetch_from(const ls_driver *d, int value, const ls_driver *other, size_t there, size_t here,
-                            void *host, size_t bytes)
+static ls_status fetch_from(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
+                            size_t bytes)
 {
+    d->began = ls_clock_now();
     if (d->device->backend->copy) {
         ls_memory_place to = at(d, here), from = at(other, there);
         return ls_device_copy(d->device, to.memory, to.offset, other->device, from.memory, from.offset, bytes);
     }
-    LS_TRY(download(other, there, host, bytes));
+    LS_TRY(download_from(other, there, host, bytes));
     count(d, value, other->device->index, d->placement->home, bytes);
     return upload(d, here, host, bytes);
 }
@@ -347,9 +368,14 @@ static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int work
 
 static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
-    for (int i = 0; i < u->count; i++)
-        LS_TRY(launch_task(d, e, u->index + i, worker, u->lane));
-    return LS_OK;
+    ls_status status = LS_OK;
+    for (int i = u->index; i < u->index + u->count && status == LS_OK; i++) {
+        double start = e->timeline ? ls_clock_now() : 0;
+        status = launch_task(d, e, i, worker, u->lane);
+        if (e->timeline)
+            ls_timeline_task(e, worker, i, u->lane, start);
+    }
+    return ls_fail_within(status, "lane %d", u->lane);
 }
 
 /* Of several devices that compute the same whole value the first gives it to the host. */
@@ -458,7 +484,7 @@ ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int
     }
     if (status == LS_OK && last)
         status = explain_join(d, last, "joining on", ls_device_sync(d->device));
-    return settle(d, status);
+    return settle(d, ls_fail_within(status, "lanes %d and %d", left, right));
 }
 
 /* A part of a join at work: where each lane's partial is, this device's own or received from another. */
@@ -643,5 +669,7 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
 
 ls_status ls_driver_run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
 {
+    d->executor = e;
+    d->worker = worker;
     return settle(d, run(d, e, phase, u, worker));
 }

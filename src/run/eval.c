@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fpmode.h"
 #include "base/size.h"
 #include "base/text.h"
@@ -432,9 +433,16 @@ ls_status ls_run(const ls_run_request *q, ls_run_report *report)
     r.row_count = q->row_count;
     r.fetches = q->fetches;
     r.fetch_count = q->fetch_count;
+    double start = ls_clock_now();
     LS_TRY(begin(&r));
+    if (ls_timeline_run(q->timeline, r.executor))
+        ls_timeline_call(q->timeline, LS_CALL_PLAN, start, ls_clock_now());
     double before = ls_executor_join_seconds(r.executor);
-    LS_TRY(execute(&r));
+    ls_status status = execute(&r);
+    ls_timeline_run(NULL, r.executor);
+    if (q->seconds)
+        ls_executor_add_seconds(r.executor, q->seconds);
+    LS_TRY(status);
     if (report)
         *report = (ls_run_report){ .lanes = ls_executor_plan(r.executor)->lanes,
                                    .join_seconds = ls_executor_join_seconds(r.executor) - before,

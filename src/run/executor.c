@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "run/executor_private.h"
 
@@ -149,13 +150,14 @@ static ls_status make_lists(ls_executor *e)
     e->drivers = calloc(devices, sizeof(*e->drivers));
     e->broken = calloc((size_t)plan->join_count + 1, sizeof(*e->broken));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
+    e->meters = calloc(workers, sizeof(*e->meters));
     e->lane_flops = calloc(devices, sizeof(*e->lane_flops));
     e->lane_seconds = calloc(devices, sizeof(*e->lane_seconds));
     bool all = e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes && e->places && e->kept &&
                e->frames && e->partials && e->kept_block && e->frame_block && e->partial_block && e->lane &&
                e->in_flight && e->next && e->next_begin && e->frame_of && e->free_frames && e->frame_count &&
-               e->slot_of && e->block && e->units_of && e->drivers && e->broken && e->phase_seconds && e->lane_flops &&
-               e->lane_seconds;
+               e->slot_of && e->block && e->units_of && e->drivers && e->broken && e->phase_seconds && e->meters &&
+               e->lane_flops && e->lane_seconds;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -268,12 +270,13 @@ void ls_executor_destroy(ls_executor *e)
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
         free(e->pools[i].free);
-    void *lists[] = { e->pools,         e->arena,         e->stage,       e->arena_block, e->inputs,     e->lanes,
-                      e->places,        e->kept,          e->frames,      e->partials,    e->kept_block, e->frame_block,
-                      e->partial_block, e->lane,          e->in_flight,   e->next_begin,  e->frame_of,   e->free_frames,
-                      e->frame_count,   e->slot_of,       e->block,       e->units_of,    e->drivers,    e->broken,
-                      e->group_seconds, e->phase_seconds, e->phases,      e->outside,     e->device_of,  e->next,
-                      e->wanted,        e->lane_flops,    e->lane_seconds };
+    void *lists[] = { e->pools,         e->arena,       e->stage,         e->arena_block, e->inputs,
+                      e->lanes,         e->places,      e->kept,          e->frames,      e->partials,
+                      e->kept_block,    e->frame_block, e->partial_block, e->lane,        e->in_flight,
+                      e->next_begin,    e->frame_of,    e->free_frames,   e->frame_count, e->slot_of,
+                      e->block,         e->units_of,    e->drivers,       e->broken,      e->group_seconds,
+                      e->phase_seconds, e->phases,      e->outside,       e->device_of,   e->next,
+                      e->wanted,        e->lane_flops,  e->lane_seconds,  e->meters };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     pthread_cond_destroy(&e->progress);
@@ -336,6 +339,7 @@ static void note_speed(ls_executor *e)
 
 ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
 {
+    memset(e->meters, 0, (size_t)e->workers * sizeof(*e->meters));
     e->seed = seed;
     e->run = run;
     atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
@@ -343,7 +347,11 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     bool alone = ctx->kind_count > 1;
     if (alone)
         pthread_mutex_lock(&ctx->devices_mutex);
+    double start = ls_clock_now();
     ls_status status = begin_run(e);
+    e->begin_seconds = alone ? ls_clock_now() - start : 0;
+    if (alone)
+        ls_timeline_call(e->timeline, LS_CALL_STATE, start, start + e->begin_seconds);
     if (status == LS_OK) {
         ls_dispatch(e);
         note_speed(e);

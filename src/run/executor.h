@@ -7,6 +7,7 @@
 #include "device/crew.h"
 #include "plan/placement.h"
 #include "run/state.h"
+#include "run/timeline.h"
 
 typedef struct ls_executor ls_executor;
 
@@ -45,6 +46,18 @@ int64_t ls_executor_units_of(const ls_executor *executor, int device);
 /* Where the time goes, summed over runs and workers: seconds by phase kind and, most expensive first, by group. */
 void ls_executor_profile(ls_executor *executor, bool on);
 ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
+
+/* Where the last run's time went on a device, in seconds: of its average worker. */
+typedef struct ls_device_seconds {
+    double busy;    /* computing: tasks of lanes, values of the whole batch, weights in their kernels' formats */
+    double joins;   /* joins, checks and updates, with the waiting among them */
+    double copies;  /* of both: copying from and to other devices */
+    double between; /* of copies: from another device, through the host or not; one device alone would make none */
+    double idle;    /* nothing to do while lanes were under way */
+    double waiting; /* all the waiting, */
+    double present; /* of all the time that it took part */
+} ls_device_seconds;
+void ls_executor_add_seconds(const ls_executor *executor, ls_device_seconds *by_device);
 
 /* Time that all runs so far took for joins, checks and updates: of the average worker. */
 double ls_executor_join_seconds(const ls_executor *executor);

@@ -40,6 +40,11 @@ typedef struct ls_lane {
     int done; /* units */
 } ls_lane;
 
+/* Seconds of a worker in the run at hand: see ls_device_seconds. A cache line each. */
+typedef struct ls_meter {
+    double busy, joins, copies, between, idle, waiting, present, unused;
+} ls_meter;
+
 /* The slots of a segment on a device that are not in use. */
 typedef struct ls_pool {
     int *free, count;
@@ -72,6 +77,11 @@ struct ls_executor {
     double *lane_flops, *lane_seconds; /* by device: of the run at hand */
 
     /* the run at hand */
+    ls_meter *meters;         /* by worker */
+    double begin_seconds;     /* that bringing state to devices took */
+    ls_timeline *timeline;    /* NULL: none is kept */
+    uint64_t timeline_number; /* of the timeline that has its names, from this one on: */
+    int names;
     uint64_t seed, run;
     pthread_mutex_t mutex;
     pthread_cond_t progress;

@@ -12,6 +12,30 @@ void ls_executor_profile(ls_executor *e, bool on)
         e->phase_seconds[i] = 0;
 }
 
+/* State that is brought by the caller keeps every device waiting that has some. */
+void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
+{
+    for (int w = 0; w < e->workers; w++) {
+        const ls_meter *m = &e->meters[w];
+        ls_device_seconds *s = &by_device[e->device_of[w]];
+        double part = e->crew ? 1.0 / e->placement->ctx->devices[e->device_of[w]].worker_count : 1;
+        s->busy += m->busy * part;
+        s->joins += m->joins * part;
+        s->copies += m->copies * part;
+        s->between += m->between * part;
+        s->idle += m->idle * part;
+        s->waiting += m->waiting * part;
+        s->present += m->present * part;
+    }
+    for (int d = 0; d < e->devices; d++)
+        if (e->drivers[d]) {
+            by_device[d].joins += e->begin_seconds;
+            by_device[d].copies += e->begin_seconds;
+            by_device[d].waiting += e->begin_seconds;
+            by_device[d].present += e->begin_seconds;
+        }
+}
+
 double ls_executor_join_seconds(const ls_executor *e)
 {
     double seconds = 0;

@@ -358,8 +358,12 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_PREPARE:
         return run_prepare(e, &plan->prepared[u->index], worker);
     case LS_PHASE_LANES:
-        for (int i = 0; i < u->count; i++)
-            LS_TRY(compute_task(e, &plan->segments[u->index + i], worker, u->lane));
+        for (int i = u->index; i < u->index + u->count; i++) {
+            double start = e->timeline ? ls_clock_now() : 0;
+            LS_TRY(compute_task(e, &plan->segments[i], worker, u->lane));
+            if (e->timeline)
+                ls_timeline_task(e, worker, i, u->lane, start);
+        }
         return LS_OK;
     case LS_PHASE_PAIR:
         run_pair(e, u->index, u->lane, u->count, worker);

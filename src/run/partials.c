@@ -3,6 +3,8 @@
  * its sibling; 0 otherwise. */
 #include "run/partials.h"
 
+#include "base/clock.h"
+
 #define JOINING (-1)
 
 static size_t at(const ls_executor *e, int segment, int lane)
@@ -86,7 +88,7 @@ static void join_on_host(ls_executor *e, int segment, int left, int right)
 
 /* The right block's parts are joined to the left's; nobody else looks at either meanwhile. After a failure nothing is
  * added any more, but slots are freed all the same: lanes before the failed one still want them. */
-static ls_status join_siblings(ls_executor *e, int segment, int left, int right)
+static ls_status join_siblings(ls_executor *e, int segment, int left, int right, int worker)
 {
     int *to = &e->slot_of[at(e, segment, left)], *from = &e->slot_of[at(e, segment, right)];
     ls_status status = LS_OK;
@@ -100,10 +102,14 @@ static ls_status join_siblings(ls_executor *e, int segment, int left, int right)
     if (e->failure.status == LS_OK) {
         ls_driver *driver = e->drivers[ls_task_device(e->plan, segment, left)];
         pthread_mutex_unlock(&e->mutex);
+        double start = ls_clock_now();
         if (driver)
             status = ls_driver_join_siblings(driver, e, segment, left, right);
         else
             join_on_host(e, segment, left, right);
+        e->meters[worker].joins += ls_clock_now() - start;
+        if (e->timeline)
+            ls_timeline_siblings(e, worker, segment, left, start);
         pthread_mutex_lock(&e->mutex);
     }
     free_slot(e, segment, right);
@@ -122,7 +128,7 @@ static bool joins_now(const ls_executor *e, int segment, int device, int size)
     return size * 2 < plan->lanes && e->placement->places[device].slots[segment] < plan->lanes;
 }
 
-ls_status ls_partials_complete(ls_executor *e, int segment, int lane)
+ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker)
 {
     int lanes = e->plan->lanes, device = ls_task_device(e->plan, segment, lane), start = lane;
     int *block = e->block + at(e, segment, 0);
@@ -136,7 +142,7 @@ ls_status ls_partials_complete(ls_executor *e, int segment, int lane)
                 ls_task_device(e->plan, segment, right) != device)
                 return LS_OK;
             block[left] = block[right] = JOINING;
-            ls_status status = join_siblings(e, segment, left, right);
+            ls_status status = join_siblings(e, segment, left, right, worker);
             block[right] = 0;
             if (status != LS_OK) {
                 block[left] = 0;

@@ -14,7 +14,7 @@ void ls_partials_begin(ls_executor *e, int first, int count);
 void ls_partials_claim(ls_executor *e, int device, int first, int count, int lane);
 
 /* A task has made all its parts; joins what it completes, for which the mutex is given up for a while. */
-ls_status ls_partials_complete(ls_executor *e, int segment, int lane);
+ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker);
 
 /* A pair of blocks has been joined, in the slot of the first lane that has one: the others are free. Takes the mutex.
  */

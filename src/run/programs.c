@@ -8,8 +8,11 @@
 ls_status ls_programs_explain(const ls_programs *p, const ls_step *step, const char *what, ls_status status)
 {
     char label[LS_NODE_TEXT];
-    return ls_fail_within(status, "%s (op %s): %s %s", ls_node_label(step->group->root, label),
-                          ls_tensor_op(step->group->root), what, p->device->name);
+    const ls_tensor *node = step->group->root;
+    bool updates = ls_node_is(node, LS_TRAIT_UPDATES); /* it has no name, but its variable has */
+    return ls_fail_within(status, "%s (op %s): %s %s",
+                          ls_node_label(updates ? node->attr.apply.variable->node : node, label), ls_tensor_op(node),
+                          what, p->device->name);
 }
 
 static ls_program_slot kept_slot(const ls_programs *p, const ls_operand *o)

@@ -67,16 +67,26 @@ static void drop(ls_graph *graph)
     free(runs);
 }
 
-/* The newest value of a variable, from a device that has it. */
+/* The newest value of a variable, from a device that has it. One that fails is passed over: another may have it, too.
+ */
 static ls_status bring(ls_variable *variable)
 {
     const ls_graph *graph = variable->node->graph;
     const ls_runs *runs = graph->runs;
-    for (int d = 0; runs->states && d < graph->context->device_count; d++)
-        if (runs->states[d] && ls_state_has(runs->states[d], variable))
-            return ls_state_download(runs->states[d], variable);
+    ls_status status = LS_OK;
     char label[LS_NODE_TEXT];
-    return ls_fail(LS_ERR_INTERNAL, "no device has the newest value of %s", ls_node_label(variable->node, label));
+    for (int d = 0; runs->states && d < graph->context->device_count; d++)
+        if (runs->states[d] && ls_state_has(runs->states[d], variable)) {
+            status = ls_state_download(runs->states[d], variable);
+            if (status == LS_OK)
+                return LS_OK;
+        }
+    if (status == LS_OK)
+        return ls_fail(LS_ERR_INTERNAL, "no device has the newest value of %s", ls_node_label(variable->node, label));
+    return ls_fail_within(status,
+                          "what the last whole step made of %s is on no device that can be read: to go on, load "
+                          "weights or a checkpoint",
+                          ls_node_label(variable->node, label));
 }
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out)

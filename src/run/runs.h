@@ -29,7 +29,8 @@ typedef struct ls_runs {
     ls_cached cached[LS_CACHED_PLANS];
     int count;
     uint64_t clock;
-    ls_state **states; /* by device: variables on devices that are not CPUs; NULL: none yet */
+    uint64_t timelines; /* made so far */
+    ls_state **states;  /* by device: variables on devices that are not CPUs; NULL: none yet */
 } ls_runs;
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out);
@@ -63,6 +64,8 @@ typedef struct ls_run_request {
     /* The run is a part of the next training step, and draws that step's random numbers. The step is counted by the
      * run that writes trainable variables; without this, runs that write none have a counter of their own. */
     bool of_step;
+    ls_timeline *timeline;      /* what workers do is kept there; NULL: nowhere */
+    ls_device_seconds *seconds; /* by device: the run's are added, also when it fails; NULL: nobody asks */
 } ls_run_request;
 
 /* What is known of a run that succeeded. */

@@ -203,14 +203,19 @@ static ls_status upload(ls_state *s, ls_variable *variable)
     return ls_device_upload(s->device, to.memory, to.offset, variable->data, variable->bytes);
 }
 
+/* From this device, another one, or the host. One that fails is passed over: another may have it, too. */
 static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variable)
 {
-    ls_state *from = newest(s, variable) >= 0 ? s : NULL;
-    for (int d = 0; !from && d < s->graph->context->device_count; d++)
-        if (others[d] && others[d]->device->kind == s->device->kind && newest(others[d], variable) >= 0)
-            from = others[d];
     part_of(s, variable)->coming = true;
-    return from && s->device->backend->copy ? copy_from(s, from, variable) : upload(s, variable);
+    if (!s->device->backend->copy)
+        return upload(s, variable);
+    if (newest(s, variable) >= 0)
+        return copy_from(s, s, variable);
+    for (int d = 0; d < s->graph->context->device_count; d++)
+        if (others[d] && others[d]->device->kind == s->device->kind && newest(others[d], variable) >= 0 &&
+            copy_from(s, others[d], variable) == LS_OK)
+            return LS_OK;
+    return upload(s, variable);
 }
 
 /* Runs read the vector that has more of what they write; the rest is copied to it once, and then is in both. A run that

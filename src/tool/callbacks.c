@@ -162,7 +162,7 @@ typedef struct schedule_keys {
 
 static const ls_option cosine_rows[] = {
     STEPS_KEY("--steps", steps, .value = NULL),
-    STEPS_KEY("--warmup", warmup, .value = "0"),
+    STEPS_KEY("--warmup", warmup, .value = NULL),
     RATE_KEY("--alpha", alpha, .value = "0", .range = "[0, 1]"),
     RATE_KEY("--from", from, .value = "0", .range = "[0, inf)"),
 };
@@ -184,18 +184,14 @@ static const ls_option_table schedule_tables[SCHEDULES] = {
     [WARMUP] = LS_OPTION_TABLE(NULL, warmup_rows),
 };
 
-/* "500", "500steps", "2epochs", "1epoch" */
+/* "500", "500steps", "2epochs" */
 static ls_status read_steps(const char *key, const char *text, int64_t epoch, int64_t *out)
 {
-    char number[32];
-    size_t digits = strspn(text, "0123456789");
-    const char *unit = text + digits;
-    bool epochs = strcmp(unit, "epochs") == 0 || strcmp(unit, "epoch") == 0;
-    snprintf(number, sizeof number, "%.*s", digits < sizeof number ? (int)digits : 0, text);
-    if (!ls_parse_i64(number, out) || (!epochs && unit[0] != '\0' && strcmp(unit, "steps") != 0) || *out > 1000000000)
-        return ls_fail(LS_ERR_INVALID, "--schedule: %s is '%s'; steps are a number up to 1000000000, or Nepochs", key,
-                       text);
-    *out *= epochs ? epoch : 1;
+    ls_period period;
+    if (!ls_parse_period(text, &period) || period.unit == LS_EVERY_SECONDS || !(period.count <= 1e9))
+        return ls_fail(LS_ERR_INVALID, "--schedule: %s is '%s'; steps are a number from 1 to 1000000000, or Nepochs",
+                       key, text);
+    *out = (int64_t)period.count * (period.unit == LS_EVERY_EPOCHS ? epoch : 1);
     return LS_OK;
 }
 

@@ -242,6 +242,35 @@ ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
     return status;
 }
 
+/* "20", "20-40", "20-" */
+ls_status tool_check_trace(const ls_options *options, tool_settings *settings)
+{
+    long long first = 0, last = 0;
+    int used = 0;
+    const char *text = settings->trace_steps;
+    settings->trace_first = settings->trace_last = 0;
+    if (text == NULL)
+        return LS_OK;
+    if (settings->trace == NULL) {
+        if (ls_options_source(options, "--trace-steps") == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "--trace-steps needs --trace FILE: the timeline goes there");
+        return LS_OK;
+    }
+    bool range = sscanf(text, "%9lld-%9lld%n", &first, &last, &used) == 2 && text[used] == '\0';
+    if (!range && sscanf(text, "%9lld-%n", &first, &used) == 1 && used > 0 && text[used] == '\0')
+        range = true;
+    if (!range && sscanf(text, "%9lld%n", &first, &used) == 1 && text[used] == '\0') {
+        last = first;
+        range = true;
+    }
+    if (!range || first < 1 || (last != 0 && last < first))
+        return ls_fail(LS_ERR_INVALID, "--trace-steps %s: give a step, 20, or a first and a last one, 20-40 or 20-",
+                       text);
+    settings->trace_first = first;
+    settings->trace_last = last;
+    return LS_OK;
+}
+
 ls_status tool_check_log(const ls_options *options, tool_settings *settings)
 {
     if (settings->log_hash && settings->log == NULL) {
@@ -249,5 +278,22 @@ ls_status tool_check_log(const ls_options *options, tool_settings *settings)
             return ls_fail(LS_ERR_INVALID, "--log-hash needs --log FILE: the hashes go there");
         settings->log_hash = false;
     }
+    return LS_OK;
+}
+
+ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings)
+{
+    static const char *const flags[] = { "--save-every", "--keep", "--best-by" };
+    ls_period period;
+    if (!ls_parse_period(settings->save_every, &period))
+        return ls_fail(LS_ERR_INVALID, "--save-every %s: expected " LS_PERIODS, settings->save_every);
+    for (size_t i = 0; settings->checkpoint == NULL && i < sizeof flags / sizeof *flags; i++)
+        if (ls_options_source(options, flags[i]) == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "%s needs --checkpoint DIR", flags[i]);
+    if (settings->resume && strcmp(settings->resume, "auto") == 0 && settings->checkpoint == NULL)
+        return ls_fail(LS_ERR_INVALID, "--resume needs --checkpoint DIR, or a folder to go on from: --resume DIR");
+    if (settings->allow_other_bits && settings->resume == NULL &&
+        ls_options_source(options, "--allow-other-bits") == LS_OPTION_FROM_COMMAND_LINE)
+        return ls_fail(LS_ERR_INVALID, "--allow-other-bits needs --resume");
     return LS_OK;
 }

@@ -248,9 +248,31 @@ static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
         .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),
     ROW("--log", log, .metavar = "FILE", .help = "write an event a line: start, each step, each epoch, end (JSON)"),
+    ROW("--trace", trace, .metavar = "FILE",
+        .help = "write a timeline of what each worker of each device does, for ui.perfetto.dev or chrome://tracing"),
+    ROW("--trace-steps", trace_steps, .metavar = "A-B",
+        .help = "of these steps alone, counted from 1: 20, 20-40, 20-; not given: as many as there is room for"),
     ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);
+
+static const ls_option checkpoint_rows[] = {
+    ROW("--checkpoint", checkpoint, .metavar = "DIR",
+        .help = "save checkpoints in this folder: DIR/step-00000500; a run can go on from them, bit for bit"),
+    ROW("--save-every", save_every, .value = "1epoch", .metavar = "N",
+        .help = "how often: 500 or 500steps, 2epochs, 90s, 10min, 2h; also at the end and at SIGTERM, SIGINT, SIGUSR1"),
+    ROW("--keep", keep, .value = "3", .range = "[0, 1000000]",
+        .help = "so many of the newest stay, and the best; 0: all"),
+    ROW("--best-by", best_by, .metavar = "NAME",
+        .help = "the result that says which is best; not given: val_loss, without validation loss"),
+    ROW("--resume", resume, .metavar = "[FROM]", .alone = "auto",
+        .help =
+            "go on from this checkpoint, or from the newest whole one of this folder; without FROM: of --checkpoint. "
+            "Where there is none yet, training begins"),
+    ROW("--allow-other-bits", allow_other_bits, .value = "off",
+        .help = "resume also with other lanes or another bit class: the weights will differ in their last bits"),
+};
+const ls_option_table tool_checkpoint_flags = LS_OPTION_TABLE("Checkpoints", checkpoint_rows);
 
 static const ls_option output_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the predictions go: FILE.npy or FILE.csv"),

@@ -181,6 +181,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     tool_open_descriptors();
+    tool_begin_signals();
     tool_ignore_signal(SIGXFSZ);      /* a file beyond the limit of the process is a write that fails */
     setvbuf(stdout, NULL, _IOLBF, 0); /* whoever watches a file of progress sees each line when it is written */
     int result = dispatch(argc, argv);

@@ -17,39 +17,64 @@ void tool_open_descriptors(void)
 
 /* ---- Stopping ---- */
 
-static volatile int stop; /* the signal that came */
+static volatile int stop, saves; /* the signal that came; requests to save */
+static volatile sig_atomic_t at_once = 1;
 
-static void on_signal(int number)
+/* There is nothing to save yet, nothing any more, or somebody insists. */
+static void leave(int number)
 {
+    static const char line[] = "lockstep: stopped by a signal\n";
+    if (write(2, line, sizeof line - 1) < 0) {
+        /* there is nobody to tell */
+    }
+    _exit(128 + number);
+}
+
+static void on_stop(int number)
+{
+    if (at_once || stop)
+        leave(number);
     stop = number;
 }
 
-/* A signal that was ignored when the command started stays ignored: nohup, and jobs in the background of a script. */
-static void set_unless_ignored(int number, const struct sigaction *action)
+static void on_save(int number)
 {
-    struct sigaction old;
-    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-        sigaction(number, action, NULL);
+    (void)number;
+    saves = saves + 1;
 }
 
-static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+/* A signal that was ignored when the command started stays ignored: nohup, and jobs in the background of a script. */
+static void set_unless_ignored(int number, void (*handler)(int))
+{
+    struct sigaction old, action = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    sigemptyset(&action.sa_mask);
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
+void tool_begin_signals(void)
+{
+    static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+    set_unless_ignored(SIGUSR1, on_save); /* first: whoever sees the others sees it, too */
+    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
+        set_unless_ignored(stopping[i], on_stop);
+}
 
 const volatile int *tool_catch_signals(void)
 {
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
-        set_unless_ignored(stopping[i], &action);
+    at_once = 0;
     return &stop;
 }
 
 int tool_release_signals(void)
 {
-    struct sigaction action = { .sa_handler = SIG_DFL };
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
-        set_unless_ignored(stopping[i], &action);
+    at_once = 1;
     return stop;
+}
+
+const volatile int *tool_save_requests(void)
+{
+    return &saves;
 }
 
 void tool_ignore_signal(int number)

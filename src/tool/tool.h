@@ -68,9 +68,14 @@ typedef struct tool_settings {
     const char *strategies, *device_counts, *lane_counts;
     int64_t steps, break_run;
     /* files and forms */
-    const char *save, *log, *output, *diff_model;
-    int layout; /* 0: Keras's, 1: PyTorch's */
+    const char *save, *log, *output, *diff_model, *trace, *trace_steps;
+    int layout;                      /* 0: Keras's, 1: PyTorch's */
+    int64_t trace_first, trace_last; /* what trace_steps says; 0: nothing */
     bool log_hash, json;
+    /* checkpoints */
+    const char *checkpoint, *save_every, *best_by, *resume; /* resume: "auto" is the newest of --checkpoint */
+    int64_t keep;
+    bool allow_other_bits;
     int log_level; /* ls_log_level */
     bool print_options;
 } tool_settings;
@@ -79,8 +84,8 @@ typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
     tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags, tool_device_flags,
-    tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags, tool_output_flags, tool_report_flags,
-    tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
+    tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags,
+    tool_output_flags, tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -104,8 +109,10 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
 ls_status tool_check_batch(const ls_options *options, tool_settings *settings);
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings);
 bool tool_has_stages(ls_strategy_kind kind);
+ls_status tool_check_trace(const ls_options *options, tool_settings *settings);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings);
+ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings);
 
 /* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
  * can be made. */
@@ -140,12 +147,18 @@ ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_sc
 /* Descriptors 0 to 2 that are closed are opened to /dev/null, for reading: writing there fails. */
 void tool_open_descriptors(void);
 
-/* From now on SIGINT, SIGTERM and SIGHUP set the returned word to their number; the second one of its kind finds the
- * system's own action, and ends the process at once. */
+/* SIGINT, SIGTERM and SIGHUP end a command at once, with a line that says so and exit status 128 + N, unless
+ * tool_catch_signals says otherwise. SIGUSR1 ends nothing. */
+void tool_begin_signals(void);
+
+/* From now on the first of them sets the returned word to its number; the second one ends the process at once. */
 const volatile int *tool_catch_signals(void);
 
 /* Ends that; returns the signal that came, or 0. */
 int tool_release_signals(void);
+
+/* How often SIGUSR1 came, which asks for a checkpoint. */
+const volatile int *tool_save_requests(void);
 
 /* A write that would raise it fails instead. */
 void tool_ignore_signal(int number);

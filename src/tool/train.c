@@ -13,6 +13,8 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_devices(options, settings));
     LS_TRY(tool_check_log(options, settings));
     LS_TRY(tool_check_callbacks(options, settings));
+    LS_TRY(tool_check_checkpoints(options, settings));
+    LS_TRY(tool_check_trace(options, settings));
     return tool_check_outputs(settings);
 }
 
@@ -56,6 +58,7 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
 {
     LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
     LS_TRY(tool_check_log_file(settings->log));
+    LS_TRY(tool_check_writable("--trace", settings->trace));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_data(settings, session));
@@ -130,6 +133,15 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .lanes = (int)settings->lanes,
         .log = settings->log,
         .log_hash = settings->log_hash,
+        .checkpoint = settings->checkpoint,
+        .save_every = settings->save_every,
+        .keep = settings->keep ? (int)settings->keep : LS_KEEP_ALL,
+        .monitor = settings->best_by,
+        .resume = settings->resume,
+        .allow_other_bits = settings->allow_other_bits,
+        .trace = settings->trace,
+        .trace_first = settings->trace_first,
+        .trace_last = settings->trace_last,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -146,6 +158,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
         options.callback_count = callbacks.count;
         options.history = history;
         options.stop = tool_catch_signals();
+        options.save = tool_save_requests();
         status = ls_fit_with(session->model, session->train, options);
     }
     if (callbacks.restores) { /* the last epoch's results may not be those of the weights */
@@ -203,10 +216,20 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
 {
     char hex[65];
     ls_results results;
-    if (settings->verbose != LS_VERBOSE_SILENT)
+    if (settings->verbose != LS_VERBOSE_SILENT) {
+        ls_times times = ls_model_times(session->model);
         tell_times(session->model);
+        if (settings->checkpoint)
+            printf("checkpoints: %s; training waited %.3f s for copies of its state, %.2f s at its end\n",
+                   settings->checkpoint, times.save, times.flush);
+        char *text = NULL;
+        LS_TRY(ls_explain_times(session->model, &text));
+        printf("%s", text);
+        free(text);
+    }
     if (stopped_by != 0) {
-        printf("stopped by a signal (%s)\n", strsignal(stopped_by));
+        printf("stopped by a signal (%s)%s\n", strsignal(stopped_by),
+               settings->checkpoint ? "; --resume goes on from here" : "");
     } else if (session->test) {
         bool known =
             settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &results);
@@ -276,13 +299,13 @@ const tool_command tool_train = {
     .details =
         "Trains a model. The data's test set serves for validation. Ctrl+C, SIGTERM or SIGHUP end after the current "
         "step,\n"
-        "with weights saved, the log complete and exit status 130, 143 or 129; twice ends at once. A run that fails "
-        "saves the\n"
-        "weights of its last good step, too.",
+        "with weights and a checkpoint saved, the log complete and exit status 130, 143 or 129; twice ends at once. "
+        "SIGUSR1\n"
+        "saves a checkpoint and goes on. A run that fails saves the weights of its last good step, too.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags,
                 &tool_batch_flags, &tool_training_flags, &tool_callback_flags, &tool_count_flags, &tool_device_flags,
-                &tool_placement_flags, &tool_save_flags },
+                &tool_placement_flags, &tool_save_flags, &tool_checkpoint_flags },
     .check = check,
     .run = run,
 };

@@ -16,6 +16,7 @@ static void destroy(void *user)
     ls_scope_close(&job->scope);
     ls_optimizer_state_free(&job->state);
     ls_tally_end(&job->tally);
+    ls_fit_seconds_free(job->seconds);
     ls_arena_free(&job->arena);
     free(job);
 }

@@ -26,6 +26,7 @@ typedef struct evaluation {
     const ls_watchers *watch;
     ls_told told;       /* to callbacks */
     ls_results results; /* so far */
+    bool stopped;       /* by who watches */
 } evaluation;
 
 static ls_status evaluate_batch(evaluation *e, const ls_batch_view *batch)
@@ -49,6 +50,9 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
     for (;;) {
         ls_batch_view batch;
         bool end = false;
+        e->stopped = e->watch->stop && *e->watch->stop;
+        if (e->stopped)
+            return LS_OK;
         LS_TRY(ls_passes_next(passes, &batch, &end));
         if (end)
             break;
@@ -71,8 +75,10 @@ ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *p
     LS_TRY(ls_tally_begin(&e.tally, job));
     ls_status status = evaluate_batches(&e, passes);
     ls_work_end();
-    if (status == LS_OK)
+    if (status == LS_OK && !e.stopped)
         *out = e.results;
+    if (e.stopped)
+        out->count = 0;
     ls_tally_end(&e.tally);
     return status;
 }

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
 #include "train/callback.h"
+#include "train/checkpoint.h"
 
 /* One fit at work. */
 typedef struct fit {
@@ -30,6 +32,8 @@ typedef struct fit {
     ls_callback_list callbacks;
     const char *reason;
     double start, rate; /* when training began; the learning rate of the last step */
+    ls_fit_facts facts; /* what a checkpoint says of it */
+    bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
 } fit;
 
 /* ---- Callbacks ---- */
@@ -98,8 +102,12 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     LS_TRY(ls_job_rate(f->job, &f->rate));
     double start = ls_clock_now();
     ls_status status = ls_function_run(f->job, f->function, &f->settings, batch, f->options->class_weights);
-    f->job->times.compute += ls_clock_now() - start;
-    return status == LS_ERR_NOT_FINITE ? refuse_step(f) : status;
+    double end = ls_clock_now();
+    f->job->times.compute += end - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_STEP, start, end);
+    if (status == LS_ERR_NOT_FINITE)
+        return refuse_step(f);
+    return status == LS_ERR_DEVICE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
 static bool should_stop(fit *f)
@@ -151,9 +159,12 @@ static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 
 static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
 {
+    ls_timeline_step(f->job->timeline, f->step + 1);
     double start = ls_clock_now();
     ls_status status = next_batch(f, batch, end);
-    f->job->times.data += ls_clock_now() - start;
+    double now = ls_clock_now();
+    f->job->times.data += now - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_DATA, start, now);
     return status;
 }
 
@@ -162,9 +173,11 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
 /* A step is done when everything that is saved says so. */
 static ls_status count_step(fit *f, int64_t samples)
 {
+    f->clean = false;
     LS_TRY(ls_tally_add(&f->job->tally, f->job, f->function, samples));
     f->job->position.step++;
     f->job->position.batch++;
+    f->clean = true;
     if (++f->made == MEASURED_STEPS)
         LS_TRY(ls_settings_follow(f->job, &f->options->strategy, &f->settings));
     return ls_job_step(f->job, &f->step);
@@ -190,7 +203,9 @@ static ls_status train_epoch(fit *f)
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
-        if (should_stop(f)) {
+        bool stops = should_stop(f);
+        ls_saver_step(f->job->saver, stops);
+        if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
         }
@@ -215,21 +230,28 @@ static void begin_next_epoch(fit *f)
     }
 }
 
-/* A signal cut the epoch: it has no validation, and that of the epoch before is not this one's. Where it came behind
- * the last step, the epoch is not whole either: when training goes on, its validation is the first thing to do. */
+/* A signal cut the epoch, or its validation: it has none, and that of the epoch before is not this one's. Where it came
+ * behind the last step, the epoch is not whole either: when training goes on, its validation is the first thing to do.
+ */
 static ls_status validate(fit *f, double *seconds)
 {
     bool interrupted = is_interrupted(f);
     double start = ls_clock_now();
-    const ls_watchers watch = { .verb = "validating", .callbacks = &f->callbacks };
+    const ls_watchers watch = { .verb = "validating", .callbacks = &f->callbacks, .stop = f->options->stop };
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
         LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
+    bool cut = !interrupted && f->val_results.count == 0;
+    if (cut && should_stop(f)) /* saved as before it: who goes on from there validates again */
+        ls_saver_step(f->job->saver, true);
+    f->whole = f->whole && !cut;
+    interrupted |= cut;
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
     f->validated = !interrupted;
     *seconds = ls_clock_now() - start;
+    ls_timeline_call(f->job->timeline, LS_CALL_VALIDATION, start, start + *seconds);
     return LS_OK;
 }
 
@@ -250,6 +272,7 @@ static ls_status run_epoch(fit *f)
     double start = ls_clock_now(), validation_seconds = 0;
     const ls_times before = f->job->times;
     f->whole = false;
+    ls_fit_seconds_begin_epoch(f->job->seconds);
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, LS_EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
@@ -264,7 +287,8 @@ static ls_status run_epoch(fit *f)
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
-    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .epoch = epoch,
+    ls_train_log_epoch(f->log, &(ls_epoch_facts){ .job = f->job,
+                                                  .epoch = epoch,
                                                   .steps = f->job->position.step,
                                                   .whole = f->whole,
                                                   .seconds = seconds,
@@ -273,10 +297,15 @@ static ls_status run_epoch(fit *f)
                                                   .results = &f->results,
                                                   .validation = shown,
                                                   .validation_seconds = validation_seconds });
+    f->clean = false;
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     if (f->whole)
         begin_next_epoch(f);
-    return call_back(f, LS_EPOCH_END, epoch);
+    LS_TRY(call_back(f, LS_EPOCH_END, epoch));
+    f->clean = f->whole;
+    if (f->whole)
+        ls_saver_epoch(f->job->saver, &f->results, shown);
+    return LS_OK;
 }
 
 /* ---- Setting up ---- */
@@ -292,7 +321,9 @@ static ls_status check_options(const ls_fit_options *o)
                    { "steps_per_epoch", o->steps_per_epoch },
                    { "max_steps", o->max_steps },
                    { "validation_batch_size", o->validation_batch_size },
-                   { "lanes", o->lanes } };
+                   { "lanes", o->lanes },
+                   { "trace_first", o->trace_first },
+                   { "trace_last", o->trace_last } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i].value < 0)
             return ls_fail(LS_ERR_INVALID, "ls_fit: %s is %" PRId64, counts[i].name, counts[i].value);
@@ -301,6 +332,9 @@ static ls_status check_options(const ls_fit_options *o)
                        o->validation_split);
     if (o->validation && o->validation_split > 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
+    if (o->trace_last > 0 && o->trace_last < o->trace_first)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: a timeline from step %" PRId64 " to step %" PRId64, o->trace_first,
+                       o->trace_last);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "ls_fit: %zu class weights were announced, but not given", o->class_count);
     return LS_OK;
@@ -399,17 +433,43 @@ static ls_status log_start(fit *f)
     return ls_error_give(&failure);
 }
 
-/* The job is at the start of its first epoch. A callback's on_train_begin may put it elsewhere. */
+/* A fit that goes on inside an epoch takes the batches that the last one left of it. */
+static ls_status check_going_on(const fit *f)
+{
+    const ls_job *job = f->job;
+    if (f->options->initial_epoch > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: go_on and initial_epoch contradict each other");
+    if (job->position.batch == 0 || (job->data_seed == f->options->seed && job->fitted == f->data.spec.batch))
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_INVALID,
+        "ls_fit: the last fit stopped behind step %" PRId64 " of epoch %" PRId64 ", with batches of %" PRId64
+        " and data seed %" PRIu64 "; this one cannot go on there with batches of %" PRId64 " and seed %" PRIu64,
+        job->position.step, job->position.epoch + 1, job->fitted, job->data_seed, f->data.spec.batch, f->options->seed);
+}
+
+/* The job is at the start of its first epoch, or where the last fit left it. A callback's on_train_begin may put it
+ * elsewhere. */
 static void begin_job(fit *f)
 {
     const ls_fit_options *o = f->options;
     ls_job *job = f->job;
-    job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
-    ls_tally_clear(&job->tally, job);
+    if (!o->go_on) {
+        job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
+        ls_tally_clear(&job->tally, job);
+    }
     job->data_seed = o->seed;
+    job->fitted = f->data.spec.batch;
     job->lanes = o->lanes;
     job->callbacks = f->callbacks.all;
     job->callback_count = f->callbacks.count;
+    f->facts = (ls_fit_facts){ .data = &f->data,
+                               .validation = f->validates ? &f->validation : NULL,
+                               .options = o,
+                               .function = f->function,
+                               .settings = &f->settings,
+                               .history = &f->history };
+    job->fit = &f->facts;
 }
 
 /* Whatever is wrong with a callback is told before anything is trained. */
@@ -427,17 +487,62 @@ static ls_status open_callbacks(fit *f)
     return ls_callbacks_open(&f->callbacks, o->callbacks, o->callback_count, &facts);
 }
 
+/* Times by device, and a timeline where one is asked for: a file that can be written is found out now. */
+static ls_status open_times(fit *f)
+{
+    const ls_fit_options *o = f->options;
+    ls_graph *graph = ls_model_graph(f->job->model);
+    ls_fit_seconds *seconds = NULL;
+    LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
+    f->job->seconds = seconds;
+    f->job->fitting = true;
+    if (!o->trace)
+        return LS_OK;
+    LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
+    return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
+}
+
+/* Written like a log: one that cannot be is told, and changes nothing else. */
+static void close_times(fit *f, const ls_error *failure)
+{
+    ls_job *job = f->job;
+    ls_logger *log = &ls_model_graph(job->model)->context->log;
+    int64_t kept = 0;
+    job->fitting = false;
+    if (!job->timeline)
+        return;
+    if (failure->status != LS_OK)
+        ls_timeline_failed(job->timeline, failure->message);
+    bool written = ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    if (!written)
+        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
+    else if (kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+        ls_log_write(log, LS_LOG_WARNING,
+                     "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
+                     "; the first and last step of a timeline can be chosen",
+                     f->options->trace, kept, f->step);
+    ls_timeline_destroy(job->timeline);
+    job->timeline = NULL;
+}
+
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
+    ls_fit_seconds_free(f->job->seconds); /* those of the fit before */
+    f->job->seconds = NULL;
     ls_progress_open(&f->progress, o->output, o->verbose);
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));
     LS_TRY(open_callbacks(f));
+    if (o->go_on)
+        LS_TRY(check_going_on(f));
     f->job->times = (ls_times){ 0 };
-    if (o->log)
-        LS_TRY(ls_train_log_open(o->log, &ls_model_graph(f->job->model)->context->log, &f->log));
+    LS_TRY(open_times(f));
     begin_job(f);
+    LS_TRY(ls_saver_open(f->job, &f->job->saver));
+    if (o->log)
+        LS_TRY(ls_train_log_open(o->log, ls_saver_resumes(f->job->saver), &ls_model_graph(f->job->model)->context->log,
+                                 &f->log));
     return ls_job_step(f->job, &f->step);
 }
 
@@ -445,13 +550,23 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
+    LS_TRY(ls_saver_resume(f->job->saver));
+    f->clean = true;
     f->start = ls_clock_now();
-    ls_status status = ls_job_step(f->job, &f->step); /* again: a callback may have put the job elsewhere, */
+    ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */
     if (status == LS_OK)
         status = log_start(f); /* so only now the log can say where it starts */
+    ls_saver_log(f->job->saver, f->log);
+    bool may_be_done = ls_saver_resumes(f->job->saver) || (f->options->stop && *f->options->stop);
+    if (status == LS_OK && may_be_done && should_stop(f)) /* a signal came before the first step, or all are done */
+        return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
-    f->job->times.other = ls_clock_now() - f->start - f->job->times.data - f->job->times.compute;
+    if (status == LS_OK)
+        ls_saver_finish(f->job->saver);
+    double wall = ls_clock_now() - f->start;
+    f->job->times.other = wall - f->job->times.data - f->job->times.compute;
+    ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made);
     return status == LS_OK ? call_back(f, LS_TRAIN_END, f->epochs - 1) : status;
 }
 
@@ -474,11 +589,17 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
     ls_status status = run_fit(&f, data);
-    f.job->callback_count = 0;
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
+    if (status != LS_OK && f.clean)
+        ls_saver_finish(f.job->saver); /* the last good step is not lost */
+    ls_saver_close(f.job->saver);
+    f.job->saver = NULL;
+    f.job->fit = NULL;
+    f.job->callback_count = 0;
     ls_callbacks_close(&f.callbacks);
+    close_times(&f, &failure);
     close_log(&f, &failure);
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);

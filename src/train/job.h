@@ -17,6 +17,7 @@
 #include "run/runs.h"
 
 typedef struct ls_job ls_job;
+typedef struct ls_fit_seconds ls_fit_seconds;
 
 /* ---- Functions (trace.c) ---- */
 
@@ -124,12 +125,20 @@ struct ls_job {
     ls_tally tally;
     uint64_t data_seed;
     int64_t batch_size; /* of the fit at work, or the last one */
+    int64_t fitted;     /* the same, whatever was trained by hand since; 0: there was no fit */
     int64_t lanes;      /* that were asked for */
     int64_t lane_norms; /* batch norms that normalise by lane */
     const ls_callback *callbacks;
     size_t callback_count;
     ls_times times;
     int used_lanes; /* of the last training step */
+    /* Checkpoints (checkpoint.h) */
+    const struct ls_fit_facts *fit;     /* the fit at work; NULL: there is none */
+    struct ls_saver *saver;             /* that it saves with, or NULL */
+    const struct ls_file_ops *file_ops; /* that they are written with; NULL: the system's */
+    ls_fit_seconds *seconds;            /* of the fit at work, or the last one; NULL: there was none */
+    bool fitting;                       /* a fit is at work */
+    ls_timeline *timeline;              /* of the fit at work; NULL: none is kept */
 };
 
 /* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
@@ -141,6 +150,23 @@ typedef struct ls_use {
 ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
 ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
 void ls_use_end(ls_use *use);
+
+/* ---- Where a fit's time goes, by device (times.c) ---- */
+
+ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_seconds **out);
+void ls_fit_seconds_free(ls_fit_seconds *seconds);
+ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
+void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);
+/* What the fit took so far, in all. */
+void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps);
+
+/* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3}]: of the fit, or of the epoch at hand,
+ * whose times are given; nothing for NULL. */
+void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bool epoch, const ls_times *times,
+                        ls_text *text);
+
+/* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
+void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
 /* ---- Running (step.c) ---- */
 
@@ -181,9 +207,21 @@ typedef enum ls_saved_kind {
     LS_SAVED_CALLBACK, /* of the fit at work: what its save function gives */
 } ls_saved_kind;
 
+/* What the bytes of a number are; a text has as many bytes as letters. */
+typedef enum ls_saved_type {
+    LS_SAVED_I64,
+    LS_SAVED_U64,
+    LS_SAVED_F64,
+    LS_SAVED_INT,
+    LS_SAVED_BOOL,
+    LS_SAVED_TEXT
+} ls_saved_type;
+
 typedef struct ls_saved {
     const char *name;
     ls_saved_kind kind;
+    ls_saved_type type;
+    bool of_fit; /* a fixed one that only a fit has: it is not compared outside one */
     ls_variable *variable;
     void *data;
     size_t bytes;
@@ -199,7 +237,18 @@ ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count);
 
 /* The bytes of all entries, in memory. Saved at any time; loaded in on_train_begin of a fit over the same data, which
  * then goes on as the one that was saved did. A snapshot that does not fit changes nothing. */
-typedef struct ls_snapshot ls_snapshot;
+typedef struct ls_saved_bytes {
+    char *name;
+    ls_saved_kind kind;
+    ls_dtype dtype; /* of a variable or a slot */
+    ls_shape shape;
+    void *bytes;
+    size_t count;
+} ls_saved_bytes;
+typedef struct ls_snapshot {
+    size_t count;
+    ls_saved_bytes *entry;
+} ls_snapshot;
 ls_status ls_job_save(ls_job *job, ls_snapshot **out);
 ls_status ls_job_load(ls_job *job, const ls_snapshot *snapshot);
 void ls_snapshot_destroy(ls_snapshot *snapshot);
@@ -232,6 +281,9 @@ void ls_tally_end(ls_tally *tally);
 
 /* One more epoch; the history is made with the first. */
 ls_status ls_history_add(ls_history **history, const ls_results *results, const ls_results *validation);
+/* One that goes on; values by epoch, then by name, at most 2 * LS_MAX_RESULTS of these. */
+ls_status ls_history_make(const char *const *names, size_t count, const double *values, size_t epochs,
+                          ls_history **out);
 
 /* ---- Progress and logs ---- */
 
@@ -259,21 +311,23 @@ void ls_progress_watch(ls_progress *progress);
 void ls_progress_break(ls_progress *progress);
 void ls_progress_close(ls_progress *progress);
 
-/* Who is told of a pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name
- * `verb`. `callbacks` (callback.h) may be NULL, too. */
+/* Who watches a pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name
+ * `verb`. `callbacks` (callback.h) may be NULL, too. `stop` likewise; when it becomes not 0 the pass ends early:
+ * out->count is 0. */
 typedef struct ls_callback_list ls_callback_list;
 typedef struct ls_watchers {
     const char *verb;
     ls_progress *progress;
     ls_callback_list *callbacks;
+    const volatile int *stop;
 } ls_watchers;
 ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const ls_watchers *watch,
                           ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
- * then and once at the end, and training goes on. */
+ * then and once at the end, and training goes on. `append`: it goes on behind what an earlier run wrote. */
 typedef struct ls_train_log ls_train_log;
-ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out);
+ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out);
 
 /* What a run is, known before its first step. */
 typedef struct ls_start_facts {
@@ -294,6 +348,7 @@ typedef struct ls_step_facts {
 void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts);
 
 typedef struct ls_epoch_facts {
+    const ls_job *job;
     int64_t epoch, steps;                   /* epoch: from 0; steps: done of it */
     bool whole;                             /* false: it was cut short */
     double seconds;                         /* training: without the validation */
@@ -303,6 +358,17 @@ typedef struct ls_epoch_facts {
     double validation_seconds;
 } ls_epoch_facts;
 void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts);
+
+typedef struct ls_checkpoint_event {
+    int64_t step;
+    double seconds; /* to write it */
+    size_t bytes;
+    double waited;     /* all that training has waited for checkpoints so far */
+    const char *error; /* NULL: it was saved */
+} ls_checkpoint_event;
+void ls_train_log_checkpoint(ls_train_log *log, const ls_checkpoint_event *event);
+/* other_bits: what was allowed to differ; NULL: nothing. */
+void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, const char *other_bits);
 
 /* The last line, and the file's end. `error`: the message of what failed, or NULL. */
 typedef struct ls_end_facts {

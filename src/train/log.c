@@ -21,20 +21,40 @@ struct ls_train_log {
     int error;   /* errno of the write that failed: nothing is written after it */
 };
 
+static ls_status fail_open(ls_train_log *log, const char *path)
+{
+    int error = errno;
+    free(log);
+    return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", path,
+                   error == ENXIO ? "it is a FIFO that nobody reads" : strerror(error));
+}
+
+/* A run that was killed may have left half a line at the end, which is removed. */
+static void remove_torn_line(ls_train_log *log)
+{
+    char tail[4096];
+    off_t end = lseek(log->fd, 0, SEEK_END), from = end > (off_t)sizeof(tail) ? end - (off_t)sizeof(tail) : 0;
+    ssize_t got = end > 0 ? pread(log->fd, tail, sizeof(tail), from) : 0;
+    const char *newline = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
+    if (newline || from == 0)
+        end = newline ? from + (newline - tail) + 1 : 0;
+    if (end >= 0 && ftruncate(log->fd, end) == 0 && lseek(log->fd, end, SEEK_SET) >= 0)
+        log->bytes = end;
+}
+
 /* Not fopen: a FIFO that nobody reads must not block for ever. */
-ls_status ls_train_log_open(const char *path, ls_logger *logger, ls_train_log **out)
+ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out)
 {
     ls_train_log *log = calloc(1, sizeof(*log));
     if (!log)
         return ls_fail(LS_ERR_MEMORY, "no memory for a log");
     snprintf(log->path, sizeof(log->path), "%s", path);
     log->logger = logger;
-    log->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (log->fd < 0) {
-        free(log);
-        return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", path,
-                       errno == ENXIO ? "it is a FIFO that nobody reads" : strerror(errno));
-    }
+    log->fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (log->fd < 0)
+        return fail_open(log, path);
+    if (append)
+        remove_torn_line(log);
     fcntl(log->fd, F_SETFL, fcntl(log->fd, F_GETFL) & ~O_NONBLOCK);
     *out = log;
     return LS_OK;
@@ -259,6 +279,36 @@ void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
         put_number(&text, "validation_seconds", facts->validation_seconds);
     }
     put_times(&text, facts->seconds, facts->times);
+    ls_fit_seconds_put(facts->job->seconds, ls_model_graph(facts->job->model)->context, true, facts->times, &text);
+    write_line(log, &text);
+}
+
+/* ---- Checkpoints ---- */
+
+void ls_train_log_checkpoint(ls_train_log *log, const ls_checkpoint_event *event)
+{
+    if (!log)
+        return;
+    ls_text text = { 0 };
+    ls_text_add(&text, "{\"event\":\"checkpoint\",\"step\":%" PRId64, event->step);
+    put_number(&text, "seconds", event->seconds);
+    put_number(&text, "waited_seconds", event->waited);
+    if (event->error)
+        put_string(&text, "error", event->error);
+    else
+        put_number(&text, "bytes", (double)event->bytes);
+    write_line(log, &text);
+}
+
+void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, const char *other_bits)
+{
+    if (!log)
+        return;
+    ls_text text = { 0 };
+    ls_text_add(&text, "{\"event\":\"resume\",\"step\":%" PRId64, step);
+    put_string(&text, "from", from);
+    if (other_bits)
+        put_string(&text, "other_bits", other_bits);
     write_line(log, &text);
 }
 
@@ -280,6 +330,7 @@ void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *fact
     if (ls_job_step(job, &step) == LS_OK)
         put_count(&text, "steps_done", step);
     put_times(&text, facts->seconds, facts->times);
+    ls_fit_seconds_put(job->seconds, ls_model_graph(job->model)->context, false, facts->times, &text);
     if (ls_model_weights_sha256(job->model, hex) == LS_OK)
         put_string(&text, "weights_sha256", hex);
     write_line(log, &text);

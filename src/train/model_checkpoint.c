@@ -174,7 +174,8 @@ static void tell(const model_checkpoint *c, const ls_logs *logs, const char *pat
     FILE *out = c->options.verbose ? c->facts.out : NULL;
     if (!out)
         return;
-    fprintf(out, "Epoch %" PRId64 ": ", logs->epoch + 1);
+    /* inside an epoch a bar may be drawn */
+    fprintf(out, "%sEpoch %" PRId64 ": ", c->options.save_freq > 0 ? "\n" : "", logs->epoch + 1);
     if (!c->options.save_best_only)
         fprintf(out, "saving model to %s\n", path);
     else if (!path)

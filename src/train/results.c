@@ -1,4 +1,5 @@
 /* Results of a pass: sums over exactly the samples seen, turned into values; and the history of epochs. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,9 +108,29 @@ ls_status ls_history_add(ls_history **history, const ls_results *results, const 
     }
     LS_TRY(ls_grow(&h->values, h->epochs, &h->room, h->count * sizeof(*h->values)));
     double *row = h->values + h->epochs++ * h->count;
-    memcpy(row, results->values, results->count * sizeof(*row));
-    if (validation)
-        memcpy(row + results->count, validation->values, validation->count * sizeof(*row));
+    for (size_t i = 0; i < h->count; i++) /* what an epoch has not is not a number */
+        row[i] = i < results->count ? results->values[i] : NAN;
+    for (size_t i = results->count; i < count && i < h->count; i++)
+        row[i] = validation->values[i - results->count];
+    return LS_OK;
+}
+
+ls_status ls_history_make(const char *const *names, size_t count, const double *values, size_t epochs, ls_history **out)
+{
+    ls_history *h = calloc(1, sizeof(*h));
+    if (h)
+        h->values = calloc(epochs * count + 1, sizeof(*values));
+    if (!h || !h->values || count > 2 * LS_MAX_RESULTS) {
+        ls_history_destroy(h);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a history of %zu epochs", epochs);
+    }
+    h->count = count;
+    h->epochs = h->room = epochs;
+    for (size_t i = 0; i < count; i++)
+        snprintf(h->names[i], sizeof(h->names[i]), "%s", names[i]);
+    if (epochs)
+        memcpy(h->values, values, epochs * count * sizeof(*values));
+    *out = h;
     return LS_OK;
 }
 

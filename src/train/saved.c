@@ -28,15 +28,23 @@ static void add_variable(list *l, ls_saved_kind kind, const ls_tensor *node)
     e->bytes = e->variable->bytes;
 }
 
-static void add_numbers(list *l, ls_saved_kind kind, const char *name, void *data, size_t bytes)
+static ls_saved *add_numbers(list *l, ls_saved_kind kind, const char *name, ls_saved_type type, void *data,
+                             size_t bytes)
 {
     ls_saved *e = add(l, kind, name);
+    e->type = type;
     e->data = data;
     e->bytes = bytes;
+    return e;
 }
 
-#define NUMBER(l, name, at) add_numbers(l, LS_SAVED_NUMBER, name, &(at), sizeof(at))
-#define FIXED(l, name, at)  add_numbers(l, LS_SAVED_FIXED, name, &(at), sizeof(at))
+static void add_text(list *l, const char *name, const char *text)
+{
+    add_numbers(l, LS_SAVED_FIXED, name, LS_SAVED_TEXT, (void *)text, strlen(text));
+}
+
+#define NUMBER(l, name, type, at) add_numbers(l, LS_SAVED_NUMBER, name, LS_SAVED_##type, &(at), sizeof(at))
+#define FIXED(l, name, type, at)  add_numbers(l, LS_SAVED_FIXED, name, LS_SAVED_##type, &(at), sizeof(at))
 
 static void add_variables(list *l, const ls_job *job)
 {
@@ -49,48 +57,69 @@ static void add_variables(list *l, const ls_job *job)
         add_variable(l, LS_SAVED_SLOT, job->state.all[i]);
 }
 
+/* What a model was compiled with. Its layers and losses are in the variables, and in the hash of the loss's nodes that
+ * a checkpoint has. */
+static void add_optimizer(list *l, ls_job *job)
+{
+    ls_optimizer_options *o = &job->optimizer.options;
+    ls_schedule *s = &o->schedule;
+    add_text(l, "optimizer", ls_optimizer_name(&job->optimizer));
+    FIXED(l, "optimizer/learning_rate", F64, o->learning_rate);
+    FIXED(l, "optimizer/momentum", F64, o->momentum);
+    FIXED(l, "optimizer/nesterov", BOOL, o->nesterov);
+    FIXED(l, "optimizer/beta_1", F64, o->beta_1);
+    FIXED(l, "optimizer/beta_2", F64, o->beta_2);
+    FIXED(l, "optimizer/rho", F64, o->rho);
+    FIXED(l, "optimizer/epsilon", F64, o->epsilon);
+    FIXED(l, "optimizer/weight_decay", F64, o->weight_decay);
+    FIXED(l, "optimizer/clipvalue", F64, o->clipvalue);
+    FIXED(l, "optimizer/clipnorm", F64, o->clipnorm);
+    FIXED(l, "optimizer/global_clipnorm", F64, o->global_clipnorm);
+    FIXED(l, "optimizer/gradient_accumulation_steps", I64, o->gradient_accumulation_steps);
+    FIXED(l, "optimizer/initial_accumulator_value", F64, o->initial_accumulator_value);
+    FIXED(l, "schedule/kind", INT, s->kind);
+    FIXED(l, "schedule/rate", F64, s->rate);
+    FIXED(l, "schedule/decay", F64, s->decay);
+    FIXED(l, "schedule/alpha", F64, s->alpha);
+    FIXED(l, "schedule/from", F64, s->from);
+    FIXED(l, "schedule/steps", I64, s->steps);
+    FIXED(l, "schedule/warmup", I64, s->warmup);
+    FIXED(l, "schedule/staircase", BOOL, s->staircase);
+    FIXED(l, "schedule/count", INT, s->count);
+    size_t points = s->count < 0 ? 0 : s->count > LS_SCHEDULE_POINTS ? LS_SCHEDULE_POINTS : (size_t)s->count;
+    FIXED(l, "schedule/boundaries", I64, s->boundaries)->bytes = points * sizeof(*s->boundaries);
+    FIXED(l, "schedule/values", F64, s->values)->bytes = points * sizeof(*s->values);
+}
+
 /* What decides the steps to come beside variables and slots. */
 static void add_settings(list *l, ls_job *job)
 {
     ls_graph *graph = ls_model_graph(job->model);
-    ls_schedule *s = &job->optimizer.options.schedule;
-    NUMBER(l, "random/seed", graph->seed);
-    NUMBER(l, "random/step", graph->step);
-    NUMBER(l, "random/run", graph->run);
-    NUMBER(l, "learning_rate", job->rate);
-    FIXED(l, "schedule/kind", s->kind);
-    FIXED(l, "schedule/rate", s->rate);
-    FIXED(l, "schedule/decay", s->decay);
-    FIXED(l, "schedule/alpha", s->alpha);
-    FIXED(l, "schedule/from", s->from);
-    FIXED(l, "schedule/steps", s->steps);
-    FIXED(l, "schedule/warmup", s->warmup);
-    FIXED(l, "schedule/staircase", s->staircase);
-    FIXED(l, "schedule/count", s->count);
-    FIXED(l, "schedule/boundaries", s->boundaries);
-    FIXED(l, "schedule/values", s->values);
-    FIXED(l, "data/seed", job->data_seed);
-    FIXED(l, "data/batch_size", job->batch_size);
-    FIXED(l, "lanes", job->lanes);
-    FIXED(l, "norms_by_lane", job->lane_norms);
+    NUMBER(l, "random/seed", U64, graph->seed);
+    NUMBER(l, "random/step", U64, graph->step);
+    NUMBER(l, "random/run", U64, graph->run);
+    NUMBER(l, "learning_rate", F64, job->rate);
+    FIXED(l, "data/seed", U64, job->data_seed)->of_fit = true;
+    FIXED(l, "data/batch_size", I64, job->batch_size)->of_fit = true;
+    FIXED(l, "lanes", I64, job->lanes)->of_fit = true;
+    FIXED(l, "norms_by_lane", I64, job->lane_norms);
 }
 
 static void add_progress(list *l, ls_job *job)
 {
-    NUMBER(l, "position/epoch", job->position.epoch);
-    NUMBER(l, "position/step", job->position.step);
-    NUMBER(l, "position/pass", job->position.pass);
-    NUMBER(l, "position/batch", job->position.batch);
-    NUMBER(l, "tally/loss", job->tally.loss);
-    NUMBER(l, "tally/losses", job->tally.losses);
-    NUMBER(l, "tally/samples", job->tally.samples);
-    NUMBER(l, "tally/steps", job->tally.steps);
+    NUMBER(l, "position/epoch", I64, job->position.epoch);
+    NUMBER(l, "position/step", I64, job->position.step);
+    NUMBER(l, "position/pass", I64, job->position.pass);
+    NUMBER(l, "position/batch", I64, job->position.batch);
+    NUMBER(l, "tally/loss", F64, job->tally.loss);
+    NUMBER(l, "tally/losses", F64, job->tally.losses);
+    NUMBER(l, "tally/samples", I64, job->tally.samples);
+    NUMBER(l, "tally/steps", I64, job->tally.steps);
     for (size_t i = 0; i < job->metric_count; i++) {
-        ls_saved *e = add(l, LS_SAVED_NUMBER, NULL);
+        size_t bytes = ls_metric_sums_count(&job->metrics[i]) * sizeof(double);
+        ls_saved *e = add_numbers(l, LS_SAVED_NUMBER, NULL, LS_SAVED_F64, job->tally.sums[i], bytes);
         snprintf(e->text, sizeof(e->text), "tally/metric/%zu", i);
         e->name = e->text;
-        e->data = job->tally.sums[i];
-        e->bytes = ls_metric_sums_count(&job->metrics[i]) * sizeof(double);
     }
 }
 
@@ -106,7 +135,7 @@ static void add_callbacks(list *l, const ls_job *job)
     }
 }
 
-#define NUMBERS 32 /* more than there are entries of single numbers */
+#define NUMBERS 64 /* more than there are entries of single numbers */
 
 ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count)
 {
@@ -115,6 +144,7 @@ ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count)
     if (!l.entry)
         return ls_fail(LS_ERR_MEMORY, "no memory for a list of %zu entries", room);
     add_variables(&l, job);
+    add_optimizer(&l, job);
     add_settings(&l, job);
     add_progress(&l, job);
     add_callbacks(&l, job);
@@ -170,17 +200,6 @@ ls_status ls_model_state_sha256(ls_model *model, char hex[65])
 
 /* ---- Snapshots ---- */
 
-typedef struct kept {
-    char *name;
-    void *bytes;
-    size_t count;
-} kept;
-
-struct ls_snapshot {
-    size_t count;
-    kept *entry;
-};
-
 void ls_snapshot_destroy(ls_snapshot *s)
 {
     for (size_t i = 0; s && i < s->count; i++) {
@@ -192,13 +211,17 @@ void ls_snapshot_destroy(ls_snapshot *s)
     free(s);
 }
 
-static ls_status keep(const ls_saved *e, kept *to)
+static ls_status keep(const ls_saved *e, ls_saved_bytes *to)
 {
     to->name = strdup(e->name);
+    to->kind = e->kind;
     if (to->name && e->kind == LS_SAVED_CALLBACK)
         return e->callback->save(e->callback->user, &to->bytes, &to->count);
-    if (e->variable)
+    if (e->variable) {
         LS_TRY(ls_variable_bring(e->variable));
+        to->dtype = e->variable->node->dtype;
+        to->shape = e->variable->node->shape;
+    }
     to->bytes = malloc(e->bytes + 1);
     if (!to->name || !to->bytes)
         return ls_fail(LS_ERR_MEMORY, "no memory to keep %zu bytes of \"%s\"", e->bytes, e->name);
@@ -227,19 +250,20 @@ ls_status ls_job_save(ls_job *job, ls_snapshot **out)
     return status;
 }
 
-static ls_status check_kept(const ls_saved *e, const kept *k)
+static ls_status check_kept(const ls_saved *e, const ls_saved_bytes *k)
 {
     if (strcmp(e->name, k->name) != 0)
         return ls_fail(LS_ERR_INVALID, "the snapshot has \"%s\" where the job has \"%s\"", k->name, e->name);
-    if (e->kind != LS_SAVED_CALLBACK && e->bytes != k->count)
+    bool same_size = e->bytes == k->count;
+    if (e->kind == LS_SAVED_FIXED && (!same_size || memcmp(e->data, k->bytes, e->bytes) != 0))
+        return ls_fail(LS_ERR_INVALID, "the snapshot is of a job with another \"%s\"", e->name);
+    if (e->kind != LS_SAVED_CALLBACK && !same_size)
         return ls_fail(LS_ERR_INVALID, "\"%s\" has %zu bytes in the snapshot, %zu in the job", e->name, k->count,
                        e->bytes);
-    if (e->kind == LS_SAVED_FIXED && memcmp(e->data, k->bytes, e->bytes) != 0)
-        return ls_fail(LS_ERR_INVALID, "the snapshot is of a job with another \"%s\"", e->name);
     return LS_OK;
 }
 
-static ls_status put_back(const ls_saved *e, const kept *k)
+static ls_status put_back(const ls_saved *e, const ls_saved_bytes *k)
 {
     if (e->kind == LS_SAVED_CALLBACK)
         return e->callback->load ? e->callback->load(e->callback->user, k->bytes, k->count) : LS_OK;

@@ -117,6 +117,12 @@ static void note_times(ls_job *job, const ls_run_report *report)
     job->times.moved_bytes += report->moved_bytes;
 }
 
+/* Where a training step of the fit at work counts the time of devices. */
+static ls_device_seconds *seconds_of(const ls_job *job, const ls_function *f)
+{
+    return job->fitting && f->kind == LS_FUNCTION_TRAIN ? ls_fit_seconds_list(job->seconds) : NULL;
+}
+
 /* ---- One plan ---- */
 
 static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
@@ -136,7 +142,9 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
                                      .rows = batch->rows,
                                      .row_count = batch->samples,
                                      .fetches = f->fetches,
-                                     .fetch_count = f->fetch_count };
+                                     .fetch_count = f->fetch_count,
+                                     .timeline = job->timeline,
+                                     .seconds = seconds_of(job, f) };
     if (status == LS_OK)
         status = ls_run(&request, &report);
     free(fed.classes);
@@ -181,7 +189,9 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
                                      .row_count = batch->samples,
                                      .fetches = f->halves.fetches,
                                      .fetch_count = f->halves.fetch_count,
-                                     .of_step = true };
+                                     .of_step = true,
+                                     .timeline = job->timeline,
+                                     .seconds = seconds_of(job, f) };
     if (status == LS_OK)
         status = ls_run(&request, &report);
     free(fed.classes);
@@ -211,7 +221,9 @@ ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings,
                                      .feeds = fed,
                                      .feed_count = h->passed_count + 2,
                                      .fetches = h->apply,
-                                     .fetch_count = 2 };
+                                     .fetch_count = 2,
+                                     .timeline = job->timeline,
+                                     .seconds = seconds_of(job, f) };
     ls_status status = ls_run(&request, &report);
     free(fed);
     if (status == LS_OK)

@@ -1,0 +1,467 @@
+/* Keeping a timeline: rooms of events, the names they refer to, and the file in the trace event format. */
+#include "run/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/grow.h"
+#include "base/text.h"
+#include "run/executor_private.h"
+#include "run/runs.h"
+
+#define ROOM_EVENTS 256
+#define ROOMS       1024
+#define NAME_BYTES  160
+#define GAP         20e-6 /* seconds: pieces of a join or an update that follow each other so soon are one event */
+
+typedef enum activity { TASK, WHOLE, PREPARE, JOIN, SHARE, CHECK, UPDATE, COPY, ACTIVITIES } activity;
+
+typedef struct event {
+    double start, end;
+    int64_t step, amount; /* of pieces; of a copy: of bytes */
+    int name;             /* -1: none */
+    short lane, from, to; /* -1: none */
+    short what;           /* activity; of the caller's row: ls_call_kind */
+} event;
+
+/* What one worker writes. The first row is the caller's. */
+typedef struct row {
+    int room; /* at hand; -1: none yet */
+    event *last;
+} row;
+
+struct ls_timeline {
+    const ls_context *ctx;
+    uint64_t number; /* of the graph's timelines: executors know by it whether they were met */
+    event *events;   /* rooms, one behind the other */
+    int row_of[ROOMS], used[ROOMS];
+    atomic_int rooms; /* given out */
+    row *rows;
+    int row_count;
+    char **names;
+    size_t name_count, name_room;
+    double zero;
+    int64_t first, last, step;
+    int64_t cut; /* the first step that there was no room for; 0: none */
+    bool on;
+    atomic_bool full;
+    char failure[LS_ERROR_BYTES];
+};
+
+/* ---- Making ---- */
+
+ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_timeline **out)
+{
+    ls_runs *runs = NULL;
+    ls_runtime *runtime = NULL;
+    LS_TRY(ls_runs_of(graph, &runs));
+    LS_TRY(ls_runtime_of(graph->context, &runtime));
+    ls_timeline *t = calloc(1, sizeof(*t));
+    if (t) {
+        t->row_count = runtime->workers + 1;
+        t->rows = calloc((size_t)t->row_count, sizeof(*t->rows));
+        t->events = calloc((size_t)ROOMS * ROOM_EVENTS, sizeof(*t->events)); /* what is not written takes no memory */
+    }
+    if (!t || !t->rows || !t->events) {
+        ls_timeline_destroy(t);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a timeline");
+    }
+    for (int i = 0; i < t->row_count; i++)
+        t->rows[i].room = -1;
+    t->ctx = graph->context;
+    t->number = ++runs->timelines;
+    t->first = first;
+    t->last = last;
+    t->zero = ls_clock_now();
+    *out = t;
+    return LS_OK;
+}
+
+void ls_timeline_destroy(ls_timeline *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->name_count; i++)
+        free(t->names[i]);
+    free(t->names);
+    free(t->events);
+    free(t->rows);
+    free(t);
+}
+
+/* ---- Names ---- */
+
+static void add_name(ls_timeline *t, const char *name)
+{
+    char *copy = NULL;
+    if (ls_grow(&t->names, t->name_count, &t->name_room, sizeof(*t->names)) == LS_OK)
+        copy = strdup(name);
+    if (!copy) { /* without names there is no more to tell */
+        atomic_store(&t->full, true);
+        return;
+    }
+    t->names[t->name_count++] = copy;
+}
+
+/* Nodes that were made behind the loss are gradients. */
+static uint32_t loss_of(const ls_plan *plan)
+{
+    uint32_t id = UINT32_MAX;
+    for (int i = 0; i < plan->guard_count && plan->update_count > 0; i++) {
+        const ls_tensor *node = plan->nodes[plan->guards[i]].node;
+        if (!ls_node_is(node, LS_TRAIT_WRITES))
+            id = node->id;
+    }
+    return id;
+}
+
+/* The layers of a segment, in the order of its work: "conv2d .. dense", "dense .. conv2d (backward)", "conv2d .. dense
+ * (forward and backward)". What no layer made has its op's name. */
+static void name_segment(const ls_plan *plan, const ls_segment *segment, char text[NAME_BYTES])
+{
+    uint32_t loss = loss_of(plan);
+    const char *first = NULL, *last = NULL, *turn = NULL;
+    bool forward = false, backward = false;
+    for (int i = 0; i < segment->step_count; i++) {
+        const ls_tensor *node = segment->steps[i].group->root;
+        bool back = node->id > loss;
+        forward = forward || !back;
+        backward = backward || back;
+        if (!node->layer)
+            continue;
+        first = first ? first : node->layer;
+        last = node->layer;
+        turn = back ? turn : node->layer;
+    }
+    char label[LS_NODE_TEXT];
+    if (!first)
+        first = last = turn = ls_node_label(segment->steps[0].group->root, label);
+    if (forward && backward && turn)
+        last = turn;
+    const char *way = !backward ? "" : forward ? " (forward and backward)" : " (backward)";
+    if (strcmp(first, last) == 0)
+        snprintf(text, NAME_BYTES, "%.60s%s", first, way);
+    else
+        snprintf(text, NAME_BYTES, "%.60s .. %.60s%s", first, last, way);
+}
+
+/* A name for each segment, then for each node. */
+static void add_names(ls_timeline *t, ls_executor *e)
+{
+    const ls_plan *plan = e->plan;
+    char text[NAME_BYTES], label[LS_NODE_TEXT];
+    e->names = (int)t->name_count;
+    for (int s = 0; s < plan->segment_count && !atomic_load(&t->full); s++) {
+        name_segment(plan, &plan->segments[s], text);
+        add_name(t, text);
+    }
+    for (int i = 0; i < plan->node_count && !atomic_load(&t->full); i++)
+        add_name(t, ls_node_label(plan->nodes[i].node, label));
+}
+
+/* ---- The caller ---- */
+
+void ls_timeline_step(ls_timeline *t, int64_t step)
+{
+    if (!t || t->cut)
+        return;
+    if (atomic_load(&t->full))
+        t->cut = t->step;
+    t->step = step;
+    t->on = !t->cut && step >= t->first && (t->last == 0 || step <= t->last);
+}
+
+bool ls_timeline_run(ls_timeline *t, ls_executor *e)
+{
+    e->timeline = NULL;
+    if (!t || !t->on || atomic_load(&t->full))
+        return false;
+    bool met = e->timeline_number == t->number;
+    if (!met)
+        add_names(t, e);
+    e->timeline_number = t->number;
+    e->timeline = atomic_load(&t->full) ? NULL : t;
+    return !met;
+}
+
+void ls_timeline_failed(ls_timeline *t, const char *message)
+{
+    if (t)
+        snprintf(t->failure, sizeof(t->failure), "%s", message);
+}
+
+/* ---- Events ---- */
+
+/* Nobody but the row's worker calls this for it. NULL: there is no more room. */
+static event *next_event(ls_timeline *t, int number)
+{
+    row *r = &t->rows[number];
+    if (atomic_load_explicit(&t->full, memory_order_relaxed))
+        return NULL;
+    if (r->room < 0 || t->used[r->room] == ROOM_EVENTS) {
+        int room = atomic_fetch_add(&t->rooms, 1);
+        if (room >= ROOMS) {
+            atomic_store(&t->full, true);
+            return NULL;
+        }
+        r->room = room;
+        t->row_of[room] = number;
+    }
+    r->last = &t->events[(size_t)r->room * ROOM_EVENTS + (size_t)t->used[r->room]++];
+    *r->last = (event){ .step = t->step, .name = -1, .lane = -1, .from = -1, .to = -1 };
+    return r->last;
+}
+
+void ls_timeline_call(ls_timeline *t, ls_call_kind kind, double start, double end)
+{
+    event *v = t && t->on ? next_event(t, 0) : NULL;
+    if (!v)
+        return;
+    v->what = (short)kind;
+    v->start = start;
+    v->end = end;
+}
+
+static event *add(ls_executor *e, int worker, activity what, int name, double start, double end)
+{
+    event *v = next_event(e->timeline, worker + 1);
+    if (!v)
+        return NULL;
+    v->what = (short)what;
+    v->name = e->names + name;
+    v->start = start;
+    v->end = end;
+    return v;
+}
+
+/* Of a lane, in a segment. */
+static void add_of_lane(ls_executor *e, int worker, activity what, int segment, int lane, double start, double end)
+{
+    event *v = add(e, worker, what, segment, start, end);
+    if (v)
+        v->lane = (short)lane;
+}
+
+void ls_timeline_task(ls_executor *e, int worker, int segment, int lane, double start)
+{
+    add_of_lane(e, worker, TASK, segment, lane, start, ls_clock_now());
+}
+
+void ls_timeline_siblings(ls_executor *e, int worker, int segment, int lane, double start)
+{
+    add_of_lane(e, worker, JOIN, segment, lane, start, ls_clock_now());
+}
+
+void ls_timeline_copy(ls_executor *e, int worker, int value, int from, int to, size_t bytes, double start)
+{
+    event *v = add(e, worker, COPY, e->plan->segment_count + value, start, ls_clock_now());
+    if (!v)
+        return;
+    v->from = (short)from;
+    v->to = (short)to;
+    v->amount = (int64_t)bytes;
+}
+
+/* What a unit is about: a plan node. */
+static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
+{
+    switch (phase->kind) {
+    case LS_PHASE_WHOLE:
+    case LS_PHASE_TILES:
+        return plan->whole_steps[u->index].group->value;
+    case LS_PHASE_PREPARE:
+        return plan->prepared[u->index].value;
+    case LS_PHASE_GUARD:
+        return plan->guards[u->index];
+    case LS_PHASE_CHECK:
+    case LS_PHASE_UPDATE:
+        return plan->updates[u->index].in[0].value;
+    default:
+        return plan->joins[u->index].group->value;
+    }
+}
+
+/* Pieces of one phase that a worker does one behind the other are one event. Tasks of lanes tell of themselves. */
+void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
+{
+    static const short doing[LS_PHASE_KINDS] = {
+        [LS_PHASE_WHOLE] = WHOLE, [LS_PHASE_TILES] = WHOLE, [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
+        [LS_PHASE_PAIR] = JOIN,   [LS_PHASE_JOIN] = JOIN,   [LS_PHASE_SHARE] = SHARE,     [LS_PHASE_FINISH] = JOIN,
+        [LS_PHASE_GUARD] = CHECK, [LS_PHASE_CHECK] = CHECK, [LS_PHASE_UPDATE] = UPDATE
+    };
+    event *last = e->timeline->rows[worker + 1].last;
+    if (phase->kind == LS_PHASE_LANES)
+        return;
+    if (phase->kind == LS_PHASE_PAIR) {
+        add_of_lane(e, worker, JOIN, u->index, u->lane, start, end);
+        return;
+    }
+    if (last && last->what == doing[phase->kind] && last->lane < 0 && start - last->end < GAP) {
+        last->end = end;
+        last->amount++;
+        return;
+    }
+    event *v =
+        add(e, worker, (activity)doing[phase->kind], e->plan->segment_count + subject(e->plan, phase, u), start, end);
+    if (v)
+        v->amount = 1;
+}
+
+/* ---- The file ---- */
+
+static const char *const categories[ACTIVITIES] = { "task",  "values", "weights", "join",
+                                                    "share", "check",  "update",  "copy" };
+
+/* Microseconds with three decimals, in any locale. */
+static void put_time(ls_text *text, const char *key, double seconds)
+{
+    long long ns = (long long)(seconds * 1e9 + 0.5);
+    ls_text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+static void put_span(ls_text *text, const ls_timeline *t, const event *v, int process, int thread)
+{
+    ls_text_add(text, ",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", process, thread);
+    put_time(text, "ts", v->start > t->zero ? v->start - t->zero : 0);
+    put_time(text, "dur", v->end > v->start ? v->end - v->start : 0);
+    ls_text_add(text, ",\"args\":{\"step\":%lld", (long long)v->step);
+}
+
+/* "conv2d .. dense, lane 3"; "join"; "copy of dense/kernel" */
+static void put_name(ls_text *text, const event *v, const char *name)
+{
+    char label[NAME_BYTES + 32];
+    if (v->what == TASK)
+        snprintf(label, sizeof(label), "%s, lane %d", name, v->lane);
+    else if (v->what == COPY)
+        snprintf(label, sizeof(label), "copy of %s", name);
+    else if (v->what == JOIN && v->lane >= 0)
+        snprintf(label, sizeof(label), "join, lane %d with its neighbour", v->lane);
+    else
+        snprintf(label, sizeof(label), "%s", categories[v->what]);
+    ls_text_put(text, ",\n{\"name\":");
+    ls_text_put_json(text, label);
+    ls_text_add(text, ",\"cat\":\"%s\"", categories[v->what]);
+}
+
+static void put_work(ls_text *text, const ls_timeline *t, const event *v, int worker)
+{
+    const ls_device *devices = t->ctx->devices;
+    char from[LS_SHORT_NAME], to[LS_SHORT_NAME];
+    int device = 0;
+    while (device + 1 < t->ctx->device_count && worker >= devices[device].first_worker + devices[device].worker_count)
+        device++;
+    put_name(text, v, t->names[v->name]);
+    put_span(text, t, v, device + 2, worker + 2);
+    if (v->lane >= 0)
+        ls_text_add(text, ",\"lane\":%d", v->lane);
+    if (v->what != TASK) {
+        ls_text_put(text, v->what == COPY ? ",\"of\":" : ",\"first\":");
+        ls_text_put_json(text, t->names[v->name]);
+    }
+    if (v->what == COPY)
+        ls_text_add(text, ",\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%lld", ls_device_short_name(t->ctx, v->from, from),
+                    ls_device_short_name(t->ctx, v->to, to), (long long)v->amount);
+    else if (v->amount > 0)
+        ls_text_add(text, ",\"pieces\":%lld", (long long)v->amount);
+    ls_text_put(text, "}}");
+}
+
+static void put_call(ls_text *text, const ls_timeline *t, const event *v)
+{
+    static const char *const names[] = { "", "waiting for data", "validation", "planning", "bringing variables" };
+    static const char *const kinds[] = { "step", "data", "validation", "plan", "state" };
+    if (v->what == LS_CALL_STEP)
+        ls_text_add(text, ",\n{\"name\":\"step %lld\"", (long long)v->step);
+    else
+        ls_text_add(text, ",\n{\"name\":\"%s\"", names[v->what]);
+    ls_text_add(text, ",\"cat\":\"%s\"", kinds[v->what]);
+    put_span(text, t, v, 1, 1);
+    ls_text_put(text, "}}");
+}
+
+static void put_meta(ls_text *text, const char *what, int process, int thread, const char *name)
+{
+    ls_text_add(text, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", process,
+                thread, what, name);
+    ls_text_add(text,
+                ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%.7s_sort_index\",\"args\":{\"sort_index\":%d}}",
+                process, thread, strcmp(what, "thread_name") == 0 ? "thread" : "process",
+                strcmp(what, "thread_name") == 0 ? thread : process);
+}
+
+/* A process for the caller and one for each device, with a row for each of its workers. */
+static void put_rows(ls_text *text, const ls_timeline *t)
+{
+    char name[LS_SHORT_NAME + 32], short_name[LS_SHORT_NAME];
+    put_meta(text, "process_name", 1, 1, "training");
+    put_meta(text, "thread_name", 1, 1, "fit");
+    for (int d = 0; d < t->ctx->device_count; d++) {
+        const ls_device *device = &t->ctx->devices[d];
+        ls_device_short_name(t->ctx, d, short_name);
+        put_meta(text, "process_name", d + 2, 0, short_name);
+        for (int w = 0; w < device->worker_count; w++) {
+            snprintf(name, sizeof(name), "%s worker %d", short_name, w);
+            put_meta(text, "thread_name", d + 2, device->first_worker + w + 2, name);
+        }
+    }
+}
+
+static bool is_kept(const ls_timeline *t, const event *v)
+{
+    return t->cut == 0 || v->step < t->cut;
+}
+
+/* The last step of which all is there. */
+static int64_t put_events(ls_text *text, const ls_timeline *t)
+{
+    int64_t last = 0;
+    int rooms = atomic_load(&t->rooms);
+    for (int room = 0; room < rooms && room < ROOMS; room++)
+        for (int i = 0; i < t->used[room]; i++) {
+            const event *v = &t->events[(size_t)room * ROOM_EVENTS + (size_t)i];
+            if (!is_kept(t, v))
+                continue;
+            if (t->row_of[room] == 0)
+                put_call(text, t, v);
+            else
+                put_work(text, t, v, t->row_of[room] - 1);
+            last = v->step > last ? v->step : last;
+        }
+    return last;
+}
+
+ls_status ls_timeline_write(ls_timeline *t, const char *path, int64_t *kept)
+{
+    ls_text text = { 0 };
+    if (atomic_load(&t->full) && !t->cut)
+        t->cut = t->step;
+    ls_text_put(&text, "{\"displayTimeUnit\":\"ms\",\n\"traceEvents\":[\n");
+    ls_text_put(
+        &text,
+        "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"process_labels\",\"args\":{\"labels\":\"lockstep " LS_VERSION
+        "\"}}");
+    put_rows(&text, t);
+    int64_t last = put_events(&text, t);
+    if (t->failure[0]) {
+        ls_text_put(
+            &text, ",\n{\"name\":\"training failed\",\"cat\":\"failure\",\"ph\":\"i\",\"s\":\"g\",\"pid\":1,\"tid\":1");
+        put_time(&text, "ts", ls_clock_now() - t->zero);
+        ls_text_put(&text, ",\"args\":{\"message\":");
+        ls_text_put_json(&text, t->failure);
+        ls_text_put(&text, "}}");
+    }
+    ls_text_add(&text, "\n],\n\"otherData\":{\"last_step\":%lld", (long long)last);
+    if (t->cut)
+        ls_text_add(&text, ",\"left_out\":\"steps from %lld on: a timeline has room for %d events\"", (long long)t->cut,
+                    ROOMS * ROOM_EVENTS);
+    ls_text_put(&text, "}}\n");
+    ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory to write a timeline")
+                                   : ls_file_write(path, ls_text_get(&text), text.length);
+    ls_text_free(&text);
+    if (status == LS_OK)
+        *kept = last;
+    return status;
+}

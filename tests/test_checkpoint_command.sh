@@ -1,0 +1,206 @@
+#!/bin/bash
+# Checkpoints from the command: saved, gone on from, and what signals do in start-up, training, validation and evaluation.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/command.sh"
+
+cat >"$TMP/model.json" <<'END_OF_JSON'
+{"module": "keras", "class_name": "Sequential", "config": {"name": "small", "trainable": true, "layers": [
+ {"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": [null, 2], "dtype": "float32",
+  "name": "input_layer"}, "registered_name": null},
+ {"module": "keras.layers", "class_name": "Dense", "config": {"name": "dense", "trainable": true, "dtype": "float32",
+  "units": 3, "activation": "linear", "use_bias": true}, "registered_name": null},
+ {"module": "keras.layers", "class_name": "Dropout", "config": {"name": "drop", "rate": 0.3}, "registered_name": null}
+ ]}, "registered_name": "Sequential"}
+END_OF_JSON
+awk 'BEGIN { for (i = 0; i < 40; i++) printf "%d,%g,%d\n", i % 7, i / 10, i % 3 }' >"$TMP/good.csv"
+CK=$TMP/ck LOG=$TMP/log
+
+train() {
+    "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/good.csv" --batch-size 8 --verbose 2 "$@"
+}
+# hash STEP LOG: that the log has for a step.
+hash_of() { sed -n "s/.*\"event\":\"step\",\"step\":$1,.*\"hash\":\"\([0-9a-f]*\)\".*/\1/p" "$2" | tail -n 1; }
+hashes() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1" | sort -n -u; }
+
+# ---- saving and going on ----
+
+ends 0 train --epochs 4 --log "$TMP/whole" --log-hash
+weights=$(grep '^weights sha256' "$TMP/out")
+
+# 7 steps, then the rest on two devices: each step has the hash of the run that was not interrupted.
+in_two_parts() {
+    rm -rf "$CK" "$LOG"
+    ends 0 train --epochs 4 --max-steps 7 --checkpoint "$CK" --resume --log "$LOG" --log-hash || return 1
+    grep -q "^no checkpoint in '$CK' yet: training begins with step 1" "$TMP/out" && grep -q '^checkpoints: ' "$TMP/out" || return 1
+    printf '{"event":"step","st' >>"$LOG" # as a kill leaves it
+    ends 0 train --epochs 4 --devices 2 --checkpoint "$CK" --resume --log "$LOG" --log-hash || return 1
+    cat "$TMP/out"
+    ! grep -v -E '^\{.*\}$' "$LOG" || return 1
+    grep -q "^going on from '$CK/step-00000007': epoch 2, 2 of its steps done, step 7 in all" "$TMP/out" &&
+        grep -q -F "$weights" "$TMP/out" && [ -z "$(find "$CK" -name '*.tmp')" ] || return 1
+    hashes "$TMP/whole" >"$TMP/a"
+    hashes "$LOG" >"$TMP/b"
+    [ "$(wc -l <"$TMP/a")" = 20 ] && cmp "$TMP/a" "$TMP/b" || return 1
+    grep -q '"event":"resume","step":7,"from":' "$LOG" && grep -q '"event":"checkpoint","step":7,.*"waited_seconds":' "$LOG" &&
+        [ "$(grep -c '"event":"start"' "$LOG")" = 2 ]
+}
+check "a run in two parts has every hash of the whole one; the log is continued" in_two_parts
+
+from_one() {
+    ends 0 train --epochs 4 --resume "$CK/step-00000007" || ends 0 train --epochs 4 --resume "$CK/last" || return 1
+    grep -q -F "$weights" "$TMP/out"
+}
+check "--resume FROM: one checkpoint, nothing is saved" from_one
+
+earlier() {
+    ends 1 train --checkpoint "$CK" && grep -q 'has checkpoints of an earlier run, up to step 20' "$TMP/err"
+}
+check "a folder with an earlier run's checkpoints is refused without --resume" earlier
+differs() {
+    ends 1 train --epochs 5 --lr 0.5 --checkpoint "$CK" --resume &&
+        grep -q 'optimizer/learning_rate is 0.5, there it was 0.0' "$TMP/err"
+}
+check "another option is refused by name" differs
+lanes() {
+    ends 1 train --epochs 5 --lanes 2 --checkpoint "$CK" --resume && grep -q 'lanes_asked_for is 2.*--allow-other-bits' "$TMP/err" &&
+        ends 0 train --epochs 5 --lanes 2 --checkpoint "$CK" --resume --allow-other-bits --log "$LOG" &&
+        grep -q 'warning: other bits than those' "$TMP/err" && grep -q '"event":"resume".*"other_bits":".*lanes' "$LOG" &&
+        grep -q 'from step 20 on: lanes' "$CK/last/state.json"
+}
+check "other lanes are refused, or allowed, told and saved" lanes
+
+check "--save-every 5parsecs" refuses 2 '--save-every 5parsecs: expected a number above 0' train mlp --data $SMALL --checkpoint "$CK" \
+    --save-every 5parsecs
+check "--save-every 0" refuses 2 '--save-every 0: expected' train mlp --data $SMALL --checkpoint "$CK" --save-every 0
+check "--keep without --checkpoint" refuses 2 '--keep needs --checkpoint' train mlp --data $SMALL --keep 2
+check "--resume without a folder" refuses 2 '--resume needs --checkpoint' train mlp --data $SMALL --resume
+check "--allow-other-bits without --resume" refuses 2 '--allow-other-bits needs --resume' train mlp --data $SMALL --allow-other-bits
+
+every() {
+    rm -rf "$CK"
+    ends 0 train --epochs 4 --checkpoint "$CK" --save-every "$1" --keep 0 && [ -e "$CK/last" ] && [ -e "$CK/best" ]
+}
+for often in 5 5steps 2epochs 1epoch 10min 90s 1h; do
+    check "--save-every $often" every $often
+done
+
+# A file in the folder's place.
+not_a_folder() {
+    echo x >"$TMP/file"
+    ends 1 train --checkpoint "$TMP/file" && grep -q "'$TMP/file' is not a folder" "$TMP/err" &&
+        ends 1 train --checkpoint "$TMP/file/x" && grep -q "cannot make the folder" "$TMP/err"
+}
+check "a folder that cannot be made is told before anything is trained" not_a_folder
+
+# No file may have a byte; what is printed goes through a pipe. Training goes on to its end.
+full() {
+    rm -rf "$CK"
+    { ulimit -f 0; train --epochs 4 --checkpoint "$CK" --save-every 3 2>&1; echo "status $?"; } | cat >"$TMP/out"
+    cat "$TMP/out"
+    grep -q -x 'status 0' "$TMP/out" && grep -q 'warning: NO CHECKPOINT of step 3 could be saved: .*File too large; training goes on' "$TMP/out" &&
+        grep -q 'warning: [0-9]* checkpoints could not be saved' "$TMP/out" && [ -z "$(ls -A "$CK")" ] && grep -q -F "$weights" "$TMP/out"
+}
+check "files that cannot be written: training goes on, told loudly, nothing is left behind" full
+
+# ---- signals ----
+
+# Waits until the process has a handler for a signal.
+catches() {
+    local tries=0 mask
+    until mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$1/status" 2>/dev/null) && [ -n "$mask" ] && [ $((0x$mask >> ($2 - 1) & 1)) = 1 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { echo "no handler of signal $2"; return 1; }
+        sleep 0.02
+    done
+}
+# left STATUS: the process in $pid ends so.
+left() {
+    status=0
+    wait "$pid" || status=$?
+    [ $status = "$1" ] || { echo "status $status, not $1"; tail -n 5 "$TMP/out"; cat "$TMP/err"; return 1; }
+}
+# background DATA: a run without an end, that saves when it must, and after epochs that were good.
+background() {
+    rm -rf "$LOG" "$CK"
+    env --default-signal=INT,TERM "$LOCKSTEP" train "$TMP/model.json" --data "$1" --batch-size 8 --epochs 100000000 \
+        --verbose 2 --log "$LOG" --log-hash --checkpoint "$CK" --save-every 1h >"$TMP/out" 2>"$TMP/err" &
+    pid=$!
+    wait_for "$LOG" '"step":3,' || { kill -9 $pid; return 1; }
+}
+
+# It saves, leaves, and the next run goes on: five more steps have the hashes of a run that was not interrupted.
+saved_by() {
+    background "$TMP/good.csv" || return 1
+    kill -"$1" $pid
+    left "$2" || return 1
+    step=$(sed -n 's/.*"event":"step","step":\([0-9]*\),.*/\1/p' "$LOG" | tail -n 1)
+    [ -d "$CK/step-$(printf %08d "$step")" ] && grep -q -- '--resume goes on from here' "$TMP/out" || { ls "$CK"; return 1; }
+    [ "$step" -lt 3000 ] || return 0 # a slow machine: comparing would take long
+    ends 0 train --epochs 100000000 --max-steps $((step + 5)) --checkpoint "$CK" --resume --log "$LOG" --log-hash &&
+        ends 0 train --epochs 100000000 --max-steps $((step + 5)) --log "$TMP/undisturbed" --log-hash || return 1
+    a=$(hash_of $((step + 5)) "$LOG") b=$(hash_of $((step + 5)) "$TMP/undisturbed")
+    [ -n "$a" ] && [ "$a" = "$b" ]
+}
+check "SIGTERM saves a checkpoint and leaves with 143; the next run goes on with the same bits" saved_by TERM 143
+check "SIGINT: likewise, 130" saved_by INT 130
+
+usr1() {
+    background synthetic:2,classes=3,count=2000000 || return 1 # an epoch of 250,000 steps
+    [ -z "$(ls "$CK" | grep '^step')" ] || { echo "there is one already"; kill -9 $pid; return 1; }
+    kill -USR1 $pid
+    wait_for "$LOG" '"event":"checkpoint"' || { kill -9 $pid; return 1; }
+    steps=$(wc -l <"$LOG")
+    wait_for "$LOG" "\"step\":$((steps + 50))," || { kill -9 $pid; return 1; }
+    kill -TERM $pid
+    left 143 && [ "$(ls "$CK" | grep -c '^step')" = 2 ]
+}
+check "SIGUSR1 saves a checkpoint and goes on" usr1
+
+# Few steps, a long validation.
+in_validation() {
+    rm -rf "$LOG" "$CK"
+    env --default-signal=TERM "$LOCKSTEP" train "$TMP/model.json" --data synthetic:2,classes=3,count=40000 --validation-split 0.999 --batch-size 8 \
+        --epochs 2 --verbose 2 --log "$LOG" --checkpoint "$CK" >"$TMP/out" 2>"$TMP/err" &
+    pid=$!
+    wait_for "$LOG" '"step":5,' || { kill -9 $pid; return 1; }
+    kill -TERM $pid
+    left 143 && [ -e "$CK/step-00000005" ] && tail -n 1 "$LOG" | grep -q '"reason":"interrupted"' || { cat "$LOG"; return 1; }
+    ends 0 "$LOCKSTEP" train "$TMP/model.json" --data synthetic:2,classes=3,count=40000 --validation-split 0.999 --batch-size 8 --epochs 2 \
+        --verbose 2 --checkpoint "$CK" --resume && grep '^weights' "$TMP/out" >"$TMP/resumed" || return 1
+    ends 0 "$LOCKSTEP" train "$TMP/model.json" --data synthetic:2,classes=3,count=40000 --validation-split 0.999 --batch-size 8 --epochs 2 \
+        --verbose 2 && grep '^weights' "$TMP/out" | cmp - "$TMP/resumed"
+}
+check "SIGTERM in validation saves and leaves; the next run validates" in_validation
+
+# Data that takes long to make.
+starting() {
+    env --default-signal=TERM "$LOCKSTEP" train resnet50 --data synthetic:224x224x3,classes=1000,count=3000 --checkpoint "$TMP/none" \
+        --verbose 2 >"$TMP/out" 2>"$TMP/err" &
+    pid=$!
+    catches $pid 15 || return 1
+    kill -USR1 $pid # there is nothing to save yet, and nothing ends
+    sleep 0.1
+    kill -TERM $pid
+    left 143 && grep -q -x 'lockstep: stopped by a signal' "$TMP/err"
+}
+check "in start-up SIGUSR1 ends nothing, SIGTERM at once with 143" starting
+
+evaluating() {
+    env --default-signal=INT "$LOCKSTEP" evaluate resnet50 --data synthetic:224x224x3,classes=1000,count=3000 >"$TMP/out" 2>"$TMP/err" &
+    pid=$!
+    catches $pid 2 || return 1
+    kill -USR1 $pid
+    sleep 0.1
+    kill -INT $pid
+    left 130
+}
+check "evaluate: SIGUSR1 ends nothing, SIGINT at once with 130" evaluating
+
+failing() {
+    rm -rf "$CK"
+    sed '36s/.*/1,1,9/' "$TMP/good.csv" >"$TMP/bad.csv"
+    ends 1 "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/bad.csv" --shuffle off --batch-size 8 --verbose 0 --checkpoint "$CK" --save-every 1h &&
+        [ -e "$CK/step-00000004" ]
+}
+check "a run that fails saves its last good step" failing
+finish
