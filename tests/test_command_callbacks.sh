@@ -116,6 +116,35 @@ interrupted() {
 }
 check "a signal leaves whole lines" interrupted
 
+# ---- gone on with: from a checkpoint inside an epoch ----
+
+job() { # NAME ARGUMENTS...
+    name=$1 && shift
+    train --epochs 30 --lr 0.02 --reduce-on-plateau 2,factor=0.5 --checkpoint "$TMP/$name.saved" --save-every 2 \
+        --csv "$TMP/$name.csv" "$@" >"$TMP/out" 2>&1 || { cat "$TMP/out"; return 1; }
+}
+told_hash() { sed -n 's/^weights sha256: //p' "$TMP/out"; }
+goes_on() {
+    job whole --early-stopping 6,restore_best_weights --tensorboard "$TMP/whole" && whole=$(told_hash) || return 1
+    job part --early-stopping 6,restore_best_weights --tensorboard "$TMP/part" --max-steps 11 || return 1
+    job part --early-stopping 6,restore_best_weights --tensorboard "$TMP/part" --resume || return 1
+    grep -q '^going on from' "$TMP/out" && [ "$(told_hash)" = "$whole" ] && cmp "$TMP/whole.csv" "$TMP/part.csv" || return 1
+    [ "$(ls "$TMP/part/train" | wc -l)" = 1 ] && [ "$(cat "$TMP/part/train/"* | wc -c)" = "$(cat "$TMP/whole/train/"* | wc -c)" ]
+}
+ended_stays() {
+    job part --early-stopping 6,restore_best_weights --resume || return 1
+    [ "$(told_hash)" = "$whole" ] && ! grep -q '^Epoch [0-9]*/' "$TMP/out" && cmp "$TMP/whole.csv" "$TMP/part.csv"
+}
+more_patience() {
+    job part --early-stopping 8,restore_best_weights --save-best "$TMP/late.safetensors" --resume || return 1
+    grep -q '^Epoch [0-9]*/' "$TMP/out" && [ -s "$TMP/late.safetensors" ]
+}
+check "a run that goes on ends as the other, with its files" goes_on
+check "one that was stopped early is done" ended_stays
+check "unless there is more patience; what only writes may be new" more_patience
+check "what decides may not be gone" refuses 1 'callback/early_stopping/0 was called there, here it is not' train mlp --data $SMALL \
+    --verbose 0 --epochs 30 --lr 0.02 --reduce-on-plateau 2,factor=0.5 --checkpoint "$TMP/part.saved" --resume
+
 # ---- the real TensorBoard ----
 
 PYTHON=

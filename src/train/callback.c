@@ -15,7 +15,7 @@ static ls_status open_nothing(const ls_callback_spec *spec, const ls_callback_fa
     return LS_OK;
 }
 
-static const ls_builtin terminate_on_nan = { "terminate_on_nan", open_nothing, free };
+static const ls_builtin terminate_on_nan = { "terminate_on_nan", open_nothing, free, .only_writes = false };
 
 static const ls_builtin *const builtins[] = {
     [LS_CALLBACK_FUNCTIONS] = NULL,
@@ -80,6 +80,16 @@ void ls_callbacks_close(ls_callback_list *list)
 const char *ls_callback_name(const ls_callback *callback)
 {
     return builtins[callback->kind] ? builtins[callback->kind]->name : "functions";
+}
+
+bool ls_callback_may_differ(const char *name)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        size_t length = builtins[i] ? strlen(builtins[i]->name) : 0;
+        if (length && strncmp(name, builtins[i]->name, length) == 0 && name[length] == '/')
+            return builtins[i]->only_writes;
+    }
+    return false;
 }
 
 bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind)

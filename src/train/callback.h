@@ -66,6 +66,7 @@ typedef struct ls_builtin {
     /* Checks the spec and fills the functions of `out`, and `user` with a state from calloc, which close frees. */
     ls_status (*open)(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out);
     void (*close)(void *user);
+    bool only_writes; /* files: training is the same without it */
 } ls_builtin;
 extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,
     ls_builtin_model_checkpoint, ls_builtin_plateau, ls_builtin_scheduler;

@@ -195,4 +195,4 @@ static void close_state(void *user)
     free(c);
 }
 
-const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state };
+const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true };

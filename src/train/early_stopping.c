@@ -176,4 +176,4 @@ static void close_state(void *user)
     free(user);
 }
 
-const ls_builtin ls_builtin_early_stopping = { NAME, open_state, close_state };
+const ls_builtin ls_builtin_early_stopping = { NAME, open_state, close_state, .only_writes = false };

@@ -231,6 +231,10 @@ typedef struct ls_saved {
 
 /* "early_stopping"; of the user's own, "functions". */
 const char *ls_callback_name(const ls_callback *callback);
+/* Whether the callback that a state is saved for, by its name behind LS_SAVED_CALLBACKS, only writes files: it may come
+ * and go between a run and the one that goes on. */
+#define LS_SAVED_CALLBACKS "callback/"
+bool ls_callback_may_differ(const char *name);
 
 /* The list; free() it. */
 ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count);

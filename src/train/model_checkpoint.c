@@ -306,4 +306,4 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     return o->save_best_only ? ls_monitor_open(&c->monitor, NAME, o->monitor, o->mode, 0, &c->facts) : LS_OK;
 }
 
-const ls_builtin ls_builtin_model_checkpoint = { NAME, open_state, free };
+const ls_builtin ls_builtin_model_checkpoint = { NAME, open_state, free, .only_writes = true };

@@ -128,7 +128,7 @@ static ls_status open_plateau(const ls_callback_spec *spec, const ls_callback_fa
     return ls_monitor_open(&p->monitor, NAME, o->monitor, o->mode, ls_spec_number(o->min_delta, 1e-4), facts);
 }
 
-const ls_builtin ls_builtin_plateau = { NAME, open_plateau, free };
+const ls_builtin ls_builtin_plateau = { NAME, open_plateau, free, .only_writes = false };
 
 /* ---- By the epoch ---- */
 
@@ -164,4 +164,4 @@ static ls_status open_scheduler(const ls_callback_spec *spec, const ls_callback_
     return check_rate_is_free(SCHEDULER, facts);
 }
 
-const ls_builtin ls_builtin_scheduler = { SCHEDULER, open_scheduler, free };
+const ls_builtin ls_builtin_scheduler = { SCHEDULER, open_scheduler, free, .only_writes = false };

@@ -328,4 +328,4 @@ static void close_state(void *user)
     free(t);
 }
 
-const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state };
+const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true };
