@@ -1,10 +1,12 @@
 """The work of bench_train in other frameworks, as their users write it at best: peers.py ROW FRAMEWORK [options].
 
-FRAMEWORK is tensorflow or pytorch; the two never meet in one process. Data is in memory, all cores work, everything is
+FRAMEWORK is tensorflow, tensorflow-mirrored (MirroredStrategy on two logical CPUs) or pytorch; they never meet in one
+process. Data is in memory, all cores work, everything is
 float32. Where there are several good ways, each is tried first (which warms up, too) and the fastest is timed.
 Prints one line of JSON with bench_train's keys, or one word when the framework is not installed.
 """
 import argparse
+import contextlib
 import gzip
 import json
 import math
@@ -61,6 +63,7 @@ class TensorFlow:
         self.tf, self.keras = tensorflow, tensorflow.keras
         self.version = tensorflow.__version__
         self.threads = len(os.sched_getaffinity(0))
+        self.scope = contextlib.nullcontext
 
     def network(self, row):
         layers, optimizers = self.keras.layers, self.keras.optimizers
@@ -86,8 +89,9 @@ class TensorFlow:
 
     def prepare(self, row, x, y, batch):
         self.x, self.y, self.batch = x, y, batch
-        self.model, optimizer = self.network(row)
-        self.model.compile(optimizer, "sparse_categorical_crossentropy")
+        with self.scope():
+            self.model, optimizer = self.network(row)
+            self.model.compile(optimizer, "sparse_categorical_crossentropy")
         if row == "resnet50":
             return ["steps"]
         return ["arrays", "dataset"] if row.startswith("cnn") else ["arrays"]
@@ -120,6 +124,15 @@ class TensorFlow:
             data = data.prefetch(self.tf.data.AUTOTUNE)
             history = self.model.fit(data, epochs=count, verbose=0, shuffle=False, callbacks=[clock])
         return seconds, history.history["loss"][-1]
+
+
+class TensorFlowMirrored(TensorFlow):
+    def __init__(self):
+        super().__init__()
+        config = self.tf.config
+        config.set_logical_device_configuration(config.list_physical_devices("CPU")[0],
+                                                [config.LogicalDeviceConfiguration()] * 2)
+        self.scope = self.tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope
 
 
 class PyTorch:
@@ -181,10 +194,13 @@ class PyTorch:
         return seconds, total.item() / samples
 
 
+PEERS = {"tensorflow": TensorFlow, "tensorflow-mirrored": TensorFlowMirrored, "pytorch": PyTorch}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("row", choices=ROWS)
-    parser.add_argument("framework", choices=["tensorflow", "pytorch"])
+    parser.add_argument("framework", choices=PEERS)
     parser.add_argument("--epochs", "--steps", type=int, default=2, help="how many are timed")
     parser.add_argument("--samples", type=int, help="in an epoch")
     args = parser.parse_args()
@@ -192,7 +208,7 @@ def main():
 
     started, begun = process_start(), now()
     try:
-        peer = TensorFlow() if args.framework == "tensorflow" else PyTorch()
+        peer = PEERS[args.framework]()
     except ImportError:
         print("missing")
         return

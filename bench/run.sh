@@ -67,7 +67,8 @@ for row in $ROWS; do
         case $row in cnn-4096 | resnet50) ours one-core --threads=1 ;; esac
         case $row in cnn-4096) ours two-devices --devices=2 ;; esac
         case $row in cnn-*) [ -n "$QUICK" ] || take through-command "$HERE/command.sh" "${train%/bench/*}/lockstep" "${row#cnn-}" 3 ;; esac
-        for framework in $frameworks; do
+        case $row in cnn-4096) more=${frameworks:+tensorflow-mirrored} ;; *) more= ;; esac
+        for framework in $frameworks $more; do
             take "$framework" "$PEERS/bin/python" "$HERE/peers.py" "$row" "$framework" --epochs "$peer_epochs" $size
         done
         round=$((round + 1))

@@ -84,6 +84,15 @@ function devices(row,    ratio) {
     record(row, "time of two devices to one", ratio, 1.1, ratio <= 1.1)
 }
 
+function mirrored(row,    ratio) {
+    if (!((row, "two-devices") in best && (row, "tensorflow-mirrored") in best))
+        return
+    ratio = best[row, "tensorflow-mirrored"] / best[row, "two-devices"]
+    printf "%s: mirrored on 2 logical CPUs %s, TensorFlow's MirroredStrategy %s: %.2f times as fast (at least 2.5): %s\n", \
+        row, show(row, "two-devices"), show(row, "tensorflow-mirrored"), ratio, judge(ratio >= 2.5)
+    record(row, "times MirroredStrategy, two devices each", ratio, 2.5, ratio >= 2.5)
+}
+
 function beside(name, key) {
     if (key in best)
         printf "    beside it %s: first step after %.1f s, %.0f MB\n", name, first_step[key], memory[key]
@@ -127,6 +136,8 @@ END {
         cores(order[i])
     for (i = 1; i <= rows; i++)
         devices(order[i])
+    for (i = 1; i <= rows; i++)
+        mirrored(order[i])
     key = "cnn-4096" SUBSEP "ours"
     if (key in best) {
         printf "cnn-4096: first step %.2f s after the process began, %.2f s of it unpacking: ", \

@@ -40,6 +40,7 @@ struct ls_context {
     ls_copy_info *copies;
     size_t copy_count, copy_room;
 
+    struct ls_peers *peers;     /* other workers of a cluster; NULL: this process is alone (src/run/peers.h) */
     struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
 };
