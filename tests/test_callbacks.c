@@ -180,7 +180,7 @@ static driven run_case(const json_t *c, const ls_callback *callbacks, size_t cou
     driven d = { .monitor = json_string_value(json_object_get(options, "monitor")), .values = values };
     OK(ls_callbacks_open(&list, callbacks, count, &facts));
     drive(&list, model, values, &d);
-    ls_callbacks_close(&list);
+    OK(ls_callbacks_close(&list, LS_OK));
     ls_model_destroy(model);
     ls_context_close(ctx);
     return d;
@@ -300,7 +300,7 @@ static void a_csv_log_has_keras_s_bytes(void **state)
         driven d = { .epochs = 0 };
         OK(ls_callbacks_open(&list, callbacks + !rate, 1 + (size_t)rate, &facts));
         drive(&list, model, epochs, &d);
-        ls_callbacks_close(&list);
+        OK(ls_callbacks_close(&list, LS_OK));
         char *text = read_text(path);
         assert_string_equal(text, json_string_value(json_object_get(c, "text")));
         free(text);
@@ -891,7 +891,7 @@ static void a_state_that_does_not_fit_is_refused(void **state)
         assert_int_not_equal(list.all[0].load(list.all[0].user, bytes, cut), LS_OK);
     FAILS(list.all[3].load(list.all[3].user, bytes, count), LS_ERR_INVALID, "csv_logger");
     free(bytes);
-    ls_callbacks_close(&list);
+    OK(ls_callbacks_close(&list, LS_OK));
     ls_model_destroy(model);
     ls_context_close(ctx);
 }

@@ -364,7 +364,7 @@ static void a_damaged_state_is_refused(void **state)
     strcpy((char *)saved + 9, "../x"); /* behind the empty name and the length */
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count), LS_ERR_DATA);
     free(saved);
-    ls_callbacks_close(&list);
+    OK(ls_callbacks_close(&list, LS_OK));
     ls_model_destroy(model);
     ls_context_close(ctx);
 }

@@ -53,25 +53,25 @@ static bool write_all(int fd, const char *data, size_t left)
 
 ls_status ls_append_write(ls_append *file, const void *data, size_t bytes)
 {
-    if (file->failed || file->fd < 0)
+    if (file->error != 0 || file->fd < 0)
         return LS_OK;
     if (write_all(file->fd, data, bytes)) {
         file->bytes += (int64_t)bytes;
         return LS_OK;
     }
-    int reason = errno;
-    file->failed = true;
+    file->error = errno;
     bool cut = ftruncate(file->fd, file->bytes) == 0 || errno == EINVAL; /* EINVAL: a pipe or a device */
-    return ls_fail(LS_ERR_IO, "%s%s", strerror(reason), cut ? "" : "; the last record may be cut short");
+    return ls_fail(LS_ERR_IO, "%s%s", strerror(file->error), cut ? "" : "; its last record may be cut short");
 }
 
 ls_status ls_append_close(ls_append *file)
 {
     int fd = file->fd;
     file->fd = -1;
-    if (fd < 0 || close(fd) == 0 || file->failed)
+    if (fd < 0 || close(fd) == 0 || file->error != 0)
         return LS_OK;
-    return ls_fail(LS_ERR_IO, "%s", strerror(errno));
+    file->error = errno;
+    return ls_fail(LS_ERR_IO, "%s", strerror(file->error));
 }
 
 ls_status ls_make_folders(const char *path)

@@ -10,7 +10,7 @@
 typedef struct ls_append {
     int fd;        /* -1: not open */
     int64_t bytes; /* of whole records */
-    bool failed;   /* a write did: nothing is written any more */
+    int error;     /* errno of the write that failed: nothing is written after it; 0: none did */
 } ls_append;
 
 #define LS_APPEND_CLOSED                                                                                               \

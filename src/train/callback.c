@@ -68,13 +68,16 @@ ls_status ls_callbacks_open(ls_callback_list *list, const ls_callback *specs, si
     return LS_OK;
 }
 
-void ls_callbacks_close(ls_callback_list *list)
+ls_status ls_callbacks_close(ls_callback_list *list, ls_status status)
 {
+    ls_error failure;
+    ls_error_keep(&failure, status);
     for (size_t i = 0; i < list->count; i++)
         if (list->all[i].kind != LS_CALLBACK_FUNCTIONS && (size_t)list->all[i].kind < KINDS && list->all[i].user)
             builtins[list->all[i].kind]->close(list->all[i].user);
     free(list->all);
     *list = (ls_callback_list){ .count = 0 };
+    return ls_error_give(&failure);
 }
 
 const char *ls_callback_name(const ls_callback *callback)

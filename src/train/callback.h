@@ -45,7 +45,8 @@ struct ls_callback_list {
 /* Checks the specs and makes what they need. `facts` is copied. */
 ls_status ls_callbacks_open(ls_callback_list *list, const ls_callback *specs, size_t count,
                             const ls_callback_facts *facts);
-void ls_callbacks_close(ls_callback_list *list);
+/* Returns `status`, with its message: a file that could not be closed is a warning. */
+ls_status ls_callbacks_close(ls_callback_list *list, ls_status status);
 
 /* What is told at a moment; results may be NULL. */
 typedef struct ls_told {

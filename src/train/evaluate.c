@@ -99,7 +99,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
     if (status == LS_OK)
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);
-    ls_callbacks_close(&callbacks);
+    status = ls_callbacks_close(&callbacks, status);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
     ls_progress_close(&progress);
@@ -244,7 +244,7 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
     prediction p = { .job = use.job, .options = &options };
     ls_status status = run_prediction(&p, data);
     ls_progress_close(&p.progress);
-    ls_callbacks_close(&p.callbacks);
+    status = ls_callbacks_close(&p.callbacks, status);
     ls_passes_close(&p.passes);
     ls_settings_free(&p.settings);
     ls_use_end(&use);

@@ -598,7 +598,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job->saver = NULL;
     f.job->fit = NULL;
     f.job->callback_count = 0;
-    ls_callbacks_close(&f.callbacks);
+    ls_callbacks_close(&f.callbacks, LS_OK);
     close_times(&f, &failure);
     close_log(&f, &failure);
     ls_passes_close(&f.data);
