@@ -123,6 +123,16 @@ static ls_status training(ls_model *model, ls_dataset *data)
                                                        ls_custom_metric(difference)) }));
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
+    const ls_callback callbacks[] = {
+        ls_early_stopping({ .monitor = "loss", .patience = 3 }),
+        ls_csv_logger("log.csv", { .append = true }),
+        ls_tensorboard({ .update_freq = 1 }),
+        ls_model_checkpoint("{epoch}.safetensors"),
+        ls_reduce_lr_on_plateau("loss", { .factor = 0.5 }),
+        ls_learning_rate_scheduler({ .schedule = [](void *, int64_t, double rate) { return rate / 2; } }),
+        ls_terminate_on_nan(),
+    };
+    LS_CHECK(ls_fit(model, data, { .callbacks = callbacks, .callback_count = 7 }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_one_device() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_data_parallel() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_model_parallel() }));

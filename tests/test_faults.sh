@@ -32,7 +32,9 @@ END_OF_MODEL
 
 echo old >"$TMP/old"
 train() {
-    "$@" train "$TMP/model.json" --data $DATA --devices 2 --max-steps 2 --verbose 0 --save "$TMP/w/out" --log "$TMP/w/log"
+    "$@" train "$TMP/model.json" --data $DATA --devices 2 --max-steps 2 --verbose 0 --save "$TMP/w/out" --log "$TMP/w/log" \
+        --csv "$TMP/w/csv" --tensorboard "$TMP/w/board" --save-epochs "$TMP/w/{epoch}" \
+        --early-stopping 2,restore_best_weights --reduce-on-plateau 2
 }
 evaluate() {
     "$@" evaluate "$TMP/model.json" --data $DATA --weights "$TMP/right.train"

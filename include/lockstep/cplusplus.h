@@ -456,6 +456,39 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_predict_array
 #undef ls_train_on_batch
 
+#undef ls_early_stopping
+#undef ls_csv_logger
+#undef ls_tensorboard
+#undef ls_model_checkpoint
+#undef ls_reduce_lr_on_plateau
+#undef ls_learning_rate_scheduler
+#undef ls_terminate_on_nan
+
+/* Callbacks are given as an array and a count: .callbacks = list, .callback_count = 2. */
+#define LS_CALLBACK_(name, constant)                                                                                   \
+    inline ls_callback ls_##name(ls_##name##_options options = {})                                                     \
+    {                                                                                                                  \
+        ls_callback callback = {};                                                                                     \
+        callback.kind = constant;                                                                                      \
+        callback.of.name = options;                                                                                    \
+        return callback;                                                                                               \
+    }
+/* The same, with one positional argument. */
+#define LS_CALLBACK_1_(name, constant, type, first)                                                                    \
+    LS_CALLBACK_(name, constant)                                                                                       \
+    inline ls_callback ls_##name(type first, ls_##name##_options options = {})                                         \
+    {                                                                                                                  \
+        options.first = first;                                                                                         \
+        return ls_##name(options);                                                                                     \
+    }
+LS_CALLBACK_1_(early_stopping, LS_CALLBACK_EARLY_STOPPING, const char *, monitor)
+LS_CALLBACK_1_(csv_logger, LS_CALLBACK_CSV_LOGGER, const char *, path)
+LS_CALLBACK_1_(tensorboard, LS_CALLBACK_TENSORBOARD, const char *, log_dir)
+LS_CALLBACK_1_(model_checkpoint, LS_CALLBACK_MODEL_CHECKPOINT, const char *, path)
+LS_CALLBACK_1_(reduce_lr_on_plateau, LS_CALLBACK_REDUCE_LR_ON_PLATEAU, const char *, monitor)
+LS_CALLBACK_(learning_rate_scheduler, LS_CALLBACK_LEARNING_RATE_SCHEDULER)
+LS_CALLBACK_(terminate_on_nan, LS_CALLBACK_TERMINATE_ON_NAN)
+
 inline ls_status ls_compile(ls_model *model, ls_compile_options options)
 {
     return ls_compile_with(model, options);

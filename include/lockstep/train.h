@@ -43,33 +43,196 @@ typedef struct ls_compile_options {
 #define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
 
+/* ---- Built-in callbacks: specs ---- */
+
+/* Names, options, defaults and meanings are Keras's; the constructors stand below, behind ls_callback. A spec is a
+ * plain struct by value: nothing to free. What it must remember while training is made by ls_fit, saved with the job,
+ * and freed by ls_fit. A monitored name that training does not give is an error before the first step. A value that is
+ * not a number is never better than another. A file that cannot be written any more (a full disk) is a warning:
+ * training goes on. Messages go where progress goes. */
+
+typedef enum ls_callback_kind {
+    LS_CALLBACK_FUNCTIONS = 0, /* the user's own */
+    LS_CALLBACK_EARLY_STOPPING,
+    LS_CALLBACK_CSV_LOGGER,
+    LS_CALLBACK_TENSORBOARD,
+    LS_CALLBACK_MODEL_CHECKPOINT,
+    LS_CALLBACK_REDUCE_LR_ON_PLATEAU,
+    LS_CALLBACK_LEARNING_RATE_SCHEDULER,
+    LS_CALLBACK_TERMINATE_ON_NAN,
+} ls_callback_kind;
+
+typedef enum ls_monitor_mode {
+    LS_MODE_AUTO = 0, /* losses and errors shall fall, other metrics rise */
+    LS_MODE_MIN,
+    LS_MODE_MAX,
+} ls_monitor_mode;
+
+/* ls_early_stopping("val_accuracy", .patience = 3, .restore_best_weights = true): training stops at the end of an epoch
+ * when `patience` epochs have brought nothing better. Not in its first epoch, as in Keras. */
+typedef struct ls_early_stopping_options {
+    int ls_first;
+    const char *monitor; /* NULL: "val_loss" */
+    double min_delta;    /* a change below it is no improvement */
+    int64_t patience;
+    bool verbose; /* tells that it stopped, and whose weights are restored */
+    ls_monitor_mode mode;
+    double baseline; /* improvements that do not reach it do not end the waiting; 0: none, LS_ZERO: 0 */
+    /* Training ends with the weights of the best epoch, even when it was not stopped; but not when .stop ended it, or
+     * it failed: then it may go on later. */
+    bool restore_best_weights;
+    int64_t start_from_epoch; /* epochs before it are not looked at */
+} ls_early_stopping_options;
+
+/* ls_csv_logger("log.csv"): a header and a line an epoch, with Keras's bytes: "epoch" from 0, then all names in the
+ * order of their letters, NA for what an epoch does not have. */
+typedef struct ls_csv_logger_options {
+    int ls_first;
+    const char *path;
+    const char *separator; /* one character; NULL: "," */
+    bool append;           /* to the file that is there; a header is written where it is empty */
+} ls_csv_logger_options;
+
+/* ls_tensorboard("logs/run-1", .update_freq = 1): event files for TensorBoard in the folders logs/run-1/train and
+ * logs/run-1/validation, with Keras's tags: epoch_loss, epoch_accuracy, epoch_learning_rate by epoch, from 0;
+ * batch_loss,
+ * ... by step; evaluation_loss_vs_iterations, ... */
+typedef struct ls_tensorboard_options {
+    int ls_first;
+    const char *log_dir; /* NULL: "logs"; made where it is not there */
+    int64_t update_freq; /* 0: epochs alone; N: every Nth step, too */
+} ls_tensorboard_options;
+
+/* ls_model_checkpoint("weights-{epoch:02d}-{val_loss:.3f}.safetensors", .save_best_only = true): the weights in a file
+ * at the end of each epoch, or of each that is better than all before. The name may have {epoch}, from 1, and every
+ * value, written as Python does it; {{ is a brace. Folders are made. */
+typedef struct ls_model_checkpoint_options {
+    int ls_first;
+    const char *path;
+    const char *monitor; /* of save_best_only; NULL: "val_loss" */
+    bool verbose;
+    bool save_best_only;
+    ls_monitor_mode mode;
+    int64_t save_freq;              /* 0: every epoch; N: every N steps, and the name may have {batch}, from 1 */
+    double initial_value_threshold; /* only what is better is saved; 0: none, LS_ZERO: 0 */
+} ls_model_checkpoint_options;
+
+/* ls_reduce_lr_on_plateau(.factor = 0.5, .patience = 3): the learning rate times `factor` when `patience` epochs have
+ * brought nothing better. From it on the logs of an epoch also have "learning_rate". */
+typedef struct ls_reduce_lr_on_plateau_options {
+    int ls_first;
+    const char *monitor; /* NULL: "val_loss" */
+    double factor;       /* 0: 0.1; LS_ZERO: 0 */
+    int64_t patience;    /* 0: 10 */
+    bool verbose;
+    ls_monitor_mode mode;
+    double min_delta; /* a change below it is no improvement; 0: 0.0001, LS_ZERO: 0 */
+    int64_t cooldown; /* epochs after a reduction in which none are counted */
+    double min_lr;
+} ls_reduce_lr_on_plateau_options;
+
+/* ls_learning_rate_scheduler(halve): asked for the rate of each epoch as it begins, with the epoch, from 0, and the
+ * rate so far. (A schedule by steps belongs to the optimizer: ls_adam(.schedule = ls_cosine_decay(...)).) */
+typedef struct ls_learning_rate_scheduler_options {
+    int ls_first;
+    double (*schedule)(void *user, int64_t epoch, double rate);
+    void *user;
+    bool verbose;
+} ls_learning_rate_scheduler_options;
+
+/* ls_terminate_on_nan(): a step whose loss or update is not finite ends training with LS_OK, and a warning. Without it
+ * that is LS_ERR_NOT_FINITE. The weights are those of the last good step either way: the bad one changes nothing. */
+typedef struct ls_terminate_on_nan_options {
+    int ls_first;
+} ls_terminate_on_nan_options;
+
+typedef union ls_callback_spec {
+    ls_early_stopping_options early_stopping;
+    ls_csv_logger_options csv_logger;
+    ls_tensorboard_options tensorboard;
+    ls_model_checkpoint_options model_checkpoint;
+    ls_reduce_lr_on_plateau_options reduce_lr_on_plateau;
+    ls_learning_rate_scheduler_options learning_rate_scheduler;
+    ls_terminate_on_nan_options terminate_on_nan;
+} ls_callback_spec;
+
 /* ---- Callbacks ---- */
 
-/* What is known at a call: names and values, "loss" first, then metrics, then "val_loss", ... */
+/* What is known at a call: names and values, "loss" first, then metrics, then "val_loss", ... At on_test_batch_end and
+ * on_test_end the names have no "val_". */
 typedef struct ls_logs {
     size_t count;
     const char *const *names;
     const double *values;
     int64_t epoch, step; /* from 0; steps are counted over all epochs */
-    int64_t samples;     /* seen in this epoch */
+    int64_t samples;     /* seen in this epoch, or by this evaluation */
+    int64_t batch;       /* of this epoch, evaluation or prediction, from 0: of calls with "batch" in their name */
+    bool cut;         /* on_epoch_end: the epoch ended before its last step; it is not counted, and may go on later */
+    bool interrupted; /* on_epoch_end, on_train_end: .stop of ls_fit ended training */
 } ls_logs;
 
-/* Each may be NULL. Setting *stop ends training after the current step or epoch. Another status than LS_OK ends ls_fit
+/* clang-format off */
+/* Called at Keras's moments, in this order:
+ *     on_train_begin
+ *         on_epoch_begin
+ *             on_batch_begin, on_batch_end                 a training step
+ *             on_test_begin                                the epoch's validation; ls_evaluate with .callbacks
+ *                 on_test_batch_begin, on_test_batch_end
+ *             on_test_end
+ *         on_epoch_end
+ *     on_train_end
+ *     on_predict_begin, on_predict_batch_begin, on_predict_batch_end, on_predict_end: ls_predict with .callbacks
+ *
+ * Each may be NULL. Setting *stop ends training after the current step or epoch. Another status than LS_OK ends ls_fit
  * with that status; its message is that of the library's call that failed inside, or what ls_backend_fail was given.
  * Inside, the model may be evaluated, asked, saved and loaded, but neither compiled, trained nor destroyed, nor its
  * context closed: that is refused with LS_ERR_STATE. */
+/* clang-format on */
 typedef struct ls_callback {
     void *user;
     ls_status (*on_train_begin)(void *user, ls_model *model);
     ls_status (*on_epoch_begin)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_batch_begin)(void *user, ls_model *model, const ls_logs *logs);
     ls_status (*on_batch_end)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
     ls_status (*on_epoch_end)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
     ls_status (*on_train_end)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_test_begin)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_test_batch_begin)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_test_batch_end)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_test_end)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_predict_begin)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_predict_batch_begin)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_predict_batch_end)(void *user, ls_model *model, const ls_logs *logs);
+    ls_status (*on_predict_end)(void *user, ls_model *model, const ls_logs *logs);
     /* What the callback itself must remember is saved with the job: bytes from malloc, which the library frees; and
      * given back. */
     ls_status (*save)(void *user, void **bytes, size_t *count);
     ls_status (*load)(void *user, const void *bytes, size_t count);
+    ls_callback_kind kind; /* not 0: a built-in one, made by a constructor below; it has no functions of its own */
+    ls_callback_spec of;
 } ls_callback;
+
+/* ls_fit(model, data, .callbacks = ls_callbacks(ls_early_stopping(.patience = 3), ls_csv_logger("log.csv"), mine)).
+ * They are called in that order. */
+#define ls_callbacks(...)                                                                                              \
+    (const ls_callback[]){ __VA_ARGS__ },                                                                              \
+        .callback_count = sizeof((const ls_callback[]){ __VA_ARGS__ }) / sizeof(ls_callback)
+
+#define ls_early_stopping(...)                                                                                         \
+    ((ls_callback){ .kind = LS_CALLBACK_EARLY_STOPPING, .of.early_stopping = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_csv_logger(...)                                                                                             \
+    ((ls_callback){ .kind = LS_CALLBACK_CSV_LOGGER, .of.csv_logger = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_tensorboard(...)                                                                                            \
+    ((ls_callback){ .kind = LS_CALLBACK_TENSORBOARD, .of.tensorboard = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_model_checkpoint(...)                                                                                       \
+    ((ls_callback){ .kind = LS_CALLBACK_MODEL_CHECKPOINT, .of.model_checkpoint = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_reduce_lr_on_plateau(...)                                                                                   \
+    ((ls_callback){ .kind = LS_CALLBACK_REDUCE_LR_ON_PLATEAU,                                                          \
+                    .of.reduce_lr_on_plateau = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_learning_rate_scheduler(...)                                                                                \
+    ((ls_callback){ .kind = LS_CALLBACK_LEARNING_RATE_SCHEDULER,                                                       \
+                    .of.learning_rate_scheduler = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_terminate_on_nan() ((ls_callback){ .kind = LS_CALLBACK_TERMINATE_ON_NAN })
 
 /* The learning rate of the next step, and another one for all steps to come: for callbacks, too. A rate that a schedule
  * says cannot be set. */
@@ -139,8 +302,8 @@ typedef struct ls_fit_options {
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
  * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
- * not finite. Whatever makes it fail, the weights are then those of the last good step. A log that cannot be written
- * any more is a warning, not a failure. */
+ * not finite (see ls_terminate_on_nan). Whatever makes it fail, the weights are then those of the last good step. A log
+ * that cannot be written any more is a warning, not a failure. */
 #define ls_fit(...)                                                                                                    \
     ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
                 (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
@@ -216,6 +379,8 @@ typedef struct ls_evaluate_options {
     FILE *output;
     ls_strategy strategy;
     int lanes;
+    const ls_callback *callbacks; /* on_test_begin to on_test_end */
+    size_t callback_count;
 } ls_evaluate_options;
 
 /* ls_evaluate(model, test, &results, .batch_size = 1000) */
@@ -235,7 +400,9 @@ typedef struct ls_predict_options {
     FILE *output;
     ls_strategy strategy;
     int lanes;
-    int index; /* which of the model's outputs */
+    int index;                    /* which of the model's outputs */
+    const ls_callback *callbacks; /* on_predict_begin to on_predict_end */
+    size_t callback_count;
 } ls_predict_options;
 
 /* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order; free()

@@ -134,6 +134,17 @@ char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
     return buffer;
 }
 
+char *ls_format_number(double value, char type, bool zeros, int width, int precision, char *buffer, size_t bytes)
+{
+    char format[16] = { '%', '0', '*', '.', '*', type, '\0' }; /* a precision below 0 counts as none */
+    if (!zeros)
+        memmove(format + 1, format + 2, sizeof(format) - 2);
+    locale_pair pair = enter_c_locale();
+    snprintf(buffer, bytes, format, width, precision, value);
+    leave_c_locale(pair);
+    return buffer;
+}
+
 bool ls_parse_period(const char *text, ls_period *out)
 {
     static const struct {

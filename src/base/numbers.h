@@ -4,6 +4,7 @@
 #define LS_BASE_NUMBERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 bool ls_parse_i64(const char *text, int64_t *out);  /* decimal, one sign allowed */
@@ -28,5 +29,9 @@ bool ls_parse_period(const char *text, ls_period *out);
 
 /* The shortest decimal form that reads back as the same double. Returns `buffer`. */
 char *ls_format_f64(double value, char buffer[LS_F64_CHARS]);
+
+/* As printf writes it with that type (one of "fFeEgG"), filled up to `width` with spaces or zeros; precision below 0:
+ * printf's own. Returns `buffer`. */
+char *ls_format_number(double value, char type, bool zeros, int width, int precision, char *buffer, size_t bytes);
 
 #endif

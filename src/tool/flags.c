@@ -159,6 +159,35 @@ static const ls_option training_rows[] = {
 };
 const ls_option_table tool_training_flags = LS_OPTION_TABLE("Training", training_rows);
 
+static const ls_option callback_rows[] = {
+    ROW("--monitor", monitor, .metavar = "NAME",
+        .help = "the value that the next three watch: loss, accuracy, val_loss, ...; not given: val_loss, without "
+                "validation loss"),
+    ROW("--early-stopping", early_stopping, .metavar = "PATIENCE",
+        .help = "end when that many epochs brought nothing better; or a list, patience=3,restore_best_weights, with "
+                "the keys patience, min_delta, mode (min or max), baseline, restore_best_weights, start_from_epoch and "
+                "monitor"),
+    ROW("--reduce-on-plateau", reduce_on_plateau, .metavar = "PATIENCE",
+        .help = "a smaller learning rate when that many epochs brought nothing better; or a list, "
+                "patience=5,factor=0.5, with the keys patience, factor, min_lr, cooldown, min_delta, mode and monitor"),
+    ROW("--save-best", save_best, .metavar = "FILE",
+        .help = "write the weights of each epoch that is better than all before; the name may be a pattern"),
+    ROW("--save-epochs", save_epochs, .metavar = "PATTERN",
+        .help = "write the weights of every epoch: weights-{epoch:02d}-{val_loss:.3f}.safetensors"),
+    ROW("--schedule", schedule, .metavar = "NAME:LIST",
+        .help = "learning rates by step, beginning with --lr: cosine:warmup=500,alpha=0.1 (also steps and from), "
+                "exponential:steps=1000,decay=0.96,staircase, piecewise:1000=0.01,5epochs=0.001 (the rate behind each "
+                "step) or warmup:steps=500,from=0. Steps are a number or Nepochs; a cosine ends with training"),
+    ROW("--terminate-on-nan", terminate_on_nan, .value = "off",
+        .help = "a step that is not finite ends training with exit status 0, not 1; it changes nothing either way"),
+    ROW("--csv", csv, .metavar = "FILE", .help = "write a line an epoch, as Keras's CSVLogger does"),
+    ROW("--tensorboard", tensorboard, .metavar = "DIR",
+        .help = "write event files for TensorBoard into DIR/train and DIR/validation"),
+    ROW("--tensorboard-every", tensorboard_every, .value = "1", .range = "[0, inf)",
+        .help = "scalars of every Nth step there; 0: of epochs alone"),
+};
+const ls_option_table tool_callback_flags = LS_OPTION_TABLE("While training", callback_rows);
+
 static const ls_option count_rows[] = {
     ROW("--devices", devices, .value = "1", .metavar = "LIST",
         .help = "a number of CPU devices that share the cores out, or names, short or TensorFlow's: cpu:0,cpu:1 or "

@@ -1,6 +1,7 @@
 /* The command: what its files share. main.c finds the command and reads its options, flags.c has every flag,
- * checks.c refuses what cannot be meant, files.c what cannot be written, context.c and session.c open what a command
- * works with, signals.c ends it in good order; then a file for each command. */
+ * checks.c refuses what cannot be meant, callbacks.c reads the flags that are lists, files.c what cannot be written,
+ * context.c and session.c open what a command works with, signals.c ends it in good order; then a file for each
+ * command. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
@@ -48,6 +49,9 @@ typedef struct tool_settings {
     /* training */
     int64_t epochs, max_steps, batch_size, batch_size_per_device;
     bool epochs_given;
+    const char *monitor, *early_stopping, *reduce_on_plateau, *save_best, *save_epochs, *schedule, *csv, *tensorboard;
+    int64_t tensorboard_every;
+    bool terminate_on_nan;
     bool shuffle, dry_run;
     double validation_split;
     int verbose; /* ls_verbose */
@@ -79,9 +83,9 @@ typedef struct tool_settings {
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
-    tool_optimizer_flags, tool_training_flags, tool_batch_flags, tool_device_flags, tool_count_flags,
-    tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags, tool_output_flags,
-    tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
+    tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags, tool_device_flags,
+    tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags,
+    tool_output_flags, tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -107,6 +111,7 @@ ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
 bool tool_has_stages(ls_strategy_kind kind);
 ls_status tool_check_trace(const ls_options *options, tool_settings *settings);
 ls_status tool_check_log(const ls_options *options, tool_settings *settings);
+ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings);
 ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings);
 
 /* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
@@ -116,6 +121,26 @@ ls_status tool_check_writable(const char *flag, const char *path);
 ls_status tool_check_log_file(const char *path);
 /* That what --save writes can be put into a file: its names, above all. */
 ls_status tool_check_weights(const char *path, const ls_model *model);
+
+/* ---- What happens while training (callbacks.c) ---- */
+
+#define TOOL_MOST_CALLBACKS 8
+typedef struct tool_callbacks {
+    ls_callback list[TOOL_MOST_CALLBACKS];
+    size_t count;
+    bool restores;       /* training may end with other weights than those of its last step */
+    ls_options specs[2]; /* own the names that callbacks point to */
+} tool_callbacks;
+
+/* The callbacks that the flags ask for; freed in any case. */
+ls_status tool_make_callbacks(const tool_settings *settings, bool validates, tool_callbacks *out);
+void tool_free_callbacks(tool_callbacks *callbacks);
+
+/* The schedule of --schedule; without it, of kind constant. */
+typedef struct tool_length {
+    int64_t epoch, all; /* steps of an epoch and of the whole training */
+} tool_length;
+ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_schedule *out);
 
 /* ---- Signals (signals.c) ---- */
 

@@ -12,9 +12,44 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_batch(options, settings));
     LS_TRY(tool_check_devices(options, settings));
     LS_TRY(tool_check_log(options, settings));
+    LS_TRY(tool_check_callbacks(options, settings));
     LS_TRY(tool_check_checkpoints(options, settings));
     LS_TRY(tool_check_trace(options, settings));
     return tool_check_outputs(settings);
+}
+
+/* ---- How long training is ---- */
+
+static ls_status steps_of_epoch(const tool_settings *settings, tool_session *session, int64_t *out)
+{
+    int64_t count, batch = tool_batch_size(settings, session);
+    LS_TRY(ls_dataset_count(session->train, &count));
+    int64_t kept = (int64_t)((double)count * (1 - settings->validation_split));
+    *out = kept > 0 ? (kept - 1) / batch + 1 : 1;
+    return LS_OK;
+}
+
+/* Epochs to go over the data: as asked, or as many as --max-steps takes. */
+static ls_status count_epochs(const tool_settings *settings, tool_session *session, int64_t *out)
+{
+    int64_t steps;
+    *out = settings->epochs;
+    if (settings->max_steps == 0 || settings->epochs_given)
+        return LS_OK;
+    LS_TRY(steps_of_epoch(settings, session, &steps));
+    *out = (settings->max_steps - 1) / steps + 1;
+    return LS_OK;
+}
+
+static ls_status measure(const tool_settings *settings, tool_session *session, tool_length *out)
+{
+    int64_t epochs;
+    LS_TRY(steps_of_epoch(settings, session, &out->epoch));
+    LS_TRY(count_epochs(settings, session, &epochs));
+    out->all = epochs > INT64_MAX / out->epoch ? INT64_MAX : epochs * out->epoch;
+    if (settings->max_steps > 0 && settings->max_steps < out->all)
+        out->all = settings->max_steps;
+    return LS_OK;
 }
 
 /* ---- Steps of the command ---- */
@@ -31,8 +66,13 @@ static ls_status open_all(const tool_settings *settings, tool_session *session)
         session->train = ls_take(session->train, settings->take);
     LS_TRY(tool_check_weights(settings->save, session->model));
     LS_TRY(tool_choose_loss(settings, session, session->train));
-    return ls_compile(session->model, .optimizer = tool_optimizer(settings), .loss = session->loss,
-                      .metrics = session->metrics);
+    ls_optimizer optimizer = tool_optimizer(settings);
+    tool_length length;
+    LS_TRY(measure(settings, session, &length));
+    LS_TRY(tool_schedule(settings, length, &optimizer.options.schedule));
+    if (settings->schedule)
+        optimizer.options.learning_rate = 0; /* the schedule begins with it */
+    return ls_compile(session->model, .optimizer = optimizer, .loss = session->loss, .metrics = session->metrics);
 }
 
 /* Of more than one device: "; pipeline, 2 replicas of 3 stages" */
@@ -79,20 +119,6 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     return LS_OK;
 }
 
-/* Epochs to go over the data: as asked, or as many as --max-steps takes. */
-static ls_status count_epochs(const tool_settings *settings, tool_session *session, int64_t *out)
-{
-    int64_t count, batch = tool_batch_size(settings, session);
-    *out = settings->epochs;
-    if (settings->max_steps == 0 || settings->epochs_given)
-        return LS_OK;
-    LS_TRY(ls_dataset_count(session->train, &count));
-    int64_t kept = (int64_t)((double)count * (1 - settings->validation_split));
-    if (kept > 0)
-        *out = (settings->max_steps - 1) / ((kept - 1) / batch + 1) + 1;
-    return LS_OK;
-}
-
 static ls_status fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out)
 {
     *out = (ls_fit_options){
@@ -123,11 +149,24 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
 static ls_status fit(const tool_settings *settings, tool_session *session, ls_history **history)
 {
     ls_fit_options options;
+    tool_callbacks callbacks = { .count = 0 };
+    bool validates = settings->validation_split > 0 || session->test;
     LS_TRY(fit_options(settings, session, &options));
-    options.history = history;
-    options.stop = tool_catch_signals();
-    options.save = tool_save_requests();
-    return ls_fit_with(session->model, session->train, options);
+    ls_status status = tool_make_callbacks(settings, validates, &callbacks);
+    if (status == LS_OK) {
+        options.callbacks = callbacks.list;
+        options.callback_count = callbacks.count;
+        options.history = history;
+        options.stop = tool_catch_signals();
+        options.save = tool_save_requests();
+        status = ls_fit_with(session->model, session->train, options);
+    }
+    if (callbacks.restores) { /* the last epoch's results may not be those of the weights */
+        ls_history_destroy(*history);
+        *history = NULL;
+    }
+    tool_free_callbacks(&callbacks);
+    return status;
 }
 
 /* A run that does not fit is a failure here. */
@@ -265,8 +304,8 @@ const tool_command tool_train = {
         "saves a checkpoint and goes on. A run that fails saves the weights of its last good step, too.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags,
-                &tool_batch_flags, &tool_training_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags,
-                &tool_save_flags, &tool_checkpoint_flags },
+                &tool_batch_flags, &tool_training_flags, &tool_callback_flags, &tool_count_flags, &tool_device_flags,
+                &tool_placement_flags, &tool_save_flags, &tool_checkpoint_flags },
     .check = check,
     .run = run,
 };

@@ -316,16 +316,24 @@ static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job
         differ(d, "it has %zu variables, the model %zu", ls_safetensors_count(c->model), variables);
 }
 
+/* Those that only write files may come and go; others change what is trained. */
 static void compare_callbacks(differences *d, const json_t *state, const ls_saved *entries, size_t count)
 {
     const char *key;
     json_t *value;
-    size_t have = 0, there = 0;
+    const size_t prefix = strlen(LS_SAVED_CALLBACKS);
     for (size_t i = 0; i < count; i++)
-        have += entries[i].kind == LS_SAVED_CALLBACK;
-    json_object_foreach((json_t *)state, key, value) there += strncmp(key, "callback/", 9) == 0;
-    if (have != there)
-        differ(d, "%zu callbacks here keep something to be saved, there it was %zu", have, there);
+        if (entries[i].kind == LS_SAVED_CALLBACK && !json_object_get(state, entries[i].name) &&
+            !ls_callback_may_differ(entries[i].name + prefix))
+            differ(d, "%s is called here, there it was not", entries[i].name);
+    json_object_foreach((json_t *)state, key, value)
+    {
+        bool here = strncmp(key, LS_SAVED_CALLBACKS, prefix) != 0 || ls_callback_may_differ(key + prefix);
+        for (size_t i = 0; i < count && !here; i++)
+            here = strcmp(entries[i].name, key) == 0;
+        if (!here)
+            differ(d, "%s was called there, here it is not", key);
+    }
 }
 
 static ls_status refuse(const ls_checkpoint *c, differences *d, const char *hint)
@@ -475,6 +483,10 @@ static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, con
     }
     if (e->kind == LS_SAVED_FIXED || (!of_fit && is_of_fit(e->name)))
         return LS_OK; /* as it is */
+    if (e->kind == LS_SAVED_CALLBACK && !json_object_get(state->value, e->name)) {
+        to->bytes = NULL; /* it is new; ls_checkpoint_fits has seen to it that it may be */
+        return LS_OK;
+    }
     if (e->kind == LS_SAVED_CALLBACK)
         return read_callback(c, state, e->name, arena, to);
     to->bytes = ls_arena_alloc(arena, e->bytes + 1);

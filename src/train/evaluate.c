@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
-#include "train/job.h"
+#include "train/callback.h"
 
 /* ---- Evaluate ---- */
 
@@ -23,43 +23,60 @@ typedef struct evaluation {
     const ls_settings *settings;
     ls_function *function;
     ls_tally tally;
-    ls_progress *progress;
+    const ls_watchers *watch;
+    ls_told told;       /* to callbacks */
     ls_results results; /* so far */
-    const volatile int *stop;
-    bool stopped; /* by it */
+    bool stopped;       /* by who watches */
 } evaluation;
 
-static ls_status evaluate_batches(evaluation *e, ls_passes *passes, const char *verb)
+static ls_status evaluate_batch(evaluation *e, const ls_batch_view *batch)
 {
+    e->told.results = NULL;
+    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BATCH_BEGIN, &e->told, NULL));
+    LS_TRY(ls_function_run(e->job, e->function, e->settings, batch, NULL));
+    LS_TRY(ls_tally_add(&e->tally, e->job, e->function, batch->samples));
+    ls_tally_results(&e->tally, e->job, &e->results);
+    e->told.results = &e->results;
+    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BATCH_END, &e->told, NULL));
+    e->told.batch++;
+    return LS_OK;
+}
+
+static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
+{
+    LS_TRY(ls_job_step(e->job, &e->told.step));
+    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BEGIN, &e->told, NULL));
     LS_TRY(ls_passes_begin(passes, 0));
     for (;;) {
         ls_batch_view batch;
         bool end = false;
-        e->stopped = e->stop && *e->stop;
+        e->stopped = e->watch->stop && *e->watch->stop;
         if (e->stopped)
             return LS_OK;
         LS_TRY(ls_passes_next(passes, &batch, &end));
         if (end)
-            return LS_OK;
-        LS_TRY(ls_function_run(e->job, e->function, e->settings, &batch, NULL));
-        LS_TRY(ls_tally_add(&e->tally, e->job, e->function, batch.samples));
-        ls_tally_results(&e->tally, e->job, &e->results);
-        tell_step(e->progress, verb, e->tally.steps, passes->steps, &e->results);
+            break;
+        LS_TRY(evaluate_batch(e, &batch));
+        tell_step(e->watch->progress, e->watch->verb, e->tally.steps, passes->steps, &e->results);
     }
+    ls_tally_results(&e->tally, e->job, &e->results);
+    e->told.results = &e->results;
+    return ls_callbacks_call(e->watch->callbacks, LS_TEST_END, &e->told, NULL);
 }
 
-ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
-                          ls_progress *progress, const volatile int *stop, ls_results *out)
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const ls_watchers *watch,
+                          ls_results *out)
 {
-    evaluation e = { .job = job, .settings = settings, .progress = progress, .stop = stop };
+    evaluation e = { .job = job, .settings = settings, .watch = watch };
+    e.told.epoch = watch->callbacks ? watch->callbacks->epoch : 0;
     LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &e.function));
     if (passes->steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
     LS_TRY(ls_tally_begin(&e.tally, job));
-    ls_status status = evaluate_batches(&e, passes, verb);
+    ls_status status = evaluate_batches(&e, passes);
     ls_work_end();
     if (status == LS_OK && !e.stopped)
-        ls_tally_results(&e.tally, job, out);
+        *out = e.results;
     if (e.stopped)
         out->count = 0;
     ls_tally_end(&e.tally);
@@ -72,11 +89,17 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_passes passes;
     ls_progress progress;
     ls_results results;
+    ls_callback_list callbacks;
+    const ls_callback_facts facts = { .job = job, .call = "ls_evaluate" };
     LS_TRY(ls_passes_open(&passes, data, options->batch_size ? options->batch_size : 32, false, 0));
     ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
     ls_progress_open(&progress, options->output, verbose);
     ls_progress_begin(&progress, passes.steps, 0);
-    ls_status status = ls_job_evaluate(job, settings, &passes, "evaluating", &progress, NULL, &results);
+    const ls_watchers watch = { .verb = "evaluating", .progress = &progress, .callbacks = &callbacks };
+    ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
+    if (status == LS_OK)
+        status = ls_job_evaluate(job, settings, &passes, &watch, &results);
+    status = ls_callbacks_close(&callbacks, status);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);
     ls_progress_close(&progress);
@@ -150,8 +173,8 @@ typedef struct prediction {
     ls_settings settings;
     ls_passes passes;
     ls_progress progress;
-    int64_t batches; /* done */
     const ls_predict_options *options;
+    ls_callback_list callbacks;
     ls_array made;
     size_t room;
 } prediction;
@@ -160,22 +183,27 @@ static ls_status predict_all(prediction *p)
 {
     static const ls_results nothing = { .count = 0 };
     ls_function *function = NULL;
+    ls_told told = { .results = NULL };
     const ls_function_choice choice = { .output = (size_t)p->options->index };
     LS_TRY(ls_job_function(p->job, LS_FUNCTION_PREDICT, &p->passes.spec, choice, &function));
     if (p->passes.steps == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "data without an end cannot be predicted");
+    LS_TRY(ls_job_step(p->job, &told.step));
+    LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BEGIN, &told, NULL));
     LS_TRY(ls_passes_begin(&p->passes, 0));
-    for (;;) {
+    for (;; told.batch++) {
         ls_batch_view batch;
         ls_array rows;
         bool end = false;
         LS_TRY(ls_passes_next(&p->passes, &batch, &end));
         if (end)
-            return LS_OK;
+            return ls_callbacks_call(&p->callbacks, LS_PREDICT_END, &told, NULL);
+        LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BATCH_BEGIN, &told, NULL));
         LS_TRY(ls_function_run(p->job, function, &p->settings, &batch, NULL));
         LS_TRY(ls_value(function->fetches[0], &rows));
         LS_TRY(append(&p->made, &p->room, &rows));
-        tell_step(&p->progress, "predicting", ++p->batches, p->passes.steps, &nothing);
+        tell_step(&p->progress, "predicting", told.batch + 1, p->passes.steps, &nothing);
+        LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BATCH_END, &told, NULL));
     }
 }
 
@@ -187,6 +215,8 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
     LS_TRY(ls_passes_open(&p->passes, data, o->batch_size ? o->batch_size : 32, false, 0));
     ls_progress_open(&p->progress, o->output, o->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : o->verbose);
     ls_progress_begin(&p->progress, p->passes.steps, 0);
+    const ls_callback_facts facts = { .job = p->job, .call = "ls_predict" };
+    LS_TRY(ls_callbacks_open(&p->callbacks, o->callbacks, o->callback_count, &facts));
     ls_status status = predict_all(p);
     ls_work_end();
     LS_TRY(status);
@@ -214,6 +244,7 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
     prediction p = { .job = use.job, .options = &options };
     ls_status status = run_prediction(&p, data);
     ls_progress_close(&p.progress);
+    status = ls_callbacks_close(&p.callbacks, status);
     ls_passes_close(&p.passes);
     ls_settings_free(&p.settings);
     ls_use_end(&use);

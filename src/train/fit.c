@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/fpmode.h"
 #include "nn/model.h"
+#include "train/callback.h"
 #include "train/checkpoint.h"
 
 /* One fit at work. */
@@ -27,6 +28,8 @@ typedef struct fit {
     ls_history *history;
     ls_results results, val_results;
     bool stopped, validated;
+    bool whole; /* the last epoch ran to its end */
+    ls_callback_list callbacks;
     const char *reason;
     double start, rate; /* when training began; the learning rate of the last step */
     ls_fit_facts facts; /* what a checkpoint says of it */
@@ -35,75 +38,27 @@ typedef struct fit {
 
 /* ---- Callbacks ---- */
 
-typedef struct named_logs {
-    ls_logs logs;
-    const char *names[2 * LS_MAX_RESULTS];
-    double values[2 * LS_MAX_RESULTS];
-    char val_names[LS_MAX_RESULTS][80];
-} named_logs;
-
-static void fill_logs(const fit *f, named_logs *l, int64_t epoch, bool with_validation)
+static bool is_interrupted(const fit *f)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < f->results.count; i++, n++) {
-        l->names[n] = f->results.names[i];
-        l->values[n] = f->results.values[i];
-    }
-    for (size_t i = 0; with_validation && i < f->val_results.count; i++, n++) {
-        snprintf(l->val_names[i], sizeof(l->val_names[i]), "val_%s", f->val_results.names[i]);
-        l->names[n] = l->val_names[i];
-        l->values[n] = f->val_results.values[i];
-    }
-    l->logs = (ls_logs){ .count = n,
-                         .names = l->names,
-                         .values = l->values,
-                         .epoch = epoch,
-                         .step = f->step,
-                         .samples = f->results.samples };
+    return f->stopped && strcmp(f->reason, "interrupted") == 0;
 }
 
-typedef enum moment { TRAIN_BEGIN, EPOCH_BEGIN, BATCH_END, EPOCH_END, TRAIN_END } moment;
-
-static const char *const moments[] = { "on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end",
-                                       "on_train_end" };
-
-static ls_status call_one(const fit *f, const ls_callback *c, moment when, const ls_logs *logs, bool *stop)
+/* What ends is told with the results of the epoch so far, an epoch also with its validation's. */
+static ls_status call_back(fit *f, ls_moment when, int64_t epoch)
 {
-    ls_model *model = f->job->model;
-    if (when == TRAIN_BEGIN)
-        return c->on_train_begin ? c->on_train_begin(c->user, model) : LS_OK;
-    if (when == EPOCH_BEGIN)
-        return c->on_epoch_begin ? c->on_epoch_begin(c->user, model, logs) : LS_OK;
-    if (when == BATCH_END)
-        return c->on_batch_end ? c->on_batch_end(c->user, model, logs, stop) : LS_OK;
-    if (when == EPOCH_END)
-        return c->on_epoch_end ? c->on_epoch_end(c->user, model, logs, stop) : LS_OK;
-    return c->on_train_end ? c->on_train_end(c->user, model, logs) : LS_OK;
-}
-
-/* The failure of a callback is its own status and, where it left one, its own message. */
-static ls_status blame_callback(const fit *f, size_t number, moment when, int64_t epoch, ls_status status)
-{
-    return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, number, moments[when],
-                          epoch + 1, f->step);
-}
-
-static ls_status call_back(fit *f, moment when, int64_t epoch)
-{
-    named_logs l;
-    if (f->options->callback_count == 0)
-        return LS_OK;
-    fill_logs(f, &l, epoch, f->validates && (when == EPOCH_END || when == TRAIN_END));
-    for (size_t i = 0; i < f->options->callback_count; i++) {
-        bool stop = false;
-        ls_clear_error(); /* what a callback leaves here is its own */
-        ls_status status = call_one(f, &f->options->callbacks[i], when, &l.logs, &stop);
-        if (status != LS_OK)
-            return blame_callback(f, i, when, epoch, status);
-        if (stop) {
-            f->stopped = true;
-            f->reason = "callback";
-        }
+    bool ends = when == LS_EPOCH_END || when == LS_TRAIN_END, stop = false;
+    const ls_told told = { .results = ends || when == LS_BATCH_END ? &f->results : NULL,
+                           .validation = ends && f->validated ? &f->val_results : NULL,
+                           .epoch = epoch,
+                           .batch = f->job->position.step - (when == LS_BATCH_END),
+                           .step = f->step,
+                           .cut = ends && !f->whole,
+                           .interrupted = ends && is_interrupted(f) };
+    f->callbacks.epoch = epoch;
+    LS_TRY(ls_callbacks_call(&f->callbacks, when, &told, &stop));
+    if (stop) {
+        f->stopped = true;
+        f->reason = "callback";
     }
     return LS_OK;
 }
@@ -128,6 +83,20 @@ static ls_status log_step(fit *f, int64_t samples)
     return LS_OK;
 }
 
+/* A step that is not finite changed nothing: training fails, or with ls_terminate_on_nan ends before it. */
+static ls_status refuse_step(fit *f)
+{
+    ls_status status = ls_fail_within(LS_ERR_NOT_FINITE, "step %" PRId64, f->step + 1);
+    if (!ls_callbacks_have(&f->callbacks, LS_CALLBACK_TERMINATE_ON_NAN))
+        return status;
+    f->stopped = true;
+    f->reason = "not_finite";
+    ls_log_write(ls_callback_log(&f->callbacks.facts), LS_LOG_WARNING,
+                 "%s; training ends with the weights of step %" PRId64, ls_last_error(), f->step);
+    ls_clear_error();
+    return LS_OK;
+}
+
 static ls_status run_step(fit *f, const ls_batch_view *batch)
 {
     LS_TRY(ls_job_rate(f->job, &f->rate));
@@ -136,8 +105,9 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     double end = ls_clock_now();
     f->job->times.compute += end - start;
     ls_timeline_call(f->job->timeline, LS_CALL_STEP, start, end);
-    bool told = status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE;
-    return told ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
+    if (status == LS_ERR_NOT_FINITE)
+        return refuse_step(f);
+    return status == LS_ERR_DEVICE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
 static bool should_stop(fit *f)
@@ -213,8 +183,8 @@ static ls_status count_step(fit *f, int64_t samples)
     return ls_job_step(f->job, &f->step);
 }
 
-/* Steps up to the epoch's end, or until something stops them; `whole`: the epoch is at its end. */
-static ls_status train_epoch(fit *f, bool *whole)
+/* Steps up to the epoch's end, or until something stops them. */
+static ls_status train_epoch(fit *f)
 {
     ls_position *at = &f->job->position;
     int64_t epoch = at->epoch;
@@ -224,20 +194,23 @@ static ls_status train_epoch(fit *f, bool *whole)
         LS_TRY(wait_for_batch(f, &batch, &end));
         if (end)
             break;
+        LS_TRY(call_back(f, LS_BATCH_BEGIN, epoch));
         LS_TRY(run_step(f, &batch));
+        if (f->stopped) /* by a step that is not finite: it was not made */
+            return LS_OK;
         LS_TRY(count_step(f, batch.samples));
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
-        LS_TRY(call_back(f, BATCH_END, epoch));
+        LS_TRY(call_back(f, LS_BATCH_END, epoch));
         bool stops = should_stop(f);
         ls_saver_step(f->job->saver, stops);
         if (stops) {
-            *whole = f->steps >= 0 && at->step >= f->steps;
+            f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
         }
     }
-    *whole = true;
+    f->whole = true;
     if (at->step == 0)
         return ls_fail(LS_ERR_DATA, "epoch %" PRId64 ": the data gave no batch", epoch + 1);
     return LS_OK;
@@ -257,19 +230,22 @@ static void begin_next_epoch(fit *f)
     }
 }
 
-/* A signal cut the epoch, or its validation: it has none, and that of the epoch before is not this one's. */
+/* A signal cut the epoch, or its validation: it has none, and that of the epoch before is not this one's. Where it came
+ * behind the last step, the epoch is not whole either: when training goes on, its validation is the first thing to do.
+ */
 static ls_status validate(fit *f, double *seconds)
 {
-    bool interrupted = f->stopped && strcmp(f->reason, "interrupted") == 0;
+    bool interrupted = is_interrupted(f);
     double start = ls_clock_now();
+    const ls_watchers watch = { .verb = "validating", .callbacks = &f->callbacks, .stop = f->options->stop };
     if (!f->validates)
         return LS_OK;
     if (!interrupted)
-        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, "validating", NULL, f->options->stop,
-                               &f->val_results));
+        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
     bool cut = !interrupted && f->val_results.count == 0;
     if (cut && should_stop(f)) /* saved as before it: who goes on from there validates again */
         ls_saver_step(f->job->saver, true);
+    f->whole = f->whole && !cut;
     interrupted |= cut;
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
         f->val_results.values[i] = NAN;
@@ -295,14 +271,16 @@ static ls_status run_epoch(fit *f)
     int64_t epoch = f->job->position.epoch;
     double start = ls_clock_now(), validation_seconds = 0;
     const ls_times before = f->job->times;
-    bool whole = false;
+    f->whole = false;
     ls_fit_seconds_begin_epoch(f->job->seconds);
     if (f->job->position.step == 0)
-        LS_TRY(call_back(f, EPOCH_BEGIN, epoch));
+        LS_TRY(call_back(f, LS_EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
-    LS_TRY(train_epoch(f, &whole));
+    LS_TRY(train_epoch(f));
+    if (f->job->position.step == 0) /* its first step was not finite: there is nothing to tell of it */
+        return LS_OK;
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
     LS_TRY(validate(f, &validation_seconds));
@@ -312,7 +290,7 @@ static ls_status run_epoch(fit *f)
     ls_train_log_epoch(f->log, &(ls_epoch_facts){ .job = f->job,
                                                   .epoch = epoch,
                                                   .steps = f->job->position.step,
-                                                  .whole = whole,
+                                                  .whole = f->whole,
                                                   .seconds = seconds,
                                                   .learning_rate = f->rate,
                                                   .times = &times,
@@ -321,11 +299,11 @@ static ls_status run_epoch(fit *f)
                                                   .validation_seconds = validation_seconds });
     f->clean = false;
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
-    if (whole)
+    if (f->whole)
         begin_next_epoch(f);
-    LS_TRY(call_back(f, EPOCH_END, epoch));
-    f->clean = whole;
-    if (whole)
+    LS_TRY(call_back(f, LS_EPOCH_END, epoch));
+    f->clean = f->whole;
+    if (f->whole)
         ls_saver_epoch(f->job->saver, &f->results, shown);
     return LS_OK;
 }
@@ -354,8 +332,6 @@ static ls_status check_options(const ls_fit_options *o)
                        o->validation_split);
     if (o->validation && o->validation_split > 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
-    if (o->callback_count > 0 && !o->callbacks)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: %zu callbacks were announced, but not given", o->callback_count);
     if (o->trace_last > 0 && o->trace_last < o->trace_first)
         return ls_fail(LS_ERR_INVALID, "ls_fit: a timeline from step %" PRId64 " to step %" PRId64, o->trace_first,
                        o->trace_last);
@@ -485,8 +461,8 @@ static void begin_job(fit *f)
     job->data_seed = o->seed;
     job->fitted = f->data.spec.batch;
     job->lanes = o->lanes;
-    job->callbacks = o->callbacks;
-    job->callback_count = o->callback_count;
+    job->callbacks = f->callbacks.all;
+    job->callback_count = f->callbacks.count;
     f->facts = (ls_fit_facts){ .data = &f->data,
                                .validation = f->validates ? &f->validation : NULL,
                                .options = o,
@@ -494,6 +470,21 @@ static void begin_job(fit *f)
                                .settings = &f->settings,
                                .history = &f->history };
     job->fit = &f->facts;
+}
+
+/* Whatever is wrong with a callback is told before anything is trained. */
+static ls_status open_callbacks(fit *f)
+{
+    const ls_fit_options *o = f->options;
+    const ls_callback_facts facts = { .job = f->job,
+                                      .call = "ls_fit",
+                                      .trains = true,
+                                      .validates = f->validates,
+                                      .ends = &f->stopped,
+                                      .out = o->verbose == LS_VERBOSE_SILENT ? NULL
+                                             : o->output                     ? o->output
+                                                                             : stdout };
+    return ls_callbacks_open(&f->callbacks, o->callbacks, o->callback_count, &facts);
 }
 
 /* Times by device, and a timeline where one is asked for: a file that can be written is found out now. */
@@ -542,6 +533,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     ls_progress_open(&f->progress, o->output, o->verbose);
     ls_progress_watch(&f->progress);
     LS_TRY(open_passes(f, data));
+    LS_TRY(open_callbacks(f));
     if (o->go_on)
         LS_TRY(check_going_on(f));
     f->job->times = (ls_times){ 0 };
@@ -557,7 +549,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
 static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
-    LS_TRY(call_back(f, TRAIN_BEGIN, f->options->initial_epoch));
+    LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     LS_TRY(ls_saver_resume(f->job->saver));
     f->clean = true;
     f->start = ls_clock_now();
@@ -567,7 +559,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     ls_saver_log(f->job->saver, f->log);
     bool may_be_done = ls_saver_resumes(f->job->saver) || (f->options->stop && *f->options->stop);
     if (status == LS_OK && may_be_done && should_stop(f)) /* a signal came before the first step, or all are done */
-        return call_back(f, TRAIN_END, f->job->position.epoch);
+        return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
     if (status == LS_OK)
@@ -575,7 +567,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     double wall = ls_clock_now() - f->start;
     f->job->times.other = wall - f->job->times.data - f->job->times.compute;
     ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made);
-    return status == LS_OK ? call_back(f, TRAIN_END, f->epochs - 1) : status;
+    return status == LS_OK ? call_back(f, LS_TRAIN_END, f->epochs - 1) : status;
 }
 
 static void close_log(fit *f, const ls_error *failure)
@@ -597,7 +589,6 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
     ls_status status = run_fit(&f, data);
-    f.job->callback_count = 0;
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
@@ -606,6 +597,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_saver_close(f.job->saver);
     f.job->saver = NULL;
     f.job->fit = NULL;
+    f.job->callback_count = 0;
+    ls_callbacks_close(&f.callbacks, LS_OK);
     close_times(&f, &failure);
     close_log(&f, &failure);
     ls_passes_close(&f.data);

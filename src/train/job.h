@@ -229,6 +229,13 @@ typedef struct ls_saved {
     char text[48]; /* of the name, where it is made here */
 } ls_saved;
 
+/* "early_stopping"; of the user's own, "functions". */
+const char *ls_callback_name(const ls_callback *callback);
+/* Whether the callback that a state is saved for, by its name behind LS_SAVED_CALLBACKS, only writes files: it may come
+ * and go between a run and the one that goes on. */
+#define LS_SAVED_CALLBACKS "callback/"
+bool ls_callback_may_differ(const char *name);
+
 /* The list; free() it. */
 ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count);
 
@@ -308,10 +315,18 @@ void ls_progress_watch(ls_progress *progress);
 void ls_progress_break(ls_progress *progress);
 void ls_progress_close(ls_progress *progress);
 
-/* One pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name `verb`.
- * `stop` may be NULL; when it becomes not 0 the pass ends early: out->count is 0. */
-ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const char *verb,
-                          ls_progress *progress, const volatile int *stop, ls_results *out);
+/* Who watches a pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name
+ * `verb`. `callbacks` (callback.h) may be NULL, too. `stop` likewise; when it becomes not 0 the pass ends early:
+ * out->count is 0. */
+typedef struct ls_callback_list ls_callback_list;
+typedef struct ls_watchers {
+    const char *verb;
+    ls_progress *progress;
+    ls_callback_list *callbacks;
+    const volatile int *stop;
+} ls_watchers;
+ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const ls_watchers *watch,
+                          ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
  * then and once at the end, and training goes on. `append`: it goes on behind what an earlier run wrote. */

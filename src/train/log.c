@@ -9,16 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/append.h"
 #include "base/text.h"
 #include "device/context.h"
 #include "train/job.h"
 
 struct ls_train_log {
-    int fd;
+    ls_append file;
     char path[512]; /* for messages */
     ls_logger *logger;
-    off_t bytes; /* of whole lines */
-    int error;   /* errno of the write that failed: nothing is written after it */
 };
 
 static ls_status fail_open(ls_train_log *log, const char *path)
@@ -33,13 +32,14 @@ static ls_status fail_open(ls_train_log *log, const char *path)
 static void remove_torn_line(ls_train_log *log)
 {
     char tail[4096];
-    off_t end = lseek(log->fd, 0, SEEK_END), from = end > (off_t)sizeof(tail) ? end - (off_t)sizeof(tail) : 0;
-    ssize_t got = end > 0 ? pread(log->fd, tail, sizeof(tail), from) : 0;
+    int fd = log->file.fd;
+    off_t end = lseek(fd, 0, SEEK_END), from = end > (off_t)sizeof(tail) ? end - (off_t)sizeof(tail) : 0;
+    ssize_t got = end > 0 ? pread(fd, tail, sizeof(tail), from) : 0;
     const char *newline = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
     if (newline || from == 0)
         end = newline ? from + (newline - tail) + 1 : 0;
-    if (end >= 0 && ftruncate(log->fd, end) == 0 && lseek(log->fd, end, SEEK_SET) >= 0)
-        log->bytes = end;
+    if (end >= 0)
+        ls_append_cut(&log->file, end);
 }
 
 /* Not fopen: a FIFO that nobody reads must not block for ever. */
@@ -50,28 +50,14 @@ ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls
         return ls_fail(LS_ERR_MEMORY, "no memory for a log");
     snprintf(log->path, sizeof(log->path), "%s", path);
     log->logger = logger;
-    log->fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (log->fd < 0)
+    log->file.fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (log->file.fd < 0)
         return fail_open(log, path);
     if (append)
         remove_torn_line(log);
-    fcntl(log->fd, F_SETFL, fcntl(log->fd, F_GETFL) & ~O_NONBLOCK);
+    fcntl(log->file.fd, F_SETFL, fcntl(log->file.fd, F_GETFL) & ~O_NONBLOCK);
     *out = log;
     return LS_OK;
-}
-
-static bool write_all(int fd, const char *data, size_t left)
-{
-    while (left > 0) {
-        ssize_t put = write(fd, data, left);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        data += put;
-        left -= (size_t)put;
-    }
-    return true;
 }
 
 /* A full disk must not cost hours of training: the first failure is told and ends the log, which then holds whole lines
@@ -79,20 +65,16 @@ static bool write_all(int fd, const char *data, size_t left)
 static void write_line(ls_train_log *log, ls_text *text)
 {
     ls_text_put(text, "}\n");
-    if (log->error == 0) {
-        if (text->failed)
-            log->error = ENOMEM;
-        else if (!write_all(log->fd, ls_text_get(text), text->length))
-            log->error = errno;
-        else
-            log->bytes += (off_t)text->length;
-        if (log->error != 0) {
-            ls_log_write(log->logger, LS_LOG_WARNING, "cannot write the log '%s': %s; training goes on without it",
-                         log->path, strerror(log->error));
-            if (ftruncate(log->fd, log->bytes) != 0 && errno != EINVAL) /* EINVAL: a pipe or a device */
-                ls_log_write(log->logger, LS_LOG_WARNING, "the last line of '%s' may be cut short", log->path);
-        }
+    ls_status status = LS_OK;
+    if (!text->failed) {
+        status = ls_append_write(&log->file, ls_text_get(text), text->length);
+    } else if (log->file.error == 0) {
+        log->file.error = ENOMEM;
+        status = ls_fail(LS_ERR_MEMORY, "no memory for a line");
     }
+    if (status != LS_OK)
+        ls_log_write(log->logger, LS_LOG_WARNING, "cannot write the log '%s': %s; training goes on without it",
+                     log->path, ls_last_error());
     ls_text_free(text);
 }
 
@@ -334,9 +316,9 @@ void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *fact
     if (ls_model_weights_sha256(job->model, hex) == LS_OK)
         put_string(&text, "weights_sha256", hex);
     write_line(log, &text);
-    if (close(log->fd) != 0 && log->error == 0)
-        log->error = errno;
-    if (log->error != 0)
-        ls_log_write(log->logger, LS_LOG_WARNING, "the log '%s' is not complete: %s", log->path, strerror(log->error));
+    ls_append_close(&log->file); /* its failure stays in `error`, too */
+    if (log->file.error != 0)
+        ls_log_write(log->logger, LS_LOG_WARNING, "the log '%s' is not complete: %s", log->path,
+                     strerror(log->file.error));
     free(log);
 }

@@ -123,13 +123,18 @@ static void add_progress(list *l, ls_job *job)
     }
 }
 
+/* "callback/csv_logger/1": its kind, and which of that kind. So a list with one more kind finds its states again. */
 static void add_callbacks(list *l, const ls_job *job)
 {
     for (size_t i = 0; i < job->callback_count; i++) {
+        const char *name = ls_callback_name(&job->callbacks[i]);
+        size_t before = 0;
         if (!job->callbacks[i].save)
             continue;
+        for (size_t k = 0; k < i; k++)
+            before += job->callbacks[k].save && strcmp(ls_callback_name(&job->callbacks[k]), name) == 0;
         ls_saved *e = add(l, LS_SAVED_CALLBACK, NULL);
-        snprintf(e->text, sizeof(e->text), "callback/%zu", i);
+        snprintf(e->text, sizeof(e->text), LS_SAVED_CALLBACKS "%s/%zu", name, before);
         e->name = e->text;
         e->callback = &job->callbacks[i];
     }
@@ -265,6 +270,9 @@ static ls_status check_kept(const ls_saved *e, const ls_saved_bytes *k)
 
 static ls_status put_back(const ls_saved *e, const ls_saved_bytes *k)
 {
+    bool missing = e->kind == LS_SAVED_CALLBACK && !k->bytes;
+    if (missing && ls_callback_may_differ(e->name + strlen(LS_SAVED_CALLBACKS)))
+        return LS_OK; /* it is new, and begins now */
     if (e->kind == LS_SAVED_CALLBACK)
         return e->callback->load ? e->callback->load(e->callback->user, k->bytes, k->count) : LS_OK;
     if (e->bytes)

@@ -1,0 +1,13 @@
+/* CRC-32C (Castagnoli), the checksum of TFRecord files. */
+#ifndef LS_BASE_CRC32C_H
+#define LS_BASE_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint32_t ls_crc32c(const void *data, size_t bytes);
+
+/* Rotated and shifted, as files that hold checksums of data with checksums in it store it. */
+uint32_t ls_crc32c_masked(const void *data, size_t bytes);
+
+#endif
