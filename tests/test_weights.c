@@ -5,6 +5,7 @@
 
 #include "test_data_make.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "data/tensors.h"
 #include "machine.h"
@@ -173,9 +174,11 @@ static void assert_torchvision(const char *name, const json_t *names)
     }
     assert_int_equal(wanted, file.count);
     ls_tensors_close(&file);
-    OK(ls_model_initialize(model, 9));
-    OK(ls_model_load_weights(model, in_folder("w.safetensors")));
-    assert_string_equal(hash_of(model).hex, before.hex);
+    if (strcmp(name, "resnet18") == 0) { /* one is enough */
+        OK(ls_model_initialize(model, 9));
+        OK(ls_model_load_weights(model, in_folder("w.safetensors")));
+        assert_string_equal(hash_of(model).hex, before.hex);
+    }
     ls_model_destroy(model);
 }
 
@@ -291,12 +294,78 @@ static void hdf5_keeps_the_bits(void **state)
     ls_model_destroy(model);
 }
 
+/* The model is written, too: read again, it is the same layers with the same weights, and computes the same. */
+static void assert_archive(ls_model *model, const char *name)
+{
+    char *before, *after, *first, *second;
+    size_t bytes, others;
+    ls_model *again;
+    OK(ls_model_save_weights(model, in_folder("m.keras")));
+    OK(ls_model_from_keras(ctx, in_folder("m.keras"), &again));
+    assert_string_equal(hash_of(model).hex, hash_of(again).hex);
+    OK(ls_model_summary(model, &before));
+    OK(ls_model_summary(again, &after));
+    if (strcmp(before, after) != 0)
+        fail_msg("%s: %s\n%s", name, before, after);
+    OK(ls_model_save_weights(again, in_folder("n.keras")));
+    OK(ls_file_read(in_folder("m.keras"), SIZE_MAX, &first, &bytes));
+    OK(ls_file_read(in_folder("n.keras"), SIZE_MAX, &second, &others));
+    assert_int_equal(bytes, others);
+    assert_memory_equal(first, second, bytes);
+    free(first);
+    free(second);
+    free(before);
+    free(after);
+    ls_model_destroy(again);
+}
+
+static void models_are_written_as_keras_has_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "binary",    "class_weights", "cnn",         "depthwise",     "dropout",
+                                         "embedding", "layer_norm",    "mlp",         "residual",      "regression",
+                                         "shared",    "two_inputs",    "two_outputs", "sample_weights" };
+    static const char *const texts[] = { "initializers", "frozen", "input_shape", "keyword_input" };
+    ls_model *model;
+    for (size_t i = 0; i < LENGTH(names) + LENGTH(texts); i++) {
+        char path[128];
+        const char *name = i < LENGTH(names) ? names[i] : texts[i - LENGTH(names)];
+        snprintf(path, sizeof path, "tests/reference/keras/%s%s%s.json", i < LENGTH(names) ? "" : "readable/", name,
+                 i < LENGTH(names) ? "/model" : "");
+        OK(ls_model_from_keras_json(ctx, path, &model));
+        assert_archive(model, name);
+        ls_model_destroy(model);
+    }
+    OK(ls_model_from_keras(ctx, FILES "functional.keras", &model));
+    OK(ls_model_save_weights(model, in_folder("f.keras")));
+    ls_model_destroy(model);
+    OK(ls_model_from_keras(ctx, in_folder("f.keras"), &model));
+    assert_predictions(model, FILES "functional.npz");
+    ls_model_destroy(model);
+    OK(ls_model_builtin(ctx, "mnist-cnn", &model));
+    assert_archive(model, "mnist-cnn");
+    ls_model_destroy(model);
+}
+
+static void what_keras_has_no_word_for_is_refused(void **state)
+{
+    (void)state;
+    ls_model *model;
+    OK(ls_sequential(ctx, "m", &model, ls_input(5, 5, 2),
+                     ls_conv2d(2, 3, .padding = LS_EXPLICIT, .zero_padding = { 1, 0, 1, 0 }, .name = "pads")));
+    FAILS(ls_model_save_weights(model, in_folder("m.keras")), LS_ERR_UNSUPPORTED, "\"pads\"", ".weights.h5");
+    FAILS(ls_model_save_weights(model, in_folder("m.keras"), .dry_run = true), LS_ERR_UNSUPPORTED, "\"pads\"");
+    assert_int_not_equal(access(in_folder("m.keras"), F_OK), 0);
+    OK(ls_model_save_weights(model, in_folder("m.weights.h5")));
+    ls_model_destroy(model);
+}
+
 /* Groups whose trees have up to three levels. */
 static void many_arrays_in_a_group(void **state)
 {
     (void)state;
-    enum { MOST = 9000 };
-    static const size_t counts[] = { 1, 8, 9, 256, 257, 8192, 8193, MOST };
+    enum { MOST = 8200 };
+    static const size_t counts[] = { 1, 8, 9, 256, 257, MOST };
     ls_safetensors_entry *entries = calloc(MOST, sizeof *entries);
     char(*names)[16] = calloc(MOST, sizeof *names);
     int32_t *values = calloc(MOST, sizeof *values);
@@ -696,6 +765,8 @@ int main(void)
         TEST(numpys_archives_load),
         TEST(kerass_files_load),
         TEST(hdf5_keeps_the_bits),
+        TEST(models_are_written_as_keras_has_them),
+        TEST(what_keras_has_no_word_for_is_refused),
         TEST(many_arrays_in_a_group),
         TEST(layers_are_in_kerass_order),
         TEST(hostile_hdf5_files_are_refused),
