@@ -119,6 +119,33 @@ def safetensors_seeds():
     seed("safetensors", "deep", safetensors(b'{"a":' + b"[" * 3000 + b"]" * 3000 + b"}"))
 
 
+def weights_seeds():
+    x, y = npy("<f4", "(2, 3)", struct.pack("<6f", *range(6))), npy("<i8", "()", bytes(8))
+    both = [("dense/kernel.npy", x), ("b.npy", y)]
+    seed("weights", "deflated", archive(both))
+    seed("weights", "stored", archive(both, zipfile.ZIP_STORED))
+    seed("weights", "no-array", archive(both + [("readme.txt", b"none")], zipfile.ZIP_STORED))
+    seed("weights", "empty-archive", archive([]))
+    seed("weights", "odd-name", archive([("a\x1b[31m\n.npy", x)], zipfile.ZIP_STORED))
+    over = bytearray(archive([("a.npy", x), ("b.npy", x)], zipfile.ZIP_STORED))
+    at = over.rfind(b"PK\1\2")
+    over[at + 42:at + 46] = bytes(4)  # the second member is the first one's bytes
+    seed("weights", "over-each-other", bytes(over))
+    seed("weights", "halves", safetensors({"a": {"dtype": "F16", "shape": [3], "data_offsets": [0, 6]},
+                                           "b": {"dtype": "BF16", "shape": [2], "data_offsets": [6, 10]}},
+                                          struct.pack("<5H", 0x7E01, 0x0001, 0xFC00, 0x7FC0, 0x8001)))
+    seed("weights", "npy", x)
+    seed("weights", "nans", npy("<f4", "(2,)", struct.pack("<2I", 0x7FC00000, 0xFFC00001)))
+
+
+def hdf5_seeds():
+    folder = os.path.join(HERE, "..", "..", "tests", "reference", "weights")
+    for name in os.listdir(folder):
+        if name.startswith("hostile_") or name in ("embedding.weights.h5", "embedding.keras", "sequential.keras"):
+            with open(os.path.join(folder, name), "rb") as f:
+                seed("weights", "h5-" + name.replace("hostile_", "").replace("_", "-").rsplit(".", 1)[0], f.read())
+
+
 def layer(kind, **config):
     return {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
 
@@ -184,5 +211,6 @@ def program_seeds():
     seed("model", "linear", bytes([0, 2, 31, 5]))
 
 
-for make in (idx_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, keras_seeds, text_seeds, program_seeds):
+for make in (idx_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, keras_seeds,
+             text_seeds, program_seeds):
     make()
