@@ -32,7 +32,8 @@ END_OF_MODEL
 
 echo old >"$TMP/old"
 train() {
-    "$@" train "$TMP/model.json" --data $DATA --devices 2 --max-steps 2 --verbose 0 --save "$TMP/w/out" --log "$TMP/w/log"
+    "$@" train "$TMP/model.json" --data $DATA --devices 2 --max-steps 2 --verbose 0 --save "$TMP/w/out" --log "$TMP/w/log" \
+        --checkpoint "$TMP/w/ck" --save-every 1 --keep 1
 }
 evaluate() {
     "$@" evaluate "$TMP/model.json" --data $DATA --weights "$TMP/right.train"
@@ -89,7 +90,7 @@ judge() {
         *) grep -q '^lockstep: ' "$TMP/err" || echo "status $status without a message" ;;
         esac
     fi
-    ls "$TMP/w" | grep -q '\.tmp$' && echo "a temporary file is left: $(ls "$TMP/w")"
+    find "$TMP/w" -name '*.tmp' | grep -q . && echo "a temporary file is left: $(find "$TMP/w" -name '*.tmp')"
     [ "$(told blocks)" = 0 ] || echo "$(told blocks) blocks of memory are not given back"
     [ "$(told descriptors)" = 0 ] || echo "$(told descriptors) descriptors are not closed"
 }
