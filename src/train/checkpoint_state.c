@@ -273,6 +273,8 @@ static void differ(differences *d, const char *format, ...)
 /* A value as a short text. */
 static const char *show(const json_t *value, char text[64])
 {
+    if (json_is_real(value))
+        return ls_format_f64(json_real_value(value), text);
     char *whole = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     snprintf(text, 64, "%.40s%s", whole ? whole : "?", whole && strlen(whole) > 40 ? "..." : "");
     free(whole);
