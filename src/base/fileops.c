@@ -1,7 +1,6 @@
 /* Changing files through a table of calls, and what is made of them: whole files and folders. */
 #include "base/fileops.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -200,20 +199,4 @@ ls_status ls_ops_sync_folder(const ls_file_ops *ops, const char *path)
     int error = ops->fsync(ops->user, fd) != 0 ? errno : 0;
     ops->close(ops->user, fd);
     return error == 0 || error == EINVAL || error == EBADF ? LS_OK : fail_errno("sync", path, error);
-}
-
-void ls_ops_remove_folder(const ls_file_ops *ops, const char *path)
-{
-    DIR *list = opendir(path);
-    if (list == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        char name[PATH_MAX];
-        int length = snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && length > 0 &&
-            (size_t)length < sizeof name)
-            ops->unlink(ops->user, name);
-    }
-    closedir(list);
-    ops->rmdir(ops->user, path);
 }
