@@ -234,6 +234,69 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
     }
 }
 
+/* ---- Signals ---- */
+
+typedef struct stopping {
+    member m;
+    volatile int stop;
+    int64_t steps;
+    ls_status status;
+} stopping;
+
+/* A signal comes to worker 1 while it is in its third step. */
+static ls_status on_batch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    stopping *s = user;
+    (void)model, (void)stop;
+    if (s->m.peers.rank == 1 && logs->step == 3)
+        s->stop = 15;
+    return LS_OK;
+}
+
+static void *run_until_stopped(void *user)
+{
+    stopping *s = user;
+    ls_context *ctx = NULL;
+    ls_model *model = NULL;
+    ls_dataset *set = data();
+    ls_callback callback = { .user = s, .on_batch_end = on_batch_end };
+    ls_status status = ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx);
+    if (status == LS_OK) {
+        ctx->peers = &s->m.peers;
+        status = make_model(ctx, PLAIN, &model);
+    }
+    if (status == LS_OK)
+        status = ls_fit(model, set, .epochs = 5, .batch_size = 10, .verbose = LS_VERBOSE_SILENT, .stop = &s->stop,
+                        .callbacks = &callback, .callback_count = 1, .validation = set);
+    if (status == LS_OK)
+        status = ls_model_steps(model, &s->steps);
+    s->status = status;
+    ls_dataset_destroy(set);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+    return NULL;
+}
+
+static void a_signal_to_one_ends_all_at_one_step(void **state)
+{
+    (void)state;
+    cluster c = { .size = 3 };
+    static stopping workers[3];
+    pthread_t threads[3];
+    pthread_barrier_init(&c.barrier, NULL, 3);
+    for (int w = 0; w < 3; w++) {
+        workers[w] = (stopping){ .m = { .peers = { .rank = w, .size = 3, .exchange = exchange }, .c = &c } };
+        assert_int_equal(pthread_create(&threads[w], NULL, run_until_stopped, &workers[w]), 0);
+    }
+    for (int w = 0; w < 3; w++)
+        pthread_join(threads[w], NULL);
+    pthread_barrier_destroy(&c.barrier);
+    for (int w = 0; w < 3; w++) {
+        assert_int_equal(workers[w].status, LS_OK);
+        assert_int_equal(workers[w].steps, 3);
+    }
+}
+
 /* Two workers that are asked for different things: both are told, none waits. */
 static void different_jobs_are_told(void **state)
 {
@@ -260,6 +323,7 @@ int main(void)
     alarm(300); /* a worker that failed alone would leave the others waiting */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_has_the_bits_of_one),
+        cmocka_unit_test(a_signal_to_one_ends_all_at_one_step),
         cmocka_unit_test(different_jobs_are_told),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);

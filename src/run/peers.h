@@ -19,4 +19,8 @@ struct ls_peers {
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 };
 
+/* Sets the flag where any worker has it; of a process that is alone (NULL) it stays as it is. For what a clock or a
+ * signal decides: all workers act at the same step. */
+ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag);
+
 #endif

@@ -50,7 +50,8 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
     for (;;) {
         ls_batch_view batch;
         bool end = false;
-        e->stopped = e->watch->stop && *e->watch->stop;
+        if (e->watch->stop)
+            LS_TRY(ls_job_interrupted(e->job, e->watch->stop, &e->stopped));
         if (e->stopped)
             return LS_OK;
         LS_TRY(ls_passes_next(passes, &batch, &end));

@@ -110,9 +110,12 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     return status == LS_ERR_DEVICE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
-static bool should_stop(fit *f)
+/* A signal that came to one worker of a cluster ends all of them at the same step. */
+static ls_status should_stop(fit *f, bool *out)
 {
-    if (f->options->stop && *f->options->stop) {
+    bool interrupted = false;
+    LS_TRY(ls_job_interrupted(f->job, f->options->stop, &interrupted));
+    if (interrupted) {
         f->stopped = true;
         f->reason = "interrupted";
     }
@@ -120,7 +123,8 @@ static bool should_stop(fit *f)
         f->stopped = true;
         f->reason = "max_steps";
     }
-    return f->stopped;
+    *out = f->stopped;
+    return LS_OK;
 }
 
 /* The pass at the job's position, behind the batches that were taken before. */
@@ -203,7 +207,8 @@ static ls_status train_epoch(fit *f)
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
-        bool stops = should_stop(f);
+        bool stops = false;
+        LS_TRY(should_stop(f, &stops));
         ls_saver_step(f->job->saver, stops);
         if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
@@ -243,7 +248,10 @@ static ls_status validate(fit *f, double *seconds)
     if (!interrupted)
         LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
     bool cut = !interrupted && f->val_results.count == 0;
-    if (cut && should_stop(f)) /* saved as before it: who goes on from there validates again */
+    bool stops = false;
+    if (cut)
+        LS_TRY(should_stop(f, &stops));
+    if (stops) /* saved as before it: who goes on from there validates again */
         ls_saver_step(f->job->saver, true);
     f->whole = f->whole && !cut;
     interrupted |= cut;
@@ -557,8 +565,12 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     if (status == LS_OK)
         status = log_start(f); /* so only now the log can say where it starts */
     ls_saver_log(f->job->saver, f->log);
-    bool may_be_done = ls_saver_resumes(f->job->saver) || (f->options->stop && *f->options->stop);
-    if (status == LS_OK && may_be_done && should_stop(f)) /* a signal came before the first step, or all are done */
+    bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;
+    if (status == LS_OK)
+        status = ls_job_interrupted(f->job, f->options->stop, &interrupted);
+    if (status == LS_OK && (resumes || interrupted))
+        status = should_stop(f, &stops);
+    if (stops) /* a signal came before the first step, or all are done */
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);

@@ -168,6 +168,9 @@ void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bo
 /* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
+/* Whether a signal came, here or to another worker of the cluster: asked by all at the same time. */
+ls_status ls_job_interrupted(const ls_job *job, const volatile int *stop, bool *out);
+
 /* ---- Running (step.c) ---- */
 
 /* One element: rows of arrays in memory, or the arrays themselves (rows NULL). */

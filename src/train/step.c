@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nn/model.h"
+#include "run/peers.h"
 #include "run/strategy.h"
 #include "train/job.h"
 
@@ -44,6 +45,12 @@ void ls_settings_free(ls_settings *settings)
 {
     free(settings->lists);
     settings->lists = NULL;
+}
+
+ls_status ls_job_interrupted(const ls_job *job, const volatile int *stop, bool *out)
+{
+    *out = stop && *stop;
+    return ls_peers_any(ls_model_graph(job->model)->context->peers, "whether to stop", out);
 }
 
 /* ---- Step and rate ---- */
