@@ -124,9 +124,13 @@ EXPORT void *json_loadb(const char *text, size_t bytes, size_t flags, void *erro
     return value;
 }
 
+/* On this thread the program itself was refused something. */
+static _Thread_local bool felt;
+
 /* Counts a call, and says whether it is to fail. */
 static bool fails(kind k, const void *caller)
 {
+    bool own = is_in(watched, watched_count, caller);
     if (!atomic_load_explicit(&active, memory_order_relaxed) || reading_json > 0 || is_in(spared, spared_count, caller))
         return false;
     bool begun = fault_stays && atomic_load(&failures) > 0;
@@ -134,14 +138,15 @@ static bool fails(kind k, const void *caller)
         return false;
     if (!begun && is_in(throwing, throwing_count, caller))
         k = ONEDNN;
-    /* A lasting fault begins in the program itself: from there on oneDNN's guard sees it. In the middle of a call of
-     * oneDNN, which takes some memory without a look, nothing could. */
-    if (fault_stays && !begun && !is_in(watched, watched_count, caller))
+    /* A lasting fault begins in the program itself, on each thread: from there on oneDNN's guard sees it. In the middle
+     * of a call of oneDNN, which takes some memory without a look, nothing could. */
+    if (fault_stays && !own && (!begun || !felt))
         return false;
     unsigned long number = atomic_fetch_add(&calls[k], 1) + 1;
     if (k != fault_kind || (fault_stays ? !begun && number < fault_number : number != fault_number))
         return false;
     atomic_fetch_add(&failures, 1);
+    felt |= own;
     errno = errors[k];
     return true;
 }

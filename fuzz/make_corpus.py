@@ -119,6 +119,64 @@ def safetensors_seeds():
     seed("safetensors", "deep", safetensors(b'{"a":' + b"[" * 3000 + b"]" * 3000 + b"}"))
 
 
+def weights_seeds():
+    x, y = npy("<f4", "(2, 3)", struct.pack("<6f", *range(6))), npy("<i8", "()", bytes(8))
+    both = [("dense/kernel.npy", x), ("b.npy", y)]
+    seed("weights", "deflated", archive(both))
+    seed("weights", "stored", archive(both, zipfile.ZIP_STORED))
+    seed("weights", "no-array", archive(both + [("readme.txt", b"none")], zipfile.ZIP_STORED))
+    seed("weights", "empty-archive", archive([]))
+    seed("weights", "odd-name", archive([("a\x1b[31m\n.npy", x)], zipfile.ZIP_STORED))
+    over = bytearray(archive([("a.npy", x), ("b.npy", x)], zipfile.ZIP_STORED))
+    at = over.rfind(b"PK\1\2")
+    over[at + 42:at + 46] = bytes(4)  # the second member is the first one's bytes
+    seed("weights", "over-each-other", bytes(over))
+    seed("weights", "halves", safetensors({"a": {"dtype": "F16", "shape": [3], "data_offsets": [0, 6]},
+                                           "b": {"dtype": "BF16", "shape": [2], "data_offsets": [6, 10]}},
+                                          struct.pack("<5H", 0x7E01, 0x0001, 0xFC00, 0x7FC0, 0x8001)))
+    seed("weights", "npy", x)
+    seed("weights", "nans", npy("<f4", "(2,)", struct.pack("<2I", 0x7FC00000, 0xFFC00001)))
+
+
+def hdf5_seeds():
+    folder = os.path.join(HERE, "..", "..", "tests", "reference", "weights")
+    for name in os.listdir(folder):
+        if name.startswith("hostile_") or name in ("embedding.weights.h5", "embedding.keras", "sequential.keras"):
+            with open(os.path.join(folder, name), "rb") as f:
+                seed("weights", "h5-" + name.replace("hostile_", "").replace("_", "-").rsplit(".", 1)[0], f.read())
+
+
+def checkpoint_seeds():
+    zero = ["learning_rate", "momentum", "nesterov", "beta_1", "beta_2", "rho", "epsilon", "weight_decay", "clipvalue", "clipnorm",
+            "global_clipnorm", "gradient_accumulation_steps", "initial_accumulator_value"]
+    job = {"model": "m", "losses": ["mean_squared_error"], "results": ["loss", "accuracy"], "optimizer": "sgd"}
+    job.update({"optimizer/" + key: 0.0 for key in zero})
+    job.update({"optimizer/momentum": 0.9, "optimizer/nesterov": False, "optimizer/gradient_accumulation_steps": 0})
+    job.update({"schedule/" + key: 0.0 for key in ("rate", "decay", "alpha", "from")})
+    job.update({"schedule/" + key: 0 for key in ("kind", "steps", "warmup", "count")})
+    job.update({"schedule/staircase": False, "schedule/boundaries": [], "schedule/values": [], "norms_by_lane": 0})
+    state = {"random/seed": "0", "random/step": "0", "random/run": "0", "learning_rate": "nan"}
+    state.update({"position/" + key: 0 for key in ("epoch", "step", "pass", "batch")})
+    state.update({"tally/loss": 0.0, "tally/losses": [0.0] * 8, "tally/samples": 0, "tally/steps": 0, "tally/metric/0": [0.0, 0.0]})
+    file = {"bytes": 208, "sha256": "0" * 64}
+    good = {"format": "lockstep checkpoint", "version": 1, "lockstep": "0.1.0", "step": 0, "epoch": 0, "job": job, "fit": None,
+            "bits": {"class": "x"}, "other_bits": [], "state": state,
+            "best": {"monitor": "loss", "value": 0.5, "step": 3},
+            "history": {"names": ["loss", "accuracy"], "epochs": [[0.5, "nan"], [1, 2.5]]},
+            "files": {"model.safetensors": file, "optimizer.safetensors": file}}
+
+    def changed(name, **keys):
+        seed("checkpoint", name, json.dumps({**good, **keys})[:-1] + "\n}")
+    changed("good")
+    changed("of-a-fit", fit={"data": {"samples": 3}, "shuffle": True}, state={**state, "callback/0": "00ff", "callback/1": {"in": "x"}})
+    changed("another-model", job={**job, "model": "other"})
+    changed("negative", state={**state, "position/step": -1})
+    changed("large", state={**state, "random/step": "18446744073709551616", "tally/loss": 1e308, "position/batch": 2 ** 63 - 1})
+    changed("many-names", history={"names": ["a"] * 1000, "epochs": [[0] * 1000]})
+    changed("ragged", history={"names": ["loss"], "epochs": [[1], [1, 2], []]})
+    changed("no-files", files={})
+
+
 def layer(kind, **config):
     return {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
 
@@ -184,5 +242,6 @@ def program_seeds():
     seed("model", "linear", bytes([0, 2, 31, 5]))
 
 
-for make in (idx_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, keras_seeds, text_seeds, program_seeds):
+for make in (idx_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
+             keras_seeds, text_seeds, program_seeds):
     make()

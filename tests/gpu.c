@@ -467,6 +467,7 @@ static ls_status enter_call(device *d, gpu_call call, size_t bytes, bool *late)
                                  "GPU:%d: %s failed, as it was told to", d->number, gpu_call_name(call));
     }
     if (status == LS_OK && is_lost(d->gpu, d->number, call)) {
+        wait_idle(d); /* it reads nobody's memory any more */
         leave(d);
         status = ls_backend_fail(LS_ERR_DEVICE, "GPU:%d is lost (%s)", d->number, gpu_call_name(call));
     }

@@ -73,8 +73,10 @@ static inline void put_big(bytes *b, uint32_t value)
         put(b, &(unsigned char){ (unsigned char)(value >> (8 * i)) }, 1);
 }
 
+/* A new file each time: some file systems sync one that was cut and written again. */
 static inline void write_file(const char *path, const void *data, size_t count)
 {
+    (void)remove(path);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, count, f), count);

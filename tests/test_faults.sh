@@ -34,7 +34,8 @@ echo old >"$TMP/old"
 train() {
     "$@" train "$TMP/model.json" --data $DATA --devices 2 --max-steps 2 --verbose 0 --save "$TMP/w/out" --log "$TMP/w/log" \
         --csv "$TMP/w/csv" --tensorboard "$TMP/w/board" --save-epochs "$TMP/w/{epoch}" \
-        --early-stopping 2,restore_best_weights --reduce-on-plateau 2
+        --early-stopping 2,restore_best_weights --reduce-on-plateau 2 \
+        --checkpoint "$TMP/w/ck" --save-every 1 --keep 1
 }
 evaluate() {
     "$@" evaluate "$TMP/model.json" --data $DATA --weights "$TMP/right.train"
@@ -91,7 +92,7 @@ judge() {
         *) grep -q '^lockstep: ' "$TMP/err" || echo "status $status without a message" ;;
         esac
     fi
-    ls "$TMP/w" | grep -q '\.tmp$' && echo "a temporary file is left: $(ls "$TMP/w")"
+    find "$TMP/w" -name '*.tmp' | grep -q . && echo "a temporary file is left: $(find "$TMP/w" -name '*.tmp')"
     [ "$(told blocks)" = 0 ] || echo "$(told blocks) blocks of memory are not given back"
     [ "$(told descriptors)" = 0 ] || echo "$(told descriptors) descriptors are not closed"
 }

@@ -19,6 +19,8 @@
 #include "base/work.h"
 #include "lockstep.h"
 #include "machine.h"
+#include "nn/model.h"
+#include "train/checkpoint.h"
 
 enum { SAMPLES = 40, BATCH = 4, MOST_BYTES = 1 << 20 };
 
@@ -398,6 +400,42 @@ static void slow_files_are_shown(void **state)
     rmdir(folder);
 }
 
+/* A disk that takes its time over one file. */
+static int slow_fsync(void *user, int fd)
+{
+    bool *slept = user;
+    if (!*slept)
+        usleep(1700000);
+    *slept = true;
+    return ls_system_file_ops.fsync(NULL, fd);
+}
+
+static void slow_checkpoints_are_shown(void **state)
+{
+    (void)state;
+    fixture f;
+    bool slept = false;
+    char folder[] = "/tmp/lockstep-progress-XXXXXX", command[80];
+    ls_file_ops ops = ls_system_file_ops;
+    ops.user = &slept;
+    ops.fsync = slow_fsync;
+    assert_non_null(mkdtemp(folder));
+    open_fixture(&f, "mae");
+    f.model->job->file_ops = &ops;
+    terminal t = open_terminal(60);
+    start_reading(&t);
+    ls_show_work(t.out);
+    OK(ls_fit_arrays(f.model, f.x, f.y, .batch_size = 10, .checkpoint = folder, .verbose = LS_VERBOSE_SILENT));
+    ls_show_work(NULL);
+    stop_reading(&t);
+    assert_string_equal(watch(t.text, 60).line, "");
+    assert_non_null(strstr(t.text, "saving to lockstep-progress-"));
+    free(t.text);
+    close_fixture(&f);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 /* Any width, any part, any name. */
 static void work_fits_any_terminal(void **state)
 {
@@ -445,6 +483,7 @@ int main(void)
         cmocka_unit_test(slow_evaluations_are_shown),
         cmocka_unit_test(slow_validation_is_shown_with_the_bar),
         cmocka_unit_test(slow_files_are_shown),
+        cmocka_unit_test(slow_checkpoints_are_shown),
         cmocka_unit_test(work_fits_any_terminal),
         cmocka_unit_test(columns_are_counted_not_bytes),
     };

@@ -64,7 +64,7 @@ checkpoints() {
     { cat "$TMP/one.log"; echo '{"event":"checkpoint","step":5,"seconds":1,"waited_seconds":0.25,"bytes":7}'
       echo '{"event":"checkpoint","step":9,"seconds":1,"waited_seconds":0.5,"error":"full"}'
       printf '%s\n' '{"event":"resume","step":5,"from":"x"}' '{"event":"of another version"}'; } >"$TMP/saved.log"
-    report "$TMP/saved.log" && has '1 checkpoints were saved; training waited for them for 0.75 s; 1 could not be written' &&
+    report "$TMP/saved.log" && has '1 checkpoints were saved; training waited for them for 0.50 s; 1 could not be written' &&
         lacks 'could not be read'
 }
 check "checkpoints are told, other events are no mistakes" checkpoints

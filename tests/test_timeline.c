@@ -491,7 +491,9 @@ static void stages_tell_their_bubble(void **state)
     OK(ls_explain_times(f.model, &text));
     machine_has(text, "stage 0 on cpu:0: busy ");
     machine_has(text, "stage 1 on cpu:1: busy ");
-    assert_int_equal(machine_count(text, "idle (the bubble) "), 2);
+    assert_int_equal(machine_count(text, "; the bubble is "), 2);
+    assert_int_equal(machine_count(text, "; copies, of these, "), 2);
+    assert_true(list[0].lanes > 0 && list[0].lanes <= list[0].busy && list[1].lanes > 0);
     read_file(&f);
     check_rows(&f);
     free(list);

@@ -5,11 +5,11 @@
 
 #include "test_data_make.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "data/tensors.h"
 #include "machine.h"
 #include "nn/layout.h"
-#include "skip.h"
 
 #define FILES "tests/reference/weights/"
 
@@ -174,9 +174,11 @@ static void assert_torchvision(const char *name, const json_t *names)
     }
     assert_int_equal(wanted, file.count);
     ls_tensors_close(&file);
-    OK(ls_model_initialize(model, 9));
-    OK(ls_model_load_weights(model, in_folder("w.safetensors")));
-    assert_string_equal(hash_of(model).hex, before.hex);
+    if (strcmp(name, "resnet18") == 0) { /* one is enough */
+        OK(ls_model_initialize(model, 9));
+        OK(ls_model_load_weights(model, in_folder("w.safetensors")));
+        assert_string_equal(hash_of(model).hex, before.hex);
+    }
     ls_model_destroy(model);
 }
 
@@ -211,16 +213,6 @@ static void numpys_archives_load(void **state)
 
 /* ---- Keras's files ---- */
 
-/* Ends the test where there is no libhdf5; it is not needed for anything else. */
-#define NEED_HDF5()                                                                                                    \
-    do {                                                                                                               \
-        ls_tensors probe_;                                                                                             \
-        if (ls_tensors_open(FILES "embedding.weights.h5", &probe_) == LS_OK)                                           \
-            ls_tensors_close(&probe_);                                                                                 \
-        else if (strstr(ls_last_error(), "libhdf5 is not installed"))                                                  \
-            SKIP("libhdf5 is not installed (Debian: libhdf5-103-1)");                                                  \
-    } while (0)
-
 /* The variables are those of the .npz, bit for bit. */
 static void assert_variables(ls_model *model, const char *file)
 {
@@ -254,7 +246,6 @@ static void kerass_files_load(void **state)
 {
     (void)state;
     static const char *const names[] = { "sequential", "functional", "embedding" };
-    NEED_HDF5();
     for (size_t i = 0; i < LENGTH(names); i++) {
         char keras[128], json[128], weights[128], arrays[128];
         ls_model *whole, *model;
@@ -285,7 +276,6 @@ static void hdf5_keeps_the_bits(void **state)
     (void)state;
     static bytes first, second;
     ls_model *model = torch_cnn();
-    NEED_HDF5();
     hash before = hash_of(model);
     OK(ls_model_save_weights(model, in_folder("w.weights.h5")));
     read_file(in_folder("w.weights.h5"), &first);
@@ -302,6 +292,103 @@ static void hdf5_keeps_the_bits(void **state)
     FAILS(ls_model_load_weights(model, in_folder("w.weights.h5"), .layout = LS_LAYOUT_TORCH), LS_ERR_INVALID,
           "Keras's layout");
     ls_model_destroy(model);
+}
+
+/* The model is written, too: read again, it is the same layers with the same weights, and computes the same. */
+static void assert_archive(ls_model *model, const char *name)
+{
+    char *before, *after, *first, *second;
+    size_t bytes, others;
+    ls_model *again;
+    OK(ls_model_save_weights(model, in_folder("m.keras")));
+    OK(ls_model_from_keras(ctx, in_folder("m.keras"), &again));
+    assert_string_equal(hash_of(model).hex, hash_of(again).hex);
+    OK(ls_model_summary(model, &before));
+    OK(ls_model_summary(again, &after));
+    if (strcmp(before, after) != 0)
+        fail_msg("%s: %s\n%s", name, before, after);
+    OK(ls_model_save_weights(again, in_folder("n.keras")));
+    OK(ls_file_read(in_folder("m.keras"), SIZE_MAX, &first, &bytes));
+    OK(ls_file_read(in_folder("n.keras"), SIZE_MAX, &second, &others));
+    assert_int_equal(bytes, others);
+    assert_memory_equal(first, second, bytes);
+    free(first);
+    free(second);
+    free(before);
+    free(after);
+    ls_model_destroy(again);
+}
+
+static void models_are_written_as_keras_has_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "binary",    "class_weights", "cnn",         "depthwise",     "dropout",
+                                         "embedding", "layer_norm",    "mlp",         "residual",      "regression",
+                                         "shared",    "two_inputs",    "two_outputs", "sample_weights" };
+    static const char *const texts[] = { "initializers", "frozen", "input_shape", "keyword_input" };
+    ls_model *model;
+    for (size_t i = 0; i < LENGTH(names) + LENGTH(texts); i++) {
+        char path[128];
+        const char *name = i < LENGTH(names) ? names[i] : texts[i - LENGTH(names)];
+        snprintf(path, sizeof path, "tests/reference/keras/%s%s%s.json", i < LENGTH(names) ? "" : "readable/", name,
+                 i < LENGTH(names) ? "/model" : "");
+        OK(ls_model_from_keras_json(ctx, path, &model));
+        assert_archive(model, name);
+        ls_model_destroy(model);
+    }
+    OK(ls_model_from_keras(ctx, FILES "functional.keras", &model));
+    OK(ls_model_save_weights(model, in_folder("f.keras")));
+    ls_model_destroy(model);
+    OK(ls_model_from_keras(ctx, in_folder("f.keras"), &model));
+    assert_predictions(model, FILES "functional.npz");
+    ls_model_destroy(model);
+    OK(ls_model_builtin(ctx, "mnist-cnn", &model));
+    assert_archive(model, "mnist-cnn");
+    ls_model_destroy(model);
+}
+
+static void what_keras_has_no_word_for_is_refused(void **state)
+{
+    (void)state;
+    ls_model *model;
+    OK(ls_sequential(ctx, "m", &model, ls_input(5, 5, 2),
+                     ls_conv2d(2, 3, .padding = LS_EXPLICIT, .zero_padding = { 1, 0, 1, 0 }, .name = "pads")));
+    FAILS(ls_model_save_weights(model, in_folder("m.keras")), LS_ERR_UNSUPPORTED, "\"pads\"", ".weights.h5");
+    FAILS(ls_model_save_weights(model, in_folder("m.keras"), .dry_run = true), LS_ERR_UNSUPPORTED, "\"pads\"");
+    assert_int_not_equal(access(in_folder("m.keras"), F_OK), 0);
+    OK(ls_model_save_weights(model, in_folder("m.weights.h5")));
+    ls_model_destroy(model);
+}
+
+/* Groups whose trees have up to three levels. */
+static void many_arrays_in_a_group(void **state)
+{
+    (void)state;
+    enum { MOST = 8200 };
+    static const size_t counts[] = { 1, 8, 9, 256, 257, MOST };
+    ls_safetensors_entry *entries = calloc(MOST, sizeof *entries);
+    char(*names)[16] = calloc(MOST, sizeof *names);
+    int32_t *values = calloc(MOST, sizeof *values);
+    assert_true(entries && names && values);
+    for (int i = 0; i < MOST; i++) {
+        values[i] = i;
+        snprintf(names[i], sizeof names[i], "many/%d", i);
+        entries[i] = (ls_safetensors_entry){
+            .name = names[i], .dtype = LS_I32, .shape = LS_SHAPE(1), .data = &values[i], .bytes = 4
+        };
+    }
+    for (size_t c = 0; c < LENGTH(counts); c++) {
+        ls_tensors file;
+        OK(ls_tensors_write(in_folder("w.h5"), LS_TENSORS_HDF5, entries, counts[c], NULL, 0));
+        OK(ls_tensors_open(in_folder("w.h5"), &file));
+        assert_int_equal(file.count, counts[c]);
+        for (size_t i = 0; i < file.count; i++)
+            assert_int_equal(((const int32_t *)file.entries[i].data)[0], atoi(file.entries[i].name + 5));
+        ls_tensors_close(&file);
+    }
+    free(entries);
+    free(names);
+    free(values);
 }
 
 /* Of a Functional model, in the order in which Keras itself wrote them; made in another. */
@@ -335,21 +422,22 @@ static void hostile_hdf5_files_are_refused(void **state)
         const char *name, *words;
         ls_status status;
     } files[] = {
-        { "external_link", "leads elsewhere", LS_ERR_DATA },
-        { "soft_link", "leads elsewhere", LS_ERR_DATA },
+        { "external_link", "later format", LS_ERR_UNSUPPORTED },
+        { "soft_link", "leads elsewhere", LS_ERR_UNSUPPORTED },
         { "external_storage", "another file", LS_ERR_UNSUPPORTED },
-        { "virtual", "another file", LS_ERR_UNSUPPORTED },
+        { "virtual", "in one piece", LS_ERR_UNSUPPORTED },
         { "packed", "filter", LS_ERR_UNSUPPORTED },
-        { "huge", "needs 274877906944 bytes; it has 0", LS_ERR_DATA },
+        { "huge", "in one piece", LS_ERR_UNSUPPORTED },
         { "huge_shape", "more than any memory", LS_ERR_DATA },
-        { "text", "neither integers nor", LS_ERR_UNSUPPORTED },
-        { "unsigned", "neither integers nor", LS_ERR_UNSUPPORTED },
+        { "text", "neither little-endian integers nor", LS_ERR_UNSUPPORTED },
+        { "unsigned", "neither little-endian integers nor", LS_ERR_UNSUPPORTED },
         { "many_axes", "9 axes", LS_ERR_UNSUPPORTED },
         { "loop", "too deep", LS_ERR_DATA },
         { "deep", "too deep", LS_ERR_DATA },
-        { "same_bytes_twice", "no other array has", LS_ERR_DATA },
+        { "same_bytes_twice", "of which other arrays have 8000", LS_ERR_DATA },
+        { "latest", "later format of HDF5 (superblock", LS_ERR_UNSUPPORTED },
+        { "big_endian", "neither little-endian integers nor", LS_ERR_UNSUPPORTED },
     };
-    NEED_HDF5();
     for (size_t i = 0; i < LENGTH(files); i++) {
         char path[128];
         ls_tensors file;
@@ -358,13 +446,47 @@ static void hostile_hdf5_files_are_refused(void **state)
     }
 }
 
+/* Every type that h5py writes in these sizes, an array without elements, one number, and a group of 270 arrays, whose
+ * tree has two levels. */
+static void hdf5s_types_are_ours(void **state)
+{
+    (void)state;
+    static const double values[] = { -3, 0, 100 };
+    ls_tensors file;
+    OK(ls_tensors_open(FILES "types.h5", &file));
+    assert_int_equal(file.count, 270 + 11);
+    for (size_t i = 0; i < file.count; i++) {
+        const ls_safetensors_entry *e = &file.entries[i];
+        if (strncmp(e->name, "many/", 5) == 0) {
+            assert_int_equal(((const int32_t *)e->data)[0], atoi(e->name + 5));
+            continue;
+        }
+        bool is_unsigned = e->name[0] == 'u';
+        if (strcmp(e->name, "none") == 0 || strcmp(e->name, "one") == 0) {
+            assert_int_equal(e->bytes, e->name[1] == 'o' ? 0 : 8);
+            assert_true(e->name[1] == 'o' || *(const double *)e->data == 2.5);
+            continue;
+        }
+        for (int k = 0; k < 3; k++) {
+            double want = is_unsigned && k == 0 ? 3 : values[k];
+            double got = e->dtype == LS_F32   ? (double)((const float *)e->data)[k]
+                         : e->dtype == LS_F64 ? ((const double *)e->data)[k]
+                         : e->dtype == LS_I32 ? ((const int32_t *)e->data)[k]
+                         : e->dtype == LS_I64 ? (double)((const int64_t *)e->data)[k]
+                                              : ((const uint8_t *)e->data)[k];
+            if (!(got == want))
+                fail_msg("%s: %g, not %g", e->name, got, want);
+        }
+    }
+    ls_tensors_close(&file);
+}
+
 static void hdf5_files_cut_short_are_refused(void **state)
 {
     (void)state;
     static const char *const names[] = { "embedding.weights.h5", "embedding.keras" };
     static bytes whole;
     ls_tensors file;
-    NEED_HDF5();
     for (size_t i = 0; i < LENGTH(names); i++) {
         char path[128];
         snprintf(path, sizeof path, FILES "%s", names[i]);
@@ -373,6 +495,15 @@ static void hdf5_files_cut_short_are_refused(void **state)
             write_file(in_folder(names[i]), whole.data, n);
             assert_int_not_equal(ls_tensors_open(in_folder(names[i]), &file), LS_OK);
             assert_true(ls_last_error()[0] != '\0');
+        }
+        for (size_t n = 0; n < whole.count; n += 3) { /* wherever a byte is another, nothing worse than a failure */
+            for (int bit = 0; bit < 8; bit += 7) {
+                whole.data[n] ^= (unsigned char)(1 << bit);
+                write_file(in_folder(names[i]), whole.data, whole.count);
+                if (ls_tensors_open(in_folder(names[i]), &file) == LS_OK)
+                    ls_tensors_close(&file);
+                whole.data[n] ^= (unsigned char)(1 << bit);
+            }
         }
     }
 }
@@ -634,8 +765,12 @@ int main(void)
         TEST(numpys_archives_load),
         TEST(kerass_files_load),
         TEST(hdf5_keeps_the_bits),
+        TEST(models_are_written_as_keras_has_them),
+        TEST(what_keras_has_no_word_for_is_refused),
+        TEST(many_arrays_in_a_group),
         TEST(layers_are_in_kerass_order),
         TEST(hostile_hdf5_files_are_refused),
+        TEST(hdf5s_types_are_ours),
         TEST(hdf5_files_cut_short_are_refused),
         TEST(archives_that_are_no_kerass_are_refused),
         TEST(endings_and_contents_must_agree),

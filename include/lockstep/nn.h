@@ -255,7 +255,7 @@ LS_API const char *ls_model_builtin_name(size_t index);
 /* What model.to_json() of Keras 3 writes, Sequential or Functional. What we do not honour is an error that names it. */
 LS_API ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out);
 /* What model.save("FILE.keras") of Keras 3 writes: the model, as from its JSON, with its weights. The optimizer's state
- * is passed over. libhdf5 is loaded for it; LS_ERR_UNSUPPORTED where it is not installed. */
+ * is passed over. */
 LS_API ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out);
 LS_API void ls_model_destroy(ls_model *model);
 
@@ -345,10 +345,10 @@ typedef struct ls_weights_options {
     bool dry_run; /* saving: everything but the writing, to know beforehand that it can be done */
 } ls_weights_options;
 
-/* The ending of the name is the format: .safetensors or .npz; safetensors where it is another, unless that is one of
- * some other format, which is refused, as is a file that is not what its name says. Files by others load, too: F16 and
- * BF16 become float32, and PyTorch's num_batches_tracked is passed over. Saving replaces a file when the new one is
- * complete; equal weights give equal files.
+/* The ending of the name is the format: .safetensors, .npz, .weights.h5 (Keras's) or .keras (the model, too);
+ * safetensors where it is another, unless that is one of some other format, which is refused, as is a file that is not
+ * what its name says. Files by others load, too: F16 and BF16 become float32, PyTorch's num_batches_tracked and Keras's
+ * optimizer are passed over. Saving replaces a file when the new one is complete; equal weights give equal files.
  * Loading wants every variable in its shape; what is missing or left over is named, and then no variable has changed. A
  * safetensors file also has the number of training steps, which keys random numbers (dropout): training that goes on
  * does not draw the same ones again.

@@ -531,14 +531,16 @@ typedef struct ls_times {
 } ls_times;
 LS_API ls_times ls_model_times(const ls_model *model);
 
-/* The same for each device that the last fit used, of its average worker; all but copies make up the fit's time. */
+/* The same for each device that the last fit used, of its average worker; busy, data, joins, idle and other make up
+ * the fit's time. */
 typedef struct ls_device_times {
     char name[80]; /* "/job:localhost/replica:0/task:0/device:CPU:0" */
     int stage;     /* of a strategy that cuts the model, counted from 0; -1: of none */
     double busy;   /* computing */
+    double lanes;  /* of it: tasks of lanes. idle / (lanes + idle) is the bubble of a pipeline's stage */
     double data;   /* waiting for the next batch */
     double joins;  /* joins, checks and updates, with waiting for other devices there */
-    double idle;   /* nothing to do while other lanes were under way: the bubble of a pipeline */
+    double idle;   /* nothing to do while other lanes were under way */
     double copies; /* of busy and joins: copying from and to other devices */
     double other;  /* between steps: validation, logs, callbacks, and values that one worker computes for all */
 } ls_device_times;

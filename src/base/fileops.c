@@ -1,7 +1,6 @@
 /* Changing files through a table of calls, and what is made of them: whole files and folders. */
 #include "base/fileops.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/sha256.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "base/work.h"
 
 /* ---- The system's own ---- */
 
@@ -105,14 +105,17 @@ static ls_status write_piece(const ls_file_ops *ops, int fd, const char *path, c
 }
 
 static ls_status write_parts(const ls_file_ops *ops, int fd, const char *path, const ls_file_part *parts, size_t count,
-                             ls_sha256 *hash)
+                             size_t total, ls_sha256 *hash)
 {
+    int64_t written = 0;
     for (size_t i = 0; i < count; i++)
         for (size_t done = 0, piece; done < parts[i].bytes; done += piece) {
             const char *data = (const char *)parts[i].data + done;
             piece = parts[i].bytes - done < PIECE ? parts[i].bytes - done : PIECE;
             LS_TRY(ls_sha256_add(hash, data, piece));
             LS_TRY(write_piece(ops, fd, path, data, piece));
+            written += (int64_t)piece;
+            ls_work_tell("writing", path, written, (int64_t)total);
         }
     if (ops->fsync(ops->user, fd) != 0)
         return fail_errno("sync", path, errno);
@@ -129,9 +132,11 @@ ls_status ls_ops_write_file(const ls_file_ops *ops, const char *path, const ls_f
             return ls_fail(LS_ERR_OVERFLOW, "cannot write '%s': more bytes than a file can have", path);
     LS_TRY(ls_sha256_begin(&hash));
     int fd = ops->open(ops->user, path, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    ls_status status = fd < 0 ? fail_errno("create", path, errno) : write_parts(ops, fd, path, parts, count, hash);
+    ls_status status =
+        fd < 0 ? fail_errno("create", path, errno) : write_parts(ops, fd, path, parts, count, total, hash);
     if (fd >= 0 && ops->close(ops->user, fd) != 0 && status == LS_OK)
         status = fail_errno("close", path, errno);
+    ls_work_end();
     if (status != LS_OK) {
         ls_sha256_destroy(hash);
         return status;
@@ -141,7 +146,7 @@ ls_status ls_ops_write_file(const ls_file_ops *ops, const char *path, const ls_f
     return LS_OK;
 }
 
-static ls_status hash_open_file(int fd, const char *path, ls_sha256 *hash, size_t *bytes)
+static ls_status hash_open_file(int fd, const char *path, int64_t size, ls_sha256 *hash, size_t *bytes)
 {
     char *buffer = malloc(PIECE);
     ls_status status = buffer ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to read '%s'", path);
@@ -156,7 +161,9 @@ static ls_status hash_open_file(int fd, const char *path, ls_sha256 *hash, size_
             break;
         status = ls_sha256_add(hash, buffer, (size_t)got);
         *bytes += (size_t)got;
+        ls_work_tell("checking", path, (int64_t)*bytes, size);
     }
+    ls_work_end();
     free(buffer);
     return status;
 }
@@ -174,7 +181,7 @@ ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes)
     if (status == LS_OK)
         status = ls_sha256_begin(&hash);
     if (status == LS_OK)
-        status = hash_open_file(fd, path, hash, bytes);
+        status = hash_open_file(fd, path, (int64_t)info.st_size, hash, bytes);
     close(fd);
     if (status == LS_OK)
         return ls_sha256_end(hash, hex);
@@ -192,20 +199,4 @@ ls_status ls_ops_sync_folder(const ls_file_ops *ops, const char *path)
     int error = ops->fsync(ops->user, fd) != 0 ? errno : 0;
     ops->close(ops->user, fd);
     return error == 0 || error == EINVAL || error == EBADF ? LS_OK : fail_errno("sync", path, error);
-}
-
-void ls_ops_remove_folder(const ls_file_ops *ops, const char *path)
-{
-    DIR *list = opendir(path);
-    if (list == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        char name[PATH_MAX];
-        int length = snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && length > 0 &&
-            (size_t)length < sizeof name)
-            ops->unlink(ops->user, name);
-    }
-    closedir(list);
-    ops->rmdir(ops->user, path);
 }

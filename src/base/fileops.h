@@ -30,9 +30,6 @@ ls_status ls_ops_write_file(const ls_file_ops *ops, const char *path, const ls_f
  */
 ls_status ls_ops_sync_folder(const ls_file_ops *ops, const char *path);
 
-/* Removes a folder and the plain files in it, as far as it can. */
-void ls_ops_remove_folder(const ls_file_ops *ops, const char *path);
-
 /* The SHA-256 and the size of a file that is there. */
 ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes);
 

@@ -12,7 +12,7 @@
 #include "data/stream.h"
 #include "data/zip.h"
 
-#define MOST_IMAGE ((size_t)1 << 40) /* of an HDF5 file */
+#define MOST_IMAGE ((size_t)1 << 40) /* bytes of an HDF5 file */
 
 /* ---- Formats ---- */
 
@@ -254,11 +254,13 @@ static ls_status write_npz(const char *path, const ls_safetensors_entry *entries
 static ls_status write_hdf5(const char *path, const ls_safetensors_entry *entries, size_t count,
                             const ls_safetensors_pair *texts, size_t text_count)
 {
-    void *image;
-    size_t bytes;
-    LS_TRY(ls_hdf5_make(path, entries, count, texts, text_count, &image, &bytes));
-    ls_status status = ls_file_write(path, image, bytes);
-    free(image);
+    ls_file_part *parts;
+    size_t part_count;
+    void *memory;
+    LS_TRY(ls_hdf5_make(path, entries, count, texts, text_count, &parts, &part_count, &memory));
+    ls_status status = ls_file_write_parts(path, parts, part_count);
+    free(parts);
+    free(memory);
     return status;
 }
 

@@ -96,7 +96,7 @@ static void add_directory(writer *w, const record *records)
         const char *name = w->members[i].name;
         w->at = put(put(w->at, 0x02014b50, 4), VERSION, 2);
         w->at = put_common(w->at, name, &records[i]);
-        w->at = put(w->at, 0, 10); /* no comment, the first disk, no attributes */
+        w->at = put(put(w->at, 0, 8), 0, 2); /* no comment, the first disk, no attributes */
         w->at = put(w->at, records[i].offset, 4);
         memcpy(w->at, name, strlen(name));
         w->at += strlen(name);

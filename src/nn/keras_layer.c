@@ -1,5 +1,5 @@
 /* One layer of Keras's JSON. Each class has a table of its keys: where a value goes, or which value it must have. */
-#include "nn/keras.h"
+#include "nn/keras_keys.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -36,39 +36,6 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
 }
 
 /* ---- Keys ---- */
-
-typedef enum rule {
-    NAME,      /* read before the others */
-    TRAINABLE, /* true or false */
-    DTYPE,     /* float32 */
-    I64,       /* a whole number from 1 on */
-    I64_FIRST, /* likewise, to the places of a spec */
-    I64_SECOND,
-    PAIR,         /* [3, 3], or 3 */
-    PAIR_OR_NULL, /* likewise; null: the default */
-    BOOL,         /* to a bool */
-    SWITCH,       /* to an ls_switch */
-    F64,          /* a number */
-    F64_OR_NULL,  /* likewise; null: the default */
-    PADDING,
-    SIDES, /* [[1, 1], [1, 1]] */
-    ACTIVATION,
-    INITIALIZER,
-    REGULARIZER,
-    AXIS,      /* -1, or [-1] */
-    LAST_AXES, /* [-2, -1]: all up to the last */
-    SIZES,     /* [7, 7, 64], one may be -1 */
-    MUST_BE_NULL,
-    MUST_BE_FALSE,
-    MUST_BE_LAST, /* "channels_last" */
-    ANY,          /* whatever: it means something only beside a key that must be false */
-} rule;
-
-typedef struct key {
-    const char *name;
-    rule rule;
-    size_t offset; /* in ls_layer_options */
-} key;
 
 #define AT(field) offsetof(ls_layer_options, field)
 #define COMMON                                                                                                         \
@@ -108,82 +75,80 @@ typedef struct key {
         NULL, NAME, 0                                                                                                  \
     }
 
-static const key dense_keys[] = {
+static const ls_keras_key dense_keys[] = {
     COMMON, { "units", I64_FIRST, 0 }, BIAS, KERNEL("kernel"), { "quantization_config", MUST_BE_NULL, 0 }, END
 };
-static const key conv_keys[] = { COMMON,
-                                 { "filters", I64_FIRST, 0 },
-                                 { "kernel_size", PAIR, AT(kernel_size) },
-                                 WINDOW,
-                                 { "dilation_rate", PAIR, AT(dilation_rate) },
-                                 { "groups", I64, AT(groups) },
-                                 BIAS,
-                                 KERNEL("kernel"),
-                                 END };
-static const key depthwise_keys[] = { COMMON,
-                                      { "kernel_size", PAIR, AT(kernel_size) },
-                                      WINDOW,
-                                      { "dilation_rate", PAIR, AT(dilation_rate) },
-                                      { "depth_multiplier", I64, AT(depth_multiplier) },
-                                      BIAS,
-                                      KERNEL("depthwise"),
-                                      END };
-static const key pool_keys[] = { COMMON,
-                                 { "pool_size", PAIR, AT(pool_size) },
-                                 { "strides", PAIR_OR_NULL, AT(strides) },
-                                 { "padding", PADDING, 0 },
-                                 { "data_format", MUST_BE_LAST, 0 },
-                                 END };
-static const key global_keys[] = {
+static const ls_keras_key conv_keys[] = { COMMON,
+                                          { "filters", I64_FIRST, 0 },
+                                          { "kernel_size", PAIR, AT(kernel_size) },
+                                          WINDOW,
+                                          { "dilation_rate", PAIR, AT(dilation_rate) },
+                                          { "groups", I64, AT(groups) },
+                                          BIAS,
+                                          KERNEL("kernel"),
+                                          END };
+static const ls_keras_key depthwise_keys[] = { COMMON,
+                                               { "kernel_size", PAIR, AT(kernel_size) },
+                                               WINDOW,
+                                               { "dilation_rate", PAIR, AT(dilation_rate) },
+                                               { "depth_multiplier", I64, AT(depth_multiplier) },
+                                               BIAS,
+                                               KERNEL("depthwise"),
+                                               END };
+static const ls_keras_key pool_keys[] = { COMMON,
+                                          { "pool_size", PAIR, AT(pool_size) },
+                                          { "strides", PAIR_OR_NULL, AT(strides) },
+                                          { "padding", PADDING, 0 },
+                                          { "data_format", MUST_BE_LAST, 0 },
+                                          END };
+static const ls_keras_key global_keys[] = {
     COMMON, { "data_format", MUST_BE_LAST, 0 }, { "keepdims", BOOL, AT(keepdims) }, END
 };
-static const key flatten_keys[] = { COMMON, { "data_format", MUST_BE_LAST, 0 }, END };
-static const key reshape_keys[] = { COMMON, { "target_shape", SIZES, 0 }, END };
-static const key dropout_keys[] = {
+static const ls_keras_key flatten_keys[] = { COMMON, { "data_format", MUST_BE_LAST, 0 }, END };
+static const ls_keras_key reshape_keys[] = { COMMON, { "target_shape", SIZES, 0 }, END };
+static const ls_keras_key dropout_keys[] = {
     COMMON, { "rate", F64, AT(rate) }, { "seed", MUST_BE_NULL, 0 }, { "noise_shape", MUST_BE_NULL, 0 }, END
 };
-static const key batch_norm_keys[] = { COMMON,
-                                       { "axis", AXIS, AT(axis) },
-                                       { "momentum", F64, AT(momentum) },
-                                       NORM,
-                                       { "moving_mean_initializer", INITIALIZER, AT(moving_mean_initializer) },
-                                       { "moving_variance_initializer", INITIALIZER, AT(moving_variance_initializer) },
-                                       { "synchronized", MUST_BE_FALSE, 0 },
-                                       { "renorm", MUST_BE_FALSE, 0 },
-                                       { "renorm_clipping", ANY, 0 },
-                                       { "renorm_momentum", ANY, 0 },
-                                       END };
-static const key layer_norm_keys[] = {
+static const ls_keras_key batch_norm_keys[] = { COMMON,
+                                                { "axis", AXIS, AT(axis) },
+                                                { "momentum", F64, AT(momentum) },
+                                                NORM,
+                                                { "moving_mean_initializer", INITIALIZER, AT(moving_mean_initializer) },
+                                                { "moving_variance_initializer", INITIALIZER,
+                                                  AT(moving_variance_initializer) },
+                                                { "synchronized", MUST_BE_FALSE, 0 },
+                                                { "renorm", MUST_BE_FALSE, 0 },
+                                                { "renorm_clipping", ANY, 0 },
+                                                { "renorm_momentum", ANY, 0 },
+                                                END };
+static const ls_keras_key layer_norm_keys[] = {
     COMMON, { "axis", LAST_AXES, 0 }, NORM, { "rms_scaling", MUST_BE_FALSE, 0 }, END
 };
-static const key activation_keys[] = { COMMON, { "activation", ACTIVATION, 0 }, END };
-static const key relu_keys[] = { COMMON,
-                                 { "max_value", F64_OR_NULL, AT(max_value) },
-                                 { "negative_slope", F64, AT(negative_slope) },
-                                 { "threshold", F64, AT(threshold) },
-                                 END };
-static const key leaky_keys[] = { COMMON, { "negative_slope", F64, AT(negative_slope) }, END };
-static const key softmax_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
-static const key merge_keys[] = { COMMON, END };
-static const key concatenate_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
-static const key pad_keys[] = { COMMON, { "padding", SIDES, 0 }, { "data_format", MUST_BE_LAST, 0 }, END };
-static const key embedding_keys[] = { COMMON,
-                                      { "input_dim", I64_FIRST, 0 },
-                                      { "output_dim", I64_SECOND, 0 },
-                                      KERNEL("embeddings"),
-                                      { "activity_regularizer", MUST_BE_NULL, 0 },
-                                      { "mask_zero", MUST_BE_FALSE, 0 },
-                                      { "input_length", MUST_BE_NULL, 0 },
-                                      { "quantization_config", MUST_BE_NULL, 0 },
-                                      END };
-static const key rescaling_keys[] = { COMMON, { "scale", F64, AT(scale_by) }, { "offset", F64, AT(offset) }, END };
+static const ls_keras_key activation_keys[] = { COMMON, { "activation", ACTIVATION, 0 }, END };
+static const ls_keras_key relu_keys[] = { COMMON,
+                                          { "max_value", F64_OR_NULL, AT(max_value) },
+                                          { "negative_slope", F64, AT(negative_slope) },
+                                          { "threshold", F64, AT(threshold) },
+                                          END };
+static const ls_keras_key leaky_keys[] = { COMMON, { "negative_slope", F64, AT(negative_slope) }, END };
+static const ls_keras_key softmax_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
+static const ls_keras_key merge_keys[] = { COMMON, END };
+static const ls_keras_key concatenate_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
+static const ls_keras_key pad_keys[] = { COMMON, { "padding", SIDES, 0 }, { "data_format", MUST_BE_LAST, 0 }, END };
+static const ls_keras_key embedding_keys[] = { COMMON,
+                                               { "input_dim", I64_FIRST, 0 },
+                                               { "output_dim", I64_SECOND, 0 },
+                                               KERNEL("embeddings"),
+                                               { "activity_regularizer", MUST_BE_NULL, 0 },
+                                               { "mask_zero", MUST_BE_FALSE, 0 },
+                                               { "input_length", MUST_BE_NULL, 0 },
+                                               { "quantization_config", MUST_BE_NULL, 0 },
+                                               END };
+static const ls_keras_key rescaling_keys[] = {
+    COMMON, { "scale", F64, AT(scale_by) }, { "offset", F64, AT(offset) }, END
+};
 
-static const struct class
-{
-    const char *name;
-    ls_layer_kind kind;
-    const key *keys;
-} classes[] = {
+static const ls_keras_class classes[] = {
     { "InputLayer", LS_LAYER_INPUT, NULL },
     { "Dense", LS_LAYER_DENSE, dense_keys },
     { "Conv2D", LS_LAYER_CONV2D, conv_keys },
@@ -209,6 +174,14 @@ static const struct class
     { "Rescaling", LS_LAYER_RESCALING, rescaling_keys },
 };
 #define CLASS_COUNT (sizeof(classes) / sizeof(classes[0]))
+
+const ls_keras_class *ls_keras_class_of(ls_layer_kind kind)
+{
+    for (size_t i = 0; i < CLASS_COUNT; i++)
+        if (classes[i].kind == kind)
+            return &classes[i];
+    return NULL;
+}
 
 /* ---- Values ---- */
 
@@ -391,13 +364,7 @@ static ls_status read_regularizer(const ls_json_at *at, ls_regularizer *out)
     return ls_json_opt_f64(&config, "l2", &out->l2);
 }
 
-typedef struct initializer {
-    const char *name, *snake;
-    ls_initializer_kind kind;
-    const char *a, *b; /* keys of its numbers; NULL: none */
-} initializer;
-
-static const initializer initializers[] = {
+static const ls_keras_initializer initializers[] = {
     { "GlorotUniform", "glorot_uniform", LS_INIT_GLOROT_UNIFORM, NULL, NULL },
     { "GlorotNormal", "glorot_normal", LS_INIT_GLOROT_NORMAL, NULL, NULL },
     { "HeUniform", "he_uniform", LS_INIT_HE_UNIFORM, NULL, NULL },
@@ -415,10 +382,18 @@ static const initializer initializers[] = {
 };
 #define INITIALIZER_COUNT (sizeof(initializers) / sizeof(initializers[0]))
 
-static const initializer *find_initializer(const char *name)
+static const ls_keras_initializer *find_initializer(const char *name)
 {
     for (size_t i = 0; i < INITIALIZER_COUNT; i++)
         if (strcmp(initializers[i].name, name) == 0 || strcmp(initializers[i].snake, name) == 0)
+            return &initializers[i];
+    return NULL;
+}
+
+const ls_keras_initializer *ls_keras_initializer_of(ls_initializer_kind kind)
+{
+    for (size_t i = 0; i < INITIALIZER_COUNT; i++)
+        if (initializers[i].kind == kind)
             return &initializers[i];
     return NULL;
 }
@@ -482,7 +457,7 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
     else
         LS_TRY(ls_json_string(at, &name));
     bool scaling = strcmp(name, "VarianceScaling") == 0;
-    const initializer *found = find_initializer(name);
+    const ls_keras_initializer *found = find_initializer(name);
     for (size_t i = 0; i < INITIALIZER_COUNT; i++)
         names[i] = initializers[i].name;
     if (!found && !scaling)
@@ -532,7 +507,7 @@ static ls_status need_float32(const ls_json_at *at, const ls_keras_who *who)
                : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": layers compute in float32", dtype);
 }
 
-static ls_status read_key(const key *k, const ls_json_at *at, const ls_json_at *layer, const ls_keras_who *who,
+static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer, const ls_keras_who *who,
                           ls_layer_options *o)
 {
     void *field = (char *)o + k->offset;
@@ -601,17 +576,17 @@ static ls_status read_key(const key *k, const ls_json_at *at, const ls_json_at *
 
 static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_layer_options *o);
 
-static ls_status read_config(const struct class *class, const ls_json_at *layer, const ls_json_at *config,
+static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
                              const ls_keras_who *who, ls_layer_options *o)
 {
     if (!class->keys)
         return read_input(config, who, o);
     const char *known[40];
     size_t count = 0;
-    for (const key *k = class->keys; k->name; k++)
+    for (const ls_keras_key *k = class->keys; k->name; k++)
         known[count++] = k->name;
     LS_TRY(ls_json_known_keys(config, known, count));
-    for (const key *k = class->keys; k->name; k++) {
+    for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
             LS_TRY(read_key(k, &at, layer, who, o));
@@ -696,7 +671,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
 {
     static const char *const known[] = { "module",       "class_name", "config",       "registered_name",
                                          "build_config", "name",       "inbound_nodes" };
-    const struct class *class = NULL;
+    const ls_keras_class *class = NULL;
     ls_keras_who who = { .name = "?" };
     ls_json_at config;
     LS_TRY(ls_json_is_object(at));

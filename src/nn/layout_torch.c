@@ -64,12 +64,17 @@ static bool is_torchvision(const ls_model *model)
     return begins;
 }
 
-static ls_status name_place(const ls_model_layer *layer, const char *weight, bool torchvision, ls_place *place)
+/* `own` is the variable's name here, which a custom model's own weight keeps. */
+static ls_status name_place(const ls_model_layer *layer, const char *weight, const char *own, bool torchvision,
+                            ls_place *place)
 {
     char name[MOST_NAME];
     ls_text text = { 0 };
     bool known = torchvision && torchvision_name(layer->name, name);
-    ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(weight));
+    if (layer->spec.kind == LS_LAYER_NONE)
+        ls_text_put(&text, own);
+    else
+        ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(weight));
     return ls_text_take(&text, &place->name);
 }
 
@@ -167,7 +172,7 @@ static void move_image(const image *image, const ls_shape *variable, bool dense,
 static void order_place(const ls_model_layer *layer, const char *weight, const image *image, ls_place *place)
 {
     ls_shape own = place->shape;
-    bool kernel = strcmp(weight, "kernel") == 0;
+    bool kernel = layer->spec.kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
     if (kernel && own.rank == 4) { /* of a depthwise kernel [H,W,C,m], channel c m + i is one of C */
         place->view = own;
         memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
@@ -198,7 +203,7 @@ ls_status ls_torch_places(const ls_model *model, ls_place *places)
         const char *weight = layer->weight[model->variables[i].index].name;
         places[i].shape = ls_model_variable(model, i)->shape;
         order_place(layer, weight, &images[layer->number], &places[i]);
-        status = name_place(layer, weight, torchvision, &places[i]);
+        status = name_place(layer, weight, ls_model_variable_name(model, i), torchvision, &places[i]);
     }
     free(images);
     return status;

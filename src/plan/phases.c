@@ -47,7 +47,9 @@ static bool is_shared(const ls_plan *plan, int first, int count)
 /* Rounds of a map whose devices join by twos; the last pair, which is all lanes, is left to the join. */
 static void pair_phases(ls_plan *plan, int level, int first, int count)
 {
-    for (int size = 2; size < plan->lanes && plan->options.map.owners == LS_OWNERS_PAIRS; size *= 2) {
+    bool pairs =
+        plan->options.map.owners == LS_OWNERS_PAIRS && plan->options.workers == 0; /* else the exchange joins */
+    for (int size = 2; size < plan->lanes && pairs; size *= 2) {
         add_phase(plan, LS_PHASE_PAIR, level, first, count);
         plan->phases[plan->phase_count - 1].size = size;
     }
@@ -99,7 +101,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * (6 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 2;
+    size_t most = (size_t)plan->levels * (7 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 3;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
@@ -117,6 +119,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         whole_phases(plan, level, w, whole - w);
         add_phase(plan, LS_PHASE_PREPARE, level, p, prepared - p);
         add_phase(plan, LS_PHASE_LANES, level, s, segment - s);
+        if (plan->options.workers > 0)
+            add_phase(plan, LS_PHASE_EXCHANGE, level, s, segment - s);
         if (join > j && segment > s)
             pair_phases(plan, level, s, segment - s);
         add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
@@ -125,6 +129,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         if (has_finish(plan, j, join - j))
             add_phase(plan, LS_PHASE_FINISH, level, j, join - j);
     }
+    if (plan->options.workers > 0 && plan->segment_count > 0)
+        add_phase(plan, LS_PHASE_COLLECT, plan->levels, 0, plan->fetch_count);
     add_phase(plan, LS_PHASE_GUARD, plan->levels, 0, plan->guard_count);
     add_phase(plan, LS_PHASE_CHECK, plan->levels, 0, plan->update_count);
     for (int i = 0, first = 0; i < plan->update_count; first = i) { /* those that can fail come first: not the CPU's */

@@ -244,17 +244,19 @@ typedef struct ls_write {
 } ls_write;
 
 typedef enum ls_phase_kind {
-    LS_PHASE_WHOLE,   /* steps on whole tensors, one after the other */
-    LS_PHASE_TILES,   /* one step on whole tensors, in tiles */
-    LS_PHASE_PREPARE, /* weights to their formats, side by side */
-    LS_PHASE_LANES,   /* the segments of a level: tasks (segment, lane) */
-    LS_PHASE_PAIR,    /* blocks of lanes that two devices have made, by twos: one round of the tree */
-    LS_PHASE_JOIN,    /* the joins of a level, in chunks, or each part by its owner */
-    LS_PHASE_SHARE,   /* what owners have joined goes to the other devices that look at it */
-    LS_PHASE_FINISH,  /* joined partials to values, side by side */
-    LS_PHASE_GUARD,   /* losses are finite */
-    LS_PHASE_CHECK,   /* gradients of in-place updates are finite */
-    LS_PHASE_UPDATE,  /* in-place updates, in tiles */
+    LS_PHASE_WHOLE,    /* steps on whole tensors, one after the other */
+    LS_PHASE_TILES,    /* one step on whole tensors, in tiles */
+    LS_PHASE_PREPARE,  /* weights to their formats, side by side */
+    LS_PHASE_LANES,    /* the segments of a level: tasks (segment, lane) */
+    LS_PHASE_PAIR,     /* blocks of lanes that two devices have made, by twos: one round of the tree */
+    LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to all */
+    LS_PHASE_JOIN,     /* the joins of a level, in chunks, or each part by its owner */
+    LS_PHASE_SHARE,    /* what owners have joined goes to the other devices that look at it */
+    LS_PHASE_FINISH,   /* joined partials to values, side by side */
+    LS_PHASE_COLLECT,  /* fetched samples of other workers */
+    LS_PHASE_GUARD,    /* losses are finite */
+    LS_PHASE_CHECK,    /* gradients of in-place updates are finite */
+    LS_PHASE_UPDATE,   /* in-place updates, in tiles */
     LS_PHASE_KINDS,
 } ls_phase_kind;
 
@@ -274,6 +276,7 @@ typedef struct ls_plan_options {
     bool guards;         /* room behind every value, so that the executor can see a kernel write too far */
     bool every_partial;  /* lanes are joined at the end of their level alone: tests mutate the tree there */
     ls_map map;          /* tasks to devices */
+    int worker, workers; /* of a cluster: which of how many; 0, 0: this process is alone */
 } ls_plan_options;
 
 struct ls_plan {
@@ -358,6 +361,22 @@ int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch);
 static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
 {
     return plan->task_device[(size_t)segment * (size_t)plan->lanes + (size_t)lane];
+}
+
+/* Worker w of a cluster has the lanes from floor(w V / N) to floor((w+1) V / N). */
+static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
+{
+    return (int)((int64_t)worker * plan->lanes / plan->options.workers);
+}
+
+/* The lanes of this worker; all, where it is alone. */
+static inline int ls_plan_own_first(const ls_plan *plan)
+{
+    return plan->options.workers > 0 ? ls_plan_worker_first(plan, plan->options.worker) : 0;
+}
+static inline int ls_plan_own_end(const ls_plan *plan)
+{
+    return plan->options.workers > 0 ? ls_plan_worker_first(plan, plan->options.worker + 1) : plan->lanes;
 }
 
 /* Samples of the largest lane. */

@@ -354,9 +354,12 @@ static ls_status ask_map(ls_plan *plan, natural *n)
             continue;
         n->segment[g] = at.segment = group->segment;
         n->micro[g] = plan->segments[group->segment].micro;
-        at.lanes = plan->lanes;
-        for (at.lane = 0; at.lane < plan->lanes; at.lane++)
-            LS_TRY(ls_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)at.lane]));
+        int first = ls_plan_own_first(plan), end = ls_plan_own_end(plan);
+        at.lanes = end > first ? end - first : 1;
+        for (int lane = 0; lane < plan->lanes; lane++) { /* those of other workers are with the first: none runs here */
+            at.lane = lane >= first && lane < end ? lane - first : 0;
+            LS_TRY(ls_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)lane]));
+        }
     }
     return LS_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "run/fitting.h"
+#include "run/peers.h"
 
 /* oneDNN wants its operations made and run on our threads; and large work wants all of them. */
 #define SMALL_FLOPS 1e6
@@ -20,9 +21,24 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     return flops > SMALL_FLOPS;
 }
 
+/* What other workers send comes to the host's memory. */
+static ls_status check_kinds(const ls_plan *plan)
+{
+    for (int s = 0; plan->options.workers > 0 && s < plan->segment_count; s++)
+        if (plan->segments[s].kind != LS_CPU)
+            return ls_fail(LS_ERR_UNSUPPORTED, "workers of a cluster compute on CPUs; a %s is not possible yet",
+                           plan->graph->context->kinds[plan->segments[s].kind].name);
+    return LS_OK;
+}
+
 static ls_status plan_and_place(ls_compilation *m)
 {
     LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
+    ls_status possible = check_kinds(m->plan);
+    if (possible != LS_OK) {
+        ls_plan_destroy(m->plan);
+        return possible;
+    }
     ls_status status = ls_placement_make(m->plan, m->crew != NULL, &m->placement);
     if (status != LS_OK)
         ls_plan_destroy(m->plan);
@@ -82,6 +98,10 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     m->settings = settings ? settings : &runs->settings;
     m->options = m->settings->plan;
     m->options.every_partial |= m->settings->mutation != LS_MUTATE_NOTHING;
+    if (graph->context->peers) {
+        m->options.worker = graph->context->peers->rank;
+        m->options.workers = graph->context->peers->size;
+    }
     m->runs = runs;
     LS_TRY(make_states(graph, runs));
     m->source = runtime->host;

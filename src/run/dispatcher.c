@@ -193,8 +193,9 @@ static void start_phase(ls_executor *e)
 {
     memset(e->next, 0, (size_t)(e->devices + 1) * sizeof(*e->next));
     e->done = 0;
-    while (e->phase < e->plan->phase_count && e->phases[e->phase].count == 0)
-        e->phase++;
+    for (; e->phase < e->plan->phase_count && e->phases[e->phase].count == 0; e->phase++)
+        if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
+            begin_lanes(e, phase_at(e, e->phase)); /* all lanes are other workers': there are no partials here */
     if (e->phase < e->plan->phase_count && phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         begin_lanes(e, phase_at(e, e->phase));
 }
@@ -266,6 +267,7 @@ static void wait_for_progress(ls_executor *e, bool spin)
 static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
 {
     *(kind < LS_PHASE_PAIR ? &m->busy : &m->joins) += seconds;
+    m->lanes += kind == LS_PHASE_LANES ? seconds : 0;
 }
 
 static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "run/executor_private.h"
+#include "run/exchange.h"
 
 static ls_status no_memory(void)
 {
@@ -225,6 +225,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     }
     if (status == LS_OK)
         status = make_phases(e);
+    if (status == LS_OK && plan->options.workers > 0 && plan->segment_count > 0)
+        status = ls_exchange_create(plan, placement->ctx->peers, &e->exchange);
     if (status != LS_OK) {
         ls_executor_destroy(e);
         return status;
@@ -279,6 +281,7 @@ void ls_executor_destroy(ls_executor *e)
                       e->wanted,        e->lane_flops,  e->lane_seconds,  e->meters };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
+    ls_exchange_destroy(e->exchange);
     pthread_cond_destroy(&e->progress);
     pthread_mutex_destroy(&e->mutex);
     ls_placement_destroy(e->placement);

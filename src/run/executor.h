@@ -50,6 +50,7 @@ ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
 /* Where the last run's time went on a device, in seconds: of its average worker. */
 typedef struct ls_device_seconds {
     double busy;    /* computing: tasks of lanes, values of the whole batch, weights in their kernels' formats */
+    double lanes;   /* of it: tasks of lanes */
     double joins;   /* joins, checks and updates, with the waiting among them */
     double copies;  /* of both: copying from and to other devices */
     double between; /* of copies: from another device, through the host or not; one device alone would make none */

@@ -42,13 +42,15 @@ typedef struct ls_lane {
 
 /* Seconds of a worker in the run at hand: see ls_device_seconds. A cache line each. */
 typedef struct ls_meter {
-    double busy, joins, copies, between, idle, waiting, present, unused;
+    double busy, joins, copies, between, lanes, idle, waiting, present;
 } ls_meter;
 
 /* The slots of a segment on a device that are not in use. */
 typedef struct ls_pool {
     int *free, count;
 } ls_pool;
+
+typedef struct ls_exchange ls_exchange;
 
 struct ls_executor {
     ls_plan *plan;
@@ -70,6 +72,7 @@ struct ls_executor {
     const void ***lanes;      /* by worker: pointers of the partials at hand */
     ls_memory_place **places; /* by worker that drives a device: the same there */
     ls_state **states;        /* of the graph, by device: the runs' */
+    ls_exchange *exchange;    /* with other workers of a cluster; NULL: this process is alone */
     ls_mutation mutation;
     int64_t *units_of;                 /* by device */
     double *group_seconds;             /* by worker and group; NULL: not measured */
@@ -112,6 +115,9 @@ void ls_units_free(ls_work *work);
 
 /* A run on the crew's workers, or by the caller alone; what failed is in e->failure. */
 void ls_dispatch(ls_executor *e);
+
+/* T of a block of lanes, or of a pair of blocks, in place of its first partials. */
+void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker);
 
 /* One unit, by a CPU worker. */
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int worker);

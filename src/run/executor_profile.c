@@ -20,6 +20,7 @@ void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
         ls_device_seconds *s = &by_device[e->device_of[w]];
         double part = e->crew ? 1.0 / e->placement->ctx->devices[e->device_of[w]].worker_count : 1;
         s->busy += m->busy * part;
+        s->lanes += m->lanes * part;
         s->joins += m->joins * part;
         s->copies += m->copies * part;
         s->between += m->between * part;
@@ -63,8 +64,8 @@ static int by_seconds(const void *a, const void *b)
 
 ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
 {
-    static const char *const names[] = { "whole", "tiles",  "prepare", "lanes", "pair",  "join",
-                                         "share", "finish", "guard",   "check", "update" };
+    static const char *const names[] = { "whole", "tiles",  "prepare", "lanes", "pair",  "exchange", "join",
+                                         "share", "finish", "collect", "guard", "check", "update" };
     int groups = e->plan->group_count;
     share *shares = calloc((size_t)groups + 1, sizeof(*shares));
     if (!e->group_seconds || !shares) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "run/executor_private.h"
+#include "run/exchange.h"
 #include "run/partials.h"
 
 /* ---- Where things are ---- */
@@ -237,7 +237,8 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
     for (int v = 0; v < count; v++) {
         /* of several lanes, where they were joined: at the first of them */
         char *slot = ls_partials_of(e, join->group->segment, v);
-        lanes[v] = slot ? slot + join->partial : NULL;
+        lanes[v] =
+            slot ? slot + join->partial : ls_exchange_received(e->exchange, e->plan, (int)(join - e->plan->joins), v);
     }
     if (e->mutation == LS_MUTATE_NOTHING || count < 3)
         return;
@@ -247,8 +248,7 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
     lanes[b] = swap;
 }
 
-/* T of a pair of blocks, in place of its first lane's partials. */
-static void run_pair(ls_executor *e, int segment, int first, int count, int worker)
+void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker)
 {
     const void **lanes = e->lanes[worker];
     const ls_kernel_source *host = &e->plan->source;
@@ -366,8 +366,12 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         }
         return LS_OK;
     case LS_PHASE_PAIR:
-        run_pair(e, u->index, u->lane, u->count, worker);
+        ls_host_join_block(e, u->index, u->lane, u->count, worker);
         return LS_OK;
+    case LS_PHASE_EXCHANGE:
+        return ls_exchange_level(e, phase, worker);
+    case LS_PHASE_COLLECT:
+        return ls_exchange_fetches(e);
     case LS_PHASE_JOIN:
         return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
     case LS_PHASE_FINISH:

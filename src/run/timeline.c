@@ -127,6 +127,8 @@ static void name_segment(const ls_plan *plan, const ls_segment *segment, char te
     for (int i = 0; i < segment->step_count; i++) {
         const ls_tensor *node = segment->steps[i].group->root;
         bool back = node->id > loss;
+        if (segment->steps[i].group->segment != segment->index) /* computed again, for those that follow */
+            continue;
         forward = forward || !back;
         backward = backward || back;
         if (!node->layer)
@@ -273,6 +275,9 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
         return plan->whole_steps[u->index].group->value;
     case LS_PHASE_PREPARE:
         return plan->prepared[u->index].value;
+    case LS_PHASE_EXCHANGE:
+    case LS_PHASE_COLLECT:
+        return plan->fetches[0];
     case LS_PHASE_GUARD:
         return plan->guards[u->index];
     case LS_PHASE_CHECK:
@@ -287,9 +292,10 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
 void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
-        [LS_PHASE_WHOLE] = WHOLE, [LS_PHASE_TILES] = WHOLE, [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
-        [LS_PHASE_PAIR] = JOIN,   [LS_PHASE_JOIN] = JOIN,   [LS_PHASE_SHARE] = SHARE,     [LS_PHASE_FINISH] = JOIN,
-        [LS_PHASE_GUARD] = CHECK, [LS_PHASE_CHECK] = CHECK, [LS_PHASE_UPDATE] = UPDATE
+        [LS_PHASE_WHOLE] = WHOLE,    [LS_PHASE_TILES] = WHOLE,   [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
+        [LS_PHASE_PAIR] = JOIN,      [LS_PHASE_JOIN] = JOIN,     [LS_PHASE_SHARE] = SHARE,     [LS_PHASE_FINISH] = JOIN,
+        [LS_PHASE_EXCHANGE] = SHARE, [LS_PHASE_COLLECT] = SHARE, [LS_PHASE_GUARD] = CHECK,     [LS_PHASE_CHECK] = CHECK,
+        [LS_PHASE_UPDATE] = UPDATE
     };
     event *last = e->timeline->rows[worker + 1].last;
     if (phase->kind == LS_PHASE_LANES)

@@ -57,6 +57,9 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
         case LS_PHASE_SHARE:
             count += devices;
             break;
+        case LS_PHASE_EXCHANGE:
+        case LS_PHASE_COLLECT:
+            return 1;
         default:
             count++;
         }
@@ -78,9 +81,10 @@ static double flops_of(const ls_plan *plan, int segment, int count, int lane)
 /* Lane by lane: runs of segments that stay on one device. */
 static void add_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
+    int own = ls_plan_own_first(e->plan), end = ls_plan_own_end(e->plan);
     for (int lane = 0; lane < e->plan->lanes; lane++) {
         w->first[lane] = w->count;
-        for (int s = 0; s < phase->count;) {
+        for (int s = 0; lane >= own && lane < end && s < phase->count;) {
             int device = ls_task_device(e->plan, phase->first + s, lane), first = s++;
             while (s < phase->count && ls_task_device(e->plan, phase->first + s, lane) == device)
                 s++;
@@ -98,9 +102,10 @@ static void list_visits(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
     int lanes = e->plan->lanes, first = phase->first, end = first + phase->count, count = 0;
     for (int lane = 0; lane < lanes; lane++) {
+        bool own = w->first[lane + 1] > w->first[lane];
         w->visits_first[lane] = count;
         for (int d = 0; d < e->devices; d++)
-            if (ls_lane_visits(e->placement, first, end, lane, d))
+            if (own && ls_lane_visits(e->placement, first, end, lane, d))
                 w->visits[count++] = d;
     }
     w->visits_first[lanes] = count;
@@ -240,6 +245,10 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
         return make_lanes(e, phase, w);
     case LS_PHASE_PAIR:
         add_pairs(e, phase, w);
+        return LS_OK;
+    case LS_PHASE_EXCHANGE:
+    case LS_PHASE_COLLECT:
+        w->units[w->count++] = (ls_unit){ .device = -1 };
         return LS_OK;
     case LS_PHASE_WHOLE:
         add_whole(e, phase, w);

@@ -70,7 +70,7 @@ typedef struct report_run {
     size_t value_count;
     report_times times; /* of all epochs */
     int64_t checkpoints, lost_checkpoints;
-    double waited; /* seconds, for checkpoints */
+    double waited, waited_before; /* seconds, for checkpoints: since the last start, before it */
     int64_t samples;
     report_device devices[REPORT_DEVICES];
     size_t device_count;

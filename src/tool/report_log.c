@@ -146,6 +146,8 @@ static void read_start(report_run *run, const json_t *line)
     size_t i;
     const json_t *device;
     run->starts++;
+    run->waited_before += run->waited;
+    run->waited = 0;
     run->reason[0] = run->error[0] = run->end_time[0] = run->last_weights[0] = '\0';
     read_results(run, json_object_get(line, "results"));
     TEXT(line, "version", run->version);
@@ -346,7 +348,7 @@ static void read_checkpoint(report_run *run, const json_t *line)
     bool failed = json_is_string(json_object_get(line, "error"));
     run->checkpoints += !failed;
     run->lost_checkpoints += failed;
-    run->waited += seconds(line, "waited_seconds");
+    run->waited = seconds(line, "waited_seconds"); /* for all of them so far */
 }
 
 /* ---- Lines ---- */

@@ -328,7 +328,7 @@ static void put_notes(ls_text *page, const report_run *run, bool alone)
     }
     if (run->checkpoints + run->lost_checkpoints > 0) {
         ls_text_add(&notes, "<li>%" PRId64 " checkpoints were saved; training waited for them for ", run->checkpoints);
-        report_put_seconds(&notes, run->waited);
+        report_put_seconds(&notes, run->waited_before + run->waited);
         if (run->lost_checkpoints > 0)
             ls_text_add(&notes, "; %" PRId64 " could not be written", run->lost_checkpoints);
         ls_text_put(&notes, ".</li>");

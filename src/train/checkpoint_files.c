@@ -205,6 +205,19 @@ ls_status ls_checkpoint_find(const char *from, ls_logger *log, ls_checkpoint **o
 
 /* ---- Writing ---- */
 
+/* What a checkpoint has, and nothing that somebody else put there. Needs no memory: there may be none. */
+static void remove_folder(const ls_file_ops *ops, const char *path)
+{
+    static const char *const names[] = { LS_CHECKPOINT_STATE, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_MODEL };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char name[PATH_MAX];
+        int length = snprintf(name, sizeof(name), "%s/%s", path, names[i]);
+        if (length > 0 && (size_t)length < sizeof(name))
+            ops->unlink(ops->user, name);
+    }
+    ops->rmdir(ops->user, path);
+}
+
 /* A folder's name for a checkpoint that is being written, or removed. */
 static ls_status temporary_path(const char *dir, int64_t step, const char *what, char out[PATH_MAX])
 {
@@ -308,7 +321,7 @@ static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_
     ls_checkpoint_path(dir, named, path);
     if (temporary_path(dir, named->step, named->replaced ? "old" : "gone", gone) == LS_OK &&
         ops->rename(ops->user, path, gone) == 0)
-        ls_ops_remove_folder(ops, gone);
+        remove_folder(ops, gone);
 }
 
 /* One of the same step steps aside first. The folder is synced between the renames, so that one of the two is there
@@ -346,7 +359,7 @@ static void clean(const ls_file_ops *ops, const char *dir)
         if (!is_temporary(entry->d_name) || join(dir, entry->d_name, path) != LS_OK)
             continue;
         ops->unlink(ops->user, path); /* a link */
-        ls_ops_remove_folder(ops, path);
+        remove_folder(ops, path);
     }
     closedir(list);
 }
@@ -368,7 +381,7 @@ ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_
     }
     ls_error failure;
     ls_error_keep(&failure, status);
-    ls_ops_remove_folder(ops, temporary);
+    remove_folder(ops, temporary);
     return ls_error_give(&failure);
 }
 
@@ -405,7 +418,7 @@ ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const
     snprintf(aside, sizeof(aside), "%s.damaged", path);
     if (strlen(aside) >= PATH_MAX)
         return check_length(aside);
-    ls_ops_remove_folder(ops, aside);
+    remove_folder(ops, aside);
     return rename_folder(ops, path, aside);
 }
 

@@ -22,6 +22,17 @@ static ls_status put(json_t *object, const char *key, json_t *value)
     return LS_OK;
 }
 
+/* jansson copies as far as there is memory, and does not tell. */
+static ls_status put_copy(json_t *object, const char *key, const json_t *value)
+{
+    json_t *copy = json_deep_copy(value);
+    if (copy && !json_equal(copy, value)) {
+        json_decref(copy);
+        copy = NULL;
+    }
+    return put(object, key, copy);
+}
+
 #define MOST_IN_JSON 4096 /* bytes of a callback; those that keep more are tensors of optimizer.safetensors */
 
 static ls_status put_callback(json_t *state, const ls_saved_bytes *kept)
@@ -96,10 +107,10 @@ static ls_status fill_root(json_t *root, ls_job *job, const ls_state_extras *x, 
     ls_saved *entries = NULL;
     size_t count = 0;
     LS_TRY(put_head(root, job, content->step));
-    LS_TRY(put(root, "job", json_deep_copy(x->facts->job)));
-    LS_TRY(put(root, "fit", json_deep_copy(x->facts->fit)));
-    LS_TRY(put(root, "bits", json_deep_copy(x->facts->bits)));
-    LS_TRY(put(root, "other_bits", x->other_bits ? json_deep_copy(x->other_bits) : json_array()));
+    LS_TRY(put_copy(root, "job", x->facts->job));
+    LS_TRY(put_copy(root, "fit", x->facts->fit));
+    LS_TRY(put_copy(root, "bits", x->facts->bits));
+    LS_TRY(x->other_bits ? put_copy(root, "other_bits", x->other_bits) : put(root, "other_bits", json_array()));
     json_t *state = json_object();
     LS_TRY(put(root, "state", state));
     LS_TRY(ls_job_list(job, &entries, &count));
@@ -262,6 +273,8 @@ static void differ(differences *d, const char *format, ...)
 /* A value as a short text. */
 static const char *show(const json_t *value, char text[64])
 {
+    if (json_is_real(value))
+        return ls_format_f64(json_real_value(value), text);
     char *whole = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     snprintf(text, 64, "%.40s%s", whole ? whole : "?", whole && strlen(whole) > 40 ? "..." : "");
     free(whole);

@@ -160,8 +160,8 @@ void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);
 /* What the fit took so far, in all. */
 void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps);
 
-/* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3}]: of the fit, or of the epoch at hand,
- * whose times are given; nothing for NULL. */
+/* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3,"other":0.1}]: of the fit, or of the epoch
+ * at hand, whose times are given; nothing for NULL. */
 void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bool epoch, const ls_times *times,
                         ls_text *text);
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -160,14 +161,32 @@ static bool is_saved(const ls_saver *s)
            a->pass == b->pass && a->batch == b->batch;
 }
 
+#define PATIENCE 0.2 /* seconds, between two words to whoever watches */
+
+/* Waits for the thread, for a while; the mutex is held before and after. Who waits longer is told why. */
+static void wait_a_while(ls_saver *s)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(PATIENCE * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(&s->changed, &s->mutex, &until) == 0)
+        return;
+    pthread_mutex_unlock(&s->mutex);
+    ls_work_tell("saving to", s->options->checkpoint, 0, 0);
+    pthread_mutex_lock(&s->mutex);
+}
+
 /* Whether there is room for an order now. One that must be given waits for it. */
 static bool take_room(ls_saver *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
     while (must && s->next.content)
-        pthread_cond_wait(&s->changed, &s->mutex);
+        wait_a_while(s);
     bool room = must || (!s->next.content && !s->busy);
     pthread_mutex_unlock(&s->mutex);
+    ls_work_end();
     return room;
 }
 
@@ -485,9 +504,10 @@ static void wait_for_thread(ls_saver *s)
         collect(s);
         pthread_mutex_lock(&s->mutex);
         if (s->next.content || s->busy)
-            pthread_cond_wait(&s->changed, &s->mutex);
+            wait_a_while(s);
     }
     pthread_mutex_unlock(&s->mutex);
+    ls_work_end();
 }
 
 bool ls_saver_makes_room(ls_saver *s, const char *dir)

@@ -86,6 +86,7 @@ static ls_device_times times_of(const ls_device *device, int stage, const ls_dev
 {
     ls_device_times t = { .stage = stage < 0 ? -1 : stage,
                           .busy = s->busy,
+                          .lanes = s->lanes,
                           .data = data,
                           .joins = s->joins,
                           .idle = s->idle,
@@ -121,6 +122,8 @@ void ls_fit_seconds_put(const ls_fit_seconds *s, const ls_context *ctx, bool epo
         ls_text_put_f64(text, part.joins);
         ls_text_put(text, ",\"idle\":");
         ls_text_put_f64(text, part.idle);
+        ls_text_put(text, ",\"other\":");
+        ls_text_put_f64(text, fmax(0, times->compute + times->other - part.busy - part.joins - part.idle));
         ls_text_put(text, "}");
         before = ",";
     }
@@ -210,10 +213,13 @@ static void put_device(ls_text *text, const char *name, const ls_device_times *t
         ls_text_add(text, "stage %d on ", t->stage);
     put_part(text, name, ": busy", t->busy, wall);
     put_part(text, ", ", "joins and updates", t->joins, wall);
-    put_part(text, ", ", t->stage >= 0 ? "idle (the bubble)" : "idle", t->idle, wall);
+    put_part(text, ", ", "idle", t->idle, wall);
     put_part(text, ", ", "waiting for data", t->data, wall);
     put_part(text, ", ", "other", t->other, wall);
-    if (t->copies > 0)
+    double lanes = t->lanes + t->idle;
+    if (t->stage >= 0)
+        ls_text_add(text, "; the bubble is %.1f %% of its lanes' time", lanes > 0 ? 100 * t->idle / lanes : 0);
+    if (t->copies > 0 || t->stage >= 0)
         put_part(text, "; ", "copies, of these,", t->copies, wall);
     ls_text_put(text, "\n");
 }

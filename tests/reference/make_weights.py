@@ -12,6 +12,7 @@ torchvision.json           names and shapes of the state dicts of resnet18 and r
 numpy.npz, numpy_packed.npz  arrays by numpy.savez and numpy.savez_compressed
 NAME.keras, NAME.weights.h5  small Keras models with random weights, by model.save and model.save_weights
 NAME.json, NAME.npz        the model's to_json(), its weights by their names, x and what model.predict gives: y
+types.h5                   an array of each type, and a group of 270
 hostile_*.h5               HDF5 files that are whole, but ask for what must not be done
 """
 import json
@@ -168,8 +169,22 @@ def hostile_files(directory):
         file["a"] = np.zeros(1000, np.float32)
         for i in range(50):
             file[f"b{i}"] = file["a"]
+    with h5py.File(os.path.join(directory, "hostile_latest.h5"), "w", libver="latest") as file:
+        file["a"] = np.zeros(2, np.float32)
+    with make("big_endian") as file:
+        file["a"] = np.zeros(2, ">f4")
     with make("unsigned") as file:
         file["a"] = np.zeros(2, np.uint64)
+
+
+def types_file(directory):
+    with h5py.File(os.path.join(directory, "types.h5"), "w") as file:
+        for name in "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16":
+            file[name] = np.array([3 if name[0] == "u" else -3, 0, 100]).astype(name)
+        file["none"] = np.zeros((0, 3), np.float32)
+        file["one"] = np.float64(2.5)
+        for i in range(270):
+            file[f"many/{i}"] = np.int32([i])
 
 
 def main():
@@ -181,6 +196,7 @@ def main():
     numpy_files(directory)
     keras_files(directory)
     hostile_files(directory)
+    types_file(directory)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,214 @@
+/* What workers of a cluster give each other within a run. Each runs its own range of lanes; then it joins what it has
+ * to the maximal complete subtrees of the tree, and every worker gets those of all others: so each can do the joins of
+ * the level for itself, in the order of the tree, and has the bits of one process that had all lanes. Rows of gathered
+ * batches and of fetched per-sample values go from each worker to all likewise.
+ *
+ * Lists of pieces are the same on all workers but for addresses: they are functions of batch, lanes and workers. */
+#include "run/exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "run/partials.h"
+#include "run/peers.h"
+
+struct ls_exchange {
+    ls_peers *peers;
+    ls_piece *pieces; /* room for the longest list */
+    size_t piece_room;
+    char **received; /* by join and lane: where the subtree that begins there comes to; NULL: none does */
+    char *memory;    /* that they are in */
+};
+
+/* The worker that has a lane. */
+static int worker_of(const ls_plan *plan, int lane)
+{
+    int worker = 0;
+    while (ls_plan_worker_first(plan, worker + 1) <= lane)
+        worker++;
+    return worker;
+}
+
+/* The first lane behind the largest subtree that begins with `lane` and does not reach beyond `end`. */
+static int subtree_end(const ls_plan *plan, int lane, int end)
+{
+    int size = 1;
+    while (lane % (size * 2) == 0) {
+        int next = lane + size * 2 < plan->lanes ? lane + size * 2 : plan->lanes;
+        if (next > end || (next == plan->lanes && lane + size >= plan->lanes))
+            break;
+        size *= 2;
+    }
+    return lane + size < plan->lanes ? lane + size : plan->lanes;
+}
+
+static int64_t samples_of(const ls_plan *plan, int first, int end)
+{
+    return ls_lane_first(plan->batch, plan->lanes, end) - ls_lane_first(plan->batch, plan->lanes, first);
+}
+
+/* ---- Making ---- */
+
+static size_t index_of(const ls_plan *plan, int join, int lane)
+{
+    return (size_t)join * (size_t)plan->lanes + (size_t)lane;
+}
+
+/* Room for every subtree of others, one behind the other; with memory NULL it is only counted. */
+static size_t place_received(ls_exchange *x, const ls_plan *plan)
+{
+    size_t used = 0;
+    for (int w = 0; w < plan->options.workers; w++) {
+        int end = ls_plan_worker_first(plan, w + 1);
+        for (int a = ls_plan_worker_first(plan, w), b; w != plan->options.worker && a < end; a = b) {
+            b = subtree_end(plan, a, end);
+            for (int i = 0; samples_of(plan, a, b) > 0 && i < plan->join_count; i++) {
+                if (x->memory)
+                    x->received[index_of(plan, i, a)] = x->memory + used;
+                used += ls_size_align(plan->joins[i].stride, LS_ALIGN);
+            }
+        }
+    }
+    return used;
+}
+
+static size_t most_pieces(const ls_plan *plan)
+{
+    return (size_t)plan->lanes * (size_t)(plan->join_count + plan->fetch_count + 1) +
+           (size_t)plan->options.workers * (size_t)plan->group_count + 1;
+}
+
+ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_exchange **out)
+{
+    ls_exchange *x = calloc(1, sizeof(*x));
+    if (!x)
+        return ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+    x->peers = peers;
+    size_t bytes = place_received(x, plan);
+    x->pieces = calloc(most_pieces(plan), sizeof(*x->pieces));
+    x->received = calloc((size_t)plan->join_count * (size_t)plan->lanes + 1, sizeof(*x->received));
+    x->memory = aligned_alloc(LS_ALIGN, bytes + LS_ALIGN);
+    if (!x->pieces || !x->received || !x->memory) {
+        ls_exchange_destroy(x);
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes that other workers send in a run", bytes);
+    }
+    place_received(x, plan);
+    *out = x;
+    return LS_OK;
+}
+
+void ls_exchange_destroy(ls_exchange *x)
+{
+    if (!x)
+        return;
+    free(x->pieces);
+    free(x->received);
+    free(x->memory);
+    free(x);
+}
+
+char *ls_exchange_received(const ls_exchange *x, const ls_plan *plan, int join, int lane)
+{
+    return x ? x->received[index_of(plan, join, lane)] : NULL;
+}
+
+/* ---- In a run ---- */
+
+static void add_piece(const ls_executor *e, size_t *count, int from, void *data, size_t bytes)
+{
+    e->exchange->pieces[(*count)++] = (ls_piece){ .from = from, .data = data, .bytes = bytes };
+}
+
+/* Mixes what must be the same on all workers into one number. */
+static uint64_t mix(uint64_t tag, uint64_t value)
+{
+    tag = (tag ^ value) * 0x9e3779b97f4a7c15;
+    return tag ^ tag >> 29;
+}
+
+static ls_status send(ls_executor *e, int point, const char *what, size_t count)
+{
+    const ls_plan *plan = e->plan;
+    ls_exchange *x = e->exchange;
+    char text[96];
+    uint64_t tag = mix(mix(mix(mix(1, e->seed), e->run), (uint64_t)plan->batch), (uint64_t)plan->lanes);
+    tag = mix(mix(mix(tag, (uint64_t)plan->node_count), (uint64_t)point), count);
+    snprintf(text, sizeof(text), "%s of a run with %lld samples", what, (long long)plan->batch);
+    return x->peers->exchange(x->peers, tag, text, x->pieces, count);
+}
+
+/* Own lanes to subtrees, each in the slot of its first lane that has one. */
+static void join_own(ls_executor *e, int segment, int worker)
+{
+    const ls_plan *plan = e->plan;
+    int end = ls_plan_worker_first(plan, plan->options.worker + 1);
+    for (int a = ls_plan_worker_first(plan, plan->options.worker), b; a < end; a = b) {
+        b = subtree_end(plan, a, end);
+        if (b - a > 1 && samples_of(plan, a, b) > 0)
+            ls_host_join_block(e, segment, a, b - a, worker);
+    }
+}
+
+/* Where the subtree's part of a join is: own or to come. */
+static char *subtree_at(const ls_executor *e, int join, int first, int end)
+{
+    const ls_join *j = &e->plan->joins[join];
+    for (int lane = first; lane < end; lane++) {
+        char *slot = ls_partials_of(e, j->group->segment, lane);
+        if (slot)
+            return slot + j->partial;
+    }
+    return e->exchange->received[index_of(e->plan, join, first)];
+}
+
+/* Every worker's rows of a gathered batch, which is in the host's memory in the order of samples. */
+static void add_rows(const ls_executor *e, const ls_step *step, size_t *count)
+{
+    const ls_plan *plan = e->plan;
+    for (int w = 0; w < plan->options.workers; w++) {
+        int first = ls_plan_worker_first(plan, w), end = ls_plan_worker_first(plan, w + 1);
+        char *at =
+            e->whole + step->out.offset + step->out.unit * (size_t)ls_lane_first(plan->batch, plan->lanes, first);
+        add_piece(e, count, w, at, step->out.unit * (size_t)samples_of(plan, first, end));
+    }
+}
+
+ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
+{
+    const ls_plan *plan = e->plan;
+    size_t count = 0;
+    for (int s = phase->first; s < phase->first + phase->count; s++)
+        if (plan->segments[s].slot_bytes > 0)
+            join_own(e, s, worker);
+    for (int w = 0; w < plan->options.workers; w++) {
+        int end = ls_plan_worker_first(plan, w + 1);
+        for (int a = ls_plan_worker_first(plan, w), b; a < end; a = b) {
+            b = subtree_end(plan, a, end);
+            for (int i = 0; samples_of(plan, a, b) > 0 && i < plan->join_count; i++)
+                if (plan->joins[i].level == phase->level)
+                    add_piece(e, &count, w, subtree_at(e, i, a, b), plan->joins[i].bytes);
+        }
+    }
+    for (int s = phase->first; s < phase->first + phase->count; s++)
+        for (int i = 0; i < plan->segments[s].step_count; i++)
+            if (ls_node_is(plan->segments[s].steps[i].group->root, LS_TRAIT_GATHERS))
+                add_rows(e, &plan->segments[s].steps[i], &count);
+    return count > 0 ? send(e, phase->level, "the joins", count) : LS_OK;
+}
+
+ls_status ls_exchange_fetches(ls_executor *e)
+{
+    const ls_plan *plan = e->plan;
+    size_t count = 0;
+    for (int i = 0; i < plan->fetch_count; i++) {
+        const ls_operand *o = &plan->value_of[plan->fetches[i]];
+        for (int lane = 0; o->storage == LS_KEPT && lane < plan->lanes; lane++) {
+            int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
+            if (samples_of(plan, lane, lane + 1) > 0)
+                add_piece(e, &count, worker_of(plan, lane), ls_executor_locate(e, o, 0, lane, first),
+                          o->unit * (size_t)samples_of(plan, lane, lane + 1));
+        }
+    }
+    return count > 0 ? send(e, plan->levels, "the fetched samples", count) : LS_OK;
+}

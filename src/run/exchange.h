@@ -1,0 +1,20 @@
+/* What workers of a cluster give each other within a run. */
+#ifndef LS_RUN_EXCHANGE_H
+#define LS_RUN_EXCHANGE_H
+
+#include "run/executor_private.h"
+
+/* Room for what other workers send in a run of this plan. */
+ls_status ls_exchange_create(const ls_plan *plan, struct ls_peers *peers, ls_exchange **out);
+void ls_exchange_destroy(ls_exchange *exchange);
+
+/* The lanes of a level are done: subtrees of its joins, and rows of gathered batches, from each worker to all. */
+ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker);
+
+/* All levels are: samples of fetched values. */
+ls_status ls_exchange_fetches(ls_executor *e);
+
+/* The part of a join that came for the subtree which begins with this lane; NULL: none did. */
+char *ls_exchange_received(const ls_exchange *exchange, const ls_plan *plan, int join, int lane);
+
+#endif

@@ -1,0 +1,266 @@
+/* Workers of a cluster, each a thread with a context of its own, that exchange through memory: whatever their number,
+ * each ends with the bits of one process that had all lanes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/context.h"
+#include "lockstep.h"
+#include "lockstep/backend.h"
+#include "machine.h"
+#include "run/peers.h"
+
+#define SAMPLES 50
+#define SIDE    8
+#define CLASSES 4
+#define MOST    8
+
+static uint8_t pixels[SAMPLES * SIDE * SIDE];
+static int32_t labels[SAMPLES];
+
+static int make_data(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
+        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (int i = 0; i < SAMPLES; i++)
+        labels[i] = i * 7 % CLASSES;
+    return 0;
+}
+
+/* ---- A cluster in one process ---- */
+
+typedef struct cluster {
+    int size;
+    pthread_barrier_t barrier;
+    uint64_t tag[MOST];
+    const ls_piece *pieces[MOST];
+    size_t count[MOST];
+    bool failed;
+} cluster;
+
+typedef struct member {
+    ls_peers peers; /* first: it is found by it */
+    cluster *c;
+} member;
+
+static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    cluster *c = ((member *)peers)->c;
+    bool same = true;
+    c->tag[peers->rank] = tag;
+    c->pieces[peers->rank] = pieces;
+    c->count[peers->rank] = count;
+    pthread_barrier_wait(&c->barrier);
+    for (int w = 0; w < c->size; w++)
+        same = same && c->tag[w] == tag && c->count[w] == count;
+    for (size_t i = 0; same && i < count; i++) {
+        const ls_piece *theirs = &c->pieces[pieces[i].from][i];
+        same = theirs->bytes == pieces[i].bytes && theirs->from == pieces[i].from;
+        if (same && pieces[i].from != peers->rank && pieces[i].bytes)
+            memcpy(pieces[i].data, theirs->data, pieces[i].bytes);
+    }
+    pthread_barrier_wait(&c->barrier);
+    return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
+}
+
+/* ---- A job ---- */
+
+typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, NETS } net;
+
+typedef struct job {
+    net net;
+    int lanes, cpus;
+    int64_t batch;
+    ls_strategy strategy;
+} job;
+
+typedef struct outcome {
+    ls_status status;
+    char message[256], hash[65];
+    double loss, validation, accuracy;
+    float predicted[SAMPLES * CLASSES];
+} outcome;
+
+/* The logits of the whole batch, centred: a use that mixes samples. */
+static void centred(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+{
+    (void)user;
+    ls_tensor *x = ls_layer_call(call, ls_flatten(), inputs[0]);
+    x = ls_layer_call(call, ls_dense(CLASSES, .name = "dense"), x);
+    ls_tensor *mean = ls_op_reduce_mean(ls_op_gather_batch(x), LS_AXES(0), false);
+    outputs[0] = ls_op_softmax(ls_op_sub(x, mean), -1);
+}
+
+static ls_status make_model(ls_context *ctx, net kind, ls_model **model)
+{
+    ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
+    ls_status status =
+        kind == PLAIN
+            ? ls_sequential(ctx, "plain", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
+                            ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
+                            ls_dense(CLASSES, .activation = LS_SOFTMAX))
+        : kind == GATHERED ? ls_custom(ctx, "gathered", &ls_input(SIDE, SIDE, 1), 1, 1, centred, NULL, model)
+                           : ls_sequential(ctx, "normed", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
+                                           ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
+                                           ls_batch_normalization(.statistics = by), ls_relu(),
+                                           ls_global_average_pool2d(), ls_dense(CLASSES, .activation = LS_SOFTMAX));
+    if (status == LS_OK)
+        status = ls_compile(*model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
+                            .metrics = ls_metrics(ls_accuracy()));
+    return status;
+}
+
+static ls_dataset *data(void)
+{
+    return ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
+                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+}
+
+static ls_status train(ls_model *model, const job *j, outcome *out)
+{
+    ls_results results;
+    ls_history *history = NULL;
+    ls_array predicted = { .data = NULL };
+    ls_dataset *set = data();
+    ls_status status =
+        ls_fit(model, set, .epochs = 2, .batch_size = j->batch ? j->batch : 16, .lanes = j->lanes ? j->lanes : 5,
+               .verbose = LS_VERBOSE_SILENT, .strategy = j->strategy, .validation = set, .history = &history);
+    if (status == LS_OK)
+        status = ls_evaluate(model, set, &results, .batch_size = 20, .strategy = j->strategy);
+    if (status == LS_OK)
+        status = ls_predict(model, set, &predicted, .batch_size = 20, .strategy = j->strategy);
+    if (status == LS_OK)
+        status = ls_model_state_sha256(model, out->hash);
+    if (status == LS_OK)
+        status = ls_history_value(history, "loss", 1, &out->loss);
+    if (status == LS_OK)
+        status = ls_history_value(history, "val_loss", 1, &out->validation);
+    out->accuracy = status == LS_OK ? results.values[1] : 0;
+    if (status == LS_OK)
+        memcpy(out->predicted, predicted.data, sizeof(out->predicted));
+    free(predicted.data);
+    ls_history_destroy(history);
+    ls_dataset_destroy(set);
+    return status;
+}
+
+typedef struct work {
+    member m;
+    const job *job;
+    outcome out;
+} work;
+
+static void *run_member(void *user)
+{
+    work *w = user;
+    ls_context *ctx = NULL;
+    ls_model *model = NULL;
+    int cpus = w->job->cpus ? w->job->cpus : 1;
+    ls_status status = ls_context_open(&(ls_context_options){ .cpu_devices = cpus, .threads = cpus }, &ctx);
+    if (status == LS_OK && w->m.c)
+        ctx->peers = &w->m.peers;
+    if (status == LS_OK)
+        status = make_model(ctx, w->job->net, &model);
+    if (status == LS_OK)
+        status = train(model, w->job, &w->out);
+    w->out.status = status;
+    if (status != LS_OK)
+        strncpy(w->out.message, ls_last_error(), sizeof(w->out.message) - 1);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+    return NULL;
+}
+
+static void must_be_good(const outcome *found, const outcome *expected, const job *j, int rank, int size)
+{
+    if (found->status != LS_OK)
+        fail_msg("net %d, %d lanes, worker %d of %d: %s", (int)j->net, j->lanes, rank, size, found->message);
+    if (strcmp(found->hash, expected->hash) != 0 || !(found->loss == expected->loss) ||
+        !(found->validation == expected->validation) || !(found->accuracy == expected->accuracy) ||
+        memcmp(found->predicted, expected->predicted, sizeof(found->predicted)) != 0)
+        fail_msg("net %d, %d lanes, batch %lld, worker %d of %d, %d CPUs: %s instead of %s, loss %.17g instead of "
+                 "%.17g",
+                 (int)j->net, j->lanes, (long long)j->batch, rank, size, j->cpus, found->hash, expected->hash,
+                 found->loss, expected->loss);
+}
+
+static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
+{
+    cluster c = { .size = size };
+    static work works[MOST];
+    pthread_t threads[MOST];
+    pthread_barrier_init(&c.barrier, NULL, (unsigned)size);
+    for (int w = 0; w < size; w++) {
+        works[w] = (work){ .m = { .peers = { .rank = w, .size = size, .exchange = exchange }, .c = &c }, .job = j };
+        assert_int_equal(pthread_create(&threads[w], NULL, run_member, &works[w]), 0);
+    }
+    for (int w = 0; w < size; w++)
+        pthread_join(threads[w], NULL);
+    pthread_barrier_destroy(&c.barrier);
+    for (int w = 0; w < size; w++)
+        must_be_good(&works[w].out, expected, j, w, size);
+}
+
+static void any_number_of_workers_has_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const job jobs[] = {
+        { PLAIN, .lanes = 8 },
+        { PLAIN, .lanes = 5, .batch = 33 },
+        { PLAIN, .lanes = 3, .batch = 7, .cpus = 2 }, /* workers beyond lanes are idle */
+        { NORMED, .lanes = 8, .cpus = 2 },
+        { NORMED, .lanes = 7 },
+        { NORMED_BY_LANE, .lanes = 16, .batch = 10 }, /* lanes without samples */
+        { GATHERED, .lanes = 6 },
+        { NORMED_BY_LANE, .lanes = 8, .cpus = 2, .strategy = { .kind = LS_STRATEGY_PIPELINE } },
+        { NORMED, .lanes = 8, .cpus = 4,
+          .strategy = { .kind = LS_STRATEGY_MIRRORED, .all_reduce = LS_ALL_REDUCE_HIERARCHICAL_COPY } },
+    };
+    for (size_t i = 0; i < LENGTH(jobs); i++) {
+        static work alone;
+        alone = (work){ .job = &jobs[i] };
+        run_member(&alone);
+        assert_int_equal(alone.out.status, LS_OK);
+        for (int size = 1; size <= MOST; size += size < 5 ? 1 : 3)
+            has_the_bits_of_one(&jobs[i], &alone.out, size);
+    }
+}
+
+/* Two workers that are asked for different things: both are told, none waits. */
+static void different_jobs_are_told(void **state)
+{
+    (void)state;
+    static const job jobs[] = { { PLAIN, .lanes = 8 }, { PLAIN, .lanes = 4 } };
+    cluster c = { .size = 2 };
+    static work works[2];
+    pthread_t threads[2];
+    pthread_barrier_init(&c.barrier, NULL, 2);
+    for (int w = 0; w < 2; w++) {
+        works[w] = (work){ .m = { .peers = { .rank = w, .size = 2, .exchange = exchange }, .c = &c }, .job = &jobs[w] };
+        assert_int_equal(pthread_create(&threads[w], NULL, run_member, &works[w]), 0);
+    }
+    for (int w = 0; w < 2; w++) {
+        pthread_join(threads[w], NULL);
+        assert_int_equal(works[w].out.status, LS_ERR_PEER);
+        assert_non_null(strstr(works[w].out.message, "16 samples"));
+    }
+    pthread_barrier_destroy(&c.barrier);
+}
+
+int main(void)
+{
+    alarm(300); /* a worker that failed alone would leave the others waiting */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_workers_has_the_bits_of_one),
+        cmocka_unit_test(different_jobs_are_told),
+    };
+    return cmocka_run_group_tests(tests, make_data, NULL);
+}
