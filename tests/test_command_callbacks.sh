@@ -161,6 +161,6 @@ board() {
 if [ -n "$PYTHON" ]; then
     check "the tensorboard package reads what is written" board
 else
-    skip "the tensorboard package reads what is written" "tensorboard is not installed (pip install tensorboard)"
+    skip "the tensorboard package reads what is written" "tensorboard is not installed (make bench-peers, or pip install tensorboard)"
 fi
 finish

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the frameworks that benchmarks are measured beside into a virtual environment: tools/peers.sh DIR
+# Installs the frameworks that benchmarks are measured beside, and TensorBoard, which a test reads event files with, into a
+# virtual environment: tools/peers.sh DIR
 # DIR lies outside the tree, so that cleaning the tree does not cost the download again.
 set -eu
 
@@ -10,6 +11,6 @@ if [ ! -x "$DIR/bin/pip" ]; then
     echo "Making a Python environment in $DIR"
     python3 -m venv "$DIR"
 fi
-echo "Installing into $DIR: tensorflow-cpu torch torchvision"
-"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu torch torchvision
-"$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensorflow|torch)' || true
+echo "Installing into $DIR: tensorflow-cpu tensorboard torch torchvision"
+"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu tensorboard torch torchvision
+"$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensor|torch)' || true
