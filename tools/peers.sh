@@ -10,6 +10,6 @@ if [ ! -x "$DIR/bin/pip" ]; then
     echo "Making a Python environment in $DIR"
     python3 -m venv "$DIR"
 fi
-echo "Installing into $DIR: tensorflow-cpu torch torchvision"
-"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu torch torchvision
+echo "Installing into $DIR: tensorflow-cpu torch torchvision safetensors"
+"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu torch torchvision safetensors
 "$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensorflow|torch)' || true
