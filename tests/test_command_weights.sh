@@ -31,6 +31,21 @@ other_layout() {
 }
 check "other names: status 1, and a hint" other_layout
 
+K=tests/reference/weights
+check "a .keras file is a model" prints 'Total params: 342 ' summary $K/sequential.keras
+check "with its weights" prints '^.*p.npz: 14 arrays of sequential' export $K/sequential.keras -o "$TMP/p.npz"
+check "and they are those of its .weights.h5" prints '^equal bits: 14 tensors' diff "$TMP/p.npz" $K/sequential.weights.h5 \
+    --model $K/sequential.json
+check "a .keras file is the model of a diff" prints '^equal bits: 14 tensors' diff $K/sequential.keras "$TMP/p.npz"
+trains_keras() {
+    prints . train $K/sequential.keras --data synthetic:6x6x2,classes=3,count=20 --seed 3 --save "$TMP/trained.keras" &&
+        prints 'train loss' evaluate "$TMP/trained.keras" --data synthetic:6x6x2,classes=3,count=20 --set train &&
+        ends 1 "$LOCKSTEP" diff "$TMP/trained.keras" $K/sequential.keras
+}
+check "a .keras file is trained and saved" trains_keras
+cp README.md "$TMP/none.keras"
+check "a .keras file that is none" refuses 1 'none.keras' summary "$TMP/none.keras"
+
 check "diff of a file that is not there: trouble" refuses 2 "cannot open 'no.npz'" diff "$W" no.npz
 check "diff of what is no weights: trouble" refuses 2 "README.md" diff "$W" README.md
 check "diff of one file: wrong use" refuses 2 'diff: 2 files are needed' diff "$W"

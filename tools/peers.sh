@@ -11,6 +11,6 @@ if [ ! -x "$DIR/bin/pip" ]; then
     echo "Making a Python environment in $DIR"
     python3 -m venv "$DIR"
 fi
-echo "Installing into $DIR: tensorflow-cpu tensorboard torch torchvision"
-"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu tensorboard torch torchvision
+echo "Installing into $DIR: tensorflow-cpu tensorboard torch torchvision safetensors"
+"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu tensorboard torch torchvision safetensors
 "$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensor|torch)' || true

@@ -1,9 +1,16 @@
 /* lockstep diff: what differs between two files of weights. */
 #include "tool/tool.h"
 
+/* A .keras file beside another kind is the model of both. */
+static const char *model_among(const char *const files[2])
+{
+    bool first = tool_ends_with(files[0], ".keras"), second = tool_ends_with(files[1], ".keras");
+    return first == second ? NULL : first ? files[0] : files[1];
+}
+
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
-    settings->model = settings->diff_model;
+    settings->model = settings->diff_model ? settings->diff_model : model_among(settings->files);
     if (settings->model)
         LS_TRY(tool_check_model(options, settings));
     return tool_check_devices(options, settings);
@@ -37,10 +44,10 @@ const tool_command tool_diff = {
     .summary = "what differs between two files of weights, or that no bit does",
     .details = "Compares two files of weights, of any formats: names, types, shapes, the largest difference and where "
                "it is, or \"equal bits\".\nExit status: 0 equal, 1 different, 2 trouble. Files of different layouts "
-               "need --model.",
+               "need --model, unless one of them is a .keras file.",
     .takes_files = 2,
     .compares = true,
-    .tables = { &tool_diff_flags },
+    .tables = { &tool_diff_flags, &tool_shape_flags },
     .check = check,
     .run = run,
 };

@@ -41,7 +41,7 @@ const tool_command tool_export = {
                "names and layout.\nThe names in --weights tell its layout. Without --weights the model is an untrained "
                "one.",
     .takes_model = true,
-    .tables = { &tool_model_flags, &tool_export_flags },
+    .tables = { &tool_model_flags, &tool_shape_flags, &tool_export_flags },
     .check = check,
     .run = run,
 };
