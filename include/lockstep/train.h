@@ -164,9 +164,10 @@ typedef struct ls_logs {
     size_t count;
     const char *const *names;
     const double *values;
-    int64_t epoch, step; /* from 0; steps are counted over all epochs */
-    int64_t samples;     /* seen in this epoch, or by this evaluation */
-    int64_t batch;       /* of this epoch, evaluation or prediction, from 0: of calls with "batch" in their name */
+    int64_t epoch;    /* from 0 */
+    int64_t step;     /* steps that are done, over all epochs */
+    int64_t samples;  /* seen in this epoch, or by this evaluation */
+    int64_t batch;    /* of this epoch, evaluation or prediction, from 0: of calls with "batch" in their name */
     bool cut;         /* on_epoch_end: the epoch ended before its last step; it is not counted, and may go on later */
     bool interrupted; /* on_epoch_end, on_train_end: .stop of ls_fit ended training */
 } ls_logs;
