@@ -218,6 +218,8 @@ check "nothing is left behind by these" nothing_left
 read_fifo() {
     cat "$TMP/fifo" >"$TMP/read" &
     reader=$!
+    until grep -q cat "/proc/$reader/comm"; do sleep 0.05; done # it is no shell any more,
+    sleep 0.5                                                   # and waits for a writer
     ends 0 train good --log "$TMP/fifo" && wait $reader && [ "$(wc -l <"$TMP/read")" = 8 ]
 }
 check "--log: a FIFO with a reader" read_fifo
