@@ -104,11 +104,12 @@ check "files that cannot be written: training goes on, told loudly, nothing is l
 
 # ---- signals ----
 
-# catches PID SIGNAL: waits until the process has a handler for it. Of a signal that this shell has none for: before it
-# becomes the command, the process is a copy of the shell.
+# catches PID SIGNAL: waits until the process is the command (at first it is a copy of this shell, which has handlers of its
+# own) and has a handler for the signal.
 catches() {
     local tries=0 mask
-    until mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$1/status" 2>/dev/null) && [ -n "$mask" ] && [ $((0x$mask >> ($2 - 1) & 1)) = 1 ]; do
+    until [ "$(cat "/proc/$1/comm" 2>/dev/null)" = lockstep ] && mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$1/status") &&
+        [ $((0x${mask:-0} >> ($2 - 1) & 1)) = 1 ]; do
         tries=$((tries + 1))
         [ $tries -lt 600 ] || { echo "no handler of signal $2"; return 1; }
         sleep 0.02
@@ -178,7 +179,7 @@ starting() {
     env --default-signal=TERM "$LOCKSTEP" train resnet50 --data synthetic:224x224x3,classes=1000,count=3000 --checkpoint "$TMP/none" \
         --verbose 2 >"$TMP/out" 2>"$TMP/err" &
     pid=$!
-    catches $pid 10 || return 1
+    catches $pid 15 || return 1
     kill -USR1 $pid # there is nothing to save yet, and nothing ends
     sleep 0.1
     kill -TERM $pid
@@ -189,7 +190,7 @@ check "in start-up SIGUSR1 ends nothing, SIGTERM at once with 143" starting
 evaluating() {
     env --default-signal=INT "$LOCKSTEP" evaluate resnet50 --data synthetic:224x224x3,classes=1000,count=3000 >"$TMP/out" 2>"$TMP/err" &
     pid=$!
-    catches $pid 10 || return 1
+    catches $pid 15 || return 1
     kill -USR1 $pid
     sleep 0.1
     kill -INT $pid
