@@ -69,6 +69,28 @@ lanes() {
 }
 check "other lanes are refused, or allowed, told and saved" lanes
 
+# Begun as a pipeline, gone on by other strategies on other devices.
+strategies() {
+    local cnn="train mnist-cnn --data synthetic:28x28x1,classes=10,count=200 --epochs 2 --batch-size 50 --verbose 0"
+    rm -rf "$CK"
+    ends 0 "$LOCKSTEP" $cnn && right=$(grep '^weights' "$TMP/out") || return 1
+    ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy pipeline --max-steps 3 --checkpoint "$CK" --resume &&
+        ends 0 "$LOCKSTEP" $cnn --devices 3 --strategy mirrored --max-steps 5 --checkpoint "$CK" --resume &&
+        ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy model-parallel --checkpoint "$CK" --resume || return 1
+    grep -q 'going on from .*step-00000005' "$TMP/out" && grep -q -F "$right" "$TMP/out"
+}
+check "a pipeline's checkpoint is gone on from by other strategies" strategies
+
+other_class() {
+    rm -rf "$CK"
+    ends 0 env ONEDNN_MAX_CPU_ISA=SSE41 "$LOCKSTEP" train mlp --data $SMALL --max-steps 1 --epochs 2 --verbose 0 --checkpoint "$CK" || return 1
+    ends 1 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume &&
+        grep -q 'class is .*there it was .*--allow-other-bits' "$TMP/err" &&
+        ends 0 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume --allow-other-bits &&
+        grep -q 'from step 1 on: class is' "$CK/last/state.json"
+}
+check "another bit class is refused, or allowed and saved" other_class
+
 check "--save-every 5parsecs" refuses 2 '--save-every 5parsecs: expected a number above 0' train mlp --data $SMALL --checkpoint "$CK" \
     --save-every 5parsecs
 check "--save-every 0" refuses 2 '--save-every 0: expected' train mlp --data $SMALL --checkpoint "$CK" --save-every 0
