@@ -81,6 +81,19 @@ strategies() {
 }
 check "a pipeline's checkpoint is gone on from by other strategies" strategies
 
+# Early stopping, a lower rate on a plateau and a CSV file, in five parts.
+callbacks() {
+    local cnn="train mnist-cnn --data synthetic:28x28x1,classes=10,count=300 --epochs 8 --batch-size 64 --verbose 0
+        --early-stopping patience=3,restore_best_weights --reduce-on-plateau 1"
+    rm -rf "$CK" "$TMP"/?.csv
+    ends 0 "$LOCKSTEP" $cnn --csv "$TMP/a.csv" && right=$(grep '^weights' "$TMP/out") || return 1
+    for steps in 3 7 12 15 0; do
+        ends 0 "$LOCKSTEP" $cnn --csv "$TMP/b.csv" --max-steps $steps --epochs 8 --checkpoint "$CK" --resume || return 1
+    done
+    grep -q -F "$right" "$TMP/out" && cmp "$TMP/a.csv" "$TMP/b.csv" && [ "$(wc -l <"$TMP/a.csv")" -lt 9 ]
+}
+check "what callbacks remember goes on, too" callbacks
+
 other_class() {
     rm -rf "$CK"
     ends 0 env ONEDNN_MAX_CPU_ISA=SSE41 "$LOCKSTEP" train mlp --data $SMALL --max-steps 1 --epochs 2 --verbose 0 --checkpoint "$CK" || return 1
