@@ -158,6 +158,7 @@ typedef struct watcher {
     bool sets_rate, large; /* large: it keeps more than fits into JSON */
     bool saves;            /* every step is saved by hand */
     int64_t stop_at;       /* a step; 0: never */
+    int64_t fail_at;       /* likewise */
     volatile int stop;
     char hash[STEPS][65];
     double loss[STEPS], val_loss[STEPS]; /* of the epoch so far; by epoch */
@@ -183,6 +184,8 @@ static ls_status watch(void *user, ls_model *model, const ls_logs *logs, bool *s
     LS_TRY(ls_model_state_sha256(model, w->hash[logs->step]));
     if (logs->step == w->stop_at)
         w->stop = 1;
+    if (logs->step == w->fail_at)
+        return ls_fail(LS_ERR_DEVICE, "it fails here");
     return w->saves ? ls_checkpoint_save(model, folder) : LS_OK;
 }
 
@@ -410,6 +413,24 @@ static void fit_saves_and_goes_on(void **state)
     same_histories(history, found);
     ls_history_destroy(found);
     ls_history_destroy(history);
+}
+
+/* What fails is saved, too, with what callbacks keep. */
+static void a_run_that_fails_can_go_on(void **state)
+{
+    (void)state;
+    static watcher whole, parts;
+    way at = { .design = { .optimizer = ls_adam() }, .sets_rate = true };
+    whole = (watcher){ .seen = 0 };
+    OK(run(&at, &whole, NULL));
+    at.options.checkpoint = folder;
+    at.options.resume = "auto";
+    at.options.save_every = "1h";
+    parts = (watcher){ .fail_at = 7 };
+    FAILS(run(&at, &parts, NULL), LS_ERR_DEVICE, "it fails here");
+    parts = (watcher){ .fail_at = 0 };
+    OK(run(&at, &parts, NULL));
+    same_steps(&whole, &parts, 7, 12);
 }
 
 static void stop_in_validation(void **state)
@@ -662,6 +683,7 @@ int main(void)
         TEST(a_run_goes_on_from_any_step_on_any_devices),
         TEST(files_are_canonical),
         TEST(fit_saves_and_goes_on),
+        TEST(a_run_that_fails_can_go_on),
         TEST(stop_in_validation),
         TEST(old_ones_go_the_best_stays),
         TEST(all_may_stay),

@@ -69,6 +69,41 @@ lanes() {
 }
 check "other lanes are refused, or allowed, told and saved" lanes
 
+# Begun as a pipeline, gone on by other strategies on other devices.
+strategies() {
+    local cnn="train mnist-cnn --data synthetic:28x28x1,classes=10,count=200 --epochs 2 --batch-size 50 --verbose 0"
+    rm -rf "$CK"
+    ends 0 "$LOCKSTEP" $cnn && right=$(grep '^weights' "$TMP/out") || return 1
+    ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy pipeline --max-steps 3 --checkpoint "$CK" --resume &&
+        ends 0 "$LOCKSTEP" $cnn --devices 3 --strategy mirrored --max-steps 5 --checkpoint "$CK" --resume &&
+        ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy model-parallel --checkpoint "$CK" --resume || return 1
+    grep -q 'going on from .*step-00000005' "$TMP/out" && grep -q -F "$right" "$TMP/out"
+}
+check "a pipeline's checkpoint is gone on from by other strategies" strategies
+
+# Early stopping, a lower rate on a plateau and a CSV file, in five parts.
+callbacks() {
+    local cnn="train mnist-cnn --data synthetic:28x28x1,classes=10,count=300 --epochs 8 --batch-size 64 --verbose 0
+        --early-stopping patience=3,restore_best_weights --reduce-on-plateau 1"
+    rm -rf "$CK" "$TMP"/?.csv
+    ends 0 "$LOCKSTEP" $cnn --csv "$TMP/a.csv" && right=$(grep '^weights' "$TMP/out") || return 1
+    for steps in 3 7 12 15 0; do
+        ends 0 "$LOCKSTEP" $cnn --csv "$TMP/b.csv" --max-steps $steps --epochs 8 --checkpoint "$CK" --resume || return 1
+    done
+    grep -q -F "$right" "$TMP/out" && cmp "$TMP/a.csv" "$TMP/b.csv" && [ "$(wc -l <"$TMP/a.csv")" -lt 9 ]
+}
+check "what callbacks remember goes on, too" callbacks
+
+other_class() {
+    rm -rf "$CK"
+    ends 0 env ONEDNN_MAX_CPU_ISA=SSE41 "$LOCKSTEP" train mlp --data $SMALL --max-steps 1 --epochs 2 --verbose 0 --checkpoint "$CK" || return 1
+    ends 1 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume &&
+        grep -q 'class is .*there it was .*--allow-other-bits' "$TMP/err" &&
+        ends 0 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume --allow-other-bits &&
+        grep -q 'from step 1 on: class is' "$CK/last/state.json"
+}
+check "another bit class is refused, or allowed and saved" other_class
+
 check "--save-every 5parsecs" refuses 2 '--save-every 5parsecs: expected a number above 0' train mlp --data $SMALL --checkpoint "$CK" \
     --save-every 5parsecs
 check "--save-every 0" refuses 2 '--save-every 0: expected' train mlp --data $SMALL --checkpoint "$CK" --save-every 0
@@ -104,11 +139,12 @@ check "files that cannot be written: training goes on, told loudly, nothing is l
 
 # ---- signals ----
 
-# catches PID SIGNAL: waits until the process has a handler for it. Of a signal that this shell has none for: before it
-# becomes the command, the process is a copy of the shell.
+# catches PID SIGNAL: waits until the process is the command (at first it is a copy of this shell, which has handlers of its
+# own) and has a handler for the signal.
 catches() {
     local tries=0 mask
-    until mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$1/status" 2>/dev/null) && [ -n "$mask" ] && [ $((0x$mask >> ($2 - 1) & 1)) = 1 ]; do
+    until [ "$(cat "/proc/$1/comm" 2>/dev/null)" = lockstep ] && mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$1/status") &&
+        [ $((0x${mask:-0} >> ($2 - 1) & 1)) = 1 ]; do
         tries=$((tries + 1))
         [ $tries -lt 600 ] || { echo "no handler of signal $2"; return 1; }
         sleep 0.02
@@ -178,7 +214,7 @@ starting() {
     env --default-signal=TERM "$LOCKSTEP" train resnet50 --data synthetic:224x224x3,classes=1000,count=3000 --checkpoint "$TMP/none" \
         --verbose 2 >"$TMP/out" 2>"$TMP/err" &
     pid=$!
-    catches $pid 10 || return 1
+    catches $pid 15 || return 1
     kill -USR1 $pid # there is nothing to save yet, and nothing ends
     sleep 0.1
     kill -TERM $pid
@@ -189,7 +225,7 @@ check "in start-up SIGUSR1 ends nothing, SIGTERM at once with 143" starting
 evaluating() {
     env --default-signal=INT "$LOCKSTEP" evaluate resnet50 --data synthetic:224x224x3,classes=1000,count=3000 >"$TMP/out" 2>"$TMP/err" &
     pid=$!
-    catches $pid 10 || return 1
+    catches $pid 15 || return 1
     kill -USR1 $pid
     sleep 0.1
     kill -INT $pid
