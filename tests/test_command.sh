@@ -15,7 +15,7 @@ done
 every_flag() {
     prints '^usage' train mnist-cnn --help || return 1
     for flag in data epochs batch-size batch-size-per-device optimizer lr momentum nesterov loss from-logits metrics devices \
-        strategy lanes seed shuffle validation-split weights save log log-hash max-steps take verbose memory-limit \
+        strategy lanes seed shuffle validation-split weights save log trace trace-steps log-hash max-steps take verbose memory-limit \
         memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics \
         monitor early-stopping reduce-on-plateau save-best save-epochs schedule terminate-on-nan csv tensorboard \
         tensorboard-every; do

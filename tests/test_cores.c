@@ -626,6 +626,18 @@ static void the_second_cache_is_in_bytes(void **state)
         assert_in_range(bytes, 32 << 10, 1 << 30);
 }
 
+static void waiting_for_a_core_is_added_up(void **state)
+{
+    (void)state;
+    assert_true(ls_cores_delay(root) == -1);
+    put("/proc/self/task/1/schedstat", "123456789 1500000000 77\n");
+    put("/proc/self/task/20/schedstat", "5 500000000 1\n");
+    put("/proc/self/task/21/schedstat", "nothing\n");
+    double seconds = ls_cores_delay(root);
+    assert_true(seconds > 1.999999 && seconds < 2.000001);
+    assert_true(ls_cores_delay("") >= -1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
 
 int main(void)
@@ -642,6 +654,7 @@ int main(void)
         TEST(this_machine_gives_no_more_than_its_mask),
         TEST(binding_keeps_one_thread_on_its_core),
         TEST(the_second_cache_is_in_bytes),
+        TEST(waiting_for_a_core_is_added_up),
     };
     return cmocka_run_group_tests(tests, read_allowed, NULL);
 }

@@ -64,12 +64,16 @@ static void close_trained(trained *t)
     machine_close(&t->m);
 }
 
-/* A fit over these devices to the end of the second epoch, or up to a step. */
-static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool go_on)
+/* A fit to the end of the second epoch, or up to a step. */
+static ls_status fit_with(trained *t, ls_strategy strategy, int64_t max_steps, bool go_on)
 {
     return ls_fit(t->model, t->data, .epochs = 2, .batch_size = BATCH, .lanes = LANES, .seed = 3,
-                  .verbose = LS_VERBOSE_SILENT, .max_steps = max_steps, .go_on = go_on,
-                  .strategy = ls_mirrored(.devices = devices));
+                  .verbose = LS_VERBOSE_SILENT, .max_steps = max_steps, .go_on = go_on, .strategy = strategy);
+}
+
+static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool go_on)
+{
+    return fit_with(t, ls_mirrored(.devices = devices), max_steps, go_on);
 }
 
 static void hash_of(trained *t, char hex[65])
@@ -234,6 +238,32 @@ static void two_devices_one_after_the_other(void **state)
     }
 }
 
+/* The first device alone has the optimizer's slots: another one can be lost, and training goes on under another
+ * strategy; without the first there is nothing to go on with, and that is said. */
+static void data_parallel_lives_on_its_first_device(void **state)
+{
+    (void)state;
+    expect_hash(5, middle);
+    expect_hash(0, end);
+    for (int device = 0; device < 3; device++) {
+        trained t;
+        char hex[65];
+        open_trained(&t, 3, true, NULL);
+        OK(fit_with(&t, ls_data_parallel(.devices = "gpu:0-2"), 5, false));
+        gpu_lose(t.m.g, device, GPU_RUN, 3);
+        ls_status status = fit_with(&t, ls_data_parallel(.devices = "gpu:0-2"), 0, true);
+        assert_int_equal(status, LS_ERR_DEVICE);
+        if (device == 0) {
+            FAILS(ls_model_state_sha256(t.model, hex), LS_ERR_DEVICE, "load weights or a checkpoint", GPU(0));
+        } else {
+            must_equal(&t, middle, "after the loss");
+            OK(fit_with(&t, ls_pipeline(.devices = device == 1 ? "gpu:0,gpu:2" : "gpu:0-1"), 0, true));
+            must_equal(&t, end, "as a pipeline");
+        }
+        close_trained(&t);
+    }
+}
+
 /* What only a lost device had is lost with it: that is said, and how to go on. */
 static void what_one_device_had_alone_is_lost(void **state)
 {
@@ -300,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_mirrored_device_of_three),
         cmocka_unit_test(another_device_takes_over),
         cmocka_unit_test(two_devices_one_after_the_other),
+        cmocka_unit_test(data_parallel_lives_on_its_first_device),
         cmocka_unit_test(what_one_device_had_alone_is_lost),
         cmocka_unit_test(what_the_host_has_is_not_lost),
         cmocka_unit_test(going_on_is_checked),

@@ -2,6 +2,7 @@
  * OpenCL), so it takes 3 ms when they are in memory and 13 when not; reading these few files takes 0.3. */
 #include "device/cores.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -206,6 +207,29 @@ ls_status ls_cores_bind(int os_index)
         return ls_fail(errno == EINVAL ? LS_ERR_INVALID : LS_ERR_UNSUPPORTED, "cannot bind a thread to core %d: %s",
                        os_index, strerror(errno));
     return LS_OK;
+}
+
+/* ---- Waiting for a core ---- */
+
+/* A thread's line is "nanoseconds on a core, nanoseconds ready without one, time slices". */
+double ls_cores_delay(const char *root)
+{
+    char path[PATH_MAX], line[128];
+    double delay = -1;
+    if (snprintf(path, sizeof(path), "%s/proc/self/task", root) >= (int)sizeof(path))
+        return -1;
+    DIR *threads = opendir(path);
+    for (struct dirent *entry; threads && (entry = readdir(threads)) != NULL;) {
+        long long ran, waited;
+        const char *text = line;
+        snprintf(path, sizeof(path), "/proc/self/task/%.20s/schedstat", entry->d_name);
+        if (ls_sysfile_line(root, path, line, sizeof(line)) && ls_take_number(&text, &ran) &&
+            ls_take_number(&text, &waited) && waited >= 0)
+            delay = (delay < 0 ? 0 : delay) + 1e-9 * (double)waited;
+    }
+    if (threads)
+        closedir(threads);
+    return delay;
 }
 
 /* ---- Caches ---- */

@@ -23,6 +23,10 @@ void ls_cores_free(ls_cores *cores); /* leaves it all zeros; so may it be before
 /* Keeps the calling thread on one core. A wish: on failure the thread runs on as it was, perhaps slower. */
 ls_status ls_cores_bind(int os_index);
 
+/* Seconds that threads of this process were ready to run and had no core, since each began: other work took it. -1: not
+ * known. `root` as above, "" for none. */
+double ls_cores_delay(const char *root);
+
 /* Of the first core that the calling thread may use; 0 when not known. */
 size_t ls_cores_l2_bytes(void);
 

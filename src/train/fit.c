@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/fpmode.h"
+#include "device/cores.h"
 #include "nn/model.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
@@ -32,6 +33,7 @@ typedef struct fit {
     ls_callback_list callbacks;
     const char *reason;
     double start, rate; /* when training began; the learning rate of the last step */
+    double delay;       /* that threads had until then: see ls_cores_delay */
     ls_fit_facts facts; /* what a checkpoint says of it */
     bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
 } fit;
@@ -553,6 +555,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     LS_TRY(ls_saver_resume(f->job->saver));
     f->clean = true;
     f->start = ls_clock_now();
+    f->delay = ls_cores_delay("");
     ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */
     if (status == LS_OK)
         status = log_start(f); /* so only now the log can say where it starts */
@@ -566,7 +569,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         ls_saver_finish(f->job->saver);
     double wall = ls_clock_now() - f->start;
     f->job->times.other = wall - f->job->times.data - f->job->times.compute;
-    ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made);
+    ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made, ls_cores_delay("") - f->delay);
     return status == LS_OK ? call_back(f, LS_TRAIN_END, f->epochs - 1) : status;
 }
 

@@ -157,8 +157,8 @@ ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_s
 void ls_fit_seconds_free(ls_fit_seconds *seconds);
 ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
 void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);
-/* What the fit took so far, in all. */
-void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps);
+/* What the fit took, in all; delay: of ls_cores_delay. */
+void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps, double delay);
 
 /* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3,"other":0.1}]: of the fit, or of the epoch
  * at hand, whose times are given; nothing for NULL. */

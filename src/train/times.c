@@ -13,9 +13,10 @@ struct ls_fit_seconds {
     int count;                      /* of devices */
     ls_device_seconds *all, *epoch; /* of the fit so far; what they were when the epoch began */
     double data, wall;              /* waiting for data; all the time */
-    int *stage;  /* that a device has of the strategy; -1: none, UNNAMED: the strategy does not name it */
-    int named;   /* devices that the strategy names */
-    bool single; /* each of them has one worker */
+    int *stage;   /* that a device has of the strategy; -1: none, UNNAMED: the strategy does not name it */
+    int named;    /* devices that the strategy names */
+    bool single;  /* each of them has one worker */
+    double delay; /* that threads were ready to run and had no core; negative: not known */
     int64_t steps;
 };
 
@@ -66,8 +67,9 @@ void ls_fit_seconds_begin_epoch(ls_fit_seconds *s)
     memcpy(s->epoch, s->all, (size_t)s->count * sizeof(*s->all));
 }
 
-void ls_fit_seconds_note(ls_fit_seconds *s, const ls_times *times, double wall, int64_t steps)
+void ls_fit_seconds_note(ls_fit_seconds *s, const ls_times *times, double wall, int64_t steps, double delay)
 {
+    s->delay = delay;
     s->data = times->data;
     s->wall = wall;
     s->steps = steps;
@@ -159,6 +161,7 @@ ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, si
 #define FEWEST_STEPS 10
 #define SLOWER       0.9
 #define HARDLY       1.15
+#define MOST_DELAY   0.05 /* of the time of steps; with more, other work on the machine was measured, too */
 
 /* One device would do the work that all did, without waiting for the others and without what they copy to each other.
  * One that has several workers waits within itself, too: as long as they do now, to be sure. */
@@ -183,6 +186,8 @@ void ls_fit_seconds_advise(const ls_fit_seconds *s, ls_text *text)
             waiting += s->all[d].waiting / s->named;
         }
     }
+    if (s->delay > MOST_DELAY * together)
+        return;
     double all = s->data + together, gain = (s->data + alone(s, waiting)) / all;
     if (!(gain < HARDLY))
         return;
