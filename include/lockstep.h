@@ -7,6 +7,7 @@
 #include "lockstep/device.h"
 #include "lockstep/run.h"
 #include "lockstep/strategy.h"
+#include "lockstep/cluster.h"
 #include "lockstep/data.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"

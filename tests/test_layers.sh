@@ -29,6 +29,8 @@ violations() {
                     own = "device" # the interface that devices are added by
                 if (FILENAME == "include/lockstep/strategy.h")
                     own = "run" # how runs are spread over devices
+                if (FILENAME == "include/lockstep/cluster.h")
+                    own = "fabric" # how they are spread over processes
             }
             if (!(own in rank)) {
                 print FILENAME ": is in no known layer"
@@ -54,6 +56,8 @@ violations() {
                     first = "device"
                 if (first == "strategy")
                     first = "run"
+                if (first == "cluster")
+                    first = "fabric"
                 if (first == "cplusplus")
                     first = "tool"
                 if (!(first in rank)) {

@@ -20,6 +20,25 @@ static ls_status check_options(const ls_context_options *given, const char *call
     return LS_OK;
 }
 
+static void free_context(ls_context *ctx)
+{
+    ls_context_leave_cluster(ctx);
+    if (ctx->runtime)
+        ctx->close_runtime(ctx->runtime);
+    ls_context_close_devices(ctx);
+    for (int i = 0; i < ctx->physical_count; i++)
+        free(ctx->physical[i].parts);
+    free(ctx->physical);
+    free(ctx->copies);
+    free(ctx->bit_class);
+    ls_cores_free(&ctx->cores);
+    ls_cores_free(&ctx->allowed);
+    pthread_mutex_destroy(&ctx->mutex);
+    pthread_mutex_destroy(&ctx->devices_mutex);
+    ls_log_destroy(&ctx->log);
+    free(ctx);
+}
+
 static ls_status create(const ls_context_options *options, const char *call, ls_context **out)
 {
     ls_context_options given = options ? *options : (ls_context_options){ .log_sink = NULL };
@@ -43,8 +62,12 @@ static ls_status create(const ls_context_options *options, const char *call, ls_
     ctx->process = getpid();
     ctx->kinds[LS_CPU] = (ls_kind){ .name = "CPU" };
     ctx->kind_count = 1;
-    *out = ctx;
-    return LS_OK;
+    status = ls_context_look_for_cluster(ctx, call);
+    if (status != LS_OK)
+        free_context(ctx);
+    else
+        *out = ctx;
+    return status;
 }
 
 ls_status ls_context_create(const ls_context_options *options, ls_context **out)
@@ -66,23 +89,6 @@ ls_status ls_context_open(const ls_context_options *options, ls_context **out)
     }
     *out = ctx;
     return LS_OK;
-}
-
-static void free_context(ls_context *ctx)
-{
-    if (ctx->runtime)
-        ctx->close_runtime(ctx->runtime);
-    ls_context_close_devices(ctx);
-    for (int i = 0; i < ctx->physical_count; i++)
-        free(ctx->physical[i].parts);
-    free(ctx->physical);
-    free(ctx->copies);
-    ls_cores_free(&ctx->cores);
-    ls_cores_free(&ctx->allowed);
-    pthread_mutex_destroy(&ctx->mutex);
-    pthread_mutex_destroy(&ctx->devices_mutex);
-    ls_log_destroy(&ctx->log);
-    free(ctx);
 }
 
 void ls_context_close(ls_context *ctx)

@@ -40,6 +40,8 @@ struct ls_context {
     ls_copy_info *copies;
     size_t copy_count, copy_room;
 
+    char *bit_class;            /* of one in a cluster, found before it met the others; else NULL */
+    struct ls_cluster *cluster; /* that it is one of; NULL: none (src/fabric/cluster.h) */
     struct ls_peers *peers;     /* other workers of a cluster; NULL: this process is alone (src/run/peers.h) */
     struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
@@ -74,5 +76,14 @@ static inline bool ls_context_binds_workers(const ls_context *ctx)
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
 
 void ls_context_close_devices(ls_context *ctx);
+
+/* How many contexts this process has opened. */
+int ls_contexts_opened(void);
+
+/* What a context asks of the layer of clusters. The answers are in src/fabric/cluster.c. When it is made: whether the
+ * environment says that it is one of a cluster. When it was opened: meeting the others. At its end. */
+ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
+ls_status ls_context_meet_cluster(ls_context *ctx);
+void ls_context_leave_cluster(ls_context *ctx);
 
 #endif

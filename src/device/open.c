@@ -1,4 +1,5 @@
 /* Opening a context: its logical devices, their memory, and which worker belongs to which; and listing them. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,13 @@ void ls_context_close_devices(ls_context *ctx)
     ctx->device_count = 0;
 }
 
+static atomic_int opened;
+
+int ls_contexts_opened(void)
+{
+    return opened;
+}
+
 ls_status ls_context_begin(ls_context *ctx, const char *call)
 {
     LS_TRY(ls_context_check(ctx, call));
@@ -117,9 +125,10 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
             ctx->opened_by = call;
         else
             ls_context_close_devices(ctx);
+        opened += status == LS_OK;
     }
     pthread_mutex_unlock(&ctx->mutex);
-    return status;
+    return status == LS_OK && ctx->cluster ? ls_context_meet_cluster(ctx) : status;
 }
 
 /* ---- Names ---- */

@@ -109,6 +109,11 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
     LS_TRY(ls_runtime_of(ctx, &runtime));
+    if (ctx->bit_class) { /* a run now would be one of all workers */
+        ls_text known = { 0 };
+        ls_text_put(&known, ctx->bit_class);
+        return ls_text_take(&known, out);
+    }
     LS_TRY(run_canary(ctx, 0, hex));
     runtime->host.identify(library, sizeof(library));
     ls_text text = { 0 };

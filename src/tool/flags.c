@@ -244,6 +244,18 @@ static const ls_option verify_rows[] = {
 };
 const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
 
+static const ls_option launch_rows[] = {
+    ROW("--workers", workers, .value = "2", .range = "[1, 256]",
+        .help = "processes to start; each gets its share of the cores"),
+    ROW("--grace", grace, .value = "10", .range = "[0, 1e6]", .metavar = "SECONDS",
+        .help = "time that workers have to end after SIGTERM, before SIGKILL"),
+    ROW("--join-limit", join_limit, .value = "30", .range = "(0, 1e6]", .metavar = "SECONDS",
+        .help = "time that workers wait for each other at the beginning"),
+    ROW("--silence-limit", silence_limit, .value = "60", .range = "(0, 1e6]", .metavar = "SECONDS",
+        .help = "a worker that is waited for and sends nothing for so long is given up"),
+};
+const ls_option_table tool_launch_flags = LS_OPTION_TABLE("Workers", launch_rows);
+
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
         .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),

@@ -10,11 +10,12 @@ enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict, &tool_verify,
                                                 &tool_summary, &tool_export,   &tool_diff,    &tool_report,
-                                                &tool_devices, &tool_doctor };
+                                                &tool_devices, &tool_doctor,   &tool_launch };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
- * for us. */
-static const char *const other_variables[] = { "LOCKSTEP_DATA", "LOCKSTEP_ISA", "LOCKSTEP_VISIBLE_DEVICES" };
+ * for us, which worker of which cluster this is. */
+static const char *const other_variables[] = { "LOCKSTEP_DATA", "LOCKSTEP_ISA",        "LOCKSTEP_VISIBLE_DEVICES",
+                                               "LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RENDEZVOUS" };
 
 static int fail(int status)
 {
@@ -118,6 +119,8 @@ static int run(const tool_command *command, int argc, const char *const *argv)
             result = fail(command->compares ? WRONG_USE : FAILED);
         else if (stopped_by == TOOL_DIFFERENT)
             result = FAILED;
+        else if (stopped_by <= TOOL_STATUS(0))
+            result = TOOL_STATUS(stopped_by);
         else if (stopped_by != 0)
             result = STOPPED + stopped_by;
     }

@@ -67,6 +67,9 @@ typedef struct tool_settings {
     /* verify */
     const char *strategies, *device_counts, *lane_counts;
     int64_t steps, break_run;
+    /* launch */
+    int64_t workers;
+    double grace, join_limit, silence_limit;
     /* files and forms */
     const char *save, *log, *output, *diff_model, *trace, *trace_steps;
     int layout;                      /* 0: Keras's, 1: PyTorch's */
@@ -85,7 +88,8 @@ typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
     tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags, tool_device_flags,
     tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags,
-    tool_output_flags, tool_report_flags, tool_export_flags, tool_diff_flags, tool_json_flags, tool_common_flags;
+    tool_output_flags, tool_report_flags, tool_export_flags, tool_launch_flags, tool_diff_flags, tool_json_flags,
+    tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -182,11 +186,12 @@ typedef struct tool_command {
     ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
-#define TOOL_DIFFERENT (-1) /* in place of a signal: what was compared is not equal */
+#define TOOL_DIFFERENT (-1)         /* in place of a signal: what was compared is not equal */
+#define TOOL_STATUS(n) (-256 - (n)) /* in place of a signal: the exit status is n */
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor;
+    tool_report, tool_devices, tool_doctor, tool_launch;
 
 /* ---- What commands work with ---- */
 

@@ -1,0 +1,64 @@
+/* lockstep/cluster.h: several processes, the workers of a cluster, that train one job together.
+ *
+ * Every worker runs the same program and opens its contexts in the same order; each run is then shared out over all of
+ * them, with the bits of one process. Workers that `lockstep launch` or ls_spawn started need no call for that. Today
+ * the workers of a cluster are processes of one user on one machine, and when one of them is lost the others get
+ * LS_ERR_PEER: docs/clusters.md says what is there, and what is not yet. */
+#ifndef LOCKSTEP_CLUSTER_H
+#define LOCKSTEP_CLUSTER_H
+
+#include "lockstep/base.h"
+#include "lockstep/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LS_MAX_CLUSTER 256 /* workers */
+
+typedef struct ls_cluster_options {
+    int rank;             /* which worker this process is: 0 to size - 1; worker 0 is the chief */
+    int size;             /* how many there are; 1: this process is alone, whatever the environment says */
+    char job[256];        /* a name for the job: the same for all its workers, and used by no other job at that time */
+    double join_limit;    /* seconds that workers wait for each other when they begin; 0: 30 */
+    double silence_limit; /* seconds without a byte after which a worker that is waited for is given up; 0: 60 */
+} ls_cluster_options;
+
+/* What the environment says: LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS (lockstep launch), TF_CONFIG,
+ * RANK and WORLD_SIZE with MASTER_ADDR and MASTER_PORT (torchrun), OMPI_COMM_WORLD_RANK and _SIZE (mpirun),
+ * SLURM_PROCID and SLURM_NTASKS (srun): the first of these that is there. Where none is: rank 0 of 1. Workers on other
+ * machines are refused with LS_ERR_UNSUPPORTED. */
+LS_API ls_status ls_cluster_environment(ls_cluster_options *out);
+
+/* Before the context is opened: it will be one of a cluster. Workers meet when it is opened, which fails when one does
+ * not come, or has another version or bit class. options NULL: as ls_cluster_environment says. Without this call
+ * LOCKSTEP_RANK and its companions count, and other variables do not. */
+LS_API ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *options);
+
+/* 0 and 1 in a context that is in no cluster. */
+LS_API int ls_cluster_rank(const ls_context *ctx);
+LS_API int ls_cluster_size(const ls_context *ctx);
+
+/* Whether this is worker 0: the one that prints, logs and saves. True in a context that is in no cluster. */
+LS_API bool ls_is_chief(const ls_context *ctx);
+
+/* Calls of all workers, in the same order on each. A worker that makes another call, or with another number of bytes,
+ * is an error on all, never a wait. `what` is for messages; NULL: the name of the call. */
+
+/* Returns when all have come. */
+LS_API ls_status ls_cluster_barrier(ls_context *ctx, const char *what);
+/* The bytes of worker `from` come to all. */
+LS_API ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void *data, size_t bytes);
+/* `bytes` of each worker come to all: `out` has room for ls_cluster_size() times as many, in the order of ranks. */
+LS_API ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data, size_t bytes, void *out);
+
+/* Runs function(rank, count, user) in `count` new processes, which are the workers of a cluster, and waits for them.
+ * Their contexts join it by themselves. The first that fails is told, with its rank and message, and ends the others.
+ * It forks: LS_ERR_STATE when this process has opened a context or started a thread before. */
+typedef ls_status (*ls_worker_function)(int rank, int count, void *user);
+LS_API ls_status ls_spawn(int count, ls_worker_function function, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,182 @@
+/* Joining a cluster with a context, and what its workers do together. */
+#include "fabric/cluster.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/fpmode.h"
+#include "base/text.h"
+#include "lockstep/run.h"
+
+/* ---- Joining ---- */
+
+static ls_status check_options(const ls_cluster_options *o, const char *call)
+{
+    if (o->size < 1 || o->size > LS_MAX_CLUSTER || o->rank < 0 || o->rank >= o->size)
+        return ls_fail(LS_ERR_INVALID, "%s: worker %d of %d: there are 1 to %d workers, the first is 0", call, o->rank,
+                       o->size, LS_MAX_CLUSTER);
+    if (!memchr(o->job, '\0', sizeof(o->job)))
+        return ls_fail(LS_ERR_INVALID, "%s: the job's name has more than %zu characters", call, sizeof(o->job) - 1);
+    if (o->size > 1 && o->job[0] == '\0')
+        return ls_fail(LS_ERR_INVALID, "%s: the job has no name, by which its %d workers find each other", call,
+                       o->size);
+    if (!(o->join_limit >= 0) || !(o->silence_limit >= 0))
+        return ls_fail(LS_ERR_INVALID, "%s: limits of %g s and %g s: they are 0 (the default) or above", call,
+                       o->join_limit, o->silence_limit);
+    return LS_OK;
+}
+
+void ls_context_leave_cluster(ls_context *ctx)
+{
+    ls_cluster *cluster = ctx->cluster;
+    if (!cluster)
+        return;
+    ls_mesh_close(cluster->mesh);
+    pthread_mutex_destroy(&cluster->mutex);
+    free(cluster);
+    ctx->cluster = NULL;
+    ctx->peers = NULL;
+}
+
+static ls_status set_cluster(ls_context *ctx, const ls_cluster_options *options, const char *call)
+{
+    LS_TRY(check_options(options, call));
+    ls_cluster *cluster = NULL;
+    if (options->size > 1) {
+        cluster = calloc(1, sizeof(*cluster));
+        if (!cluster)
+            return ls_fail(LS_ERR_MEMORY, "%s: no memory for a cluster", call);
+        cluster->options = *options;
+        pthread_mutexattr_t again;
+        pthread_mutexattr_init(&again);
+        pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+        pthread_mutex_init(&cluster->mutex, &again);
+        pthread_mutexattr_destroy(&again);
+    }
+    ls_context_leave_cluster(ctx);
+    ctx->cluster = cluster;
+    return LS_OK;
+}
+
+ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call)
+{
+    ls_cluster_options options;
+    LS_TRY(ls_fail_within(ls_cluster_own_environment(&options), "%s", call));
+    return set_cluster(ctx, &options, call);
+}
+
+ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *options)
+{
+    ls_cluster_options found;
+    LS_TRY(ls_context_check(ctx, "ls_cluster_join"));
+    if (!options)
+        LS_TRY(ls_cluster_environment(&found));
+    pthread_mutex_lock(&ctx->mutex);
+    ls_status status;
+    if (ctx->opened_by)
+        status = ls_fail(LS_ERR_STATE, "ls_cluster_join: the context was opened by %s; join a cluster before that",
+                         ctx->opened_by);
+    else
+        status = set_cluster(ctx, options ? options : &found, "ls_cluster_join");
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
+}
+
+/* ---- Meeting, when the context is opened ---- */
+
+/* Contexts of a process meet those of other processes in the order in which they were opened. */
+static atomic_int meetings;
+
+/* The bit class is found by runs of this process alone: ctx->peers is not set yet. Later it is known. */
+static ls_status meet(ls_context *ctx, ls_cluster *cluster)
+{
+    char *about = NULL;
+    ls_text text = { 0 };
+    LS_TRY(ls_bit_class(ctx, &ctx->bit_class));
+    ls_text_add(&text, "library %s; %s", LS_VERSION, ctx->bit_class);
+    LS_TRY(ls_text_take(&text, &about));
+    ls_status status = ls_mesh_open(&cluster->options, atomic_fetch_add(&meetings, 1), about, &cluster->mesh);
+    free(about);
+    if (status == LS_OK)
+        ctx->peers = &cluster->mesh->peers;
+    return status;
+}
+
+ls_status ls_context_meet_cluster(ls_context *ctx)
+{
+    ls_cluster *cluster = ctx->cluster;
+    ls_status status = LS_OK;
+    pthread_mutex_lock(&cluster->mutex);
+    if (cluster->failed.status != LS_OK) {
+        status = ls_error_give(&cluster->failed);
+    } else if (!cluster->mesh && !cluster->meeting) {
+        cluster->meeting = true;
+        status = meet(ctx, cluster);
+        if (status != LS_OK)
+            ls_error_keep(&cluster->failed, status);
+        cluster->meeting = false;
+    }
+    pthread_mutex_unlock(&cluster->mutex);
+    return status;
+}
+
+/* ---- Who is who ---- */
+
+int ls_cluster_rank(const ls_context *ctx)
+{
+    return ctx && ctx->cluster ? ctx->cluster->options.rank : 0;
+}
+
+int ls_cluster_size(const ls_context *ctx)
+{
+    return ctx && ctx->cluster ? ctx->cluster->options.size : 1;
+}
+
+bool ls_is_chief(const ls_context *ctx)
+{
+    return ls_cluster_rank(ctx) == 0;
+}
+
+/* ---- Small things done together ---- */
+
+#define TAG(number) (0x636c757374657200u + (number)) /* "cluster", then the call */
+
+ls_status ls_cluster_barrier(ls_context *ctx, const char *what)
+{
+    LS_TRY(ls_context_begin(ctx, "ls_cluster_barrier"));
+    if (!ctx->peers)
+        return LS_OK;
+    return ctx->peers->exchange(ctx->peers, TAG(1), what ? what : "ls_cluster_barrier", NULL, 0);
+}
+
+ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void *data, size_t bytes)
+{
+    LS_TRY(ls_context_begin(ctx, "ls_cluster_broadcast"));
+    if (!data && bytes > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: no place for %zu bytes was given", bytes);
+    if (from < 0 || from >= ls_cluster_size(ctx))
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: there is no worker %d of %d", from, ls_cluster_size(ctx));
+    if (!ctx->peers)
+        return LS_OK;
+    ls_piece piece = { from, data, bytes };
+    return ctx->peers->exchange(ctx->peers, TAG(2), what ? what : "ls_cluster_broadcast", &piece, 1);
+}
+
+ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data, size_t bytes, void *out)
+{
+    ls_piece pieces[LS_MAX_CLUSTER];
+    LS_TRY(ls_context_begin(ctx, "ls_cluster_gather"));
+    int size = ls_cluster_size(ctx), rank = ls_cluster_rank(ctx);
+    if ((!data || !out) && bytes > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_gather: %zu bytes and a place for those of %d workers are needed",
+                       bytes, size);
+    if (bytes > SIZE_MAX / LS_MAX_CLUSTER)
+        return ls_fail(LS_ERR_OVERFLOW, "ls_cluster_gather: %zu bytes of each worker are too many", bytes);
+    for (int r = 0; r < size; r++)
+        pieces[r] = (ls_piece){ r, bytes ? (char *)out + (size_t)r * bytes : NULL, bytes };
+    if (bytes > 0)
+        memmove(pieces[rank].data, data, bytes);
+    if (!ctx->peers)
+        return LS_OK;
+    return ctx->peers->exchange(ctx->peers, TAG(3), what ? what : "ls_cluster_gather", pieces, (size_t)size);
+}

@@ -1,0 +1,627 @@
+/* The mesh between workers, with real processes: pieces of any size pass, and a worker that is lost, stopped, late,
+ * strange or does something else is an error that names it, on all others, and never a wait. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "fabric/mesh.h"
+#include "lockstep.h"
+
+#define LIMIT 20 /* seconds that a worker of a test may take */
+
+/* ---- Workers ---- */
+
+typedef int (*worker)(int rank, int size, void *user); /* 0: as it should be */
+
+static ls_cluster_options options_of(const char *job, int rank, int size)
+{
+    ls_cluster_options o = { .rank = rank, .size = size, .join_limit = 20, .silence_limit = 20 };
+    snprintf(o.job, sizeof(o.job), "%s-%d", job, (int)getppid());
+    return o;
+}
+
+static pid_t start(worker work, int rank, int size, void *user)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(LIMIT);
+        int result = work(rank, size, user);
+        fflush(NULL);
+        _exit(result);
+    }
+    return pid;
+}
+
+/* Every worker must end with the status of its rank, or 0. */
+static void run_workers(worker work, int size, void *user, const int *expected)
+{
+    pid_t pids[16];
+    int wrong = 0;
+    for (int r = 0; r < size; r++)
+        pids[r] = start(work, r, size, user);
+    for (int r = 0; r < size; r++) {
+        int how;
+        assert_int_equal(waitpid(pids[r], &how, 0), pids[r]);
+        int status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+        if (status != (expected ? expected[r] : 0)) {
+            fprintf(stderr, "worker %d of %d ended with status %d\n", r, size, status);
+            wrong++;
+        }
+    }
+    assert_int_equal(wrong, 0);
+}
+
+#define WANT(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: worker %d: not so: %s (last error: %s)\n", __FILE__, __LINE__, rank, #condition,   \
+                    ls_last_error());                                                                                  \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static ls_status swap(ls_mesh *mesh, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    return mesh->peers.exchange(&mesh->peers, tag, what, pieces, count);
+}
+
+static bool says(const char *part)
+{
+    return strstr(ls_last_error(), part) != NULL;
+}
+
+/* ---- Pieces ---- */
+
+static unsigned char byte_at(int from, size_t piece, size_t at)
+{
+    return (unsigned char)(at * 31 + at / 4096 + (size_t)from * 7 + piece * 13 + 1);
+}
+
+/* Worker r has pieces of these sizes, and each worker other ones. */
+static const size_t sizes[] = { 0, 1, 127, 128, 4096, 100003, 1 << 20 };
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
+
+static int swap_many(int rank, int size, void *user)
+{
+    (void)user;
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("many", rank, size);
+    ls_piece pieces[8 * SIZES];
+    size_t count = 0;
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    for (size_t s = 0; s < SIZES; s++)
+        for (int from = 0; from < size; from++, count++) {
+            size_t bytes = sizes[(s + (size_t)from) % SIZES];
+            pieces[count] = (ls_piece){ from, calloc(bytes + 1, 1), bytes };
+            for (size_t i = 0; from == rank && i < bytes; i++)
+                ((unsigned char *)pieces[count].data)[i] = byte_at(from, count, i);
+        }
+    for (int round = 0; round < 3; round++)
+        WANT(swap(mesh, 7, "many", pieces, count) == LS_OK);
+    for (size_t p = 0; p < count; p++) {
+        const unsigned char *data = pieces[p].data;
+        for (size_t i = 0; i < pieces[p].bytes; i++)
+            WANT(data[i] == byte_at(pieces[p].from, p, i));
+        WANT(data[pieces[p].bytes] == 0);
+        free(pieces[p].data);
+    }
+    for (uint64_t i = 0; i < 200; i++) /* workers run ahead of each other */
+        WANT(swap(mesh, i, "nothing", NULL, 0) == LS_OK);
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void pieces_of_all_sizes_pass(void **state)
+{
+    (void)state;
+    run_workers(swap_many, 2, NULL, NULL);
+    run_workers(swap_many, 3, NULL, NULL);
+    run_workers(swap_many, 8, NULL, NULL);
+}
+
+#define LARGE ((size_t)64 << 20)
+
+/* Both send more than any buffer between them holds, at the same time. */
+static int swap_large(int rank, int size, void *user)
+{
+    (void)user;
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("large", rank, size);
+    ls_piece pieces[2];
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    for (int from = 0; from < 2; from++) {
+        pieces[from] = (ls_piece){ from, malloc(LARGE), LARGE };
+        memset(pieces[from].data, from == rank ? 'a' + from : 0, LARGE);
+    }
+    WANT(swap(mesh, 1, "large", pieces, 2) == LS_OK);
+    for (int from = 0; from < 2; from++) {
+        const char *data = pieces[from].data;
+        WANT(data[0] == 'a' + from && memcmp(data, data + 1, LARGE - 1) == 0);
+        free(pieces[from].data);
+    }
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void large_pieces_pass_each_other(void **state)
+{
+    (void)state;
+    run_workers(swap_large, 2, NULL, NULL);
+}
+
+/* More pieces than go into one call of the system. */
+static int swap_small(int rank, int size, void *user)
+{
+    (void)user;
+    enum { COUNT = 1000 };
+    static int64_t values[COUNT];
+    static ls_piece pieces[COUNT];
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("small", rank, size);
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    for (int i = 0; i < COUNT; i++) {
+        values[i] = i % size == rank ? i * i : -1;
+        pieces[i] = (ls_piece){ i % size, &values[i], sizeof(*values) };
+    }
+    WANT(swap(mesh, 1, "small", pieces, COUNT) == LS_OK);
+    for (int i = 0; i < COUNT; i++)
+        WANT(values[i] == i * i);
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void many_pieces_go_in_one_exchange(void **state)
+{
+    (void)state;
+    run_workers(swap_small, 3, NULL, NULL);
+}
+
+/* ---- Workers that are lost ---- */
+
+enum { KILLED, STOPPED, LEAVES };
+
+/* Worker 1 is lost in the third exchange, when a piece of it is due. */
+static int lose_one(int rank, int size, void *user)
+{
+    int how = *(int *)user;
+    static char data[4][300000];
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("lost", rank, size);
+    o.silence_limit = how == STOPPED ? 0.5 : 20;
+    ls_piece pieces[4];
+    for (int from = 0; from < size; from++)
+        pieces[from] = (ls_piece){ from, data[from], sizeof(data[from]) };
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    for (int i = 0; i < 2; i++)
+        WANT(swap(mesh, 1, "before", pieces, (size_t)size) == LS_OK);
+    if (rank == 1 && how == KILLED)
+        raise(SIGKILL);
+    if (rank == 1 && how == LEAVES) {
+        ls_mesh_close(mesh);
+        return 0;
+    }
+    if (rank == 1) {
+        raise(SIGSTOP);
+        return 0;
+    }
+    double begin = ls_clock_now();
+    WANT(swap(mesh, 2, "the gradient of step 3", pieces, (size_t)size) == LS_ERR_PEER);
+    WANT(ls_clock_now() - begin < 10);
+    WANT(says("worker 1 of 4") && says("the gradient of step 3"));
+    char first[500];
+    snprintf(first, sizeof(first), "%s", ls_last_error());
+    WANT(swap(mesh, 2, "later", pieces, (size_t)size) == LS_ERR_PEER);
+    WANT(strncmp(first, ls_last_error(), sizeof(first) - 1) == 0); /* the same for ever */
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void a_killed_worker_is_named_by_all(void **state)
+{
+    (void)state;
+    int how = KILLED;
+    run_workers(lose_one, 4, &how, (int[]){ 0, 128 + SIGKILL, 0, 0 });
+}
+
+static void a_worker_that_leaves_is_named_by_all(void **state)
+{
+    (void)state;
+    int how = LEAVES;
+    run_workers(lose_one, 4, &how, NULL);
+}
+
+/* Its connection is open, and says nothing. */
+static void a_stopped_worker_is_named_after_the_limit(void **state)
+{
+    (void)state;
+    int how = STOPPED;
+    pid_t pids[4];
+    for (int r = 0; r < 4; r++)
+        pids[r] = start(lose_one, r, 4, &how);
+    int status, wrong = 0;
+    for (int r = 0; r < 4; r++) {
+        if (r == 1)
+            continue;
+        waitpid(pids[r], &status, 0);
+        wrong += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+    kill(pids[1], SIGKILL);
+    waitpid(pids[1], &status, 0);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- Workers that do something else ---- */
+
+enum { OTHER_TAG, OTHER_BYTES, OTHER_MAGIC, GARBAGE, HALF_A_FRAME, BYTES_TOO_MANY };
+
+static int do_other(int rank, int size, void *user)
+{
+    int how = *(int *)user;
+    static char data[2000000];
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("other", rank, size);
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    WANT(swap(mesh, 1, "before", NULL, 0) == LS_OK);
+    bool other = rank == 1;
+    ls_piece piece = { 1, data, other && how == OTHER_BYTES ? 1000 : sizeof(data) };
+    if (other && how >= OTHER_MAGIC) {
+        ls_frame f = { .magic = LS_FRAME_MAGIC + (how == OTHER_MAGIC),
+                       .version = LS_FRAME_VERSION,
+                       .kind = LS_FRAME_PIECES,
+                       .from = 1,
+                       .tag = 2,
+                       .sequence = 2,
+                       .total = sizeof(data),
+                       .bytes = how == BYTES_TOO_MANY ? UINT64_MAX : sizeof(data) };
+        memset(f.what, 'x', sizeof(f.what)); /* without an end */
+        if (how == GARBAGE)
+            memset(&f, 0xa5, sizeof(f));
+        WANT(send(mesh->links[0].fd, &f, how == HALF_A_FRAME ? 60 : sizeof(f), MSG_NOSIGNAL) > 0);
+        ls_mesh_free(mesh);
+        return 0;
+    }
+    double begin = ls_clock_now();
+    WANT(swap(mesh, other && how == OTHER_TAG ? 3 : 2, other ? "predict" : "a step", &piece, 1) == LS_ERR_PEER);
+    WANT(ls_clock_now() - begin < 10);
+    WANT(says("worker 0") || says("worker 1"));
+    if (how == OTHER_TAG)
+        WANT(says("a step") && says("predict") && says("worker 0") && says("worker 1"));
+    if (how == OTHER_BYTES)
+        WANT(says("1000") && says("2000000"));
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void other_calls_and_wrong_frames_are_errors(void **state)
+{
+    (void)state;
+    for (int how = OTHER_TAG; how <= BYTES_TOO_MANY; how++)
+        run_workers(do_other, 2, &how, NULL);
+}
+
+/* ---- The door ---- */
+
+enum { OTHER_BITS, OTHER_SIZE, MISSING, TWICE };
+
+static int meet_wrongly(int rank, int size, void *user)
+{
+    int how = *(int *)user;
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("door", how == TWICE ? 0 : rank, size);
+    o.join_limit = how == MISSING || how == TWICE ? 0.7 : 20;
+    if (how == MISSING && rank == 1)
+        return 0;
+    if (how == OTHER_SIZE && rank == 1)
+        o.size = 3;
+    ls_status status = ls_mesh_open(&o, 0, how == OTHER_BITS && rank == 1 ? "canary bb" : "canary aa", &mesh);
+    WANT(mesh == NULL);
+    WANT(status == LS_ERR_PEER || (how == TWICE && status == LS_ERR_STATE));
+    if (how == OTHER_BITS)
+        WANT(says("canary aa") && says("canary bb") && says("worker 0") && says("worker 1"));
+    if (how == OTHER_SIZE)
+        WANT(says("one of 3") && says("one of 2"));
+    if (how == MISSING)
+        WANT(says("worker 1 of 2 did not come within 0.7 s"));
+    if (how == TWICE)
+        WANT(status == LS_ERR_PEER || says("worker 0 of job"));
+    return 0;
+}
+
+static void differences_at_the_door_are_told_to_both(void **state)
+{
+    (void)state;
+    for (int how = OTHER_BITS; how <= TWICE; how++)
+        run_workers(meet_wrongly, 2, &how, NULL);
+}
+
+/* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the others meet. */
+static int be_strange(int rank, int size, void *user)
+{
+    (void)user;
+    ls_cluster_options o = options_of("strange", 0, size - 1);
+    struct sockaddr_un address;
+    unsigned bytes;
+    int kept[300], count = 0;
+    char nonsense[400];
+    memset(nonsense, 'G', sizeof(nonsense));
+    WANT(ls_mesh_address(&o, 0, 0, &address, &bytes) == LS_OK);
+    double end = ls_clock_now() + 10;
+    while (count < 300 && ls_clock_now() < end) {
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        WANT(fd >= 0);
+        if (connect(fd, (struct sockaddr *)&address, bytes) < 0) {
+            close(fd);
+            if (count > 0)
+                break; /* they have met, and nobody is let in any more */
+            usleep(1000);
+            continue;
+        }
+        if (count % 3 == 0)
+            (void)!send(fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL);
+        ls_frame f = { .magic = LS_FRAME_MAGIC, .version = 1, .kind = LS_FRAME_HELLO, .from = 1, .bytes = 1 << 30 };
+        if (count % 3 == 1)
+            (void)!send(fd, &f, count % 2 ? sizeof(f) : 30, MSG_NOSIGNAL);
+        kept[count++] = fd;
+    }
+    WANT(count > 0);
+    while (count > 0)
+        close(kept[--count]);
+    return 0;
+}
+
+static int meet_among_strangers(int rank, int size, void *user)
+{
+    if (rank == size - 1)
+        return be_strange(rank, size, user);
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("strange", rank, size - 1);
+    if (rank > 0)
+        usleep(200000); /* the stranger comes first */
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    WANT(swap(mesh, 1, "after", NULL, 0) == LS_OK);
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void strangers_are_dropped_and_the_others_meet(void **state)
+{
+    (void)state;
+    run_workers(meet_among_strangers, 4, NULL, NULL);
+}
+
+/* ---- Contexts ---- */
+
+static ls_status use_cluster(int rank, int size, void *user)
+{
+    ls_context *ctx = NULL;
+    int64_t mine = 100 + rank, all[3] = { 0 }, given = rank == 2 ? 42 : 0;
+    LS_TRY(ls_context_create(&(ls_context_options){ .threads = 1 }, &ctx));
+    if (ls_cluster_rank(ctx) != rank || ls_cluster_size(ctx) != size || ls_is_chief(ctx) != (rank == 0))
+        return ls_fail(LS_ERR_INTERNAL, "wrong rank");
+    LS_TRY(ls_cluster_barrier(ctx, NULL));
+    LS_TRY(ls_cluster_gather(ctx, "numbers", &mine, sizeof(mine), all));
+    LS_TRY(ls_cluster_broadcast(ctx, NULL, 2, &given, sizeof(given)));
+    if (all[0] != 100 || all[1] != 101 || all[2] != 102 || given != 42)
+        return ls_fail(LS_ERR_INTERNAL, "wrong values");
+    ls_cluster_options alone = { .size = 1 };
+    if (ls_cluster_join(ctx, &alone) != LS_ERR_STATE)
+        return ls_fail(LS_ERR_INTERNAL, "joined an open context");
+    ls_context_close(ctx);
+    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx)); /* and once more */
+    LS_TRY(ls_cluster_barrier(ctx, NULL));
+    if (user && rank == 1)
+        return ls_fail(LS_ERR_DATA, "as the test wants");
+    ls_status status = user ? ls_cluster_barrier(ctx, "after") : LS_OK;
+    ls_context_close(ctx);
+    return status;
+}
+
+/* In a process of its own: cmocka's may have opened contexts. */
+static int spawn_three(int rank, int size, void *user)
+{
+    (void)size;
+    WANT(ls_spawn(3, use_cluster, NULL) == LS_OK);
+    WANT(ls_spawn(3, use_cluster, user) == LS_ERR_DATA || ls_last_error()[0]);
+    WANT(says("worker"));
+    WANT(ls_spawn(0, use_cluster, NULL) == LS_ERR_INVALID && ls_spawn(2, NULL, NULL) == LS_ERR_INVALID);
+    ls_context *ctx = NULL;
+    WANT(ls_context_open(NULL, &ctx) == LS_OK);
+    WANT(ls_cluster_size(ctx) == 1 && ls_is_chief(ctx) && ls_cluster_barrier(ctx, NULL) == LS_OK);
+    ls_context_close(ctx);
+    WANT(ls_spawn(2, use_cluster, NULL) == LS_ERR_STATE && says("1 context"));
+    WANT(waitpid(-1, NULL, 0) < 0 && errno == ECHILD); /* none is left */
+    return 0;
+}
+
+static void contexts_of_spawned_workers_meet(void **state)
+{
+    (void)state;
+    run_workers(spawn_three, 1, "fail", NULL);
+}
+
+static ls_status fall(int rank, int size, void *user)
+{
+    (void)user;
+    (void)size;
+    if (rank == 1)
+        raise(SIGKILL);
+    for (;;)
+        pause();
+    return LS_OK;
+}
+
+static int spawn_falling(int rank, int size, void *user)
+{
+    (void)size;
+    (void)user;
+    double begin = ls_clock_now();
+    WANT(ls_spawn(3, fall, NULL) == LS_ERR_PEER);
+    WANT(says("worker 1") && says("signal 9"));
+    WANT(ls_clock_now() - begin < 8);
+    return 0;
+}
+
+static void a_spawned_worker_that_dies_ends_the_others(void **state)
+{
+    (void)state;
+    run_workers(spawn_falling, 1, NULL, NULL);
+}
+
+/* ---- The environment ---- */
+
+static void forget_environment(void)
+{
+    static const char *const names[] = { "LOCKSTEP_RANK",
+                                         "LOCKSTEP_WORLD_SIZE",
+                                         "LOCKSTEP_RENDEZVOUS",
+                                         "RANK",
+                                         "WORLD_SIZE",
+                                         "LOCAL_WORLD_SIZE",
+                                         "MASTER_ADDR",
+                                         "MASTER_PORT",
+                                         "TF_CONFIG",
+                                         "OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                         "PMIX_NAMESPACE",
+                                         "PMIX_RANK",
+                                         "SLURM_PROCID",
+                                         "SLURM_NTASKS",
+                                         "SLURM_JOB_ID",
+                                         "SLURM_STEP_ID",
+                                         "SLURM_NNODES",
+                                         "SLURM_STEP_NUM_TASKS",
+                                         "SLURM_STEP_NUM_NODES",
+                                         "LOCKSTEP_JOIN_LIMIT",
+                                         "LOCKSTEP_SILENCE_LIMIT" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        unsetenv(names[i]);
+}
+
+#define TF(worker, task) "{\"cluster\":{\"chief\":[\"localhost:1\"],\"worker\":" worker "},\"task\":" task "}"
+#define TWO              "[\"127.0.0.1:2\",\"localhost:3\"]"
+
+static const struct {
+    const char *set; /* "A=1 B=2" */
+    ls_status status;
+    int rank, size;
+    const char *says; /* part of the job's name, or of the message */
+} environments[] = {
+    { "", LS_OK, 0, 1, "" },
+    { "LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=abc RANK=0 WORLD_SIZE=1", LS_OK, 1, 4, "abc" },
+    { "LOCKSTEP_RANK=1", LS_ERR_INVALID, 0, 0, "LOCKSTEP_WORLD_SIZE is not" },
+    { "LOCKSTEP_RANK=4 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=abc", LS_ERR_INVALID, 0, 0, "LOCKSTEP_RANK=4" },
+    { "LOCKSTEP_RANK=x LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=abc", LS_ERR_INVALID, 0, 0, "LOCKSTEP_RANK=x" },
+    { "LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=999999 LOCKSTEP_RENDEZVOUS=a", LS_ERR_INVALID, 0, 0, "LOCKSTEP_WORLD_SIZE" },
+    { "LOCKSTEP_SILENCE_LIMIT=-1", LS_ERR_INVALID, 0, 0, "LOCKSTEP_SILENCE_LIMIT=-1" },
+    { "RANK=2 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500", LS_OK, 2, 3, "127.0.0.1:29500" },
+    { "RANK=2 WORLD_SIZE=3 MASTER_ADDR=localhost", LS_ERR_INVALID, 0, 0, "MASTER_PORT is not" },
+    { "RANK=2 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=99999", LS_ERR_INVALID, 0, 0, "MASTER_PORT=99999" },
+    { "RANK=2 WORLD_SIZE=3 MASTER_ADDR=192.0.2.1 MASTER_PORT=1", LS_ERR_UNSUPPORTED, 0, 0,
+      "192.0.2.1 is not this machine" },
+    { "RANK=2 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=1", LS_ERR_UNSUPPORTED, 0, 0,
+      "LOCAL_WORLD_SIZE=2" },
+    { "TF_CONFIG=" TF(TWO, "{\"type\":\"worker\",\"index\":1}"), LS_OK, 2, 3, "TF_CONFIG/" },
+    { "TF_CONFIG=" TF(TWO, "{\"type\":\"chief\",\"index\":0}"), LS_OK, 0, 3, "TF_CONFIG/" },
+    { "TF_CONFIG=" TF(TWO, "{\"type\":\"worker\",\"index\":2}"), LS_ERR_INVALID, 0, 0, "TF_CONFIG.task.index" },
+    { "TF_CONFIG=" TF(TWO, "{\"type\":\"worker\"}"), LS_ERR_DATA, 0, 0, "index" },
+    { "TF_CONFIG=" TF(TWO, "{\"type\":\"evaluator\",\"index\":0}"), LS_ERR_UNSUPPORTED, 0, 0, "not there yet" },
+    { "TF_CONFIG=" TF("[7]", "{\"type\":\"worker\",\"index\":0}"), LS_ERR_DATA, 0, 0, "TF_CONFIG.cluster.worker[0]" },
+    { "TF_CONFIG=" TF("[\"localhost\"]", "{\"type\":\"worker\",\"index\":0}"), LS_ERR_INVALID, 0, 0,
+      "cluster.worker[0]" },
+    { "TF_CONFIG=" TF("[\"192.0.2.1:3\"]", "{\"type\":\"worker\",\"index\":0}"), LS_ERR_UNSUPPORTED, 0, 0,
+      "192.0.2.1" },
+    { "TF_CONFIG={\"cluster\":{\"ps\":[\"a:1\"]},\"task\":{}}", LS_ERR_UNSUPPORTED, 0, 0, "TF_CONFIG.cluster.ps" },
+    { "TF_CONFIG={\"clutser\":{}}", LS_ERR_DATA, 0, 0, "clutser" },
+    { "TF_CONFIG=nonsense", LS_ERR_DATA, 0, 0, "TF_CONFIG" },
+    { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=77", LS_OK, 1, 2, "77" },
+    { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", LS_ERR_INVALID, 0, 0, "PMIX_NAMESPACE is not" },
+    { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=7", LS_ERR_UNSUPPORTED,
+      0, 0, "OMPI_COMM_WORLD_LOCAL_SIZE=1" },
+    { "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_JOB_ID=12 SLURM_STEP_ID=1", LS_OK, 3, 4, "srun/12/1" },
+    { "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_JOB_ID=12 SLURM_NNODES=2", LS_ERR_UNSUPPORTED, 0, 0, "SLURM_NNODES=2" },
+    { "PMIX_RANK=0", LS_ERR_UNSUPPORTED, 0, 0, "PMIX_RANK" },
+};
+
+static void environments_are_read_and_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(environments) / sizeof(*environments); i++) {
+        char text[600], *rest = text;
+        forget_environment();
+        snprintf(text, sizeof(text), "%s", environments[i].set);
+        for (char *word; (word = strsep(&rest, " ")) != NULL;)
+            if (strchr(word, '=')) {
+                char *value = strchr(word, '=');
+                *value = '\0';
+                setenv(word, value + 1, 1);
+            }
+        ls_cluster_options found = { .rank = -7 };
+        ls_status status = ls_cluster_environment(&found);
+        const char *told = status == LS_OK ? found.job : ls_last_error();
+        bool right = status == environments[i].status && strstr(told, environments[i].says) &&
+                     (status == LS_OK ? found.rank == environments[i].rank && found.size == environments[i].size
+                                      : found.rank == -7);
+        if (!right)
+            fail_msg("%s: %s, worker %d of %d, %s", environments[i].set, ls_status_name(status), found.rank, found.size,
+                     told);
+    }
+    forget_environment();
+}
+
+/* Variables of others are not taken without being asked for. */
+static void only_our_own_variables_count_by_themselves(void **state)
+{
+    (void)state;
+    ls_context *ctx = NULL;
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "29500", 1);
+    assert_int_equal(ls_context_create(NULL, &ctx), LS_OK);
+    assert_int_equal(ls_cluster_size(ctx), 1);
+    assert_int_equal(ls_cluster_join(ctx, NULL), LS_OK);
+    assert_int_equal(ls_cluster_size(ctx), 2);
+    assert_int_equal(ls_cluster_rank(ctx), 1);
+    assert_int_equal(ls_cluster_join(ctx, &(ls_cluster_options){ .size = 1 }), LS_OK);
+    assert_int_equal(ls_cluster_size(ctx), 1);
+    assert_int_equal(ls_cluster_join(ctx, &(ls_cluster_options){ .rank = 2, .size = 2, .job = "a" }), LS_ERR_INVALID);
+    assert_int_equal(ls_cluster_join(ctx, &(ls_cluster_options){ .size = 2 }), LS_ERR_INVALID);
+    ls_context_close(ctx);
+    setenv("LOCKSTEP_RANK", "5", 1);
+    ctx = NULL;
+    assert_int_equal(ls_context_create(NULL, &ctx), LS_ERR_INVALID);
+    assert_null(ctx);
+    forget_environment();
+}
+
+int main(void)
+{
+    forget_environment();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contexts_of_spawned_workers_meet),
+        cmocka_unit_test(a_spawned_worker_that_dies_ends_the_others),
+        cmocka_unit_test(pieces_of_all_sizes_pass),
+        cmocka_unit_test(large_pieces_pass_each_other),
+        cmocka_unit_test(many_pieces_go_in_one_exchange),
+        cmocka_unit_test(a_killed_worker_is_named_by_all),
+        cmocka_unit_test(a_worker_that_leaves_is_named_by_all),
+        cmocka_unit_test(a_stopped_worker_is_named_after_the_limit),
+        cmocka_unit_test(other_calls_and_wrong_frames_are_errors),
+        cmocka_unit_test(differences_at_the_door_are_told_to_both),
+        cmocka_unit_test(strangers_are_dropped_and_the_others_meet),
+        cmocka_unit_test(environments_are_read_and_refused),
+        cmocka_unit_test(only_our_own_variables_count_by_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
