@@ -37,13 +37,22 @@ took=$((($(now) - start) / 1000000)) # ms
 expected=$(weights "$TMP/whole")
 rm -rf "$TMP/ck"
 
-# One run is killed within its time, another goes on and ends. Prints what is wrong.
+# The first checkpoint is there, or the run has ended.
+begun() {
+    until ls -d "$TMP"/ck/step-???????? >/dev/null 2>&1 || ! kill -0 "$1" 2>/dev/null; do
+        sleep 0.01
+    done
+}
+
+# One run is killed, at any moment of its time or of that after its first checkpoint, by turns; another goes on and ends.
+# Prints what is wrong.
 kill_once() {
     rm -rf "$TMP/ck"
     local after=$((RANDOM * 32768 + RANDOM))
     after=$((after % took))
     "$LOCKSTEP" "${arguments[@]}" --devices $((1 + RANDOM % 2)) >"$TMP/killed" 2>&1 &
     local pid=$!
+    [ $(($1 % 2)) = 0 ] || begun $pid
     sleep "$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))"
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
@@ -63,7 +72,7 @@ kill_all() {
     gone_on=0
     while [ $n -lt "$KILLS" ] || { [ "$KILLS" = 0 ] && [ $(($(now) / 1000000000)) -lt $end ]; }; do
         n=$((n + 1))
-        kill_once >"$TMP/wrong"
+        kill_once $n >"$TMP/wrong"
         [ -s "$TMP/wrong" ] || continue
         bad=$((bad + 1))
         cat "$TMP/wrong"
