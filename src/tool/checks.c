@@ -229,6 +229,10 @@ static ls_status check_one_device(const ls_options *options, tool_settings *sett
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
 {
     tool_session session = { 0 };
+    if (settings->strategy == TOOL_MULTI_WORKER) {
+        settings->strategy = LS_STRATEGY_MIRRORED;
+        settings->multi_worker = true;
+    }
     LS_TRY(check_strategy(options, settings));
     if (settings->place && !tool_given(options, "--devices"))
         settings->devices = NULL;

@@ -133,6 +133,8 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
     const ls_context_options options = { .log_level = (ls_log_level)settings->log_level, .log_sink = write_log };
     int open = 0;
     LS_TRY(ls_context_create(&options, &session->ctx));
+    if (settings->multi_worker)
+        LS_TRY(ls_fail_within(ls_cluster_join(session->ctx, NULL), "--strategy multi-worker"));
     LS_TRY(look(session->ctx));
     LS_TRY(choose_devices(settings, session, &open));
     choose_strategy(settings, session);

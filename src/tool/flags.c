@@ -58,8 +58,9 @@ static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
                                                LS_METRIC_RECALL,
                                                LS_METRIC_AUC };
 
-static const char *const strategy_names[] = { "auto",          "one-device",     "mirrored",
-                                              "data-parallel", "model-parallel", "pipeline" };  /* ls_strategy_kind */
+static const char *const strategy_names[] = {
+    "auto", "one-device", "mirrored", "data-parallel", "model-parallel", "pipeline", "multi-worker"
+}; /* ls_strategy_kind, and one more */
 static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", "one-device" }; /* ls_all_reduce */
 static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
@@ -71,7 +72,7 @@ static const char *const verbose_names[] = { "auto", "0", "1", "2" };           
 _Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
 _Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
 _Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
-_Static_assert(COUNT(strategy_names) == LS_STRATEGY_PIPELINE + 1, "a name for each strategy");
+_Static_assert(COUNT(strategy_names) == TOOL_MULTI_WORKER + 1, "a name for each strategy");
 _Static_assert(LS_PER_BATCH == 0 && LS_PER_LANE == 1, "in the order of the names");
 _Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
 _Static_assert(COUNT(pipeline_names) == LS_FILL_DRAIN + 1, "a name for each order");
@@ -204,7 +205,10 @@ static const ls_option device_rows[] = {
     ROW("--strategy", strategy, .value = "auto",
         .help =
             "which device does what: mirrored and data-parallel deal out the batch, model-parallel and pipeline the "
-            "layers; auto: mirrored, or model-parallel with --place. Results do not depend on it either",
+            "layers; multi-worker: mirrored, in the cluster that TF_CONFIG, torchrun, mpirun or srun tells of (with "
+            "lockstep "
+            "launch it needs no flag); auto: mirrored, or model-parallel with --place. Results do not depend on it "
+            "either",
         LS_OPTION_CHOICES(strategy_names)),
     ROW("--stages", stages, .value = "0", .range = "[0, 1024]",
         .help = "of model-parallel and pipeline: parts that the layers are cut into; 0: a stage for each device"),

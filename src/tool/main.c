@@ -106,6 +106,9 @@ static int run(const tool_command *command, int argc, const char *const *argv)
     if (read_options(command, argc, argv, &options, &settings) != LS_OK) {
         result = fail(WRONG_USE);
     } else {
+        bool chief = true;
+        if (tool_is_chief(&settings, &chief) == LS_OK && !chief) /* what is wrong there, opening a context tells */
+            tool_only_work(&settings);
         if (settings.print_options) {
             ls_text text = { 0 };
             ls_options_print(&options, &text);

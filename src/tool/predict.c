@@ -76,7 +76,7 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(ls_predict(session->model, data, &out, .batch_size = settings->batch_size, .strategy = session->strategy,
                       .lanes = (int)settings->lanes));
-    ls_status status = write_array(settings->output, &out);
+    ls_status status = ls_is_chief(session->ctx) ? write_array(settings->output, &out) : LS_OK;
     if (status == LS_OK) {
         printf("%s: %s of the %s set: (", settings->output, ls_model_output_name(session->model, 0), name);
         for (int i = 0; i < out.shape.rank; i++)

@@ -60,6 +60,7 @@ typedef struct tool_settings {
     char counted[16];                   /* what devices may point to */
     bool memory_growth, log_placement;
     int strategy;             /* ls_strategy_kind */
+    bool multi_worker;        /* the environment tells of a cluster, whoever started it */
     int64_t stages, replicas; /* 0: not said */
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
@@ -82,6 +83,8 @@ typedef struct tool_settings {
     int log_level; /* ls_log_level */
     bool print_options;
 } tool_settings;
+
+#define TOOL_MULTI_WORKER (LS_STRATEGY_PIPELINE + 1) /* a --strategy: mirrored, with multi_worker */
 
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
@@ -192,6 +195,13 @@ typedef struct tool_command {
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
     tool_report, tool_devices, tool_doctor, tool_launch;
+
+/* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c). In others the
+ * settings ask for neither, and standard output leads nowhere. */
+ls_status tool_is_chief(const tool_settings *settings, bool *out);
+void tool_only_work(tool_settings *settings);
+/* Of all workers the largest number: a signal that one of them got has stopped them all. */
+ls_status tool_agree(ls_context *ctx, const char *what, int *number);
 
 /* ---- What commands work with ---- */
 

@@ -274,6 +274,8 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     ls_status status = save(settings, session, fit(settings, session, &history));
     *stopped_by = tool_release_signals(); /* nothing is left to save: the next signal ends at once */
     if (status == LS_OK)
+        status = tool_agree(session->ctx, "how training ended", stopped_by);
+    if (status == LS_OK)
         status = tell_results(settings, session, history, *stopped_by);
     ls_history_destroy(history);
     return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "lockstep/cluster.h"
 #include "nn/model.h"
 
 /* Does nothing by itself: fit asks whether it is there. */
@@ -44,6 +45,11 @@ static ls_status open_one(ls_callback_list *list, const ls_callback *spec, ls_ca
         return LS_OK;
     if ((size_t)spec->kind >= KINDS)
         return ls_fail(LS_ERR_INVALID, "there is no callback number %d", (int)spec->kind);
+    const ls_context *ctx = ls_model_graph(list->facts.job->model)->context;
+    if (builtins[spec->kind]->only_writes && !ls_is_chief(ctx)) { /* another worker writes the same */
+        *out = (ls_callback){ .kind = LS_CALLBACK_FUNCTIONS };
+        return LS_OK;
+    }
     *out = (ls_callback){ .kind = spec->kind, .of = spec->of };
     return builtins[spec->kind]->open(&spec->of, &list->facts, out);
 }

@@ -4,11 +4,20 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "lockstep/cluster.h"
+#include "nn/model.h"
 #include "train/callback.h"
 
 /* ---- Evaluate ---- */
 
 /* How far a pass is: by its own bar where there is one, else to whoever watches. */
+/* Silent unless asked for, and on all workers of a cluster but the chief. */
+static ls_verbose shown(const ls_job *job, ls_verbose verbose)
+{
+    bool chief = ls_is_chief(ls_model_graph(job->model)->context);
+    return chief && verbose != LS_VERBOSE_AUTO ? verbose : LS_VERBOSE_SILENT;
+}
+
 static void tell_step(ls_progress *progress, const char *verb, int64_t done, int64_t steps, const ls_results *results)
 {
     if (progress)
@@ -93,7 +102,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_callback_list callbacks;
     const ls_callback_facts facts = { .job = job, .call = "ls_evaluate" };
     LS_TRY(ls_passes_open(&passes, data, options->batch_size ? options->batch_size : 32, false, 0));
-    ls_verbose verbose = options->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : options->verbose;
+    ls_verbose verbose = shown(job, options->verbose);
     ls_progress_open(&progress, options->output, verbose);
     ls_progress_begin(&progress, passes.steps, 0);
     const ls_watchers watch = { .verb = "evaluating", .progress = &progress, .callbacks = &callbacks };
@@ -214,7 +223,7 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
     const ls_predict_options *o = p->options;
     LS_TRY(ls_settings_make(p->job, &o->strategy, o->lanes, &p->settings));
     LS_TRY(ls_passes_open(&p->passes, data, o->batch_size ? o->batch_size : 32, false, 0));
-    ls_progress_open(&p->progress, o->output, o->verbose == LS_VERBOSE_AUTO ? LS_VERBOSE_SILENT : o->verbose);
+    ls_progress_open(&p->progress, o->output, shown(p->job, o->verbose));
     ls_progress_begin(&p->progress, p->passes.steps, 0);
     const ls_callback_facts facts = { .job = p->job, .call = "ls_predict" };
     LS_TRY(ls_callbacks_open(&p->callbacks, o->callbacks, o->callback_count, &facts));

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/fpmode.h"
 #include "device/cores.h"
+#include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
@@ -596,6 +597,14 @@ static void close_log(fit *f, const ls_error *failure)
     ls_train_log_close(f->log, f->job, &facts);
 }
 
+/* Of the workers of a cluster the chief alone prints, logs and saves; all of them go on from a checkpoint. */
+static void only_train(ls_fit_options *options)
+{
+    options->verbose = LS_VERBOSE_SILENT;
+    options->log = options->trace = NULL;
+    options->log_hash = false;
+}
+
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 {
     LS_OWN_FP_MODE;
@@ -603,6 +612,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_use use;
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
+    if (!ls_is_chief(ls_model_graph(model)->context))
+        only_train(&options);
     ls_status status = run_fit(&f, data);
     ls_error failure;
     ls_error_keep(&failure, status);

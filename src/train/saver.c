@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/numbers.h"
+#include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
 
@@ -45,7 +46,7 @@ struct ls_saver {
     int64_t from_step;
     char *difference; /* of its bits, which was allowed */
     const ls_file_ops *ops;
-    int lock; /* of the folder; -1: nothing is saved, the options ask for resuming alone */
+    int lock; /* of the folder; -1: nothing is saved, here (not the chief) or at all (resuming alone) */
     /* when */
     ls_period every;
     int keep;
@@ -391,11 +392,12 @@ static ls_status open_saver(ls_saver *s)
     if (o->keep < LS_KEEP_ALL)
         return ls_fail(LS_ERR_INVALID, "ls_fit: keep is %d", o->keep);
     LS_TRY(ls_facts_make(s->job, &s->facts));
-    if (o->checkpoint)
+    bool saves = o->checkpoint && ls_is_chief(ls_model_graph(s->job->model)->context);
+    if (saves)
         LS_TRY(ls_checkpoint_lock(s->ops, o->checkpoint, &s->lock));
     if (o->resume)
         LS_TRY(find(s));
-    if (!o->checkpoint)
+    if (!saves)
         return LS_OK;
     LS_TRY(clear_newer(s));
     return start(s);
@@ -474,9 +476,10 @@ ls_status ls_saver_resume(ls_saver *s)
     LS_TRY(ls_checkpoint_history(s->found, s->job->fit->history));
     LS_TRY(ls_checkpoint_put(s->found, s->job));
     const ls_position *at = &s->job->position;
-    ls_log_always(s->log,
-                  "going on from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in all",
-                  s->found->path, at->epoch + 1, at->step, s->found->step);
+    if (ls_is_chief(ls_model_graph(s->job->model)->context))
+        ls_log_always(s->log,
+                      "going on from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in all",
+                      s->found->path, at->epoch + 1, at->step, s->found->step);
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     s->from_step = s->found->step;
     s->saved = *at;

@@ -1,0 +1,156 @@
+#!/bin/sh
+# Several workers of this machine train one job: each step has the bits of one process; worker 0 alone prints and writes.
+. "$(dirname "$0")/lib.sh"
+
+LOCKSTEP=$ROOT/$LS_BUILD/lockstep
+launch() { timeout -k 5 120 "$LOCKSTEP" launch "$@"; }
+export LOCKSTEP_GRACE=5
+
+# hashes FILE: of each step of a log
+hashes() { sed -n 's/.*"step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
+
+# same_bits WORKERS MODEL ARGUMENTS...: beside one process, whose log is made once for each MODEL and ARGUMENTS
+same_bits() {
+    workers=$1
+    shift
+    alone=$TMP/alone-$(echo "$*" | tr -c 'a-z0-9\n' -)
+    if [ ! -e "$alone" ]; then
+        timeout -k 5 120 "$LOCKSTEP" train "$@" --log "$alone" --log-hash --verbose 0 >"$alone.out" || return 1
+    fi
+    launch --workers "$workers" -- "$LOCKSTEP" train "$@" --log "$TMP/log" --log-hash --verbose 0 >"$TMP/out" || return 1
+    hashes "$alone" >"$TMP/wanted"
+    hashes "$TMP/log" >"$TMP/found"
+    [ -s "$TMP/wanted" ] && cmp "$TMP/wanted" "$TMP/found" || return 1
+    grep sha256 "$alone.out" >"$TMP/wanted" && grep sha256 "$TMP/out" >"$TMP/found" && cmp "$TMP/wanted" "$TMP/found" || return 1
+    ! grep '^\[' "$TMP/out" # nobody else prints
+}
+
+for run in 1:33 2:32 2:33 3:33 4:32 4:33; do
+    check "mnist-cnn, workers:batch $run" same_bits ${run%:*} mnist-cnn --data synthetic --take 100 \
+        --batch-size ${run#*:} --epochs 1
+done
+check "more workers than lanes" same_bits 6 mnist-cnn --data synthetic --take 70 --batch-size 32 --epochs 1
+check "mnist-cnn-wide, 3 workers" same_bits 3 mnist-cnn-wide --data synthetic --take 40 --batch-size 33 --epochs 1
+check "resnet18 with batch norm, 2 workers" same_bits 2 resnet18 --input 32x32x3 --classes 10 --data synthetic --take 24 \
+    --batch-size 12 --epochs 1
+check "two devices in each of two workers" same_bits 2 mnist-cnn --data synthetic --take 70 --batch-size 33 --epochs 1 --devices 2
+
+# ---- Worker 0 alone writes ----
+
+files_of_one() {
+    mkdir -p "$TMP/files" && cd "$TMP/files" || return 1
+    launch --workers 3 -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 100 --epochs 2 --save w.safetensors --log l \
+        --checkpoint c --trace t.json >out 2>err || { cat err; return 1; }
+    [ -s w.safetensors ] && [ -s l ] && [ -s t.json ] && [ -e c/last ] || { ls -R; return 1; }
+    [ "$(grep -c '"event":"start"' l)" = 1 ] && ! grep '^\[' out err && [ "$(grep -c 'weights sha256' out)" = 1 ]
+}
+check "files are written and lines printed once" files_of_one
+
+# Going on from a checkpoint with another number of workers: the bits of a run that was never stopped.
+goes_on() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 100 --epochs 3 --verbose 0 >whole || return 1
+    launch --workers 3 -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 100 --epochs 3 --max-steps 5 --checkpoint d \
+        --verbose 0 >part || return 1
+    launch --workers 2 -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 100 --epochs 3 --checkpoint d --resume \
+        --verbose 0 >rest || return 1
+    grep sha256 whole >a && grep sha256 rest >b && cmp a b && [ "$(grep -c 'going on from' rest)" = 1 ]
+}
+check "a checkpoint of three workers is gone on from by two" goes_on
+
+predicts() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" predict mnist-cnn --data synthetic --take 50 --output one.npy >/dev/null || return 1
+    launch --workers 3 -- "$LOCKSTEP" predict mnist-cnn --data synthetic --take 50 --output three.npy >out || return 1
+    cmp one.npy three.npy && ! grep '^\[' out
+}
+check "predictions of three workers are those of one" predicts
+
+evaluates() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" evaluate mnist-cnn --data synthetic --take 70 >one || return 1
+    launch --workers 2 -- "$LOCKSTEP" evaluate mnist-cnn --data synthetic --take 70 >two || return 1
+    grep -o 'loss: .*' one >a && grep -o 'loss: .*' two >b && cmp a b
+}
+check "an evaluation of two workers is that of one" evaluates
+
+# ---- Ends ----
+
+# A signal to the launcher stops all workers at the same step, with a checkpoint.
+stops() {
+    cd "$TMP" || return 1
+    timeout -k 5 60 "$LOCKSTEP" launch --workers 2 -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 1000 --epochs 1000 \
+        --log s --checkpoint e --verbose 0 >out 2>err &
+    pid=$!
+    for i in $(seq 200); do
+        [ ! -e s ] || [ "$(grep -c '"event":"step"' s)" -lt 3 ] || break
+        sleep 0.1
+    done
+    kill -TERM "$(pgrep -P $pid lockstep)"
+    found=0
+    wait $pid || found=$?
+    [ $found = 143 ] && [ -e e/last ] && grep -q 'stopped by a signal' out || { echo "status $found"; cat out err; return 1; }
+}
+check "a signal stops all at the same step" stops
+
+one_dies() {
+    cd "$TMP" || return 1
+    found=0
+    launch --workers 3 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || { sleep 1; kill -9 $$; } & exec "$0" "$@"' "$LOCKSTEP" train mnist-cnn \
+        --data synthetic --take 1000 --epochs 1000 --verbose 0 >out 2>err || found=$?
+    [ $found = 137 ] && grep -q 'worker 1 was ended by signal 9' err || { echo "status $found"; cat out err; return 1; }
+}
+check "a worker that is killed ends the job" one_dies
+
+# ---- Started by others ----
+
+# Variables as torchrun sets them; nothing is taken from them without being asked for.
+torch_variables() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 | grep sha256 >a || return 1
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000))
+    RANK=1 timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker >one 2>&1 &
+    RANK=0 timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker >zero || return 1
+    wait $! || { cat one; return 1; }
+    grep sha256 zero | cmp - a && [ ! -s one ] || return 1
+    RANK=1 timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 | grep sha256 | cmp - a
+}
+check "workers started with torchrun's variables meet" torch_variables
+
+tf_config() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 | grep sha256 >a || return 1
+    config() { echo "{\"cluster\":{\"worker\":[\"localhost:$((20000 + $$ % 20000))\",\"localhost:2\"]},\"task\":{\"type\":\"worker\",\"index\":$1}}"; }
+    TF_CONFIG=$(config 1) timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker >one 2>&1 &
+    TF_CONFIG=$(config 0) timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker >zero || return 1
+    wait $! || { cat one; return 1; }
+    grep sha256 zero | cmp - a && [ ! -s one ]
+}
+check "workers started with TF_CONFIG meet" tf_config
+
+real_torchrun() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 | grep sha256 >a || return 1
+    timeout 100 torchrun --standalone --nproc-per-node 2 --no-python "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 \
+        --verbose 0 --strategy multi-worker >out 2>err || { cat err; return 1; }
+    grep sha256 out | cmp - a
+}
+if command -v torchrun >/dev/null; then
+    check "torchrun starts workers" real_torchrun
+else
+    skip "torchrun starts workers" "torchrun is not installed"
+fi
+
+real_mpirun() {
+    cd "$TMP" || return 1
+    timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 | grep sha256 >a || return 1
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 100 mpirun --oversubscribe -n 2 "$LOCKSTEP" train mnist-cnn \
+        --data synthetic --take 64 --verbose 0 --strategy multi-worker >out 2>err || { cat err; return 1; }
+    grep sha256 out | cmp - a
+}
+if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+    check "mpirun starts workers" real_mpirun
+else
+    skip "mpirun starts workers" "Open MPI is not installed"
+fi
+finish
