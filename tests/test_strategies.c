@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "run/strategy.h"
@@ -251,6 +252,62 @@ static void placed_layers_have_no_replicas(void **state)
     machine_close(&m);
 }
 
+/* ---- Samples that look at each other ---- */
+
+/* Every sample reads all others, so that the gradient of what is gathered is joined, and its rows go to devices that
+ * have no room for all of it. */
+static void train_pairs(int gpus, bool copies, char hash[65])
+{
+    machine m;
+    ls_graph *g = NULL;
+    ls_sha256 *sha = NULL;
+    static float samples[9 * 8];
+    static int32_t classes[9];
+    for (int i = 0; i < 9 * 8; i++)
+        samples[i] = (float)(i * 37 % 64) / 64 - 0.5F;
+    for (int i = 0; i < 9; i++)
+        classes[i] = i % CLASSES;
+    machine_create(&m, (machine_settings){ .gpu = { .devices = gpus, .copies = copies, .delay = -1 },
+                                           .options = { .threads = 1 } });
+    OK(ls_graph_create(m.ctx, &g, .seed = 1));
+    OK(ls_graph_set_lanes(g, 4));
+    OK(ls_graph_set_strategy(g, ls_mirrored()));
+    ls_initializer normal = { .kind = LS_INIT_NORMAL, .b = 0.5 };
+    ls_tensor *x = ls_op_input(g, "x", LS_F32, LS_SHAPE(LS_BATCH, 8));
+    ls_tensor *y = ls_op_input(g, "y", LS_I32, LS_SHAPE(LS_BATCH));
+    ls_tensor *first = ls_op_matmul(x, ls_op_variable(g, "first", LS_F32, LS_SHAPE(8, 6), .initializer = normal));
+    ls_tensor *h = ls_op_sub(first, ls_op_reduce_mean(first, LS_AXES(0), true));
+    ls_tensor *pairs = ls_op_softmax(ls_op_matmul(h, ls_op_gather_batch(h), .transpose_b = true), -1);
+    h = ls_op_matmul(pairs, ls_op_gather_batch(h));
+    h = ls_op_matmul(h, ls_op_variable(g, "second", LS_F32, LS_SHAPE(6, CLASSES), .initializer = normal));
+    ls_tensor *loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(y, h, LS_LOGITS), LS_ALL_AXES, false);
+    ls_tensor *fetches[] = { loss, ls_minimize(ls_sgd(.learning_rate = 0.5), loss, "step") };
+    OK(ls_sha256_begin(&sha));
+    for (int step = 0; step < 4; step++) {
+        ls_array value;
+        const ls_feed feeds[] = { { x, ls_array_of(LS_F32, LS_SHAPE(9, 8), samples) },
+                                  { y, ls_array_of(LS_I32, LS_SHAPE(9), classes) } };
+        OK(ls_eval(g, feeds, 2, fetches, 2));
+        OK(ls_strategy_check(g, NULL));
+        OK(ls_value(loss, &value));
+        OK(ls_sha256_add(sha, value.data, sizeof(float)));
+    }
+    OK(ls_sha256_end(sha, hash));
+    ls_graph_destroy(g);
+    machine_close(&m);
+}
+
+static void samples_that_see_each_other_have_one_devices_bits(void **state)
+{
+    (void)state;
+    char expected[65], found[65];
+    train_pairs(1, false, expected);
+    for (int i = 0; i < 6; i++) {
+        train_pairs(2 + i / 2, i % 2, found);
+        assert_string_equal(found, expected);
+    }
+}
+
 /* ---- Who joins what, and who updates ---- */
 
 /* Trains a wide layer on 4 GPUs for one step; copies between GPUs are counted by pair. */
@@ -457,6 +514,7 @@ int main(void)
         cmocka_unit_test(strategies_on_gpus_have_the_bits_of_one),
         cmocka_unit_test(layers_with_devices_are_the_stages),
         cmocka_unit_test(placed_layers_have_no_replicas),
+        cmocka_unit_test(samples_that_see_each_other_have_one_devices_bits),
         cmocka_unit_test(all_reduces_join_where_they_say),
         cmocka_unit_test(data_parallel_updates_on_one_device),
         cmocka_unit_test(meetings_of_a_pipeline_are_told),

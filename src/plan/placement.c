@@ -71,10 +71,13 @@ static ls_status find_active(ls_placement *p)
 
 /* ---- Whole values: who looks at them ---- */
 
-/* All CPUs look at the host's memory. */
+/* All CPUs look at the host's memory. Other devices that get rows of a value from there, task by task, have no room for
+ * all of it. */
 static void look(ls_placement *p, const ls_operand *o, int device)
 {
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
+    if (ls_kind_of(p, device) != LS_CPU && ls_is_staged(o))
+        return;
     if (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE)
         p->looked_at[(size_t)o->value * (size_t)p->ctx->device_count + (size_t)at] = true;
 }
