@@ -311,7 +311,8 @@ static void samples_that_see_each_other_have_one_devices_bits(void **state)
 /* ---- Who joins what, and who updates ---- */
 
 /* Trains a wide layer on 4 GPUs for one step; copies between GPUs are counted by pair. */
-static double count_copies(ls_strategy strategy, int64_t steps, int64_t copies[4][4], const char *of)
+static double count_copies_of(int64_t samples, ls_strategy strategy, int64_t steps, int64_t copies[4][4],
+                              const char *of)
 {
     machine m;
     ls_model *model = NULL;
@@ -322,7 +323,7 @@ static double count_copies(ls_strategy strategy, int64_t steps, int64_t copies[4
     OK(ls_sequential(m.ctx, "wide", &model, ls_input(64), ls_dense(512, .name = "wide"),
                      ls_dense(CLASSES, .activation = LS_SOFTMAX)));
     OK(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy()));
-    OK(ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(32, 64), x), ls_array_of(LS_I32, LS_SHAPE(32), y),
+    OK(ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(samples, 64), x), ls_array_of(LS_I32, LS_SHAPE(samples), y),
                      .batch_size = 32, .lanes = 8, .strategy = strategy, .epochs = steps,
                      .verbose = LS_VERBOSE_SILENT));
     double moved = ls_model_times(model).moved_bytes / (double)steps;
@@ -337,6 +338,11 @@ static double count_copies(ls_strategy strategy, int64_t steps, int64_t copies[4
     ls_model_destroy(model);
     machine_close(&m);
     return moved;
+}
+
+static double count_copies(ls_strategy strategy, int64_t steps, int64_t copies[4][4], const char *of)
+{
+    return count_copies_of(32, strategy, steps, copies, of);
 }
 
 static void must_copy(int64_t copies[4][4], const char *expected)
@@ -361,6 +367,17 @@ static void all_reduces_join_where_they_say(void **state)
     must_copy(copies, "01 02 03 10 20 30 ");
     /* each device sends and gets all but its own quarter; the others move as much, over fewer devices */
     assert_true(sharded > 0 && sharded == one && pairs == one);
+}
+
+/* Of one sample in the last of 8 lanes one part moves, and its result to three devices; of 32 samples three parts. */
+static void lanes_without_samples_move_nothing(void **state)
+{
+    (void)state;
+    int64_t copies[4][4];
+    ls_strategy to_one = ls_mirrored(.all_reduce = LS_ALL_REDUCE_TO_ONE);
+    double all = count_copies(to_one, 1, copies, NULL), last = count_copies_of(1, to_one, 1, copies, NULL);
+    must_copy(copies, "01 02 03 30 ");
+    assert_true(last > 0 && last * 6 == all * 4);
 }
 
 /* The first device has the weights and their updates; the others get them from it before every step. */
@@ -516,6 +533,7 @@ int main(void)
         cmocka_unit_test(placed_layers_have_no_replicas),
         cmocka_unit_test(samples_that_see_each_other_have_one_devices_bits),
         cmocka_unit_test(all_reduces_join_where_they_say),
+        cmocka_unit_test(lanes_without_samples_move_nothing),
         cmocka_unit_test(data_parallel_updates_on_one_device),
         cmocka_unit_test(meetings_of_a_pipeline_are_told),
         cmocka_unit_test(replicas_are_counted),

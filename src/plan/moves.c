@@ -22,8 +22,10 @@ static void list_live(const ls_placement *p, int segment, bool *live)
             bool one = true;
             for (int lane = a; lane < end; lane++)
                 one = one && ls_task_device(plan, segment, lane) == device;
-            if (one)
+            if (one) {
+                live[a] = live[a] || live[a + size / 2]; /* nothing and x is x, in the place of nothing */
                 live[a + size / 2] = false;
+            }
         }
 }
 
