@@ -799,6 +799,36 @@ static void resume_with(const char *monitor)
     free(whole.csv);
 }
 
+/* A log that is appended to: what was there before stays, and the first epoch, cut and gone on with, is there once. */
+static void an_appended_log_has_no_epoch_twice(void **state)
+{
+    (void)state;
+    char *text[2];
+    for (int in_parts = 0; in_parts < 2; in_parts++) {
+        const char *path = in_folder("appended.csv");
+        ls_dataset *train = samples(0, 30);
+        char folder_of_checkpoints[128];
+        snprintf(folder_of_checkpoints, sizeof(folder_of_checkpoints), "%s", in_folder("appended.ck"));
+        FILE *file = fopen(path, "w");
+        assert_true(file && fputs("epoch,accuracy,loss\r\n0,1,1\r\n", file) >= 0 && fclose(file) == 0);
+        for (int part = !in_parts; part < 2; part++) {
+            ls_context *ctx = open_context(NULL, NULL);
+            ls_model *model = classifier(ctx);
+            OK(ls_fit(model, train, .epochs = 3, .batch_size = 8, .verbose = LS_VERBOSE_SILENT,
+                      .max_steps = part ? 0 : 2, .checkpoint = in_parts ? folder_of_checkpoints : NULL,
+                      .resume = in_parts ? "auto" : NULL,
+                      .callbacks = ls_callbacks(ls_csv_logger(in_folder("appended.csv"), .append = true))));
+            ls_model_destroy(model);
+            ls_context_close(ctx);
+        }
+        text[in_parts] = read_text(in_folder("appended.csv"));
+        ls_dataset_destroy(train);
+    }
+    assert_string_equal(text[0], text[1]);
+    free(text[0]);
+    free(text[1]);
+}
+
 static void a_resumed_run_ends_as_the_other(void **state)
 {
     (void)state;
@@ -914,6 +944,7 @@ int main(void)
         cmocka_unit_test(a_save_that_fails_is_a_warning),
         cmocka_unit_test(a_step_that_is_not_finite_ends_training),
         cmocka_unit_test(a_resumed_run_ends_as_the_other),
+        cmocka_unit_test(an_appended_log_has_no_epoch_twice),
         cmocka_unit_test(a_signal_restores_nothing),
         cmocka_unit_test(training_that_was_stopped_does_not_go_on),
         cmocka_unit_test(a_state_that_does_not_fit_is_refused),

@@ -103,6 +103,27 @@ other_class() {
         grep -q 'from step 1 on: class is' "$CK/last/state.json"
 }
 check "another bit class is refused, or allowed and saved" other_class
+# Cut at a step, in the first epoch, behind its last step and in the last epoch, and gone on with: each file is that of the
+# run that was not. (Event files have times in them; there is one in each folder, of the same size.)
+with_files() {
+    mkdir -p "$TMP/f"
+    ends 0 train --epochs 4 --validation-split 0.25 --lr 0.05 --monitor accuracy --csv "$TMP/f/csv" --tensorboard "$TMP/f/tb" \
+        --save-best "$TMP/f/best.npz" --save-epochs "$TMP/f/{epoch}-{loss:.4f}.npz" --log "$TMP/f/log" "$@"
+}
+sizes() { find "$TMP/f/tb" -type f -printf '%s %h\n' | sort; }
+same_files() {
+    with_files || return 1
+    sizes >"$TMP/sizes"
+    mv "$TMP/f" "$TMP/f.whole"
+    for step in 2 4 9 13 14 15 16; do
+        rm -rf "$CK" "$TMP/f"
+        with_files --max-steps $step --checkpoint "$CK" && with_files --checkpoint "$CK" --resume || return 1
+        sizes | diff "$TMP/sizes" - && diff -r -x log -x tb "$TMP/f.whole" "$TMP/f" || { echo "cut at step $step"; return 1; }
+        ! grep '"event":"epoch"' "$TMP/f/log" | grep '"learning_rate":0[,}]' || return 1
+    done
+    rm -rf "$CK"
+}
+check "callbacks' files of a run in two parts are those of the whole one" same_files
 
 check "--save-every 5parsecs" refuses 2 '--save-every 5parsecs: expected a number above 0' train mlp --data $SMALL --checkpoint "$CK" \
     --save-every 5parsecs

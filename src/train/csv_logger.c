@@ -102,6 +102,8 @@ static void make_ready(csv_logger *c)
 {
     if (!c->ready && (c->now.started || !c->options.append))
         ls_append_cut(&c->file, c->now.bytes);
+    else if (!c->ready)
+        c->now = (numbers){ .bytes = c->file.bytes, .started = 1 }; /* behind what was there */
     c->ready = true;
 }
 

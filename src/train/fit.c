@@ -557,6 +557,15 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     return ls_job_step(f->job, &f->step);
 }
 
+/* The rate of the step that was made last: an epoch that goes on for its validation alone has no other. */
+static ls_status find_last_rate(fit *f)
+{
+    const ls_job *job = f->job;
+    if (!isnan(job->rate) || f->step == 0)
+        return ls_job_rate(job, &f->rate);
+    return ls_optimizer_rate(&job->optimizer, f->step - 1, job->batch_size, &f->rate);
+}
+
 static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
@@ -566,6 +575,8 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     f->start = ls_clock_now();
     f->delay = ls_cores_delay("");
     ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */
+    if (status == LS_OK)
+        status = find_last_rate(f);
     if (status == LS_OK)
         status = log_start(f); /* so only now the log can say where it starts */
     ls_saver_log(f->job->saver, f->log);

@@ -227,11 +227,12 @@ static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_l
     return status;
 }
 
+/* An epoch that was cut may go on later, and is looked at then: half of one must not be the best. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     model_checkpoint *c = user;
     (void)stop;
-    return c->options.save_freq > 0 ? LS_OK : save_now(c, model, logs);
+    return c->options.save_freq > 0 || logs->cut ? LS_OK : save_now(c, model, logs);
 }
 
 static ls_status on_batch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)

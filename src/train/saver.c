@@ -20,7 +20,7 @@
 /* One checkpoint to be written. */
 typedef struct order {
     ls_content *content;
-    int64_t best; /* the step of the best one, which stays; -1: none */
+    int64_t best; /* the step of the best result so far; -1: none */
 } order;
 
 /* What became of it. */
@@ -70,6 +70,8 @@ struct ls_saver {
     size_t outcome_count;
     /* for the end */
     int64_t written, failed;
+    /* the thread's own */
+    int64_t best_there; /* the step of the best one that could be written; -1: none */
 };
 
 /* ---- The thread ---- */
@@ -82,10 +84,12 @@ static void write_one(ls_saver *s, const order *o, outcome *out)
     ls_error_keep(&out->failure, status);
     if (status == LS_OK) {
         ls_checkpoint_link(s->ops, s->options->checkpoint, "last", o->content->step);
-        if (o->best == o->content->step)
+        if (o->best == o->content->step) {
             ls_checkpoint_link(s->ops, s->options->checkpoint, "best", o->best);
+            s->best_there = o->best;
+        }
         if (s->keep != LS_KEEP_ALL)
-            ls_checkpoints_prune(s->ops, s->options->checkpoint, s->keep, o->content->step, o->best);
+            ls_checkpoints_prune(s->ops, s->options->checkpoint, s->keep, o->content->step, s->best_there);
     }
     out->seconds = ls_clock_now() - start;
 }
@@ -415,7 +419,9 @@ ls_status ls_saver_open(ls_job *job, ls_saver **out)
         json_decref(other_bits);
         return ls_fail(LS_ERR_MEMORY, "no memory to save checkpoints");
     }
-    *s = (ls_saver){ .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1 };
+    *s = (ls_saver){
+        .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_there = -1
+    };
     s->log = &ls_model_graph(job->model)->context->log;
     s->ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     s->keep = o->keep ? o->keep : 3;
@@ -483,6 +489,7 @@ ls_status ls_saver_resume(ls_saver *s)
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     s->from_step = s->found->step;
     s->saved = *at;
+    s->best_there = s->best.known ? s->best.step : -1;
     if (s->lock >= 0 && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
     ls_checkpoint_close(s->found); /* as large as the model */

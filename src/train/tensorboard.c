@@ -222,6 +222,31 @@ static void flush(tensorboard *t, part p, bool keeps)
 
 /* ---- Moments ---- */
 
+static void open_early(tensorboard *t, part p)
+{
+    writer *w = &t->writers[p];
+    if (w->file.fd >= 0 || w->failed)
+        return;
+    if (open_file(t, p) == LS_OK) {
+        t->now[p].bytes = w->file.bytes;
+    } else {
+        w->failed = true;
+        ls_callback_warn(&t->facts, NAME, t->folder);
+    }
+}
+
+/* Before the first step, so that every checkpoint knows the files: what an epoch that is cut writes, also the first, is
+ * replaced when it goes on. */
+static ls_status on_batch_begin(void *user, ls_model *model, const ls_logs *logs)
+{
+    tensorboard *t = user;
+    (void)model, (void)logs;
+    open_early(t, TRAIN);
+    if (t->facts.validates)
+        open_early(t, VALIDATION);
+    return LS_OK;
+}
+
 static ls_status on_batch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     tensorboard *t = user;
@@ -305,6 +330,7 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     t->folder = o->log_dir ? o->log_dir : "logs";
     t->writers[TRAIN] = (writer){ .folder = "train", .file = LS_APPEND_CLOSED };
     t->writers[VALIDATION] = (writer){ .folder = "validation", .file = LS_APPEND_CLOSED };
+    out->on_batch_begin = on_batch_begin;
     out->on_batch_end = on_batch_end;
     out->on_epoch_end = on_epoch_end;
     out->on_test_end = on_test_end;
