@@ -399,6 +399,58 @@ static void strangers_are_dropped_and_the_others_meet(void **state)
     run_workers(meet_among_strangers, 4, NULL, NULL);
 }
 
+/* A process of another user says all the right words. */
+static int be_another_user(int rank, int size, void *user)
+{
+    (void)user;
+    ls_cluster_options o = options_of("user", 0, size - 1);
+    struct sockaddr_un address;
+    unsigned bytes;
+    struct {
+        ls_frame head;
+        char about[4];
+    } hello = { .head = { .magic = LS_FRAME_MAGIC,
+                          .version = LS_FRAME_VERSION,
+                          .kind = LS_FRAME_HELLO,
+                          .from = 1,
+                          .number = (uint32_t)size - 1,
+                          .bytes = 4 },
+                .about = { 'b', 'i', 't', 's' } };
+    WANT(ls_mesh_address(&o, 0, 0, &address, &bytes) == LS_OK);
+    WANT(setuid(65534) == 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    for (double end = ls_clock_now() + 10; connect(fd, (struct sockaddr *)&address, bytes) < 0;) {
+        WANT(ls_clock_now() < end);
+        usleep(1000);
+    }
+    (void)!send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
+    char answer;
+    WANT(recv(fd, &answer, 1, 0) <= 0); /* not a word */
+    return 0;
+}
+
+static int meet_with_another_user(int rank, int size, void *user)
+{
+    if (rank == size - 1)
+        return be_another_user(rank, size, user);
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("user", rank, size - 1);
+    if (rank > 0)
+        usleep(300000); /* the other user comes first */
+    WANT(ls_mesh_open(&o, 0, "bits", &mesh) == LS_OK);
+    WANT(swap(mesh, 1, "after", NULL, 0) == LS_OK);
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void other_users_are_not_let_in(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* only root can be somebody else */
+    run_workers(meet_with_another_user, 3, NULL, NULL);
+}
+
 /* ---- Contexts ---- */
 
 static ls_status use_cluster(int rank, int size, void *user)
@@ -620,6 +672,7 @@ int main(void)
         cmocka_unit_test(other_calls_and_wrong_frames_are_errors),
         cmocka_unit_test(differences_at_the_door_are_told_to_both),
         cmocka_unit_test(strangers_are_dropped_and_the_others_meet),
+        cmocka_unit_test(other_users_are_not_let_in),
         cmocka_unit_test(environments_are_read_and_refused),
         cmocka_unit_test(only_our_own_variables_count_by_themselves),
     };
