@@ -19,13 +19,13 @@
 #define MOST_TEMPORARIES 100 /* names tried before giving up */
 #define MOST_LINKS       40  /* as many as Linux follows */
 
-static ls_status fail_errno(const char *what, const char *path, int error)
+ls_status ls_file_fail(const char *what, const char *path, int error)
 {
     ls_status status = error == ENOENT ? LS_ERR_NOT_FOUND : error == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO;
     return ls_fail(status, "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-static int open_retrying(const char *path, int flags, mode_t mode)
+int ls_file_open(const char *path, int flags, mode_t mode)
 {
     int fd;
     do
@@ -58,7 +58,7 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t size, c
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            status = fail_errno("read", path, errno);
+            status = ls_file_fail("read", path, errno);
             goto free_buffer;
         }
         if (got == 0)
@@ -81,15 +81,15 @@ free_buffer:
 
 ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *bytes)
 {
-    int fd = open_retrying(path, O_RDONLY, 0);
+    int fd = ls_file_open(path, O_RDONLY, 0);
     if (fd < 0)
-        return fail_errno("open", path, errno);
+        return ls_file_fail("open", path, errno);
     ls_status status;
     struct stat info;
     if (fstat(fd, &info) != 0)
-        status = fail_errno("look at", path, errno);
+        status = ls_file_fail("look at", path, errno);
     else if (S_ISDIR(info.st_mode))
-        status = fail_errno("read", path, EISDIR);
+        status = ls_file_fail("read", path, EISDIR);
     else if (S_ISREG(info.st_mode) && (uintmax_t)info.st_size > limit)
         status = fail_limit(path, limit);
     else
@@ -112,7 +112,7 @@ static ls_status write_parts(int fd, const char *path, const char *wanted, const
             if (put < 0 && errno == EINTR)
                 continue;
             if (put < 0)
-                return fail_errno("write", path, errno);
+                return ls_file_fail("write", path, errno);
             data += put;
             left -= (size_t)put;
             written += put;
@@ -125,12 +125,12 @@ static ls_status write_parts(int fd, const char *path, const char *wanted, const
 /* A device or a pipe cannot be replaced by a rename: it would stop being one. */
 static ls_status write_in_place(const char *path, const ls_file_part *parts, size_t count)
 {
-    int fd = open_retrying(path, O_WRONLY, 0);
+    int fd = ls_file_open(path, O_WRONLY, 0);
     if (fd < 0)
-        return fail_errno("open", path, errno);
+        return ls_file_fail("open", path, errno);
     ls_status status = write_parts(fd, path, path, parts, count);
     if (close(fd) != 0 && status == LS_OK)
-        status = fail_errno("close", path, errno);
+        status = ls_file_fail("close", path, errno);
     ls_work_end();
     return status;
 }
@@ -166,25 +166,25 @@ ls_status ls_file_target(const char *path, char out[PATH_MAX])
 {
     char here[PATH_MAX], folder[PATH_MAX], found[PATH_MAX];
     if (path[0] == '\0' || strlen(path) >= sizeof here)
-        return fail_errno("write", path, path[0] == '\0' ? ENOENT : ENAMETOOLONG);
+        return ls_file_fail("write", path, path[0] == '\0' ? ENOENT : ENAMETOOLONG);
     if (realpath(path, found) != NULL) {
         memcpy(out, found, strlen(found) + 1);
         return LS_OK;
     }
     if (errno != ENOENT)
-        return fail_errno("write", path, errno);
+        return ls_file_fail("write", path, errno);
     strcpy(here, path);
     int error = follow_links(here);
     const char *name = last_name(here);
     if (error != 0 || name[0] == '\0')
-        return fail_errno("write", path, error != 0 ? error : ENOENT);
+        return ls_file_fail("write", path, error != 0 ? error : ENOENT);
     snprintf(folder, sizeof folder, "%.*s", name == here ? 1 : (int)(name - here), name == here ? "." : here);
     if (realpath(folder, found) == NULL)
-        return fail_errno("write", path, errno);
+        return ls_file_fail("write", path, errno);
     char whole[PATH_MAX + NAME_MAX + 2];
     int length = snprintf(whole, sizeof whole, "%s/%s", strcmp(found, "/") == 0 ? "" : found, name);
     if (length < 0 || length >= PATH_MAX)
-        return fail_errno("write", path, ENAMETOOLONG);
+        return ls_file_fail("write", path, ENAMETOOLONG);
     memcpy(out, whole, (size_t)length + 1);
     return LS_OK;
 }
@@ -213,8 +213,8 @@ static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
     for (int i = 0; i < MOST_TEMPORARIES; i++) {
         int length = snprintf(name, PATH_MAX, "%s.%ld.%d.tmp", path, (long)getpid(), i);
         if (length < 0 || length >= PATH_MAX)
-            return fail_errno("write", path, ENAMETOOLONG);
-        int fd = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
+            return ls_file_fail("write", path, ENAMETOOLONG);
+        int fd = ls_file_open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
         if (fd >= 0 && lock_temporary(fd, name)) {
             *out = fd;
             return LS_OK;
@@ -222,9 +222,9 @@ static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
         if (fd >= 0)
             close(fd);
         else if (errno != EEXIST)
-            return fail_errno("create a file beside", path, errno);
+            return ls_file_fail("create a file beside", path, errno);
     }
-    return fail_errno("create a file beside", path, EEXIST);
+    return ls_file_fail("create a file beside", path, EEXIST);
 }
 
 /* Whether `name` is "BASE.123.0.tmp". */
@@ -245,7 +245,7 @@ static bool is_temporary_of(const char *name, const char *base)
 
 static void remove_if_left(const char *name)
 {
-    int fd = open_retrying(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
+    int fd = ls_file_open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_still_named(fd, name))
@@ -280,7 +280,7 @@ static void sync_directory_of(const char *path)
     const char *slash = strrchr(path, '/');
     int length = slash == NULL || slash == path ? 1 : (int)(slash - path);
     snprintf(directory, sizeof directory, "%.*s", length, slash == NULL ? "." : path);
-    int fd = open_retrying(directory, O_RDONLY | O_DIRECTORY, 0);
+    int fd = ls_file_open(directory, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return;
     (void)fsync(fd);
@@ -296,11 +296,11 @@ static ls_status replace(const char *path, const struct stat *old, const ls_file
     LS_TRY(open_temporary(path, name, &fd));
     ls_status status = write_parts(fd, name, path, parts, count);
     if (status == LS_OK && old != NULL && fchmod(fd, old->st_mode & 07777) != 0)
-        status = fail_errno("set the mode of", name, errno);
+        status = ls_file_fail("set the mode of", name, errno);
     if (status == LS_OK && fsync(fd) != 0)
-        status = fail_errno("sync", name, errno);
+        status = ls_file_fail("sync", name, errno);
     if (status == LS_OK && rename(name, path) != 0)
-        status = fail_errno("rename a new file to", path, errno);
+        status = ls_file_fail("rename a new file to", path, errno);
     if (status != LS_OK)
         unlink(name);
     close(fd);
@@ -317,7 +317,7 @@ ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_
     char target[PATH_MAX];
     bool exists = stat(path, &info) == 0;
     if (exists && S_ISDIR(info.st_mode))
-        return fail_errno("write", path, EISDIR);
+        return ls_file_fail("write", path, EISDIR);
     if (exists && !S_ISREG(info.st_mode))
         return write_in_place(path, parts, count);
     LS_TRY(ls_file_target(path, target));
@@ -337,7 +337,7 @@ ls_status ls_file_try(const char *path)
                        : S_ISSOCK(info.st_mode) ? "a socket"
                                                 : "a device");
     if (exists && access(path, W_OK) != 0)
-        return fail_errno("write", path, errno);
+        return ls_file_fail("write", path, errno);
     LS_TRY(ls_file_target(path, target));
     clean_temporaries(target);
     LS_TRY(open_temporary(target, name, &fd));

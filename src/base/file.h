@@ -3,6 +3,7 @@
 #define LS_BASE_FILE_H
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "lockstep/base.h"
 
@@ -28,5 +29,11 @@ ls_status ls_file_try(const char *path);
 
 /* The file that `path` leads to, through links, as an absolute path. It need not exist, its folder must. */
 ls_status ls_file_target(const char *path, char out[PATH_MAX]);
+
+/* What the system says of a file: "cannot open 'x': No such file or directory". */
+ls_status ls_file_fail(const char *what, const char *path, int error);
+
+/* open(2), again where a signal came in between; closed in programs that this one starts. */
+int ls_file_open(const char *path, int flags, mode_t mode);
 
 #endif

@@ -32,21 +32,6 @@ static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",    
                                             "F4",      "I8",      "I16",         "U16",        "U32",
                                             "U64",     "C64",     "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
 
-static ls_status fail_errno(const char *what, const char *path, int error)
-{
-    ls_status status = error == ENOENT ? LS_ERR_NOT_FOUND : error == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO;
-    return ls_fail(status, "cannot %s '%s': %s", what, path, strerror(error));
-}
-
-static int open_retrying(const char *path, int flags, mode_t mode)
-{
-    int fd;
-    do
-        fd = open(path, flags | O_CLOEXEC, mode);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
 /* ---- The header of an open file ---- */
 
 /* A tensor with its place in the file, counted from the first byte after the header. */
@@ -241,13 +226,13 @@ typedef struct source {
 static ls_status open_source(const char *path, source *out)
 {
     struct stat info;
-    int fd = open_retrying(path, O_RDONLY, 0);
+    int fd = ls_file_open(path, O_RDONLY, 0);
     if (fd < 0)
-        return fail_errno("open", path, errno);
+        return ls_file_fail("open", path, errno);
     int error = fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
     if (error != 0) {
         close(fd);
-        return fail_errno("read", path, error);
+        return ls_file_fail("read", path, error);
     }
     *out = (source){ .path = path, .fd = fd, .sized = S_ISREG(info.st_mode), .bytes = (uint64_t)info.st_size };
     return LS_OK;
@@ -263,7 +248,7 @@ static ls_status read_up_to(const source *source, void *data, size_t bytes, size
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail_errno("read", source->path, errno);
+            return ls_file_fail("read", source->path, errno);
         if (got == 0)
             break;
         used += (size_t)got;

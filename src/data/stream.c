@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/file.h"
 #include "base/size.h"
 #include "base/status.h"
 #include "base/work.h"
@@ -50,12 +51,6 @@ bool ls_data_bytes(ls_dtype dtype, const ls_shape *shape, size_t *out)
 
 /* ---- Files ---- */
 
-static ls_status fail_errno(const char *what, const char *path, int error)
-{
-    ls_status status = error == ENOENT ? LS_ERR_NOT_FOUND : error == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO;
-    return ls_fail(status, "cannot %s '%s': %s", what, path, strerror(error));
-}
-
 ls_status ls_data_file_open(const char *path, ls_data_file *out)
 {
     struct stat info;
@@ -64,10 +59,10 @@ ls_status ls_data_file_open(const char *path, ls_data_file *out)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hold us */
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return fail_errno("open", path, errno);
+        return ls_file_fail("open", path, errno);
     ls_status status = LS_OK;
     if (fstat(fd, &info) != 0)
-        status = fail_errno("look at", path, errno);
+        status = ls_file_fail("look at", path, errno);
     else if (!S_ISREG(info.st_mode))
         status = ls_fail(LS_ERR_IO, "cannot read '%s': it is no plain file", path);
     if (status != LS_OK) {
@@ -94,7 +89,7 @@ static ls_status read_some(const ls_data_file *file, uint64_t offset, void *to, 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return fail_errno("read", file->path, errno);
+            return ls_file_fail("read", file->path, errno);
         if (n == 0)
             break;
         *got += (size_t)n;

@@ -130,6 +130,19 @@ static ls_device_seconds *seconds_of(const ls_job *job, const ls_function *f)
     return job->fitting && f->kind == LS_FUNCTION_TRAIN ? ls_fit_seconds_list(job->seconds) : NULL;
 }
 
+static ls_run_request request_of(const ls_job *job, const ls_function *f, const ls_settings *settings, const feeds *fed,
+                                 const ls_batch_view *batch)
+{
+    return (ls_run_request){ .graph = ls_model_graph(job->model),
+                             .settings = &settings->run,
+                             .feeds = fed->feed,
+                             .feed_count = fed->count,
+                             .rows = batch->rows,
+                             .row_count = batch->samples,
+                             .timeline = job->timeline,
+                             .seconds = seconds_of(job, f) };
+}
+
 /* ---- One plan ---- */
 
 static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
@@ -142,16 +155,9 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
         status = find_rate(job, &fed.rate);
         fed.feed[fed.count++] = (ls_feed){ f->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &fed.rate) };
     }
-    const ls_run_request request = { .graph = ls_model_graph(job->model),
-                                     .settings = &settings->run,
-                                     .feeds = fed.feed,
-                                     .feed_count = fed.count,
-                                     .rows = batch->rows,
-                                     .row_count = batch->samples,
-                                     .fetches = f->fetches,
-                                     .fetch_count = f->fetch_count,
-                                     .timeline = job->timeline,
-                                     .seconds = seconds_of(job, f) };
+    ls_run_request request = request_of(job, f, settings, &fed, batch);
+    request.fetches = f->fetches;
+    request.fetch_count = f->fetch_count;
     if (status == LS_OK)
         status = ls_run(&request, &report);
     free(fed.classes);
@@ -188,17 +194,10 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
     ls_run_report report;
     LS_TRY(ls_function_halve(job, f));
     ls_status status = feed_batch(&fed, job, f, batch, class_weights);
-    const ls_run_request request = { .graph = ls_model_graph(job->model),
-                                     .settings = &settings->run,
-                                     .feeds = fed.feed,
-                                     .feed_count = fed.count,
-                                     .rows = batch->rows,
-                                     .row_count = batch->samples,
-                                     .fetches = f->halves.fetches,
-                                     .fetch_count = f->halves.fetch_count,
-                                     .of_step = true,
-                                     .timeline = job->timeline,
-                                     .seconds = seconds_of(job, f) };
+    ls_run_request request = request_of(job, f, settings, &fed, batch);
+    request.fetches = f->halves.fetches;
+    request.fetch_count = f->halves.fetch_count;
+    request.of_step = true;
     if (status == LS_OK)
         status = ls_run(&request, &report);
     free(fed.classes);
