@@ -542,6 +542,8 @@ static void what_cannot_be_is_refused(void **state)
     REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 2), "3 devices", "2 stages");
     REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 4), "3 devices", "4 stages");
     REFUSED(ls_pipeline(.devices = "cpu:0,gpu:0"), "one kind", "CPU:0", "GPU:0");
+    REFUSED(ls_mirrored(.devices = "gpu:0,cpu:0", .work_split = "2:1"), "mirrored", "one kind", "GPU:0", "CPU:0");
+    REFUSED(ls_data_parallel(.devices = "cpu:0-1,gpu:0"), "data-parallel", "one kind");
     REFUSED(ls_one_device(.devices = "cpu:0-1"), "one-device", "2 devices");
     REFUSED(ls_mirrored(.stages = 2), "mirrored", "2 stages");
     REFUSED(ls_mirrored(.order = LS_FILL_DRAIN), "mirrored", "pipeline");
