@@ -196,6 +196,38 @@ static void strategies_on_gpus_have_the_bits_of_one(void **state)
     every_strategy_has_one_devices_bits(&(job){ .copies = true, .batch = 33, .lanes = 8 }, devices + 1, 3, true);
 }
 
+/* The graph's strategy is another after every step; a fit keeps the one it began with. */
+static ls_status set_another(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    static const char *const devices[] = { "cpu:1", "cpu:0-1", "cpu:2,cpu:0,cpu:1" };
+    int *calls = user;
+    (void)logs;
+    (void)stop;
+    return ls_graph_set_strategy(ls_model_graph(model), ls_mirrored(.devices = devices[(*calls)++ % 3]));
+}
+
+static void a_fit_keeps_the_graphs_strategy(void **state)
+{
+    (void)state;
+    char hash[2][65];
+    for (int i = 0; i < 2; i++) {
+        machine m;
+        int calls = 0;
+        ls_dataset *set = data();
+        open_machine(&m, &(job){ .cpus = 3 });
+        ls_model *model = make_model(m.ctx, NORMED);
+        OK(ls_graph_set_strategy(ls_model_graph(model), ls_pipeline()));
+        OK(ls_fit(model, set, .epochs = 2, .batch_size = 12, .lanes = 5, .verbose = LS_VERBOSE_SILENT,
+                  .callbacks = ls_callbacks({ .user = &calls, .on_batch_end = i ? set_another : NULL })));
+        assert_int_equal(calls, i * 10);
+        OK(ls_model_state_sha256(model, hash[i]));
+        ls_dataset_destroy(set);
+        ls_model_destroy(model);
+        machine_close(&m);
+    }
+    assert_string_equal(hash[0], hash[1]);
+}
+
 /* ---- Layers with devices of their own ---- */
 
 static ls_model *make_placed(ls_context *ctx, const char *first, const char *second)
@@ -510,6 +542,8 @@ static void what_cannot_be_is_refused(void **state)
     REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 2), "3 devices", "2 stages");
     REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 4), "3 devices", "4 stages");
     REFUSED(ls_pipeline(.devices = "cpu:0,gpu:0"), "one kind", "CPU:0", "GPU:0");
+    REFUSED(ls_mirrored(.devices = "gpu:0,cpu:0", .work_split = "2:1"), "mirrored", "one kind", "GPU:0", "CPU:0");
+    REFUSED(ls_data_parallel(.devices = "cpu:0-1,gpu:0"), "data-parallel", "one kind");
     REFUSED(ls_one_device(.devices = "cpu:0-1"), "one-device", "2 devices");
     REFUSED(ls_mirrored(.stages = 2), "mirrored", "2 stages");
     REFUSED(ls_mirrored(.order = LS_FILL_DRAIN), "mirrored", "pipeline");
@@ -529,6 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strategies_on_cpus_have_the_bits_of_one),
         cmocka_unit_test(strategies_on_gpus_have_the_bits_of_one),
+        cmocka_unit_test(a_fit_keeps_the_graphs_strategy),
         cmocka_unit_test(layers_with_devices_are_the_stages),
         cmocka_unit_test(placed_layers_have_no_replicas),
         cmocka_unit_test(samples_that_see_each_other_have_one_devices_bits),

@@ -88,9 +88,9 @@ static ls_status check_devices(const ls_context *ctx, const ls_strategy *s, cons
             return ls_fail(LS_ERR_INVALID, "the strategy one-device was given %d devices", *count);
         *count = 1;
     }
-    for (int i = 1; has_stages(s) && i < *count; i++)
+    for (int i = 1; i < *count; i++) /* the work is done by one kind alone: others have other bits */
         if (ctx->devices[list[i]].kind != ctx->devices[list[0]].kind)
-            return ls_fail(LS_ERR_INVALID, "the stages of %s are devices of one kind: %s and %s are not",
+            return ls_fail(LS_ERR_INVALID, "the devices of the strategy %s are of one kind: %s and %s are not",
                            name_of(s->kind), ctx->devices[list[0]].name, ctx->devices[list[i]].name);
     if (s->stages > *count || (s->stages > 0 && *count % s->stages != 0))
         return ls_fail(LS_ERR_INVALID, "%d devices are no whole number of replicas of %d stages", *count, s->stages);

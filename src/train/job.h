@@ -75,7 +75,8 @@ void ls_function_free(ls_function *function);
  * run and are a part of what its plan is found by, so calls inside others disturb nothing. */
 typedef struct ls_settings {
     ls_run_settings run;
-    int *lists; /* of the map; NULL: it is the graph's */
+    int *lists;    /* of the map */
+    bool of_graph; /* they were the graph's */
 } ls_settings;
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
 ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy,

@@ -18,9 +18,11 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
         return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
     LS_TRY(ls_runs_of(graph, &runs));
     ls_run_settings run = runs->settings;
-    out->lists = NULL;
-    if (strategy->kind != LS_STRATEGY_DEFAULT || !runs->lists) /* otherwise the graph has one of its own */
+    *out = (ls_settings){ .of_graph = strategy->kind == LS_STRATEGY_DEFAULT && runs->lists };
+    if (!out->of_graph)
         LS_TRY(ls_strategy_map(graph->context, strategy, &out->lists, &run.plan.map));
+    else /* the graph has one of its own, which a callback may change: this is as it is now */
+        LS_TRY(ls_map_copy(&runs->settings.plan.map, &out->lists, &run.plan.map));
     if (lanes > 0)
         run.plan.lanes = lanes;
     out->run = run;
@@ -32,7 +34,7 @@ ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_
 {
     int *lists = NULL;
     ls_map map;
-    if (!strategy->work_split || strcmp(strategy->work_split, "auto") != 0 || !settings->lists)
+    if (!strategy->work_split || strcmp(strategy->work_split, "auto") != 0 || settings->of_graph)
         return LS_OK;
     LS_TRY(ls_strategy_map(ls_model_graph(job->model)->context, strategy, &lists, &map));
     free(settings->lists);
