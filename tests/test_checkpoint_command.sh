@@ -61,6 +61,21 @@ differs() {
         grep -q 'optimizer/learning_rate is 0.5, there it was 0' "$TMP/err"
 }
 check "another option is refused by name" differs
+finished() {
+    ends 0 train --epochs 4 --checkpoint "$CK" --resume &&
+        grep -q "^'$CK/step-00000020' is the end of a run: 4 epochs are done, step 20; 4 are asked for" "$TMP/out" &&
+        grep -q -F "$weights" "$TMP/out"
+}
+check "a run that is done has nothing left to train, and says so" finished
+# Rows of all parts of the data are looked at.
+other_data() {
+    awk 'BEGIN { for (i = 0; i < 120; i++) printf "%d,%g,%d\n", i % 7, i / 10, i % 3 }' >"$TMP/long.csv"
+    sed '120s/.*/9,9,1/' "$TMP/long.csv" >"$TMP/longer.csv"
+    ends 0 "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/long.csv" --verbose 0 --checkpoint "$TMP/other" &&
+        ends 1 "$LOCKSTEP" train "$TMP/model.json" --data "$TMP/longer.csv" --verbose 0 --epochs 2 --checkpoint "$TMP/other" --resume &&
+        grep -q 'data/sha256 is' "$TMP/err"
+}
+check "data whose last row was changed is refused" other_data
 lanes() {
     ends 1 train --epochs 5 --lanes 2 --checkpoint "$CK" --resume && grep -q 'lanes_asked_for is 2.*--allow-other-bits' "$TMP/err" &&
         ends 0 train --epochs 5 --lanes 2 --checkpoint "$CK" --resume --allow-other-bits --log "$LOG" &&

@@ -110,7 +110,7 @@ static ls_status hash_rows(ls_sha256 *hash, const ls_element *base)
         size_t bytes = (size_t)(elements / rows) * ls_dtype_bytes(a->dtype);
         int64_t sampled = rows < SAMPLED ? rows : SAMPLED;
         for (int64_t i = 0; i < sampled; i++) {
-            int64_t row = sampled > 1 ? i * ((rows - 1) / (sampled - 1)) : 0;
+            int64_t row = sampled > 1 ? i * (rows - 1) / (sampled - 1) : 0;
             LS_TRY(ls_sha256_add(hash, (const char *)a->data + (size_t)row * bytes, bytes));
         }
     }

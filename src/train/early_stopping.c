@@ -124,7 +124,8 @@ static ls_status load(void *user, const void *bytes, size_t count)
 {
     early_stopping *e = user;
     ls_callback_bytes parts = parts_of(e, &e->now, e->weights);
-    LS_TRY(ls_callback_unpack(&parts, NAME, bytes, count));
+    LS_TRY(ls_fail_within(ls_callback_unpack(&parts, NAME, bytes, count), NAME " with restore_best_weights %s",
+                          e->weights ? "on" : "off"));
     if (e->now.stopped_epoch > 0 && e->now.wait >= e->options.patience && e->facts.ends)
         *e->facts.ends = true; /* unless there is more patience now */
     return LS_OK;

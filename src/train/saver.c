@@ -482,7 +482,14 @@ ls_status ls_saver_resume(ls_saver *s)
     LS_TRY(ls_checkpoint_history(s->found, s->job->fit->history));
     LS_TRY(ls_checkpoint_put(s->found, s->job));
     const ls_position *at = &s->job->position;
-    if (ls_is_chief(ls_model_graph(s->job->model)->context))
+    bool chief = ls_is_chief(ls_model_graph(s->job->model)->context);
+    const int64_t epochs = s->options->epochs ? s->options->epochs : 1;
+    if (chief && at->epoch >= epochs)
+        ls_log_always(s->log,
+                      "'%s' is the end of a run: %" PRId64 " epochs are done, step %" PRId64 "; %" PRId64
+                      " are asked for, there is nothing left to train",
+                      s->found->path, at->epoch, s->found->step, epochs);
+    else if (chief)
         ls_log_always(s->log,
                       "going on from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in all",
                       s->found->path, at->epoch + 1, at->step, s->found->step);
