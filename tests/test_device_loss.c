@@ -310,9 +310,12 @@ static void going_on_is_checked(void **state)
     expect_hash(0, end);
     open_trained(&t, 1, true, NULL);
     OK(fit(&t, "gpu:0", 3, false));
-    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = 4, .seed = 3, .go_on = true), LS_ERR_INVALID,
-          "behind step 3 of epoch 1", "batches of 5", "batches of 4");
-    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .go_on = true), LS_ERR_INVALID, "seed 3", "seed 0");
+    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = 4, .lanes = LANES, .seed = 3, .go_on = true),
+          LS_ERR_INVALID, "behind step 3 of epoch 1", "batches of 5", "batches of 4");
+    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES, .go_on = true), LS_ERR_INVALID,
+          "seed 3", "seed 0");
+    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES + 1, .seed = 3, .go_on = true),
+          LS_ERR_INVALID, "other bits");
     FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .seed = 3, .go_on = true, .initial_epoch = 1),
           LS_ERR_INVALID, "initial_epoch");
     OK(fit(&t, "gpu:0", STEPS, true));

@@ -450,6 +450,12 @@ static ls_status check_going_on(const fit *f)
     const ls_job *job = f->job;
     if (f->options->initial_epoch > 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: go_on and initial_epoch contradict each other");
+    if (job->fitted > 0 && job->lanes != f->options->lanes)
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_fit: the last fit was asked for %" PRId64
+                       " lanes (0: chosen), this one for %d: going on with "
+                       "others would give other bits",
+                       job->lanes, f->options->lanes);
     if (job->position.batch == 0 || (job->data_seed == f->options->seed && job->fitted == f->data.spec.batch))
         return LS_OK;
     return ls_fail(
