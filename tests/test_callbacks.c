@@ -463,6 +463,8 @@ static void wrong_specs_are_refused(void **state)
     REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{batch}"), "{batch}");
     REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{batch}{val_loss}", .save_freq = 2), "{val_loss}", "batch, loss");
     REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint(in_folder("x"), .save_best_only = true, .save_freq = 2), "val_loss");
+    REFUSES(LS_ERR_UNSUPPORTED, ls_model_checkpoint(in_folder("x.pt")), "x.pt");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint(in_folder("x.npy")), "x.npy");
     REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{val_loss:02d}"), "not a whole number");
     REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{epoch:.2f}"), "a whole number");
     REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{val_loss:9}"), "not a whole number");

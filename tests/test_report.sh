@@ -56,7 +56,7 @@ resumed() {
     # Killed in the third epoch; it went on from the end of the first, to another loss.
     { head -13 "$TMP/one.log"; sed -n '1s/"epochs_done":0,"steps_done":0/"epochs_done":1,"steps_done":5/p' "$TMP/one.log"
       sed '1,7d' "$TMP/one.log"; } >"$TMP/resumed.log"
-    report "$TMP/resumed.log" && has 'was started 2 times' '>done<' && [ "$(grep -c '<tr><td>' "$PAGE")" = 3 ]
+    report "$TMP/resumed.log" && has 'was started 2 times' '>done<' '<span>in 3 epochs</span>' && [ "$(grep -c '<tr><td>' "$PAGE")" = 3 ]
 }
 check "a run that was killed and went on has each epoch once" resumed
 

@@ -46,8 +46,8 @@ static void tell(const tool_settings *settings, report_run *const *runs)
     char steps[32], epochs[32];
     for (size_t i = 0; i < settings->file_count; i++)
         printf("%s: %s step%s, %s epoch%s%s\n", settings->files[i], tool_number(runs[i]->step, steps),
-               runs[i]->step == 1 ? "" : "s", tool_number(runs[i]->epochs_seen, epochs),
-               runs[i]->epochs_seen == 1 ? "" : "s",
+               runs[i]->step == 1 ? "" : "s", tool_number(runs[i]->epochs_made, epochs),
+               runs[i]->epochs_made == 1 ? "" : "s",
                runs[i]->torn || runs[i]->bad_lines > 0 ? "; some lines could not be read" : "");
     printf("written: %s\n", settings->output);
 }

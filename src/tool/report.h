@@ -65,7 +65,8 @@ typedef struct report_run {
     report_epoch *epochs;
     size_t epoch_count;
     int64_t epoch_stride, epochs_seen;
-    bool last_is_kept; /* false: it stands behind the last one that is */
+    int64_t first_epoch, epochs_made; /* made: each once, also where a run that went on has told it twice */
+    bool last_is_kept;                /* false: it stands behind the last one that is */
     char value_names[REPORT_VALUES][REPORT_NAME];
     size_t value_count;
     report_times times; /* of all epochs */

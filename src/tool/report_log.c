@@ -322,6 +322,9 @@ static void read_epoch(report_run *run, const json_t *line)
     add_times(&run->times, &made.times);
     run->samples += made.samples > 0 && made.samples < INT64_MAX - run->samples ? made.samples : 0;
     add_devices(run, json_object_get(line, "devices"));
+    if (run->epochs_seen == 0 || made.epoch < run->first_epoch)
+        run->first_epoch = made.epoch;
+    run->epochs_made = made.epoch - (run->first_epoch > 0 ? run->first_epoch - 1 : 0); /* they count from 1 */
     run->last_is_kept = ++run->epochs_seen % run->epoch_stride == 0;
     run->epoch_count += run->last_is_kept;
 }

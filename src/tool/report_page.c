@@ -173,8 +173,8 @@ static void put_tiles(ls_text *page, const report_run *run)
     begin_tile(page, "steps");
     put_count(page, run->step);
     ls_text_put(page, "</b><span>in ");
-    put_count(page, run->epochs_seen);
-    ls_text_put(page, run->epochs_seen == 1 ? " epoch</span></div>\n" : " epochs</span></div>\n");
+    put_count(page, run->epochs_made);
+    ls_text_put(page, run->epochs_made == 1 ? " epoch</span></div>\n" : " epochs</span></div>\n");
     double all_seconds = run->times.seconds + run->times.validation;
     begin_tile(page, "time");
     report_put_seconds(page, all_seconds);
@@ -338,7 +338,7 @@ static void put_notes(ls_text *page, const report_run *run, bool alone)
                     run->starts);
     if (run->epoch_stride > 1)
         ls_text_add(&notes, "<li>Of %" PRId64 " epochs every %" PRId64 "th is shown, and the last.</li>",
-                    run->epochs_seen, run->epoch_stride);
+                    run->epochs_made, run->epoch_stride);
     if (run->left_out)
         ls_text_put(&notes, "<li>There are more names than are shown here.</li>");
     if (notes.length > 0) {

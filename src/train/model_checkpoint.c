@@ -278,6 +278,8 @@ static ls_status check(model_checkpoint *c)
     if (!isfinite(o->initial_value_threshold))
         return ls_fail(LS_ERR_INVALID, NAME ": initial_value_threshold is %g", o->initial_value_threshold);
     ls_status status = put_path(c, NULL, &path);
+    if (status == LS_OK) /* a format that is none, or that this model's weights have no place in */
+        status = ls_fail_within(ls_model_save_weights(c->facts.job->model, ls_text_get(&path), .dry_run = true), NAME);
     if (status == LS_OK)
         status = ls_fail_within(make_folder_of(ls_text_get(&path)), NAME);
     if (status == LS_OK)
