@@ -60,7 +60,8 @@ kill_once() {
     train --resume --devices $((1 + RANDOM % 3)) >"$TMP/resumed" 2>&1 || { echo "after $after ms: the resumed run failed"; return; }
     [ "$(weights "$TMP/resumed")" = "$expected" ] || echo "after $after ms: other weights"
     if [ -n "$newest" ]; then
-        grep -q "^going on from '$newest'" "$TMP/resumed" || echo "after $after ms: it did not go on from $newest"
+        grep -q -e "^going on from '$newest'" -e "^'$newest' is the end of a run" "$TMP/resumed" || # or all was done
+            echo "after $after ms: it did not go on from $newest"
         gone_on=$((gone_on + 1))
     fi
     grep -q 'passed over' "$TMP/resumed" && echo "after $after ms: a checkpoint was not whole"
