@@ -403,8 +403,10 @@ norms() {
 }
 check "train: statistics of batch norms by lane" norms
 
+# The locale says which characters the terminal has.
 progress_bar() {
-    prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1
+    LC_ALL=C.UTF-8 prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1 &&
+        LC_ALL=C prints '5/5 ==================== ' train mlp --data $SMALL --batch-size 14 --verbose 1
 }
 check "train: the progress bar" progress_bar
 
