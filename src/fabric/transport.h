@@ -1,0 +1,52 @@
+/* How bytes get from one worker to another. A transport has a door, at which other workers call, and lines: connections
+ * to one other worker each, with bytes in order both ways, that never block. All that is said over lines (who is who,
+ * frames, heartbeats, who is lost) is the same for every transport and not its business.
+ *
+ * A line is used by one thread at a time; different threads may use different lines, and wait for different ones. */
+#ifndef LS_FABRIC_TRANSPORT_H
+#define LS_FABRIC_TRANSPORT_H
+
+#include <sys/uio.h>
+
+#include "base/status.h"
+#include "lockstep/cluster.h"
+
+typedef struct ls_transport ls_transport; /* its own struct begins with `const ls_transport_table *table` */
+typedef struct ls_line ls_line;           /* likewise */
+
+/* What somebody waits for; `ready` is set where it may be there. A line that has ended is ready for everything. */
+typedef struct ls_want {
+    ls_line *line; /* NULL: a caller at the door */
+    bool read, write;
+    bool ready;
+} ls_want;
+
+typedef struct ls_transport_table {
+    const char *name;
+    bool elastic; /* workers may come and go; otherwise a lost worker is the end of the job */
+
+    /* Opens the door of worker options->rank. number: the how manieth cluster of this process it is, for contexts of
+     * one job do not meet each other's. */
+    ls_status (*open)(const ls_cluster_options *options, int number, ls_transport **out);
+    void (*close)(ls_transport *transport); /* after its lines */
+
+    /* A line to a worker's door. NULL: nobody is there yet, ask again in a moment. A line may still be on its way, or turn
+     * out to lead nowhere: then it ends. */
+    ls_status (*call)(ls_transport *transport, int rank, ls_line **out);
+    /* A line from somebody who called; NULL: there is nobody. Strangers are not let in: who comes has shown that it is
+     * of the same user on this machine, or has the job's key. */
+    ls_status (*answer)(ls_transport *transport, ls_line **out);
+
+    /* Move what can be moved at once, maybe nothing. LS_ERR_PEER: the line has ended, with the reason. */
+    ls_status (*write)(ls_line *line, const struct iovec *parts, int count, size_t *moved);
+    ls_status (*read)(ls_line *line, const struct iovec *parts, int count, size_t *moved);
+    void (*hang_up)(ls_line *line); /* what was written still arrives, where that is possible */
+
+    /* Returns when something of the list may be there, or after so many seconds. */
+    ls_status (*wait)(ls_transport *transport, ls_want *wants, int count, double seconds);
+    double (*now)(ls_transport *transport); /* seconds, of a clock that only goes forward */
+} ls_transport_table;
+
+extern const ls_transport_table ls_transport_unix; /* processes of one user on one machine */
+
+#endif
