@@ -40,7 +40,7 @@ static int make_data(void **state)
 typedef struct cluster {
     int size;
     pthread_barrier_t barrier;
-    uint64_t tag[MOST];
+    uint64_t tag[MOST], hash[MOST][2], wishes[MOST];
     const ls_piece *pieces[MOST];
     size_t count[MOST];
     bool failed;
@@ -51,6 +51,29 @@ typedef struct member {
     cluster *c;
 } member;
 
+/* The next piece of a list that goes from one to another; count: there is none. */
+static size_t next_piece(const ls_piece *pieces, size_t count, size_t at, int from, int to)
+{
+    while (at < count && (pieces[at].from != from || (pieces[at].to != LS_ALL_WORKERS && pieces[at].to != to)))
+        at++;
+    return at;
+}
+
+static bool take_from(const cluster *c, int from, int to)
+{
+    const ls_piece *theirs = c->pieces[from], *own = c->pieces[to];
+    size_t i = 0, k = 0;
+    for (;; i++, k++) {
+        i = next_piece(theirs, c->count[from], i, from, to);
+        k = next_piece(own, c->count[to], k, from, to);
+        if (i == c->count[from] || k == c->count[to])
+            return i == c->count[from] && k == c->count[to];
+        if (theirs[i].bytes != own[k].bytes)
+            return false;
+        memcpy(own[k].data, theirs[i].data, own[k].bytes);
+    }
+}
+
 static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     cluster *c = ((member *)peers)->c;
@@ -60,20 +83,50 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     c->count[peers->rank] = count;
     pthread_barrier_wait(&c->barrier);
     for (int w = 0; w < c->size; w++)
-        same = same && c->tag[w] == tag && c->count[w] == count;
-    for (size_t i = 0; same && i < count; i++) {
-        const ls_piece *theirs = &c->pieces[pieces[i].from][i];
-        same = theirs->bytes == pieces[i].bytes && theirs->from == pieces[i].from;
-        if (same && pieces[i].from != peers->rank && pieces[i].bytes)
-            memcpy(pieces[i].data, theirs->data, pieces[i].bytes);
-    }
+        same = same && c->tag[w] == tag && (w == peers->rank || take_from(c, w, peers->rank));
     pthread_barrier_wait(&c->barrier);
     return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
 }
 
+static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *what)
+{
+    cluster *c = ((member *)peers)->c;
+    bool same = true;
+    memcpy(c->hash[peers->rank], hash, sizeof(c->hash[0]));
+    c->wishes[peers->rank] = peers->wishes;
+    pthread_barrier_wait(&c->barrier);
+    peers->decided = 0;
+    for (int w = 0; w < c->size; w++)
+        peers->decided |= c->wishes[w];
+    peers->wishes &= ~peers->decided;
+    for (int w = 0; w < c->size; w++)
+        same = same && memcmp(c->hash[w], hash, sizeof(c->hash[0])) == 0;
+    pthread_barrier_wait(&c->barrier);
+    return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s: other bits", what);
+}
+
+static void give_up(ls_peers *peers)
+{
+    (void)peers;
+}
+
+static member make_member(cluster *c, int rank, int size)
+{
+    static const int members[MOST] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    return (member){ .peers = { .rank = rank,
+                                .size = size,
+                                .members = members,
+                                .count = size,
+                                .epoch = 1,
+                                .exchange = exchange,
+                                .commit = commit,
+                                .give_up = give_up },
+                     .c = c };
+}
+
 /* ---- A job ---- */
 
-typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, NETS } net;
+typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, LARGE, NETS } net; /* LARGE: joins are shared out */
 
 typedef struct job {
     net net;
@@ -107,6 +160,9 @@ static ls_status make_model(ls_context *ctx, net kind, ls_model **model)
             ? ls_sequential(ctx, "plain", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
                             ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
                             ls_dense(CLASSES, .activation = LS_SOFTMAX))
+        : kind == LARGE
+            ? ls_sequential(ctx, "large", model, ls_input(SIDE, SIDE, 1), ls_flatten(),
+                            ls_dense(300, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX))
         : kind == GATHERED ? ls_custom(ctx, "gathered", &ls_input(SIDE, SIDE, 1), 1, 1, centred, NULL, model)
                            : ls_sequential(ctx, "normed", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
                                            ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
@@ -199,7 +255,7 @@ static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
     pthread_t threads[MOST];
     pthread_barrier_init(&c.barrier, NULL, (unsigned)size);
     for (int w = 0; w < size; w++) {
-        works[w] = (work){ .m = { .peers = { .rank = w, .size = size, .exchange = exchange }, .c = &c }, .job = j };
+        works[w] = (work){ .m = make_member(&c, w, size), .job = j };
         assert_int_equal(pthread_create(&threads[w], NULL, run_member, &works[w]), 0);
     }
     for (int w = 0; w < size; w++)
@@ -285,7 +341,7 @@ static void a_signal_to_one_ends_all_at_one_step(void **state)
     pthread_t threads[3];
     pthread_barrier_init(&c.barrier, NULL, 3);
     for (int w = 0; w < 3; w++) {
-        workers[w] = (stopping){ .m = { .peers = { .rank = w, .size = 3, .exchange = exchange }, .c = &c } };
+        workers[w] = (stopping){ .m = make_member(&c, w, 3) };
         assert_int_equal(pthread_create(&threads[w], NULL, run_until_stopped, &workers[w]), 0);
     }
     for (int w = 0; w < 3; w++)
@@ -307,7 +363,7 @@ static void different_jobs_are_told(void **state)
     pthread_t threads[2];
     pthread_barrier_init(&c.barrier, NULL, 2);
     for (int w = 0; w < 2; w++) {
-        works[w] = (work){ .m = { .peers = { .rank = w, .size = 2, .exchange = exchange }, .c = &c }, .job = &jobs[w] };
+        works[w] = (work){ .m = make_member(&c, w, 2), .job = &jobs[w] };
         assert_int_equal(pthread_create(&threads[w], NULL, run_member, &works[w]), 0);
     }
     for (int w = 0; w < 2; w++) {

@@ -95,7 +95,8 @@ static ls_status meet(ls_context *ctx, ls_cluster *cluster)
     LS_TRY(ls_bit_class(ctx, &ctx->bit_class));
     ls_text_add(&text, "library %s; %s", LS_VERSION, ctx->bit_class);
     LS_TRY(ls_text_take(&text, &about));
-    ls_status status = ls_mesh_open(&cluster->options, atomic_fetch_add(&meetings, 1), about, &cluster->mesh);
+    ls_status status =
+        ls_mesh_open(&cluster->options, atomic_fetch_add(&meetings, 1), about, &ctx->log, &cluster->mesh);
     free(about);
     if (status == LS_OK)
         ctx->peers = &cluster->mesh->peers;
@@ -134,7 +135,7 @@ int ls_cluster_size(const ls_context *ctx)
 
 bool ls_is_chief(const ls_context *ctx)
 {
-    return ls_cluster_rank(ctx) == 0;
+    return !ctx || !ctx->peers ? ls_cluster_rank(ctx) == 0 : ctx->peers->members[0] == ctx->peers->rank;
 }
 
 /* ---- Small things done together ---- */
@@ -146,7 +147,7 @@ ls_status ls_cluster_barrier(ls_context *ctx, const char *what)
     LS_TRY(ls_context_begin(ctx, "ls_cluster_barrier"));
     if (!ctx->peers)
         return LS_OK;
-    return ctx->peers->exchange(ctx->peers, TAG(1), what ? what : "ls_cluster_barrier", NULL, 0);
+    return ls_peers_share(ctx->peers, TAG(1), what ? what : "ls_cluster_barrier", NULL, 0);
 }
 
 ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void *data, size_t bytes)
@@ -158,8 +159,8 @@ ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void
         return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: there is no worker %d of %d", from, ls_cluster_size(ctx));
     if (!ctx->peers)
         return LS_OK;
-    ls_piece piece = { from, data, bytes };
-    return ctx->peers->exchange(ctx->peers, TAG(2), what ? what : "ls_cluster_broadcast", &piece, 1);
+    ls_piece piece = { from, LS_ALL_WORKERS, data, bytes };
+    return ls_peers_share(ctx->peers, TAG(2), what ? what : "ls_cluster_broadcast", &piece, 1);
 }
 
 ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data, size_t bytes, void *out)
@@ -173,10 +174,10 @@ ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data,
     if (bytes > SIZE_MAX / LS_MAX_CLUSTER)
         return ls_fail(LS_ERR_OVERFLOW, "ls_cluster_gather: %zu bytes of each worker are too many", bytes);
     for (int r = 0; r < size; r++)
-        pieces[r] = (ls_piece){ r, bytes ? (char *)out + (size_t)r * bytes : NULL, bytes };
+        pieces[r] = (ls_piece){ r, LS_ALL_WORKERS, bytes ? (char *)out + (size_t)r * bytes : NULL, bytes };
     if (bytes > 0)
         memmove(pieces[rank].data, data, bytes);
     if (!ctx->peers)
         return LS_OK;
-    return ctx->peers->exchange(ctx->peers, TAG(3), what ? what : "ls_cluster_gather", pieces, (size_t)size);
+    return ls_peers_share(ctx->peers, TAG(3), what ? what : "ls_cluster_gather", pieces, (size_t)size);
 }

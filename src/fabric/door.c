@@ -1,180 +1,81 @@
-/* How workers meet. Each waits at an address that follows from its user, job and rank, calls on all lower ranks, and is
- * called on by all higher ones; both sides say HELLO and compare. The addresses are abstract ones: they go with the
- * process, and nothing is left behind. Only processes of the same user are let in. */
-#include <errno.h>
-#include <stddef.h>
+/* How workers meet. Each calls on all lower ranks, and is called on by all higher ones; both sides say HELLO and
+ * compare. */
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/sha256.h"
 #include "base/text.h"
 #include "fabric/mesh.h"
 
 #define MOST_ABOUT  4096 /* bytes of a HELLO's text */
 #define MOST_GUESTS 64   /* callers that have not said who they are; the oldest has to go when there are more */
-#define CALL_AGAIN  10   /* milliseconds until those that are not there yet are called again */
-#define BACKLOG     512
+#define CALL_AGAIN  0.01 /* seconds until those that are not there yet are called again */
 
-/* One HELLO on its way in. */
+typedef struct greeting {
+    ls_frame head;
+    char about[MOST_ABOUT + 1];
+} greeting;
+
+/* One line on which HELLOs are under way. */
 typedef struct hello {
-    int fd;
-    size_t got;
-    struct {
-        ls_frame head;
-        char about[MOST_ABOUT + 1];
-    } in;
+    ls_line *line;
+    size_t sent, got;
+    bool speaks; /* this side says its own */
+    greeting in;
 } hello;
 
 typedef struct door {
     ls_mesh *mesh;
     const ls_cluster_options *options;
-    int number;
-    const char *about;
-    int listener;
+    greeting own;
+    size_t own_bytes;
     double end;    /* when the waiting is over */
     hello *hellos; /* of lower ranks that were called on, by rank; then those of guests, oldest first */
     int guests;
+    ls_want *wants;
 } door;
 
-ls_status ls_mesh_address(const ls_cluster_options *options, int number, int rank, struct sockaddr_un *out,
-                          unsigned *bytes)
+static void forget(const door *d, hello *h)
 {
-    char hex[65];
-    LS_TRY(ls_sha256_of(options->job, strlen(options->job), hex));
-    *out = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int length = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "lockstep-%lu-%.32s-%d-%d",
-                          (unsigned long)geteuid(), hex, number, rank);
-    *bytes = (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-    return LS_OK;
+    if (h->line)
+        d->mesh->table->hang_up(h->line);
+    *h = (hello){ 0 };
 }
 
-static ls_status open_socket(int *out)
-{
-    *out = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return *out >= 0 ? LS_OK : ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
-}
+/* ---- Calling and being called on ---- */
 
-static ls_status open_listener(door *d)
+static ls_status call_on_all(door *d)
 {
-    struct sockaddr_un address;
-    unsigned bytes;
-    int rank = d->options->rank;
-    LS_TRY(ls_mesh_address(d->options, d->number, rank, &address, &bytes));
-    LS_TRY(open_socket(&d->listener));
-    if (bind(d->listener, (struct sockaddr *)&address, bytes) < 0)
-        return errno == EADDRINUSE
-                   ? ls_fail(LS_ERR_STATE,
-                             "another process is worker %d of job \"%s\" already: give each worker a rank of its own, "
-                             "and each job another name",
-                             rank, d->options->job)
-                   : ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
-    if (listen(d->listener, BACKLOG) < 0)
-        return ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
-    return LS_OK;
-}
-
-static bool is_same_user(int fd)
-{
-    struct ucred who;
-    socklen_t bytes = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
-}
-
-/* A HELLO is smaller than any socket's buffer. */
-static bool say_hello(const door *d, int fd)
-{
-    struct {
-        ls_frame head;
-        char about[MOST_ABOUT];
-    } out = { .head = { .magic = LS_FRAME_MAGIC,
-                        .version = LS_FRAME_VERSION,
-                        .kind = LS_FRAME_HELLO,
-                        .from = (uint32_t)d->options->rank,
-                        .number = (uint32_t)d->options->size } };
-    size_t length = strlen(d->about), bytes = sizeof(out.head) + length;
-    out.head.bytes = length;
-    memcpy(out.about, d->about, length);
-    return send(fd, &out, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
-}
-
-static void forget(hello *h)
-{
-    if (h->fd >= 0)
-        close(h->fd);
-    h->fd = -1;
-    h->got = 0;
-}
-
-/* ---- Calling on lower ranks ---- */
-
-/* Not there yet is no failure; somebody else's process at that address is. */
-static ls_status call_on(door *d, int rank)
-{
-    struct sockaddr_un address;
-    unsigned bytes;
-    hello *h = &d->hellos[rank];
-    LS_TRY(ls_mesh_address(d->options, d->number, rank, &address, &bytes));
-    LS_TRY(open_socket(&h->fd));
-    if (connect(h->fd, (struct sockaddr *)&address, bytes) < 0) {
-        forget(h);
-        return LS_OK;
-    }
-    if (!is_same_user(h->fd)) {
-        forget(h);
-        return ls_fail(LS_ERR_PEER, "a process of another user waits at the address of worker %d of job \"%s\"", rank,
-                       d->options->job);
-    }
-    if (!say_hello(d, h->fd))
-        forget(h);
-    return LS_OK;
-}
-
-static ls_status call_on_all(door *d, bool *complete)
-{
-    *complete = true;
     for (int r = 0; r < d->options->rank; r++) {
-        if (!d->mesh->links[r].met && d->hellos[r].fd < 0)
-            LS_TRY(call_on(d, r));
-        *complete &= d->mesh->links[r].met || d->hellos[r].fd >= 0;
+        hello *h = &d->hellos[r];
+        if (d->mesh->links[r].met || h->line)
+            continue;
+        LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->line));
+        h->speaks = true;
     }
     return LS_OK;
 }
 
-/* ---- Being called on ---- */
-
-static hello *guest(door *d, int index)
+static hello *guest(const door *d, int index)
 {
     return &d->hellos[d->options->size + index];
 }
 
 static void drop_guest(door *d, int index)
 {
-    forget(guest(d, index));
+    forget(d, guest(d, index));
     memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
-    guest(d, --d->guests)->fd = -1; /* it has moved */
+    *guest(d, --d->guests) = (hello){ 0 }; /* it has moved */
 }
 
-/* Strangers are not answered. */
-static void accept_all(door *d)
+static ls_status answer_all(door *d)
 {
     for (;;) {
-        int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && errno == EINTR)
-            continue;
-        if (fd < 0)
-            return;
-        if (!is_same_user(fd)) {
-            close(fd);
-            continue;
-        }
+        ls_line *line;
+        LS_TRY(d->mesh->table->answer(d->mesh->transport, &line));
+        if (!line)
+            return LS_OK;
         if (d->guests == MOST_GUESTS)
             drop_guest(d, 0);
-        hello *h = guest(d, d->guests++);
-        h->fd = fd;
-        h->got = 0;
+        guest(d, d->guests++)->line = line;
     }
 }
 
@@ -182,27 +83,40 @@ static void accept_all(door *d)
 
 typedef enum hearing { HEARD_PART, HEARD_ALL, HEARD_NONSENSE } hearing;
 
+static bool is_ours(const ls_frame *head)
+{
+    return head->magic == LS_FRAME_MAGIC && head->kind == LS_FRAME_HELLO && head->bytes <= MOST_ABOUT &&
+           head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
+}
+
 /* The head is looked at before anything behind it is read. */
-static hearing listen_to(hello *h)
+static hearing listen_to(const door *d, hello *h)
 {
     const ls_frame *head = &h->in.head;
     for (;;) {
-        size_t wanted = h->got < sizeof(*head) ? sizeof(*head) : sizeof(*head) + head->bytes;
-        if (h->got == wanted) {
+        size_t wanted = h->got < sizeof(*head) ? sizeof(*head) : sizeof(*head) + head->bytes, moved = 0;
+        if (h->got >= sizeof(*head) && h->got == wanted) {
             h->in.about[head->bytes] = '\0';
             return HEARD_ALL;
         }
-        ssize_t got = recv(h->fd, (char *)&h->in + h->got, wanted - h->got, MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 && errno == EAGAIN ? HEARD_PART : HEARD_NONSENSE;
-        h->got += (size_t)got;
-        if (h->got == sizeof(*head) &&
-            (head->magic != LS_FRAME_MAGIC || head->kind != LS_FRAME_HELLO || head->bytes > MOST_ABOUT ||
-             head->from >= LS_MAX_CLUSTER || head->number > LS_MAX_CLUSTER))
+        struct iovec part = { (char *)&h->in + h->got, wanted - h->got };
+        if (d->mesh->table->read(h->line, &part, 1, &moved) != LS_OK)
+            return HEARD_NONSENSE;
+        if (moved == 0)
+            return HEARD_PART;
+        h->got += moved;
+        if (h->got == sizeof(*head) && !is_ours(head))
             return HEARD_NONSENSE;
     }
+}
+
+/* A line that does not take it has ended, or will. */
+static void speak(const door *d, hello *h)
+{
+    size_t moved = 0;
+    struct iovec part = { (char *)&d->own + h->sent, d->own_bytes - h->sent };
+    if (h->sent < d->own_bytes && d->mesh->table->write(h->line, &part, 1, &moved) == LS_OK)
+        h->sent += moved;
 }
 
 static ls_status compare(const door *d, const hello *h)
@@ -213,59 +127,64 @@ static ls_status compare(const door *d, const hello *h)
     if (head->version != LS_FRAME_VERSION)
         return ls_fail(LS_ERR_PEER, "worker %u speaks version %u of the protocol, worker %d (this one) version %d",
                        head->from, head->version, o->rank, LS_FRAME_VERSION);
-    if (head->number != (uint32_t)o->size)
-        return ls_fail(LS_ERR_PEER, "worker %u is one of %u, worker %d (this one) is one of %d", head->from,
-                       head->number, o->rank, o->size);
+    if (head->number != (uint64_t)o->size)
+        return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %d (this one) is one of %d", head->from,
+                       (unsigned long long)head->number, o->rank, o->size);
     memcpy(about, h->in.about, sizeof(about));
     ls_make_printable(about, strlen(about));
-    if (strcmp(h->in.about, d->about) != 0)
+    if (strcmp(h->in.about, d->own.about) != 0)
         return ls_fail(LS_ERR_PEER,
                        "workers would not compute the same bits: worker %u has %s; worker %d (this one) has %s",
-                       head->from, about, o->rank, d->about);
+                       head->from, about, o->rank, d->own.about);
     return LS_OK;
 }
 
-/* The connection is the link to that rank from now on. */
-static void meet(door *d, hello *h)
+/* The line is the link to that rank from now on. */
+static void meet(const door *d, hello *h)
 {
     ls_link *link = &d->mesh->links[h->in.head.from];
-    link->fd = h->fd;
+    link->line = h->line;
     link->met = true;
-    h->fd = -1;
-    h->got = 0;
+    *h = (hello){ 0 };
 }
 
+/* A line to a lower rank. One that ended, or did not begin properly, is called again. */
 static ls_status hear_lower(door *d, int rank)
 {
     hello *h = &d->hellos[rank];
-    hearing heard = listen_to(h);
-    if (heard == HEARD_PART)
-        return LS_OK;
-    if (heard == HEARD_NONSENSE || h->in.head.from != (uint32_t)rank) {
-        forget(h); /* it ended, or has not begun properly: it is called again */
-        return LS_OK;
+    speak(d, h);
+    hearing heard = listen_to(d, h);
+    if (heard == HEARD_NONSENSE || (heard == HEARD_ALL && h->in.head.from != (uint32_t)rank))
+        forget(d, h);
+    else if (heard == HEARD_ALL && h->sent == d->own_bytes) {
+        LS_TRY(compare(d, h));
+        meet(d, h);
     }
-    LS_TRY(compare(d, h));
-    meet(d, h);
     return LS_OK;
 }
 
-/* *gone: the guest is one no more. */
+/* *gone: the guest is one no more. It is answered before anything is compared: the other side is told the difference,
+ * too. */
 static ls_status hear_guest(door *d, int index, bool *gone)
 {
     hello *h = guest(d, index);
-    hearing heard = listen_to(h);
-    *gone = heard != HEARD_PART;
-    if (heard == HEARD_PART)
-        return LS_OK;
-    uint32_t from = h->in.head.from;
-    if (heard == HEARD_ALL && from > (uint32_t)d->options->rank) {
-        bool answered = say_hello(d, h->fd);
-        LS_TRY(compare(d, h)); /* after the answer: the other side is told the difference, too */
-        if (answered && !d->mesh->links[from].met)
-            meet(d, h);
+    hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
+    *gone = heard == HEARD_NONSENSE;
+    if (heard == HEARD_ALL) {
+        uint32_t from = h->in.head.from;
+        *gone = from <= (uint32_t)d->options->rank || from >= (uint32_t)d->options->size;
+        h->speaks = true;
+        if (!*gone || from > (uint32_t)d->options->rank)
+            speak(d, h);
+        if (h->sent == d->own_bytes) {
+            LS_TRY(compare(d, h));
+            if (!*gone && !d->mesh->links[from].met)
+                meet(d, h);
+            *gone = true;
+        }
     }
-    drop_guest(d, index);
+    if (*gone)
+        drop_guest(d, index);
     return LS_OK;
 }
 
@@ -293,33 +212,30 @@ static ls_status name_missing(const door *d)
     return status;
 }
 
-static int list_polls(const door *d, struct pollfd *polls)
+/* Until somebody calls or says something; or for a moment, if there is somebody to call again. */
+static ls_status wait_for_callers(door *d)
 {
     int n = 0;
-    polls[n++] = (struct pollfd){ .fd = d->listener, .events = POLLIN };
-    for (int i = 0; i < d->options->size + d->guests; i++)
-        if (d->hellos[i].fd >= 0)
-            polls[n++] = (struct pollfd){ .fd = d->hellos[i].fd, .events = POLLIN };
-    return n;
-}
-
-static ls_status wait_for_callers(door *d, bool complete)
-{
-    struct pollfd polls[1 + LS_MAX_CLUSTER + MOST_GUESTS];
-    double left = (d->end - ls_clock_now()) * 1000;
+    bool complete = true;
+    double left = d->end - d->mesh->table->now(d->mesh->transport);
     if (left <= 0)
         return name_missing(d);
-    double limit = complete || left < CALL_AGAIN ? left + 1 : CALL_AGAIN;
-    if (poll(polls, (nfds_t)list_polls(d, polls), limit < 1e6 ? (int)limit : 1000000) < 0 && errno != EINTR)
-        return ls_fail(LS_ERR_PEER, "waiting for the other workers failed: %s", strerror(errno));
-    return LS_OK;
+    d->wants[n++] = (ls_want){ .line = NULL, .read = true };
+    for (int i = 0; i < d->options->size + d->guests; i++) {
+        const hello *h = &d->hellos[i];
+        if (h->line)
+            d->wants[n++] = (ls_want){ .line = h->line, .read = true, .write = h->speaks && h->sent < d->own_bytes };
+        else
+            complete &= i >= d->options->rank || d->mesh->links[i].met;
+    }
+    return d->mesh->table->wait(d->mesh->transport, d->wants, n, complete || left < CALL_AGAIN ? left : CALL_AGAIN);
 }
 
 static ls_status hear_all(door *d)
 {
-    accept_all(d);
+    LS_TRY(answer_all(d));
     for (int r = 0; r < d->options->rank; r++)
-        if (d->hellos[r].fd >= 0)
+        if (d->hellos[r].line)
             LS_TRY(hear_lower(d, r));
     for (int i = 0; i < d->guests;) {
         bool gone = false;
@@ -331,37 +247,46 @@ static ls_status hear_all(door *d)
 
 static ls_status meet_all(door *d)
 {
-    LS_TRY(open_listener(d));
     while (!is_complete(d->mesh)) {
-        bool complete;
-        LS_TRY(call_on_all(d, &complete));
-        LS_TRY(wait_for_callers(d, complete));
+        LS_TRY(call_on_all(d));
+        LS_TRY(wait_for_callers(d));
         LS_TRY(hear_all(d));
     }
     return LS_OK;
 }
 
-ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_mesh **out)
+static ls_status open_door(door *d, int number, const char *about)
+{
+    ls_mesh *mesh = d->mesh;
+    size_t count = (size_t)d->options->size + MOST_GUESTS;
+    if (strlen(about) > MOST_ABOUT)
+        return ls_fail(LS_ERR_INTERNAL, "the bit class has %zu characters, %d are possible", strlen(about), MOST_ABOUT);
+    d->own.head = ls_mesh_frame(mesh, LS_FRAME_HELLO, "");
+    d->own.head.number = (uint64_t)d->options->size;
+    d->own.head.bytes = strlen(about);
+    memcpy(d->own.about, about, strlen(about));
+    d->own_bytes = sizeof(d->own.head) + strlen(about);
+    d->hellos = calloc(count, sizeof(*d->hellos));
+    d->wants = calloc(count + 1, sizeof(*d->wants));
+    if (!d->hellos || !d->wants)
+        return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
+    LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
+    d->end = mesh->table->now(mesh->transport) + mesh->join_limit;
+    return meet_all(d);
+}
+
+ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out)
 {
     ls_mesh *mesh;
     LS_TRY(ls_mesh_create(options, &mesh));
-    size_t count = (size_t)options->size + MOST_GUESTS;
-    door d = { .mesh = mesh, .options = options, .number = number, .about = about, .listener = -1 };
-    d.end = ls_clock_now() + mesh->join_limit;
-    d.hellos = calloc(count, sizeof(*d.hellos));
-    ls_status status = d.hellos ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
-    for (size_t i = 0; d.hellos && i < count; i++)
-        d.hellos[i].fd = -1;
-    if (status == LS_OK && strlen(about) > MOST_ABOUT)
-        status =
-            ls_fail(LS_ERR_INTERNAL, "the bit class has %zu characters, %d are possible", strlen(about), MOST_ABOUT);
-    if (status == LS_OK)
-        status = meet_all(&d);
-    if (d.listener >= 0)
-        close(d.listener);
-    for (size_t i = 0; d.hellos && i < count; i++)
-        forget(&d.hellos[i]);
+    mesh->table = &ls_transport_unix;
+    mesh->log = log;
+    door d = { .mesh = mesh, .options = options };
+    ls_status status = open_door(&d, number, about);
+    for (int i = 0; d.hellos && i < options->size + MOST_GUESTS; i++)
+        forget(&d, &d.hellos[i]);
     free(d.hellos);
+    free(d.wants);
     if (status != LS_OK) {
         ls_mesh_free(mesh);
         return status;

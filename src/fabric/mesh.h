@@ -1,77 +1,187 @@
-/* The connections of a worker to all others: a full mesh of Unix-domain stream sockets between processes of one user on
- * one machine. door.c makes the connections, mesh.c moves pieces over them.
+/* The connections of a worker to all others, and what is said over them:
+ *   door.c     workers meet
+ *   mesh.c     frames go over the lines of a transport
+ *   pieces.c   an exchange of pieces
+ *   members.c  commits, and what happens when a worker is lost
  *
- * What goes over a connection is a sequence of frames: a head of fixed size, then head.bytes bytes. At the door each
- * side sends one HELLO. Then every exchange is one PIECES frame in each direction, also where there is nothing to
- * send: so both sides see at once when they do not do the same. LOST says that a worker was lost and the cluster is
- * over, LEFT that a worker has closed its context; nothing follows them. */
+ * What goes over a line is a sequence of frames: a head of fixed size, then head.bytes bytes. At the door each side
+ * sends one HELLO. An exchange is one PIECES frame from each worker to each other one, also where there is nothing to
+ * send: so both sides see at once when they do not do the same. Frames of an older epoch are dropped. */
 #ifndef LS_FABRIC_MESH_H
 #define LS_FABRIC_MESH_H
 
-#include <poll.h>
 #include <pthread.h>
 
-#include "base/status.h"
-#include "lockstep/cluster.h"
+#include "base/log.h"
+#include "fabric/transport.h"
 #include "run/peers.h"
 
 #define LS_FRAME_MAGIC   0x6b63304cu /* "L0ck" */
-#define LS_FRAME_VERSION 1
+#define LS_FRAME_VERSION 2
 #define LS_FRAME_WHAT    80
 
-typedef enum ls_frame_kind { LS_FRAME_HELLO = 1, LS_FRAME_PIECES, LS_FRAME_LOST, LS_FRAME_LEFT } ls_frame_kind;
+typedef enum ls_frame_kind {
+    LS_FRAME_HELLO = 1,
+    LS_FRAME_PIECES,
+    LS_FRAME_READY,    /* to the coordinator: all of collective `number` is here */
+    LS_FRAME_COMMIT,   /* from the coordinator: all were ready */
+    LS_FRAME_STATE,    /* to the coordinator, when somebody was lost: how far this worker is */
+    LS_FRAME_ANNOUNCE, /* from the coordinator: who is left, and what was committed last */
+    LS_FRAME_OVER,     /* the cluster is over, for the reason given */
+    LS_FRAME_BEAT,     /* the sender waits, and is alive */
+    LS_FRAME_LEFT,     /* the sender goes, the others go on; nothing follows */
+    LS_FRAME_KINDS
+} ls_frame_kind;
 
 typedef struct ls_frame {
     uint32_t magic;
     uint16_t version, kind;
-    uint32_t from;            /* rank of the sender */
-    uint32_t number;          /* HELLO: size of the cluster */
-    uint64_t tag;             /* PIECES: what is exchanged, compared; */
-    uint64_t sequence;        /* the how manieth exchange this is */
-    uint64_t bytes;           /* that follow */
-    uint64_t total;           /* PIECES: bytes of all pieces of all workers, compared */
-    char what[LS_FRAME_WHAT]; /* PIECES: the same for people, LOST: the reason; ends with a zero */
+    uint32_t from; /* rank of the sender */
+    uint32_t epoch;
+    uint64_t number;   /* of the collective; HELLO: size of the cluster */
+    uint64_t sequence; /* PIECES: the how manieth exchange of the epoch; STATE: 1 if READY for `number` */
+    uint64_t tag;      /* PIECES: what is exchanged, compared */
+    uint64_t bytes;    /* that follow */
+    uint64_t hash[2];  /* READY, STATE: of what the sender has */
+    uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided */
+    union {
+        char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
+        uint64_t members[LS_MAX_CLUSTER / 64]; /* ANNOUNCE: a bit for each rank that is left */
+    };
 } ls_frame;
 
-/* How much of a frame went over a connection in one direction. */
-typedef struct ls_cursor {
-    size_t head;          /* bytes of the head */
-    size_t piece, offset; /* the piece under way, and its bytes */
-    uint64_t left;        /* bytes of pieces still to go */
-} ls_cursor;
+#define LS_MOST_QUEUED 8 /* frames to one worker */
 
+typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
+
+/* What is under way to and from one worker. */
 typedef struct ls_link {
-    int fd; /* -1: this worker itself, or closed */
+    ls_line *line; /* NULL: this worker itself, or it is lost */
     bool met;
-    bool ended;   /* in this exchange: nothing more comes or goes */
-    bool deaf;    /* it closed its side: what it sent before is still read, and says why */
-    double heard; /* when the last byte moved */
-    ls_cursor in, out;
-    ls_frame head; /* that is being received */
+    double heard; /* when the last byte came */
+    bool deaf;    /* it does not listen any more: what it sent before is still read, and says why */
+
+    ls_reading reading; /* a frame's head; a body that has to wait; that goes to pieces; that nobody wants */
+    ls_frame in;
+    size_t in_head;           /* bytes of it that are there */
+    uint64_t in_left;         /* bytes of the body that are not */
+    size_t in_piece, in_from; /* where the next go */
+    bool arrived;             /* the frame of this exchange */
+
+    ls_frame out[LS_MOST_QUEUED]; /* the first is under way */
+    int out_count;
+    size_t out_head;
+    uint64_t out_left;
+    size_t out_piece, out_from;
+    bool padding; /* what is left of its body is of no use: zeros go out */
 } ls_link;
+
+typedef struct ls_exchange_at {
+    const ls_piece *pieces; /* NULL and 0 between exchanges */
+    size_t count;
+    bool going;
+    ls_frame head;
+} ls_exchange_at;
 
 typedef struct ls_mesh {
     ls_peers peers; /* the first member: what runs are given */
     pthread_mutex_t mutex;
+    const ls_transport_table *table;
+    ls_transport *transport;
+    ls_logger *log; /* NULL: nobody reads what happens */
     double join_limit, silence_limit;
-    uint64_t sequence;
     ls_link *links; /* of each rank */
-    struct pollfd *polls;
-    ls_error broken; /* status LS_OK: it is whole */
+    ls_want *wants;
+    int *members;
+    ls_exchange_at at;
+    uint64_t sequence;
+
+    uint64_t number; /* of the collective at hand */
+    bool ready;      /* all of it is here */
+    bool committed;  /* and it is known that all have it */
+    uint64_t hash[2];
+    ls_frame *readies;  /* by rank: what it said last; kind 0: nothing */
+    ls_frame *states;   /* likewise */
+    ls_frame announced; /* kind 0: nothing */
+    bool *lost;         /* by rank */
+    bool *suspected;    /* by rank: lost because it was silent, which it may see otherwise */
+    bool slept;         /* so long that the others may have lost this worker, since the last commit */
+    double beat;        /* when the others last heard that this one waits */
+    char why[160];      /* the first of the members was lost */
+    bool regroup;       /* somebody of the members is lost, or another one says so */
+    ls_error over;      /* status LS_OK: it is not */
 } ls_mesh;
 
 /* Meets the others. about: the text that must be the same on all, library and bit class; number: the how manieth
  * meeting of this process it is, for contexts of one job do not meet each other's. */
-ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_mesh **out);
+ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
 void ls_mesh_close(ls_mesh *mesh); /* tells the others */
 
-/* For door.c and tests: a mesh without connections, and its end without a word. */
+/* ---- mesh.c ---- */
+
+/* A mesh without connections, and its end without a word. */
 ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out);
 void ls_mesh_free(ls_mesh *mesh);
 
-/* The address where worker `rank` of a job waits; for tests, too. */
-struct sockaddr_un;
-ls_status ls_mesh_address(const ls_cluster_options *options, int number, int rank, struct sockaddr_un *out,
-                          unsigned *bytes);
+ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
+
+/* Puts a frame behind those that are under way to a worker. */
+ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame);
+
+/* Moves what can go out at once. */
+void ls_mesh_push(ls_mesh *mesh);
+
+/* Waits for at most so many seconds until something can be moved, and moves it. The line of a worker that is lost stays
+ * open until ls_mesh_hang_up. */
+ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
+
+/* No more of this exchange: frames that are under way end with zeros, and those that come are skipped. */
+void ls_mesh_abandon(ls_mesh *mesh);
+
+/* Frames that wait for this exchange are taken now. */
+ls_status ls_mesh_look_again(ls_mesh *mesh);
+
+void ls_mesh_hang_up(ls_mesh *mesh, int rank);
+
+/* Whether everything that was to go to a worker went. */
+bool ls_mesh_is_sent(const ls_link *link);
+
+/* The cluster is over; every worker is told, and each later call fails with this status. */
+ls_status ls_mesh_break(ls_mesh *mesh, ls_status status);
+
+/* This worker goes; the others go on. */
+void ls_mesh_leave(ls_mesh *mesh, const char *why);
+
+/* ---- pieces.c ---- */
+
+ls_status ls_mesh_exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+
+/* Whether a piece goes to, or comes from, a worker. */
+static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)
+{
+    return piece->from == from && (piece->to == LS_ALL_WORKERS || piece->to == to);
+}
+
+/* What to do with a body whose head is there. */
+ls_status ls_mesh_judge(ls_mesh *mesh, int rank, ls_reading *out);
+
+/* ---- members.c ---- */
+
+ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what);
+void ls_mesh_give_up(ls_peers *peers);
+
+/* A frame without a body has come. */
+ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
+
+/* The line to a worker has ended, or it was silent for too long. */
+void ls_mesh_lose(ls_mesh *mesh, int rank, bool suspected, const char *why);
+
+/* Waiting for something that the caller looks for: who is silent meanwhile is lost. */
+void ls_mesh_wait_begins(ls_mesh *mesh);
+ls_status ls_mesh_wait(ls_mesh *mesh);
+
+/* Agrees with those that are left on who they are. With LS_OK either what was at hand is committed (mesh->committed),
+ * or it is begun again. */
+ls_status ls_mesh_regroup(ls_mesh *mesh);
 
 #endif

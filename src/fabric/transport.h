@@ -30,8 +30,8 @@ typedef struct ls_transport_table {
     ls_status (*open)(const ls_cluster_options *options, int number, ls_transport **out);
     void (*close)(ls_transport *transport); /* after its lines */
 
-    /* A line to a worker's door. NULL: nobody is there yet, ask again in a moment. A line may still be on its way, or turn
-     * out to lead nowhere: then it ends. */
+    /* A line to a worker's door. NULL: nobody is there yet, ask again in a moment. A line may still be on its way, or
+     * turn out to lead nowhere: then it ends. */
     ls_status (*call)(ls_transport *transport, int rank, ls_line **out);
     /* A line from somebody who called; NULL: there is nobody. Strangers are not let in: who comes has shown that it is
      * of the same user on this machine, or has the job's key. */

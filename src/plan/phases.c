@@ -74,6 +74,29 @@ static ls_status list_writes(ls_plan *plan)
     return LS_OK;
 }
 
+#define LITTLE (1 << 16) /* bytes of a level's joins that are not worth a second message */
+#define GRAIN  64        /* elements: workers' parts begin at multiples of it */
+
+bool ls_plan_shares_joins(const ls_plan *plan, int level)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < plan->join_count; i++)
+        bytes += plan->joins[i].level == level ? plan->joins[i].bytes : 0;
+    return plan->options.workers > 2 && bytes > LITTLE;
+}
+
+void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to)
+{
+    int64_t grains = (join->count + GRAIN - 1) / GRAIN, workers = plan->options.workers;
+    *from = 0;
+    *to = join->count;
+    if (!ls_plan_shares_joins(plan, join->level))
+        return;
+    *from = grains * worker / workers * GRAIN;
+    *to = grains * (worker + 1) / workers * GRAIN;
+    *to = *to < join->count ? *to : join->count;
+}
+
 /* Two writes of one variable in a run would leave open which is last. */
 static ls_status check_writes(ls_plan *plan)
 {
@@ -101,7 +124,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * (7 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 3;
+    size_t most = (size_t)plan->levels * (8 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
@@ -124,6 +147,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         if (join > j && segment > s)
             pair_phases(plan, level, s, segment - s);
         add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
+        if (ls_plan_shares_joins(plan, level))
+            add_phase(plan, LS_PHASE_SPREAD, level, j, join - j);
         if (is_shared(plan, j, join - j))
             add_phase(plan, LS_PHASE_SHARE, level, j, join - j);
         if (has_finish(plan, j, join - j))
@@ -131,6 +156,8 @@ ls_status ls_plan_phases(ls_plan *plan)
     }
     if (plan->options.workers > 0 && plan->segment_count > 0)
         add_phase(plan, LS_PHASE_COLLECT, plan->levels, 0, plan->fetch_count);
+    if (plan->options.workers > 0 && plan->segment_count > 0)
+        add_phase(plan, LS_PHASE_COMMIT, plan->levels, 0, 1);
     add_phase(plan, LS_PHASE_GUARD, plan->levels, 0, plan->guard_count);
     add_phase(plan, LS_PHASE_CHECK, plan->levels, 0, plan->update_count);
     for (int i = 0, first = 0; i < plan->update_count; first = i) { /* those that can fail come first: not the CPU's */

@@ -249,11 +249,13 @@ typedef enum ls_phase_kind {
     LS_PHASE_PREPARE,  /* weights to their formats, side by side */
     LS_PHASE_LANES,    /* the segments of a level: tasks (segment, lane) */
     LS_PHASE_PAIR,     /* blocks of lanes that two devices have made, by twos: one round of the tree */
-    LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to all */
+    LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to who joins it */
     LS_PHASE_JOIN,     /* the joins of a level, in chunks, or each part by its owner */
+    LS_PHASE_SPREAD,   /* what workers have joined of a level goes to all */
     LS_PHASE_SHARE,    /* what owners have joined goes to the other devices that look at it */
     LS_PHASE_FINISH,   /* joined partials to values, side by side */
     LS_PHASE_COLLECT,  /* fetched samples of other workers */
+    LS_PHASE_COMMIT,   /* every worker has all it needs: from here on the run changes something */
     LS_PHASE_GUARD,    /* losses are finite */
     LS_PHASE_CHECK,    /* gradients of in-place updates are finite */
     LS_PHASE_UPDATE,   /* in-place updates, in tiles */
@@ -368,6 +370,14 @@ static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
     return (int)((int64_t)worker * plan->lanes / plan->options.workers);
 }
+
+/* Whether the joins of a level are shared out over the workers: each joins a part and sends it to all. Otherwise every
+ * worker gets what all have, and joins it itself: one message less, and no more bytes for two workers or little data.
+ */
+bool ls_plan_shares_joins(const ls_plan *plan, int level);
+
+/* The elements of a join that a worker of the cluster joins; all, where joins are not shared out. */
+void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to);
 
 /* The lanes of this worker; all, where it is alone. */
 static inline int ls_plan_own_first(const ls_plan *plan)

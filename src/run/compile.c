@@ -99,8 +99,8 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     m->options = m->settings->plan;
     m->options.every_partial |= m->settings->mutation != LS_MUTATE_NOTHING;
     if (graph->context->peers) {
-        m->options.worker = graph->context->peers->rank;
-        m->options.workers = graph->context->peers->size;
+        m->options.worker = ls_peers_place(graph->context->peers);
+        m->options.workers = graph->context->peers->count;
     }
     m->runs = runs;
     LS_TRY(make_states(graph, runs));

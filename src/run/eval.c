@@ -12,6 +12,7 @@
 #include "lockstep/run.h"
 #include "run/run.h"
 #include "run/fitting.h"
+#include "run/peers.h"
 
 #define NO_BATCH (-1)
 
@@ -395,10 +396,20 @@ static ls_status begin(run *r)
     return ls_runs_get(r->graph, r->settings, r->fetches, r->fetch_count, r->batch, &r->executor);
 }
 
+/* Whether a failed run is made again, with the workers that are left. */
+static bool is_again(const run *r)
+{
+    return r->graph && r->graph->context && ls_peers_again(r->graph->context->peers);
+}
+
 static ls_status eval(run *r)
 {
-    LS_TRY(begin(r));
-    return execute(r);
+    ls_status status;
+    do {
+        LS_TRY(begin(r));
+        status = execute(r);
+    } while (status != LS_OK && is_again(r));
+    return status;
 }
 
 ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
@@ -424,6 +435,25 @@ ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count,
     return eval(&r);
 }
 
+/* One attempt. */
+static ls_status run_once(const ls_run_request *q, run *r, ls_run_report *report)
+{
+    double start = ls_clock_now();
+    LS_TRY(begin(r));
+    if (ls_timeline_run(q->timeline, r->executor))
+        ls_timeline_call(q->timeline, LS_CALL_PLAN, start, ls_clock_now());
+    double before = ls_executor_join_seconds(r->executor);
+    ls_status status = execute(r);
+    ls_timeline_run(NULL, r->executor);
+    if (q->seconds)
+        ls_executor_add_seconds(r->executor, q->seconds);
+    if (status == LS_OK && report)
+        *report = (ls_run_report){ .lanes = ls_executor_plan(r->executor)->lanes,
+                                   .join_seconds = ls_executor_join_seconds(r->executor) - before,
+                                   .moved_bytes = ls_executor_placement(r->executor)->moved_bytes };
+    return status;
+}
+
 ls_status ls_run(const ls_run_request *q, ls_run_report *report)
 {
     run r = { .graph = q->graph, .settings = q->settings, .of_step = q->of_step, .batch = NO_BATCH };
@@ -433,21 +463,11 @@ ls_status ls_run(const ls_run_request *q, ls_run_report *report)
     r.row_count = q->row_count;
     r.fetches = q->fetches;
     r.fetch_count = q->fetch_count;
-    double start = ls_clock_now();
-    LS_TRY(begin(&r));
-    if (ls_timeline_run(q->timeline, r.executor))
-        ls_timeline_call(q->timeline, LS_CALL_PLAN, start, ls_clock_now());
-    double before = ls_executor_join_seconds(r.executor);
-    ls_status status = execute(&r);
-    ls_timeline_run(NULL, r.executor);
-    if (q->seconds)
-        ls_executor_add_seconds(r.executor, q->seconds);
-    LS_TRY(status);
-    if (report)
-        *report = (ls_run_report){ .lanes = ls_executor_plan(r.executor)->lanes,
-                                   .join_seconds = ls_executor_join_seconds(r.executor) - before,
-                                   .moved_bytes = ls_executor_placement(r.executor)->moved_bytes };
-    return LS_OK;
+    ls_status status;
+    do
+        status = run_once(q, &r, report);
+    while (status != LS_OK && is_again(&r));
+    return status;
 }
 
 ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,

@@ -1,14 +1,16 @@
 /* What workers of a cluster give each other within a run. Each runs its own range of lanes; then it joins what it has
- * to the maximal complete subtrees of the tree, and every worker gets those of all others: so each can do the joins of
- * the level for itself, in the order of the tree, and has the bits of one process that had all lanes. Rows of gathered
- * batches and of fetched per-sample values go from each worker to all likewise.
+ * to the maximal complete subtrees of the tree. For little data every worker gets the subtrees of all others and does
+ * the joins of the level for itself; for much, each gets and joins a part, and sends that to all. In both cases joins
+ * are done in the order of the tree, with the bits of one process that had all lanes. Rows of gathered batches and of
+ * fetched per-sample values go from each worker to all.
  *
- * Lists of pieces are the same on all workers but for addresses: they are functions of batch, lanes and workers. */
+ * Lists of pieces are functions of batch, lanes and workers; those between two others are left out. */
 #include "run/exchange.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/size.h"
 #include "run/partials.h"
 #include "run/peers.h"
@@ -19,6 +21,7 @@ struct ls_exchange {
     size_t piece_room;
     char **received; /* by join and lane: where the subtree that begins there comes to; NULL: none does */
     char *memory;    /* that they are in */
+    char *broken;    /* by worker and join: a result of it is not finite */
 };
 
 /* The worker that has a lane. */
@@ -55,7 +58,8 @@ static size_t index_of(const ls_plan *plan, int join, int lane)
     return (size_t)join * (size_t)plan->lanes + (size_t)lane;
 }
 
-/* Room for every subtree of others, one behind the other; with memory NULL it is only counted. */
+/* Room for every subtree of others, or the part of it that is joined here, one behind the other; with memory NULL it is
+ * only counted. An address is that of the join's first element, whether that has room or not. */
 static size_t place_received(ls_exchange *x, const ls_plan *plan)
 {
     size_t used = 0;
@@ -64,9 +68,13 @@ static size_t place_received(ls_exchange *x, const ls_plan *plan)
         for (int a = ls_plan_worker_first(plan, w), b; w != plan->options.worker && a < end; a = b) {
             b = subtree_end(plan, a, end);
             for (int i = 0; samples_of(plan, a, b) > 0 && i < plan->join_count; i++) {
-                if (x->memory)
-                    x->received[index_of(plan, i, a)] = x->memory + used;
-                used += ls_size_align(plan->joins[i].stride, LS_ALIGN);
+                const ls_join *join = &plan->joins[i];
+                size_t size = ls_dtype_bytes(join->dtype);
+                int64_t from, to;
+                ls_plan_owned(plan, join, plan->options.worker, &from, &to);
+                if (x->memory && to > from)
+                    x->received[index_of(plan, i, a)] = (char *)((uintptr_t)(x->memory + used) - (size_t)from * size);
+                used += ls_size_align((size_t)(to - from) * size, LS_ALIGN);
             }
         }
     }
@@ -75,8 +83,9 @@ static size_t place_received(ls_exchange *x, const ls_plan *plan)
 
 static size_t most_pieces(const ls_plan *plan)
 {
-    return (size_t)plan->lanes * (size_t)(plan->join_count + plan->fetch_count + 1) +
-           (size_t)plan->options.workers * (size_t)plan->group_count + 1;
+    size_t workers = (size_t)plan->options.workers, joins = (size_t)plan->join_count;
+    return (size_t)plan->lanes * (joins + (size_t)plan->fetch_count + 1) * 2 + workers * (joins * 2 + 1) +
+           workers * (size_t)plan->lanes * joins + workers * (size_t)plan->group_count + 1;
 }
 
 ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_exchange **out)
@@ -89,7 +98,8 @@ ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_exchange *
     x->pieces = calloc(most_pieces(plan), sizeof(*x->pieces));
     x->received = calloc((size_t)plan->join_count * (size_t)plan->lanes + 1, sizeof(*x->received));
     x->memory = aligned_alloc(LS_ALIGN, bytes + LS_ALIGN);
-    if (!x->pieces || !x->received || !x->memory) {
+    x->broken = calloc((size_t)plan->options.workers * (size_t)plan->join_count + 1, 1);
+    if (!x->pieces || !x->received || !x->memory || !x->broken) {
         ls_exchange_destroy(x);
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes that other workers send in a run", bytes);
     }
@@ -105,6 +115,7 @@ void ls_exchange_destroy(ls_exchange *x)
     free(x->pieces);
     free(x->received);
     free(x->memory);
+    free(x->broken);
     free(x);
 }
 
@@ -115,9 +126,16 @@ char *ls_exchange_received(const ls_exchange *x, const ls_plan *plan, int join, 
 
 /* ---- In a run ---- */
 
-static void add_piece(const ls_executor *e, size_t *count, int from, void *data, size_t bytes)
+/* Workers by their places; to LS_ALL_WORKERS or one. What goes between two others is not listed. */
+static void add_piece(const ls_executor *e, size_t *count, int from, int to, void *data, size_t bytes)
 {
-    e->exchange->pieces[(*count)++] = (ls_piece){ .from = from, .data = data, .bytes = bytes };
+    const ls_peers *peers = e->exchange->peers;
+    int own = e->plan->options.worker;
+    if (bytes == 0 || (from != own && to != own && to != LS_ALL_WORKERS) || from == to)
+        return;
+    e->exchange->pieces[(*count)++] = (ls_piece){
+        .from = peers->members[from], .to = to == LS_ALL_WORKERS ? to : peers->members[to], .data = data, .bytes = bytes
+    };
 }
 
 /* Mixes what must be the same on all workers into one number. */
@@ -133,7 +151,7 @@ static ls_status send(ls_executor *e, int point, const char *what, size_t count)
     ls_exchange *x = e->exchange;
     char text[96];
     uint64_t tag = mix(mix(mix(mix(1, e->seed), e->run), (uint64_t)plan->batch), (uint64_t)plan->lanes);
-    tag = mix(mix(mix(tag, (uint64_t)plan->node_count), (uint64_t)point), count);
+    tag = mix(mix(tag, (uint64_t)plan->node_count), (uint64_t)point);
     snprintf(text, sizeof(text), "%s of a run with %lld samples", what, (long long)plan->batch);
     return x->peers->exchange(x->peers, tag, text, x->pieces, count);
 }
@@ -170,7 +188,27 @@ static void add_rows(const ls_executor *e, const ls_step *step, size_t *count)
         int first = ls_plan_worker_first(plan, w), end = ls_plan_worker_first(plan, w + 1);
         char *at =
             e->whole + step->out.offset + step->out.unit * (size_t)ls_lane_first(plan->batch, plan->lanes, first);
-        add_piece(e, count, w, at, step->out.unit * (size_t)samples_of(plan, first, end));
+        add_piece(e, count, w, LS_ALL_WORKERS, at, step->out.unit * (size_t)samples_of(plan, first, end));
+    }
+}
+
+/* A subtree's part of a join: to all, or each worker's part of it to that worker. */
+static void add_subtree(const ls_executor *e, int join, int worker, int first, int end, size_t *count)
+{
+    const ls_plan *plan = e->plan;
+    const ls_join *j = &plan->joins[join];
+    size_t size = ls_dtype_bytes(j->dtype);
+    bool shared = ls_plan_shares_joins(plan, j->level);
+    int64_t from, to;
+    if (!shared) {
+        add_piece(e, count, worker, LS_ALL_WORKERS, subtree_at(e, join, first, end), j->bytes);
+        return;
+    }
+    for (int w = 0; w < plan->options.workers; w++) {
+        ls_plan_owned(plan, j, w, &from, &to);
+        if (to > from && (w == plan->options.worker || worker == plan->options.worker))
+            add_piece(e, count, worker, w, subtree_at(e, join, first, end) + (size_t)from * size,
+                      (size_t)(to - from) * size);
     }
 }
 
@@ -187,14 +225,38 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
             b = subtree_end(plan, a, end);
             for (int i = 0; samples_of(plan, a, b) > 0 && i < plan->join_count; i++)
                 if (plan->joins[i].level == phase->level)
-                    add_piece(e, &count, w, subtree_at(e, i, a, b), plan->joins[i].bytes);
+                    add_subtree(e, i, w, a, b, &count);
         }
     }
     for (int s = phase->first; s < phase->first + phase->count; s++)
         for (int i = 0; i < plan->segments[s].step_count; i++)
             if (ls_node_is(plan->segments[s].steps[i].group->root, LS_TRAIT_GATHERS))
                 add_rows(e, &plan->segments[s].steps[i], &count);
-    return count > 0 ? send(e, phase->level, "the joins", count) : LS_OK;
+    return send(e, phase->level * 2, "the joins", count);
+}
+
+ls_status ls_exchange_joined(ls_executor *e, const ls_phase *phase)
+{
+    const ls_plan *plan = e->plan;
+    char *broken = e->exchange->broken;
+    size_t count = 0, joins = (size_t)phase->count;
+    for (size_t i = 0; i < joins; i++)
+        broken[(size_t)plan->options.worker * joins + i] = atomic_load(&e->broken[(size_t)phase->first + i]);
+    for (int w = 0; w < plan->options.workers; w++) {
+        for (int i = phase->first; i < phase->first + phase->count; i++) {
+            size_t size = ls_dtype_bytes(plan->joins[i].dtype);
+            int64_t from, to;
+            ls_plan_owned(plan, &plan->joins[i], w, &from, &to);
+            add_piece(e, &count, w, LS_ALL_WORKERS, e->whole + plan->joins[i].joined + (size_t)from * size,
+                      (size_t)(to - from) * size);
+        }
+        add_piece(e, &count, w, LS_ALL_WORKERS, broken + (size_t)w * joins, joins);
+    }
+    LS_TRY(send(e, phase->level * 2 + 1, "what was joined", count));
+    for (size_t i = 0; i < joins * (size_t)plan->options.workers; i++)
+        if (broken[i])
+            atomic_store(&e->broken[(size_t)phase->first + i % joins], true);
+    return LS_OK;
 }
 
 ls_status ls_exchange_fetches(ls_executor *e)
@@ -206,9 +268,39 @@ ls_status ls_exchange_fetches(ls_executor *e)
         for (int lane = 0; o->storage == LS_KEPT && lane < plan->lanes; lane++) {
             int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
             if (samples_of(plan, lane, lane + 1) > 0)
-                add_piece(e, &count, worker_of(plan, lane), ls_executor_locate(e, o, 0, lane, first),
+                add_piece(e, &count, worker_of(plan, lane), LS_ALL_WORKERS, ls_executor_locate(e, o, 0, lane, first),
                           o->unit * (size_t)samples_of(plan, lane, lane + 1));
         }
     }
-    return count > 0 ? send(e, plan->levels, "the fetched samples", count) : LS_OK;
+    return send(e, plan->levels * 2, "the fetched samples", count);
+}
+
+/* What every worker has joined, and what the last update left of the state. */
+static void hash_run(const ls_executor *e, uint64_t out[2])
+{
+    const ls_plan *plan = e->plan;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    for (int i = 0; i < plan->join_count; i++)
+        ls_hash_add(&hash, e->whole + plan->joins[i].joined, plan->joins[i].bytes);
+    for (int i = 0; i < plan->update_count; i++) {
+        const ls_attrs *attr = &plan->updates[i].group->root->attr;
+        const ls_variable *state[] = { attr->apply.variable, attr->apply.slot[0], attr->apply.slot[1] };
+        for (size_t k = 0; k < sizeof(state) / sizeof(*state); k++)
+            if (state[k])
+                ls_hash_add(&hash, state[k]->data, state[k]->bytes);
+    }
+    ls_hash_end(&hash, out);
+}
+
+ls_status ls_exchange_commit(ls_executor *e)
+{
+    ls_peers *peers = e->exchange->peers;
+    uint64_t hash[2];
+    char text[96];
+    hash_run(e, hash);
+    snprintf(text, sizeof(text), "a run with %lld samples", (long long)e->plan->batch);
+    LS_TRY(peers->commit(peers, hash, text));
+    e->committed = true;
+    return LS_OK;
 }

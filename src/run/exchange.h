@@ -14,6 +14,12 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker);
 /* All levels are: samples of fetched values. */
 ls_status ls_exchange_fetches(ls_executor *e);
 
+/* What each has joined of a level goes to all. */
+ls_status ls_exchange_joined(ls_executor *e, const ls_phase *phase);
+
+/* All workers have all of this run, and the same. */
+ls_status ls_exchange_commit(ls_executor *e);
+
 /* The part of a join that came for the subtree which begins with this lane; NULL: none did. */
 char *ls_exchange_received(const ls_exchange *exchange, const ls_plan *plan, int join, int lane);
 

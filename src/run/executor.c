@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "run/exchange.h"
+#include "run/peers.h"
 
 static ls_status no_memory(void)
 {
@@ -345,6 +346,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     memset(e->meters, 0, (size_t)e->workers * sizeof(*e->meters));
     e->seed = seed;
     e->run = run;
+    e->committed = false;
     atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
     ls_context *ctx = e->plan->graph->context;
     bool alone = ctx->kind_count > 1;
@@ -362,6 +364,8 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     }
     if (alone)
         pthread_mutex_unlock(&ctx->devices_mutex);
+    if (status != LS_OK && e->exchange && !e->committed && !ctx->peers->again)
+        ctx->peers->give_up(ctx->peers); /* what failed here alone is no reason for the others to wait */
     return status;
 }
 

@@ -86,6 +86,7 @@ struct ls_executor {
     uint64_t timeline_number; /* of the timeline that has its names, from this one on: */
     int names;
     uint64_t seed, run;
+    bool committed; /* with the other workers of a cluster */
     pthread_mutex_t mutex;
     pthread_cond_t progress;
     int phase, done;

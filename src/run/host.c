@@ -370,8 +370,12 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         return LS_OK;
     case LS_PHASE_EXCHANGE:
         return ls_exchange_level(e, phase, worker);
+    case LS_PHASE_SPREAD:
+        return ls_exchange_joined(e, phase);
     case LS_PHASE_COLLECT:
         return ls_exchange_fetches(e);
+    case LS_PHASE_COMMIT:
+        return ls_exchange_commit(e);
     case LS_PHASE_JOIN:
         return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
     case LS_PHASE_FINISH:

@@ -1,24 +1,41 @@
 /* What workers of a cluster agree on beside a run's values. */
 #include "run/peers.h"
 
-#include <stdlib.h>
+bool ls_peers_again(ls_peers *peers)
+{
+    bool again = peers && peers->again;
+    if (again)
+        peers->again = false;
+    return again;
+}
 
+int ls_peers_place(const ls_peers *peers)
+{
+    int place = 0;
+    while (peers->members[place] != peers->rank)
+        place++;
+    return place;
+}
+
+ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    ls_status status;
+    do {
+        status = peers->exchange(peers, tag, what, pieces, count);
+        if (status == LS_OK)
+            status = peers->commit(peers, (uint64_t[2]){ tag, 0 }, what);
+    } while (status != LS_OK && ls_peers_again(peers));
+    return status;
+}
+
+/* What is wished for goes along with a commit: nothing else has to be exchanged. */
 ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag)
 {
     if (!peers)
         return LS_OK;
-    char *flags = calloc((size_t)peers->size, 1);
-    ls_piece *pieces = calloc((size_t)peers->size, sizeof(*pieces));
-    ls_status status = flags && pieces ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to ask %d workers", peers->size);
-    for (int w = 0; status == LS_OK && w < peers->size; w++)
-        pieces[w] = (ls_piece){ .from = w, .data = flags + w, .bytes = 1 };
-    if (status == LS_OK) {
-        flags[peers->rank] = *flag;
-        status = peers->exchange(peers, 2, what, pieces, (size_t)peers->size);
-    }
-    for (int w = 0; status == LS_OK && w < peers->size; w++)
-        *flag = *flag || flags[w];
-    free(flags);
-    free(pieces);
-    return status;
+    if (*flag)
+        peers->wishes |= LS_WISH_STOP;
+    LS_TRY(ls_peers_share(peers, 2, what, NULL, 0));
+    *flag = peers->decided & LS_WISH_STOP;
+    return LS_OK;
 }

@@ -1,23 +1,54 @@
-/* The other workers of a cluster, as runs see them. src/fabric is what is behind it. */
+/* The other workers of a cluster, as runs see them. src/fabric is what is behind it.
+ *
+ * What workers do together, a run or a call, is a number of exchanges and then a commit, behind which every worker has
+ * all that it needs. Until then nothing is changed: when a worker is lost, those that are left begin what they were at
+ * anew
+ * (`again`), with the bits it would have had. */
 #ifndef LS_RUN_PEERS_H
 #define LS_RUN_PEERS_H
 
 #include "base/status.h"
 
-/* What worker `from` has, and all others get. */
+#define LS_ALL_WORKERS (-1)
+
+/* What worker `from` has, and worker `to`, or all others, get. */
 typedef struct ls_piece {
-    int from;
+    int from, to;
     void *data;
     size_t bytes;
 } ls_piece;
 
+/* What a worker may wish for; each is decided for all. */
+enum { LS_WISH_STOP = 1, LS_WISH_SAVE = 2 };
+
 typedef struct ls_peers ls_peers;
 struct ls_peers {
-    int rank, size;
-    /* Pieces go from their worker to all others. Every worker calls this with the same list (but for the addresses), in
-     * the same order of calls; `tag` is compared, and a difference is an error that names both. */
+    int rank, size;     /* this worker, and how many there were at the beginning */
+    const int *members; /* the ranks that are left, ascending; they change when something is begun again */
+    int count;
+    unsigned epoch;   /* changes with the members */
+    uint64_t wishes;  /* of this worker, until they are decided */
+    uint64_t decided; /* by the last commit, the same on all workers */
+    bool again;       /* the last failure was the loss of a worker, and the others go on */
+
+    /* Pieces go where they belong. Every worker calls this with the same list, but for the addresses, and pieces
+     * between two others may be left out; in the same order of calls. `tag` is compared, and a difference is an error
+     * that names both. */
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+    /* Returns when every worker has called it. hash: of what they have then; a worker with another one is named. */
+    ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
+    /* This worker cannot go on, and tells why; the others do. */
+    void (*give_up)(ls_peers *peers);
 };
+
+/* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */
+bool ls_peers_again(ls_peers *peers);
+
+/* The place of this worker among the members. */
+int ls_peers_place(const ls_peers *peers);
+
+/* One exchange and its commit, begun again where that is needed. */
+ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 
 /* Sets the flag where any worker has it; of a process that is alone (NULL) it stays as it is. For what a clock or a
  * signal decides: all workers act at the same step. */

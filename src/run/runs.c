@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run/compile.h"
+#include "run/peers.h"
 #include "run/strategy.h"
 
 static void drop_cached(ls_cached *cached)
@@ -99,6 +100,11 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
         graph->trim_runs = trim;
         graph->drop_runs = drop;
         graph->bring = bring;
+    }
+    const ls_peers *peers = graph->context->peers;
+    if (peers && graph->runs->epoch != peers->epoch) { /* lanes are dealt out anew */
+        ls_runs_clear(graph->runs);
+        graph->runs->epoch = peers->epoch;
     }
     *out = graph->runs;
     return LS_OK;

@@ -58,7 +58,9 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
             count += devices;
             break;
         case LS_PHASE_EXCHANGE:
+        case LS_PHASE_SPREAD:
         case LS_PHASE_COLLECT:
+        case LS_PHASE_COMMIT:
             return 1;
         default:
             count++;
@@ -178,11 +180,17 @@ static void add_whole(const ls_executor *e, const ls_phase *phase, ls_work *w)
         }
 }
 
-/* Each part for its owner; of a CPU in chunks, for its workers. */
+/* Each part for its owner; of a CPU in chunks, for its workers; in a cluster, what this process joins of it. */
 static void add_join(const ls_executor *e, int join, ls_work *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
     bool cpu = e->plan->joins[join].group->kind == LS_CPU;
+    if (e->plan->options.workers > 0) {
+        int64_t from, to;
+        ls_plan_owned(e->plan, &e->plan->joins[join], e->plan->options.worker, &from, &to);
+        add_pieces(w, -1, join, from, to, JOIN_CHUNK);
+        return;
+    }
     for (int i = 0; i < place->part_count; i++)
         add_pieces(w, place->parts[i].owner, join, place->parts[i].from, place->parts[i].to,
                    cpu ? JOIN_CHUNK : place->parts[i].to - place->parts[i].from);
@@ -247,7 +255,9 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
         add_pairs(e, phase, w);
         return LS_OK;
     case LS_PHASE_EXCHANGE:
+    case LS_PHASE_SPREAD:
     case LS_PHASE_COLLECT:
+    case LS_PHASE_COMMIT:
         w->units[w->count++] = (ls_unit){ .device = -1 };
         return LS_OK;
     case LS_PHASE_WHOLE:

@@ -1,0 +1,18 @@
+/* A fast hash of 128 bits, to see whether two workers have the same bytes. Not for secrets: who wants two texts with
+ * one hash finds them. */
+#ifndef LS_BASE_HASH_H
+#define LS_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ls_hash {
+    uint64_t sum[8];
+    uint64_t bytes;
+} ls_hash;
+
+void ls_hash_begin(ls_hash *hash);
+void ls_hash_add(ls_hash *hash, const void *data, size_t bytes);
+void ls_hash_end(const ls_hash *hash, uint64_t out[2]);
+
+#endif

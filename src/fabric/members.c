@@ -1,0 +1,439 @@
+/* Who is there, and what they agreed on. The coordinator is the lowest rank of the members.
+ *
+ * A collective, a run or a call of all workers, ends with a commit: whoever has all of it says READY to the
+ * coordinator, and goes on when that says COMMIT, which it does when all were ready. So nobody is more than one commit
+ * ahead.
+ *
+ * When a worker is lost, those that are left drop what they were at and tell the lowest of them how far they are
+ * (STATE). It announces who is left, and whether the collective at hand is committed: if one of them saw COMMIT, or all
+ * are READY. Otherwise all begin it again. (One that saw COMMIT knows that all were READY; so what is to be committed
+ * is with everyone.) Values never have to be agreed on: what is done twice is done equally. */
+#include <string.h>
+
+#include "base/text.h"
+#include "fabric/mesh.h"
+
+#define BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
+#define SLEPT      1.0 /* seconds beyond its limit after which waiting was held up: this process was stopped itself */
+
+static bool is_member(const ls_mesh *mesh, int rank)
+{
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] == rank)
+            return true;
+    return false;
+}
+
+static bool has_bit(const uint64_t *bits, int rank)
+{
+    return bits[rank / 64] >> (rank % 64) & 1;
+}
+
+/* ---- Waiting ---- */
+
+void ls_mesh_lose(ls_mesh *mesh, int rank, bool suspected, const char *why)
+{
+    if (mesh->lost[rank])
+        return;
+    mesh->lost[rank] = true;
+    mesh->suspected[rank] = suspected;
+    if (!is_member(mesh, rank))
+        return;
+    if (!mesh->regroup)
+        snprintf(mesh->why, sizeof(mesh->why), "worker %d of %d is lost: %s", rank, mesh->peers.size, why);
+    mesh->regroup = true;
+}
+
+void ls_mesh_wait_begins(ls_mesh *mesh)
+{
+    double now = mesh->table->now(mesh->transport);
+    for (int i = 0; i < mesh->peers.count; i++)
+        mesh->links[mesh->peers.members[i]].heard = now;
+    mesh->beat = now;
+}
+
+static ls_status send_beats(ls_mesh *mesh)
+{
+    ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (r != mesh->peers.rank && mesh->links[r].out_count == 0)
+            LS_TRY(ls_mesh_send(mesh, r, &beat));
+    }
+    return LS_OK;
+}
+
+/* Who is ahead is not listened to, and is not silent. */
+static void check_silence(ls_mesh *mesh, double now)
+{
+    char why[64];
+    snprintf(why, sizeof(why), "it was silent for %g s", mesh->silence_limit);
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        const ls_link *link = &mesh->links[r];
+        if (r != mesh->peers.rank && link->line && link->reading != LS_HOLDS && !mesh->lost[r] &&
+            now - link->heard > mesh->silence_limit)
+            ls_mesh_lose(mesh, r, true, why);
+    }
+}
+
+/* A process that was itself stopped has no reason to call others silent. */
+ls_status ls_mesh_wait(ls_mesh *mesh)
+{
+    double before = mesh->table->now(mesh->transport);
+    LS_TRY(ls_mesh_turn(mesh, BEAT_EVERY));
+    double now = mesh->table->now(mesh->transport);
+    if (mesh->over.status != LS_OK)
+        return ls_error_give(&mesh->over);
+    if (now - before > BEAT_EVERY + SLEPT) {
+        mesh->slept |= now - before > mesh->silence_limit;
+        ls_mesh_wait_begins(mesh);
+    }
+    check_silence(mesh, now);
+    if (now - mesh->beat < BEAT_EVERY)
+        return LS_OK;
+    mesh->beat = now;
+    return send_beats(mesh);
+}
+
+/* ---- What is heard ---- */
+
+/* An announcement goes from everyone to everyone before anything else of its epoch does: what is of a later epoch comes
+ * from a worker that was quicker, and counts when this one has caught up. */
+static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
+{
+    if (frame->epoch < mesh->peers.epoch)
+        return;
+    mesh->states[rank] = *frame;
+    if (frame->epoch > mesh->peers.epoch)
+        return;
+    if (!mesh->regroup)
+        snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another one", rank);
+    mesh->regroup = true;
+}
+
+ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
+{
+    char why[LS_FRAME_WHAT + 32];
+    bool current = frame->epoch == mesh->peers.epoch && frame->number == mesh->number;
+    snprintf(why, sizeof(why), "%.*s", LS_FRAME_WHAT - 1, frame->what);
+    ls_make_printable(why, strlen(why));
+    switch ((ls_frame_kind)frame->kind) {
+    case LS_FRAME_READY:
+        if (current)
+            mesh->readies[rank] = *frame;
+        return LS_OK;
+    case LS_FRAME_COMMIT:
+        if (current && mesh->ready) {
+            mesh->committed = true;
+            mesh->peers.decided = frame->wishes;
+        }
+        return LS_OK;
+    case LS_FRAME_STATE:
+        hear_state(mesh, rank, frame);
+        return LS_OK;
+    case LS_FRAME_ANNOUNCE:
+        if (frame->epoch == mesh->peers.epoch + 1) {
+            mesh->announced = *frame;
+            mesh->regroup = true;
+        }
+        return LS_OK;
+    case LS_FRAME_OVER:
+        return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, why);
+    case LS_FRAME_LEFT:
+        ls_mesh_lose(mesh, rank, false, why);
+        return LS_OK;
+    default:
+        return LS_OK;
+    }
+}
+
+/* ---- Commits ---- */
+
+/* Names whoever has another hash than most. */
+static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const char *what)
+{
+    const ls_peers *p = &mesh->peers;
+    int best = p->members[0], most = 0;
+    for (int i = 0; i < p->count; i++) {
+        int same = 0, r = p->members[i];
+        for (int k = 0; k < p->count; k++)
+            same += memcmp(said[r].hash, said[p->members[k]].hash, sizeof(said->hash)) == 0;
+        if (same > most) {
+            most = same;
+            best = r;
+        }
+    }
+    if (most == p->count)
+        return LS_OK;
+    ls_text names = { 0 };
+    for (int i = 0; i < p->count; i++)
+        if (memcmp(said[p->members[i]].hash, said[best].hash, sizeof(said->hash)) != 0)
+            ls_text_add(&names, " %d", p->members[i]);
+    ls_status status = ls_fail(LS_ERR_PEER,
+                               "workers have other bits: of %d workers, %d have the hash %016llx%016llx at \"%s\", but "
+                               "not worker%s",
+                               p->count, most, (unsigned long long)said[best].hash[0],
+                               (unsigned long long)said[best].hash[1], what, ls_text_get(&names));
+    ls_text_free(&names);
+    return status;
+}
+
+/* A worker that is at another exchange will never be ready. */
+static ls_status check_ahead(const ls_mesh *mesh, const char *what)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        const ls_link *link = &mesh->links[r];
+        char theirs[LS_FRAME_WHAT];
+        if (r == mesh->peers.rank || mesh->readies[r].kind || link->reading != LS_HOLDS ||
+            link->in.epoch != mesh->peers.epoch)
+            continue;
+        snprintf(theirs, sizeof(theirs), "%.*s", LS_FRAME_WHAT - 1, link->in.what);
+        ls_make_printable(theirs, strlen(theirs));
+        return ls_fail(LS_ERR_PEER,
+                       "workers do not do the same: worker %d is at the end of \"%s\", worker %d at \"%s\"",
+                       mesh->peers.rank, what, r, theirs);
+    }
+    return LS_OK;
+}
+
+static bool all_said(const ls_mesh *mesh, const ls_frame *said)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch))
+            return false;
+    }
+    return true;
+}
+
+static ls_status commit_all(ls_mesh *mesh, const char *what)
+{
+    uint64_t wishes = 0;
+    LS_TRY(compare_hashes(mesh, mesh->readies, what));
+    for (int i = 0; i < mesh->peers.count; i++)
+        wishes |= mesh->readies[mesh->peers.members[i]].wishes;
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_COMMIT, what);
+    frame.wishes = wishes;
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] != mesh->peers.rank)
+            LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
+    ls_mesh_push(mesh);
+    mesh->committed = true;
+    mesh->peers.decided = wishes;
+    return LS_OK;
+}
+
+/* What was at hand is over. */
+static void end_collective(ls_mesh *mesh)
+{
+    mesh->number++;
+    mesh->ready = mesh->committed = false;
+    mesh->slept = false;
+    mesh->peers.wishes &= ~mesh->peers.decided;
+    memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
+}
+
+static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
+{
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
+    memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
+    frame.wishes = mesh->peers.wishes;
+    return frame;
+}
+
+static ls_status commit(ls_mesh *mesh, const uint64_t hash[2], const char *what)
+{
+    int coordinator = mesh->peers.members[0];
+    memcpy(mesh->hash, hash, sizeof(mesh->hash));
+    mesh->ready = true;
+    mesh->readies[mesh->peers.rank] = ready_frame(mesh, what);
+    if (coordinator != mesh->peers.rank)
+        LS_TRY(ls_mesh_send(mesh, coordinator, &mesh->readies[mesh->peers.rank]));
+    ls_mesh_push(mesh);
+    ls_mesh_wait_begins(mesh);
+    while (!mesh->committed && !mesh->regroup) {
+        if (coordinator == mesh->peers.rank && all_said(mesh, mesh->readies)) {
+            LS_TRY(commit_all(mesh, what));
+            break;
+        }
+        if (coordinator == mesh->peers.rank)
+            LS_TRY(check_ahead(mesh, what));
+        LS_TRY(ls_mesh_wait(mesh));
+    }
+    if (!mesh->committed)
+        LS_TRY(ls_mesh_regroup(mesh));
+    end_collective(mesh);
+    return LS_OK;
+}
+
+ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    pthread_mutex_lock(&mesh->mutex);
+    ls_status status = mesh->over.status == LS_OK ? commit(mesh, hash, what) : LS_ERR_PEER;
+    if (mesh->over.status != LS_OK)
+        status = ls_error_give(&mesh->over);
+    else if (status != LS_OK && !peers->again)
+        status = ls_mesh_break(mesh, status);
+    pthread_mutex_unlock(&mesh->mutex);
+    return status;
+}
+
+void ls_mesh_give_up(ls_peers *peers)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    pthread_mutex_lock(&mesh->mutex);
+    if (mesh->over.status == LS_OK) {
+        ls_error_keep(&mesh->over, LS_ERR_PEER);
+        ls_mesh_leave(mesh, ls_last_error());
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+/* ---- When somebody is lost ---- */
+
+static int lowest_left(const ls_mesh *mesh)
+{
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (!mesh->lost[mesh->peers.members[i]])
+            return mesh->peers.members[i];
+    return mesh->peers.rank;
+}
+
+static ls_frame state_frame(const ls_mesh *mesh)
+{
+    ls_frame frame = ready_frame(mesh, "");
+    frame.kind = LS_FRAME_STATE;
+    frame.sequence = mesh->ready;
+    frame.tag = mesh->peers.decided;
+    return frame;
+}
+
+/* An ended connection is a certain loss. One that was only silent may see it the other way round, and so may those whom
+ * this worker sees lost after it was silent itself: then the side with most of the members goes on, and of two halves
+ * the one with the lowest rank. */
+static ls_status check_majority(const ls_mesh *mesh)
+{
+    int left = 0, doubtful = 0;
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        left += !mesh->lost[r];
+        doubtful += mesh->lost[r] && (mesh->suspected[r] || mesh->slept);
+    }
+    if (doubtful == 0 || left * 2 > mesh->peers.count ||
+        (left * 2 == mesh->peers.count && !mesh->lost[mesh->peers.members[0]]))
+        return LS_OK;
+    return ls_fail(LS_ERR_PEER, "%s; only %d of %d workers are on this side, and the others may go on: this one ends",
+                   mesh->why, left, mesh->peers.count);
+}
+
+/* Those that are left are known, and how far each is. */
+static ls_status announce(ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    uint64_t number = mesh->number, wishes = 0, decided = p->decided;
+    bool all_ready = true;
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    mesh->states[p->rank] = state_frame(mesh);
+    memset(frame.members, 0, sizeof(frame.members));
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        if (mesh->lost[r])
+            continue;
+        const ls_frame *s = &mesh->states[r];
+        frame.members[r / 64] |= 1ull << (r % 64);
+        if (s->number > number)
+            decided = s->tag;
+        number = s->number > number ? s->number : number;
+        all_ready = all_ready && s->sequence && s->number == mesh->number;
+        wishes |= s->wishes;
+    }
+    frame.epoch++;
+    frame.number = all_ready ? number + 1 : number;
+    frame.wishes = all_ready ? wishes : decided;
+    mesh->announced = frame;
+    for (int i = 0; i < p->count; i++) /* those that were silent may hear it, too */
+        if (p->members[i] != p->rank)
+            LS_TRY(ls_mesh_send(mesh, p->members[i], &frame));
+    return LS_OK;
+}
+
+static void report(const ls_mesh *mesh, const ls_frame *frame)
+{
+    if (mesh->log)
+        ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, mesh->peers.count, mesh->peers.size,
+                     frame->number > mesh->number ? "" : ", and begin again what was not finished");
+}
+
+static ls_status pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+{
+    frame.from = (uint32_t)mesh->peers.rank;
+    return ls_mesh_send(mesh, rank, &frame);
+}
+
+/* The announcement counts from now on. */
+static ls_status adopt(ls_mesh *mesh)
+{
+    ls_frame frame = mesh->announced;
+    ls_peers *p = &mesh->peers;
+    if (!has_bit(frame.members, p->rank))
+        return ls_fail(LS_ERR_PEER,
+                       "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
+                       p->size);
+    if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
+        return ls_fail(LS_ERR_INTERNAL, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
+                       (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
+    p->count = 0;
+    p->epoch = frame.epoch;
+    mesh->sequence = 0;
+    mesh->regroup = false;
+    for (int r = 0; r < p->size; r++) {
+        if (!has_bit(frame.members, r)) {
+            mesh->lost[r] = true;
+            ls_mesh_hang_up(mesh, r);
+            continue;
+        }
+        mesh->members[p->count++] = r;
+        mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
+        if (r != p->rank && frame.from != (uint32_t)p->rank)
+            LS_TRY(pass_on(mesh, r, frame));
+    }
+    ls_mesh_push(mesh);
+    mesh->announced = (ls_frame){ 0 };
+    memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
+    report(mesh, &frame);
+    if (frame.number > mesh->number) {
+        p->decided = frame.wishes;
+        mesh->committed = true;
+        return LS_OK;
+    }
+    mesh->ready = false;
+    p->again = true;
+    return ls_fail(LS_ERR_PEER, "%s", mesh->why);
+}
+
+ls_status ls_mesh_regroup(ls_mesh *mesh)
+{
+    int told = -1;
+    ls_mesh_abandon(mesh);
+    ls_mesh_wait_begins(mesh);
+    while (mesh->announced.kind == 0) {
+        if (mesh->committed) /* it was under way */
+            return LS_OK;
+        LS_TRY(check_majority(mesh));
+        int coordinator = lowest_left(mesh);
+        if (coordinator == mesh->peers.rank && all_said(mesh, mesh->states)) {
+            LS_TRY(announce(mesh));
+            break;
+        }
+        if (coordinator != mesh->peers.rank && told != coordinator) {
+            ls_frame state = state_frame(mesh);
+            LS_TRY(ls_mesh_send(mesh, coordinator, &state));
+            told = coordinator;
+        }
+        LS_TRY(ls_mesh_wait(mesh));
+    }
+    return adopt(mesh);
+}

@@ -1,0 +1,126 @@
+/* An exchange: every worker has one frame for every other one. */
+#include <string.h>
+
+#include "base/text.h"
+#include "fabric/mesh.h"
+
+/* Workers that do something else are at fault both: nobody can go on. */
+static ls_status explain_difference(const ls_mesh *mesh, int rank, const ls_frame *theirs)
+{
+    const ls_frame *own = &mesh->at.head;
+    char what[LS_FRAME_WHAT];
+    snprintf(what, sizeof(what), "%.*s", LS_FRAME_WHAT - 1, theirs->what);
+    ls_make_printable(what, strlen(what));
+    return ls_fail(
+        LS_ERR_PEER,
+        "workers do not do the same: worker %d is at \"%s\" (exchange %llu, tag %016llx), worker %d at \"%s\" "
+        "(exchange %llu, tag %016llx)",
+        mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank, what,
+        (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
+}
+
+static uint64_t bytes_between(const ls_mesh *mesh, int from, int to)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < mesh->at.count; i++)
+        if (ls_piece_goes(&mesh->at.pieces[i], from, to))
+            bytes += mesh->at.pieces[i].bytes;
+    return bytes;
+}
+
+ls_status ls_mesh_judge(ls_mesh *mesh, int rank, ls_reading *out)
+{
+    const ls_frame *h = &mesh->links[rank].in, *own = &mesh->at.head;
+    if (h->epoch != mesh->peers.epoch || mesh->regroup) {
+        *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS; /* its announcement is here already */
+        return LS_OK;
+    }
+    if (h->sequence > mesh->sequence) { /* it is ahead; what comes next will show whether it does the same */
+        *out = LS_HOLDS;
+        return LS_OK;
+    }
+    *out = LS_TAKES;
+    if (!mesh->at.going || mesh->links[rank].arrived || h->sequence < mesh->sequence || h->tag != own->tag)
+        return explain_difference(mesh, rank, h);
+    uint64_t expected = bytes_between(mesh, rank, mesh->peers.rank);
+    if (h->bytes != expected)
+        return ls_fail(LS_ERR_PEER, "\"%s\": worker %d sends %llu bytes, worker %d expects %llu", own->what, rank,
+                       (unsigned long long)h->bytes, mesh->peers.rank, (unsigned long long)expected);
+    return LS_OK;
+}
+
+/* A worker that has said it is ready, and sent nothing, will not come. */
+static ls_status check_readies(const ls_mesh *mesh)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        const ls_frame *ready = &mesh->readies[r];
+        if (r != mesh->peers.rank && ready->kind && !mesh->links[r].arrived && ready->sequence < mesh->sequence)
+            return explain_difference(mesh, r, ready);
+    }
+    return LS_OK;
+}
+
+static ls_status begin(ls_mesh *mesh, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    mesh->sequence++;
+    mesh->at = (ls_exchange_at){ .pieces = pieces, .count = count, .going = true };
+    ls_frame *head = &mesh->at.head;
+    *head = ls_mesh_frame(mesh, LS_FRAME_PIECES, what);
+    head->tag = tag;
+    for (size_t i = 0; i < count; i++) {
+        int from = pieces[i].from, to = pieces[i].to;
+        if (from < 0 || from >= mesh->peers.size || to < LS_ALL_WORKERS || to >= mesh->peers.size)
+            return ls_fail(LS_ERR_INTERNAL, "\"%s\": piece %zu goes from worker %d to %d of %d", what, i, from, to,
+                           mesh->peers.size);
+    }
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        mesh->links[r].arrived = r == mesh->peers.rank;
+        if (r == mesh->peers.rank)
+            continue;
+        ls_frame frame = *head;
+        frame.bytes = bytes_between(mesh, mesh->peers.rank, r);
+        LS_TRY(ls_mesh_send(mesh, r, &frame));
+    }
+    ls_mesh_push(mesh);
+    return ls_mesh_look_again(mesh);
+}
+
+static bool is_over(const ls_mesh *mesh)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        const ls_link *link = &mesh->links[mesh->peers.members[i]];
+        if (!link->arrived || !ls_mesh_is_sent(link))
+            return false;
+    }
+    return true;
+}
+
+static ls_status exchange(ls_mesh *mesh, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    if (!mesh->regroup)
+        LS_TRY(begin(mesh, tag, what, pieces, count));
+    ls_mesh_wait_begins(mesh);
+    while (!mesh->regroup && !is_over(mesh)) {
+        LS_TRY(ls_mesh_wait(mesh));
+        LS_TRY(check_readies(mesh));
+    }
+    if (mesh->regroup)
+        return ls_mesh_regroup(mesh);
+    mesh->at = (ls_exchange_at){ 0 };
+    return LS_OK;
+}
+
+ls_status ls_mesh_exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    pthread_mutex_lock(&mesh->mutex);
+    ls_status status = mesh->over.status == LS_OK ? exchange(mesh, tag, what, pieces, count) : LS_ERR_PEER;
+    if (mesh->over.status != LS_OK)
+        status = ls_error_give(&mesh->over);
+    else if (status != LS_OK && !peers->again)
+        status = ls_mesh_break(mesh, status);
+    pthread_mutex_unlock(&mesh->mutex);
+    return status;
+}
