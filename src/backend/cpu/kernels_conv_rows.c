@@ -122,7 +122,7 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
     t.columns = left < vectors * LS_GEMM_VECTOR ? left : 0;
     for (int64_t i = 0, size; i < b->rows; i += size) {
         size = gemm->rows_tile_size(b->rows - i, vectors);
-        t.beside = c->single && b->in[i + size - 1] - b->in[i] == size - 1;
+        t.beside = c->single && i + size <= b->rows && b->in[i + size - 1] - b->in[i] == size - 1;
         for (int64_t k = 0; column > 0 && k < size; k++)
             out[k] = b->out[i + k] + (i + k < b->rows ? column : 0);
         t.out = column > 0 ? out : b->out + i;
