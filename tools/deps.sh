@@ -10,7 +10,7 @@ CC=${CC:-gcc}
 DATASET=/usr/share/datasets/fashion-mnist
 
 # Package, and how to find what it brings without a package manager: a command (or what came with one), a header, a
-# pkg-config module, or a special word (cxx: the compiler takes C++).
+# pkg-config module, or a word of its own.
 needs() {
     case $1 in
     build)
@@ -48,7 +48,6 @@ is_found() {
     command:* | with:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     header:*) has_header "${1#header:}" ;;
     module:*) pkg-config --exists "${1#module:}" 2>/dev/null ;;
-    cxx) echo '#include <new>' | "$CC" -E -x c++ - >/dev/null 2>&1 ;;
     dataset) [ -e "$DATASET/train-images-idx3-ubyte.gz" ] ;;
     python-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     esac
@@ -57,7 +56,7 @@ is_found() {
 # A command may have come some other way than from its package; a library is asked for by name.
 is_installed() {
     case $2 in
-    command:* | cxx | python-venv) is_found "$2" && return 0 ;;
+    command:* | python-venv) is_found "$2" && return 0 ;;
     esac
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
