@@ -86,10 +86,7 @@ HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) $(HARDEN) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
               -Iinclude $(PKG_CFLAGS) $(CFLAGS)
 ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread $(HARDEN_LD) -Wl,--as-needed $(LDFLAGS)
-# oneDNN's exceptions are caught in a file of C++ (src/backend/cpu/onednn_guard.cc), by the compiler of the rest.
-CXX_FLAGS := -x c++ $(patsubst -std=c11,-std=c++11,$(ALL_CFLAGS))
-# oneDNN 2.x has no pkg-config file. libgomp: its thread count is set by us. libstdc++: oneDNN's, and for the file above.
-LIBS := -ldnnl -lgomp $(PKG_LIBS) -lstdc++ -lm
+LIBS := $(PKG_LIBS) -lm
 AVX2_FLAGS   := -mavx2 -mfma
 AVX512_FLAGS := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
 
@@ -98,7 +95,6 @@ AVX512_FLAGS := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
 SOURCES      := $(sort $(wildcard src/*/*.c src/backend/*/*.c))
 TOOL_SOURCES := $(filter src/tool/%,$(SOURCES))
 LIB_SOURCES  := $(filter-out $(TOOL_SOURCES),$(SOURCES))
-CXX_SOURCES  := $(sort $(wildcard src/*/*.cc src/backend/*/*.cc))
 # Reference kernels are one source for several element types: *_real.c for two, *_number.c for four.
 REAL_SOURCES   := $(filter src/backend/ref/%_real.c,$(LIB_SOURCES))
 NUMBER_SOURCES := $(filter src/backend/ref/%_number.c,$(LIB_SOURCES))
@@ -108,7 +104,7 @@ object = $(patsubst %.c,$(B)/obj/%.o,$(1))
 typed  = $(foreach t,$(2),$(patsubst %.c,$(B)/obj/%.$(t).o,$(1)))
 
 LIB_OBJECTS  := $(call object,$(PLAIN_SOURCES)) $(call typed,$(REAL_SOURCES),f32 f64) \
-                $(call typed,$(NUMBER_SOURCES),f32 f64 i32 i64) $(CXX_SOURCES:%.cc=$(B)/obj/%.o)
+                $(call typed,$(NUMBER_SOURCES),f32 f64 i32 i64)
 TOOL_OBJECTS := $(call object,$(TOOL_SOURCES))
 
 TEST_SOURCES   := $(sort $(wildcard tests/test_*.c))
@@ -167,11 +163,6 @@ $(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(compile)
-
-$(B)/obj/%.o: %.cc $(B)/flags
-	$(call say,C++,$<)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CXX_FLAGS) $(include_flags) -MMD -MP -c $< -o $@
 
 define typed_rule
 $(B)/obj/%.$(1).o: %.c $(B)/flags
@@ -246,7 +237,7 @@ RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),
 endif
 
 # Programs that a script runs again.
-SCRIPT_PROGRAMS := $(if $(filter %/test_instruction_sets.sh,$(RUN_TESTS)),$(addprefix $(B)/tests/,test_onednn test_special_values))
+SCRIPT_PROGRAMS := $(if $(filter %/test_instruction_sets.sh,$(RUN_TESTS)),$(addprefix $(B)/tests/,test_cpu))
 
 .PHONY: test
 test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
@@ -314,7 +305,7 @@ install: all
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
 
-FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] src/*/*/*.cc tests/*.[ch] tests/*.cc bench/*.[ch] examples/*.[ch] examples/*.cc \
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] tests/*.cc bench/*.[ch] examples/*.[ch] examples/*.cc \
                         fuzz/*.[ch])
 
 .PHONY: format

@@ -4,9 +4,9 @@
  *     LS_FAULT=malloc:17+       and so do all later ones
  *     LS_FAULT_REPORT=FILE      at the end, a line: calls of each kind, failures, blocks and descriptors not given back
  *
- * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename, and onednn: what
- * oneDNN allocates. Calls count from the beginning of main to its end, unless they come from libraries that end the
- * process then (SPARED). Blocks are watched where the program itself or jansson took them. */
+ * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename. Calls count from the
+ * beginning of main to its end, unless they come from libraries that end the process then (SPARED). Blocks are watched
+ * where the program itself or jansson took them. */
 #undef _FORTIFY_SOURCE /* it would put functions of its own before ours */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -36,9 +36,9 @@ void __libc_free(void *);
 
 /* ---- What is to fail ---- */
 
-typedef enum kind { MALLOC, MMAP, THREAD, OPEN, WRITE, FSYNC, RENAME, ONEDNN, KINDS } kind;
-static const char *const names[KINDS] = { "malloc", "mmap", "thread", "open", "write", "fsync", "rename", "onednn" };
-static const int errors[KINDS] = { ENOMEM, ENOMEM, EAGAIN, EMFILE, ENOSPC, EIO, EXDEV, ENOMEM };
+typedef enum kind { MALLOC, MMAP, THREAD, OPEN, WRITE, FSYNC, RENAME, KINDS } kind;
+static const char *const names[KINDS] = { "malloc", "mmap", "thread", "open", "write", "fsync", "rename" };
+static const int errors[KINDS] = { ENOMEM, ENOMEM, EAGAIN, EMFILE, ENOSPC, EIO, EXDEV };
 
 static atomic_bool active;
 static atomic_ulong calls[KINDS], failures;
@@ -65,16 +65,11 @@ static void read_fault(void)
 typedef struct range {
     uintptr_t begin, end;
 } range;
-static range spared[RANGES], guarded[RANGES], throwing[RANGES], watched[RANGES];
-static int spared_count, guarded_count, throwing_count, watched_count;
+static range spared[RANGES], watched[RANGES];
+static int spared_count, watched_count;
 
-/* OpenMP ends the process without memory, and so do the linker and the unwinder. */
-static const char *const SPARED[] = { "libgomp", "ld-linux", "libgcc_s" };
-/* C++, which only oneDNN uses here, throws, and that is caught (src/backend/cpu/onednn_guard.cc). What oneDNN allocates
- * and maps by itself it uses without a look: the guard sees to it before that there is room. So that is spared, and a
- * shortage that stays does not begin in the middle of one of its calls, but does go on in them. */
-static const char *const THROWING[] = { "libstdc++" };
-static const char *const GUARDED[] = { "libdnnl" };
+/* The linker and the unwinder end the process without memory. */
+static const char *const SPARED[] = { "ld-linux", "libgcc_s" };
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 static void note_range(const char *name, range all, const char *const *list, size_t count, range *out, int *out_count)
@@ -96,8 +91,6 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *user)
         }
     const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
     note_range(name, all, SPARED, COUNT(SPARED), spared, &spared_count);
-    note_range(name, all, GUARDED, COUNT(GUARDED), guarded, &guarded_count);
-    note_range(name, all, THROWING, COUNT(THROWING), throwing, &throwing_count);
     if ((*name == '\0' || strncmp(name, "libjansson", 10) == 0) && watched_count < RANGES && all.end > 0)
         watched[watched_count++] = all;
     return 0;
@@ -134,12 +127,7 @@ static bool fails(kind k, const void *caller)
     if (!atomic_load_explicit(&active, memory_order_relaxed) || reading_json > 0 || is_in(spared, spared_count, caller))
         return false;
     bool begun = fault_stays && atomic_load(&failures) > 0;
-    if (!begun && is_in(guarded, guarded_count, caller))
-        return false;
-    if (!begun && is_in(throwing, throwing_count, caller))
-        k = ONEDNN;
-    /* A lasting fault begins in the program itself, on each thread: from there on oneDNN's guard sees it. In the middle
-     * of a call of oneDNN, which takes some memory without a look, nothing could. */
+    /* A lasting fault begins in the program itself, on each thread. */
     if (fault_stays && !own && (!begun || !felt))
         return false;
     unsigned long number = atomic_fetch_add(&calls[k], 1) + 1;

@@ -109,9 +109,15 @@ callbacks() {
 }
 check "what callbacks remember goes on, too" callbacks
 
+# A state of a build whose kernels had other bits: its text ends with its own hash.
+of_other_kernels() {
+    head -c -83 "$1" | sed 's/"class": "kernels [0-9]*/"class": "kernels 1/' >"$TMP/state" &&
+        printf ',\n  "sha256": "%s"\n}\n' "$(sha256sum <"$TMP/state" | cut -c1-64)" | cat "$TMP/state" - >"$1"
+}
 other_class() {
     rm -rf "$CK"
-    ends 0 env ONEDNN_MAX_CPU_ISA=SSE41 "$LOCKSTEP" train mlp --data $SMALL --max-steps 1 --epochs 2 --verbose 0 --checkpoint "$CK" || return 1
+    ends 0 "$LOCKSTEP" train mlp --data $SMALL --max-steps 1 --epochs 2 --verbose 0 --checkpoint "$CK" &&
+        of_other_kernels "$CK/last/state.json" || return 1
     ends 1 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume &&
         grep -q 'class is .*there it was .*--allow-other-bits' "$TMP/err" &&
         ends 0 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume --allow-other-bits &&

@@ -1,6 +1,6 @@
 #!/bin/bash
-# One call fails: the n-th allocation, mapping, thread, open, write, sync or rename of train, evaluate and predict, or the n-th
-# allocation of oneDNN. Then the command gives the right answer, or one line of error; it does not crash, hang or leak; an old
+# One call fails: the n-th allocation, mapping, thread, open, write, sync or rename of train, evaluate and predict.
+# Then the command gives the right answer, or one line of error; it does not crash, hang or leak; an old
 # file is there as it was, or a whole new one in its place. fuzz/faults.c makes the calls fail. `make test` runs a sample of
 # the points, `make faults` (LS_FAULTS=all) every one.
 . "$(dirname "$0")/lib.sh"
@@ -9,7 +9,7 @@ LOCKSTEP=$ROOT/$LS_BUILD/lockstep
 SHIM=$ROOT/$LS_BUILD/fuzz/libfaults.so
 DATA=synthetic:12x12x1,classes=4,count=70
 POINTS=${LS_FAULTS:-14} # of each kind and command
-MOST=1500               # of all, evenly spread: oneDNN allocates tens of thousands of times
+MOST=1500               # of all, evenly spread
 LIMIT=20
 if [ -n "$SANITIZE" ]; then
     skip "faults" "sanitizers have an allocator of their own"
@@ -119,7 +119,7 @@ for command in train evaluate predict; do
         continue
     fi
     cp "$(output_of $command)" "$TMP/right.$command"
-    read -r _ malloc _ mmap _ thread _ open _ write _ fsync _ rename _ onednn _ <"$TMP/report"
+    read -r _ malloc _ mmap _ thread _ open _ write _ fsync _ rename _ <"$TMP/report"
     # A file is synced before it takes the old one's place, and then its folder.
     [ $command = evaluate ] || check "$command: the file and its folder are synced" test "$fsync" -ge 2
     for kind in malloc mmap thread open write fsync rename; do
@@ -127,6 +127,5 @@ for command in train evaluate predict; do
         check "$command: one $kind of ${!kind} fails" points $command $kind "${!kind}" ""
         check "$command: every $kind from one of ${!kind} on fails" points $command $kind "${!kind}" +
     done
-    check "$command: one of $onednn allocations of oneDNN fails" points $command onednn "$onednn" ""
 done
 finish

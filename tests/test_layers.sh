@@ -65,7 +65,7 @@ violations() {
                     next
                 }
             } else if (!(first in rank)) {
-                # <oneapi/dnnl/dnnl.h> is a library; a quoted name without a folder is beside the file itself.
+                # <sys/mman.h> belongs to the system; a quoted name without a folder is beside the file itself.
                 if (quoted && first != "")
                     bad("no layer is named " first)
                 next

@@ -10,17 +10,15 @@ CC=${CC:-gcc}
 DATASET=/usr/share/datasets/fashion-mnist
 
 # Package, and how to find what it brings without a package manager: a command (or what came with one), a header, a
-# pkg-config module, or a special word (cxx: the compiler takes C++).
+# pkg-config module, or a word of its own.
 needs() {
     case $1 in
     build)
         cat <<END
 gcc command:$CC
-g++ cxx
 libc6-dev header:stdio.h
 make command:make
 pkg-config command:pkg-config
-libdnnl-dev onednn
 libssl-dev module:libcrypto
 libjansson-dev module:jansson
 zlib1g-dev module:zlib
@@ -45,22 +43,11 @@ has_header() {
     echo "#include <$1>" | "$CC" -E -x c - >/dev/null 2>&1
 }
 
-# Prints oneDNN's version as its header gives it, or nothing.
-onednn_version() {
-    echo '#include <oneapi/dnnl/dnnl_version.h>' | "$CC" -E -dM -x c - 2>/dev/null | awk '
-        $2 == "DNNL_VERSION_MAJOR" { major = $3 }
-        $2 == "DNNL_VERSION_MINOR" { minor = $3 }
-        $2 == "DNNL_VERSION_PATCH" { patch = $3 }
-        END { if (major != "") print major "." minor "." patch }' || true
-}
-
 is_found() {
     case $1 in
     command:* | with:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     header:*) has_header "${1#header:}" ;;
     module:*) pkg-config --exists "${1#module:}" 2>/dev/null ;;
-    cxx) echo '#include <new>' | "$CC" -E -x c++ - >/dev/null 2>&1 ;;
-    onednn) [ -n "$(onednn_version)" ] ;;
     dataset) [ -e "$DATASET/train-images-idx3-ubyte.gz" ] ;;
     python-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     esac
@@ -69,7 +56,7 @@ is_found() {
 # A command may have come some other way than from its package; a library is asked for by name.
 is_installed() {
     case $2 in
-    command:* | cxx | python-venv) is_found "$2" && return 0 ;;
+    command:* | python-venv) is_found "$2" && return 0 ;;
     esac
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
@@ -80,18 +67,6 @@ is_debian_12() {
         . "$OS_RELEASE"
         [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ]
     )
-}
-
-# Our calls are those of 2.x; 3.x has others.
-check_onednn() {
-    version=$(onednn_version)
-    case $version in
-    2.*) ;;
-    *)
-        echo "Lockstep needs oneDNN 2.x (2.6 is what it is tested with); found: ${version:-none}." >&2
-        exit 1
-        ;;
-    esac
 }
 
 install_packages() {
@@ -141,12 +116,10 @@ elsewhere() {
 $NEEDED
 END
     if [ -n "$missing" ]; then
-        version=$(onednn_version)
         cat >&2 <<END
 This is not Debian 12, so nothing is installed by itself. Not found:$missing
 (Debian's names; your system may have others.) Everything that is needed:
 $(echo "$NEEDED" | sed 's/^\([^ ]*\).*/    \1/')
-oneDNN (libdnnl-dev) must be 2.x, and 2.6 is what is tested; found: ${version:-none}.
 END
         exit 1
     fi
@@ -173,6 +146,3 @@ if is_debian_12; then
 else
     elsewhere
 fi
-case " $* " in
-*" build "*) check_onednn ;;
-esac

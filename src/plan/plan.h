@@ -39,6 +39,9 @@ typedef struct ls_kernel_call {
     int64_t first;      /* position of the first in the batch */
     int64_t batch;      /* samples in the whole batch */
     int64_t lane;       /* samples in the lane */
+    int64_t from_lane;  /* position of the first in its lane */
+    bool ends_lane;     /* the lane's last samples are among these */
+    void *chain;        /* of a kernel that chains: where a block that stays open is, from call to call of a lane */
     int64_t from, to;   /* elements of the tile, where the kernel is tiled */
     uint64_t seed, run;
     int worker;
@@ -63,6 +66,8 @@ struct ls_kernel {
     ls_prepare prepare;
     /* Of a reduction: the partials' own format, and how the joined one becomes the value. 0, NULL: the value's. */
     size_t partial_bytes;
+    /* Of a reduction: it cuts a lane into blocks itself, so that micro-batches do not matter (docs/bits.md). */
+    bool chains;
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
     bool tiled;   /* takes ranges of output elements, of a whole value */
     int64_t tile; /* elements of a tile, from the shape alone; 0: LS_TILE */
@@ -90,8 +95,6 @@ typedef struct ls_kernel_source {
     /* dst = dst with src joined on its right: a lane's next micro-batch, or the lanes that follow. */
     void (*join_next)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
     bool (*finite)(void *backend, ls_dtype dtype, const void *x, size_t count); /* no infinity, no NaN */
-    void (*enter_thread)(void);                /* first of all on a thread that makes or runs kernels */
-    void (*identify)(char *text, size_t size); /* the library and instruction set that decide the bits */
 } ls_kernel_source;
 
 /* ---- Nodes and groups ---- */
@@ -187,7 +190,7 @@ typedef struct ls_step {
     ls_group *group;
     ls_operand *in;
     ls_operand out;
-    size_t temp;      /* of a reduction: where later micro-batches go before they are added, in the worker's arena */
+    size_t temp;      /* of a reduction: where a block stays that a micro-batch leaves open, in the worker's arena */
     size_t slots[2];  /* of an update that is not in place: new slot values, in the whole arena */
     bool reads_input; /* samples that were fed */
     int room;         /* the step of its segment whose room its output has: its own, or that of what it overwrites */

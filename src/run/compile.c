@@ -6,7 +6,7 @@
 #include "run/fitting.h"
 #include "run/peers.h"
 
-/* oneDNN wants its operations made and run on our threads; and large work wants all of them. */
+/* Large work wants all threads, and products are taken to be large. */
 #define SMALL_FLOPS 1e6
 
 static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)

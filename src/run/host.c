@@ -82,6 +82,7 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, 
                              .batch = e->plan->batch,
                              .lane = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1) -
                                      ls_lane_first(e->plan->batch, e->plan->lanes, lane),
+                             .ends_lane = true,
                              .seed = e->seed,
                              .run = e->run,
                              .worker = worker,
@@ -163,10 +164,13 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     ls_kernel_call call = call_for(e, step, worker, lane, first);
     call.samples = samples;
     call.out = ls_executor_locate(e, &step->out, worker, lane, first);
-    bool join = later && step->out.storage == LS_PARTIAL;
+    bool join = later && step->out.storage == LS_PARTIAL && !group->kernel->chains;
     void *partial = call.out;
     if (join)
         call.out = e->arena[worker] + step->temp;
+    call.from_lane = first - ls_lane_first(e->plan->batch, e->plan->lanes, lane);
+    call.ends_lane = call.from_lane + samples == call.lane;
+    call.chain = e->arena[worker] ? e->arena[worker] + step->temp : NULL;
     bool last = first + samples == e->plan->batch || step->out.storage == LS_MICRO;
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
     double start = e->group_seconds ? ls_clock_now() : 0;

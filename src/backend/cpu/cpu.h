@@ -4,14 +4,14 @@
 #ifndef LS_BACKEND_CPU_CPU_H
 #define LS_BACKEND_CPU_CPU_H
 
-#include "backend/cpu/onednn.h"
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/simd.h"
 #include "base/log.h"
 #include "plan/plan.h"
 
 typedef struct ls_cpu {
-    ls_dnn *dnn;
     const ls_simd *simd;
+    const ls_gemm *gemm; /* of the same instruction set */
     ls_logger *log;
     int workers;
     _Atomic uint64_t announced[(LS_OP_COUNT + 63) / 64]; /* ops whose fall-back to the reference was logged */
@@ -34,7 +34,6 @@ typedef struct ls_cpu_kernel {
 typedef ls_status (*ls_cpu_maker)(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
                                   ls_kernel **out);
 
-ls_status ls_cpu_make_conv(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
                                     ls_kernel **out);
 ls_status ls_cpu_make_conv_rows(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
@@ -55,14 +54,20 @@ bool ls_cpu_takes_matmul(const ls_tensor *node);
 bool ls_cpu_takes_norm(const ls_tensor *x); /* what is normalised */
 
 /* What a group with a convolution, or a gradient of one, is about. */
-ls_dnn_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples);
+typedef struct ls_conv {
+    int64_t n, h, w, c; /* the input */
+    int64_t kh, kw;
+    int64_t o, oh, ow;              /* the output's channels, height and width */
+    int64_t stride[2], dilation[2]; /* 1: dense */
+    int64_t pad[4];                 /* top, bottom, left, right */
+    int64_t groups;                 /* kernels are [kh, kw, c / groups, o], a group's output channels side by side */
+} ls_conv;
+
+ls_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples);
 
 /* A kernel of `bytes` (at least an ls_cpu_kernel) with its common part filled in; destroyed by free(). */
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
                         ls_status (*run)(ls_kernel *, const ls_kernel_call *));
-
-/* A node of two inputs by its reference kernel: `call` but for its inputs. */
-ls_status ls_cpu_run_reference(const ls_tensor *node, const void *const in[2], const ls_kernel_call *call);
 
 /* Not for this maker. */
 static inline ls_status ls_cpu_pass(void)

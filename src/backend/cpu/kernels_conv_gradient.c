@@ -1,56 +1,56 @@
 /* The gradient of a convolution's kernel, by our own products: for each tap of the kernel an outer product of the
- * input's channels and the output gradient's, summed over the pixels that the tap meets inside the image.
+ * input's channels and the output gradient's, summed over the pixels that the tap meets inside the image, block after
+ * block (backend/blocks.h).
  *
- * One side is cut into panels of 64 channels, which are copied close together block after block of pixels and loaded as
- * vectors; the other side's channels are broadcast from where they are. The output's channels are the panels', or, for
- * a 1x1 kernel with more channels in than out, the input's: the wide side gains more from being copied. A partial is
- * [panels][taps * rows][64], and joined as that. */
+ * One side is cut into panels of 64 channels, which are copied close together for each block and loaded as vectors; the
+ * other side's channels are broadcast from where they are. The output's channels are the panels', or, for a 1x1 kernel
+ * with more channels in than out, the input's: the wide side gains more from being copied. Where the input has few
+ * channels, those of all taps in a row of the kernel, which are neighbours, are broadcast as one; or those of all taps.
+ * A partial is [groups][panels][taps * rows][64], and joined as that. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
 
-#define BLOCK_PIXELS 256 /* of a panel: 64 KiB, to stay in the cache with what is broadcast */
-#define MIN_CHANNELS 16  /* of both sides: with fewer the tiles are mostly empty */
+#define FEW 16 /* channels of the input: with fewer, taps are taken together */
 
 typedef struct gradient {
     ls_cpu_kernel base;
-    ls_dnn_conv conv; /* n: of the call it was made for; not used */
+    ls_conv conv; /* n: of the call it was made for; not used */
+    ls_blocks blocks;
     bool swapped;     /* the input's channels are the panels' */
+    bool merged;      /* a row of taps is one */
+    bool gathered;    /* all taps are one: without padding, to few output channels */
+    int32_t *at;      /* then: where a pixel's rows are */
     int64_t rows;     /* channels that are broadcast */
     int64_t columns;  /* channels that are in panels */
-    int64_t taps;
-    bool in_place;      /* the output gradient's rows are a panel already */
-    int64_t block_rows; /* of output pixels, in a block */
+    int64_t taps;     /* or rows of them */
+    int64_t part;     /* floats of a group's partial */
+    int64_t tap_runs; /* that a tap has in a block, at most */
+    bool in_place;    /* the output gradient's rows are a panel already */
+    bool by_channel;  /* as many groups as channels on both sides */
 } gradient;
 
 /* What one call works on. */
 typedef struct work {
     const gradient *g;
+    const ls_gemm *gemm;
     const float *x, *dy;
-    float *out;
+    float *out, *chain;
     float *panel;      /* [pixels][64] */
-    ls_gemm_run *runs; /* of a block: [taps][block_rows] */
+    ls_gemm_run *runs; /* of a block: [taps][tap_runs] */
     int64_t *run_count;
     int64_t rows; /* of output pixels, over all samples */
 } work;
 
+/* Part of a block: whole rows of output pixels, or a piece of one. */
 typedef struct block {
-    int64_t first, rows; /* of output pixels */
-    bool add;
+    int64_t first, rows;    /* of output pixels */
+    int64_t column, length; /* of each */
+    int64_t pixel, pixels;
+    bool opens, closes, add;
 } block;
-
-static int64_t vectors_of(int64_t columns)
-{
-    int64_t vectors = (columns + LS_GEMM_VECTOR - 1) / LS_GEMM_VECTOR;
-    return vectors < LS_GEMM_VECTORS ? vectors : LS_GEMM_VECTORS;
-}
-
-/* Floats of a row of all panels: the last is filled up to whole vectors. */
-static int64_t padded(int64_t columns)
-{
-    return (columns + LS_GEMM_VECTOR - 1) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;
-}
 
 /* ---- Which pixels ---- */
 
@@ -79,15 +79,42 @@ static int64_t add_run(ls_gemm_run *runs, int64_t count, ls_gemm_run next, int64
 /* The runs of one tap: a in x, b in the block's pixels. */
 static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
-    const ls_dnn_conv *c = &w->g->conv;
+    const ls_conv *c = &w->g->conv;
     int64_t down = tap / c->kw * c->dilation[0] - c->pad[0], right = tap % c->kw * c->dilation[1] - c->pad[2];
-    int64_t from, length = inside(right, c->stride[1], c->w, c->ow, &from), count = 0;
-    for (int64_t r = 0; length > 0 && r < b->rows; r++) {
+    int64_t from, end = inside(right, c->stride[1], c->w, c->ow, &from) + from, count = 0;
+    from = from > b->column ? from : b->column;
+    end = end < b->column + b->length ? end : b->column + b->length;
+    for (int64_t r = 0; end > from && r < b->rows; r++) {
         int64_t n = (b->first + r) / c->oh, y = (b->first + r) % c->oh * c->stride[0] + down;
         int64_t at = ((n * c->h + y) * c->w + from * c->stride[1] + right) * c->c;
+        ls_gemm_run run = { .a = (int32_t)at, .b = (int32_t)(r * b->length + from - b->column) };
+        run.count = (int32_t)(end - from);
         if (y >= 0 && y < c->h)
-            count = add_run(runs, count, (ls_gemm_run){ (int32_t)at, (int32_t)(r * c->ow + from), (int32_t)length },
-                            c->stride[1] * c->c);
+            count = add_run(runs, count, run, c->stride[1] * c->c);
+    }
+    return count;
+}
+
+/* The runs of a row of taps: pixels whose taps are all inside together, others one by one with the rows they have. */
+static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
+{
+    const ls_conv *c = &w->g->conv;
+    int64_t count = 0;
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t n = (b->first + r) / c->oh,
+                y = (b->first + r) % c->oh * c->stride[0] + tap * c->dilation[0] - c->pad[0];
+        for (int64_t i = 0; y >= 0 && y < c->h && i < b->length; i++) {
+            int64_t x = (b->column + i) * c->stride[1] - c->pad[2], from = x < 0 ? -x : 0;
+            int64_t to = x + c->kw > c->w ? c->w - x : c->kw;
+            ls_gemm_run run = { .a = (int32_t)(((n * c->h + y) * c->w + x) * c->c), .count = 1 };
+            run.b = (int32_t)(r * b->length + i);
+            if (from > 0 || to < c->kw)
+                run.from = (int16_t)(from * c->c), run.to = (int16_t)(to * c->c);
+            if (to > from && (run.to > 0 || count == 0 || runs[count - 1].to > 0))
+                runs[count++] = run;
+            else if (to > from)
+                count = add_run(runs, count, run, c->stride[1] * c->c);
+        }
     }
     return count;
 }
@@ -97,27 +124,28 @@ static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run
 /* Columns of all the block's pixels, close together. */
 static void copy_panel(const work *w, const block *b, int64_t column, int64_t count, int64_t width)
 {
-    const ls_dnn_conv *c = &w->g->conv;
+    const ls_conv *c = &w->g->conv;
     if (!w->g->swapped && !w->g->in_place)
-        ls_gemm_copy_panel(w->panel, w->dy + b->first * c->ow * c->o + column, c->o, b->rows * c->ow, count);
+        w->gemm->copy_panel(w->panel, w->dy + b->pixel * c->o + column, c->o, b->pixels, count);
     for (int64_t i = 0; w->g->swapped && i < w->run_count[0]; i++)
-        ls_gemm_copy_panel(w->panel + w->runs[i].b * width, w->x + w->runs[i].a + column, c->stride[1] * c->c,
-                           w->runs[i].count, count);
+        w->gemm->copy_panel(w->panel + w->runs[i].b * width, w->x + w->runs[i].a + column, c->stride[1] * c->c,
+                            w->runs[i].count, count);
 }
 
 /* Where the pixels of a tile are. Swapped, the panel has them in the order of dy, as one run. */
 static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_run *all, int64_t width)
 {
-    const ls_dnn_conv *c = &w->g->conv;
-    ls_gemm_outer t = { .b = w->panel, .b_step = width, .c_step = width, .add = b->add };
+    const ls_conv *c = &w->g->conv;
+    ls_gemm_outer t = { .b = w->panel, .b_step = width, .c_step = width, .add = b->closes && b->add };
+    t.borders = w->g->merged, t.at = w->g->at;
     if (w->g->swapped) {
-        *all = (ls_gemm_run){ .count = (int32_t)(b->rows * c->ow) };
+        *all = (ls_gemm_run){ .count = (int32_t)b->pixels };
         t.runs = all, t.run_count = 1;
-        t.a = w->dy + b->first * c->ow * c->o, t.a_step = c->o;
+        t.a = w->dy + b->pixel * c->o, t.a_step = c->o;
     } else {
-        t.runs = w->runs + tap * w->g->block_rows, t.run_count = w->run_count[tap];
+        t.runs = w->runs + tap * w->g->tap_runs, t.run_count = w->run_count[tap];
         t.a = w->x, t.a_step = c->stride[1] * c->c;
-        t.b = w->g->in_place ? w->dy + b->first * c->ow * c->o : w->panel;
+        t.b = w->g->in_place ? w->dy + b->pixel * c->o : w->panel;
     }
     return t;
 }
@@ -134,18 +162,18 @@ typedef struct ahead {
 /* Where the input of an output row begins. */
 static const float *x_row(const work *w, int64_t row)
 {
-    const ls_dnn_conv *c = &w->g->conv;
+    const ls_conv *c = &w->g->conv;
     return w->x + (row / c->oh * c->h + row % c->oh * c->stride[0]) * c->w * c->c;
 }
 
 static ahead look_ahead(const work *w, const block *b, int64_t column)
 {
     const gradient *g = w->g;
-    const ls_dnn_conv *c = &g->conv;
+    const ls_conv *c = &g->conv;
     bool last = column + LS_GEMM_PANEL >= g->columns;
     int64_t next = last ? b->first + b->rows : b->first; /* row of the next panel */
-    ahead a = { .pixels = b->rows * c->ow, .panel_lines = LS_GEMM_VECTORS };
-    if (next >= w->rows || (g->taps == 1 && c->stride[0] * c->stride[1] > 1))
+    ahead a = { .pixels = b->pixels, .panel_lines = LS_GEMM_VECTORS };
+    if (next >= w->rows || b->length < c->ow || c->groups > 1 || (g->taps == 1 && c->stride[0] * c->stride[1] > 1))
         return a; /* nothing is next, or most lines between strides would be in vain */
     const float *x = x_row(w, next), *dy = w->dy + next * c->ow * c->o;
     a.panel = (g->swapped ? x : dy) + (last ? 0 : column + LS_GEMM_PANEL);
@@ -168,24 +196,43 @@ static void fetch_ahead(ahead *a, ls_gemm_outer *t)
     }
 }
 
-static void multiply_panel(const work *w, const block *b, int64_t column, float *out)
+static void multiply_panel(const work *w, const block *b, int64_t column, int64_t part)
 {
     const gradient *g = w->g;
     int64_t count = g->columns - column < LS_GEMM_PANEL ? g->columns - column : LS_GEMM_PANEL;
-    int64_t vectors = vectors_of(count), width = vectors * LS_GEMM_VECTOR, most = ls_gemm_outer_rows(vectors);
+    int64_t vectors = ls_gemm_vectors(count), width = vectors * LS_GEMM_VECTOR;
+    int64_t most = ls_blocks_even(g->rows, w->gemm->outer_rows[vectors]);
     ahead a = look_ahead(w, b, column);
     copy_panel(w, b, column, count, width);
     for (int64_t tap = 0; tap < g->taps; tap++) {
         ls_gemm_run all;
         ls_gemm_outer t = sides(w, b, tap, &all, width);
-        t.c = out + tap * g->rows * width;
+        int64_t at = part + (column * g->taps + tap * width) * g->rows;
+        t.c = (b->closes ? w->out : w->chain) + at;
+        t.start = b->opens ? NULL : w->chain + at;
         for (int64_t i = 0; i < g->rows; i += most) {
             int64_t rows = g->rows - i < most ? g->rows - i : most;
             fetch_ahead(&a, &t);
-            ls_gemm_outer_tile(rows, vectors, &t);
-            t.a += rows;
-            t.c += rows * width;
+            w->gemm->outer_tile(rows, vectors, &t);
+            t.a += g->gathered ? 0 : rows, t.c += rows * width, t.row += rows;
+            t.at = t.at ? t.at + rows : NULL;
+            t.start = t.start ? t.start + rows * width : NULL;
         }
+    }
+}
+
+static void multiply_channels(const work *w, const block *b)
+{
+    const gradient *g = w->g;
+    const ls_conv *c = &g->conv;
+    for (int64_t tap = 0; tap < g->taps; tap++) {
+        ls_gemm_channels t = { .runs = w->runs + tap * g->tap_runs, .run_count = w->run_count[tap] };
+        t.in = w->x, t.in_step = c->stride[1] * c->c;
+        t.b = w->dy + b->pixel * c->o, t.b_step = c->o;
+        t.out = (b->closes ? w->out : w->chain) + tap * c->o, t.channels = c->o;
+        t.start = b->opens ? NULL : w->chain + tap * c->o;
+        t.add = b->closes && b->add;
+        w->gemm->channels(&t);
     }
 }
 
@@ -193,21 +240,34 @@ static void multiply_block(const work *w, const block *b)
 {
     const gradient *g = w->g;
     for (int64_t tap = 0; tap < g->taps; tap++)
-        w->run_count[tap] = find_runs(w, b, tap, w->runs + tap * g->block_rows);
-    for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL)
-        multiply_panel(w, b, column, w->out + column * g->taps * g->rows);
+        w->run_count[tap] = (g->merged ? find_merged_runs : find_runs)(w, b, tap, w->runs + tap * g->tap_runs);
+    if (g->by_channel) {
+        multiply_channels(w, b);
+        return;
+    }
+    work of_group = *w;
+    for (int64_t i = 0; i < g->conv.groups; i++) {
+        for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL)
+            multiply_panel(&of_group, b, column, i * g->part);
+        of_group.x += g->conv.c / g->conv.groups;
+        of_group.dy += g->conv.o / g->conv.groups;
+    }
 }
 
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const gradient *g = (const gradient *)kernel;
-    work w = { .g = g, .x = call->in[0], .dy = call->in[1], .out = call->out, .panel = call->scratch };
-    w.runs = (ls_gemm_run *)(w.panel + g->block_rows * g->conv.ow * LS_GEMM_PANEL);
-    w.run_count = (int64_t *)(w.runs + (g->taps * g->block_rows + 1) / 2 * 2);
+    int64_t ow = g->conv.ow;
+    work w = { .g = g, .gemm = g->base.cpu->gemm, .x = call->in[0], .dy = call->in[1] };
+    w.out = call->out, w.chain = call->chain, w.panel = call->scratch;
+    w.runs = (ls_gemm_run *)(w.panel + ls_blocks_most(&g->blocks) * LS_GEMM_PANEL);
+    w.run_count = (int64_t *)(w.runs + g->taps * g->tap_runs);
     w.rows = call->samples * g->conv.oh;
-    for (int64_t first = 0; first < w.rows; first += g->block_rows) {
-        int64_t rows = w.rows - first < g->block_rows ? w.rows - first : g->block_rows;
-        multiply_block(&w, &(block){ .first = first, .rows = rows, .add = first > 0 });
+    for (ls_block_part p = { 0 }; ls_blocks_next(&g->blocks, call->from_lane, call->samples, call->ends_lane, &p);) {
+        block b = { .first = p.first / ow, .column = p.first % ow, .pixel = p.first, .pixels = p.count };
+        b.rows = p.count < ow ? 1 : p.count / ow, b.length = p.count < ow ? p.count : ow;
+        b.opens = p.opens, b.closes = p.closes, b.add = p.adds;
+        multiply_block(&w, &b);
     }
     return LS_OK;
 }
@@ -217,69 +277,105 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 /* A panel of `count` columns to rows of HWIO, or, swapped, to columns. */
 static void unpack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
-    int64_t rows = g->taps * g->rows, width = vectors_of(count) * LS_GEMM_VECTOR;
+    int64_t rows = g->taps * g->rows, width = ls_gemm_padded(count);
     if (g->swapped)
-        ls_gemm_transpose(to + column * rows, rows, from, width, rows, count);
+        g->base.cpu->gemm->transpose(to + column * g->conv.o, g->conv.o, from, width, rows, count);
     for (int64_t r = 0; !g->swapped && r < rows; r++)
-        memcpy(to + r * g->columns + column, from + r * width, (size_t)count * sizeof(*to));
+        memcpy(to + r * g->conv.o + column, from + r * width, (size_t)count * sizeof(*to));
 }
 
 static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch)
 {
     (void)worker, (void)scratch;
     const gradient *g = (const gradient *)kernel;
-    for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL) {
-        int64_t count = g->columns - column < LS_GEMM_PANEL ? g->columns - column : LS_GEMM_PANEL;
-        unpack_panel(g, (const float *)joined + column * g->taps * g->rows, out, column, count);
-    }
+    for (int64_t i = 0; i < g->conv.groups; i++)
+        for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL) {
+            int64_t count = g->columns - column < LS_GEMM_PANEL ? g->columns - column : LS_GEMM_PANEL;
+            unpack_panel(g, (const float *)joined + i * g->part + column * g->taps * g->rows,
+                         (float *)out + i * (g->conv.o / g->conv.groups), column, count);
+        }
     return LS_OK;
 }
 
 /* ---- Making ---- */
 
 /* Offsets into x are 32 bits wide. */
-static bool takes(const ls_dnn_conv *c)
+static bool takes(const ls_conv *c)
 {
-    return c->groups == 1 && c->c >= MIN_CHANNELS && c->o >= MIN_CHANNELS && c->n * c->h * c->w * c->c < INT32_MAX;
+    return c->n * c->h * c->w * c->c < INT32_MAX && c->n * c->oh * c->ow < INT32_MAX && c->kw * c->c < INT32_MAX / 64;
 }
 
 static void set_sizes(gradient *g)
 {
-    const ls_dnn_conv *c = &g->conv;
-    g->taps = c->kh * c->kw;
+    const ls_conv *c = &g->conv;
+    int64_t in = c->c / c->groups, out = c->o / c->groups;
     bool padding = c->pad[0] || c->pad[1] || c->pad[2] || c->pad[3];
-    g->swapped = g->taps == 1 && !padding && c->c > c->o;
-    g->rows = g->swapped ? c->o : c->c;
-    g->columns = g->swapped ? c->c : c->o;
-    g->in_place = !g->swapped && c->o <= LS_GEMM_PANEL && c->o % LS_GEMM_VECTOR == 0;
-    g->block_rows = c->ow < BLOCK_PIXELS ? BLOCK_PIXELS / c->ow : 1;
+    g->blocks = ls_blocks_of(c->oh, c->ow);
+    g->by_channel = c->groups > 1 && in == 1 && out == 1;
+    g->swapped = c->kh * c->kw == 1 && !padding && in > out && c->groups == 1;
+    g->gathered = c->kh * c->kw > 1 && in < FEW && out <= 2 * LS_GEMM_VECTOR && c->groups == 1 && !padding;
+    g->merged =
+        !g->gathered && c->kw > 1 && in < FEW && c->groups == 1 && c->dilation[1] == 1 && c->kw * in < INT16_MAX;
+    g->taps = g->gathered ? 1 : g->merged ? c->kh : c->kh * c->kw;
+    g->rows = g->swapped ? out : g->gathered ? c->kh * c->kw * in : g->merged ? c->kw * in : in;
+    g->columns = g->swapped ? in : out;
+    g->part = g->taps * g->rows * ls_gemm_padded(g->columns);
+    g->in_place = c->groups == 1 && !g->swapped && out <= LS_GEMM_PANEL && out % LS_GEMM_VECTOR == 0;
+    int64_t most = ls_blocks_most(&g->blocks), rows = (most + c->ow - 1) / c->ow; /* of a block */
+    g->tap_runs = g->merged ? rows * ((2 * c->kw < c->ow ? 2 * c->kw : c->ow) + 1) : rows;
+    g->tap_runs += g->tap_runs % 2;
     ls_kernel *base = &g->base.base;
-    int64_t runs = (g->taps * g->block_rows + 1) / 2 * 2;
-    base->scratch_bytes = (size_t)(g->block_rows * c->ow * LS_GEMM_PANEL) * sizeof(float) +
-                          (size_t)runs * sizeof(ls_gemm_run) + (size_t)g->taps * sizeof(int64_t);
-    if (!g->in_place) { /* otherwise a partial is HWIO itself */
-        base->partial_bytes = (size_t)(g->taps * g->rows * padded(g->columns)) * sizeof(float);
+    base->chains = true;
+    base->scratch_bytes = (size_t)(most * LS_GEMM_PANEL) * sizeof(float) +
+                          (size_t)(g->taps * g->tap_runs) * sizeof(ls_gemm_run) + (size_t)g->taps * sizeof(int64_t);
+    if (!g->in_place && !g->by_channel) { /* otherwise a partial is HWIO itself */
+        base->partial_bytes = (size_t)(c->groups * g->part) * sizeof(float);
         base->finish = unpack;
     }
+}
+
+static void destroy(ls_kernel *kernel)
+{
+    free(((gradient *)kernel)->at);
+    free(kernel);
+}
+
+static ls_status place_taps(gradient *g)
+{
+    const ls_conv *c = &g->conv;
+    g->at = malloc((size_t)g->rows * sizeof(*g->at));
+    if (!g->at)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %lld taps", (long long)g->rows);
+    for (int64_t i = 0; i < g->rows; i++) {
+        int64_t tap = i / c->c, y = tap / c->kw * c->dilation[0], x = tap % c->kw * c->dilation[1];
+        g->at[i] = (int32_t)((y * c->w + x) * c->c + i % c->c);
+    }
+    return LS_OK;
 }
 
 ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
                                     ls_kernel **out)
 {
     const ls_tensor *node = group->nodes[0];
-    if (node->op != LS_OP_conv2d_grad_kernel || !ls_cpu_takes_conv(node) || !ls_dnn_has_avx512())
+    if (node->op != LS_OP_conv2d_grad_kernel || !ls_cpu_takes_conv(node))
         return ls_cpu_pass();
     int64_t most = 0;
     for (int i = 0; i < kinds; i++)
         most = samples[i] > most ? samples[i] : most;
-    ls_dnn_conv conv = ls_cpu_conv_sizes(group, most);
+    ls_conv conv = ls_cpu_conv_sizes(group, most);
     if (!takes(&conv))
         return ls_cpu_pass();
     gradient *g = ls_cpu_kernel_new(cpu, group, sizeof(*g), "outer products", run);
     if (!g)
         return LS_ERR_MEMORY;
     g->conv = conv;
+    g->base.base.destroy = destroy;
     set_sizes(g);
+    ls_status status = g->gathered ? place_taps(g) : LS_OK;
+    if (status != LS_OK) {
+        destroy(&g->base.base);
+        return status;
+    }
     *out = &g->base.base;
     return LS_OK;
 }

@@ -4,19 +4,19 @@
  * meet the same taps: within a class every row has the same runs of input behind its own place, and nothing is
  * multiplied by padding.
  *
- * Weights are cut into panels of 64 columns, [panels][taps * in][64]; for gradients the matrix of a tap is transposed
- * and the taps are turned around, so that runs go forwards in both. Rows go through all panels in blocks that stay in
- * the cache, long sums in parts. */
+ * Weights are cut into panels of 64 columns, [groups][panels][taps * in][64], the last filled up with zeros to whole
+ * vectors; for gradients the matrix of a tap is transposed and the taps are turned around, so that runs go forwards in
+ * both. Rows go through all panels in blocks that stay in the cache, long sums in parts. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
 #include "base/arena.h"
 
-#define BLOCK_ROWS   192
-#define PART         640                /* of a sum, at most: 160 KiB of a panel */
-#define HEAVY        ((int64_t)1 << 20) /* elements of the weights: more than a cache has */
-#define MIN_CHANNELS 16                 /* of the input: with fewer a row is mostly overhead */
+#define BLOCK_ROWS 192
+#define PART       640                /* of a sum, at most: 160 KiB of a panel */
+#define HEAVY      ((int64_t)1 << 20) /* elements of the weights: more than a cache has */
+#define SHORT      16                 /* channels of the input: with fewer, every step of a sum is a run of its own */
 
 /* Coordinates of one axis that meet the same taps: first, first + step, ... in the order of the weights. */
 typedef struct axis_class {
@@ -52,7 +52,11 @@ typedef struct conv {
     bool gradient;   /* of the input */
     bool even;       /* rows lie close in the input, so that the next ones can be fetched ahead */
     bool heavy;      /* weights are not swept by every class: all of them go through one panel after the other */
-    int64_t in, out; /* channels */
+    bool single;     /* every run is one step */
+    bool by_channel; /* as many groups as channels on both sides */
+    int64_t in, out; /* channels, of a group */
+    int64_t groups;
+    int64_t weights; /* floats of a group's panels */
     axis y, x;
     pixel_class *classes;
     int64_t class_count;
@@ -84,16 +88,18 @@ static void fill_block(const work *w, int64_t samples, int64_t next)
     int64_t column = next % columns->count, row = next / columns->count % rows->count;
     int64_t n = next / columns->count / rows->count;
     block *b = w->block;
-    for (b->rows = 0; b->rows < BLOCK_ROWS && n < samples; b->rows++) {
-        int64_t from = (n * c->y.in + rows->source[row]) * c->x.in + columns->source[column];
-        int64_t to = (n * c->y.out + rows->at[row]) * c->x.out + columns->at[column];
-        b->in[b->rows] = w->in + from * c->in;
-        b->out[b->rows] = w->out + to * c->out;
-        if (++column == columns->count) {
-            column = 0;
-            row = row + 1 < rows->count ? row + 1 : 0;
-            n += row == 0;
+    const int64_t in_step = c->groups * c->in, out_step = c->groups * c->out;
+    for (b->rows = 0; b->rows < BLOCK_ROWS && n < samples;) {
+        const float *in = w->in + (n * c->y.in + rows->source[row]) * c->x.in * in_step;
+        float *out = w->out + (n * c->y.out + rows->at[row]) * c->x.out * out_step;
+        int64_t end = columns->count - column < BLOCK_ROWS - b->rows ? columns->count : column + BLOCK_ROWS - b->rows;
+        for (; column < end; column++, b->rows++) {
+            b->in[b->rows] = in + columns->source[column] * in_step;
+            b->out[b->rows] = out + columns->at[column] * out_step;
         }
+        column = 0;
+        row = row + 1 < rows->count ? row + 1 : 0;
+        n += row == 0;
     }
     for (int64_t i = b->rows; i < b->rows + LS_GEMM_MOST_ROWS; i++) {
         b->in[i] = b->in[b->rows - 1];
@@ -106,19 +112,23 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
 {
     const block *b = w->block;
     const conv *c = w->c;
-    int64_t left = c->out - column, vectors = left < LS_GEMM_PANEL ? left / LS_GEMM_VECTOR : LS_GEMM_VECTORS;
+    const ls_gemm *gemm = c->base.cpu->gemm;
+    int64_t left = c->out - column, vectors = ls_gemm_vectors(left);
     int64_t lines = ahead ? b->rows * c->in / LS_GEMM_VECTOR : 0; /* to be fetched, as many as a tile has steps */
     float *out[LS_GEMM_MOST_ROWS];
     t.runs = p->runs, t.run_count = p->run_count;
     t.b = w->weights + column * c->y.taps * c->x.taps * c->in;
-    t.out = out, t.ahead_step = LS_GEMM_VECTOR;
+    t.ahead_step = LS_GEMM_VECTOR, t.single = c->single;
+    t.columns = left < vectors * LS_GEMM_VECTOR ? left : 0;
     for (int64_t i = 0, size; i < b->rows; i += size) {
-        size = ls_gemm_rows_tile_size(b->rows - i, vectors);
-        for (int64_t k = 0; k < size; k++)
+        size = gemm->rows_tile_size(b->rows - i, vectors);
+        t.beside = c->single && i + size <= b->rows && b->in[i + size - 1] - b->in[i] == size - 1;
+        for (int64_t k = 0; column > 0 && k < size; k++)
             out[k] = b->out[i + k] + (i + k < b->rows ? column : 0);
+        t.out = column > 0 ? out : b->out + i;
         t.in = b->in + i;
         t.ahead = lines > 0 ? ahead : t.b;
-        ls_gemm_rows_tile(size, vectors, &t);
+        gemm->rows_tile(size, vectors, &t);
         if (lines > 0)
             ahead += p->length * LS_GEMM_VECTOR;
         lines -= p->length;
@@ -155,6 +165,29 @@ static void multiply(work *w, int64_t samples, int64_t first, int64_t end)
     }
 }
 
+/* A channel of the input for each of the output: vectors are channels. */
+static ls_status run_channels(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const conv *c = (const conv *)kernel;
+    ls_gemm_channels t = { .b = call->in[c->gradient ? 0 : 1], .b_step = c->groups, .channels = c->groups };
+    t.bias = c->base.group->bias ? call->in[2] : NULL;
+    t.relu = c->base.group->relu;
+    work w = { .c = c, .in = call->in[c->gradient ? 1 : 0], .out = call->out, .block = call->scratch };
+    for (int64_t i = 0; i < c->class_count; i++) {
+        w.class = &c->classes[i];
+        t.runs = w.class->parts[0].runs, t.run_count = w.class->parts[0].run_count;
+        int64_t rows = call->samples * w.class->rows->count * w.class->columns->count;
+        for (int64_t next = 0; next < rows; next += BLOCK_ROWS) {
+            fill_block(&w, call->samples, next);
+            for (int64_t r = 0; r < w.block->rows; r++) {
+                t.in = w.block->in[r], t.out = w.block->out[r];
+                c->base.cpu->gemm->channels(&t);
+            }
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const conv *c = (const conv *)kernel;
@@ -163,8 +196,12 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     w.weights = call->in[c->gradient ? 0 : 1];
     w.bias = c->base.group->bias ? call->in[2] : NULL;
     int64_t step = c->heavy ? LS_GEMM_PANEL : c->out;
-    for (int64_t first = 0; first < c->out; first += step)
-        multiply(&w, call->samples, first, first + step < c->out ? first + step : c->out);
+    for (int64_t g = 0; g < c->groups; g++) {
+        for (int64_t first = 0; first < c->out; first += step)
+            multiply(&w, call->samples, first, first + step < c->out ? first + step : c->out);
+        w.in += c->in, w.out += c->out, w.weights += c->weights;
+        w.bias = w.bias ? w.bias + c->out : NULL;
+    }
     return LS_OK;
 }
 
@@ -174,20 +211,21 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 static void pack_forward(const conv *c, const float *from, float *to)
 {
     int64_t rows = c->y.taps * c->x.taps * c->in;
-    for (int64_t column = 0, width; column < c->out; column += width, to += rows * width) {
-        width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
-        ls_gemm_copy_panel(to, from + column, c->out, rows, width);
+    for (int64_t column = 0; column < c->out; column += LS_GEMM_PANEL) {
+        int64_t width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
+        c->base.cpu->gemm->copy_panel(to + column * rows, from + column, c->groups * c->out, rows, width);
     }
 }
 
 /* For gradients a tap's matrix is transposed, and the taps are turned around. */
 static void pack_gradient(const conv *c, const float *from, float *to)
 {
-    int64_t taps = c->y.taps * c->x.taps;
-    for (int64_t column = 0, width; column < c->out; column += width) {
-        width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
-        for (int64_t t = taps; t-- > 0; to += c->in * width)
-            ls_gemm_transpose(to, width, from + (t * c->out + column) * c->in, c->in, width, c->in);
+    int64_t taps = c->y.taps * c->x.taps, step = c->groups * c->in;
+    memset(to, 0, (size_t)c->weights * sizeof(*to)); /* what fills up the last panel */
+    for (int64_t column = 0; column < c->out; column += LS_GEMM_PANEL) {
+        int64_t width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
+        for (int64_t t = taps, panel = ls_gemm_padded(width); t-- > 0; to += c->in * panel)
+            c->base.cpu->gemm->transpose(to, panel, from + (t * c->out + column) * step, step, width, c->in);
     }
 }
 
@@ -195,13 +233,66 @@ static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker,
 {
     (void)worker, (void)scratch;
     const conv *c = (const conv *)kernel;
-    (c->gradient ? pack_gradient : pack_forward)(c, from, to);
+    for (int64_t g = 0; g < c->groups; g++)
+        (c->gradient ? pack_gradient : pack_forward)(c, (const float *)from + g * (c->gradient ? c->in : c->out),
+                                                     (float *)to + g * c->weights);
     return LS_OK;
 }
 
 static bool same_packing(const ls_kernel *a, const ls_kernel *b)
 {
-    return ((const conv *)a)->gradient == ((const conv *)b)->gradient;
+    const conv *one = (const conv *)a, *other = (const conv *)b;
+    return one->gradient == other->gradient && one->groups == other->groups;
+}
+
+/* ---- Sizes ---- */
+
+static ls_conv sizes_of(const ls_tensor *node, int64_t samples)
+{
+    const ls_tensor *x = node->op == LS_OP_conv2d_grad_input ? node : node->in[0];
+    const ls_tensor *kernel = node->op == LS_OP_conv2d              ? node->in[1]
+                              : node->op == LS_OP_conv2d_grad_input ? node->in[0]
+                                                                    : node;
+    const ls_tensor *y = node->op == LS_OP_conv2d ? node : node->in[1];
+    const int64_t *k = kernel->shape.dims;
+    ls_conv c = { .n = samples, .h = x->shape.dims[1], .w = x->shape.dims[2], .c = x->shape.dims[3] };
+    c.kh = k[0], c.kw = k[1], c.o = k[3], c.oh = y->shape.dims[1], c.ow = y->shape.dims[2];
+    for (int i = 0; i < 2; i++) {
+        c.stride[i] = node->attr.window.stride[i];
+        c.dilation[i] = node->attr.window.dilation[i];
+    }
+    for (int i = 0; i < 4; i++)
+        c.pad[i] = node->attr.window.pad[i];
+    c.groups = node->attr.window.groups;
+    return c;
+}
+
+ls_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples)
+{
+    return sizes_of(group->nodes[0], samples);
+}
+
+/* Runs count in 32 bits. */
+static bool fits(const ls_conv *v)
+{
+    int64_t most = v->c > v->o ? v->c : v->o;
+    return v->h * v->w * v->c < INT32_MAX && v->oh * v->ow * v->o < INT32_MAX &&
+           v->kh * v->kw * most < INT32_MAX / LS_GEMM_PANEL;
+}
+
+bool ls_cpu_takes_conv(const ls_tensor *node)
+{
+    bool ours = node->op == LS_OP_conv2d || node->op == LS_OP_conv2d_grad_input || node->op == LS_OP_conv2d_grad_kernel;
+    if (!ours || node->dtype != LS_F32 || node->use == LS_USE_WHOLE)
+        return false;
+    for (int k = 0; k < 3; k++) { /* no empty images, no empty kernels */
+        const ls_shape *shape = k < 2 ? &node->in[k]->shape : &node->shape;
+        for (int i = 0; i < shape->rank; i++)
+            if (shape->dims[i] == 0)
+                return false;
+    }
+    ls_conv v = sizes_of(node, 1);
+    return fits(&v);
 }
 
 /* ---- Making: classes ---- */
@@ -269,12 +360,17 @@ static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *r
     for (int64_t y = 0; y < rows->taps; y++)
         for (int64_t x = 0; x < columns->taps; x++) {
             int64_t tap = (rows->first + y * rows->step) * c->x.taps + columns->first + x * columns->step;
-            int64_t a = (y * rows->source_step * c->x.in + x * columns->source_step) * c->in, b = tap * c->in;
+            int64_t pixel = y * rows->source_step * c->x.in + x * columns->source_step;
+            int64_t a = pixel * c->groups * c->in, b = tap * c->in;
+            if (c->by_channel && c->gradient) /* the weights are not turned around */
+                b = c->y.taps * c->x.taps - 1 - tap;
             ls_gemm_run *last = count > 0 ? &runs[count - 1] : NULL;
-            if (last && last->a + last->count == a && last->b + last->count == b)
+            if (!c->single && last && last->a + last->count == a && last->b + last->count == b)
                 last->count += (int32_t)c->in;
-            else
-                runs[count++] = (ls_gemm_run){ (int32_t)a, (int32_t)b, (int32_t)c->in };
+            else if (!c->single)
+                runs[count++] = (ls_gemm_run){ .a = (int32_t)a, .b = (int32_t)b, .count = (int32_t)c->in };
+            for (int64_t k = 0; c->single && k < c->in; k++)
+                runs[count++] = (ls_gemm_run){ .a = (int32_t)(a + k), .b = (int32_t)(b + k), .count = 1 };
         }
     return count;
 }
@@ -296,7 +392,7 @@ static void cut_runs(pixel_class *class, const ls_gemm_run *runs, int64_t count,
             if (p->length == most)
                 *++p = (part){ .runs = cut };
             int32_t room = (int32_t)(most - p->length), take = rest.count < room ? rest.count : room;
-            *cut++ = (ls_gemm_run){ rest.a, rest.b, take };
+            *cut++ = (ls_gemm_run){ .a = rest.a, .b = rest.b, .count = take };
             p->run_count++, p->length += take;
             rest.a += take, rest.b += take, rest.count -= take;
         }
@@ -305,10 +401,11 @@ static void cut_runs(pixel_class *class, const ls_gemm_run *runs, int64_t count,
 
 static ls_status make_class(conv *c, pixel_class *class)
 {
-    int64_t taps = class->rows->taps * class->columns->taps, most = part_length(taps * c->in);
-    int64_t parts = taps * c->in / most + 1;
-    ls_gemm_run *runs = ls_arena_alloc(&c->arena, (size_t)(taps + 1) * sizeof(*runs));
-    ls_gemm_run *cut = ls_arena_alloc(&c->arena, (size_t)(taps + parts) * sizeof(*cut));
+    int64_t taps = class->rows->taps * class->columns->taps;
+    int64_t most = c->by_channel ? taps + 1 : part_length(taps * c->in);
+    int64_t parts = taps * c->in / most + 1, count = c->single ? taps * c->in : taps;
+    ls_gemm_run *runs = ls_arena_alloc(&c->arena, (size_t)(count + 1) * sizeof(*runs));
+    ls_gemm_run *cut = ls_arena_alloc(&c->arena, (size_t)(count + parts) * sizeof(*cut));
     class->parts = ls_arena_alloc(&c->arena, (size_t)parts * sizeof(*class->parts));
     if (!runs || !cut || !class->parts)
         return ls_fail(LS_ERR_MEMORY, "no memory for the runs of a convolution's pixels");
@@ -341,28 +438,27 @@ static void destroy(ls_kernel *kernel)
     free(kernel);
 }
 
-/* Runs count in 32 bits. */
-static bool takes(const ls_dnn_conv *v, bool gradient)
+static void set_sizes(conv *c, const ls_conv *v)
 {
-    int64_t in = gradient ? v->o : v->c, out = gradient ? v->c : v->o;
-    return v->groups == 1 && in >= MIN_CHANNELS && out % LS_GEMM_VECTOR == 0 && v->h * v->w * v->c < INT32_MAX &&
-           v->oh * v->ow * v->o < INT32_MAX && v->kh * v->kw * in < INT32_MAX;
-}
-
-static void set_sizes(conv *c, const ls_dnn_conv *v)
-{
-    c->in = c->gradient ? v->o : v->c;
-    c->out = c->gradient ? v->c : v->o;
+    c->groups = v->groups;
+    c->in = (c->gradient ? v->o : v->c) / v->groups;
+    c->out = (c->gradient ? v->c : v->o) / v->groups;
     c->y = (axis){ .in = c->gradient ? v->oh : v->h, .out = c->gradient ? v->h : v->oh, .taps = v->kh };
     c->x = (axis){ .in = c->gradient ? v->ow : v->w, .out = c->gradient ? v->w : v->ow, .taps = v->kw };
     c->y.stride = v->stride[0], c->y.dilation = v->dilation[0], c->y.pad = v->pad[0];
     c->x.stride = v->stride[1], c->x.dilation = v->dilation[1], c->x.pad = v->pad[2];
-    c->even = v->stride[0] == 1 && v->stride[1] == 1;
+    c->single = c->in < SHORT;
+    c->even = v->stride[0] == 1 && v->stride[1] == 1 && v->groups == 1 && !c->single;
+    c->weights = v->kh * v->kw * c->in * ls_gemm_padded(c->out);
     ls_kernel *base = &c->base.base;
     base->destroy = destroy;
     base->scratch_bytes = sizeof(block);
-    if (c->gradient || c->out > LS_GEMM_PANEL) { /* otherwise HWIO is the one panel */
-        size_t bytes = (size_t)(v->kh * v->kw * v->c * v->o) * sizeof(float);
+    bool panel = !c->gradient && c->groups == 1 && c->out <= LS_GEMM_PANEL && c->out % LS_GEMM_VECTOR == 0;
+    c->by_channel = c->groups > 1 && c->in == 1 && c->out == 1;
+    if (c->by_channel)
+        base->run = run_channels, base->name = "channel by channel";
+    else if (!panel) { /* otherwise HWIO is the one panel */
+        size_t bytes = (size_t)(c->groups * c->weights) * sizeof(float);
         base->prepare = (ls_prepare){ .input = c->gradient ? 0 : 1, .bytes = bytes, .run = pack, .same = same_packing };
         base->layout = "panels";
     }
@@ -372,16 +468,13 @@ ls_status ls_cpu_make_conv_rows(ls_cpu *cpu, const ls_group *group, const int64_
 {
     (void)samples, (void)kinds;
     const ls_tensor *node = group->nodes[0];
-    bool gradient = node->op == LS_OP_conv2d_grad_input;
-    if (!ls_cpu_takes_conv(node) || node->op == LS_OP_conv2d_grad_kernel || !ls_dnn_has_avx512())
+    if (!ls_cpu_takes_conv(node) || node->op == LS_OP_conv2d_grad_kernel)
         return ls_cpu_pass();
-    ls_dnn_conv v = ls_cpu_conv_sizes(group, 1);
-    if (!takes(&v, gradient))
-        return ls_cpu_pass();
+    ls_conv v = ls_cpu_conv_sizes(group, 1);
     conv *c = ls_cpu_kernel_new(cpu, group, sizeof(*c), "rows by panels", run);
     if (!c)
         return LS_ERR_MEMORY;
-    c->gradient = gradient;
+    c->gradient = node->op == LS_OP_conv2d_grad_input;
     set_sizes(c, &v);
     ls_status status = make_classes(c);
     if (status != LS_OK) {

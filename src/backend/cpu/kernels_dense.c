@@ -1,27 +1,33 @@
-/* Dense layers with a large weight by our own products. A lane has few rows there, so that the weight's way through the
- * cache is what costs: each kernel goes through it once, in pieces that are fetched ahead, and packs the small operand
- * instead wherever it can.
+/* Dense layers. Where the weight is large and a lane has few rows, the weight's way through the cache is what costs:
+ * each kernel goes through it once, in pieces that are fetched ahead, and packs the small operand instead wherever it
+ * can.
  *
  *   y = x W [+ bias] [, ReLU]     pieces of W's panels are copied close together, rows of x broadcast
  *   dx = dy W^T                   computed as its transpose: rows of W broadcast, dy transposed as the panel
  *   dW = x^T dy                   both packed as panels; dW is written past the cache
  *
- * Every element is one chain over its sum's index, whatever the number of rows. */
+ * A small weight is packed as panels once a step, and dx is computed as y is.
+ *
+ * Every element is one chain over its sum's index; of dW, over each block of samples (backend/blocks.h). */
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
 
-#define MIN_WEIGHT  ((int64_t)128 << 10) /* elements: smaller ones stay in the cache, and oneDNN does well */
-#define MIN_SAMPLES 8
-#define MAX_SAMPLES 256
-#define PIECE       512 /* rows of a panel of W: 128 KiB */
+#define SAMPLES 256                  /* at once */
+#define PIECE   512                  /* rows of a panel of W: 128 KiB */
+#define STREAM  ((int64_t)128 << 10) /* elements of a gradient that goes past the cache */
 
 typedef enum kind { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } kind;
 
 typedef struct dense {
     ls_cpu_kernel base;
-    int64_t in, out; /* W is [in][out] */
+    int64_t in, out;    /* W is [in][out] */
+    int64_t k, columns; /* of rows by panels: W's sizes, turned around for dx */
+    bool turned;
+    bool packed; /* a small W is packed as panels, once a step */
 } dense;
 
 static int64_t least(int64_t a, int64_t b)
@@ -29,61 +35,93 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t vectors_for(int64_t columns)
-{
-    return (least(columns, LS_GEMM_PANEL) + LS_GEMM_VECTOR - 1) / LS_GEMM_VECTOR;
-}
-
 /* ---- y = x W ---- */
 
 typedef struct forward {
-    const float *x[MAX_SAMPLES + LS_GEMM_MOST_ROWS];
-    float *y[MAX_SAMPLES + LS_GEMM_MOST_ROWS];
+    const float *x[SAMPLES + LS_GEMM_MOST_ROWS];
+    float *y[SAMPLES + LS_GEMM_MOST_ROWS];
     float nowhere[LS_GEMM_PANEL]; /* where rows go that fill up the last tile */
     float piece[PIECE * LS_GEMM_PANEL];
 } forward;
 
 /* A piece of a panel for all rows; the first tiles fetch the next piece, each a line of all its rows. */
-static void multiply_piece(const forward *f, int64_t rows, int64_t vectors, ls_gemm_rows t, const float *next,
-                           int64_t step)
+static void multiply_piece(const ls_gemm *gemm, const forward *f, int64_t rows, int64_t vectors, ls_gemm_rows t,
+                           const float *next, int64_t step)
 {
     for (int64_t i = 0, tile = 0, size; i < rows; i += size, tile++) {
-        size = ls_gemm_rows_tile_size(rows - i, vectors);
+        size = gemm->rows_tile_size(rows - i, vectors);
         t.in = f->x + i, t.out = f->y + i;
         t.ahead = tile < LS_GEMM_VECTORS ? next + tile * LS_GEMM_VECTOR : t.b;
         t.ahead_step = tile < LS_GEMM_VECTORS ? step : 0;
-        ls_gemm_rows_tile(size, vectors, &t);
+        gemm->rows_tile(size, vectors, &t);
     }
 }
 
 static void place_rows(forward *f, const dense *d, const float *x, float *y, int64_t rows)
 {
     for (int64_t i = 0; i < rows; i++)
-        f->x[i] = x + i * d->in, f->y[i] = y + i * d->out;
+        f->x[i] = x + i * d->k, f->y[i] = y + i * d->columns;
     for (int64_t i = rows; i < rows + LS_GEMM_MOST_ROWS; i++)
         f->x[i] = x, f->y[i] = f->nowhere;
+}
+
+/* At most SAMPLES rows. */
+static void multiply_forward(const dense *d, const float *x, const float *w, const float *bias, float *y, int64_t rows,
+                             forward *f)
+{
+    const ls_gemm *gemm = d->base.cpu->gemm;
+    for (int64_t column = 0; column < d->columns; column += LS_GEMM_PANEL) {
+        int64_t width = least(d->columns - column, LS_GEMM_PANEL);
+        for (int64_t k = 0; k < d->k; k += PIECE) {
+            int64_t count = least(d->k - k, PIECE);
+            bool last = k + count == d->k;
+            place_rows(f, d, x + k, y + column, rows);
+            if (!d->packed)
+                gemm->copy_panel(f->piece, w + k * d->out + column, d->out, count, width);
+            const float *next = d->packed ? w
+                                : last    ? w + least(column + LS_GEMM_PANEL, d->out - 1)
+                                          : w + (k + count) * d->out + column;
+            ls_gemm_rows t = { .runs = &(ls_gemm_run){ .count = (int32_t)count }, .run_count = 1 };
+            t.b = d->packed ? w + column * d->k + k * ls_gemm_padded(width) : f->piece;
+            t.columns = width % LS_GEMM_VECTOR ? width : 0;
+            t.add = k > 0, t.bias = last && bias ? bias + column : NULL, t.relu = last && d->base.group->relu;
+            multiply_piece(gemm, f, rows, ls_gemm_vectors(width), t, next, d->packed ? 0 : d->out);
+        }
+    }
+}
+
+static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
+{
+    (void)worker, (void)scratch;
+    const dense *d = (const dense *)kernel;
+    const ls_gemm *gemm = d->base.cpu->gemm;
+    const float *w = from;
+    float *panel = to;
+    for (int64_t column = 0, width; column < d->columns; column += LS_GEMM_PANEL, panel += d->k * LS_GEMM_PANEL) {
+        width = least(d->columns - column, LS_GEMM_PANEL);
+        if (!d->turned) {
+            gemm->copy_panel(panel, w + column, d->out, d->k, width);
+            continue;
+        }
+        if (width % LS_GEMM_VECTOR != 0)
+            memset(panel, 0, (size_t)(d->k * ls_gemm_padded(width)) * sizeof(*panel));
+        gemm->transpose(panel, ls_gemm_padded(width), w + column * d->out, d->out, width, d->k);
+    }
+    return LS_OK;
+}
+
+static bool same_packing(const ls_kernel *a, const ls_kernel *b)
+{
+    return ((const dense *)a)->turned == ((const dense *)b)->turned;
 }
 
 static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const dense *d = (const dense *)kernel;
-    const ls_group *group = d->base.group;
-    const float *x = call->in[0], *w = call->in[1], *bias = group->bias ? call->in[2] : NULL;
-    forward *f = call->scratch;
-    for (int64_t column = 0; column < d->out; column += LS_GEMM_PANEL) {
-        int64_t width = least(d->out - column, LS_GEMM_PANEL);
-        for (int64_t k = 0; k < d->in; k += PIECE) {
-            int64_t count = least(d->in - k, PIECE);
-            bool last = k + count == d->in;
-            place_rows(f, d, x + k, (float *)call->out + column, call->samples);
-            ls_gemm_copy_panel(f->piece, w + k * d->out + column, d->out, count, width);
-            const float *next =
-                last ? w + least(column + LS_GEMM_PANEL, d->out - LS_GEMM_VECTOR) : w + (k + count) * d->out + column;
-            ls_gemm_rows t = { .runs = &(ls_gemm_run){ .count = (int32_t)count }, .run_count = 1, .b = f->piece };
-            t.add = k > 0, t.bias = last && bias ? bias + column : NULL, t.relu = last && group->relu;
-            multiply_piece(f, call->samples, width / LS_GEMM_VECTOR, t, next, d->out);
-        }
-    }
+    const float *x = call->in[0], *bias = d->base.group->bias ? call->in[2] : NULL;
+    for (int64_t first = 0; first < call->samples; first += SAMPLES)
+        multiply_forward(d, x + first * d->k, call->in[1], bias, (float *)call->out + first * d->columns,
+                         least(call->samples - first, SAMPLES), call->scratch);
     return LS_OK;
 }
 
@@ -92,73 +130,92 @@ static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
 /* dx^T = W dy^T for up to 64 samples: rows of W by one panel. */
 static void multiply_rows(const dense *d, const float *w, const float *panel, float *transposed, int64_t vectors)
 {
+    const ls_gemm *gemm = d->base.cpu->gemm;
     const float *in[LS_GEMM_MOST_ROWS];
     float *out[LS_GEMM_MOST_ROWS], nowhere[LS_GEMM_PANEL];
     ls_gemm_run all = { .count = (int32_t)d->out };
     ls_gemm_rows t = { .runs = &all, .run_count = 1, .in = in, .out = out, .b = panel, .ahead_step = LS_GEMM_VECTOR };
     for (int64_t i = 0, size; i < d->in; i += size) {
-        size = ls_gemm_rows_tile_size(d->in - i, vectors);
+        size = gemm->rows_tile_size(d->in - i, vectors);
         for (int64_t k = 0; k < size; k++) {
             bool there = i + k < d->in;
             in[k] = w + (there ? i + k : i) * d->out;
             out[k] = there ? transposed + (i + k) * vectors * LS_GEMM_VECTOR : nowhere;
         }
         t.ahead = i + size < d->in ? w + (i + size) * d->out : panel;
-        ls_gemm_rows_tile(size, vectors, &t);
+        gemm->rows_tile(size, vectors, &t);
     }
 }
 
 static ls_status run_input_gradient(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const dense *d = (const dense *)kernel;
+    const ls_gemm *gemm = d->base.cpu->gemm;
+    const ls_group *group = d->base.group;
     const float *dy = call->in[0], *w = call->in[1];
-    float *panel = call->scratch, *transposed = panel + d->out * LS_GEMM_PANEL;
+    float *panel = call->scratch, *transposed = panel + d->out * LS_GEMM_PANEL, *out = call->out;
     for (int64_t first = 0; first < call->samples; first += LS_GEMM_PANEL) {
-        int64_t rows = least(call->samples - first, LS_GEMM_PANEL), vectors = vectors_for(rows);
+        int64_t rows = least(call->samples - first, LS_GEMM_PANEL), vectors = ls_gemm_vectors(rows);
         for (int64_t i = 0; rows % LS_GEMM_VECTOR != 0 && i < d->out; i++) /* what fills it up is multiplied, too */
             for (int64_t k = rows; k < vectors * LS_GEMM_VECTOR; k++)
                 panel[i * vectors * LS_GEMM_VECTOR + k] = 0;
-        ls_gemm_transpose(panel, vectors * LS_GEMM_VECTOR, dy + first * d->out, d->out, rows, d->out);
+        gemm->transpose(panel, vectors * LS_GEMM_VECTOR, dy + first * d->out, d->out, rows, d->out);
         multiply_rows(d, w, panel, transposed, vectors);
-        ls_gemm_transpose((float *)call->out + first * d->in, d->in, transposed, vectors * LS_GEMM_VECTOR, d->in, rows);
+        gemm->transpose(out + first * d->in, d->in, transposed, vectors * LS_GEMM_VECTOR, d->in, rows);
     }
+    if (group->bias)
+        d->base.cpu->simd->add_row(out, out, call->in[2], (size_t)call->samples, (size_t)d->in);
+    if (group->relu)
+        d->base.cpu->simd->relu(out, out, (size_t)(call->samples * d->in));
     return LS_OK;
 }
 
 /* ---- dW = x^T dy ---- */
 
 /* All panels of an operand, [panels][samples][64]; a narrower last one is filled up to whole vectors. */
-static void pack_panels(float *to, const float *from, int64_t samples, int64_t columns)
+static void pack_panels(const dense *d, float *to, const float *from, int64_t samples, int64_t columns)
 {
     for (int64_t column = 0; column < columns; column += LS_GEMM_PANEL) {
         int64_t width = least(columns - column, LS_GEMM_PANEL);
-        ls_gemm_copy_panel(to + column * samples, from + column, columns, samples, width);
+        d->base.cpu->gemm->copy_panel(to + column * samples, from + column, columns, samples, width);
     }
+}
+
+/* Samples of one block. */
+static void multiply_block(const dense *d, const ls_kernel_call *call, const ls_block_part *block)
+{
+    const ls_gemm *gemm = d->base.cpu->gemm;
+    int64_t samples = block->count;
+    float *x = call->scratch, *dy = x + ls_gemm_padded(d->in) * samples, *out = block->closes ? call->out : call->chain;
+    bool lines = ((uintptr_t)out | (uintptr_t)d->out * sizeof(float)) % (LS_GEMM_VECTOR * sizeof(float)) == 0;
+    ls_gemm_run all = { .count = (int32_t)samples };
+    ls_gemm_outer t = { .runs = &all, .run_count = 1, .c_step = d->out, .add = block->closes && block->adds };
+    t.stream = lines && !t.add && block->closes && d->in * d->out >= STREAM;
+    pack_panels(d, x, (const float *)call->in[0] + block->first * d->in, samples, d->in);
+    pack_panels(d, dy, (const float *)call->in[1] + block->first * d->out, samples, d->out);
+    for (int64_t row = 0; row < d->in; row += LS_GEMM_PANEL)
+        for (int64_t column = 0; column < d->out; column += LS_GEMM_PANEL) {
+            int64_t height = least(d->in - row, LS_GEMM_PANEL), width = least(d->out - column, LS_GEMM_PANEL);
+            int64_t vectors = ls_gemm_vectors(width), most = gemm->outer_rows[vectors];
+            t.a_step = ls_gemm_padded(height), t.b_step = ls_gemm_padded(width);
+            t.columns = width % LS_GEMM_VECTOR ? width : 0;
+            t.b = t.ahead = dy + column * samples;
+            for (int64_t i = 0; i < height; i += most) {
+                int64_t at = (row + i) * d->out + column;
+                t.a = x + row * samples + i;
+                t.c = out + at, t.start = block->opens ? NULL : (const float *)call->chain + at;
+                gemm->outer_tile(least(height - i, most), vectors, &t);
+            }
+        }
+    gemm->stream_end();
 }
 
 static ls_status run_weight_gradient(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const dense *d = (const dense *)kernel;
-    int64_t samples = call->samples;
-    float *x = call->scratch, *dy = x + d->in * samples, *out = call->out;
-    bool lines = (uintptr_t)out % (LS_GEMM_VECTOR * sizeof(float)) == 0;
-    ls_gemm_run all = { .count = (int32_t)samples };
-    ls_gemm_outer t = { .runs = &all, .run_count = 1, .c_step = d->out, .stream = lines };
-    pack_panels(x, call->in[0], samples, d->in);
-    pack_panels(dy, call->in[1], samples, d->out);
-    for (int64_t row = 0; row < d->in; row += LS_GEMM_PANEL)
-        for (int64_t column = 0; column < d->out; column += LS_GEMM_PANEL) {
-            int64_t height = least(d->in - row, LS_GEMM_PANEL), width = least(d->out - column, LS_GEMM_PANEL);
-            int64_t vectors = width / LS_GEMM_VECTOR, most = ls_gemm_outer_rows(vectors);
-            t.a_step = height, t.b_step = width;
-            t.b = t.ahead = dy + column * samples;
-            for (int64_t i = 0; i < height; i += most) {
-                t.a = x + row * samples + i;
-                t.c = out + (row + i) * d->out + column;
-                ls_gemm_outer_tile(least(height - i, most), vectors, &t);
-            }
-        }
-    ls_gemm_stream_end();
+    ls_blocks blocks = ls_blocks_of(1, 1);
+    for (ls_block_part b = { 0 }; ls_blocks_next(&blocks, call->from_lane, call->samples, call->ends_lane, &b);)
+        multiply_block(d, call, &b);
     return LS_OK;
 }
 
@@ -169,20 +226,6 @@ static kind kind_of(const ls_tensor *node)
     return node->use == LS_USE_REDUCES ? WEIGHT_GRADIENT : node->attr.matmul.transpose_b ? INPUT_GRADIENT : FORWARD;
 }
 
-static bool takes(const ls_tensor *node, const int64_t *samples, int kinds)
-{
-    bool reduces = node->use == LS_USE_REDUCES, ta = node->attr.matmul.transpose_a, tb = node->attr.matmul.transpose_b;
-    if (!node->in[0]->per_sample || node->in[1]->per_sample != reduces || ta != reduces || (reduces && tb))
-        return false;
-    const int64_t *weight = reduces ? node->shape.dims : node->in[1]->shape.dims;
-    for (int i = 0; i < kinds; i++)
-        if (samples[i] < MIN_SAMPLES || samples[i] > MAX_SAMPLES)
-            return false;
-    return weight[0] % LS_GEMM_VECTOR == 0 && weight[1] % LS_GEMM_VECTOR == 0 &&
-           weight[1] < INT32_MAX / LS_GEMM_PANEL && weight[0] < INT32_MAX / LS_GEMM_PANEL &&
-           weight[0] * weight[1] >= MIN_WEIGHT;
-}
-
 static size_t scratch_bytes(const dense *d, kind k, int64_t most)
 {
     switch (k) {
@@ -191,14 +234,14 @@ static size_t scratch_bytes(const dense *d, kind k, int64_t most)
     case INPUT_GRADIENT:
         return (size_t)((d->in + d->out) * LS_GEMM_PANEL) * sizeof(float);
     default:
-        return (size_t)((d->in + d->out) * most) * sizeof(float);
+        return (size_t)((ls_gemm_padded(d->in) + ls_gemm_padded(d->out)) * least(most, LS_BLOCK)) * sizeof(float);
     }
 }
 
 ls_status ls_cpu_make_dense(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     const ls_tensor *node = group->nodes[0];
-    if (!ls_cpu_takes_matmul(node) || !group->per_sample || !ls_dnn_has_avx512() || !takes(node, samples, kinds))
+    if (!ls_cpu_takes_matmul(node) || !group->per_sample)
         return ls_cpu_pass();
     kind k = kind_of(node);
     dense *d = ls_cpu_kernel_new(cpu, group, sizeof(*d), "rows by panels", run_forward);
@@ -213,8 +256,19 @@ ls_status ls_cpu_make_dense(ls_cpu *cpu, const ls_group *group, const int64_t *s
     if (k != FORWARD)
         base->run = k == INPUT_GRADIENT ? run_input_gradient : run_weight_gradient;
     if (k == WEIGHT_GRADIENT)
-        base->name = "outer products";
+        base->name = "outer products", base->chains = true;
     base->scratch_bytes = scratch_bytes(d, k, most);
+    d->packed = k != WEIGHT_GRADIENT && d->in * d->out < STREAM;
+    d->turned = k == INPUT_GRADIENT;
+    d->k = d->turned ? d->out : d->in;
+    d->columns = d->turned ? d->in : d->out;
+    if (d->packed) {
+        size_t bytes = (size_t)(d->k * ls_gemm_padded(d->columns)) * sizeof(float);
+        base->run = run_forward;
+        base->scratch_bytes = offsetof(forward, piece);
+        base->prepare = (ls_prepare){ .input = 1, .bytes = bytes, .run = pack, .same = same_packing };
+        base->layout = "panels";
+    }
     *out = base;
     return LS_OK;
 }

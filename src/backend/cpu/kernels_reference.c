@@ -1,5 +1,4 @@
-/* The last resort: a group of one node by its reference kernel, on the samples at hand. Kernels that cannot take some
- * values as the reference does come here, too (ls_cpu_run_reference). */
+/* The last resort: a group of one node by its reference kernel, on the samples at hand. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -43,6 +42,9 @@ static ls_status run_node(const ls_tensor *node, int in_count, ls_ref_array *in,
                         .batch = call->batch < 0 ? 1 : call->batch,
                         .lane = call->lane,
                         .first = call->first,
+                        .from_lane = call->from_lane,
+                        .goes_on = !call->ends_lane,
+                        .chain = call->chain,
                         .seed = call->seed,
                         .run = call->run };
     if (ls_node_is(node, LS_TRAIT_GATHERS))
@@ -68,14 +70,6 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     return run_node(group->root, group->in_count, r->arrays + (size_t)call->worker * inputs, call);
 }
 
-ls_status ls_cpu_run_reference(const ls_tensor *node, const void *const in[2], const ls_kernel_call *call)
-{
-    ls_ref_array arrays[2];
-    ls_kernel_call with_these = *call;
-    with_these.in = in;
-    return run_node(node, 2, arrays, &with_these);
-}
-
 static void destroy(ls_kernel *kernel)
 {
     free(((reference *)kernel)->arrays);
@@ -95,6 +89,7 @@ ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_
         return ls_fail(LS_ERR_MEMORY, "no memory for a kernel of %zu inputs", inputs);
     }
     r->base.base.destroy = destroy;
+    r->base.base.chains = ls_ref_chains(group->root);
     *out = &r->base.base;
     return LS_OK;
 }

@@ -8,9 +8,8 @@
 #include "lockstep/device.h"
 
 static const ls_cpu_maker makers[] = {
-    ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_conv,   ls_cpu_make_dense,
-    ls_cpu_make_matmul,    ls_cpu_make_norm,          ls_cpu_make_pool,   ls_cpu_make_elementwise,
-    ls_cpu_make_reduce,    ls_cpu_make_whole,         ls_cpu_make_update,
+    ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_dense,  ls_cpu_make_matmul, ls_cpu_make_norm,
+    ls_cpu_make_pool,      ls_cpu_make_elementwise,   ls_cpu_make_reduce, ls_cpu_make_whole,  ls_cpu_make_update,
 };
 
 int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node)
@@ -106,9 +105,7 @@ static bool finite(void *backend, ls_dtype dtype, const void *x, size_t count)
 
 static void close_cpu(void *backend)
 {
-    ls_cpu *cpu = backend;
-    ls_dnn_close(cpu->dnn);
-    free(cpu);
+    free(backend);
 }
 
 ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_source *out)
@@ -118,22 +115,16 @@ ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_so
     if (!cpu)
         return ls_fail(LS_ERR_MEMORY, "no memory for the CPU backend");
     cpu->simd = ls_simd_choose();
+    cpu->gemm = ls_gemm_named(cpu->simd->name);
     cpu->log = log;
     cpu->workers = workers;
     cpu->reference = reference;
-    ls_status status = ls_dnn_open(workers, &cpu->dnn);
-    if (status != LS_OK) {
-        free(cpu);
-        return status;
-    }
     *out = (ls_kernel_source){ .backend = cpu,
                                .close = close_cpu,
                                .can_fuse = can_fuse,
                                .make = make,
                                .join_lanes = join_lanes,
                                .join_next = join_next,
-                               .finite = finite,
-                               .enter_thread = ls_dnn_enter_thread,
-                               .identify = ls_dnn_identity };
+                               .finite = finite };
     return LS_OK;
 }

@@ -1,5 +1,8 @@
-/* Convolutions by their definition, channels innermost, with sums in double. Channels are cut into tiles so that the
- * sums stay on the stack. */
+/* Convolutions by their definition (docs/bits.md), channels innermost. Channels are cut into tiles so that the sums
+ * stay on the stack. */
+#include <string.h>
+
+#include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
@@ -57,7 +60,7 @@ static int64_t place(const conv *v, int axis, int64_t x, int64_t k, int64_t plac
 static void convolve(const conv *v, const real *in, const real *kernel, const int64_t at[3], int64_t first,
                      int64_t count, real *out)
 {
-    double sum[TILE] = { 0 };
+    real sum[TILE] = { 0 };
     int64_t group = first / v->group_out;
     for (int64_t i = 0; i < v->kh; i++) {
         int64_t h = seen(v, 0, at[1], i);
@@ -68,14 +71,13 @@ static void convolve(const conv *v, const real *in, const real *kernel, const in
             const real *pixel = in + ((at[0] * v->h + h) * v->w + w) * v->c + group * v->group_in;
             const real *weights = kernel + (i * v->kw + j) * v->group_in * v->out + first;
             for (int64_t c = 0; c < v->group_in; c++, weights += v->out) {
-                double factor = pixel[c];
                 for (int64_t o = 0; o < count; o++)
-                    sum[o] += factor * weights[o];
+                    sum[o] = real_madd(pixel[c], weights[o], sum[o]);
             }
         }
     }
     for (int64_t o = 0; o < count; o++)
-        out[o] = (real)sum[o];
+        out[o] = sum[o];
 }
 
 /* in: x, kernel */
@@ -98,29 +100,29 @@ ls_status LS_REF(conv2d)(const ls_ref_call *call)
 
 /* ---- Gradient of the input ---- */
 
-/* Input channels first .. first+count-1, all of one group, at (image, h, w): every place whose window saw them. */
+/* Input channels first .. first+count-1, all of one group, at (image, h, w): every place whose window saw them, first
+ * to last. */
 static void spread_back(const conv *v, const real *kernel, const real *dy, const int64_t at[3], int64_t first,
                         int64_t count, real *out)
 {
-    double sum[TILE] = { 0 };
+    real sum[TILE] = { 0 };
     int64_t group = first / v->group_in, channel = first % v->group_in;
-    for (int64_t i = 0; i < v->kh; i++) {
+    for (int64_t i = v->kh; i-- > 0;) {
         int64_t y = place(v, 0, at[1], i, v->yh);
-        for (int64_t j = 0; j < v->kw && y >= 0; j++) {
+        for (int64_t j = y < 0 ? 0 : v->kw; j-- > 0;) {
             int64_t x = place(v, 1, at[2], j, v->yw);
             if (x < 0)
                 continue;
             const real *pixel = dy + ((at[0] * v->yh + y) * v->yw + x) * v->out + group * v->group_out;
             const real *weights = kernel + ((i * v->kw + j) * v->group_in + channel) * v->out + group * v->group_out;
             for (int64_t o = 0; o < v->group_out; o++) {
-                double factor = pixel[o];
                 for (int64_t c = 0; c < count; c++)
-                    sum[c] += factor * weights[c * v->out + o];
+                    sum[c] = real_madd(pixel[o], weights[c * v->out + o], sum[c]);
             }
         }
     }
     for (int64_t c = 0; c < count; c++)
-        out[c] = (real)sum[c];
+        out[c] = sum[c];
 }
 
 /* in: kernel, dy; out: like x */
@@ -150,30 +152,44 @@ typedef struct kernel_tile {
     int64_t out, outs; /* first and count, of all */
 } kernel_tile;
 
-static void correlate(const conv *v, const kernel_tile *t, const real *in, const real *dy, real *out)
+/* Where the tile's element (c, o) is in the kernel. */
+static int64_t element(const conv *v, const kernel_tile *t, int64_t c, int64_t o)
 {
-    double sum[INPUT][TILE] = { { 0 } };
+    return ((t->i * v->kw + t->j) * v->group_in + t->in + c) * v->out + t->out + o;
+}
+
+/* One block's part. */
+static void correlate(const conv *v, const kernel_tile *t, const ls_ref_call *call, const ls_block_part *b)
+{
+    real sum[INPUT][TILE] = { { 0 } }, *out = call->out.data, *chain = call->chain;
     int64_t first = t->out / v->group_out * v->group_in + t->in;
-    for (int64_t p = 0; p < v->n * v->yh * v->yw; p++) {
+    for (int64_t c = 0; !b->opens && c < t->ins; c++)
+        for (int64_t o = 0; o < t->outs; o++)
+            sum[c][o] = chain[element(v, t, c, o)];
+    for (int64_t p = b->first; p < b->first + b->count; p++) {
         int64_t n = p / (v->yh * v->yw), h = seen(v, 0, p / v->yw % v->yh, t->i), w = seen(v, 1, p % v->yw, t->j);
         if (h < 0 || h >= v->h || w < 0 || w >= v->w)
             continue;
-        const real *x = in + ((n * v->h + h) * v->w + w) * v->c + first, *y = dy + p * v->out + t->out;
-        for (int64_t c = 0; c < t->ins; c++) {
-            double factor = x[c];
+        const real *x = (const real *)call->in[0].data + ((n * v->h + h) * v->w + w) * v->c + first;
+        const real *y = (const real *)call->in[1].data + p * v->out + t->out;
+        for (int64_t c = 0; c < t->ins; c++)
             for (int64_t o = 0; o < t->outs; o++)
-                sum[c][o] += factor * y[o];
-        }
+                sum[c][o] = real_madd(x[c], y[o], sum[c][o]);
     }
     for (int64_t c = 0; c < t->ins; c++)
-        for (int64_t o = 0; o < t->outs; o++)
-            out[((t->i * v->kw + t->j) * v->group_in + t->in + c) * v->out + t->out + o] = (real)sum[c][o];
+        for (int64_t o = 0; o < t->outs; o++) {
+            real *to = (b->closes ? out : chain) + element(v, t, c, o);
+            *to = b->closes && b->adds ? *to + sum[c][o] : sum[c][o];
+        }
 }
 
 /* in: x, dy; out: like the kernel */
 ls_status LS_REF(conv2d_grad_kernel)(const ls_ref_call *call)
 {
     conv v = conv_of(call, &call->in[0].shape, &call->out.shape, &call->in[1].shape);
+    ls_blocks blocks = ls_blocks_of(v.yh, v.yw);
+    if (v.n * v.yh * v.yw == 0 && call->from_lane == 0)
+        memset(call->out.data, 0, (size_t)(v.kh * v.kw * v.group_in * v.out) * sizeof(real));
     for (int64_t k = 0; k < v.kh * v.kw * v.groups; k++) {
         int64_t cell = k / v.groups, group = k % v.groups;
         for (int64_t c = 0; c < v.group_in; c += INPUT) {
@@ -184,7 +200,8 @@ ls_status LS_REF(conv2d_grad_kernel)(const ls_ref_call *call)
                                   .ins = ls_ref_at_most(v.group_in - c, INPUT),
                                   .out = group * v.group_out + o,
                                   .outs = ls_ref_at_most(v.group_out - o, TILE) };
-                correlate(&v, &t, call->in[0].data, call->in[1].data, call->out.data);
+                for (ls_block_part b = { 0 }; ls_blocks_next(&blocks, call->from_lane, v.n, !call->goes_on, &b);)
+                    correlate(&v, &t, call, &b);
             }
         }
     }

@@ -1,4 +1,8 @@
-/* Matrix products, tile by tile: sums in double, rounded once, each element's products added in the order of k. */
+/* Matrix products by their definition (docs/bits.md), tile by tile: each element's products are a chain in the order of
+ * k; where leading axes or the batch are summed, a chain for each block of positions. */
+#include <string.h>
+
+#include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
@@ -14,63 +18,112 @@ typedef struct product {
 
 typedef struct tile {
     int64_t row, rows, column, columns; /* of the output */
+    real sum[ROWS][COLUMNS];
 } tile;
 
-/* Adds a's rows times b's columns to the tile. */
-static void add_product(const product *p, const tile *t, const real *a, const real *b, double sum[ROWS][COLUMNS])
+/* Goes on with a's rows times b's columns, k from .. to-1. */
+static void add_product(const product *p, tile *t, const real *a, const real *b, int64_t from, int64_t to)
 {
-    double packed[DEPTH][COLUMNS]; /* of b, so that the inner loop runs over neighbours whatever the transpose */
-    for (int64_t k = 0; k < p->k; k += DEPTH) {
-        int64_t depth = ls_ref_at_most(p->k - k, DEPTH);
+    real packed[DEPTH][COLUMNS]; /* of b, so that the inner loop runs over neighbours whatever the transpose */
+    for (int64_t k = from; k < to; k += DEPTH) {
+        int64_t depth = ls_ref_at_most(to - k, DEPTH);
         for (int64_t d = 0; d < depth; d++)
             for (int64_t j = 0; j < t->columns; j++)
                 packed[d][j] = b[(k + d) * p->b_row + (t->column + j) * p->b_column];
         for (int64_t i = 0; i < t->rows; i++) {
             for (int64_t d = 0; d < depth; d++) {
-                double factor = a[(t->row + i) * p->a_row + (k + d) * p->a_column];
+                real factor = a[(t->row + i) * p->a_row + (k + d) * p->a_column];
                 for (int64_t j = 0; j < t->columns; j++)
-                    sum[i][j] += factor * packed[d][j];
+                    t->sum[i][j] = real_madd(factor, packed[d][j], t->sum[i][j]);
             }
         }
     }
 }
 
-static void clear_tile(const tile *t, double sum[ROWS][COLUMNS])
+static void load_tile(const product *p, tile *t, const real *from)
 {
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++)
-            sum[i][j] = 0;
+            t->sum[i][j] = from ? from[(t->row + i) * p->n + t->column + j] : 0;
 }
 
-static void store_tile(const product *p, const tile *t, double sum[ROWS][COLUMNS], real *out)
+static void store_tile(const product *p, const tile *t, bool add, real *out)
 {
     for (int64_t i = 0; i < t->rows; i++)
-        for (int64_t j = 0; j < t->columns; j++)
-            out[(t->row + i) * p->n + t->column + j] = (real)sum[i][j];
-}
-
-/* One output matrix [m,n]: a times b; with a walk over leading axes, the sum over it of the products. */
-static void multiply(const product *p, const real *a, const real *b, ls_ref_walk *leading, real *out)
-{
-    double sum[ROWS][COLUMNS];
-    for (int64_t row = 0; row < p->m; row += ROWS) {
-        for (int64_t column = 0; column < p->n; column += COLUMNS) {
-            tile t = { row, ls_ref_at_most(p->m - row, ROWS), column, ls_ref_at_most(p->n - column, COLUMNS) };
-            clear_tile(&t, sum);
-            if (!leading)
-                add_product(p, &t, a, b, sum);
-            else
-                for (ls_ref_walk_restart(leading); ls_ref_walk_row(leading);)
-                    for (int64_t i = 0; i < leading->length; i++)
-                        add_product(p, &t, a + leading->offset[0] + i * leading->step[0],
-                                    b + leading->offset[1] + i * leading->step[1], sum);
-            store_tile(p, &t, sum, out);
+        for (int64_t j = 0; j < t->columns; j++) {
+            real *to = &out[(t->row + i) * p->n + t->column + j];
+            *to = add ? *to + t->sum[i][j] : t->sum[i][j];
         }
+}
+
+typedef void tile_function(const product *p, tile *t, void *user);
+
+static void each_tile(const product *p, tile_function *compute, void *user)
+{
+    tile t;
+    for (t.row = 0; t.row < p->m; t.row += ROWS)
+        for (t.column = 0; t.column < p->n; t.column += COLUMNS) {
+            t.rows = ls_ref_at_most(p->m - t.row, ROWS);
+            t.columns = ls_ref_at_most(p->n - t.column, COLUMNS);
+            compute(p, &t, user);
+        }
+}
+
+/* One output matrix [m,n]: a times b. */
+typedef struct single {
+    const real *a, *b;
+    real *out;
+} single;
+
+static void multiply(const product *p, tile *t, void *user)
+{
+    const single *s = user;
+    load_tile(p, t, NULL);
+    add_product(p, t, s->a, s->b, 0, p->k);
+    store_tile(p, t, false, s->out);
+}
+
+/* The sum over leading axes of the products, in blocks; a sample is the first of these axes, or, where there are none,
+ * one k. */
+typedef struct sum {
+    const ls_ref_call *call;
+    ls_ref_walk *leading;
+    ls_blocks blocks;
+    int64_t samples;
+} sum;
+
+/* Positions of one pair of matrices, from number `at` of all on; the block they are in may end among them. */
+static void add_positions(const product *p, tile *t, const sum *s, const real *a, const real *b, int64_t at,
+                          ls_block_part *block)
+{
+    const ls_ref_call *call = s->call;
+    for (int64_t k = 0; k < p->k;) {
+        if (at + k >= block->first + block->count) {
+            ls_blocks_next(&s->blocks, call->from_lane, s->samples, !call->goes_on, block);
+            load_tile(p, t, block->opens ? NULL : call->chain);
+        }
+        int64_t end = ls_ref_at_most(p->k, block->first + block->count - at);
+        add_product(p, t, a, b, k, end);
+        k = end;
+        if (at + k == block->first + block->count)
+            store_tile(p, t, block->closes && block->adds, block->closes ? call->out.data : call->chain);
     }
 }
 
+static void multiply_blocks(const product *p, tile *t, void *user)
+{
+    const sum *s = user;
+    ls_block_part block = { 0 };
+    int64_t at = 0;
+    for (ls_ref_walk_restart(s->leading); ls_ref_walk_row(s->leading);)
+        for (int64_t i = 0; i < s->leading->length; i++, at += p->k)
+            add_positions(p, t, s, (const real *)s->call->in[0].data + s->leading->offset[0] + i * s->leading->step[0],
+                          (const real *)s->call->in[1].data + s->leading->offset[1] + i * s->leading->step[1], at,
+                          &block);
+}
+
 /* A walk over the axes before the last two, broadcast; operand k is input k, in elements. */
-static void walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
+static ls_shape walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
 {
     ls_shape lead[2] = { in[0].shape, in[1].shape }, over;
     for (int k = 0; k < 2; k++)
@@ -90,6 +143,7 @@ static void walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
             strides[i] *= matrix;
         ls_ref_walk_add(walk, 0, strides);
     }
+    return over;
 }
 
 /* in: a [..., m, k], b [..., k, n], the last two axes swapped where transposed; out [..., m, n], or [m, n] when leading
@@ -109,15 +163,22 @@ ls_status LS_REF(matmul)(const ls_ref_call *call)
         .b_column = transpose_b ? b_size[1] : 1,
     };
     ls_ref_walk leading;
-    walk_leading(&leading, call->in);
+    ls_shape over = walk_leading(&leading, call->in);
     real *out = call->out.data;
-    if (call->node->attr.matmul.sum_leading) {
-        multiply(&p, a->data, b->data, &leading, out);
+    bool reduces = call->node->use == LS_USE_REDUCES && over.rank == 0;
+    if (call->node->attr.matmul.sum_leading || reduces) {
+        int64_t rows = ls_ref_extent(&over, over.rank ? 1 : 0, over.rank);
+        sum s = { .call = call, .leading = &leading, .samples = reduces ? p.k : over.rank ? over.dims[0] : 1 };
+        s.blocks = reduces ? ls_blocks_of(1, 1) : ls_blocks_of(rows, p.k);
+        if (s.samples * s.blocks.sample == 0 && call->from_lane == 0)
+            memset(out, 0, (size_t)(p.m * p.n) * sizeof(*out));
+        each_tile(&p, multiply_blocks, &s);
         return LS_OK;
     }
     while (ls_ref_walk_row(&leading))
         for (int64_t i = 0; i < leading.length; i++, out += p.m * p.n)
-            multiply(&p, (const real *)a->data + leading.offset[0] + i * leading.step[0],
-                     (const real *)b->data + leading.offset[1] + i * leading.step[1], NULL, out);
+            each_tile(&p, multiply,
+                      &(single){ (const real *)a->data + leading.offset[0] + i * leading.step[0],
+                                 (const real *)b->data + leading.offset[1] + i * leading.step[1], out });
     return LS_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/fma.h"
 #include "base/math.h"
 
 #if defined(LS_REAL_F32)
@@ -63,6 +64,19 @@ typedef uint64_t real_bits;
 typedef uint64_t real_sum;
 #define REAL_LOWEST      INT64_MIN
 #define REAL_HIGHEST     INT64_MAX
+#endif
+
+/* One step of a chain of products: the definition is in float, fused; double is there to look at how near that is. */
+#if defined(LS_REAL_F32)
+static inline real real_madd(real a, real b, real c)
+{
+    return ls_fmaf(a, b, c);
+}
+#elif defined(LS_REAL_F64)
+static inline real real_madd(real a, real b, real c)
+{
+    return a * b + c;
+}
 #endif
 
 static inline bool real_is_nan(real x)

@@ -34,13 +34,19 @@ typedef struct ls_ref_call {
     int64_t batch;          /* samples in the whole batch of the run */
     int64_t lane;           /* samples in the lane */
     int64_t first;          /* position of this slice's first sample in it */
+    int64_t from_lane;      /* samples of the lane that came before this slice */
+    bool goes_on;           /* samples of the lane follow: a block may stay open in `chain` (backend/blocks.h) */
+    void *chain;            /* like `out` */
     uint64_t seed, run;     /* for random numbers */
 } ls_ref_call;
 
 typedef ls_status (*ls_ref_kernel)(const ls_ref_call *call);
 
 /* Runs the node's kernel; the caller has checked shapes, so what can fail is the data (a label out of range). A node
- * that reduces the batch gives its slice's part: what is added (or, for max and min, compared) over slices. */
+ * that reduces the batch gives its slice's part: what is added (or, for max and min, compared) over slices; or, where
+ * ls_ref_chains says so, goes on with its lane's blocks. */
 ls_status ls_ref_run(const ls_ref_call *call);
+
+bool ls_ref_chains(const ls_tensor *node);
 
 #endif

@@ -62,3 +62,8 @@ ls_status ls_ref_run(const ls_ref_call *call)
         return ls_fail(LS_ERR_DTYPE, "%s: no reference kernel for %s", op->name, ls_dtype_name(dtype));
     return kernel(call);
 }
+
+bool ls_ref_chains(const ls_tensor *node)
+{
+    return node->use == LS_USE_REDUCES && (node->op == LS_OP_conv2d_grad_kernel || node->op == LS_OP_matmul);
+}
