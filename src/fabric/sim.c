@@ -391,7 +391,8 @@ static void *live(void *user)
         w->work(w->user);
         ls_sim_note(w, "is done", NULL, 0);
         ls_sim_check_end(w); /* a failure ends the world */
-        ls_sim_end_lines(w, false);
+        if (!w->dead)
+            ls_sim_end_lines(w, false);
     }
     w->state = LS_SIM_DONE;
     hand_over(sim, next_worker(sim));
