@@ -53,23 +53,135 @@ cores_are_shared() {
 }
 check "each worker has cores of its own" cores_are_shared
 
-one_fails() {
-    fails_with 7 launch --workers 3 --grace 5 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || exit 7; exec sleep 50' "$MARK" || return 1
-    grep -q 'worker 1 ended with status 7; the others are asked to end' "$TMP/err"
+# ---- Workers that fail: the others go on ----
+
+# Workers that wait for a line of the launcher: `await TEXT`
+export ERR="$TMP/err"
+AWAIT='await() { until grep -q -e "$1" "$ERR"; do sleep 0.02; done; };'
+workers() {
+    count=$1 script=$2
+    shift 2
+    launch --workers "$count" "$@" -- sh -c "$AWAIT $script" "$MARK" >"$TMP/out" 2>"$TMP/err"
 }
-check "one that fails ends all, with its status" one_fails
+# fail_with STATUS COUNT SCRIPT FLAGS...
+fail_with() {
+    wanted=$1 found=0
+    shift
+    workers "$@" || found=$?
+    [ $found = "$wanted" ] || { echo "status $found, not $wanted"; cat "$TMP/out" "$TMP/err"; return 1; }
+}
+said() { [ "$(cat "$TMP/err")" = "$1" ] || { cat "$TMP/err"; return 1; }; }
+# wrote LINE...: in any order
+wrote() {
+    printf '%s\n' "$@" | sort >"$TMP/wanted"
+    sort "$TMP/out" | cmp - "$TMP/wanted" || { cat "$TMP/out" "$TMP/err"; return 1; }
+}
+
+one_fails() {
+    workers 3 '[ $LOCKSTEP_RANK != 1 ] || exit 7; await "worker 1"; echo done' || return 1
+    said 'lockstep launch: worker 1 ended with status 7; 2 of 3 go on' && wrote done '[2] done'
+}
+check "one that fails ends nothing, and is told in one line" one_fails
 
 one_is_killed() {
-    fails_with 137 launch --workers 3 -- sh -c '[ $LOCKSTEP_RANK != 2 ] || kill -9 $$; sleep 50; true' "$MARK" || return 1
-    grep -q 'worker 2 was ended by signal 9' "$TMP/err" && nobody_left
+    workers 4 '[ $LOCKSTEP_RANK != 2 ] || { sleep 50 & kill -9 $$; }; await "worker 2"' || return 1
+    said 'lockstep launch: worker 2 was killed by signal 9 (Killed); 3 of 4 go on' && nobody_left
 }
-check "one that is killed ends all, and what they started" one_is_killed
+check "one that is killed ends nothing but what it started" one_is_killed
 
-one_is_stubborn() {
-    fails_with 3 launch --workers 2 --grace 0.3 -- sh -c 'trap "" TERM; [ $LOCKSTEP_RANK != 1 ] || { sleep 0.2; exit 3; }; while :; do sleep 1; done' "$MARK" || return 1
-    nobody_left
+all_fail() {
+    fail_with 7 3 '[ $LOCKSTEP_RANK = 1 ] && exit 7; await "worker 1"; exit 1' || return 1
+    [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed; the first was worker 1, which ended with status 7' ]
 }
-check "one that does not end is killed after the grace" one_is_stubborn
+check "when all fail the first one counts, and is named last" all_fail
+
+# Worker 0 writes without its rank; when it is gone the lowest rank that is left does, and never two at a time.
+next_speaks() {
+    workers 4 'case $LOCKSTEP_RANK in
+        0) echo zero; sleep 0.3; kill -9 $$ ;;
+        1) await "worker 0"; echo one; exit 3 ;;
+        2) echo early; await "worker 1"; printf "two" ;;
+        3) await "worker 1"; echo three ;;
+        esac' && wrote zero '[2] early' one two '[3] three'
+}
+check "the lowest rank that is left speaks for all" next_speaks
+
+# Who writes the files of all must end well; that others did before is not enough.
+speaker_fails_last() {
+    fail_with 9 2 '[ $LOCKSTEP_RANK != 0 ] || { sleep 0.5; exit 9; }' && grep -q 'worker 0 ended with status 9; nobody is left' "$TMP/err" || return 1
+    workers 2 '[ $LOCKSTEP_RANK != 1 ] || { sleep 0.5; exit 9; }' && said 'lockstep launch: worker 1 ended with status 9 after the job was finished'
+}
+check "the status is that of the worker that speaks for all" speaker_fails_last
+
+one_hangs() {
+    workers 3 'trap "" TERM; [ $LOCKSTEP_RANK = 0 ] || while :; do sleep 1; done' --grace 0.3 || return 1
+    grep -q 'worker 1 has not ended 0.3 s after the others have finished: it is ended' "$TMP/err" && nobody_left || return 1
+    fail_with 143 2 '[ $LOCKSTEP_RANK = 1 ] || sleep 50' --grace 0.3 && nobody_left
+}
+check "one that hangs when the job is over is ended" one_hangs
+
+# ---- Restarts ----
+
+returns() {
+    workers 3 'echo "$LOCKSTEP_RENDEZVOUS ${LOCKSTEP_RESTART:-0}"; [ -z "$LOCKSTEP_RESTART" ] || echo back >&2
+        [ $LOCKSTEP_RANK != 1 ] || [ -n "$LOCKSTEP_RESTART" ] || kill -9 $$; await back' --restarts 2 || return 1
+    grep -q '2 of 3 go on; it is started again in 0.1 s (restart 1 of 2)' "$TMP/err" || return 1
+    [ "$(grep -o 'launch-[^ ]*' "$TMP/out" | sort -u | wc -l)" = 1 ] && sed -i 's/launch-[^ ]*/JOB/' "$TMP/out" && wrote 'JOB 0' '[1] JOB 0' '[1] JOB 1' '[2] JOB 0'
+}
+check "a worker is started again, with its rank, in the same job" returns
+
+# The first worker returns: another one speaks for all by then.
+first_returns() {
+    workers 2 'if [ -n "$LOCKSTEP_RESTART" ]; then echo back; echo back >&2; elif [ $LOCKSTEP_RANK = 0 ]; then kill -9 $$; fi
+        await back; echo end' --restarts 1 && wrote '[0] back' '[0] end' end
+}
+check "a first worker that returns speaks for itself alone" first_returns
+
+fails_each_time() {
+    workers 2 '[ $LOCKSTEP_RANK = 0 ] || exit 5; await "status 5; 1 of 2 go on$"' --restarts 3 || return 1
+    [ "$(grep -o 'again in 0.[124] s (restart [123] of 3)' "$TMP/err" | tr '\n' ,)" = \
+        'again in 0.1 s (restart 1 of 3),again in 0.2 s (restart 2 of 3),again in 0.4 s (restart 3 of 3),' ] || { cat "$TMP/err"; return 1; }
+    [ "$(grep -c 'worker 1 ended with status 5' "$TMP/err")" = 4 ]
+}
+check "one that fails each time waits longer each time, and not for ever" fails_each_time
+
+called_wrongly() {
+    fails_with 2 launch --workers 2 --restarts 3 -- sh -c 'exit 2' && ! grep -q 'again' "$TMP/err"
+}
+check "a program that was called wrongly is not started again" called_wrongly
+
+# Nobody is left: all begin again, as another job.
+job_restarts() {
+    mkdir "$TMP/runs" || return 1
+    launch --workers 2 --restarts 5 -- sh -c 'echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
+        sleep 0.2; [ $(ls "$0" | wc -l) -ge 6 ] || exit 1' "$TMP/runs" 2>"$TMP/err" || return 1
+    [ "$(cat "$TMP/runs"/* | sort | uniq -c | tr -s ' ')" = ' 6 none' ] && grep -q 'nobody is left; the job is started again in 0.2 s (restart 2 of 5)' "$TMP/err"
+}
+check "when nobody is left the job is started again" job_restarts
+
+stopped_between() {
+    "$LOCKSTEP" launch --workers 2 --restarts 9 -- sh -c 'echo "$LOCKSTEP_RANK" >>"$0"; [ $LOCKSTEP_RANK = 0 ] || exit 1; trap "exit 0" TERM
+        while :; do sleep 0.05; done' "$TMP/starts" "$MARK" 2>"$TMP/err" &
+    pid=$!
+    for i in $(seq 100); do
+        ! grep -q 'in 0.8 s' "$TMP/err" || break
+        sleep 0.1
+    done
+    before=$(wc -l <"$TMP/starts")
+    kill -TERM $pid
+    found=0
+    wait $pid || found=$?
+    [ $found = 143 ] && [ "$(wc -l <"$TMP/starts")" = "$before" ] && nobody_left
+}
+check "a signal between restarts ends all" stopped_between
+
+many() {
+    launch --workers 256 -- sh -c 'echo "$LOCKSTEP_RANK"; [ $LOCKSTEP_RANK != 200 ] || exit 1' >"$TMP/out" 2>"$TMP/err" || return 1
+    [ "$(sed 's/^\[.*\] //' "$TMP/out" | sort -n | uniq | wc -l)" = 256 ] && [ "$(grep -vc '^\[' "$TMP/out")" = 1 ]
+}
+check "256 workers" many
+
+# ---- Refused ----
 
 not_there() {
     fails_with 1 launch -- "$TMP/no such program" || return 1
@@ -79,9 +191,22 @@ check "a program that is not there is told once" not_there
 
 wrong_use() {
     fails_with 2 launch && fails_with 2 launch --workers 0 -- true && fails_with 2 launch --workers 257 -- true || return 1
-    fails_with 2 env LOCKSTEP_RANK=0 "$LOCKSTEP" launch -- true && grep -q 'LOCKSTEP_RANK' "$TMP/err"
+    fails_with 2 env LOCKSTEP_RANK=0 "$LOCKSTEP" launch -- true && grep -q 'LOCKSTEP_RANK' "$TMP/err" || return 1
+    for elastic in 2 :3 2: 0:3 3:2 1:257 a:b 3:8; do
+        fails_with 2 launch --workers 2 --elastic $elastic -- true && grep -q -e "--elastic $elastic: " "$TMP/err" || return 1
+    done
+    fails_with 1 launch --key-file "$TMP/no-key" -- true && grep -q 'no-key cannot be read' "$TMP/err"
 }
 check "wrong use is refused" wrong_use
+
+handed_on() {
+    echo key >"$TMP/key" && cd "$TMP" || return 1
+    launch --workers 2 --elastic 1:8 --key-file key -- sh -c 'echo $LOCKSTEP_ELASTIC $LOCKSTEP_KEY_FILE' >out || return 1
+    sed 's/^\[1\] //' out | sort -u >one && [ "$(cat one)" = "1:8 $TMP/key" ]
+}
+check "workers are told how many may be left, and where the key is" handed_on
+
+# ---- Signals ----
 
 # signalled NAME STATUS: workers that say how they ended
 signalled() {

@@ -141,16 +141,17 @@ ls_status ls_cluster_own_environment(ls_cluster_options *out)
     return read_limits(out);
 }
 
-/* ---- torchrun ---- */
+/* ---- torchrun, and what has its variables ---- */
 
+/* An indexed Job of Kubernetes has its index in place of a rank; the rest is written into its pods. */
 static ls_status read_torchrun(ls_cluster_options *out)
 {
     const char *host, *port;
     char job[sizeof(out->job) + 256];
     int number;
-    LS_TRY(read_rank_and_size("RANK", "WORLD_SIZE", out));
-    LS_TRY(need("MASTER_ADDR", "RANK", &host));
-    LS_TRY(need("MASTER_PORT", "RANK", &port));
+    LS_TRY(read_rank_and_size(get("RANK") ? "RANK" : "JOB_COMPLETION_INDEX", "WORLD_SIZE", out));
+    LS_TRY(need("MASTER_ADDR", "WORLD_SIZE", &host));
+    LS_TRY(need("MASTER_PORT", "WORLD_SIZE", &port));
     LS_TRY(read_int("MASTER_PORT", port, 0, 65535, &number));
     LS_TRY(need_one_machine("LOCAL_WORLD_SIZE", out->size));
     LS_TRY(need_this_machine("MASTER_ADDR", host));
@@ -282,6 +283,18 @@ static ls_status read_mpirun(ls_cluster_options *out)
     return set_job(out, "PMIX_NAMESPACE", job);
 }
 
+/* MPICH, Intel MPI and others that speak PMI have no name for the job in a variable; on one machine the process that
+ * started the workers is theirs alone. */
+static ls_status read_pmi(ls_cluster_options *out)
+{
+    const char *id = get("PMI_JOBID");
+    char job[sizeof(out->job) + 256];
+    LS_TRY(read_rank_and_size("PMI_RANK", "PMI_SIZE", out));
+    LS_TRY(need_one_machine("MPI_LOCALNRANKS", out->size));
+    snprintf(job, sizeof(job), "pmi/%.300s/%ld", id ? id : "", id ? 0 : (long)getppid());
+    return set_job(out, "PMI_JOBID", job);
+}
+
 static ls_status read_srun(ls_cluster_options *out)
 {
     const char *id, *step = get("SLURM_STEP_ID");
@@ -291,6 +304,10 @@ static ls_status read_srun(ls_cluster_options *out)
     LS_TRY(
         read_rank_and_size("SLURM_PROCID", get("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", out));
     LS_TRY(need("SLURM_JOB_ID", "SLURM_PROCID", &id));
+    if (!step && out->size > 1)
+        return ls_fail(LS_ERR_INVALID,
+                       "SLURM_PROCID is set, but SLURM_STEP_ID is not: this is the batch script itself, "
+                       "one process; start the workers with srun");
     if (get(nodes))
         LS_TRY(read_int(nodes, get(nodes), 1, INT32_MAX, &count));
     if (count > 1)
@@ -308,12 +325,14 @@ static ls_status read_any(ls_cluster_options *out)
         return LS_OK;
     if (get("TF_CONFIG"))
         return read_tf_config(get("TF_CONFIG"), out);
-    if (get("RANK") && get("WORLD_SIZE"))
+    if (get("WORLD_SIZE") && (get("RANK") || get("JOB_COMPLETION_INDEX")))
         return read_torchrun(out);
     if (get("OMPI_COMM_WORLD_RANK"))
         return read_mpirun(out);
     if (get("SLURM_PROCID"))
         return read_srun(out);
+    if (get("PMI_RANK") && get("PMI_SIZE"))
+        return read_pmi(out);
     if (get("PMIX_RANK"))
         return ls_fail(LS_ERR_UNSUPPORTED, "PMIX_RANK is set, but how many workers there are is in no variable: say it "
                                            "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");

@@ -251,8 +251,14 @@ const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
 static const ls_option launch_rows[] = {
     ROW("--workers", workers, .value = "2", .range = "[1, 256]",
         .help = "processes to start; each gets its share of the cores"),
+    ROW("--elastic", elastic, .metavar = "MIN:MAX",
+        .help = "with fewer workers than MIN the job waits for others and then ends with a checkpoint; MAX is the most "
+                "that it may have; not given: it goes on with any number"),
+    ROW("--restarts", restarts, .value = "0", .range = "[0, 1000000]",
+        .help = "start workers that fail again, up to so many times in all; the whole job when nobody is left"),
+    ROW("--key-file", key_file, .metavar = "FILE", .help = "the job's key, which workers on other machines need"),
     ROW("--grace", grace, .value = "10", .range = "[0, 1e6]", .metavar = "SECONDS",
-        .help = "time that workers have to end after SIGTERM, before SIGKILL"),
+        .help = "time that workers have to end after SIGTERM, before SIGKILL, and after the others have finished"),
     ROW("--join-limit", join_limit, .value = "30", .range = "(0, 1e6]", .metavar = "SECONDS",
         .help = "time that workers wait for each other at the beginning"),
     ROW("--silence-limit", silence_limit, .value = "60", .range = "(0, 1e6]", .metavar = "SECONDS",

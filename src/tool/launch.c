@@ -1,266 +1,47 @@
-/* lockstep launch: starts the workers of a job on this machine, shares the cores out, prints what they say, passes
- * signals on, and ends all of them when one fails. */
-#include "tool/tool.h"
+/* lockstep launch: starts the workers of a job on this machine, passes signals on, starts workers that fail again where
+ * that was asked for, ends those that hang when the job is over, and tells with one status how the job ended.
+ *
+ * A worker that fails ends nothing: the others go on without it, or fail by themselves. The job is finished when the
+ * worker that speaks for all (launch.h) has ended with 0. */
+#include "tool/launch.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define LINE 4096 /* a longer line is printed in pieces */
+#define FIRST_DELAY 0.1  /* seconds before a worker is started again; twice as many after each that fails soon, */
+#define LAST_DELAY  10.0 /* up to this; */
+#define SOON        10.0 /* one that ran for longer begins with the first again */
 
-/* What a worker writes to one of its two outputs; whole lines are passed on. */
-typedef struct stream {
-    int fd; /* -1: at its end, or the worker writes by itself */
-    size_t used;
-    char line[LINE];
-} stream;
-
-typedef struct worker {
-    pid_t pid; /* 0: it has ended; its process group has the same number */
-    stream out[2];
-} worker;
-
-typedef struct launch {
-    const tool_settings *settings;
-    const char **program; /* with its arguments; NULL behind the last */
-    char job[64];
-    int count, running;
-    worker *workers;
-    int *cores, core_count, share; /* the cores, and how many of them a worker gets */
-    int signals;                   /* a descriptor */
-    sigset_t mask, old_mask;
-    int status, signal; /* the first worker's that failed; the signal that came */
-    double kill_at;     /* when patience is over; 0: nobody was asked to end */
-} launch;
-
-static double now(void)
+double launch_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- Cores ---- */
-
-/* Those that CPU devices of this process would use; where they are not bound to cores, those of the affinity mask. */
-static ls_status find_cores(launch *l)
+static int exit_status(int how)
 {
-    ls_context *ctx = NULL;
-    ls_cpu_info cpu;
-    size_t count = 0;
-    cpu_set_t mask;
-    LS_TRY(ls_context_create(NULL, &ctx));
-    ls_status status = ls_list_device_cores(ctx, "cpu:0", &l->cores, &count);
-    if (status == LS_OK)
-        status = ls_get_cpu_info(ctx, &cpu);
-    ls_context_close(ctx);
-    LS_TRY(status);
-    if (count == 0 && sched_getaffinity(0, sizeof mask, &mask) == 0) {
-        free(l->cores);
-        l->cores = calloc(CPU_SETSIZE, sizeof *l->cores);
-        for (int i = 0; l->cores && i < CPU_SETSIZE; i++)
-            if (CPU_ISSET(i, &mask))
-                l->cores[count++] = i;
-    }
-    l->core_count = (int)count;
-    l->share = cpu.cores / l->count > 0 ? cpu.cores / l->count : 1;
-    return LS_OK;
+    return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
 }
 
-/* The cores of a worker: shares of equal size, one behind the other; with more workers than cores, one core each in
- * turn. */
-static void take_cores(const launch *l, int rank)
+/* "killed by signal 9 (Killed)", "ended with status 1" */
+static const char *describe_end(int how, char text[96])
 {
-    cpu_set_t mask;
-    char text[512] = "";
-    size_t used = 0;
-    CPU_ZERO(&mask);
-    for (int i = 0; i < l->share && l->core_count > 0; i++) {
-        int core = l->cores[(rank * l->share + i) % l->core_count];
-        CPU_SET(core, &mask);
-        if (used < sizeof text - 16)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", i ? "," : "", core);
-    }
-    if (l->core_count > 0)
-        sched_setaffinity(0, sizeof mask, &mask); /* without it workers are slower, nothing else */
-    /* Cores that were chosen for the CPU are chosen again: the worker's share of them. */
-    const char *visible = getenv("LOCKSTEP_VISIBLE_DEVICES");
-    const char *open = visible ? strchr(visible, '[') : NULL, *end = open ? strchr(open, ']') : NULL;
-    char chosen[2048];
-    if (!end)
-        return;
-    snprintf(chosen, sizeof chosen, "%.*s%s%s", (int)(open + 1 - visible), visible, text, end);
-    setenv("LOCKSTEP_VISIBLE_DEVICES", chosen, 1);
-}
-
-/* ---- Starting ---- */
-
-static void set_number(const char *name, const char *format, double value)
-{
-    char text[32];
-    snprintf(text, sizeof text, format, value);
-    setenv(name, text, 1);
-}
-
-static void set_environment(const launch *l, int rank)
-{
-    set_number("LOCKSTEP_RANK", "%.0f", rank);
-    set_number("LOCKSTEP_WORLD_SIZE", "%.0f", l->count);
-    set_number("LOCKSTEP_JOIN_LIMIT", "%.17g", l->settings->join_limit);
-    set_number("LOCKSTEP_SILENCE_LIMIT", "%.17g", l->settings->silence_limit);
-    setenv("LOCKSTEP_RENDEZVOUS", l->job, 1);
-}
-
-/* Worker 0 writes where this process writes; a pipe takes what the others write. A terminal is nobody's to read from:
- * workers are no foreground processes. */
-static void set_descriptors(int rank, const int *outputs)
-{
-    int null = open("/dev/null", O_RDONLY);
-    if (null >= 0 && (rank > 0 || isatty(0) == 1))
-        dup2(null, 0);
-    for (int i = 0; i < 2 && rank > 0; i++)
-        dup2(outputs[i], 1 + i);
-    if (null > 2)
-        close(null);
-}
-
-_Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const int *outputs, int tell)
-{
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* workers do not outlive this process */
-    if (getppid() != parent)
-        _exit(1);
-    take_cores(l, rank);
-    set_environment(l, rank);
-    set_descriptors(rank, outputs);
-    signal(SIGXFSZ, SIG_DFL);
-    sigprocmask(SIG_SETMASK, &l->old_mask, NULL);
-    execvp(l->program[0], (char *const *)l->program);
-    int error = errno;
-    if (write(tell, &error, sizeof error) < 0) {
-        /* the exit status says it, too */
-    }
-    _exit(127);
-}
-
-static ls_status open_pipe(int ends[2])
-{
-    return pipe2(ends, O_CLOEXEC) == 0 ? LS_OK
-                                       : ls_fail(LS_ERR_IO, "launch: no pipe for a worker: %s", strerror(errno));
-}
-
-static void close_all(int *fds, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-}
-
-/* Whether the program could be started is known when the pipe `tell` ends. */
-static ls_status fork_worker(launch *l, int rank, const int *outputs, const int *tell)
-{
-    int error = 0;
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        be_worker(l, rank, parent, outputs, tell[1]);
-    close(tell[1]);
-    if (pid < 0)
-        return ls_fail(LS_ERR_IO, "launch: worker %d could not be started: %s", rank, strerror(errno));
-    setpgid(pid, pid);
-    ssize_t got;
-    do
-        got = read(tell[0], &error, sizeof error);
-    while (got < 0 && errno == EINTR);
-    if (got == (ssize_t)sizeof error) {
-        waitpid(pid, NULL, 0);
-        return ls_fail(error == ENOENT ? LS_ERR_NOT_FOUND : LS_ERR_IO, "launch: %s could not be started: %s",
-                       l->program[0], strerror(error));
-    }
-    l->workers[rank].pid = pid;
-    l->running++;
-    return LS_OK;
-}
-
-static ls_status start_worker(launch *l, int rank)
-{
-    int tell[2], pipes[4] = { -1, -1, -1, -1 }; /* of standard output: read, write; of standard error the same */
-    LS_TRY(open_pipe(tell));
-    ls_status status = LS_OK;
-    for (int i = 0; i < 2 && rank > 0 && status == LS_OK; i++)
-        status = open_pipe(pipes + 2 * i);
-    if (status == LS_OK)
-        status = fork_worker(l, rank, (int[]){ pipes[1], pipes[3] }, tell);
+    if (WIFSIGNALED(how))
+        snprintf(text, 96, "was killed by signal %d (%s)", WTERMSIG(how), strsignal(WTERMSIG(how)));
     else
-        close(tell[1]);
-    close(tell[0]);
-    if (status != LS_OK) {
-        close_all(pipes, 4);
-        return status;
-    }
-    for (int i = 0; i < 2; i++) {
-        l->workers[rank].out[i].fd = pipes[2 * i];
-        if (pipes[2 * i] >= 0)
-            fcntl(pipes[2 * i], F_SETFL, O_NONBLOCK);
-        if (pipes[2 * i + 1] >= 0)
-            close(pipes[2 * i + 1]);
-    }
-    return LS_OK;
+        snprintf(text, 96, "ended with status %d", WEXITSTATUS(how));
+    return text;
 }
 
-/* ---- What they write ---- */
-
-static void print_line(int rank, int which, const char *line, size_t length)
-{
-    FILE *file = which == 0 ? stdout : stderr;
-    fprintf(file, "[%d] ", rank);
-    fwrite(line, 1, length, file);
-    fputc('\n', file);
-    fflush(file);
-}
-
-static void print_lines(stream *s, int rank, int which, bool end)
-{
-    char *from = s->line, *newline;
-    while ((newline = memchr(from, '\n', s->used - (size_t)(from - s->line))) != NULL) {
-        print_line(rank, which, from, (size_t)(newline - from));
-        from = newline + 1;
-    }
-    s->used -= (size_t)(from - s->line);
-    memmove(s->line, from, s->used);
-    if (s->used == LINE || (end && s->used > 0)) {
-        print_line(rank, which, s->line, s->used);
-        s->used = 0;
-    }
-}
-
-static void read_stream(stream *s, int rank, int which)
-{
-    for (;;) {
-        ssize_t got = read(s->fd, s->line + s->used, LINE - s->used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 && errno == EAGAIN)
-            return;
-        s->used += got > 0 ? (size_t)got : 0;
-        print_lines(s, rank, which, got <= 0);
-        if (got <= 0) {
-            close(s->fd);
-            s->fd = -1;
-            return;
-        }
-    }
-}
-
-/* ---- Ending ---- */
+/* ---- Signals ---- */
 
 static void signal_workers(const launch *l, int number)
 {
@@ -274,39 +55,14 @@ static void ask_to_end(launch *l)
     if (l->kill_at > 0)
         return;
     signal_workers(l, SIGTERM);
-    l->kill_at = now() + l->settings->grace;
+    l->kill_at = launch_now() + l->settings->grace;
 }
 
-/* The first failure counts: others follow from it, or from the signal that they are sent. */
-static void note_end(launch *l, int rank, int how)
-{
-    int status = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    if (status == 0 || l->status != 0)
-        return;
-    l->status = status;
-    if (l->kill_at > 0)
-        return;
-    if (WIFSIGNALED(how))
-        fprintf(stderr, "lockstep launch: worker %d was ended by signal %d (%s)", rank, WTERMSIG(how),
-                strsignal(WTERMSIG(how)));
-    else
-        fprintf(stderr, "lockstep launch: worker %d ended with status %d", rank, status);
-    fprintf(stderr, "%s\n", l->running > 0 ? "; the others are asked to end" : "");
-    ask_to_end(l);
-}
-
-/* What a worker left running in its group goes with it. */
-static void reap(launch *l)
+static void plan_no_restart(launch *l)
 {
     for (int r = 0; r < l->count; r++) {
-        int how;
-        pid_t pid = l->workers[r].pid;
-        if (pid <= 0 || waitpid(pid, &how, WNOHANG) != pid)
-            continue;
-        kill(-pid, SIGKILL);
-        l->workers[r].pid = 0;
-        l->running--;
-        note_end(l, r, how);
+        l->restarts -= l->workers[r].restart_at > 0;
+        l->workers[r].restart_at = 0;
     }
 }
 
@@ -316,8 +72,9 @@ static void pass_on(launch *l, int number)
     if (number == SIGCHLD)
         return;
     if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
-        l->kill_at = l->kill_at > 0 ? now() : now() + l->settings->grace;
+        l->kill_at = l->kill_at > 0 ? launch_now() : launch_now() + l->settings->grace;
         l->signal = number;
+        plan_no_restart(l);
     }
     signal_workers(l, number);
 }
@@ -327,51 +84,6 @@ static void read_signals(launch *l)
     struct signalfd_siginfo info;
     while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
         pass_on(l, (int)info.ssi_signo);
-}
-
-/* ---- The loop ---- */
-
-static bool is_any_open(const launch *l)
-{
-    for (int r = 0; r < l->count; r++)
-        for (int i = 0; i < 2; i++)
-            if (l->workers[r].out[i].fd >= 0)
-                return true;
-    return false;
-}
-
-static int milliseconds_left(const launch *l)
-{
-    double left = l->kill_at > 0 && l->running > 0 ? l->kill_at - now() : 1;
-    return left <= 0 ? 20 : left > 1 ? 1000 : (int)(left * 1000) + 1;
-}
-
-/* Until all have ended and what they wrote is printed. (A process that a worker left behind, outside its group, may
- * hold a pipe open: it is not waited for.) */
-static void watch(launch *l, struct pollfd *polls)
-{
-    while (l->running > 0) {
-        int n = 0;
-        polls[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
-        for (int r = 0; r < l->count; r++)
-            for (int i = 0; i < 2; i++)
-                polls[n++] = (struct pollfd){ .fd = l->workers[r].out[i].fd, .events = POLLIN };
-        poll(polls, (nfds_t)n, milliseconds_left(l));
-        read_signals(l);
-        for (int r = 0; r < l->count; r++)
-            for (int i = 0; i < 2; i++)
-                if (l->workers[r].out[i].fd >= 0)
-                    read_stream(&l->workers[r].out[i], r, i);
-        reap(l);
-        if (l->kill_at > 0 && now() >= l->kill_at)
-            signal_workers(l, SIGKILL);
-    }
-    for (int r = 0; r < l->count && is_any_open(l); r++)
-        for (int i = 0; i < 2; i++)
-            if (l->workers[r].out[i].fd >= 0) {
-                read_stream(&l->workers[r].out[i], r, i);
-                print_lines(&l->workers[r].out[i], r, i, true);
-            }
 }
 
 /* Signals come by a descriptor; those that were ignored stay so. */
@@ -390,29 +102,257 @@ static ls_status catch_signals(launch *l)
     return l->signals >= 0 ? LS_OK : ls_fail(LS_ERR_IO, "launch: no descriptor for signals: %s", strerror(errno));
 }
 
-static ls_status run_workers(launch *l)
+/* ---- Restarts ---- */
+
+static double next_delay(double last, double ran)
 {
-    struct pollfd *polls = calloc((size_t)(2 * l->count + 1), sizeof *polls);
-    if (!polls)
-        return ls_fail(LS_ERR_MEMORY, "launch: no memory for %d workers", l->count);
-    ls_status status = LS_OK;
-    for (int r = 0; r < l->count && status == LS_OK; r++)
-        status = start_worker(l, r);
-    char message[512];
-    snprintf(message, sizeof message, "%s", ls_last_error());
-    if (status != LS_OK)
-        ask_to_end(l);
-    watch(l, polls);
-    free(polls);
-    return status == LS_OK ? LS_OK : ls_fail(status, "%s", message);
+    if (last <= 0 || ran > SOON)
+        return FIRST_DELAY;
+    return 2 * last < LAST_DELAY ? 2 * last : LAST_DELAY;
 }
 
-static ls_status prepare(launch *l)
+/* Another try cannot help a program that was called wrongly, or is not there. */
+static bool may_restart(const launch *l, int how)
+{
+    int status = exit_status(how);
+    return l->restarts < l->settings->restarts && l->signal == 0 && l->kill_at <= 0 && l->over_at <= 0 && status != 2 &&
+           status != 126 && status != 127;
+}
+
+static void plan_restart(launch *l, int rank)
+{
+    launch_worker *w = &l->workers[rank];
+    w->delay = next_delay(w->delay, launch_now() - w->started_at);
+    w->restart_at = launch_now() + w->delay;
+    l->restarts++;
+    fprintf(stderr, "; it is started again in %.3g s (restart %d of %d)", w->delay, l->restarts,
+            (int)l->settings->restarts);
+}
+
+static ls_status name_job(launch *l)
 {
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return ls_fail(LS_ERR_IO, "launch: no random number for the job's name: %s", strerror(errno));
     snprintf(l->job, sizeof l->job, "launch-%ld-%016llx", (long)getpid(), (unsigned long long)random);
+    return LS_OK;
+}
+
+static ls_status start_all(launch *l)
+{
+    LS_TRY(name_job(l));
+    l->voice = 0;
+    l->failed = -1;
+    for (int r = 0; r < l->count; r++) {
+        launch_worker *w = &l->workers[r];
+        launch_close_streams(w);
+        w->returns = 0;
+        w->restart_at = w->delay = 0;
+        LS_TRY(launch_start_worker(l, r, r == 0));
+    }
+    return LS_OK;
+}
+
+/* Nobody is left, so nobody has the state: all begin again, as another job. Signals are looked at meanwhile. */
+static ls_status restart_job(launch *l)
+{
+    double started_at = l->workers[l->failed].started_at;
+    l->job_delay = next_delay(l->job_delay, launch_now() - started_at);
+    l->restarts++;
+    fprintf(stderr, "lockstep launch: nobody is left; the job is started again in %.3g s (restart %d of %d)\n",
+            l->job_delay, l->restarts, (int)l->settings->restarts);
+    double at = launch_now() + l->job_delay, left;
+    while (l->signal == 0 && (left = at - launch_now()) > 0) {
+        struct pollfd wait = { .fd = l->signals, .events = POLLIN };
+        poll(&wait, 1, (int)(1000 * left) + 1);
+        read_signals(l);
+    }
+    return l->signal == 0 ? start_all(l) : LS_OK;
+}
+
+/* A worker that returns writes into pipes, as it finds somebody else speaking for all. */
+static void restart_worker(launch *l, int rank)
+{
+    launch_worker *w = &l->workers[rank];
+    w->restart_at = 0;
+    w->returns++;
+    launch_close_streams(w);
+    if (launch_start_worker(l, rank, false) != LS_OK)
+        fprintf(stderr, "lockstep %s; %d of %d go on\n", ls_last_error(), l->running, l->count);
+}
+
+/* ---- Ends ---- */
+
+/* The lowest rank that runs; one that has returned only where there is no other. */
+static int find_voice(const launch *l)
+{
+    for (int returned = 0; returned < 2; returned++)
+        for (int r = 0; r < l->count; r++)
+            if (l->workers[r].pid > 0 && (l->workers[r].returns > 0) == returned)
+                return r;
+    return -1;
+}
+
+static void note_failure(launch *l, int rank, int how)
+{
+    char text[96];
+    bool hung = l->workers[rank].overdue && rank != l->voice;
+    if (l->finished || hung) {
+        if (!l->workers[rank].overdue)
+            fprintf(stderr, "lockstep launch: worker %d %s after the job was finished\n", rank,
+                    describe_end(how, text));
+        return;
+    }
+    if (l->failed < 0) {
+        l->failed = rank;
+        l->how = how;
+    }
+    if (rank == l->voice)
+        l->voice = find_voice(l);
+    if (l->kill_at > 0)
+        return;
+    fprintf(stderr, "lockstep launch: worker %d %s; ", rank, describe_end(how, text));
+    if (l->running > 0)
+        fprintf(stderr, "%d of %d go on", l->running, l->count);
+    else
+        fprintf(stderr, "nobody is left");
+    if (l->running > 0 && may_restart(l, how))
+        plan_restart(l, rank);
+    fputc('\n', stderr);
+}
+
+/* What one has finished, all have: who still runs when the grace is over hangs. */
+static void note_success(launch *l, int rank)
+{
+    plan_no_restart(l);
+    l->finished |= rank == l->voice;
+    l->over_at = launch_now() + l->settings->grace;
+}
+
+/* What a worker left running in its group goes with it. (Until it has been waited for, nobody else can have its
+ * number.) */
+static void reap(launch *l)
+{
+    for (int r = 0; r < l->count; r++) {
+        int how;
+        siginfo_t info = { .si_pid = 0 };
+        pid_t pid = l->workers[r].pid;
+        if (pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid)
+            continue;
+        kill(-pid, SIGKILL);
+        waitpid(pid, &how, 0);
+        launch_read_worker(l, r, true);
+        l->workers[r].pid = 0;
+        l->running--;
+        if (exit_status(how) == 0)
+            note_success(l, r);
+        else
+            note_failure(l, r, how);
+    }
+}
+
+static void end_hanging(launch *l)
+{
+    if (l->over_at <= 0 || l->kill_at > 0 || launch_now() < l->over_at)
+        return;
+    for (int r = 0; r < l->count; r++) {
+        if (l->workers[r].pid <= 0)
+            continue;
+        fprintf(stderr, "lockstep launch: worker %d has not ended %g s after the others have finished: it is ended\n",
+                r, l->settings->grace);
+        l->workers[r].overdue = true;
+    }
+    ask_to_end(l);
+}
+
+/* ---- The loop ---- */
+
+/* Milliseconds until something is to be done, unless something happens before. */
+static int time_left(const launch *l)
+{
+    double now = launch_now(), next = now + 1;
+    if (l->kill_at > 0 || l->over_at > 0) {
+        double end = l->kill_at > 0 ? l->kill_at : l->over_at;
+        next = end < now + 0.02 ? now + 0.02 : end < next ? end : next;
+    }
+    for (int r = 0; r < l->count; r++)
+        if (l->workers[r].restart_at > 0 && l->workers[r].restart_at < next)
+            next = l->workers[r].restart_at;
+    return next > now ? (int)(1000 * (next - now)) + 1 : 0;
+}
+
+static void look(launch *l, struct pollfd *polls)
+{
+    int n = 0;
+    polls[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
+    for (int r = 0; r < l->count; r++)
+        for (int i = 0; i < 2; i++)
+            polls[n++] = (struct pollfd){ .fd = l->workers[r].out[i].fd, .events = POLLIN };
+    poll(polls, (nfds_t)n, time_left(l));
+    read_signals(l);
+    for (int r = 0; r < l->count; r++)
+        launch_read_worker(l, r, false);
+    reap(l);
+    for (int r = 0; r < l->count; r++)
+        if (l->workers[r].restart_at > 0 && l->running > 0 && launch_now() >= l->workers[r].restart_at)
+            restart_worker(l, r);
+    end_hanging(l);
+    if (l->kill_at > 0 && launch_now() >= l->kill_at)
+        signal_workers(l, SIGKILL);
+}
+
+/* Until all have ended. (A process that a worker left behind, outside its group, may hold a pipe open: it is not waited
+ * for.) */
+static ls_status watch(launch *l, struct pollfd *polls)
+{
+    for (;;) {
+        while (l->running > 0)
+            look(l, polls);
+        plan_no_restart(l);
+        if (l->failed < 0 || !may_restart(l, l->how))
+            return LS_OK;
+        ls_status status = restart_job(l);
+        if (status != LS_OK)
+            return status;
+    }
+}
+
+static ls_status run_workers(launch *l)
+{
+    struct pollfd *polls = calloc((size_t)(2 * l->count + 1), sizeof *polls);
+    if (!polls)
+        return ls_fail(LS_ERR_MEMORY, "launch: no memory for %d workers", l->count);
+    ls_status status = start_all(l);
+    if (status == LS_OK)
+        status = watch(l, polls);
+    if (status != LS_OK) { /* not all could be started */
+        char message[512];
+        snprintf(message, sizeof message, "%s", ls_last_error());
+        ask_to_end(l);
+        while (l->running > 0)
+            look(l, polls);
+        ls_fail(status, "%s", message);
+    }
+    free(polls);
+    return status;
+}
+
+/* ---- Beginning and end ---- */
+
+/* Workers may have another working directory than this process: they get the whole path. */
+static ls_status find_key(launch *l)
+{
+    const char *path = l->settings->key_file;
+    if (!path)
+        return LS_OK;
+    l->key_file = realpath(path, NULL);
+    return l->key_file && access(l->key_file, R_OK) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_IO, "launch: --key-file %s cannot be read: %s", path, strerror(errno));
+}
+
+static ls_status prepare(launch *l)
+{
     l->workers = calloc((size_t)l->count, sizeof *l->workers);
     l->program = calloc(l->settings->file_count + 1, sizeof *l->program);
     if (!l->workers || !l->program)
@@ -420,13 +360,28 @@ static ls_status prepare(launch *l)
     memcpy(l->program, l->settings->files, l->settings->file_count * sizeof *l->program);
     for (int r = 0; r < l->count; r++)
         l->workers[r].out[0].fd = l->workers[r].out[1].fd = -1;
-    LS_TRY(find_cores(l));
+    LS_TRY(find_key(l));
+    LS_TRY(launch_find_cores(l));
     return catch_signals(l);
+}
+
+/* The last line of a job that failed names the worker that failed first: the others' failures follow from it. */
+static int end_of_job(const launch *l)
+{
+    char text[96];
+    if (l->signal)
+        return l->signal;
+    if (l->finished || l->failed < 0)
+        return 0;
+    if (l->count > 1)
+        fprintf(stderr, "lockstep launch: the job failed; the first was worker %d, which %s\n", l->failed,
+                describe_end(l->how, text));
+    return TOOL_STATUS(exit_status(l->how));
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
-    launch l = { .settings = settings, .count = (int)settings->workers, .signals = -1 };
+    launch l = { .settings = settings, .count = (int)settings->workers, .signals = -1, .failed = -1 };
     tool_ignore_signal(SIGPIPE);
     ls_status status = prepare(&l);
     if (status == LS_OK)
@@ -436,13 +391,33 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
         sigprocmask(SIG_SETMASK, &l.old_mask, NULL);
     }
     for (int r = 0; l.workers && r < l.count; r++)
-        close_all((int[]){ l.workers[r].out[0].fd, l.workers[r].out[1].fd }, 2);
+        launch_close_streams(&l.workers[r]);
     free(l.workers);
     free(l.program);
     free(l.cores);
-    if (l.status != 0 || l.signal != 0)
-        *stopped_by = l.signal ? l.signal : TOOL_STATUS(l.status);
+    free(l.key_file);
+    if (status == LS_OK)
+        *stopped_by = end_of_job(&l);
     return status;
+}
+
+/* "2:8" */
+static ls_status check_elastic(const tool_settings *settings)
+{
+    int64_t least, most;
+    char text[32];
+    const char *colon = strchr(settings->elastic, ':');
+    size_t length = colon ? (size_t)(colon - settings->elastic) : 0;
+    snprintf(text, sizeof text, "%.*s", length < sizeof text ? (int)length : 0, settings->elastic);
+    if (!colon || !ls_parse_i64(text, &least) || !ls_parse_i64(colon + 1, &most) || least < 1 || most < least ||
+        most > LS_MAX_CLUSTER)
+        return ls_fail(LS_ERR_INVALID,
+                       "--elastic %s: expected the least and the most workers, as in 2:8; up to %d are possible",
+                       settings->elastic, LS_MAX_CLUSTER);
+    if (settings->workers < least || settings->workers > most)
+        return ls_fail(LS_ERR_INVALID, "--elastic %s: the job begins with --workers %d, which is outside of that",
+                       settings->elastic, (int)settings->workers);
+    return LS_OK;
 }
 
 static ls_status check(const ls_options *options, tool_settings *settings)
@@ -455,7 +430,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     if (getenv("LOCKSTEP_RANK") || getenv("LOCKSTEP_WORLD_SIZE"))
         return ls_fail(LS_ERR_STATE, "launch: LOCKSTEP_RANK or LOCKSTEP_WORLD_SIZE is set: this is a worker of a job "
                                      "already, and starts no others");
-    return LS_OK;
+    return settings->elastic ? check_elastic(settings) : LS_OK;
 }
 
 const tool_command tool_launch = {
@@ -465,8 +440,10 @@ const tool_command tool_launch = {
     .details =
         "Starts N processes of PROGRAM, each with its share of the cores; contexts that they open join one cluster,\n"
         "with the bits of one process. Worker 0 writes as if it were alone; lines of the others begin with \"[1] \".\n"
-        "When a worker fails or dies the others get SIGTERM, and SIGKILL after --grace seconds. Exit status: 0 when\n"
-        "all ended with 0; that of the first that did not (128 + N: ended by signal N).",
+        "A worker that fails is told in one line, and the others go on; when it was worker 0, the lowest rank that is\n"
+        "left writes as if it were alone. With --restarts it is started again, with LOCKSTEP_RESTART=1, 2, ...; when\n"
+        "nobody is left all are, as a new job. Exit status: 0 when the job was finished, whoever failed on the way;\n"
+        "otherwise that of the first that failed (128 + N: killed by signal N).",
     .takes_files = TOOL_ANY_FILES,
     .tables = { &tool_launch_flags },
     .check = check,

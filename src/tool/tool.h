@@ -69,7 +69,8 @@ typedef struct tool_settings {
     const char *strategies, *device_counts, *lane_counts;
     int64_t steps, break_run;
     /* launch */
-    int64_t workers;
+    int64_t workers, restarts;
+    const char *elastic, *key_file; /* elastic: "2:8" */
     double grace, join_limit, silence_limit;
     /* files and forms */
     const char *save, *log, *output, *diff_model, *trace, *trace_steps;

@@ -1,0 +1,63 @@
+/* lockstep launch: what its files share. launch_start.c starts a worker's process, launch_lines.c prints what workers
+ * write, launch.c watches them: who goes on, who is started again, and with which status all ends. */
+#ifndef LS_TOOL_LAUNCH_H
+#define LS_TOOL_LAUNCH_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "tool/tool.h"
+
+#define LAUNCH_LINE 4096 /* a longer line is printed in pieces */
+
+/* What a worker writes to one of its two outputs; whole lines are passed on. */
+typedef struct launch_stream {
+    int fd; /* -1: at its end, or the worker writes by itself */
+    size_t used;
+    char line[LAUNCH_LINE];
+} launch_stream;
+
+typedef struct launch_worker {
+    pid_t pid;                     /* 0: it does not run; its process group has the same number */
+    int returns;                   /* how often it was started again, to go on in the job that the others have kept */
+    bool overdue;                  /* it was asked to end, because the job is over */
+    double started_at, restart_at; /* restart_at 0: it is not started again */
+    double delay;                  /* before its last restart */
+    launch_stream out[2];
+} launch_worker;
+
+typedef struct launch {
+    const tool_settings *settings;
+    const char **program; /* with its arguments; NULL behind the last */
+    char job[64], *key_file;
+    int count, running;
+    launch_worker *workers;
+    int *cores, core_count, share; /* the cores, and how many of them a worker gets */
+    int signals;                   /* a descriptor */
+    sigset_t mask, old_mask;
+    /* The worker whose lines have no rank before them and who writes the files of all: the lowest rank that runs, from
+     * worker 0 on; another one only when it fails. -1: nobody is left. */
+    int voice;
+    bool finished;           /* the voice has ended with 0 */
+    int failed, how;         /* the first worker that failed, and how it ended; -1: none has */
+    int restarts;            /* done or planned, of workers and of the whole job together */
+    double job_delay;        /* before the last restart of the whole job */
+    int signal;              /* that came and ends all */
+    double over_at, kill_at; /* when workers that hang at the end are asked to end; when they are killed; 0: never */
+} launch;
+
+double launch_now(void);
+
+/* ---- launch_start.c ---- */
+
+ls_status launch_find_cores(launch *l);
+/* A worker that writes by itself has this process's outputs, and its input where that is no terminal. */
+ls_status launch_start_worker(launch *l, int rank, bool writes_itself);
+void launch_close_streams(launch_worker *w);
+
+/* ---- launch_lines.c ---- */
+
+/* Prints what a worker has written up to now; at the end also a last line that has no end. */
+void launch_read_worker(launch *l, int rank, bool end);
+
+#endif

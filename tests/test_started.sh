@@ -1,0 +1,103 @@
+#!/bin/sh
+# Workers that other programs start: TF_CONFIG, torchrun's variables and torchrun itself, mpirun, and the variables of
+# Kubernetes. Each time the weights are those of one process. (Slurm: test_slurm.sh.)
+. "$(dirname "$0")/lib.sh"
+
+LOCKSTEP=$ROOT/$LS_BUILD/lockstep
+PORT=$((20000 + $$ % 20000))
+cd "$TMP"
+train() { timeout -k 5 100 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 "$@"; }
+train >alone
+grep sha256 alone >wanted || { not_ok "one process trains" "$(cat alone)"; finish; }
+# right FILE: it has one line with a hash, that of one process
+right() { grep sha256 "$1" | cmp - wanted || { cat "$1"; return 1; }; }
+
+# both VARIABLES_OF_0 VARIABLES_OF_1: two workers; the second writes nothing
+both() {
+    env $2 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker >one 2>&1 &
+    env $1 timeout -k 5 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker >zero || return 1
+    wait $! || { cat one; return 1; }
+    right zero && [ ! -s one ]
+}
+
+# ---- Variables alone ----
+
+torch_variables() {
+    common="WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$PORT"
+    both "$common RANK=0" "$common RANK=1" || return 1
+    env $common RANK=1 timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 >zero && right zero
+}
+check "torchrun's variables; and nothing is taken from them without being asked for" torch_variables
+
+kubernetes() {
+    common="WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$PORT"
+    both "$common JOB_COMPLETION_INDEX=0" "$common JOB_COMPLETION_INDEX=1"
+}
+check "the index of a Kubernetes Job" kubernetes
+
+tf_config() {
+    config() { echo "TF_CONFIG={\"cluster\":{\"worker\":[\"localhost:$PORT\",\"localhost:2\"]},\"task\":{\"type\":\"worker\",\"index\":$1}}"; }
+    both "$(config 0)" "$(config 1)"
+}
+check "TF_CONFIG" tf_config
+
+# refused CONFIG TEXT: what is wrong is named
+refused() {
+    found=0
+    TF_CONFIG=$1 timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --strategy multi-worker >out 2>err || found=$?
+    [ $found = 2 ] && grep -q -F "$2" err || { echo "status $found"; cat out err; return 1; }
+}
+check "a TF_CONFIG without a task" refused '{"cluster":{"worker":["localhost:1"]}}' 'TF_CONFIG.task: missing'
+check "a TF_CONFIG with a misspelt key" refused '{"cluster":{"wroker":["localhost:1"]},"task":{"type":"worker","index":0}}' 'TF_CONFIG.cluster.wroker: unknown key'
+check "a TF_CONFIG with a wrong index" refused '{"cluster":{"worker":["localhost:1"]},"task":{"type":"worker","index":1}}' 'TF_CONFIG.task.index'
+check "a TF_CONFIG that is cut off" refused '{"cluster":' 'TF_CONFIG'
+
+# ---- torchrun ----
+
+TORCHRUN=${PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/peers}/bin/torchrun
+[ -x "$TORCHRUN" ] || TORCHRUN=$(command -v torchrun || true)
+torchrun() { timeout -k 5 120 "$TORCHRUN" --standalone --no-python "$@" >out 2>err || { cat out err; return 1; }; }
+
+real_torchrun() {
+    torchrun --nproc-per-node 3 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 --strategy multi-worker && right out
+}
+# The second worker of the first attempt is killed; torchrun ends the others and starts all again, which go on.
+torchrun_restarts() {
+    cat >fails_once <<'END'
+#!/bin/sh
+[ "$RANK:$TORCHELASTIC_RESTART_COUNT" != 1:0 ] || { (until [ -e checkpoints/last ]; do sleep 0.02; done; kill -9 $$) & }
+exec "$@"
+END
+    chmod +x fails_once
+    train --epochs 60 >longer && grep sha256 longer >wanted || return 1
+    torchrun --nproc-per-node 2 --max-restarts 1 ./fails_once "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --epochs 60 \
+        --verbose 0 --strategy multi-worker --checkpoint checkpoints --save-every 10 --resume && right out && grep -q 'going on from' out
+}
+if [ -x "$TORCHRUN" ]; then
+    check "torchrun" real_torchrun
+    check "torchrun's restarts go on from a checkpoint" torchrun_restarts
+    grep sha256 alone >wanted
+else
+    skip "torchrun" "torchrun is not installed (make bench-peers, or pip install torch)"
+fi
+
+# ---- mpirun ----
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+real_mpirun() {
+    timeout -k 5 100 "$@" "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 \
+        --strategy multi-worker >out 2>err || { cat err; return 1; }
+    right out
+}
+if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+    check "mpirun -n 4" real_mpirun mpirun --oversubscribe --enable-recovery -n 4
+else
+    skip "mpirun -n 4" "Open MPI is not installed (tools/deps.sh install starters)"
+fi
+MPICH=$(command -v mpirun.mpich || command -v mpiexec.hydra || true)
+if [ -n "$MPICH" ]; then
+    check "MPICH's mpirun -n 3" real_mpirun "$MPICH" -n 3
+else
+    skip "MPICH's mpirun -n 3" "MPICH is not installed"
+fi
+finish
