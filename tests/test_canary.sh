@@ -20,7 +20,7 @@ END
 
 # canary COMPILER DIRECTORY: prints the bit class of that build
 canary() {
-    $1 -std=c11 -Iinclude "$TMP/canary.c" "$2/liblockstep.a" -lcrypto -ljansson -lz -lm -pthread \
+    $1 -std=c11 -Iinclude "$TMP/canary.c" "$2/liblockstep.a" -lssl -lcrypto -ljansson -lz -lm -pthread \
         -o "$TMP/canary-$1" && "$TMP/canary-$1"
 }
 
