@@ -14,7 +14,6 @@
 #include "fabric/mesh.h"
 
 #define BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
-#define SLEPT      1.0 /* seconds beyond its limit after which waiting was held up: this process was stopped itself */
 
 static bool is_member(const ls_mesh *mesh, int rank)
 {
@@ -31,12 +30,11 @@ static bool has_bit(const uint64_t *bits, int rank)
 
 /* ---- Waiting ---- */
 
-void ls_mesh_lose(ls_mesh *mesh, int rank, bool suspected, const char *why)
+void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why)
 {
     if (mesh->lost[rank])
         return;
-    mesh->lost[rank] = true;
-    mesh->suspected[rank] = suspected;
+    mesh->lost[rank] = how;
     if (!is_member(mesh, rank))
         return;
     if (!mesh->regroup)
@@ -63,6 +61,12 @@ static ls_status send_beats(ls_mesh *mesh)
     return LS_OK;
 }
 
+static double heard_at(const ls_mesh *mesh, int rank)
+{
+    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_beats_heard(mesh->beats, rank) : 0;
+    return beat > heard ? beat : heard;
+}
+
 /* Who is ahead is not listened to, and is not silent. */
 static void check_silence(ls_mesh *mesh, double now)
 {
@@ -72,9 +76,15 @@ static void check_silence(ls_mesh *mesh, double now)
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
         if (r != mesh->peers.rank && link->line && link->reading != LS_HOLDS && !mesh->lost[r] &&
-            now - link->heard > mesh->silence_limit)
-            ls_mesh_lose(mesh, r, true, why);
+            now - heard_at(mesh, r) > mesh->silence_limit)
+            ls_mesh_lose(mesh, r, LS_LOST_SILENT, why);
     }
+}
+
+/* Whether this process stood still for so long that others may have given it up. */
+static bool was_held_up(ls_mesh *mesh, double late)
+{
+    return mesh->beats ? ls_beats_slept(mesh->beats) : late > mesh->silence_limit;
 }
 
 /* A process that was itself stopped has no reason to call others silent. */
@@ -85,12 +95,12 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
     double now = mesh->table->now(mesh->transport);
     if (mesh->over.status != LS_OK)
         return ls_error_give(&mesh->over);
-    if (now - before > BEAT_EVERY + SLEPT) {
-        mesh->slept |= now - before > mesh->silence_limit;
+    if (was_held_up(mesh, now - before - BEAT_EVERY)) {
+        mesh->slept = true;
         ls_mesh_wait_begins(mesh);
     }
     check_silence(mesh, now);
-    if (now - mesh->beat < BEAT_EVERY)
+    if (mesh->beats || now - mesh->beat < BEAT_EVERY)
         return LS_OK;
     mesh->beat = now;
     return send_beats(mesh);
@@ -126,7 +136,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_COMMIT:
         if (current && mesh->ready) {
             mesh->committed = true;
-            mesh->peers.decided = frame->wishes;
+            mesh->peers.decided |= frame->wishes;
         }
         return LS_OK;
     case LS_FRAME_STATE:
@@ -141,7 +151,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_OVER:
         return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, why);
     case LS_FRAME_LEFT:
-        ls_mesh_lose(mesh, rank, false, why);
+        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, why);
         return LS_OK;
     default:
         return LS_OK;
@@ -221,7 +231,7 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
             LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
     ls_mesh_push(mesh);
     mesh->committed = true;
-    mesh->peers.decided = wishes;
+    mesh->peers.decided |= wishes;
     return LS_OK;
 }
 
@@ -314,13 +324,14 @@ static ls_frame state_frame(const ls_mesh *mesh)
 /* An ended connection is a certain loss. One that was only silent may see it the other way round, and so may those whom
  * this worker sees lost after it was silent itself: then the side with most of the members goes on, and of two halves
  * the one with the lowest rank. */
-static ls_status check_majority(const ls_mesh *mesh)
+static ls_status check_majority(ls_mesh *mesh)
 {
     int left = 0, doubtful = 0;
+    mesh->slept |= was_held_up(mesh, 0);
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         left += !mesh->lost[r];
-        doubtful += mesh->lost[r] && (mesh->suspected[r] || mesh->slept);
+        doubtful += mesh->lost[r] == LS_LOST_SILENT || (mesh->lost[r] == LS_LOST_ENDED && mesh->slept);
     }
     if (doubtful == 0 || left * 2 > mesh->peers.count ||
         (left * 2 == mesh->peers.count && !mesh->lost[mesh->peers.members[0]]))
@@ -391,7 +402,7 @@ static ls_status adopt(ls_mesh *mesh)
     mesh->regroup = false;
     for (int r = 0; r < p->size; r++) {
         if (!has_bit(frame.members, r)) {
-            mesh->lost[r] = true;
+            mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
             ls_mesh_hang_up(mesh, r);
             continue;
         }
@@ -405,7 +416,7 @@ static ls_status adopt(ls_mesh *mesh)
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
     report(mesh, &frame);
     if (frame.number > mesh->number) {
-        p->decided = frame.wishes;
+        p->decided |= frame.wishes;
         mesh->committed = true;
         return LS_OK;
     }

@@ -206,6 +206,7 @@ static double tcp_now(ls_transport *transport)
 const ls_transport_table ls_transport_tcp = {
     .name = "tcp",
     .elastic = true,
+    .beats = true,
     .open = tcp_open,
     .close = tcp_close,
     .call = tcp_call,

@@ -60,7 +60,7 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
         ls_batch_view batch;
         bool end = false;
         if (e->watch->stop)
-            LS_TRY(ls_job_interrupted(e->job, e->watch->stop, &e->stopped));
+            e->stopped = ls_job_interrupted(e->job, e->watch->stop);
         if (e->stopped)
             return LS_OK;
         LS_TRY(ls_passes_next(passes, &batch, &end));

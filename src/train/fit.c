@@ -114,11 +114,9 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
 }
 
 /* A signal that came to one worker of a cluster ends all of them at the same step. */
-static ls_status should_stop(fit *f, bool *out)
+static bool should_stop(fit *f)
 {
-    bool interrupted = false;
-    LS_TRY(ls_job_interrupted(f->job, f->options->stop, &interrupted));
-    if (interrupted) {
+    if (ls_job_interrupted(f->job, f->options->stop)) {
         f->stopped = true;
         f->reason = "interrupted";
     }
@@ -126,8 +124,7 @@ static ls_status should_stop(fit *f, bool *out)
         f->stopped = true;
         f->reason = "max_steps";
     }
-    *out = f->stopped;
-    return LS_OK;
+    return f->stopped;
 }
 
 /* The pass at the job's position, behind the batches that were taken before. */
@@ -210,8 +207,7 @@ static ls_status train_epoch(fit *f)
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
-        bool stops = false;
-        LS_TRY(should_stop(f, &stops));
+        bool stops = should_stop(f);
         ls_saver_step(f->job->saver, stops);
         if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
@@ -253,7 +249,7 @@ static ls_status validate(fit *f, double *seconds)
     bool cut = !interrupted && f->val_results.count == 0;
     bool stops = false;
     if (cut)
-        LS_TRY(should_stop(f, &stops));
+        stops = should_stop(f);
     if (stops) /* saved as before it: who goes on from there validates again */
         ls_saver_step(f->job->saver, true);
     f->whole = f->whole && !cut;
@@ -588,9 +584,9 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     ls_saver_log(f->job->saver, f->log);
     bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;
     if (status == LS_OK)
-        status = ls_job_interrupted(f->job, f->options->stop, &interrupted);
+        status = ls_job_begins(f->job, f->options->stop, &interrupted);
     if (status == LS_OK && (resumes || interrupted))
-        status = should_stop(f, &stops);
+        stops = should_stop(f);
     if (stops) /* a signal came before the first step, or all are done */
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)

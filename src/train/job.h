@@ -169,8 +169,11 @@ void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bo
 /* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
-/* Whether a signal came, here or to another worker of the cluster: asked by all at the same time. */
-ls_status ls_job_interrupted(const ls_job *job, const volatile int *stop, bool *out);
+/* Whether a signal came, here or to another worker of the cluster: the same on all of them after each run. */
+bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
+
+/* All workers begin a fit together; whether a signal came to one of them before. */
+ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
 /* ---- Running (step.c) ---- */
 
