@@ -31,6 +31,7 @@ typedef struct door {
     hello *hellos; /* of lower ranks that were called on, by rank; then those of guests, oldest first */
     int guests;
     ls_want *wants;
+    char why[300]; /* the last line to a lower rank that ended */
 } door;
 
 static void forget(const door *d, hello *h)
@@ -90,7 +91,7 @@ static bool is_ours(const ls_frame *head)
 }
 
 /* The head is looked at before anything behind it is read. */
-static hearing listen_to(const door *d, hello *h)
+static hearing listen_to(door *d, hello *h)
 {
     const ls_frame *head = &h->in.head;
     for (;;) {
@@ -100,8 +101,10 @@ static hearing listen_to(const door *d, hello *h)
             return HEARD_ALL;
         }
         struct iovec part = { (char *)&h->in + h->got, wanted - h->got };
-        if (d->mesh->table->read(h->line, &part, 1, &moved) != LS_OK)
+        if (d->mesh->table->read(h->line, &part, 1, &moved) != LS_OK) {
+            snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
             return HEARD_NONSENSE;
+        }
         if (moved == 0)
             return HEARD_PART;
         h->got += moved;
@@ -201,13 +204,17 @@ static bool is_complete(const ls_mesh *mesh)
 static ls_status name_missing(const door *d)
 {
     ls_text names = { 0 };
+    char strangers[400] = "";
     int missing = 0, size = d->options->size;
+    if (d->mesh->table->refused)
+        d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
     for (int r = 0; r < size; r++)
         if (r != d->options->rank && !d->mesh->links[r].met)
             ls_text_add(&names, "%s%d", missing++ ? ", " : "", r);
     ls_status status = ls_fail(
-        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")",
-        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job);
+        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")%s%s%s%s",
+        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job,
+        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
     ls_text_free(&names);
     return status;
 }
@@ -279,10 +286,11 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
 {
     ls_mesh *mesh;
     LS_TRY(ls_mesh_create(options, &mesh));
-    mesh->table = &ls_transport_unix;
     mesh->log = log;
     door d = { .mesh = mesh, .options = options };
-    ls_status status = open_door(&d, number, about);
+    ls_status status = ls_transport_choose(options, &mesh->table);
+    if (status == LS_OK)
+        status = open_door(&d, number, about);
     for (int i = 0; d.hellos && i < options->size + MOST_GUESTS; i++)
         forget(&d, &d.hellos[i]);
     free(d.hellos);
