@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "fabric/mesh.h"
-#include "fabric/sim.h"
 
 #define MOST_ABOUT  4096 /* bytes of a HELLO's text */
 #define MOST_GUESTS 64   /* callers that have not said who they are; the oldest has to go when there are more */
@@ -35,6 +34,7 @@ typedef struct door {
     int lines;   /* to each other worker */
     int guests;
     ls_want *wants;
+    char why[300]; /* the last line to a lower rank that ended */
 } door;
 
 static void forget(const door *d, hello *h)
@@ -106,7 +106,7 @@ static bool is_ours(const ls_frame *head)
 }
 
 /* The head is looked at before anything behind it is read. */
-static hearing listen_to(const door *d, hello *h)
+static hearing listen_to(door *d, hello *h)
 {
     const ls_frame *head = &h->in.head;
     for (;;) {
@@ -116,8 +116,10 @@ static hearing listen_to(const door *d, hello *h)
             return HEARD_ALL;
         }
         struct iovec part = { (char *)&h->in + h->got, wanted - h->got };
-        if (d->mesh->table->read(h->at, &part, 1, &moved) != LS_OK)
+        if (d->mesh->table->read(h->at, &part, 1, &moved) != LS_OK) {
+            snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
             return HEARD_NONSENSE;
+        }
         if (moved == 0)
             return HEARD_PART;
         h->got += moved;
@@ -224,13 +226,17 @@ static bool is_complete(const door *d)
 static ls_status name_missing(const door *d)
 {
     ls_text names = { 0 };
+    char strangers[400] = "";
     int missing = 0, size = d->options->size;
+    if (d->mesh->table->refused)
+        d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
     for (int r = 0; r < size; r++)
         if (r != d->options->rank && !d->mesh->links[r].met)
             ls_text_add(&names, "%s%d", missing++ ? ", " : "", r);
     ls_status status = ls_fail(
-        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")",
-        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job);
+        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")%s%s%s%s",
+        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job,
+        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
     ls_text_free(&names);
     return status;
 }
@@ -304,23 +310,15 @@ static ls_status open_door(door *d, int number, const char *about)
     return meet_all(d);
 }
 
-static const ls_transport_table *choose_transport(const ls_cluster_options *options)
-{
-    bool automatic = options->transport[0] == '\0' || strcmp(options->transport, "auto") == 0;
-    if (ls_sim_self() >= 0)
-        return &ls_transport_sim;
-    return strcmp(options->transport, "tcp") == 0 || (automatic && options->rendezvous[0]) ? &ls_transport_tcp
-                                                                                           : &ls_transport_unix;
-}
-
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out)
 {
     ls_mesh *mesh;
     LS_TRY(ls_mesh_create(options, &mesh));
-    mesh->table = choose_transport(options);
     mesh->log = log;
     door d = { .mesh = mesh, .options = options };
-    ls_status status = open_door(&d, number, about);
+    ls_status status = ls_transport_choose(options, &mesh->table);
+    if (status == LS_OK)
+        status = open_door(&d, number, about);
     if (status == LS_OK && mesh->table->beats)
         status =
             ls_beats_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit, &mesh->beats);

@@ -54,6 +54,9 @@ typedef struct ls_transport_table {
 extern const ls_transport_table ls_transport_unix; /* processes of one user on one machine */
 extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
 
+/* The one that the options ask for. */
+ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);
+
 #define LS_NEEDS_KEY                                                                                                   \
     "workers that meet over tcp need the job's key: `lockstep key FILE` makes one; give every worker the file, or a "  \
     "copy of it, by LOCKSTEP_KEY_FILE"

@@ -195,7 +195,7 @@ typedef struct tool_command {
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor, tool_launch;
+    tool_report, tool_devices, tool_doctor, tool_launch, tool_key;
 
 /* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c). In others the
  * settings ask for neither, and standard output leads nowhere. */
