@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "fabric/mesh.h"
+#include "fabric/sim.h"
 
 #define MOST_ABOUT  4096 /* bytes of a HELLO's text */
 #define MOST_GUESTS 64   /* callers that have not said who they are; the oldest has to go when there are more */
@@ -279,7 +280,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
 {
     ls_mesh *mesh;
     LS_TRY(ls_mesh_create(options, &mesh));
-    mesh->table = &ls_transport_unix;
+    mesh->table = ls_sim_self() < 0 ? &ls_transport_unix : &ls_transport_sim;
     mesh->log = log;
     door d = { .mesh = mesh, .options = options };
     ls_status status = open_door(&d, number, about);
