@@ -54,7 +54,7 @@ check "on the CPU it says what it should" same "$TMP/expected" "$TMP/out"
 check "on the CPU its log has every op" same "$TMP/expected_log" "$TMP/log10"
 
 build_for_gpus() {
-    libs=$(pkg-config --libs jansson zlib libcrypto)
+    libs=$(pkg-config --libs jansson zlib libssl libcrypto)
     # shellcheck disable=SC2086
     $CC -std=c11 -D_GNU_SOURCE ${SANITIZE:+-fsanitize=$SANITIZE} -Iinclude -Itests -Isrc \
         -Dls_context_create=example_context_create -Dls_context_open=example_context_open -c examples/devices.c \

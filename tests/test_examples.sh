@@ -45,6 +45,26 @@ check "two_jobs: the other one, too" grep -E -q '^job A on .*CPU:0 \(core [0-9]+
 says big_model '^over two devices [0-9a-f]{64}$' 5
 same_weights() { test "$(sed -n 's/^over two devices //p' "$1")" = "$(sed -n 's/^on one device  *//p' "$1")"; }
 check "big_model: the same weights on two devices and on one" same_weights "$TMP/big_model.out"
+says distributed_data_parallel '^worker 2 of 3: weights [0-9a-f]{64}$' 1 $some 3
+same_everywhere() {
+    "$LS_BUILD/examples/distributed_data_parallel" 1 $some 1 >>"$TMP/distributed_data_parallel.out" || return 1
+    grep -c '^worker' "$TMP/distributed_data_parallel.out" | grep -x 4 && [ "$(sed -n 's/^worker .* weights //p' "$TMP/distributed_data_parallel.out" | sort -u | wc -l)" = 1 ]
+}
+check "distributed_data_parallel: the same weights on every worker, and on one" same_everywhere
+says multi_worker '^worker 0 of 1: loss [0-9.e-]+, weights [0-9a-f]{64}$'
+mv "$TMP/multi_worker.out" "$TMP/multi_worker.one"
+three_workers() {
+    pids=
+    for i in 0 1 2; do
+        timeout 60 "$LS_BUILD/examples/multi_worker" $i $((20000 + $$ % 20000)) >"$TMP/multi_worker.$i" 2>&1 &
+        pids="$pids $!"
+    done
+    for pid in $pids; do
+        wait $pid || { cat "$TMP"/multi_worker.[012]; return 1; }
+    done
+    grep -h '^worker' "$TMP"/multi_worker.one "$TMP"/multi_worker.[012] | sed 's/.*of [13]: //' | sort | uniq -c | grep ' 4 loss'
+}
+check "multi_worker: three processes that TF_CONFIG brings together have the numbers of one" three_workers
 says demo '^The same bits\.$' 1 $some
 check "demo: tells the test accuracy" grep -E -q '^Test accuracy: [0-9.]+ % of 10000 images' "$TMP/demo.out"
 

@@ -390,6 +390,7 @@ static void run_calls(void **state)
     STATUS(ls_explain_memory(t.graph, t.list, 1, 1, NULL, &t.text));
     REFUSED(ls_explain_memory(t.graph, t.list, 1, 1, &t.flag, NULL));
     REFUSED(ls_cluster_environment(NULL));
+    REFUSED(ls_cluster_make_key(NULL));
     REFUSED(ls_cluster_join(NULL, NULL));
     STATUS(ls_cluster_join(t.fresh, NULL));
     CALL(ls_cluster_rank(NULL));

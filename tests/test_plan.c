@@ -665,7 +665,7 @@ typedef struct arena {
 #define KEY_PREPARED(i) (1000000L + (i))
 #define KEY_JOINED(i)   (2000000L + (i))
 #define KEY_SLOT(i, k)  (3000000L + 2 * (i) + (k))
-#define KEY_TEMP(i)     (4000000L + (i))
+#define KEY_CHAIN(i)    (4000000L + (i))
 
 static void live(arena *a, long key, size_t offset, size_t bytes, int at)
 {
@@ -757,8 +757,9 @@ static void check_micro(const ls_plan *plan, const ls_segment *segment)
         if (step->out.storage == LS_MICRO)
             live(&a, KEY_VALUE(step->group->value), step->out.offset, step->out.unit * (size_t)segment->micro,
                  2 * i + 1);
-        if (step->out.storage == LS_PARTIAL && segment->micro * plan->lanes < plan->batch) /* there are later ones */
-            live(&a, KEY_TEMP(i), step->temp, plan->joins[step->group->join].bytes, 2 * i + 1);
+        bool later = segment->micro * plan->lanes < plan->batch; /* micro-batches, for which an open block stays */
+        for (int k = 0; later && step->group->kernel->chains && k < 2 * segment->step_count; k++)
+            live(&a, KEY_CHAIN(i), step->chain, plan->joins[step->group->join].bytes, k);
     }
     check_arena(&a);
 }

@@ -4,7 +4,7 @@
 set -eu
 
 echo "CONFIGURED := yes"
-PACKAGES="libcrypto jansson zlib"
+PACKAGES="libssl libcrypto jansson zlib"
 echo "PKG_CFLAGS := $(pkg-config --cflags $PACKAGES)"
 echo "PKG_LIBS := $(pkg-config --libs $PACKAGES)"
 for need in "$@"; do

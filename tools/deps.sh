@@ -19,7 +19,7 @@ gcc command:$CC
 libc6-dev header:stdio.h
 make command:make
 pkg-config command:pkg-config
-libssl-dev module:libcrypto
+libssl-dev module:libssl
 libjansson-dev module:jansson
 zlib1g-dev module:zlib
 END

@@ -1,9 +1,9 @@
 /* lockstep/cluster.h: several processes, the workers of a cluster, that train one job together.
  *
  * Every worker runs the same program and opens its contexts in the same order; each run is then shared out over all of
- * them, with the bits of one process. Workers that `lockstep launch` or ls_spawn started need no call for that. Today
- * the workers of a cluster are processes of one user on one machine, and when one of them is lost the others get
- * LS_ERR_PEER: docs/clusters.md says what is there, and what is not yet. */
+ * them, with the bits of one process. Workers that `lockstep launch` or ls_spawn started need no call for that. Workers
+ * of one user on one machine meet without any set-up; on several machines they need a key (ls_cluster_make_key) and a
+ * place to meet. docs/clusters.md says what is there, and what is not yet. */
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
 
@@ -22,13 +22,26 @@ typedef struct ls_cluster_options {
     char job[256];        /* a name for the job: the same for all its workers, and used by no other job at that time */
     double join_limit;    /* seconds that workers wait for each other when they begin; 0: 30 */
     double silence_limit; /* seconds without a byte after which a worker that is waited for is given up; 0: 60 */
+
+    /* Of workers on several machines; all "" where all are on this one. */
+    char rendezvous[256]; /* "tcp://host:port": worker 0 waits there; "file:///folder": shared, addresses are put there
+                           */
+    char listen[256]; /* "host:port" at which this worker is called; "": any port of the address that the others see */
+    char key_file[256]; /* the job's key, without which nobody is let in: ls_cluster_make_key */
+    char transport[16]; /* "tcp" or "unix"; "" or "auto": tcp where there is a rendezvous */
 } ls_cluster_options;
 
 /* What the environment says: LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS (lockstep launch), TF_CONFIG,
  * RANK and WORLD_SIZE with MASTER_ADDR and MASTER_PORT (torchrun), OMPI_COMM_WORLD_RANK and _SIZE (mpirun),
- * SLURM_PROCID and SLURM_NTASKS (srun): the first of these that is there. Where none is: rank 0 of 1. Workers on other
- * machines are refused with LS_ERR_UNSUPPORTED. */
+ * SLURM_PROCID and SLURM_NTASKS (srun): the first of these that is there. Where none is: rank 0 of 1. For all of them
+ * LOCKSTEP_KEY_FILE, LOCKSTEP_LISTEN and LOCKSTEP_TRANSPORT count, and a LOCKSTEP_RENDEZVOUS that begins with tcp:// or
+ * file://. Workers on other machines need the key file: without it LS_ERR_UNSUPPORTED says how to make one. */
 LS_API ls_status ls_cluster_environment(ls_cluster_options *out);
+
+/* Makes a key for jobs on several machines: 32 random bytes in a new file that only this user can read. Every worker
+ * gets the path of that file, or of a copy of it, in key_file or LOCKSTEP_KEY_FILE. A file that is there is left alone:
+ * LS_ERR_STATE. `lockstep key FILE` is this call. */
+LS_API ls_status ls_cluster_make_key(const char *path);
 
 /* Before the context is opened: it will be one of a cluster. Workers meet when it is opened, which fails when one does
  * not come, or has another version or bit class. options NULL: as ls_cluster_environment says. Without this call

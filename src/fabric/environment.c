@@ -198,10 +198,16 @@ static ls_status count_tasks(const ls_json_at *cluster, const char *type, int *c
     return LS_OK;
 }
 
-static ls_status refuse_tasks(const ls_json_at *at, const char *type)
+/* Parameter servers and evaluators may be listed; they take no part, and have no use for a context that joins. */
+static ls_status refuse_task(const ls_json_at *at, const char *type)
 {
-    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "tasks of type \"%s\" are not there yet; there are chief and worker",
-                        type);
+    return strcmp(type, "ps") == 0
+               ? ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                              "this process is a parameter server (\"ps\"), and there are none here: all workers have "
+                              "the whole state, and go on without it")
+               : ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                              "this process is an \"evaluator\", which is no part of the cluster: evaluate checkpoints "
+                              "there in a process of its own, without TF_CONFIG");
 }
 
 /* The chief is rank 0; without one, the first worker is. */
@@ -217,7 +223,7 @@ static ls_status read_task(const ls_json_at *root, int chiefs, int workers, ls_c
     LS_TRY(ls_json_string(&at, &type));
     bool chief = strcmp(type, "chief") == 0 || strcmp(type, "master") == 0;
     if (strcmp(type, "ps") == 0 || strcmp(type, "evaluator") == 0)
-        return refuse_tasks(&at, type);
+        return refuse_task(&at, type);
     if (!chief && strcmp(type, "worker") != 0)
         return ls_json_fail(&at, LS_ERR_INVALID, "expected \"chief\" or \"worker\", found \"%s\"", type);
     LS_TRY(ls_json_get(&task, "index", &at));
@@ -237,15 +243,12 @@ static ls_status read_tf_root(const ls_json_at *root, ls_cluster_options *out, l
 {
     static const char *const known[] = { "cluster", "task", "environment", "rpc_layer", "job" };
     static const char *const types[] = { "chief", "master", "worker", "ps", "evaluator" };
-    ls_json_at cluster, at;
+    ls_json_at cluster;
     int chiefs, masters, workers;
     LS_TRY(ls_json_is_object(root));
     LS_TRY(ls_json_known_keys(root, known, 5));
     LS_TRY(ls_json_get_object(root, "cluster", &cluster));
     LS_TRY(ls_json_known_keys(&cluster, types, 5));
-    for (int i = 3; i < 5; i++)
-        if (ls_json_find(&cluster, types[i], &at) && ls_json_count(&at) > 0)
-            return refuse_tasks(&at, types[i]);
     LS_TRY(count_tasks(&cluster, "chief", &chiefs, job));
     LS_TRY(count_tasks(&cluster, "master", &masters, job));
     LS_TRY(count_tasks(&cluster, "worker", &workers, job));

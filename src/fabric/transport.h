@@ -45,8 +45,16 @@ typedef struct ls_transport_table {
     /* Returns when something of the list may be there, or after so many seconds. */
     ls_status (*wait)(ls_transport *transport, ls_want *wants, int count, double seconds);
     double (*now)(ls_transport *transport); /* seconds, of a clock that only goes forward */
+
+    /* Whether callers were not let in since the last question, and why; NULL: such a transport has none. */
+    bool (*refused)(ls_transport *transport, char *why, size_t bytes);
 } ls_transport_table;
 
 extern const ls_transport_table ls_transport_unix; /* processes of one user on one machine */
+extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
+
+#define LS_NEEDS_KEY                                                                                                   \
+    "workers that meet over tcp need the job's key: `lockstep key FILE` makes one; give every worker the file, or a "  \
+    "copy of it, by LOCKSTEP_KEY_FILE"
 
 #endif

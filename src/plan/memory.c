@@ -299,9 +299,8 @@ static ls_status place_segment(placer *p, ls_segment *segment)
                 .value = group->value, .storage = LS_PARTIAL, .offset = join->partial, .unit = join->stride
             };
             bool once = segment->micro * plan->lanes >= plan->batch; /* no later micro-batch needs it */
-            int from = group->kernel->chains ? 0 : i, to = group->kernel->chains ? segment->step_count - 1 : i;
-            if (!once) /* a chain stays from micro-batch to micro-batch */
-                LS_TRY(ls_packer_add(&p->packer, from, to, join->stride, &step->temp));
+            if (!once && group->kernel->chains)                      /* it stays from micro-batch to micro-batch */
+                LS_TRY(ls_packer_add(&p->packer, 0, segment->step_count - 1, join->stride, &step->chain));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
             step->out = (ls_operand){ .value = group->value, .storage = LS_MICRO, .unit = unit, .per_sample = true };

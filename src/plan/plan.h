@@ -19,7 +19,7 @@
 #include "graph/node.h"
 #include "plan/map.h"
 
-#define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache, a constant of the bit class */
+#define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache; decides no bit */
 #define LS_ALIGN       64
 #define LS_TILE        16384 /* elements of a tile of an update or an elementwise op on whole tensors */
 #define LS_MAX_LANES   4096  /* the stack has room for a tree of so many */
@@ -41,8 +41,10 @@ typedef struct ls_kernel_call {
     int64_t lane;       /* samples in the lane */
     int64_t from_lane;  /* position of the first in its lane */
     bool ends_lane;     /* the lane's last samples are among these */
-    void *chain;        /* of a kernel that chains: where a block that stays open is, from call to call of a lane */
-    int64_t from, to;   /* elements of the tile, where the kernel is tiled */
+    /* Of a reduction: `out` is the lane's, from call to call: where samples came before, it goes on from there. Of one
+     * that chains: where a block that stays open is. */
+    void *chain;
+    int64_t from, to; /* elements of the tile, where the kernel is tiled */
     uint64_t seed, run;
     int worker;
     void *scratch;
@@ -66,7 +68,7 @@ struct ls_kernel {
     ls_prepare prepare;
     /* Of a reduction: the partials' own format, and how the joined one becomes the value. 0, NULL: the value's. */
     size_t partial_bytes;
-    /* Of a reduction: it cuts a lane into blocks itself, so that micro-batches do not matter (docs/bits.md). */
+    /* Of a reduction: it leaves a block open from call to call, in `chain`, as large as a partial (docs/bits.md). */
     bool chains;
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
     bool tiled;   /* takes ranges of output elements, of a whole value */
@@ -92,7 +94,7 @@ typedef struct ls_kernel_source {
      * one of the lanes. Whether all results are finite. */
     bool (*join_lanes)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes,
                        size_t from, size_t to);
-    /* dst = dst with src joined on its right: a lane's next micro-batch, or the lanes that follow. */
+    /* dst = dst with src joined on its right: the lanes that follow. */
     void (*join_next)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
     bool (*finite)(void *backend, ls_dtype dtype, const void *x, size_t count); /* no infinity, no NaN */
 } ls_kernel_source;
@@ -190,7 +192,8 @@ typedef struct ls_step {
     ls_group *group;
     ls_operand *in;
     ls_operand out;
-    size_t temp;      /* of a reduction: where a block stays that a micro-batch leaves open, in the worker's arena */
+    size_t
+        chain; /* of a kernel that chains: where a block stays that a micro-batch leaves open, in the worker's arena */
     size_t slots[2];  /* of an update that is not in place: new slot values, in the whole arena */
     bool reads_input; /* samples that were fed */
     int room;         /* the step of its segment whose room its output has: its own, or that of what it overwrites */

@@ -1,5 +1,5 @@
-/* Units that a CPU worker does. A lane's micro-batches go through a segment in order; a reduction's partial is stored
- * by the first and joined by the next. Nothing is allocated here while a run goes on. */
+/* Units that a CPU worker does. A lane's micro-batches go through a segment in order; a reduction goes on from one to
+ * the next. Nothing is allocated here while a run goes on. */
 #include <stdio.h>
 #include <string.h>
 
@@ -156,21 +156,17 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
     return LS_OK;
 }
 
-/* A step for some samples of a lane. later: the lane's first micro-batch is done, partials are joined to it. */
+/* A step for some samples of a lane; a reduction's partial goes on from where the samples before left it. */
 static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
-                               int64_t samples, bool later)
+                               int64_t samples)
 {
     ls_group *group = step->group;
     ls_kernel_call call = call_for(e, step, worker, lane, first);
     call.samples = samples;
     call.out = ls_executor_locate(e, &step->out, worker, lane, first);
-    bool join = later && step->out.storage == LS_PARTIAL && !group->kernel->chains;
-    void *partial = call.out;
-    if (join)
-        call.out = e->arena[worker] + step->temp;
     call.from_lane = first - ls_lane_first(e->plan->batch, e->plan->lanes, lane);
     call.ends_lane = call.from_lane + samples == call.lane;
-    call.chain = e->arena[worker] ? e->arena[worker] + step->temp : NULL;
+    call.chain = e->arena[worker] ? e->arena[worker] + step->chain : NULL;
     bool last = first + samples == e->plan->batch || step->out.storage == LS_MICRO;
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
     double start = e->group_seconds ? ls_clock_now() : 0;
@@ -179,11 +175,6 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
                            : group->kernel->run(group->kernel, &call);
     if (status != LS_OK)
         return explain(status, group);
-    if (join) {
-        const ls_join *j = &e->plan->joins[group->join];
-        const ls_kernel_source *host = &e->plan->source;
-        host->join_next(host->backend, j->kind, j->dtype, partial, call.out, (size_t)j->count);
-    }
     if (e->group_seconds)
         charge(e, group, worker, start);
     return LS_OK;
@@ -226,7 +217,7 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
         for (int i = 0; i < segment->step_count; i++) {
             if (segment->steps[i].reads_input)
                 pick_inputs(e, &segment->steps[i], worker, at, samples);
-            LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples, at > first));
+            LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples));
         }
     }
     for (int i = 0; first < end && i < segment->step_count; i++)

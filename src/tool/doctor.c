@@ -121,7 +121,7 @@ static ls_status bit_class_of(int devices, char **out)
     return status;
 }
 
-/* The bit class begins with them: "kernels 3; ..." */
+/* The bit class begins with what they compute: "definition 4; ..." */
 static ls_status check_kernels(char *version, size_t size)
 {
     char *text;

@@ -4,6 +4,9 @@
 #ifndef LS_BACKEND_CPU_CPU_H
 #define LS_BACKEND_CPU_CPU_H
 
+#include <string.h>
+
+#include "backend/blocks.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd.h"
 #include "base/log.h"
@@ -78,6 +81,24 @@ static inline ls_status ls_cpu_pass(void)
 static inline const ls_simd *ls_simd_of(const ls_kernel *kernel)
 {
     return ((const ls_cpu_kernel *)kernel)->cpu->simd;
+}
+
+/* The chains of a block's part (backend/blocks.h): as they are before it. */
+static inline void ls_cpu_open_block(const ls_kernel_call *call, const ls_block_part *block, void *chains, size_t bytes)
+{
+    if (block->opens)
+        memset(chains, 0, bytes);
+    else
+        memcpy(chains, call->chain, bytes);
+}
+
+/* Whether the block ends with this part, and its chains are to be added; otherwise they are put by. */
+static inline bool ls_cpu_close_block(const ls_kernel_call *call, const ls_block_part *block, const void *chains,
+                                      size_t bytes)
+{
+    if (!block->closes)
+        memcpy(call->chain, chains, bytes);
+    return block->closes;
 }
 
 /* Elements of one sample of a per-sample node, of all of a whole one. */

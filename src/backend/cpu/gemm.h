@@ -54,11 +54,26 @@ typedef struct ls_gemm_rows {
     const float *bias;  /* added at the end, so many; NULL: none */
     bool relu;          /* at the very end */
     bool single;        /* each run is one step: faster where runs are short */
-    bool beside;        /* and the rows are one float apart in the input */
     bool add;           /* goes on from what out has */
     const float *ahead; /* fetched into the cache meanwhile: a line for each step (a narrow tile: for several steps) */
     int64_t ahead_step;
 } ls_gemm_rows;
+
+/* ---- Lines of pixels by a panel: out[i][j] = sum over runs of in[a + i] * b[row][j], each run one step ---- */
+
+typedef struct ls_gemm_line {
+    const ls_gemm_run *runs; /* a: floats from `in`; b: rows of the panel */
+    int64_t run_count;
+    const float *in; /* of the first pixel; the others are beside it */
+    float *out;
+    int64_t out_step; /* floats from pixel to pixel */
+    int64_t pixels;
+    int64_t lines, in_line, out_line; /* floats from line to line */
+    const float *b;                   /* a panel: rows of 16 * vectors floats, close to each other */
+    int64_t columns;                  /* of out; 0: all of the vectors */
+    const float *bias;                /* added at the end, so many; NULL: none */
+    bool relu;                        /* at the very end */
+} ls_gemm_line;
 
 /* ---- One product for each channel: out[r][c] = sum over runs of in[r][a + k * step + c] * b[b + k][c] ---- */
 
@@ -86,6 +101,9 @@ typedef struct ls_gemm {
     int64_t (*rows_tile_size)(int64_t left, int64_t vectors);
     /* One tile: `rows` (a tile's size) of out by 16 * vectors. */
     void (*rows_tile)(int64_t rows, int64_t vectors, const ls_gemm_rows *t);
+
+    /* All pixels of lines, in tiles, by 16 * vectors. */
+    void (*line)(int64_t vectors, const ls_gemm_line *t);
 
     void (*channels)(const ls_gemm_channels *t);
 

@@ -122,7 +122,6 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
     t.columns = left < vectors * LS_GEMM_VECTOR ? left : 0;
     for (int64_t i = 0, size; i < b->rows; i += size) {
         size = gemm->rows_tile_size(b->rows - i, vectors);
-        t.beside = c->single && i + size <= b->rows && b->in[i + size - 1] - b->in[i] == size - 1;
         for (int64_t k = 0; column > 0 && k < size; k++)
             out[k] = b->out[i + k] + (i + k < b->rows ? column : 0);
         t.out = column > 0 ? out : b->out + i;
@@ -184,6 +183,42 @@ static ls_status run_channels(ls_kernel *kernel, const ls_kernel_call *call)
                 c->base.cpu->gemm->channels(&t);
             }
         }
+    }
+    return LS_OK;
+}
+
+/* One channel in: all lines of a sample through a panel, then the next. */
+static void multiply_lines(const work *w, int64_t samples)
+{
+    const conv *c = w->c;
+    const axis_class *rows = w->class->rows, *columns = w->class->columns;
+    const part *p = &w->class->parts[0];
+    ls_gemm_line t = { .runs = p->runs, .run_count = p->run_count, .pixels = columns->count, .lines = rows->count };
+    t.out_step = c->out, t.in_line = c->x.in, t.out_line = c->x.out * c->out;
+    t.relu = c->base.group->relu;
+    for (int64_t n = 0; n < samples; n++) {
+        float *out = w->out + ((n * c->y.out + rows->at[0]) * c->x.out + columns->at[0]) * c->out;
+        t.in = w->in + (n * c->y.in + rows->source[0]) * c->x.in + columns->source[0];
+        for (int64_t column = 0; column < c->out; column += LS_GEMM_PANEL) {
+            int64_t left = c->out - column, vectors = ls_gemm_vectors(left);
+            t.b = w->weights + column * c->y.taps * c->x.taps;
+            t.columns = left < vectors * LS_GEMM_VECTOR ? left : 0;
+            t.bias = w->bias ? w->bias + column : NULL;
+            t.out = out + column;
+            c->base.cpu->gemm->line(vectors, &t);
+        }
+    }
+}
+
+static ls_status run_lines(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const conv *c = (const conv *)kernel;
+    work w = { .c = c, .out = call->out, .in = call->in[c->gradient ? 1 : 0] };
+    w.weights = call->in[c->gradient ? 0 : 1];
+    w.bias = c->base.group->bias ? call->in[2] : NULL;
+    for (int64_t i = 0; i < c->class_count; i++) {
+        w.class = &c->classes[i];
+        multiply_lines(&w, call->samples);
     }
     return LS_OK;
 }
@@ -413,6 +448,18 @@ static ls_status make_class(conv *c, pixel_class *class)
     return LS_OK;
 }
 
+/* Whether the coordinates of each class lie beside each other in the input and in the output. */
+static bool in_line(const axis *a)
+{
+    for (int64_t i = 0; i < a->count; i++) {
+        const axis_class *class = &a->classes[i];
+        for (int64_t k = 1; k < class->count; k++)
+            if (class->at[k] != class->at[0] + k || class->source[k] != class->source[0] + k)
+                return false;
+    }
+    return true;
+}
+
 static ls_status make_classes(conv *c)
 {
     LS_TRY(classify(c, &c->y));
@@ -427,6 +474,8 @@ static ls_status make_classes(conv *c)
         c->classes[i].columns = &c->x.classes[i % c->x.count];
         LS_TRY(make_class(c, &c->classes[i]));
     }
+    if (c->groups == 1 && c->in == 1 && c->y.taps * c->x.taps <= PART && in_line(&c->y) && in_line(&c->x))
+        c->base.base.run = run_lines, c->base.base.name = "lines by panels";
     return LS_OK;
 }
 

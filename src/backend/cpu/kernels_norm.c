@@ -8,28 +8,31 @@
 
 typedef struct norm {
     ls_cpu_kernel base;
-    int64_t channels, rows, row_len; /* of one sample */
+    int64_t channels;
+    ls_blocks blocks; /* of a sample's pixels */
     double epsilon;
     bool by_lane;
 } norm;
 
-/* Rows of [channels] in the scratch. */
+/* Rows of [channels] in the scratch; g0 and g1 side by side: also the chains of a block. */
 typedef struct rows {
+    double *sums; /* [2, channels], of a block */
     float *mean, *inv, *scale, *g0, *g1;
 } rows;
 
 static rows in_scratch(const norm *p, void *scratch)
 {
-    float *at = scratch;
     size_t c = (size_t)p->channels;
-    return (rows){ at, at + c, at + 2 * c, at + 3 * c, at + 4 * c };
+    double *sums = scratch;
+    float *at = (float *)(sums + 2 * c);
+    return (rows){ sums, at, at + c, at + 2 * c, at + 3 * c, at + 4 * c };
 }
 
 /* Elements of a channel in what the statistics are of: the whole batch, or the lane. */
 static double channel_count(const norm *p, const ls_kernel_call *call)
 {
     double samples = (double)(p->by_lane ? call->lane : call->batch);
-    return samples * (double)p->rows * (double)p->row_len;
+    return samples * (double)p->blocks.sample;
 }
 
 static void read_moments(const norm *p, const ls_kernel_call *call, const double *sums, const float *gamma, rows *r)
@@ -47,14 +50,39 @@ static void read_moments(const norm *p, const ls_kernel_call *call, const double
 
 static size_t pixels(const norm *p, const ls_kernel_call *call)
 {
-    return (size_t)(call->samples * p->rows * p->row_len);
+    return (size_t)(call->samples * p->blocks.sample);
+}
+
+/* Sums in f64 of a block that is complete. */
+static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_part *block, const double *sums)
+{
+    size_t n = 2 * (size_t)p->channels;
+    if (block->adds)
+        p->base.cpu->simd->accumulate_f64(call->out, sums, n);
+    else
+        memcpy(call->out, sums, n * sizeof(*sums));
+}
+
+/* The next block of a sum, see ls_blocks_next; sums of nothing are 0. */
+static bool next_block(const norm *p, const ls_kernel_call *call, ls_block_part *block)
+{
+    if (p->blocks.sample == 0 && call->from_lane == 0)
+        memset(call->out, 0, 2 * (size_t)p->channels * sizeof(double));
+    return ls_blocks_next(&p->blocks, call->from_lane, call->samples, call->ends_lane, block);
 }
 
 static ls_status run_moments(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;
-    ls_simd_of(kernel)->moments(call->out, call->in[0], (size_t)(call->samples * p->rows), (size_t)p->row_len,
-                                (size_t)p->channels);
+    const float *x = call->in[0];
+    double *sums = in_scratch(p, call->scratch).sums;
+    size_t bytes = 2 * (size_t)p->channels * sizeof(*sums);
+    for (ls_block_part b = { 0 }; next_block(p, call, &b);) {
+        ls_cpu_open_block(call, &b, sums, bytes);
+        ls_simd_of(kernel)->moments(sums, x + b.first * p->channels, (size_t)b.count, (size_t)p->channels);
+        if (ls_cpu_close_block(call, &b, sums, bytes))
+            add_block(p, call, &b, sums);
+    }
     return LS_OK;
 }
 
@@ -75,16 +103,28 @@ static ls_status run_norm(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* in: dy, x, moments, and with a ReLU gamma, beta, or its output */
+/* in: dy, x, moments, and with a ReLU gamma, beta, or its output. A block's chains are in f32, blocks are added in f64.
+ */
 static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;
+    const ls_simd *simd = ls_simd_of(kernel);
     bool relu = p->base.group->relu, masked = p->base.group->masked;
+    const float *dy = call->in[0], *x = call->in[1], *y = masked ? call->in[3] : NULL;
     rows r = in_scratch(p, call->scratch);
+    size_t n = 2 * (size_t)p->channels;
     read_moments(p, call, call->in[2], relu ? call->in[3] : NULL, &r);
-    ls_simd_of(kernel)->batch_norm_grad_moments(
-        call->out, call->in[0], call->in[1], r.mean, r.inv, relu ? r.scale : NULL, relu ? call->in[4] : NULL,
-        masked ? call->in[3] : NULL, (size_t)(call->samples * p->rows), (size_t)p->row_len, (size_t)p->channels);
+    for (ls_block_part b = { 0 }; next_block(p, call, &b);) {
+        int64_t at = b.first * p->channels;
+        ls_cpu_open_block(call, &b, r.g0, n * sizeof(float));
+        simd->batch_norm_grad_moments(r.g0, dy + at, x + at, r.mean, r.inv, relu ? r.scale : NULL,
+                                      relu ? call->in[4] : NULL, y ? y + at : NULL, (size_t)b.count,
+                                      (size_t)p->channels);
+        if (!ls_cpu_close_block(call, &b, r.g0, n * sizeof(float)))
+            continue;
+        simd->f32_to_f64(r.sums, r.g0, n);
+        add_block(p, call, &b, r.sums);
+    }
     return LS_OK;
 }
 
@@ -137,14 +177,15 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
         return LS_ERR_MEMORY;
     int rank = x->shape.rank;
     p->channels = x->shape.dims[rank - 1];
-    p->row_len = rank > 2 ? x->shape.dims[rank - 2] : 1;
-    p->rows = 1;
+    int64_t rows = 1;
     for (int i = 1; i < rank - 2; i++)
-        p->rows *= x->shape.dims[i];
+        rows *= x->shape.dims[i];
+    p->blocks = ls_blocks_of(rows, rank > 2 ? x->shape.dims[rank - 2] : 1);
     p->epsilon = last->op == LS_OP_moments ? 0 : last->attr.norm.epsilon;
     p->by_lane = ls_node_is_by_lane(last);
     p->base.base.in_place = run == run_norm || run == run_grad_input;
-    p->base.base.scratch_bytes = 5 * (size_t)p->channels * sizeof(float);
+    p->base.base.chains = run == run_moments || run == run_grad_moments;
+    p->base.base.scratch_bytes = (size_t)p->channels * (2 * sizeof(double) + 5 * sizeof(float));
     *out = &p->base.base;
     return LS_OK;
 }

@@ -1,17 +1,48 @@
-/* Sums of float32 over all axes but the last (a bias's gradient, a loss), over an image's pixels (a global pool), and
- * the spreading that is the latter's gradient. */
+/* Sums of float32 over all axes but the last (a bias's gradient, a loss), in blocks; over an image's pixels (a global
+ * pool), and the spreading that is the latter's gradient. */
 #include "backend/cpu/cpu.h"
 
 typedef struct reduce {
     ls_cpu_kernel base;
     int64_t rows, row_len, channels; /* of one sample */
+    ls_blocks blocks;
 } reduce;
+
+#define TOGETHER 4 /* blocks that are summed at once */
+
+static void close_block(const reduce *r, const ls_kernel_call *call, const ls_block_part *block, const float *chains)
+{
+    size_t n = (size_t)r->channels;
+    if (!ls_cpu_close_block(call, block, chains, n * sizeof(float)))
+        return;
+    if (block->adds)
+        r->base.cpu->simd->accumulate_f32(call->out, chains, n);
+    else
+        memcpy(call->out, chains, n * sizeof(float));
+}
 
 static ls_status run_channel_sum(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const reduce *r = (const reduce *)kernel;
-    ls_simd_of(kernel)->channel_sum(call->out, call->in[0], (size_t)(call->samples * r->rows), (size_t)r->row_len,
-                                    (size_t)r->channels, call->scratch);
+    ls_block_part block = { 0 }, part[TOGETHER];
+    float *chains = call->scratch; /* [TOGETHER, channels] */
+    if (r->blocks.sample == 0 && call->from_lane == 0)
+        memset(call->out, 0, (size_t)r->channels * sizeof(float)); /* sums of nothing */
+    for (int count = TOGETHER; count == TOGETHER;) {
+        size_t positions[TOGETHER];
+        for (count = 0;
+             count < TOGETHER && ls_blocks_next(&r->blocks, call->from_lane, call->samples, call->ends_lane, &block);
+             count++) {
+            part[count] = block;
+            positions[count] = (size_t)block.count;
+            ls_cpu_open_block(call, &block, chains + count * r->channels, (size_t)r->channels * sizeof(float));
+        }
+        if (count > 0)
+            ls_simd_of(kernel)->channel_sum(chains, (const float *)call->in[0] + part[0].first * r->channels, positions,
+                                            (size_t)count, (size_t)r->channels);
+        for (int i = 0; i < count; i++)
+            close_block(r, call, &part[i], chains + i * r->channels);
+    }
     return LS_OK;
 }
 
@@ -47,6 +78,7 @@ static void image_sizes(reduce *r, const ls_tensor *x, bool everything)
     r->rows = 1;
     for (int i = 1; i < inner - 1; i++)
         r->rows *= x->shape.dims[i];
+    r->blocks = ls_blocks_of(r->rows, r->row_len);
 }
 
 ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
@@ -76,7 +108,8 @@ ls_status ls_cpu_make_reduce(ls_cpu *cpu, const ls_group *group, const int64_t *
         return LS_ERR_MEMORY;
     probe.base = r->base;
     *r = probe;
-    r->base.base.scratch_bytes = (size_t)r->channels * sizeof(double);
+    r->base.base.chains = run == run_channel_sum;
+    r->base.base.scratch_bytes = run == run_channel_sum ? TOGETHER * (size_t)r->channels * sizeof(float) : 0;
     *out = &r->base.base;
     return LS_OK;
 }

@@ -82,13 +82,14 @@ typedef struct ls_simd {
     bool (*join_max_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to); /* as maximum */
     bool (*join_min_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
 
-    /* ---- Sums over pixels: x [rows,row_len,channels], a row being an image's ----
-     * f32 within a row, f64 over rows. Outputs are stored, not added to. */
-    void (*channel_sum)(float *dst /* [channels] */, const float *x, size_t rows, size_t row_len, size_t channels,
-                        double *scratch /* [channels] */);
-    /* dst [2][channels]: sums, and sums of squares. All in f64, pixel after pixel: the reference kernel's bits. */
-    void (*moments)(double *dst, const float *x, size_t rows, size_t row_len, size_t channels);
-    /* dst [n,channels] = scale times the sum over pixels of x [n,rows,row_len,channels] */
+    /* ---- Sums over positions, x [positions,channels], of a block or a part of one (backend/blocks.h) ----
+     * Each channel is a chain, position after position, that goes on from what `to` has. */
+    /* to [blocks,channels]: of 1 to 4 blocks that follow each other in x, positions[i] each */
+    void (*channel_sum)(float *to, const float *x, const size_t *positions, size_t blocks, size_t channels);
+    /* to [2,channels]: sums, and sums of squares, in f64 */
+    void (*moments)(double *to, const float *x, size_t positions, size_t channels);
+    /* dst [n,channels] = scale times the sum over pixels of x [n,rows,row_len,channels]: f32 within a row, f64 over
+     * rows */
     void (*spatial_sum)(float *dst, const float *x, size_t n, size_t rows, size_t row_len, size_t channels,
                         float scale);
     /* dst [n,pixels,channels] = scale * dy [n,channels]; apart */
@@ -102,10 +103,10 @@ typedef struct ls_simd {
     void (*batch_norm_add)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
                            const float *residual, size_t pixels, size_t channels, bool relu);
     /* A ReLU behind the norm: dy counts only where y, its output, is above 0, where y is given; otherwise, where beta
-     * is given, where (x - mean) * scale + beta is. dst [2][channels]: sums of dy and of dy * (x - mean) * inv: f32
-     * within a row, f64 over rows. scale: with beta. */
-    void (*batch_norm_grad_moments)(double *dst, const float *dy, const float *x, const float *mean, const float *inv,
-                                    const float *scale, const float *beta, const float *y, size_t rows, size_t row_len,
+     * is given, where (x - mean) * scale + beta is; scale comes with beta. to [2,channels], as of `moments` but in
+     * f32: sums of dy and of dy * ((x - mean) * inv). */
+    void (*batch_norm_grad_moments)(float *to, const float *dy, const float *x, const float *mean, const float *inv,
+                                    const float *scale, const float *beta, const float *y, size_t positions,
                                     size_t channels);
     /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)); g0 and g1 are the sums above divided by the number of elements
      * a channel has in the whole batch. */

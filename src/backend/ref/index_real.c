@@ -2,7 +2,8 @@
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
-/* in: dy [outer, n, inner], indices [n]; out [outer, size, inner]. Rows of one index are added in order. */
+/* in: dy [outer, n, inner], indices [n]; out [outer, size, inner]. Rows of one index are added in order, in a lane to
+ * what the samples before have added. */
 ls_status LS_REF(gather_grad)(const ls_ref_call *call)
 {
     const ls_shape *shape = &call->out.shape;
@@ -11,7 +12,8 @@ ls_status LS_REF(gather_grad)(const ls_ref_call *call)
     int64_t inner = ls_ref_extent(shape, axis + 1, shape->rank);
     const real *dy = call->in[0].data;
     real *out = call->out.data;
-    ls_ref_clear(&call->out);
+    if (call->node->use != LS_USE_REDUCES || call->from_lane == 0)
+        ls_ref_clear(&call->out);
     for (int64_t i = 0; i < n; i++) {
         int64_t index;
         LS_TRY(ls_ref_index_within(call, 1, i, size, &index));

@@ -1,4 +1,6 @@
-/* Reductions over axes, and the places of the largest. Real sums are in double, rounded once; integer sums wrap. */
+/* Reductions over axes, and the places of the largest. Sums over the batch are in blocks (docs/bits.md); other real
+ * sums are in double, rounded once. Integer sums wrap. */
+#include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
@@ -27,14 +29,40 @@ static void split_axes(axes_split *split, const ls_ref_call *call)
     ls_ref_walk_add(&split->gone, 0, gone_strides);
 }
 
-/* A tile of outputs is reduced together: neighbours in the output are often neighbours in the input. Each output takes
- * its elements in row-major order. */
+/* A tile of n outputs is reduced together: neighbours in the output are often neighbours in the input, `pitch` apart.
+ * Each output takes its elements in row-major order. */
+typedef void tile_function(const ls_ref_call *call, ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n,
+                           real *out);
+
+static ls_status each_tile(const ls_ref_call *call, tile_function *reduce)
+{
+    axes_split split;
+    split_axes(&split, call);
+    real *out = call->out.data;
+    while (ls_ref_walk_row(&split.kept)) {
+        const real *in = (const real *)call->in[0].data + split.kept.offset[0];
+        for (int64_t j = 0; j < split.kept.length; j += TILE) {
+            int64_t n = ls_ref_at_most(split.kept.length - j, TILE);
+            reduce(call, &split.gone, in + j * split.kept.step[0], split.kept.step[0], n, out);
+            out += n;
+        }
+    }
+    return LS_OK;
+}
+
+/* Is the output there already, from the lane's samples before? */
+static bool goes_on(const ls_ref_call *call)
+{
+    return call->node->use == LS_USE_REDUCES && call->from_lane > 0;
+}
+
 #define REDUCE(op, type, initial, next)                                                                                \
-    static void reduce_tile_##op(ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n, real *out)               \
+    static void tile_##op(const ls_ref_call *call, ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n,        \
+                          real *out)                                                                                   \
     {                                                                                                                  \
         type total[TILE];                                                                                              \
         for (int64_t j = 0; j < n; j++)                                                                                \
-            total[j] = initial;                                                                                        \
+            total[j] = goes_on(call) ? (type)out[j] : initial;                                                         \
         for (ls_ref_walk_restart(gone); ls_ref_walk_row(gone);) {                                                      \
             for (int64_t i = 0; i < gone->length; i++) {                                                               \
                 const real *xs = in + gone->offset[0] + i * gone->step[0];                                             \
@@ -46,27 +74,82 @@ static void split_axes(axes_split *split, const ls_ref_call *call)
         }                                                                                                              \
         for (int64_t j = 0; j < n; j++)                                                                                \
             out[j] = (real)total[j];                                                                                   \
-    }                                                                                                                  \
-                                                                                                                       \
-    ls_status LS_REF(op)(const ls_ref_call *call)                                                                      \
-    {                                                                                                                  \
-        axes_split split;                                                                                              \
-        split_axes(&split, call);                                                                                      \
-        real *out = call->out.data;                                                                                    \
-        while (ls_ref_walk_row(&split.kept)) {                                                                         \
-            const real *in = (const real *)call->in[0].data + split.kept.offset[0];                                    \
-            for (int64_t j = 0; j < split.kept.length; j += TILE) {                                                    \
-                int64_t n = ls_ref_at_most(split.kept.length - j, TILE);                                               \
-                reduce_tile_##op(&split.gone, in + j * split.kept.step[0], split.kept.step[0], n, out);                \
-                out += n;                                                                                              \
-            }                                                                                                          \
-        }                                                                                                              \
-        return LS_OK;                                                                                                  \
     }
 
-REDUCE(reduce_sum, real_sum, 0, total[j] + (real_sum)x)
-REDUCE(reduce_max, real, REAL_LOWEST, real_max(total[j], x))
-REDUCE(reduce_min, real, REAL_HIGHEST, real_min(total[j], x))
+REDUCE(sum, real_sum, 0, total[j] + (real_sum)x)
+REDUCE(max, real, REAL_LOWEST, real_max(total[j], x))
+REDUCE(min, real, REAL_HIGHEST, real_min(total[j], x))
+
+ls_status LS_REF(reduce_max)(const ls_ref_call *call)
+{
+    return each_tile(call, tile_max);
+}
+
+ls_status LS_REF(reduce_min)(const ls_ref_call *call)
+{
+    return each_tile(call, tile_min);
+}
+
+/* ---- Sums over the batch: a chain for each block of positions ---- */
+
+/* Positions are the elements of the axes that go, the last of them a row. */
+static ls_blocks blocks_of(const ls_ref_call *call)
+{
+    const ls_shape *shape = &call->in[0].shape;
+    int64_t rows = 1, width = 1;
+    for (int i = 1; i < shape->rank; i++)
+        if (call->node->attr.reduce.axes >> i & 1) {
+            rows *= width;
+            width = shape->dims[i];
+        }
+    return ls_blocks_of(rows, width);
+}
+
+static void load_chains(const ls_block_part *block, const real *chain, int64_t n, real_bits *total)
+{
+    for (int64_t j = 0; j < n; j++)
+        total[j] = block->opens ? 0 : (real_bits)chain[j];
+}
+
+static void store_chains(const ls_block_part *block, const real_bits *total, int64_t n, real *chain, real *out)
+{
+    for (int64_t j = 0; j < n; j++)
+        if (!block->closes)
+            chain[j] = (real)total[j];
+        else
+            out[j] = (real)(block->adds ? (real_bits)out[j] + total[j] : total[j]);
+}
+
+static void tile_blocks(const ls_ref_call *call, ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n, real *out)
+{
+    ls_blocks blocks = blocks_of(call);
+    ls_block_part block = { 0 };
+    real *chain = call->goes_on || call->from_lane > 0 ? (real *)call->chain + (out - (real *)call->out.data) : NULL;
+    real_bits total[TILE];
+    int64_t at = 0, samples = call->in[0].shape.dims[0];
+    for (int64_t j = 0; j < n && samples * blocks.sample == 0 && call->from_lane == 0; j++)
+        out[j] = 0; /* sums of nothing */
+    for (ls_ref_walk_restart(gone); ls_ref_walk_row(gone);) {
+        for (int64_t i = 0; i < gone->length; i++, at++) {
+            const real *xs = in + gone->offset[0] + i * gone->step[0];
+            if (at == block.first + block.count) {
+                ls_blocks_next(&blocks, call->from_lane, samples, !call->goes_on, &block);
+                load_chains(&block, chain, n, total);
+            }
+            for (int64_t j = 0; j < n; j++)
+                total[j] += (real_bits)xs[j * pitch];
+            if (at + 1 == block.first + block.count)
+                store_chains(&block, total, n, chain, out);
+        }
+    }
+}
+
+ls_status LS_REF(reduce_sum)(const ls_ref_call *call)
+{
+    return each_tile(call, call->node->use == LS_USE_REDUCES ? tile_blocks : tile_sum);
+}
+
+/* ---- Places of the largest ---- */
 
 /* in [outer, n, inner], out [outer, inner] */
 ls_status LS_REF(argmax)(const ls_ref_call *call)

@@ -43,10 +43,10 @@ typedef struct ls_ref_call {
 typedef ls_status (*ls_ref_kernel)(const ls_ref_call *call);
 
 /* Runs the node's kernel; the caller has checked shapes, so what can fail is the data (a label out of range). A node
- * that reduces the batch gives its slice's part: what is added (or, for max and min, compared) over slices; or, where
- * ls_ref_chains says so, goes on with its lane's blocks. */
+ * that reduces the batch goes on with its lane: where samples came before, `out` has what they left. */
 ls_status ls_ref_run(const ls_ref_call *call);
 
+/* Whether the node leaves an open block in `chain`; other reductions go on from `out` alone. */
 bool ls_ref_chains(const ls_tensor *node);
 
 #endif

@@ -65,5 +65,16 @@ ls_status ls_ref_run(const ls_ref_call *call)
 
 bool ls_ref_chains(const ls_tensor *node)
 {
-    return node->use == LS_USE_REDUCES && (node->op == LS_OP_conv2d_grad_kernel || node->op == LS_OP_matmul);
+    if (node->use != LS_USE_REDUCES)
+        return false;
+    switch (node->op) {
+    case LS_OP_conv2d_grad_kernel:
+    case LS_OP_matmul:
+    case LS_OP_reduce_sum:
+    case LS_OP_moments:
+    case LS_OP_batch_norm_grad_moments:
+        return true;
+    default:
+        return false;
+    }
 }
