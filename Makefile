@@ -48,7 +48,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 
 GOALS := $(or $(MAKECMDGOALS),all)
 NEEDS := build
-ifneq ($(filter test surface verify faults kills everything,$(GOALS)),)
+ifneq ($(filter test surface verify faults kills schedules everything,$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +56,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test surface verify faults kills everything demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter test surface verify faults kills schedules everything demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
@@ -264,6 +264,12 @@ faults: all $(B)/fuzz/libfaults.so
 .PHONY: kills
 kills: all
 	@LS_BUILD='$(B)' CC='$(CC)' LS_KILLS=100 LS_TEST_TIMEOUT=3600 tests/run.sh tests/test_checkpoint_kill.sh
+
+# Seeded schedules of simulated workers; `make test` runs 1,000.
+SCHEDULES ?= 100000
+.PHONY: schedules
+schedules: $(B)/tests/test_worker_schedules
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SCHEDULES='$(SCHEDULES)' LS_TEST_TIMEOUT=36000 tests/run.sh $<
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface
