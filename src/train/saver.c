@@ -544,7 +544,7 @@ ls_status ls_saver_resume(ls_saver *s)
 
 /* ---- Going on in the place of a lost worker ---- */
 
-#define LOCK_PATIENCE 2.0 /* seconds */
+#define LOCK_PATIENCE 0.2 /* seconds: the other workers wait meanwhile */
 
 /* The lock of a process that is gone is free. One that was only silent holds it still, and cannot be made to let go:
  * the lease keeps it from writing. */
