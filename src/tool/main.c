@@ -109,14 +109,14 @@ static int run(const tool_command *command, int argc, const char *const *argv)
     } else {
         bool chief = true;
         if (tool_is_chief(&settings, &chief) == LS_OK && !chief) /* what is wrong there, opening a context tells */
-            tool_only_work(&settings);
+            tool_mute();
         if (settings.print_options) {
             ls_text text = { 0 };
             ls_options_print(&options, &text);
             printf("%s", ls_text_get(&text));
             ls_text_free(&text);
         }
-        if (settings.verbose != LS_VERBOSE_SILENT)
+        if (settings.verbose != LS_VERBOSE_SILENT && !tool_is_muted())
             ls_show_work(stderr); /* standard output is for results */
         int stopped_by = 0;
         if (command->run(&settings, &stopped_by) != LS_OK)

@@ -109,6 +109,8 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
     if (status == LS_OK)
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);
+    if (ls_is_chief(ls_model_graph(job->model)->context)) /* it may have become that */
+        ls_callbacks_go_on(&callbacks);
     status = ls_callbacks_close(&callbacks, status);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);

@@ -336,9 +336,18 @@ ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *p
                           ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
- * then and once at the end, and training goes on. `append`: it goes on behind what an earlier run wrote. */
+ * then and once at the end, and training goes on. */
 typedef struct ls_train_log ls_train_log;
-ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out);
+typedef struct ls_log_mode {
+    bool append; /* it goes on behind what an earlier run wrote */
+    bool quiet;  /* another worker writes it: the last records are kept, for ls_train_log_go_on */
+} ls_log_mode;
+ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx, ls_train_log **out);
+/* The worker that wrote it is lost: this one goes on. Writes what is missing, and nothing twice. A file that cannot be
+ * reached is a warning. */
+void ls_train_log_go_on(ls_train_log *log);
+/* Whether the lost worker told of that checkpoint; true where there is no log. */
+bool ls_train_log_has_checkpoint(const ls_train_log *log, int64_t step);
 
 /* What a run is, known before its first step. */
 typedef struct ls_start_facts {
