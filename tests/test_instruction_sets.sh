@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every kernel against the reference under a limit of the instruction set; test_cpu's own run is the one without.
-# (test_special_values, test_bits and test_canary go through all of them by themselves.)
+# (test_special_values, test_bits and test_step_bits go through all of them by themselves.)
 . "$(dirname "$0")/lib.sh"
 
 # under LIMIT PROGRAM
