@@ -153,6 +153,7 @@ static bool side_open(side *s, const plan *p, ls_context *ctx)
     test_draws d = test_draws_of(p->seed, 1);
     *s = (side){ .count = 1 };
     test_graph_open_in(&s->t, ctx, p->batch, LS_F32);
+    s->t.blank = ctx != reference;
     ls_tensor *y = s->fetch[0] = p->family->make(&s->t, &d);
     if (!y || ls_tensor_is_error(y))
         return false;
@@ -583,6 +584,7 @@ static ls_tensor *open_update(side *s, uint32_t seed, ls_apply_rule rule, ls_con
     double momentum = test_draw(&d, 2) ? (double)0.9F : 0, decay = test_draw(&d, 2) ? (double)0.01F : 0;
     *s = (side){ .count = 1 };
     test_graph_open_in(&s->t, ctx, 1, LS_F32);
+    s->t.blank = ctx != reference;
     ls_tensor *g = test_add(&s->t, spec, TEST_FED)->tensor, *step = test_add(&s->t, "+", TEST_FED)->tensor;
     *(float *)s->t.leaf[1].data = (float)(1 + test_draw(&d, 9));
     for (int i = 0; i < 3; i++)
