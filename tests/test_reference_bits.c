@@ -46,9 +46,9 @@ typedef enum bound {
     ROUNDED, /* 2 U |y|: one rounding, of the result, of an attribute, or of both */
     SCALED,  /* 4 U |y|: a few roundings, no sum */
     DOUBLE,  /* 2 U |y| + 2^-44 S: a sum in float64, rounded once */
-    CHAIN,   /* (2 + sqrt n) U S: a sum in float32 */
+    CHAIN,   /* (4 + 2 sqrt n) U S: a sum in float32 */
     MOMENTS, /* 2^-44 S: a sum in float64 that stays there */
-    NORM,    /* 8 U S: differences of numbers rounded to float32, S counting both; sums of these in float64 */
+    NORM,    /* 16 U S: differences of numbers rounded to float32, S counting both, and sums of such in blocks */
     DRAWN,   /* no bound: float64 draws other numbers */
     STATE,   /* 16 U S, by rule: updates_have_the_reference_s_bits */
 } bound;
@@ -431,11 +431,11 @@ static double allowed(bound b, double y, double s, double terms)
     case DOUBLE:
         return 2 * U * fabs(y) + wide * s + least;
     case CHAIN:
-        return (2 + sqrt(terms)) * U * s + terms * least;
+        return (4 + 2 * sqrt(terms)) * U * s + terms * least;
     case MOMENTS:
         return wide * s;
     case NORM:
-        return 8 * U * s + 8 * least;
+        return 16 * U * s + 16 * least;
     default:
         return (double)INFINITY;
     }
