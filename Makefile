@@ -238,8 +238,7 @@ RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),
 endif
 
 # Programs that a script runs again.
-SCRIPT_PROGRAMS := $(if $(filter %/test_instruction_sets.sh,$(RUN_TESTS)),$(B)/tests/test_cpu) \
-                   $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/test_step_bits)
+SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/test_step_bits)
 
 .PHONY: test
 test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
