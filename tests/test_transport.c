@@ -374,28 +374,29 @@ static void a_killed_worker_ends_its_lines(void **state)
 {
     const ls_transport_table *t = *state;
     int port = free_port();
-    ls_cluster_options o = job(port, 0);
-    ls_transport *worker = open_worker(t, &o);
-    ls_line *line = NULL;
-    pid_t pid = fork();
+    ls_cluster_options o = job(port, 0), mine = job(port, 1);
+    pid_t pid = fork(); /* before there are threads */
     if (pid == 0) {
-        ls_cluster_options mine = job(port, 1);
         ls_transport *other = NULL;
         ls_line *to = NULL;
         size_t moved = 0;
-        snprintf(mine.job, sizeof(mine.job), "%s", o.job);
         alarm((unsigned)LIMIT);
         if (t->open(&mine, 0, &other) != LS_OK)
             _exit(1);
-        while (!to)
-            if (t->call(other, 0, &to) != LS_OK)
+        while (moved == 0) {
+            usleep(1000);
+            if (!to && t->call(other, 0, &to) != LS_OK)
                 _exit(1);
-        while (moved == 0)
-            if (t->write(to, &(struct iovec){ "x", 1 }, 1, &moved) != LS_OK)
-                _exit(1);
+            if (to && t->write(to, &(struct iovec){ "x", 1 }, 1, &moved) != LS_OK) {
+                t->hang_up(to); /* nobody was there yet */
+                to = NULL;
+            }
+        }
         for (;;)
             pause();
     }
+    ls_transport *worker = open_worker(t, &o);
+    ls_line *line = NULL;
     char c = 0;
     size_t moved = 0;
     ls_status status = LS_OK;
