@@ -9,7 +9,7 @@ VERSION=$(sed -n 's/^#define LS_VERSION "\(.*\)"/\1/p' include/lockstep/base.h)
 check "--version" prints "^lockstep $VERSION\$" --version
 check "--help lists the commands" prints '^  train ' --help
 check "help COMMAND" prints '^usage: lockstep evaluate ' help evaluate
-for command in train evaluate predict summary devices doctor; do
+for command in train evaluate predict summary devices doctor key; do
     check "$command --help" prints "^usage: lockstep $command" $command --help
 done
 every_flag() {
