@@ -32,7 +32,8 @@ timeout 60 "$LOCKSTEP" "${arguments[@]}" --epochs $((EPOCHS + 1)) --resume >out 
 begin() {
     local name=$1 rank
     shift
-    mkdir "$TMP/$name" && cd "$TMP/$name" || return 1
+    if [ "$name" = resumed ]; then cp -r "$TMP/one" "$TMP/$name"; else mkdir "$TMP/$name"; fi
+    cd "$TMP/$name" || return 1
     [ "$name" != apart ] || mkdir d rank1 rank2
     jobs=()
     for rank in 0 1 2; do
@@ -122,6 +123,19 @@ killed_twice() {
     ends 2 && same 2
 }
 check "the successor, too" killed_twice
+
+# In a run that goes on from a checkpoint, and with its log.
+killed_resumed() {
+    begin resumed --resume --epochs $((EPOCHS + 3)) || return 1
+    until_log "\"step\":$((EPOCHS * STEPS + 30)),"
+    signal KILL 0
+    ends 1 2 || return 1
+    cp -r "$TMP/one" "$TMP/more3" && cd "$TMP/more3" || return 1
+    timeout 60 "$LOCKSTEP" "${arguments[@]}" --epochs $((EPOCHS + 3)) --resume >out 2>err || { cat err; return 1; }
+    timeless log >wanted && timeless ../resumed/log | diff wanted - && cmp csv ../resumed/csv &&
+        cmp w.safetensors ../resumed/w.safetensors && grep -q 'goes on in the place' ../resumed/out1
+}
+check "in a run that was resumed" killed_resumed
 
 # A chief that is stopped is lost after the limit of silence; when it wakes it writes nothing.
 stopped() {
