@@ -206,6 +206,9 @@ ls_status tool_is_chief(const tool_settings *settings, bool *out);
 void tool_mute(void);
 bool tool_is_muted(void);
 void tool_follow_chief(const ls_context *ctx);
+/* Calls the function, which tells results, and writes files unless tool_is_muted. Nobody leaves before the chief is
+ * behind it: if that is lost meanwhile, the function is called by the next in line, not muted now. */
+ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user);
 /* Of all workers the largest number: a signal that one of them got has stopped them all. */
 ls_status tool_agree(ls_context *ctx, const char *what, int *number);
 
