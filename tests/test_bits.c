@@ -2,7 +2,7 @@
  * equal for equal (network, batch, lanes), whatever runs the tasks.
  *
  * What is covered, for each of the three networks (tests/networks.h), always against one worker alone:
- * - batches of 1, 7, 32, 33, 100 with 1, 2, 3, 5, 8, 32 lanes: `spread` choices of (threads, devices, map, cut or not,
+ * - batches of 1, 7, 32, 33, 100 with 1, 2, 3, 5, 8, 32 lanes: 6 choices of (threads, devices, map, cut or not,
  *   fed as rows of a set or not) for each pair, taken in turn so that neighbours differ;
  * - a few of these pairs: 1 to 8 threads with 1 to 8 devices, maps in turn;
  * - the same: every map with 2, 3, 5 and 8 devices, segments as they are and cut as finely as they can be;
@@ -32,7 +32,12 @@
 
 static const int64_t batches[] = { 1, 7, 32, 33, 100 };
 static const int lane_counts[] = { 1, 2, 3, 5, 8, 32 };
-static const size_t spread = SANITIZED ? 1 : 6;
+
+/* Fewer combinations where each takes long: under a sanitizer, and without vector instructions. */
+static bool is_slow(void)
+{
+    return SANITIZED || strcmp(ls_simd_choose()->name, "base") == 0;
+}
 
 /* ---- Maps: who runs a task (segment, lane) ---- */
 
@@ -242,9 +247,9 @@ static void bits_are_equal_for_every_batch_and_lanes(void **state)
     size_t choice = 0;
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
         for (size_t b = 0; b < LENGTH(batches); b++)
-            for (size_t v = SANITIZED ? b % 2 : 0; v < LENGTH(lane_counts); v += SANITIZED ? 2 : 1) {
+            for (size_t v = is_slow() ? b % 2 : 0; v < LENGTH(lane_counts); v += is_slow() ? 2 : 1) {
                 result expected = alone(kind, batches[b], lane_counts[v]);
-                for (size_t i = 0; i < spread; i++) {
+                for (size_t i = 0; i < (is_slow() ? 1 : 6); i++) {
                     job j = choose(kind, batches[b], lane_counts[v], ++choice);
                     must_equal(&expected, &j);
                 }
@@ -267,10 +272,10 @@ static void bits_are_equal_for_any_threads_and_devices(void **state)
 {
     (void)state;
     size_t choice = 0;
-    for (size_t s = 0; s < (SANITIZED ? 1 : LENGTH(spots)); s++) {
+    for (size_t s = 0; s < (is_slow() ? 1 : LENGTH(spots)); s++) {
         result expected = alone(spots[s].kind, spots[s].batch, spots[s].lanes);
         for (int threads = 1; threads <= 8; threads++)
-            for (int devices = 1; devices <= 8; devices += SANITIZED ? 4 : 1) {
+            for (int devices = 1; devices <= 8; devices += is_slow() ? 4 : 1) {
                 job j = choose(spots[s].kind, spots[s].batch, spots[s].lanes, ++choice);
                 j.threads = threads;
                 j.devices = devices;
@@ -284,9 +289,9 @@ static void bits_are_equal_for_any_map(void **state)
 {
     (void)state;
     static const int devices[] = { 2, 3, 5, 8 };
-    for (size_t s = 0; s < LENGTH(spots); s += SANITIZED ? 2 : 1) {
+    for (size_t s = 0; s < LENGTH(spots); s += is_slow() ? 2 : 1) {
         result expected = alone(spots[s].kind, spots[s].batch, spots[s].lanes);
-        for (size_t d = 0; d < LENGTH(devices); d += SANITIZED ? 2 : 1)
+        for (size_t d = 0; d < LENGTH(devices); d += is_slow() ? 2 : 1)
             for (size_t map = 0; map < LENGTH(maps); map++)
                 for (int cut = 0; cut < 2; cut++)
                     must_equal(&expected, &(job){ .kind = spots[s].kind,
@@ -352,7 +357,7 @@ static void a_mutated_tree_is_noticed(void **state)
 {
     (void)state;
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
-        for (size_t b = 0; b < LENGTH(batches); b += SANITIZED ? 3 : 1)
+        for (size_t b = 0; b < LENGTH(batches); b += is_slow() ? 3 : 1)
             for (size_t v = 0; v < LENGTH(lane_counts); v++) {
                 int64_t batch = batches[b];
                 int lanes = lane_counts[v];
