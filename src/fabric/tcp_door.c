@@ -64,8 +64,10 @@ static void accept_some(ls_tcp *tcp)
         }
         if (fd < 0 && errno == EAGAIN)
             return;
-        if (fd >= 0 && ls_tcp_line_answer(tcp, fd, &there, &line) == LS_OK)
+        if (fd >= 0 && ls_tcp_line_answer(tcp, fd, &there, &line) == LS_OK) {
             tcp->guests[tcp->guest_count++] = line;
+            ls_tcp_line_step(line); /* a worker has spoken already, and does not make room for who is silent */
+        }
     }
 }
 
