@@ -206,6 +206,15 @@ handed_on() {
 }
 check "workers are told how many may be left, and where the key is" handed_on
 
+# Over tcp workers meet in a folder that has their key; nothing of it is left.
+over_tcp() {
+    mkdir -p "$TMP/tmp" || return 1
+    TMPDIR="$TMP/tmp" launch --workers 3 --transport tcp -- sh -c 'echo "$LOCKSTEP_TRANSPORT"; stat -c "%a %s" "$LOCKSTEP_KEY_FILE"; exec "$0" devices' \
+        "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+    [ "$(grep -c tcp "$TMP/out")" = 3 ] && [ "$(grep -c '600 32' "$TMP/out")" = 3 ] && [ -z "$(ls "$TMP/tmp")" ] || { cat "$TMP/out"; ls -R "$TMP/tmp"; return 1; }
+}
+check "over tcp, with a key that is made for the job" over_tcp
+
 # ---- Signals ----
 
 # signalled NAME STATUS: workers that say how they ended

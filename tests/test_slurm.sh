@@ -92,4 +92,15 @@ without_srun() {
     grep -q 'start the workers with srun' batch.out || { cat batch.out; return 1; }
 }
 check "a batch script that forgot srun is told so" without_srun
+# Two nodes: for all that Slurm says they are two machines, so they need a key and a place to meet.
+two_nodes() {
+    found=0
+    timeout -k 5 60 srun -N 2 -n 3 "$LOCKSTEP" train mnist-cnn $DATA --verbose 0 --strategy multi-worker >out 2>err || found=$?
+    [ $found != 0 ] && grep -q 'lockstep key' err || { echo "without a key: $found"; cat out err; return 1; }
+    mkdir meet && "$LOCKSTEP" key key >/dev/null || return 1
+    LOCKSTEP_KEY_FILE=$TMP/key LOCKSTEP_RENDEZVOUS=file://$TMP/meet timeout -k 5 100 srun -N 2 -n 3 "$LOCKSTEP" train mnist-cnn $DATA \
+        --verbose 0 --strategy multi-worker >out 2>err || { cat err; return 1; }
+    right out
+}
+check "srun -N 2, with a key" two_nodes
 finish
