@@ -74,8 +74,9 @@ VERSION := $(shell sed -n 's/^.define LS_VERSION "\(.*\)"/\1/p' include/lockstep
 SONAME  := liblockstep.so.$(firstword $(subst ., ,$(VERSION)))
 
 WARNINGS := -Wall -Wextra -Wpedantic
-# Sanitizers confuse flow analysis (gcc then sees uninitialized values): only in plain builds is every warning an error.
-WARNINGS += $(if $(SANITIZE),$(if $(findstring clang,$(CC)),,-Wno-maybe-uninitialized),-Werror)
+# Sanitizers confuse flow analysis (gcc then sees uninitialized values), and so do other optimizations: only in plain builds, without
+# the user's own flags, is every warning an error.
+WARNINGS += $(if $(SANITIZE),$(if $(findstring clang,$(CC)),,-Wno-maybe-uninitialized),$(if $(CFLAGS),,-Werror))
 OPTIMIZE := $(if $(SANITIZE),-O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-O2)
 # Writes past the end are caught where the compiler can see to it, and tables of addresses are read-only once the program
 # runs. Sanitizers watch the stack themselves, and gcc's misalign vectors on it beside a stack protector; FORTIFY needs
