@@ -290,6 +290,10 @@ demo: $(B)/examples/demo
 bench: $(BENCH_PROGRAMS) $(COMMAND)
 	@PEERS='$(PEERS)' BENCH_JSON='$(B)/bench.json' bench/run.sh $(BENCH_PROGRAMS)
 
+.PHONY: bench-workers
+bench-workers: $(BENCH_PROGRAMS) $(COMMAND)
+	@PEERS='$(PEERS)' bench/workers.sh '$(B)'
+
 .PHONY: bench-peers
 bench-peers:
 	@tools/peers.sh '$(PEERS)'

@@ -1,7 +1,8 @@
 """The work of bench_train in other frameworks, as their users write it at best: peers.py ROW FRAMEWORK [options].
 
 FRAMEWORK is tensorflow, tensorflow-mirrored (MirroredStrategy on two logical CPUs) or pytorch; they never meet in one
-process. Data is in memory, all cores work, everything is
+process. tensorflow-workers (MultiWorkerMirroredStrategy), pytorch-ddp and pytorch-ddp-channels-last (DistributedDataParallel
+with gloo) are two processes of one core each. Data is in memory, all cores work, everything is
 float32. Where there are several good ways, each is tried first (which warms up, too) and the fastest is timed.
 Prints one line of JSON with bench_train's keys, or one word when the framework is not installed.
 """
@@ -12,6 +13,9 @@ import json
 import math
 import os
 import resource
+import socket
+import subprocess
+import sys
 import time
 
 DATA = os.environ.get("LOCKSTEP_DATA") or "/usr/share/datasets/fashion-mnist"
@@ -176,6 +180,9 @@ class PyTorch:
     def trial(self, samples):
         return min(samples, 2 * self.batch)
 
+    def share(self, chosen):
+        return chosen
+
     def epochs(self, way, samples, count):
         torch, seconds = self.torch, []
         form = torch.channels_last if way == "channels_last" else torch.contiguous_format
@@ -185,6 +192,7 @@ class PyTorch:
             begun, total = now(), torch.zeros(())
             order = torch.randperm(samples)
             for chosen in order.split(self.batch):
+                chosen = self.share(chosen)
                 self.optimizer.zero_grad()
                 loss = self.loss(self.model(self.x[chosen]), self.y[chosen])
                 loss.backward()
@@ -194,21 +202,117 @@ class PyTorch:
         return seconds, total.item() / samples
 
 
+class TensorFlowWorkers(TensorFlow):
+    """MultiWorkerMirroredStrategy; each worker reads its half of the data, in halves of batches."""
+
+    def __init__(self, rank, ports):
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"  # Keras 3 cannot fit under this strategy
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": [f"localhost:{port}" for port in ports]},
+                                              "task": {"type": "worker", "index": rank}})
+        super().__init__()
+        import tf_keras
+
+        self.keras, self.rank = tf_keras, rank
+        self.strategy = self.tf.distribute.MultiWorkerMirroredStrategy()
+        self.scope = self.strategy.scope
+
+    def prepare(self, row, x, y, batch):
+        super().prepare(row, x, y, batch)
+        return ["steps" if row == "resnet50" else "dataset"]
+
+    def epochs(self, way, samples, count):
+        steps = math.ceil(samples / self.batch)
+
+        def read(_):
+            data = self.tf.data.Dataset.from_tensor_slices((self.x[:samples], self.y[:samples])).shard(2, self.rank)
+            if way == "dataset":
+                data = data.cache().shuffle(samples)
+            return data.repeat().batch(self.batch // 2).prefetch(2)
+
+        data = self.strategy.distribute_datasets_from_function(read)
+        seconds = []
+        for _ in range(count):  # of resnet50 an epoch is one step
+            begun = now()
+            history = self.model.fit(data, steps_per_epoch=steps, verbose=0)
+            seconds.append(now() - begun)
+        return seconds, history.history["loss"][-1]
+
+
+class PyTorchDDP(PyTorch):
+    ways = ["contiguous"]
+
+    def __init__(self, rank, ports):
+        super().__init__()
+        self.rank = rank
+        self.torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{ports[0]}", rank=rank, world_size=2)
+
+    def prepare(self, row, x, y, batch):
+        super().prepare(row, x, y, batch)
+        form = self.torch.channels_last if self.ways[0] == "channels_last" else self.torch.contiguous_format
+        self.model.to(memory_format=form)
+        self.model = self.torch.nn.parallel.DistributedDataParallel(self.model)
+        return self.ways
+
+    def epochs(self, way, samples, count):
+        self.torch.manual_seed(samples + count)  # the same order of samples on both
+        return super().epochs(way, samples, count)
+
+    def share(self, chosen):
+        return chosen[self.rank::2]
+
+
+class PyTorchDDPChannelsLast(PyTorchDDP):
+    ways = ["channels_last"]
+
+
 PEERS = {"tensorflow": TensorFlow, "tensorflow-mirrored": TensorFlowMirrored, "pytorch": PyTorch}
+WORKERS = {"tensorflow-workers": TensorFlowWorkers, "pytorch-ddp": PyTorchDDP,
+           "pytorch-ddp-channels-last": PyTorchDDPChannelsLast}
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def run_workers():
+    """This program twice, a core each; the first one prints."""
+    ports = ",".join(str(port) for port in free_ports(2))
+    cores = sorted(os.sched_getaffinity(0))
+    workers = []
+    for rank in range(2):
+        core = cores[rank % len(cores)]
+        workers.append(subprocess.Popen([sys.executable] + sys.argv + ["--worker", f"{rank}:{ports}"],
+                                        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+                                        stdout=None if rank == 0 else subprocess.DEVNULL))
+    statuses = [worker.wait() for worker in workers]
+    sys.exit(max(map(abs, statuses)))
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("row", choices=ROWS)
-    parser.add_argument("framework", choices=PEERS)
+    parser.add_argument("framework", choices=[*PEERS, *WORKERS])
     parser.add_argument("--epochs", "--steps", type=int, default=2, help="how many are timed")
     parser.add_argument("--samples", type=int, help="in an epoch")
+    parser.add_argument("--worker", help="of those that are two: which one, and where they meet")
     args = parser.parse_args()
+    if args.framework in WORKERS and not args.worker:
+        run_workers()
     samples, batch = args.samples or ROWS[args.row][0], ROWS[args.row][1]
 
     started, begun = process_start(), now()
     try:
-        peer = PEERS[args.framework]()
+        if args.worker:
+            rank, _, ports = args.worker.partition(":")
+            peer = WORKERS[args.framework](int(rank), ports.split(","))
+        else:
+            peer = PEERS[args.framework]()
     except ImportError:
         print("missing")
         return

@@ -241,7 +241,7 @@ static ls_status save(ls_model *model, int keep)
     OK(ls_facts_make(model->job, &facts));
     OK(ls_content_make(model->job, &(ls_state_extras){ .facts = &facts }, &content));
     ls_facts_free(&facts);
-    ls_status status = ls_checkpoint_write(&shim, folder, content, &bytes);
+    ls_status status = ls_checkpoint_write(&shim, folder, content, (ls_permission){ .ask = NULL }, &bytes);
     if (status == LS_OK) {
         ls_checkpoint_link(&shim, folder, "last", content->step);
         ls_checkpoints_prune(&shim, folder, keep, content->step, -1);

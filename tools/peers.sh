@@ -13,4 +13,6 @@ if [ ! -x "$DIR/bin/pip" ]; then
 fi
 echo "Installing into $DIR: tensorflow-cpu tensorboard torch torchvision safetensors"
 "$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu tensorboard torch torchvision safetensors
+# Its own list of needs has another build of TensorFlow.
+"$DIR/bin/pip" install --quiet --disable-pip-version-check --no-deps tf_keras
 "$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensor|torch)' || true

@@ -21,7 +21,7 @@ typedef struct ls_cluster_options {
     int size;             /* how many there are; 1: this process is alone, whatever the environment says */
     char job[256];        /* a name for the job: the same for all its workers, and used by no other job at that time */
     double join_limit;    /* seconds that workers wait for each other when they begin; 0: 30 */
-    double silence_limit; /* seconds without a byte after which a worker that is waited for is given up; 0: 60 */
+    double silence_limit; /* seconds without a sign of life after which a worker is given up; 0: 1 */
 
     /* Of workers on several machines; all "" where all are on this one. */
     char rendezvous[256]; /* "tcp://host:port": worker 0 waits there; "file:///folder": shared, addresses are put there

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "fabric/mesh.h"
-#include "fabric/sim.h"
 
 #define MOST_ABOUT  4096 /* bytes of a HELLO's text */
 #define MOST_GUESTS 64   /* callers that have not said who they are; the oldest has to go when there are more */
@@ -17,47 +16,63 @@ typedef struct greeting {
 
 /* One line on which HELLOs are under way. */
 typedef struct hello {
-    ls_line *line;
+    ls_line *at;
     size_t sent, got;
-    bool speaks; /* this side says its own */
+    bool speaks; /* this side says its own: */
+    int line;    /* 0, or 1: for signs of life */
     greeting in;
 } hello;
 
 typedef struct door {
     ls_mesh *mesh;
     const ls_cluster_options *options;
-    greeting own;
+    greeting own[2]; /* by line */
     size_t own_bytes;
-    double end;    /* when the waiting is over */
-    hello *hellos; /* of lower ranks that were called on, by rank; then those of guests, oldest first */
+    double end; /* when the waiting is over */
+    hello
+        *hellos; /* of lower ranks that were called on, by rank; for signs of life, by rank; of guests, oldest first */
+    int lines;   /* to each other worker */
     int guests;
     ls_want *wants;
+    char why[300]; /* the last line to a lower rank that ended */
 } door;
 
 static void forget(const door *d, hello *h)
 {
-    if (h->line)
-        d->mesh->table->hang_up(h->line);
+    if (h->at)
+        d->mesh->table->hang_up(h->at);
     *h = (hello){ 0 };
 }
 
 /* ---- Calling and being called on ---- */
 
+static bool has_line(const door *d, int rank, int line)
+{
+    return line ? d->mesh->alive[rank] != NULL : d->mesh->links[rank].met;
+}
+
+static hello *call_to(const door *d, int rank, int line)
+{
+    return &d->hellos[line * d->options->size + rank];
+}
+
 static ls_status call_on_all(door *d)
 {
-    for (int r = 0; r < d->options->rank; r++) {
-        hello *h = &d->hellos[r];
-        if (d->mesh->links[r].met || h->line)
-            continue;
-        LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->line));
-        h->speaks = true;
-    }
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->rank; r++) {
+            hello *h = call_to(d, r, line);
+            if (has_line(d, r, line) || h->at)
+                continue;
+            LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
+            h->speaks = true;
+            h->line = line;
+        }
     return LS_OK;
 }
 
 static hello *guest(const door *d, int index)
 {
-    return &d->hellos[d->options->size + index];
+    return &d->hellos[2 * d->options->size + index];
 }
 
 static void drop_guest(door *d, int index)
@@ -76,7 +91,7 @@ static ls_status answer_all(door *d)
             return LS_OK;
         if (d->guests == MOST_GUESTS)
             drop_guest(d, 0);
-        guest(d, d->guests++)->line = line;
+        guest(d, d->guests++)->at = line;
     }
 }
 
@@ -91,7 +106,7 @@ static bool is_ours(const ls_frame *head)
 }
 
 /* The head is looked at before anything behind it is read. */
-static hearing listen_to(const door *d, hello *h)
+static hearing listen_to(door *d, hello *h)
 {
     const ls_frame *head = &h->in.head;
     for (;;) {
@@ -101,8 +116,10 @@ static hearing listen_to(const door *d, hello *h)
             return HEARD_ALL;
         }
         struct iovec part = { (char *)&h->in + h->got, wanted - h->got };
-        if (d->mesh->table->read(h->line, &part, 1, &moved) != LS_OK)
+        if (d->mesh->table->read(h->at, &part, 1, &moved) != LS_OK) {
+            snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
             return HEARD_NONSENSE;
+        }
         if (moved == 0)
             return HEARD_PART;
         h->got += moved;
@@ -115,8 +132,9 @@ static hearing listen_to(const door *d, hello *h)
 static void speak(const door *d, hello *h)
 {
     size_t moved = 0;
-    struct iovec part = { (char *)&d->own + h->sent, d->own_bytes - h->sent };
-    if (h->sent < d->own_bytes && d->mesh->table->write(h->line, &part, 1, &moved) == LS_OK)
+    const greeting *own = &d->own[h->line];
+    struct iovec part = { (char *)own + h->sent, d->own_bytes - h->sent };
+    if (h->sent < d->own_bytes && d->mesh->table->write(h->at, &part, 1, &moved) == LS_OK)
         h->sent += moved;
 }
 
@@ -133,10 +151,10 @@ static ls_status compare(const door *d, const hello *h)
                        (unsigned long long)head->number, o->rank, o->size);
     memcpy(about, h->in.about, sizeof(about));
     ls_make_printable(about, strlen(about));
-    if (strcmp(h->in.about, d->own.about) != 0)
+    if (strcmp(h->in.about, d->own[0].about) != 0)
         return ls_fail(LS_ERR_PEER,
                        "workers would not compute the same bits: worker %u has %s; worker %d (this one) has %s",
-                       head->from, about, o->rank, d->own.about);
+                       head->from, about, o->rank, d->own[0].about);
     return LS_OK;
 }
 
@@ -144,15 +162,19 @@ static ls_status compare(const door *d, const hello *h)
 static void meet(const door *d, hello *h)
 {
     ls_link *link = &d->mesh->links[h->in.head.from];
-    link->line = h->line;
-    link->met = true;
+    if (h->line == 0) {
+        link->line = h->at;
+        link->met = true;
+    } else {
+        d->mesh->alive[h->in.head.from] = h->at;
+    }
     *h = (hello){ 0 };
 }
 
 /* A line to a lower rank. One that ended, or did not begin properly, is called again. */
-static ls_status hear_lower(door *d, int rank)
+static ls_status hear_lower(door *d, int rank, int line)
 {
-    hello *h = &d->hellos[rank];
+    hello *h = call_to(d, rank, line);
     speak(d, h);
     hearing heard = listen_to(d, h);
     if (heard == HEARD_NONSENSE || (heard == HEARD_ALL && h->in.head.from != (uint32_t)rank))
@@ -175,11 +197,12 @@ static ls_status hear_guest(door *d, int index, bool *gone)
         uint32_t from = h->in.head.from;
         *gone = from <= (uint32_t)d->options->rank || from >= (uint32_t)d->options->size;
         h->speaks = true;
+        h->line = h->in.head.sequence == 1;
         if (!*gone || from > (uint32_t)d->options->rank)
             speak(d, h);
         if (h->sent == d->own_bytes) {
             LS_TRY(compare(d, h));
-            if (!*gone && !d->mesh->links[from].met)
+            if (!*gone && !has_line(d, (int)from, h->line))
                 meet(d, h);
             *gone = true;
         }
@@ -191,24 +214,29 @@ static ls_status hear_guest(door *d, int index, bool *gone)
 
 /* ---- All of it ---- */
 
-static bool is_complete(const ls_mesh *mesh)
+static bool is_complete(const door *d)
 {
-    for (int r = 0; r < mesh->peers.size; r++)
-        if (r != mesh->peers.rank && !mesh->links[r].met)
-            return false;
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->size; r++)
+            if (r != d->options->rank && !has_line(d, r, line))
+                return false;
     return true;
 }
 
 static ls_status name_missing(const door *d)
 {
     ls_text names = { 0 };
+    char strangers[400] = "";
     int missing = 0, size = d->options->size;
+    if (d->mesh->table->refused)
+        d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
     for (int r = 0; r < size; r++)
         if (r != d->options->rank && !d->mesh->links[r].met)
             ls_text_add(&names, "%s%d", missing++ ? ", " : "", r);
     ls_status status = ls_fail(
-        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")",
-        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job);
+        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")%s%s%s%s",
+        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job,
+        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
     ls_text_free(&names);
     return status;
 }
@@ -222,12 +250,13 @@ static ls_status wait_for_callers(door *d)
     if (left <= 0)
         return name_missing(d);
     d->wants[n++] = (ls_want){ .line = NULL, .read = true };
-    for (int i = 0; i < d->options->size + d->guests; i++) {
+    for (int i = 0; i < 2 * d->options->size + d->guests; i++) {
         const hello *h = &d->hellos[i];
-        if (h->line)
-            d->wants[n++] = (ls_want){ .line = h->line, .read = true, .write = h->speaks && h->sent < d->own_bytes };
+        int rank = i % d->options->size, line = i / d->options->size;
+        if (h->at)
+            d->wants[n++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && h->sent < d->own_bytes };
         else
-            complete &= i >= d->options->rank || d->mesh->links[i].met;
+            complete &= line >= d->lines || rank >= d->options->rank || has_line(d, rank, line);
     }
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
     LS_TRY(ls_mesh_beat(d->mesh)); /* those that have met all have begun to wait */
@@ -237,9 +266,10 @@ static ls_status wait_for_callers(door *d)
 static ls_status hear_all(door *d)
 {
     LS_TRY(answer_all(d));
-    for (int r = 0; r < d->options->rank; r++)
-        if (d->hellos[r].line)
-            LS_TRY(hear_lower(d, r));
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->rank; r++)
+            if (call_to(d, r, line)->at)
+                LS_TRY(hear_lower(d, r, line));
     for (int i = 0; i < d->guests;) {
         bool gone = false;
         LS_TRY(hear_guest(d, i, &gone));
@@ -250,7 +280,7 @@ static ls_status hear_all(door *d)
 
 static ls_status meet_all(door *d)
 {
-    while (!is_complete(d->mesh)) {
+    while (!is_complete(d)) {
         LS_TRY(call_on_all(d));
         LS_TRY(wait_for_callers(d));
         LS_TRY(hear_all(d));
@@ -261,14 +291,18 @@ static ls_status meet_all(door *d)
 static ls_status open_door(door *d, int number, const char *about)
 {
     ls_mesh *mesh = d->mesh;
-    size_t count = (size_t)d->options->size + MOST_GUESTS;
+    size_t count = 2 * (size_t)d->options->size + MOST_GUESTS;
     if (strlen(about) > MOST_ABOUT)
         return ls_fail(LS_ERR_INTERNAL, "the bit class has %zu characters, %d are possible", strlen(about), MOST_ABOUT);
-    d->own.head = ls_mesh_frame(mesh, LS_FRAME_HELLO, "");
-    d->own.head.number = (uint64_t)d->options->size;
-    d->own.head.bytes = strlen(about);
-    memcpy(d->own.about, about, strlen(about));
-    d->own_bytes = sizeof(d->own.head) + strlen(about);
+    for (int line = 0; line < 2; line++) {
+        d->own[line].head = ls_mesh_frame(mesh, LS_FRAME_HELLO, "");
+        d->own[line].head.number = (uint64_t)d->options->size;
+        d->own[line].head.sequence = (uint64_t)line;
+        d->own[line].head.bytes = strlen(about);
+        memcpy(d->own[line].about, about, strlen(about));
+    }
+    d->lines = mesh->table->beats ? 2 : 1;
+    d->own_bytes = sizeof(d->own[0].head) + strlen(about);
     d->hellos = calloc(count, sizeof(*d->hellos));
     d->wants = calloc(count + 1, sizeof(*d->wants));
     if (!d->hellos || !d->wants)
@@ -282,11 +316,15 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
 {
     ls_mesh *mesh;
     LS_TRY(ls_mesh_create(options, &mesh));
-    mesh->table = ls_sim_self() < 0 ? &ls_transport_unix : &ls_transport_sim;
     mesh->log = log;
     door d = { .mesh = mesh, .options = options };
-    ls_status status = open_door(&d, number, about);
-    for (int i = 0; d.hellos && i < options->size + MOST_GUESTS; i++)
+    ls_status status = ls_transport_choose(options, &mesh->table);
+    if (status == LS_OK)
+        status = open_door(&d, number, about);
+    if (status == LS_OK && mesh->table->beats)
+        status =
+            ls_beats_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit, &mesh->beats);
+    for (int i = 0; d.hellos && i < 2 * options->size + MOST_GUESTS; i++)
         forget(&d, &d.hellos[i]);
     free(d.hellos);
     free(d.wants);

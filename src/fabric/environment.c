@@ -1,21 +1,21 @@
 /* What the environment says about a cluster: our own variables, and those of programs that start workers of others. */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netdb.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/json.h"
 #include "base/numbers.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "fabric/address.h"
 #include "fabric/cluster.h"
+#include "fabric/transport.h"
 
-#define NOT_YET                                                                                                        \
-    "workers on other machines are not there yet: all workers of a job are processes of one machine "                  \
-    "(docs/clusters.md)"
+/* What was found: `options` with the place to meet in any case, and whether it is needed. */
+typedef struct found {
+    ls_cluster_options options;
+    bool elsewhere;          /* not all workers are on this machine, */
+    char elsewhere_why[300]; /* as this says */
+} found;
 
 /* ---- Reading variables ---- */
 
@@ -81,104 +81,158 @@ static ls_status set_job(ls_cluster_options *out, const char *variable, const ch
     return LS_OK;
 }
 
-/* Somebody else's count of the workers on this machine must be all of them. */
-static ls_status need_one_machine(const char *name, int all)
+/* ---- Other machines ---- */
+
+static void be_elsewhere(found *f, const char *format, ...) LS_PRINTF(2, 3);
+static void be_elsewhere(found *f, const char *format, ...)
+{
+    va_list args;
+    if (f->elsewhere)
+        return;
+    va_start(args, format);
+    vsnprintf(f->elsewhere_why, sizeof(f->elsewhere_why), format, args);
+    va_end(args);
+    f->elsewhere = true;
+}
+
+/* Somebody else's count of the workers on this machine; *here: it is all of them. */
+static ls_status count_here(found *f, const char *name, bool *here)
 {
     const char *text = get(name);
-    int here;
+    int count, all = f->options.size;
+    *here = false;
     if (!text)
         return LS_OK;
-    LS_TRY(read_int(name, text, 1, LS_MAX_CLUSTER, &here));
-    return here == all ? LS_OK : ls_fail(LS_ERR_UNSUPPORTED, "%s=%d of %d workers: " NOT_YET, name, here, all);
+    LS_TRY(read_int(name, text, 1, LS_MAX_CLUSTER, &count));
+    *here = count == all;
+    if (!*here)
+        be_elsewhere(f, "%s=%d of %d workers: the others are on other machines", name, count, all);
+    return LS_OK;
 }
 
-/* ---- Addresses ---- */
-
-/* An address is this machine's when a socket can be bound to it. */
-static bool can_bind(const struct addrinfo *address)
+static void look_for_host(found *f, const char *variable, const char *host)
 {
-    struct sockaddr_storage any;
-    memcpy(&any, address->ai_addr, address->ai_addrlen);
-    if (any.ss_family == AF_INET)
-        ((struct sockaddr_in *)&any)->sin_port = 0;
-    else if (any.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&any)->sin6_port = 0;
-    int fd = socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&any, address->ai_addrlen) == 0;
-    if (fd >= 0)
-        close(fd);
-    return bound;
+    if (!f->elsewhere && !ls_host_is_here(host))
+        be_elsewhere(f, "%s: %s is not this machine", variable, host);
 }
 
-static ls_status need_this_machine(const char *variable, const char *host)
+static void set_rendezvous(found *f, const char *host, int port)
 {
-    char own[256] = "";
-    if (strcasecmp(host, "localhost") == 0 || (gethostname(own, sizeof(own) - 1) == 0 && strcasecmp(host, own) == 0))
+    bool brackets = strchr(host, ':') != NULL && host[0] != '[';
+    snprintf(f->options.rendezvous, sizeof(f->options.rendezvous), brackets ? "tcp://[%.200s]:%d" : "tcp://%.200s:%d",
+             host, port);
+}
+
+/* ---- Our own variables ---- */
+
+static bool is_place(const char *text)
+{
+    return strncmp(text, "tcp://", 6) == 0 || strncmp(text, "file://", 7) == 0;
+}
+
+static ls_status read_text(const char *name, char *out, size_t room)
+{
+    const char *text = get(name);
+    if (!text)
         return LS_OK;
-    struct addrinfo hints = { .ai_socktype = SOCK_DGRAM }, *list = NULL;
-    int error = getaddrinfo(host, NULL, &hints, &list);
-    if (error != 0)
-        return ls_fail(LS_ERR_UNSUPPORTED, "%s: the address of %s is not known (%s), and " NOT_YET, variable, host,
-                       gai_strerror(error));
-    bool here = false;
-    for (const struct addrinfo *a = list; a && !here; a = a->ai_next)
-        here = can_bind(a);
-    freeaddrinfo(list);
-    return here ? LS_OK : ls_fail(LS_ERR_UNSUPPORTED, "%s: %s is not this machine, and " NOT_YET, variable, host);
+    if (strlen(text) >= room)
+        return ls_fail(LS_ERR_INVALID, "%s: %zu characters; %zu are possible", name, strlen(text), room - 1);
+    snprintf(out, room, "%s", text);
+    return LS_OK;
+}
+
+/* What counts whoever started the workers. */
+static ls_status read_own(ls_cluster_options *out)
+{
+    const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
+    LS_TRY(read_limits(out));
+    LS_TRY(read_text("LOCKSTEP_KEY_FILE", out->key_file, sizeof(out->key_file)));
+    LS_TRY(read_text("LOCKSTEP_LISTEN", out->listen, sizeof(out->listen)));
+    LS_TRY(read_text("LOCKSTEP_TRANSPORT", out->transport, sizeof(out->transport)));
+    if (rendezvous && is_place(rendezvous))
+        LS_TRY(read_text(LS_RENDEZVOUS_VARIABLE, out->rendezvous, sizeof(out->rendezvous)));
+    return LS_OK;
+}
+
+/* Workers that are all on this machine need no place to meet, unless somebody wants it so. */
+static ls_status settle(found *f)
+{
+    ls_cluster_options *o = &f->options;
+    const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
+    LS_TRY(read_own(o));
+    bool asked = rendezvous && is_place(rendezvous);
+    if (f->elsewhere && strcmp(o->transport, "unix") == 0)
+        return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=unix does not reach", f->elsewhere_why);
+    if (f->elsewhere && !o->key_file[0])
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s, and " LS_NEEDS_KEY, f->elsewhere_why);
+    if (f->elsewhere && !o->rendezvous[0])
+        return ls_fail(LS_ERR_INVALID,
+                       "%s, and who started them does not say where worker 0 is: say it by "
+                       "LOCKSTEP_RENDEZVOUS=tcp://host:port, or name a shared folder, file:///folder",
+                       f->elsewhere_why);
+    if (!f->elsewhere && !asked && strcmp(o->transport, "tcp") != 0)
+        o->rendezvous[0] = o->listen[0] = '\0';
+    return LS_OK;
 }
 
 /* ---- lockstep launch and ls_spawn ---- */
 
+/* A place to meet alone makes nobody a worker: who started the program may say the rest. */
 ls_status ls_cluster_own_environment(ls_cluster_options *out)
 {
-    const char *job;
+    const char *job = get(LS_RENDEZVOUS_VARIABLE);
     *out = (ls_cluster_options){ .size = 1 };
-    if (!get(LS_RANK_VARIABLE) && !get(LS_WORLD_SIZE_VARIABLE) && !get(LS_RENDEZVOUS_VARIABLE))
+    if (!get(LS_RANK_VARIABLE) && !get(LS_WORLD_SIZE_VARIABLE) && (!job || is_place(job)))
         return LS_OK;
     LS_TRY(read_rank_and_size(LS_RANK_VARIABLE, LS_WORLD_SIZE_VARIABLE, out));
     LS_TRY(need(LS_RENDEZVOUS_VARIABLE, LS_RANK_VARIABLE, &job));
     LS_TRY(set_job(out, LS_RENDEZVOUS_VARIABLE, job));
-    return read_limits(out);
+    return read_own(out);
 }
 
 /* ---- torchrun, and what has its variables ---- */
 
 /* An indexed Job of Kubernetes has its index in place of a rank; the rest is written into its pods. */
-static ls_status read_torchrun(ls_cluster_options *out)
+/* torchrun waits at MASTER_PORT itself: the next port is ours. Without a count of the workers on each machine, an
+ * address that is not loopback's is taken for one that others call, where there is a key. */
+static ls_status read_torchrun(found *f)
 {
     const char *host, *port;
-    char job[sizeof(out->job) + 256];
+    char job[sizeof(f->options.job) + 256];
     int number;
-    LS_TRY(read_rank_and_size(get("RANK") ? "RANK" : "JOB_COMPLETION_INDEX", "WORLD_SIZE", out));
+    bool here;
+    LS_TRY(read_rank_and_size(get("RANK") ? "RANK" : "JOB_COMPLETION_INDEX", "WORLD_SIZE", &f->options));
     LS_TRY(need("MASTER_ADDR", "WORLD_SIZE", &host));
     LS_TRY(need("MASTER_PORT", "WORLD_SIZE", &port));
     LS_TRY(read_int("MASTER_PORT", port, 0, 65535, &number));
-    LS_TRY(need_one_machine("LOCAL_WORLD_SIZE", out->size));
-    LS_TRY(need_this_machine("MASTER_ADDR", host));
+    LS_TRY(count_here(f, "LOCAL_WORLD_SIZE", &here));
+    if (!here && get("LOCKSTEP_KEY_FILE") && !ls_host_is_loopback(host))
+        be_elsewhere(f, "MASTER_ADDR: %s may be called from other machines", host);
+    else if (!here)
+        look_for_host(f, "MASTER_ADDR", host);
+    set_rendezvous(f, host, number + 1);
     const char *run = get("TORCHELASTIC_RUN_ID"), *restart = get("TORCHELASTIC_RESTART_COUNT");
     snprintf(job, sizeof(job), "torchrun/%.255s:%d/%.128s/%.16s", host, number, run ? run : "", restart ? restart : "");
-    return set_job(out, "MASTER_ADDR", job);
+    return set_job(&f->options, "MASTER_ADDR", job);
 }
 
 /* ---- TF_CONFIG ---- */
 
 /* "host:port"; a port must be there. */
-static ls_status check_address(const ls_json_at *at, const char **out)
+static ls_status check_address(found *f, const ls_json_at *at, const char **out)
 {
-    char host[256];
-    int64_t port;
+    ls_host_port where;
     LS_TRY(ls_json_string(at, out));
-    const char *colon = strrchr(*out, ':');
-    if (!colon || colon == *out || (size_t)(colon - *out) >= sizeof(host) || !ls_parse_i64(colon + 1, &port) ||
-        port < 0 || port > 65535)
+    if (!ls_host_port_read(*out, &where))
         return ls_json_fail(at, LS_ERR_INVALID, "expected an address as in \"host:2222\", found \"%s\"", *out);
-    bool brackets = **out == '[' && colon[-1] == ']';
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - *out) - 2 * brackets, *out + brackets);
-    return need_this_machine("TF_CONFIG", host);
+    look_for_host(f, "TF_CONFIG", where.host);
+    if (!f->options.rendezvous[0])
+        set_rendezvous(f, where.host, where.port);
+    return LS_OK;
 }
 
 /* The addresses of a kind of task; they are also what the job is named by. */
-static ls_status count_tasks(const ls_json_at *cluster, const char *type, int *count, ls_text *job)
+static ls_status count_tasks(found *f, const ls_json_at *cluster, const char *type, int *count, ls_text *job)
 {
     ls_json_at list, element;
     const char *address;
@@ -186,15 +240,27 @@ static ls_status count_tasks(const ls_json_at *cluster, const char *type, int *c
     if (!ls_json_find(cluster, type, &list))
         return LS_OK;
     LS_TRY(ls_json_is_array(&list));
-    for (size_t i = 0; i < ls_json_count(&list); i++) {
-        LS_TRY(ls_json_element(&list, i, &element));
-        LS_TRY(check_address(&element, &address));
-        ls_text_add(job, "/%s", address);
-    }
     if (ls_json_count(&list) > LS_MAX_CLUSTER)
         return ls_json_fail(&list, LS_ERR_INVALID, "%zu workers; up to %d are possible", ls_json_count(&list),
                             LS_MAX_CLUSTER);
+    for (size_t i = 0; i < ls_json_count(&list); i++) {
+        LS_TRY(ls_json_element(&list, i, &element));
+        LS_TRY(check_address(f, &element, &address));
+        ls_text_add(job, "/%s", address);
+    }
     *count = (int)ls_json_count(&list);
+    return LS_OK;
+}
+
+/* This worker's own address, which was checked before. */
+static ls_status find_listen(found *f, const ls_json_at *cluster, const char *type, int index)
+{
+    ls_json_at list, element;
+    const char *address;
+    LS_TRY(ls_json_get(cluster, type, &list));
+    LS_TRY(ls_json_element(&list, (size_t)index, &element));
+    LS_TRY(ls_json_string(&element, &address));
+    snprintf(f->options.listen, sizeof(f->options.listen), "%s", address);
     return LS_OK;
 }
 
@@ -211,8 +277,9 @@ static ls_status refuse_task(const ls_json_at *at, const char *type)
 }
 
 /* The chief is rank 0; without one, the first worker is. */
-static ls_status read_task(const ls_json_at *root, int chiefs, int workers, ls_cluster_options *out)
+static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *cluster, int chiefs, int workers)
 {
+    ls_cluster_options *out = &f->options;
     static const char *const known[] = { "type", "index", "trial" };
     const char *type;
     int64_t index;
@@ -235,11 +302,11 @@ static ls_status read_task(const ls_json_at *root, int chiefs, int workers, ls_c
     out->rank = (int)index + (chief ? 0 : chiefs);
     out->size = chiefs + workers;
     return out->size <= LS_MAX_CLUSTER
-               ? LS_OK
+               ? find_listen(f, cluster, type, (int)index)
                : ls_json_fail(root, LS_ERR_INVALID, "%d workers; up to %d are possible", out->size, LS_MAX_CLUSTER);
 }
 
-static ls_status read_tf_root(const ls_json_at *root, ls_cluster_options *out, ls_text *job)
+static ls_status read_tf_root(found *f, const ls_json_at *root, ls_text *job)
 {
     static const char *const known[] = { "cluster", "task", "environment", "rpc_layer", "job" };
     static const char *const types[] = { "chief", "master", "worker", "ps", "evaluator" };
@@ -249,25 +316,25 @@ static ls_status read_tf_root(const ls_json_at *root, ls_cluster_options *out, l
     LS_TRY(ls_json_known_keys(root, known, 5));
     LS_TRY(ls_json_get_object(root, "cluster", &cluster));
     LS_TRY(ls_json_known_keys(&cluster, types, 5));
-    LS_TRY(count_tasks(&cluster, "chief", &chiefs, job));
-    LS_TRY(count_tasks(&cluster, "master", &masters, job));
-    LS_TRY(count_tasks(&cluster, "worker", &workers, job));
-    return read_task(root, chiefs + masters, workers, out);
+    LS_TRY(count_tasks(f, &cluster, "chief", &chiefs, job));
+    LS_TRY(count_tasks(f, &cluster, "master", &masters, job));
+    LS_TRY(count_tasks(f, &cluster, "worker", &workers, job));
+    return read_task(f, root, &cluster, chiefs + masters, workers);
 }
 
-static ls_status read_tf_config(const char *text, ls_cluster_options *out)
+static ls_status read_tf_config(const char *text, found *f)
 {
     json_t *value = NULL;
     ls_text job = { 0 };
     LS_TRY(ls_json_read_buffer("TF_CONFIG", text, strlen(text), &value));
     ls_json_at root = ls_json_root(value, "TF_CONFIG");
     ls_text_put(&job, "TF_CONFIG");
-    ls_status status = read_tf_root(&root, out, &job);
+    ls_status status = read_tf_root(f, &root, &job);
     char hex[65];
     if (status == LS_OK) /* many addresses are longer than a name may be */
         status = ls_sha256_of(ls_text_get(&job), job.length, hex);
     if (status == LS_OK)
-        snprintf(out->job, sizeof(out->job), "TF_CONFIG/%s", hex);
+        snprintf(f->options.job, sizeof(f->options.job), "TF_CONFIG/%s", hex);
     json_decref(value);
     ls_text_free(&job);
     return status;
@@ -275,67 +342,103 @@ static ls_status read_tf_config(const char *text, ls_cluster_options *out)
 
 /* ---- mpirun and srun ---- */
 
-static ls_status read_mpirun(ls_cluster_options *out)
+static ls_status read_mpirun(found *f)
 {
     const char *space;
-    char job[sizeof(out->job) + 256];
-    LS_TRY(read_rank_and_size("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", out));
-    LS_TRY(need_one_machine("OMPI_COMM_WORLD_LOCAL_SIZE", out->size));
+    char job[sizeof(f->options.job) + 256];
+    bool here;
+    LS_TRY(read_rank_and_size("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &f->options));
+    LS_TRY(count_here(f, "OMPI_COMM_WORLD_LOCAL_SIZE", &here));
     LS_TRY(need("PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", &space));
     snprintf(job, sizeof(job), "mpirun/%.300s", space);
-    return set_job(out, "PMIX_NAMESPACE", job);
+    return set_job(&f->options, "PMIX_NAMESPACE", job);
 }
 
 /* MPICH, Intel MPI and others that speak PMI have no name for the job in a variable; on one machine the process that
  * started the workers is theirs alone. */
-static ls_status read_pmi(ls_cluster_options *out)
+static ls_status read_pmi(found *f)
 {
     const char *id = get("PMI_JOBID");
-    char job[sizeof(out->job) + 256];
-    LS_TRY(read_rank_and_size("PMI_RANK", "PMI_SIZE", out));
-    LS_TRY(need_one_machine("MPI_LOCALNRANKS", out->size));
-    snprintf(job, sizeof(job), "pmi/%.300s/%ld", id ? id : "", id ? 0 : (long)getppid());
-    return set_job(out, "PMI_JOBID", job);
+    char job[sizeof(f->options.job) + 256];
+    bool here;
+    LS_TRY(read_rank_and_size("PMI_RANK", "PMI_SIZE", &f->options));
+    LS_TRY(count_here(f, "MPI_LOCALNRANKS", &here));
+    snprintf(job, sizeof(job), "pmi/%.300s/%ld", id ? id : "", id || f->elsewhere ? 0 : (long)getppid());
+    return set_job(&f->options, "PMI_JOBID", job);
 }
 
-static ls_status read_srun(ls_cluster_options *out)
+/* The first host of "node[03-05,7],other": "node03". */
+static void first_host(const char *list, char *out, size_t room)
+{
+    size_t n = 0;
+    for (; *list && *list != ',' && n + 1 < room; list++) {
+        if (*list != '[') {
+            out[n++] = *list;
+            continue;
+        }
+        for (list++; *list && !strchr(",-]", *list) && n + 1 < room; list++)
+            out[n++] = *list;
+        while (*list && *list != ']')
+            list++;
+        if (!*list)
+            break;
+    }
+    out[n] = '\0';
+}
+
+#define SLURM_PORTS 16384 /* the first; below those that the system gives out, and 16 for each of 1,000 jobs */
+
+/* Worker 0 is on the first node. */
+static ls_status find_slurm_place(found *f, const char *id, const char *step)
+{
+    const char *list = get(get("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
+    char host[200];
+    uint64_t job = 0, number = 0;
+    if (!list)
+        return LS_OK;
+    first_host(list, host, sizeof(host));
+    if (!ls_parse_u64(id, &job) || (step && !ls_parse_u64(step, &number)))
+        return ls_fail(LS_ERR_INVALID, "SLURM_JOB_ID=%s and SLURM_STEP_ID=%s are not both numbers", id, step);
+    set_rendezvous(f, host, SLURM_PORTS + 16 * (int)((job % 1000 * 7 + number % 1000) % 1000));
+    return LS_OK;
+}
+
+static ls_status read_srun(found *f)
 {
     const char *id, *step = get("SLURM_STEP_ID");
-    char job[sizeof(out->job) + 256];
+    char job[sizeof(f->options.job) + 256];
     const char *nodes = get("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+    const char *tasks = get("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     int count = 1;
-    LS_TRY(
-        read_rank_and_size("SLURM_PROCID", get("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", out));
+    LS_TRY(read_rank_and_size("SLURM_PROCID", tasks, &f->options));
     LS_TRY(need("SLURM_JOB_ID", "SLURM_PROCID", &id));
-    if (!step && out->size > 1)
+    if (!step && f->options.size > 1)
         return ls_fail(LS_ERR_INVALID,
                        "SLURM_PROCID is set, but SLURM_STEP_ID is not: this is the batch script itself, "
                        "one process; start the workers with srun");
     if (get(nodes))
         LS_TRY(read_int(nodes, get(nodes), 1, INT32_MAX, &count));
     if (count > 1)
-        return ls_fail(LS_ERR_UNSUPPORTED, "%s=%d: " NOT_YET, nodes, count);
+        be_elsewhere(f, "%s=%d: workers are on other machines", nodes, count);
+    LS_TRY(find_slurm_place(f, id, step));
     snprintf(job, sizeof(job), "srun/%.200s/%.200s", id, step ? step : "");
-    return set_job(out, "SLURM_JOB_ID", job);
+    return set_job(&f->options, "SLURM_JOB_ID", job);
 }
 
 /* ---- The first of all ---- */
 
-static ls_status read_any(ls_cluster_options *out)
+static ls_status read_any(found *f)
 {
-    LS_TRY(ls_cluster_own_environment(out));
-    if (out->job[0])
-        return LS_OK;
     if (get("TF_CONFIG"))
-        return read_tf_config(get("TF_CONFIG"), out);
+        return read_tf_config(get("TF_CONFIG"), f);
     if (get("WORLD_SIZE") && (get("RANK") || get("JOB_COMPLETION_INDEX")))
-        return read_torchrun(out);
+        return read_torchrun(f);
     if (get("OMPI_COMM_WORLD_RANK"))
-        return read_mpirun(out);
+        return read_mpirun(f);
     if (get("SLURM_PROCID"))
-        return read_srun(out);
+        return read_srun(f);
     if (get("PMI_RANK") && get("PMI_SIZE"))
-        return read_pmi(out);
+        return read_pmi(f);
     if (get("PMIX_RANK"))
         return ls_fail(LS_ERR_UNSUPPORTED, "PMIX_RANK is set, but how many workers there are is in no variable: say it "
                                            "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
@@ -344,11 +447,14 @@ static ls_status read_any(ls_cluster_options *out)
 
 ls_status ls_cluster_environment(ls_cluster_options *out)
 {
-    ls_cluster_options found;
+    found f = { .options = { .size = 1 } };
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_cluster_environment: no place for what it says was given");
-    LS_TRY(read_any(&found));
-    LS_TRY(read_limits(&found));
-    *out = found;
+    LS_TRY(ls_cluster_own_environment(&f.options));
+    if (!f.options.job[0]) {
+        LS_TRY(read_any(&f));
+        LS_TRY(settle(&f));
+    }
+    *out = f.options;
     return LS_OK;
 }

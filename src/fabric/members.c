@@ -14,8 +14,6 @@
 #include "base/text.h"
 #include "fabric/mesh.h"
 
-#define SLEPT 1.0 /* seconds beyond its limit after which waiting was held up: this process was stopped itself */
-
 static bool is_member(const ls_mesh *mesh, int rank)
 {
     for (int i = 0; i < mesh->peers.count; i++)
@@ -36,12 +34,11 @@ static void set_bit(uint64_t *bits, int rank)
 
 /* ---- Waiting ---- */
 
-void ls_mesh_lose(ls_mesh *mesh, int rank, bool suspected, const char *why)
+void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why)
 {
     if (mesh->lost[rank])
         return;
-    mesh->lost[rank] = true;
-    mesh->suspected[rank] = suspected;
+    mesh->lost[rank] = how;
     if (!is_member(mesh, rank))
         return;
     if (!mesh->regroup)
@@ -73,6 +70,12 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
     return LS_OK;
 }
 
+static double heard_at(const ls_mesh *mesh, int rank)
+{
+    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_beats_heard(mesh->beats, rank) : 0;
+    return beat > heard ? beat : heard;
+}
+
 /* Who is ahead is not listened to, and is not silent. */
 static void check_silence(ls_mesh *mesh, double now)
 {
@@ -82,9 +85,15 @@ static void check_silence(ls_mesh *mesh, double now)
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
         if (r != mesh->peers.rank && link->line && link->reading != LS_HOLDS && !mesh->lost[r] &&
-            now - link->heard > mesh->silence_limit)
-            ls_mesh_lose(mesh, r, true, why);
+            now - heard_at(mesh, r) > mesh->silence_limit)
+            ls_mesh_lose(mesh, r, LS_LOST_SILENT, why);
     }
+}
+
+/* Whether this process stood still for so long that others may have given it up. */
+static bool was_held_up(ls_mesh *mesh, double late)
+{
+    return mesh->beats ? ls_beats_slept(mesh->beats) : late > mesh->silence_limit;
 }
 
 /* A process that was itself stopped has no reason to call others silent. */
@@ -95,12 +104,12 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
     double now = mesh->table->now(mesh->transport);
     if (mesh->over.status != LS_OK)
         return ls_error_give(&mesh->over);
-    if (now - before > LS_BEAT_EVERY + SLEPT) {
-        mesh->slept |= now - before > mesh->silence_limit;
+    if (was_held_up(mesh, now - before - LS_BEAT_EVERY)) {
+        mesh->slept = true;
         ls_mesh_wait_begins(mesh);
     }
     check_silence(mesh, now);
-    return ls_mesh_beat(mesh);
+    return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
 }
 
 /* ---- What is heard ---- */
@@ -115,7 +124,7 @@ static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
     if (frame->epoch > mesh->peers.epoch)
         return;
     if (has_bit(frame->members, mesh->peers.rank))
-        ls_mesh_lose(mesh, rank, true, "it has lost this one");
+        ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it has lost this one");
     if (!mesh->regroup)
         snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another one", rank);
     mesh->regroup = true;
@@ -135,7 +144,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_COMMIT:
         if (current && mesh->ready) {
             mesh->committed = true;
-            mesh->peers.decided = frame->wishes;
+            mesh->peers.decided |= frame->wishes;
         }
         return LS_OK;
     case LS_FRAME_STATE:
@@ -150,7 +159,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_OVER:
         return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, why);
     case LS_FRAME_LEFT:
-        ls_mesh_lose(mesh, rank, false, why);
+        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, why);
         return LS_OK;
     default:
         return LS_OK;
@@ -230,7 +239,7 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
             LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
     ls_mesh_push(mesh);
     mesh->committed = true;
-    mesh->peers.decided = wishes;
+    mesh->peers.decided |= wishes;
     return LS_OK;
 }
 
@@ -372,7 +381,7 @@ static void part_enemies(ls_mesh *mesh)
         for (int k = i + 1; k < p->count; k++) {
             int a = p->members[i], b = p->members[k];
             if (a != p->rank && !mesh->lost[a] && !mesh->lost[b] && has_bit(mesh->states[a].members, b))
-                ls_mesh_lose(mesh, b, true, "its connection to another one ended");
+                ls_mesh_lose(mesh, b, LS_LOST_SILENT, "its connection to another one ended");
         }
 }
 
@@ -382,10 +391,11 @@ static void part_enemies(ls_mesh *mesh)
 static ls_status check_majority(ls_mesh *mesh)
 {
     int left = 0, doubtful = 0;
+    mesh->slept |= was_held_up(mesh, 0);
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         left += !mesh->lost[r];
-        doubtful += mesh->lost[r] && (mesh->suspected[r] || mesh->slept);
+        doubtful += mesh->lost[r] == LS_LOST_SILENT || (mesh->lost[r] == LS_LOST_ENDED && mesh->slept);
     }
     if (doubtful == 0 || left * 2 > mesh->peers.count ||
         (left * 2 == mesh->peers.count && !mesh->lost[mesh->peers.members[0]]))
@@ -459,7 +469,7 @@ static ls_status adopt(ls_mesh *mesh)
     mesh->regroup = false;
     for (int r = 0; r < p->size; r++) {
         if (!has_bit(frame.members, r)) {
-            mesh->lost[r] = true;
+            mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
             LS_TRY(pass_on(mesh, r, frame)); /* it has to know that it is out */
             ls_mesh_hang_up(mesh, r);
             continue;
@@ -474,7 +484,7 @@ static ls_status adopt(ls_mesh *mesh)
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
     report(mesh, &frame);
     if (frame.number > mesh->number) {
-        p->decided = frame.wishes;
+        p->decided |= frame.wishes;
         mesh->committed = true;
         return LS_OK;
     }
@@ -494,7 +504,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
             return LS_OK;
         LS_TRY(check_majority(mesh));
         for (int i = 0; i < mesh->peers.count; i++)
-            now_lost += mesh->lost[mesh->peers.members[i]];
+            now_lost += mesh->lost[mesh->peers.members[i]] != 0;
         if (now_lost != lost)
             LS_TRY(tell_state(mesh));
         lost = now_lost;

@@ -21,11 +21,11 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     pthread_mutex_init(&mesh->mutex, NULL);
     mesh->links = calloc(size, sizeof(*mesh->links));
     mesh->wants = calloc(size, sizeof(*mesh->wants));
+    mesh->alive = calloc(size, sizeof(*mesh->alive));
     mesh->members = calloc(size, sizeof(*mesh->members));
     mesh->readies = calloc(size, sizeof(*mesh->readies));
     mesh->states = calloc(size, sizeof(*mesh->states));
     mesh->lost = calloc(size, sizeof(*mesh->lost));
-    mesh->suspected = calloc(size, sizeof(*mesh->suspected));
     mesh->peers = (ls_peers){ .rank = options->rank,
                               .size = options->size,
                               .members = mesh->members,
@@ -35,9 +35,9 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .commit = ls_mesh_commit,
                               .give_up = ls_mesh_give_up };
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
-    mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 60;
-    if (!mesh->links || !mesh->wants || !mesh->members || !mesh->readies || !mesh->states || !mesh->lost ||
-        !mesh->suspected) {
+    mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
+    if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
+        !mesh->lost) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     }
@@ -54,16 +54,20 @@ void ls_mesh_free(ls_mesh *mesh)
     for (int r = 0; mesh->links && r < mesh->peers.size; r++)
         if (mesh->links[r].line)
             mesh->table->hang_up(mesh->links[r].line);
+    ls_beats_stop(mesh->beats);
+    for (int r = 0; mesh->alive && !mesh->beats && r < mesh->peers.size; r++)
+        if (mesh->alive[r])
+            mesh->table->hang_up(mesh->alive[r]);
     if (mesh->transport)
         mesh->table->close(mesh->transport);
     pthread_mutex_destroy(&mesh->mutex);
     free(mesh->links);
     free(mesh->wants);
+    free(mesh->alive);
     free(mesh->members);
     free(mesh->readies);
     free(mesh->states);
     free(mesh->lost);
-    free(mesh->suspected);
     free(mesh);
 }
 
@@ -276,7 +280,7 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
     *more = false;
     if (mesh->table->read(link->line, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
         ls_mesh_hang_up(mesh, rank);
-        ls_mesh_lose(mesh, rank, false, ls_last_error());
+        ls_mesh_lose(mesh, rank, LS_LOST_ENDED, ls_last_error());
         return LS_OK;
     }
     *more = moved > 0;

@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "base/log.h"
+#include "fabric/beats.h"
 #include "fabric/transport.h"
 #include "run/peers.h"
 
@@ -39,7 +40,8 @@ typedef struct ls_frame {
     uint32_t from; /* rank of the sender */
     uint32_t epoch;
     uint64_t number;   /* of the collective; HELLO: size of the cluster */
-    uint64_t sequence; /* PIECES: the how manieth exchange of the epoch; STATE: 1 if READY for `number` */
+    uint64_t sequence; /* HELLO: 0, or 1 for a line with signs of life; PIECES: the how manieth exchange of the epoch;
+                          STATE: 1 if READY for `number` */
     uint64_t tag;      /* PIECES: what is exchanged, compared */
     uint64_t bytes;    /* that follow */
     uint64_t hash[2];  /* READY, STATE: of what the sender has */
@@ -55,6 +57,10 @@ typedef struct ls_frame {
 #define LS_MOST_QUEUED 8 /* frames to one worker */
 
 typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
+
+/* How a worker was lost. Of one that was only silent, or that ended when this one had been silent itself, nobody knows:
+ * it may see it the other way round. */
+typedef enum ls_absence { LS_NOT_LOST, LS_LOST_LEFT, LS_LOST_ENDED, LS_LOST_SILENT } ls_absence;
 
 /* What is under way to and from one worker. */
 typedef struct ls_link {
@@ -94,6 +100,8 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* of each rank */
     ls_want *wants;
+    ls_line **alive; /* by rank: lines for signs of life */
+    ls_beats *beats; /* NULL: workers give them while they wait */
     int *members;
     ls_exchange_at at;
     uint64_t sequence;
@@ -105,8 +113,7 @@ typedef struct ls_mesh {
     ls_frame *readies;  /* by rank: what it said last; kind 0: nothing */
     ls_frame *states;   /* likewise */
     ls_frame announced; /* kind 0: nothing */
-    bool *lost;         /* by rank */
-    bool *suspected;    /* by rank: lost because it was silent, which it may see otherwise */
+    ls_absence *lost;      /* by rank */
     bool slept;         /* so long that the others may have lost this worker, since the last commit */
     double beat;        /* when the others last heard that this one waits */
     char why[160];      /* the first of the members was lost */
@@ -177,7 +184,7 @@ void ls_mesh_give_up(ls_peers *peers);
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 /* The line to a worker has ended, or it was silent for too long. */
-void ls_mesh_lose(ls_mesh *mesh, int rank, bool suspected, const char *why);
+void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
 
 /* Waiting for something that the caller looks for: who is silent meanwhile is lost. */
 void ls_mesh_wait_begins(ls_mesh *mesh);

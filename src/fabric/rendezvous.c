@@ -264,6 +264,7 @@ static void ask(ls_tcp *tcp, int rank)
         ls_address there = next_meeting(tcp);
         if (ls_tcp_line_call(tcp, LS_OPENING_ASK, 0, &there, &tcp->desk) != LS_OK)
             close_desk(tcp);
+        ls_tcp_door_wake(tcp);
     }
     if (!tcp->desk || place->asked || now < place->ask_again)
         return;
@@ -398,7 +399,6 @@ ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
     } else {
         if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale)) {
             ask(tcp, rank);
-            hear_desk(tcp);
         }
         if (place->address.bytes > 0 && !place->stale)
             *out = place->address;

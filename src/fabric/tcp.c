@@ -8,8 +8,9 @@
 #include "base/clock.h"
 
 #define MOST_LINES  (2 * LS_MAX_CLUSTER + 128) /* that one thread waits for */
-#define CLOSE_LIMIT 2.0                        /* seconds that closing waits for last bytes to arrive */
-#define LONG_WAIT   1e6                        /* seconds, at most */
+#define CALL_AGAIN  0.02 /* seconds between calls of one worker: a line may end as soon as it was made */
+#define CLOSE_LIMIT 2.0  /* seconds that closing waits for last bytes to arrive */
+#define LONG_WAIT   1e6  /* seconds, at most */
 
 /* ---- Opening and closing ---- */
 
@@ -34,12 +35,12 @@ static void tcp_close(ls_transport *transport)
     double end = ls_clock_now() + CLOSE_LIMIT;
     if (!tcp)
         return;
+    ls_tcp_unmeet(tcp);
+    ls_tcp_door_close(tcp);
     for (ls_tcp_leave_some(tcp); tcp->leaving_count > 0 && ls_clock_now() < end; ls_tcp_leave_some(tcp))
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     while (tcp->leaving_count > 0)
         ls_tcp_line_free(tcp->leaving[--tcp->leaving_count]);
-    ls_tcp_unmeet(tcp);
-    ls_tcp_door_close(tcp);
     ls_tls_close(tcp->tls);
     ls_key_free(tcp->key);
     pthread_mutex_destroy(&tcp->mutex);
@@ -59,7 +60,7 @@ static ls_status tcp_open(const ls_cluster_options *options, int number, ls_tran
                              .number = (uint32_t)number,
                              .from = (uint32_t)options->rank,
                              .to = (uint32_t)options->rank };
-    tcp->listener = -1;
+    tcp->listener = tcp->bell = tcp->wake = -1;
     pthread_mutex_init(&tcp->mutex, NULL);
     ls_status status = ls_opening_set_job(&tcp->own, options->job);
     if (status == LS_OK)
@@ -68,6 +69,8 @@ static ls_status tcp_open(const ls_cluster_options *options, int number, ls_tran
         status = ls_tls_open(&tcp->tls);
     if (status == LS_OK)
         status = ls_tcp_meet(tcp);
+    if (status == LS_OK)
+        status = ls_tcp_door_open(tcp);
     if (status != LS_OK) {
         ls_error why;
         ls_error_keep(&why, status);
@@ -83,12 +86,17 @@ static ls_status tcp_open(const ls_cluster_options *options, int number, ls_tran
 static ls_status tcp_call(ls_transport *transport, int rank, ls_line **out)
 {
     ls_tcp *tcp = (ls_tcp *)transport;
-    ls_address there;
+    ls_address there = { .bytes = 0 };
+    ls_status status = LS_OK;
     tcp_line *line = NULL;
+    double now = ls_clock_now();
     if (rank < 0 || rank >= LS_MAX_CLUSTER || rank == tcp->options.rank)
         return ls_fail(LS_ERR_INTERNAL, "worker %d calls worker %d", tcp->options.rank, rank);
     pthread_mutex_lock(&tcp->mutex);
-    ls_status status = ls_tcp_find(tcp, rank, &there);
+    if (now >= tcp->places[rank].call_again)
+        status = ls_tcp_find(tcp, rank, &there);
+    if (there.bytes > 0)
+        tcp->places[rank].call_again = now + CALL_AGAIN;
     pthread_mutex_unlock(&tcp->mutex);
     if (status == LS_OK && there.bytes > 0)
         status = ls_tcp_line_call(tcp, LS_OPENING_CALL, rank, &there, &line);
@@ -101,7 +109,6 @@ static ls_status tcp_answer(ls_transport *transport, ls_line **out)
 {
     ls_tcp *tcp = (ls_tcp *)transport;
     pthread_mutex_lock(&tcp->mutex);
-    ls_tcp_door_step(tcp);
     *out = (ls_line *)ls_tcp_door_take(tcp);
     pthread_mutex_unlock(&tcp->mutex);
     return LS_OK;
@@ -142,13 +149,12 @@ static bool list_line(ls_want *want, struct pollfd *out, double *end)
     return want->read && !line->drained && ls_secured_has_bytes(line->secured);
 }
 
-static bool list_door(ls_tcp *tcp, struct pollfd *out, int *count, double *end)
+static bool list_door(ls_tcp *tcp, struct pollfd *out)
 {
     pthread_mutex_lock(&tcp->mutex);
-    bool ready = ls_tcp_door_step(tcp) || tcp->news;
-    tcp->news = false;
-    *count = ls_tcp_door_polls(tcp, out, end);
+    bool ready = ls_tcp_door_look(tcp);
     pthread_mutex_unlock(&tcp->mutex);
+    *out = (struct pollfd){ .fd = tcp->bell, .events = POLLIN };
     return ready;
 }
 
@@ -163,19 +169,18 @@ static bool look(const ls_want *want, const struct pollfd *polled)
 
 static bool wait_once(ls_tcp *tcp, ls_want *wants, int count, double end)
 {
-    struct pollfd polls[MOST_LINES + TCP_DOOR_POLLS];
-    int extra = 0;
+    struct pollfd polls[MOST_LINES];
     bool any = false;
-    for (int i = 0; i < count; i++) { /* the door's own come behind those of lines */
+    for (int i = 0; i < count; i++) {
         ls_want *w = &wants[i];
         polls[i] = (struct pollfd){ .fd = -1 };
-        w->ready = w->line ? list_line(w, &polls[i], &end) : list_door(tcp, polls + count, &extra, &end);
+        w->ready = w->line ? list_line(w, &polls[i], &end) : list_door(tcp, &polls[i]);
         any |= w->ready;
     }
     double left = end - ls_clock_now();
     left = any || left < 0 ? 0 : left < LONG_WAIT ? left : LONG_WAIT;
     struct timespec limit = { (time_t)left, (long)(1e9 * (left - (double)(time_t)left)) };
-    if (ppoll(polls, (nfds_t)(count + extra), &limit, NULL) <= 0)
+    if (ppoll(polls, (nfds_t)count, &limit, NULL) <= 0)
         return any;
     for (int i = 0; i < count; i++)
         if (wants[i].line && look(&wants[i], &polls[i]))
@@ -189,9 +194,6 @@ static ls_status tcp_wait(ls_transport *transport, ls_want *wants, int count, do
     double end = ls_clock_now() + (seconds > 0 ? seconds : 0);
     if (count < 0 || count > MOST_LINES)
         return ls_fail(LS_ERR_INTERNAL, "waiting for %d lines; %d are possible", count, MOST_LINES);
-    pthread_mutex_lock(&tcp->mutex);
-    ls_tcp_leave_some(tcp);
-    pthread_mutex_unlock(&tcp->mutex);
     while (!wait_once(tcp, wants, count, end) && ls_clock_now() < end)
         ;
     return LS_OK;
@@ -206,6 +208,7 @@ static double tcp_now(ls_transport *transport)
 const ls_transport_table ls_transport_tcp = {
     .name = "tcp",
     .elastic = true,
+    .beats = true,
     .open = tcp_open,
     .close = tcp_close,
     .call = tcp_call,

@@ -68,7 +68,7 @@ typedef struct tcp_place {
     ls_address address; /* bytes 0: not known */
     bool stale;         /* nobody was there */
     bool asked;         /* worker 0 was; under way */
-    double ask_again;
+    double ask_again, call_again;
     int turn; /* which of several addresses is next */
 } tcp_place;
 
@@ -80,6 +80,9 @@ struct ls_tcp {
     ls_tls *tls;
     pthread_mutex_t mutex;
 
+    pthread_t thread; /* of the door */
+    bool has_thread, closing;
+    int bell, wake; /* eventfds: to those who wait, and to the thread */
     int listener;
     double accept_again;               /* when there were no descriptors left */
     tcp_line *guests[TCP_MOST_GUESTS]; /* oldest first */
@@ -102,15 +105,16 @@ struct ls_tcp {
     tcp_line *desks[LS_MAX_CLUSTER]; /* of worker 0: of those who ask */
 };
 
-/* ---- The door (tcp_door.c); all under the mutex ---- */
+/* ---- The door (tcp_door.c) ---- */
 
-/* Lets callers in, as far as it goes without waiting; whether one can be answered. */
-bool ls_tcp_door_step(ls_tcp *tcp);
-tcp_line *ls_tcp_door_take(ls_tcp *tcp); /* NULL: nobody */
-/* What the door waits for, in up to TCP_DOOR_POLLS places; *end: when it must be looked at, at the latest. */
-#define TCP_DOOR_POLLS (2 + TCP_MOST_GUESTS + LS_MAX_CLUSTER)
-int ls_tcp_door_polls(const ls_tcp *tcp, struct pollfd *out, double *end);
+/* A thread of its own lets callers in, answers who asks for addresses and sees last bytes off, whatever the workers are
+ * doing. `bell` can be read when somebody waits to be answered, or an address has become known. */
+ls_status ls_tcp_door_open(ls_tcp *tcp);
 void ls_tcp_door_close(ls_tcp *tcp);
+void ls_tcp_door_wake(ls_tcp *tcp); /* there is something new to look after */
+/* Under the mutex: whether the bell has rung, which then is silent again; and who waits, NULL: nobody. */
+bool ls_tcp_door_look(ls_tcp *tcp);
+tcp_line *ls_tcp_door_take(ls_tcp *tcp);
 
 /* ---- Where others wait (rendezvous.c); all under the mutex ---- */
 

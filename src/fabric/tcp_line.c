@@ -443,11 +443,11 @@ void ls_tcp_line_hang_up(ls_line *of)
     }
     line->end = ls_clock_now() + LEAVE_LIMIT;
     pthread_mutex_lock(&tcp->mutex);
-    ls_tcp_leave_some(tcp);
     if (tcp->leaving_count == TCP_MOST_LEAVING) {
         ls_tcp_line_free(tcp->leaving[0]);
         memmove(tcp->leaving, tcp->leaving + 1, --tcp->leaving_count * sizeof(*tcp->leaving));
     }
     tcp->leaving[tcp->leaving_count++] = line;
     pthread_mutex_unlock(&tcp->mutex);
+    ls_tcp_door_wake(tcp);
 }

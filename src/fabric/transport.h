@@ -24,6 +24,7 @@ typedef struct ls_want {
 typedef struct ls_transport_table {
     const char *name;
     bool elastic; /* workers may come and go; otherwise a lost worker is the end of the job */
+    bool beats;   /* a thread of its own gives signs of life; otherwise workers do while they wait */
 
     /* Opens the door of worker options->rank. number: the how manieth cluster of this process it is, for contexts of
      * one job do not meet each other's. */
@@ -52,6 +53,9 @@ typedef struct ls_transport_table {
 
 extern const ls_transport_table ls_transport_unix; /* processes of one user on one machine */
 extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
+
+/* The one that the options ask for. */
+ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);
 
 #define LS_NEEDS_KEY                                                                                                   \
     "workers that meet over tcp need the job's key: `lockstep key FILE` makes one; give every worker the file, or a "  \

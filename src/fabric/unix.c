@@ -208,6 +208,7 @@ static double unix_now(ls_transport *transport)
 const ls_transport_table ls_transport_unix = {
     .name = "unix",
     .elastic = true,
+    .beats = true,
     .open = unix_open,
     .close = unix_close,
     .call = unix_call,

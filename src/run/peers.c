@@ -33,9 +33,18 @@ ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag)
 {
     if (!peers)
         return LS_OK;
+    peers->decided &= ~(uint64_t)LS_WISH_STOP; /* what was decided before is over */
+    ls_peers_stops(peers, flag);
+    LS_TRY(ls_peers_share(peers, 2, what, NULL, 0));
+    ls_peers_stops(peers, flag);
+    return LS_OK;
+}
+
+void ls_peers_stops(ls_peers *peers, bool *flag)
+{
+    if (!peers)
+        return;
     if (*flag)
         peers->wishes |= LS_WISH_STOP;
-    LS_TRY(ls_peers_share(peers, 2, what, NULL, 0));
     *flag = peers->decided & LS_WISH_STOP;
-    return LS_OK;
 }

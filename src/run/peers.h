@@ -28,7 +28,7 @@ struct ls_peers {
     int count;
     unsigned epoch;   /* changes with the members */
     uint64_t wishes;  /* of this worker, until they are decided */
-    uint64_t decided; /* by the last commit, the same on all workers */
+    uint64_t decided; /* by commits, the same on all workers, until they take it off */
     bool again;       /* the last failure was the loss of a worker, and the others go on */
 
     /* Pieces go where they belong. Every worker calls this with the same list, but for the addresses, and pieces
@@ -50,8 +50,10 @@ int ls_peers_place(const ls_peers *peers);
 /* One exchange and its commit, begun again where that is needed. */
 ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 
-/* Sets the flag where any worker has it; of a process that is alone (NULL) it stays as it is. For what a clock or a
- * signal decides: all workers act at the same step. */
+/* Whether to stop, for what a clock or a signal decides: all workers act at the same step. ls_peers_any asks all at
+ * once; ls_peers_stops says what the commits up to now decided, and what this worker wishes goes along with the next.
+ * Of a process that is alone (NULL) the flag stays as it is. */
 ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag);
+void ls_peers_stops(ls_peers *peers, bool *flag);
 
 #endif

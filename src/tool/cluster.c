@@ -13,25 +13,41 @@ ls_status tool_is_chief(const tool_settings *settings, bool *out)
     return LS_OK;
 }
 
-void tool_only_work(tool_settings *settings)
+/* Standard output as it was; -1: it leads there. */
+static int muted = -1;
+
+void tool_mute(void)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    settings->verbose = LS_VERBOSE_SILENT;
-    settings->print_options = false;
-    settings->save = settings->log = settings->trace = NULL;
-    settings->log_hash = false;
     fflush(stdout);
-    if (null >= 0) {
-        dup2(null, STDOUT_FILENO);
-        close(null);
-    }
+    if (null < 0)
+        return;
+    muted = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    dup2(null, STDOUT_FILENO);
+    close(null);
+}
+
+bool tool_is_muted(void)
+{
+    return muted >= 0;
+}
+
+void tool_follow_chief(const ls_context *ctx)
+{
+    if (muted < 0 || !ctx || !ls_is_chief(ctx))
+        return;
+    fflush(stdout);
+    dup2(muted, STDOUT_FILENO);
+    close(muted);
+    muted = -1;
 }
 
 ls_status tool_agree(ls_context *ctx, const char *what, int *number)
 {
-    int all[LS_MAX_CLUSTER];
+    int all[LS_MAX_CLUSTER] = { 0 }; /* of a worker that is lost it stays 0 */
     LS_TRY(ls_cluster_gather(ctx, what, number, sizeof *number, all));
     for (int i = 0; i < ls_cluster_size(ctx); i++)
         *number = all[i] > *number ? all[i] : *number;
+    tool_follow_chief(ctx);
     return LS_OK;
 }

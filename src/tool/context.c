@@ -9,7 +9,8 @@
 /* What is told on the way goes where the progress goes; what is wrong, to standard error. */
 static void write_log(void *user, ls_log_level level, const char *line)
 {
-    (void)user;
+    const tool_session *session = user;
+    tool_follow_chief(session->ctx);
     if (level >= LS_LOG_INFO)
         printf("%s\n", line);
     else
@@ -130,7 +131,9 @@ static ls_status look(ls_context *ctx)
 
 ls_status tool_open_context(const tool_settings *settings, tool_session *session)
 {
-    const ls_context_options options = { .log_level = (ls_log_level)settings->log_level, .log_sink = write_log };
+    const ls_context_options options = { .log_level = (ls_log_level)settings->log_level,
+                                         .log_sink = write_log,
+                                         .log_user = session };
     int open = 0;
     LS_TRY(ls_context_create(&options, &session->ctx));
     if (settings->multi_worker)

@@ -20,6 +20,7 @@ static ls_status evaluate(const tool_settings *settings, tool_session *session)
     LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
     LS_TRY(ls_evaluate(session->model, data, &results, .batch_size = settings->batch_size,
                        .strategy = session->strategy, .lanes = (int)settings->lanes));
+    tool_follow_chief(session->ctx);
     tool_print_results(name, &results);
     return LS_OK;
 }

@@ -261,7 +261,7 @@ static const ls_option launch_rows[] = {
         .help = "time that workers have to end after SIGTERM, before SIGKILL, and after the others have finished"),
     ROW("--join-limit", join_limit, .value = "30", .range = "(0, 1e6]", .metavar = "SECONDS",
         .help = "time that workers wait for each other at the beginning"),
-    ROW("--silence-limit", silence_limit, .value = "60", .range = "(0, 1e6]", .metavar = "SECONDS",
+    ROW("--silence-limit", silence_limit, .value = "1", .range = "(0, 1e6]", .metavar = "SECONDS",
         .help = "a worker that is waited for and sends nothing for so long is given up"),
 };
 const ls_option_table tool_launch_flags = LS_OPTION_TABLE("Workers", launch_rows);

@@ -10,13 +10,13 @@ enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict, &tool_verify,
                                                 &tool_summary, &tool_export,   &tool_diff,    &tool_report,
-                                                &tool_devices, &tool_doctor,   &tool_launch };
+                                                &tool_devices, &tool_doctor,   &tool_launch,  &tool_key };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
  * for us, which worker of which cluster this is. */
-static const char *const other_variables[] = { "LOCKSTEP_DATA",   "LOCKSTEP_ISA",        "LOCKSTEP_VISIBLE_DEVICES",
-                                               "LOCKSTEP_RANK",   "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RENDEZVOUS",
-                                               "LOCKSTEP_RESTART" };
+static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",        "LOCKSTEP_VISIBLE_DEVICES",
+                                               "LOCKSTEP_RANK",    "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RENDEZVOUS",
+                                               "LOCKSTEP_RESTART", "LOCKSTEP_LISTEN",     "LOCKSTEP_TRANSPORT" };
 
 static int fail(int status)
 {
@@ -89,8 +89,8 @@ static ls_status read_options(const tool_command *command, int argc, const char 
     if (options->positional_count > taken)
         return ls_fail(LS_ERR_INVALID, "%s: unexpected argument '%s'", command->name, options->positional[taken]);
     if (!any && options->positional_count < command->takes_files)
-        return ls_fail(LS_ERR_INVALID, "%s: %zu files are needed: lockstep %s %s", command->name, command->takes_files,
-                       command->name, command->arguments);
+        return ls_fail(LS_ERR_INVALID, "%s: %zu file%s needed: lockstep %s %s", command->name, command->takes_files,
+                       command->takes_files == 1 ? " is" : "s are", command->name, command->arguments);
     settings->files = options->positional;
     settings->file_count = command->takes_files > 0 ? options->positional_count : 0;
     settings->model = command->takes_model && options->positional_count > 0 ? options->positional[0] : NULL;
@@ -109,14 +109,14 @@ static int run(const tool_command *command, int argc, const char *const *argv)
     } else {
         bool chief = true;
         if (tool_is_chief(&settings, &chief) == LS_OK && !chief) /* what is wrong there, opening a context tells */
-            tool_only_work(&settings);
+            tool_mute();
         if (settings.print_options) {
             ls_text text = { 0 };
             ls_options_print(&options, &text);
             printf("%s", ls_text_get(&text));
             ls_text_free(&text);
         }
-        if (settings.verbose != LS_VERBOSE_SILENT)
+        if (settings.verbose != LS_VERBOSE_SILENT && !tool_is_muted())
             ls_show_work(stderr); /* standard output is for results */
         int stopped_by = 0;
         if (command->run(&settings, &stopped_by) != LS_OK)

@@ -70,12 +70,14 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     ls_dataset *data;
     const char *name;
     ls_array out;
-    LS_TRY(tool_check_writable("--output", settings->output));
+    if (!tool_is_muted())
+        LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_chosen_set(settings, session, &data, &name));
     LS_TRY(ls_predict(session->model, data, &out, .batch_size = settings->batch_size, .strategy = session->strategy,
                       .lanes = (int)settings->lanes));
+    tool_follow_chief(session->ctx);
     ls_status status = ls_is_chief(session->ctx) ? write_array(settings->output, &out) : LS_OK;
     if (status == LS_OK) {
         printf("%s: %s of the %s set: (", settings->output, ls_model_output_name(session->model, 0), name);

@@ -195,12 +195,15 @@ typedef struct tool_command {
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor, tool_launch;
+    tool_report, tool_devices, tool_doctor, tool_launch, tool_key;
 
-/* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c). In others the
- * settings ask for neither, and standard output leads nowhere. */
+/* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c), as it begins. */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
-void tool_only_work(tool_settings *settings);
+/* Standard output of the others leads nowhere, until tool_follow_chief finds that this one is the chief now, because
+ * those before it are lost. Called with every line that the library tells, and behind what workers do together. */
+void tool_mute(void);
+bool tool_is_muted(void);
+void tool_follow_chief(const ls_context *ctx);
 /* Of all workers the largest number: a signal that one of them got has stopped them all. */
 ls_status tool_agree(ls_context *ctx, const char *what, int *number);
 

@@ -56,9 +56,11 @@ static ls_status measure(const tool_settings *settings, tool_session *session, t
 
 static ls_status open_all(const tool_settings *settings, tool_session *session)
 {
-    LS_TRY(tool_check_writable("--save", settings->save)); /* now, not after hours of training */
-    LS_TRY(tool_check_log_file(settings->log));
-    LS_TRY(tool_check_writable("--trace", settings->trace));
+    if (!tool_is_muted()) { /* the worker that writes finds out now, not after hours of training */
+        LS_TRY(tool_check_writable("--save", settings->save));
+        LS_TRY(tool_check_log_file(settings->log));
+        LS_TRY(tool_check_writable("--trace", settings->trace));
+    }
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_data(settings, session));
@@ -211,11 +213,31 @@ static void tell_times(const ls_model *model)
     printf("\n");
 }
 
-static ls_status tell_results(const tool_settings *settings, tool_session *session, const ls_history *history,
-                              int stopped_by)
+/* What is told at the end. */
+typedef struct outcome {
+    int stopped_by; /* a signal, or 0 */
+    bool tested;
+    ls_results results; /* of the test set */
+} outcome;
+
+/* The results of the test set: those of the last epoch's validation, or of a pass that all workers make. */
+static ls_status find_results(const tool_settings *settings, tool_session *session, const ls_history *history,
+                              outcome *out)
+{
+    if (out->stopped_by != 0 || !session->test)
+        return LS_OK;
+    out->tested = true;
+    if (settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &out->results))
+        return LS_OK;
+    LS_TRY(ls_evaluate(session->model, session->test, &out->results, .batch_size = tool_batch_size(settings, session),
+                       .strategy = session->strategy, .lanes = (int)settings->lanes));
+    tool_follow_chief(session->ctx);
+    return LS_OK;
+}
+
+static ls_status tell_results(const tool_settings *settings, tool_session *session, const outcome *out)
 {
     char hex[65];
-    ls_results results;
     if (settings->verbose != LS_VERBOSE_SILENT) {
         ls_times times = ls_model_times(session->model);
         tell_times(session->model);
@@ -227,18 +249,11 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
         printf("%s", text);
         free(text);
     }
-    if (stopped_by != 0) {
-        printf("stopped by a signal (%s)%s\n", strsignal(stopped_by),
+    if (out->stopped_by != 0)
+        printf("stopped by a signal (%s)%s\n", strsignal(out->stopped_by),
                settings->checkpoint ? "; --resume goes on from here" : "");
-    } else if (session->test) {
-        bool known =
-            settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &results);
-        if (!known)
-            LS_TRY(ls_evaluate(session->model, session->test, &results,
-                               .batch_size = tool_batch_size(settings, session), .strategy = session->strategy,
-                               .lanes = (int)settings->lanes));
-        tool_print_results("test", &results);
-    }
+    if (out->tested)
+        tool_print_results("test", &out->results);
     LS_TRY(ls_model_weights_sha256(session->model, hex));
     printf("weights sha256: %s\n", hex);
     if (settings->save)
@@ -246,12 +261,24 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
     return LS_OK;
 }
 
+/* The chief tells, and nobody leaves before it has: if it is lost meanwhile, the next in line tells it. */
+static ls_status tell_by_one(const tool_settings *settings, tool_session *session, const outcome *out)
+{
+    bool muted = tool_is_muted();
+    LS_TRY(tell_results(settings, session, out));
+    fflush(stdout);
+    LS_TRY(ls_cluster_barrier(session->ctx, "the results"));
+    tool_follow_chief(session->ctx);
+    return muted && !tool_is_muted() ? tell_results(settings, session, out) : LS_OK;
+}
+
 /* A step that fails changes nothing: the weights are those of the last good step, whatever failed, and hours of
- * training are in them. Without a good step there is nothing to keep, and an old file stays. */
+ * training are in them. Without a good step there is nothing to keep, and an old file stays; also where this worker
+ * lost the others: they may go on, and write it. */
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];
-    if (settings->save == NULL)
+    if (settings->save == NULL || !ls_is_chief(session->ctx) || trained == LS_ERR_PEER)
         return trained;
     snprintf(reason, sizeof reason, "%s", ls_last_error());
     int64_t step = 0;
@@ -272,11 +299,17 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
 {
     ls_history *history = NULL;
     ls_status status = save(settings, session, fit(settings, session, &history));
+    bool muted = tool_is_muted();
     *stopped_by = tool_release_signals(); /* nothing is left to save: the next signal ends at once */
     if (status == LS_OK)
         status = tool_agree(session->ctx, "how training ended", stopped_by);
+    if (status == LS_OK && muted && !tool_is_muted()) /* the worker that was to save is lost */
+        status = save(settings, session, LS_OK);
+    outcome out = { .stopped_by = *stopped_by };
     if (status == LS_OK)
-        status = tell_results(settings, session, history, *stopped_by);
+        status = find_results(settings, session, history, &out);
+    if (status == LS_OK)
+        status = tell_by_one(settings, session, &out);
     ls_history_destroy(history);
     return status;
 }

@@ -45,11 +45,6 @@ static ls_status open_one(ls_callback_list *list, const ls_callback *spec, ls_ca
         return LS_OK;
     if ((size_t)spec->kind >= KINDS)
         return ls_fail(LS_ERR_INVALID, "there is no callback number %d", (int)spec->kind);
-    const ls_context *ctx = ls_model_graph(list->facts.job->model)->context;
-    if (builtins[spec->kind]->only_writes && !ls_is_chief(ctx)) { /* another worker writes the same */
-        *out = (ls_callback){ .kind = LS_CALLBACK_FUNCTIONS };
-        return LS_OK;
-    }
     *out = (ls_callback){ .kind = spec->kind, .of = spec->of };
     return builtins[spec->kind]->open(&spec->of, &list->facts, out);
 }
@@ -86,6 +81,15 @@ ls_status ls_callbacks_close(ls_callback_list *list, ls_status status)
     return ls_error_give(&failure);
 }
 
+void ls_callbacks_go_on(ls_callback_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const ls_callback *c = &list->all[i];
+        if (c->kind != LS_CALLBACK_FUNCTIONS && builtins[c->kind]->go_on && c->user)
+            builtins[c->kind]->go_on(c->user);
+    }
+}
+
 const char *ls_callback_name(const ls_callback *callback)
 {
     return builtins[callback->kind] ? builtins[callback->kind]->name : "functions";
@@ -112,6 +116,16 @@ bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind)
 ls_logger *ls_callback_log(const ls_callback_facts *facts)
 {
     return &ls_model_graph(facts->job->model)->context->log;
+}
+
+bool ls_callback_is_quiet(const ls_callback_facts *facts)
+{
+    return !ls_is_chief(ls_model_graph(facts->job->model)->context);
+}
+
+FILE *ls_callback_out(const ls_callback_facts *facts)
+{
+    return ls_callback_is_quiet(facts) ? NULL : facts->out;
 }
 
 void ls_callback_warn(const ls_callback_facts *facts, const char *name, const char *path)

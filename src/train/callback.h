@@ -57,6 +57,9 @@ typedef struct ls_told {
 /* `stop` may be NULL; it is set when a callback asks to stop. A list that is NULL or empty does nothing. */
 ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_told *told, bool *stop);
 
+/* The worker that wrote files is lost: this one goes on with them, or with new ones. */
+void ls_callbacks_go_on(ls_callback_list *list);
+
 /* Whether one of them is of that kind. */
 bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind);
 
@@ -68,6 +71,9 @@ typedef struct ls_builtin {
     ls_status (*open)(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out);
     void (*close)(void *user);
     bool only_writes; /* files: training is the same without it */
+    /* Of those: where ls_callback_is_quiet, the state is kept as if files were written; from this call on they are.
+     * What cannot be written is a warning. May be NULL. */
+    void (*go_on)(void *user);
 } ls_builtin;
 extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,
     ls_builtin_model_checkpoint, ls_builtin_plateau, ls_builtin_scheduler;
@@ -75,6 +81,11 @@ extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_bui
 ls_status ls_builtin_state(const char *name, size_t bytes, void **out); /* calloc, or a message */
 
 ls_logger *ls_callback_log(const ls_callback_facts *facts);
+
+/* Whether another worker of the cluster prints and writes files: asked anew each time, for its loss changes it. */
+bool ls_callback_is_quiet(const ls_callback_facts *facts);
+/* Where messages go; NULL: they are not told, or not by this worker. */
+FILE *ls_callback_out(const ls_callback_facts *facts);
 
 /* A file could not be written: a warning, with the last error as its reason; training goes on. */
 void ls_callback_warn(const ls_callback_facts *facts, const char *name, const char *path);

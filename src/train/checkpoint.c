@@ -13,7 +13,7 @@ static ls_status write_content(ls_job *job, const char *dir, const ls_content *c
     size_t bytes = 0;
     if (!ls_saver_makes_room(job->saver, dir))
         LS_TRY(ls_checkpoint_lock(ops, dir, &lock));
-    ls_status status = ls_checkpoint_write(ops, dir, content, &bytes);
+    ls_status status = ls_checkpoint_write(ops, dir, content, (ls_permission){ .ask = NULL }, &bytes);
     if (status == LS_OK)
         ls_checkpoint_link(ops, dir, "last", content->step);
     if (lock >= 0)

@@ -124,8 +124,14 @@ ls_status ls_checkpoint_find(const char *from, ls_logger *log, ls_checkpoint **o
  * what killed runs left. */
 ls_status ls_checkpoint_lock(const ls_file_ops *ops, const char *dir, int *lock);
 
-/* Writes DIR/step-...; a failure leaves the folder as it was. */
-ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_content *content, size_t *bytes);
+/* Writes DIR/step-...; a failure leaves the folder as it was. `permission` is asked when all is written, before it gets
+ * its name: a failure is one of the whole. Its function may be NULL. */
+typedef struct ls_permission {
+    ls_status (*ask)(void *user);
+    void *user;
+} ls_permission;
+ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_content *content,
+                              ls_permission permission, size_t *bytes);
 
 /* Points DIR/last or DIR/best to a step. A file system without links is no failure. */
 void ls_checkpoint_link(const ls_file_ops *ops, const char *dir, const char *name, int64_t step);
@@ -148,6 +154,8 @@ bool ls_saver_resumes(const ls_saver *saver);
 ls_status ls_saver_resume(ls_saver *saver);
 /* The log that has begun, or NULL: it is told where the run goes on from, and of each checkpoint. */
 void ls_saver_log(ls_saver *saver, ls_train_log *log);
+/* The worker that saved is lost: this one goes on with the folder. One that cannot be reached is a warning. */
+void ls_saver_go_on(ls_saver *saver);
 /* After each step: saves where that is due, was asked for, or training stops here. */
 void ls_saver_step(ls_saver *saver, bool stopping);
 /* After each whole epoch, with its results. */

@@ -364,7 +364,8 @@ static void clean(const ls_file_ops *ops, const char *dir)
     closedir(list);
 }
 
-ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_content *content, size_t *bytes)
+ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_content *content,
+                              ls_permission permission, size_t *bytes)
 {
     char temporary[PATH_MAX];
     size_t total = 0;
@@ -373,6 +374,8 @@ ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_
     if (ops->mkdir(ops->user, temporary, 0777) != 0)
         return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", temporary, strerror(errno));
     ls_status status = write_files(ops, temporary, content, &total);
+    if (status == LS_OK && permission.ask)
+        status = permission.ask(permission.user);
     if (status == LS_OK)
         status = put_in_place(ops, dir, content->step, temporary);
     if (status == LS_OK) {

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "train/callback.h"
 
@@ -18,8 +19,10 @@ typedef struct csv_logger {
     ls_csv_logger_options options;
     ls_callback_facts facts;
     char separator;
-    ls_append file;
-    bool ready; /* the file is cut to where it begins or goes on */
+    ls_append file; /* not open where another worker writes: then what it would have written stays in `rows` */
+    ls_text rows;
+    int64_t first; /* byte of the file at which they begin */
+    bool ready;    /* the file is cut to where it begins or goes on */
     char keys[KEYS][80];
     size_t key_count; /* 0: not known yet */
     numbers now;
@@ -95,13 +98,60 @@ static void put_value(ls_text *line, const char *key, const ls_logs *logs)
     ls_text_put(line, "NA");
 }
 
+/* ---- The file ---- */
+
+static void cut(csv_logger *c, int64_t bytes)
+{
+    if (c->file.fd >= 0)
+        ls_append_cut(&c->file, bytes);
+    else if (bytes < c->file.bytes)
+        c->file.bytes = c->first = bytes;
+}
+
+static ls_status write_row(csv_logger *c, const ls_text *line)
+{
+    if (line->failed)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a line");
+    if (c->file.fd >= 0)
+        return ls_append_write(&c->file, line->data, line->length);
+    c->file.bytes += (int64_t)line->length;
+    ls_text_put_bytes(&c->rows, line->data, line->length);
+    return LS_OK;
+}
+
+/* The file as it was when this training began, then all rows: whatever a lost worker wrote, or did not. */
+static ls_status write_rows(csv_logger *c)
+{
+    LS_TRY(ls_append_open(&c->file, c->options.path));
+    ls_append_cut(&c->file, c->first);
+    if (c->rows.failed)
+        return ls_fail(LS_ERR_MEMORY, "no memory for its rows");
+    return c->rows.length ? ls_append_write(&c->file, c->rows.data, c->rows.length) : LS_OK;
+}
+
+static void go_on(void *user)
+{
+    csv_logger *c = user;
+    if (c->file.fd < 0 && write_rows(c) != LS_OK)
+        ls_callback_warn(&c->facts, NAME, c->options.path);
+    ls_text_free(&c->rows);
+}
+
+/* Another worker writes: how long the file is before it does. */
+static void look_at_file(csv_logger *c)
+{
+    struct stat about;
+    if (stat(c->options.path, &about) == 0 && S_ISREG(about.st_mode))
+        c->file.bytes = c->first = about.st_size;
+}
+
 /* ---- Moments ---- */
 
 /* Not when training begins: only now it is known whether a saved state was loaded. */
 static void make_ready(csv_logger *c)
 {
     if (!c->ready && (c->now.started || !c->options.append))
-        ls_append_cut(&c->file, c->now.bytes);
+        cut(c, c->now.bytes);
     else if (!c->ready)
         c->now = (numbers){ .bytes = c->file.bytes, .started = 1 }; /* behind what was there */
     c->ready = true;
@@ -130,9 +180,7 @@ static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, 
         put_value(&line, c->keys[i], logs);
     }
     ls_text_put(&line, "\r\n");
-    if (line.failed)
-        ls_log_write(ls_callback_log(&c->facts), LS_LOG_WARNING, NAME ": no memory for a line");
-    else if (ls_append_write(&c->file, line.data, line.length) != LS_OK)
+    if (write_row(c, &line) != LS_OK)
         ls_callback_warn(&c->facts, NAME, c->options.path);
     ls_text_free(&line);
     if (!logs->cut)
@@ -186,7 +234,10 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     LS_TRY(check(o));
     if (o->separator)
         c->separator = o->separator[0];
-    return ls_fail_within(ls_append_open(&c->file, o->path), NAME);
+    if (!ls_callback_is_quiet(facts))
+        return ls_fail_within(ls_append_open(&c->file, o->path), NAME);
+    look_at_file(c);
+    return LS_OK;
 }
 
 static void close_state(void *user)
@@ -194,7 +245,8 @@ static void close_state(void *user)
     csv_logger *c = user;
     if (ls_append_close(&c->file) != LS_OK)
         ls_callback_warn(&c->facts, NAME, c->options.path);
+    ls_text_free(&c->rows);
     free(c);
 }
 
-const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true };
+const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true, .go_on = go_on };

@@ -88,7 +88,7 @@ static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, 
 static ls_status on_train_end(void *user, ls_model *model, const ls_logs *logs)
 {
     const early_stopping *e = user;
-    FILE *out = e->options.verbose ? e->facts.out : NULL;
+    FILE *out = e->options.verbose ? ls_callback_out(&e->facts) : NULL;
     (void)model;
     if (logs->interrupted)
         return LS_OK;

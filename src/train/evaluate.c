@@ -60,7 +60,7 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
         ls_batch_view batch;
         bool end = false;
         if (e->watch->stop)
-            LS_TRY(ls_job_interrupted(e->job, e->watch->stop, &e->stopped));
+            e->stopped = ls_job_interrupted(e->job, e->watch->stop);
         if (e->stopped)
             return LS_OK;
         LS_TRY(ls_passes_next(passes, &batch, &end));
@@ -109,6 +109,8 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
     if (status == LS_OK)
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);
+    if (ls_is_chief(ls_model_graph(job->model)->context)) /* it may have become that */
+        ls_callbacks_go_on(&callbacks);
     status = ls_callbacks_close(&callbacks, status);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);

@@ -37,7 +37,13 @@ typedef struct fit {
     double delay;       /* that threads had until then: see ls_cores_delay */
     ls_fit_facts facts; /* what a checkpoint says of it */
     bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
+    bool chief;         /* of the workers of a cluster this one prints, logs and saves */
 } fit;
+
+static ls_context *context_of(const fit *f)
+{
+    return ls_model_graph(f->job->model)->context;
+}
 
 /* ---- Callbacks ---- */
 
@@ -63,6 +69,54 @@ static ls_status call_back(fit *f, ls_moment when, int64_t epoch)
         f->stopped = true;
         f->reason = "callback";
     }
+    return LS_OK;
+}
+
+/* ---- When the chief is lost ---- */
+
+static void open_progress(fit *f)
+{
+    const ls_progress before = f->progress;
+    ls_progress_open(&f->progress, f->options->output, f->chief ? f->options->verbose : LS_VERBOSE_SILENT);
+    f->progress.steps = before.steps;
+    f->progress.done = before.done;
+    f->progress.before = before.before;
+    f->progress.start = before.start;
+    f->progress.first_step = before.first_step;
+    ls_progress_watch(&f->progress);
+}
+
+static void open_timeline(fit *f)
+{
+    const ls_fit_options *o = f->options;
+    if (o->trace &&
+        ls_timeline_create(ls_model_graph(f->job->model), o->trace_first, o->trace_last, &f->job->timeline) != LS_OK)
+        ls_log_write(&context_of(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace, ls_last_error());
+}
+
+/* The lowest rank of those that are left is the chief: it goes on with the same log and files. Asked behind whatever
+ * workers do together, which is where the loss of one is seen. */
+static void follow_chief(fit *f)
+{
+    if (f->chief || !ls_is_chief(context_of(f)))
+        return;
+    f->chief = true;
+    ls_log_always(&context_of(f)->log,
+                  "worker %d goes on in the place of the lost one behind step %" PRId64
+                  ": it prints, logs and saves from now on",
+                  ls_cluster_rank(context_of(f)), f->step);
+    ls_train_log_go_on(f->log);
+    ls_saver_go_on(f->job->saver);
+    ls_callbacks_go_on(&f->callbacks);
+    open_timeline(f);
+    open_progress(f);
+}
+
+/* Nobody leaves before the chief has written everything: if it is lost meanwhile, another one still can. */
+static ls_status wait_for_chief(fit *f)
+{
+    LS_TRY(ls_cluster_barrier(context_of(f), "the end of ls_fit"));
+    follow_chief(f);
     return LS_OK;
 }
 
@@ -114,11 +168,9 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
 }
 
 /* A signal that came to one worker of a cluster ends all of them at the same step. */
-static ls_status should_stop(fit *f, bool *out)
+static bool should_stop(fit *f)
 {
-    bool interrupted = false;
-    LS_TRY(ls_job_interrupted(f->job, f->options->stop, &interrupted));
-    if (interrupted) {
+    if (ls_job_interrupted(f->job, f->options->stop)) {
         f->stopped = true;
         f->reason = "interrupted";
     }
@@ -126,8 +178,7 @@ static ls_status should_stop(fit *f, bool *out)
         f->stopped = true;
         f->reason = "max_steps";
     }
-    *out = f->stopped;
-    return LS_OK;
+    return f->stopped;
 }
 
 /* The pass at the job's position, behind the batches that were taken before. */
@@ -206,12 +257,13 @@ static ls_status train_epoch(fit *f)
         if (f->stopped) /* by a step that is not finite: it was not made */
             return LS_OK;
         LS_TRY(count_step(f, batch.samples));
+        follow_chief(f);
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
-        bool stops = false;
-        LS_TRY(should_stop(f, &stops));
+        bool stops = should_stop(f);
+        follow_chief(f);
         ls_saver_step(f->job->saver, stops);
         if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
@@ -253,7 +305,7 @@ static ls_status validate(fit *f, double *seconds)
     bool cut = !interrupted && f->val_results.count == 0;
     bool stops = false;
     if (cut)
-        LS_TRY(should_stop(f, &stops));
+        stops = should_stop(f);
     if (stops) /* saved as before it: who goes on from there validates again */
         ls_saver_step(f->job->saver, true);
     f->whole = f->whole && !cut;
@@ -295,6 +347,7 @@ static ls_status run_epoch(fit *f)
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
     LS_TRY(validate(f, &validation_seconds));
+    follow_chief(f);
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
@@ -513,7 +566,7 @@ static ls_status open_times(fit *f)
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
     f->job->seconds = seconds;
     f->job->fitting = true;
-    if (!o->trace)
+    if (!o->trace || !f->chief)
         return LS_OK;
     LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
     return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
@@ -547,8 +600,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     const ls_fit_options *o = f->options;
     ls_fit_seconds_free(f->job->seconds); /* those of the fit before */
     f->job->seconds = NULL;
-    ls_progress_open(&f->progress, o->output, o->verbose);
-    ls_progress_watch(&f->progress);
+    open_progress(f);
     LS_TRY(open_passes(f, data));
     LS_TRY(open_callbacks(f));
     if (o->go_on)
@@ -558,8 +610,8 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     begin_job(f);
     LS_TRY(ls_saver_open(f->job, &f->job->saver));
     if (o->log)
-        LS_TRY(ls_train_log_open(o->log, ls_saver_resumes(f->job->saver), &ls_model_graph(f->job->model)->context->log,
-                                 &f->log));
+        LS_TRY(ls_train_log_open(o->log, (ls_log_mode){ .append = ls_saver_resumes(f->job->saver), .quiet = !f->chief },
+                                 context_of(f), &f->log));
     return ls_job_step(f->job, &f->step);
 }
 
@@ -588,9 +640,9 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     ls_saver_log(f->job->saver, f->log);
     bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;
     if (status == LS_OK)
-        status = ls_job_interrupted(f->job, f->options->stop, &interrupted);
+        status = ls_job_begins(f->job, f->options->stop, &interrupted);
     if (status == LS_OK && (resumes || interrupted))
-        status = should_stop(f, &stops);
+        stops = should_stop(f);
     if (stops) /* a signal came before the first step, or all are done */
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
@@ -614,14 +666,6 @@ static void close_log(fit *f, const ls_error *failure)
     ls_train_log_close(f->log, f->job, &facts);
 }
 
-/* Of the workers of a cluster the chief alone prints, logs and saves; all of them go on from a checkpoint. */
-static void only_train(ls_fit_options *options)
-{
-    options->verbose = LS_VERBOSE_SILENT;
-    options->log = options->trace = NULL;
-    options->log_hash = false;
-}
-
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 {
     LS_OWN_FP_MODE;
@@ -629,9 +673,11 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_use use;
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
-    if (!ls_is_chief(ls_model_graph(model)->context))
-        only_train(&options);
+    f.chief = ls_is_chief(context_of(&f));
     ls_status status = run_fit(&f, data);
+    bool waits = !f.chief;
+    if (status == LS_OK && waits)
+        status = wait_for_chief(&f);
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
@@ -647,6 +693,10 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_passes_close(&f.data);
     ls_passes_close(&f.validation);
     ls_settings_free(&f.settings);
+    if (status == LS_OK && !waits)
+        status = ls_cluster_barrier(ls_model_graph(model)->context, "the end of ls_fit");
+    if (failure.status == LS_OK)
+        ls_error_keep(&failure, status);
     ls_use_end(&use);
     if (status == LS_OK && options.history)
         *options.history = f.history;

@@ -169,8 +169,11 @@ void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bo
 /* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
-/* Whether a signal came, here or to another worker of the cluster: asked by all at the same time. */
-ls_status ls_job_interrupted(const ls_job *job, const volatile int *stop, bool *out);
+/* Whether a signal came, here or to another worker of the cluster: the same on all of them after each run. */
+bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
+
+/* All workers begin a fit together; whether a signal came to one of them before. */
+ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
 /* ---- Running (step.c) ---- */
 
@@ -333,9 +336,18 @@ ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *p
                           ls_results *out);
 
 /* A log that cannot be opened is an error. One that cannot be written any more is not: it is told as a warning, once
- * then and once at the end, and training goes on. `append`: it goes on behind what an earlier run wrote. */
+ * then and once at the end, and training goes on. */
 typedef struct ls_train_log ls_train_log;
-ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out);
+typedef struct ls_log_mode {
+    bool append; /* it goes on behind what an earlier run wrote */
+    bool quiet;  /* another worker writes it: the last records are kept, for ls_train_log_go_on */
+} ls_log_mode;
+ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx, ls_train_log **out);
+/* The worker that wrote it is lost: this one goes on. Writes what is missing, and nothing twice. A file that cannot be
+ * reached is a warning. */
+void ls_train_log_go_on(ls_train_log *log);
+/* Whether the lost worker told of that checkpoint; true where there is no log. */
+bool ls_train_log_has_checkpoint(const ls_train_log *log, int64_t step);
 
 /* What a run is, known before its first step. */
 typedef struct ls_start_facts {

@@ -1,82 +1,12 @@
-/* The log of a fit: JSON lines, one object an event, each written at once. docs/log.md tells readers of logs what
+/* The log of a fit: JSON lines, one object an event; log_file.c has the file. docs/log.md tells readers of logs what
  * stands in each line: what changes here changes there. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/append.h"
-#include "base/text.h"
 #include "device/context.h"
-#include "train/job.h"
-
-struct ls_train_log {
-    ls_append file;
-    char path[512]; /* for messages */
-    ls_logger *logger;
-};
-
-static ls_status fail_open(ls_train_log *log, const char *path)
-{
-    int error = errno;
-    free(log);
-    return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", path,
-                   error == ENXIO ? "it is a FIFO that nobody reads" : strerror(error));
-}
-
-/* A run that was killed may have left half a line at the end, which is removed. */
-static void remove_torn_line(ls_train_log *log)
-{
-    char tail[4096];
-    int fd = log->file.fd;
-    off_t end = lseek(fd, 0, SEEK_END), from = end > (off_t)sizeof(tail) ? end - (off_t)sizeof(tail) : 0;
-    ssize_t got = end > 0 ? pread(fd, tail, sizeof(tail), from) : 0;
-    const char *newline = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
-    if (newline || from == 0)
-        end = newline ? from + (newline - tail) + 1 : 0;
-    if (end >= 0)
-        ls_append_cut(&log->file, end);
-}
-
-/* Not fopen: a FIFO that nobody reads must not block for ever. */
-ls_status ls_train_log_open(const char *path, bool append, ls_logger *logger, ls_train_log **out)
-{
-    ls_train_log *log = calloc(1, sizeof(*log));
-    if (!log)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a log");
-    snprintf(log->path, sizeof(log->path), "%s", path);
-    log->logger = logger;
-    log->file.fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (log->file.fd < 0)
-        return fail_open(log, path);
-    if (append)
-        remove_torn_line(log);
-    fcntl(log->file.fd, F_SETFL, fcntl(log->file.fd, F_GETFL) & ~O_NONBLOCK);
-    *out = log;
-    return LS_OK;
-}
-
-/* A full disk must not cost hours of training: the first failure is told and ends the log, which then holds whole lines
- * only. */
-static void write_line(ls_train_log *log, ls_text *text)
-{
-    ls_text_put(text, "}\n");
-    ls_status status = LS_OK;
-    if (!text->failed) {
-        status = ls_append_write(&log->file, ls_text_get(text), text->length);
-    } else if (log->file.error == 0) {
-        log->file.error = ENOMEM;
-        status = ls_fail(LS_ERR_MEMORY, "no memory for a line");
-    }
-    if (status != LS_OK)
-        ls_log_write(log->logger, LS_LOG_WARNING, "cannot write the log '%s': %s; training goes on without it",
-                     log->path, ls_last_error());
-    ls_text_free(text);
-}
+#include "train/log_file.h"
 
 /* Keys are also the names that users give to metrics. */
 static void put_key(ls_text *text, const char *key)
@@ -203,7 +133,7 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
     put_string(&text, "bit_class", bits);
     put_string(&text, "weights_sha256", hex);
     free(bits);
-    write_line(log, &text);
+    ls_train_log_put(log, &text);
     return LS_OK;
 }
 
@@ -222,7 +152,7 @@ void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts)
     put_number(&text, "learning_rate", facts->learning_rate);
     if (facts->hash)
         put_string(&text, "hash", facts->hash);
-    write_line(log, &text);
+    ls_train_log_put(log, &text);
 }
 
 static void put_all(ls_text *text, const char *prefix, const ls_results *results)
@@ -262,7 +192,7 @@ void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
     }
     put_times(&text, facts->seconds, facts->times);
     ls_fit_seconds_put(facts->job->seconds, ls_model_graph(facts->job->model)->context, true, facts->times, &text);
-    write_line(log, &text);
+    ls_train_log_put(log, &text);
 }
 
 /* ---- Checkpoints ---- */
@@ -279,7 +209,7 @@ void ls_train_log_checkpoint(ls_train_log *log, const ls_checkpoint_event *event
         put_string(&text, "error", event->error);
     else
         put_number(&text, "bytes", (double)event->bytes);
-    write_line(log, &text);
+    ls_train_log_put(log, &text);
 }
 
 void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, const char *other_bits)
@@ -291,7 +221,7 @@ void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, cons
     put_string(&text, "from", from);
     if (other_bits)
         put_string(&text, "other_bits", other_bits);
-    write_line(log, &text);
+    ls_train_log_put(log, &text);
 }
 
 /* ---- End ---- */
@@ -315,10 +245,6 @@ void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *fact
     ls_fit_seconds_put(job->seconds, ls_model_graph(job->model)->context, false, facts->times, &text);
     if (ls_model_weights_sha256(job->model, hex) == LS_OK)
         put_string(&text, "weights_sha256", hex);
-    write_line(log, &text);
-    ls_append_close(&log->file); /* its failure stays in `error`, too */
-    if (log->file.error != 0)
-        ls_log_write(log->logger, LS_LOG_WARNING, "the log '%s' is not complete: %s", log->path,
-                     strerror(log->file.error));
-    free(log);
+    ls_train_log_put(log, &text);
+    ls_train_log_end(log);
 }

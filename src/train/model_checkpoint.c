@@ -12,6 +12,7 @@
 #include "base/numbers.h"
 #include "nn/model.h"
 #include "nn/parts.h"
+#include "run/peers.h"
 #include "train/callback.h"
 
 #define NAME "model_checkpoint"
@@ -171,7 +172,7 @@ static ls_status put_path(const model_checkpoint *c, const ls_logs *logs, ls_tex
 
 static void tell(const model_checkpoint *c, const ls_logs *logs, const char *path, double value)
 {
-    FILE *out = c->options.verbose ? c->facts.out : NULL;
+    FILE *out = c->options.verbose ? ls_callback_out(&c->facts) : NULL;
     if (!out)
         return;
     /* inside an epoch a bar may be drawn */
@@ -204,10 +205,31 @@ static ls_status write_weights(const ls_model *model, const char *path)
     return ls_model_save_weights(model, path);
 }
 
+static bool write_told(const model_checkpoint *c, const ls_model *model, const char *path)
+{
+    if (write_weights(model, path) == LS_OK)
+        return true;
+    ls_callback_warn(&c->facts, NAME, path);
+    return false;
+}
+
+/* One worker writes, and all wait for it: if it is lost meanwhile, the next in line still has these weights. */
+static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, const char *path, bool *written)
+{
+    bool quiet = ls_callback_is_quiet(&c->facts), failed = !quiet && !write_told(c, model, path);
+    LS_TRY(
+        ls_peers_any(ls_model_graph(c->facts.job->model)->context->peers, "whether the weights were written", &failed));
+    if (quiet && !ls_callback_is_quiet(&c->facts))
+        write_told(c, model, path);
+    *written = !failed;
+    return LS_OK;
+}
+
 /* A save that failed was none: the next value is compared with the one before it. */
 static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_logs *logs)
 {
     double current = NAN;
+    bool written = false;
     ls_text path = { 0 };
     if (c->options.save_best_only && !ls_monitor_value(&c->monitor, logs, &current))
         return LS_OK;
@@ -218,11 +240,10 @@ static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_l
     ls_status status = put_path(c, logs, &path);
     if (status == LS_OK) {
         tell(c, logs, ls_text_get(&path), current);
-        if (write_weights(model, ls_text_get(&path)) == LS_OK)
-            c->now.best = current;
-        else
-            ls_callback_warn(&c->facts, NAME, ls_text_get(&path));
+        status = write_by_one(c, model, ls_text_get(&path), &written);
     }
+    if (written)
+        c->now.best = current;
     ls_text_free(&path);
     return status;
 }
@@ -278,11 +299,12 @@ static ls_status check(model_checkpoint *c)
     if (!isfinite(o->initial_value_threshold))
         return ls_fail(LS_ERR_INVALID, NAME ": initial_value_threshold is %g", o->initial_value_threshold);
     ls_status status = put_path(c, NULL, &path);
+    bool here = !ls_callback_is_quiet(&c->facts); /* not where another worker writes */
     if (status == LS_OK) /* a format that is none, or that this model's weights have no place in */
         status = ls_fail_within(ls_model_save_weights(c->facts.job->model, ls_text_get(&path), .dry_run = true), NAME);
-    if (status == LS_OK)
+    if (status == LS_OK && here)
         status = ls_fail_within(make_folder_of(ls_text_get(&path)), NAME);
-    if (status == LS_OK)
+    if (status == LS_OK && here)
         status = ls_fail_within(ls_file_try(ls_text_get(&path)), NAME);
     ls_text_free(&path);
     return status;

@@ -50,10 +50,10 @@ static ls_status reduce(plateau *p, ls_model *model, int64_t epoch)
     LS_TRY(ls_set_learning_rate(model, (double)(float)rate));
     p->now.cooldown = p->options.cooldown;
     p->now.wait = 0;
-    if (p->options.verbose && p->facts.out) {
+    if (p->options.verbose && ls_callback_out(&p->facts)) {
         char number[LS_F64_CHARS];
-        fprintf(p->facts.out, "Epoch %" PRId64 ": ReduceLROnPlateau reducing learning rate to %s.\n", epoch + 1,
-                ls_format_f64(rate, number));
+        fprintf(ls_callback_out(&p->facts), "Epoch %" PRId64 ": ReduceLROnPlateau reducing learning rate to %s.\n",
+                epoch + 1, ls_format_f64(rate, number));
     }
     return LS_OK;
 }
@@ -144,9 +144,9 @@ static ls_status set_rate(void *user, ls_model *model, const ls_logs *logs)
     LS_TRY(ls_job_rate(s->facts.job, &rate));
     rate = s->options.schedule(s->options.user, logs->epoch, (double)(float)rate);
     LS_TRY(ls_set_learning_rate(model, (double)(float)rate));
-    if (s->options.verbose && s->facts.out) {
+    if (s->options.verbose && ls_callback_out(&s->facts)) {
         char number[LS_F64_CHARS];
-        fprintf(s->facts.out, "Epoch %" PRId64 ": LearningRateScheduler setting learning rate to %s.\n",
+        fprintf(ls_callback_out(&s->facts), "Epoch %" PRId64 ": LearningRateScheduler setting learning rate to %s.\n",
                 logs->epoch + 1, ls_format_f64(rate, number));
     }
     return LS_OK;

@@ -1,6 +1,5 @@
 /* Saving checkpoints while fit goes on: training waits for a copy of its state, a thread writes it. What cannot be
  * written is a warning: training goes on, and the checkpoints that are there stay. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -14,6 +13,7 @@
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
+#include "train/lease.h"
 
 /* ---- The saver ---- */
 
@@ -46,7 +46,13 @@ struct ls_saver {
     int64_t from_step;
     char *difference; /* of its bits, which was allowed */
     const ls_file_ops *ops;
-    int lock; /* of the folder; -1: nothing is saved, here (not the chief) or at all (resuming alone) */
+    bool saves; /* there is a folder */
+    bool leads; /* this worker writes to it. Others keep the copy that they would have written last: when the one that
+                 * writes is lost, the next in line may have to */
+    ls_content *kept;
+    int64_t kept_best; /* as in order */
+    int lock;          /* of the folder; -1: none */
+    ls_lease lease;
     /* when */
     ls_period every;
     int keep;
@@ -74,13 +80,30 @@ struct ls_saver {
     int64_t best_there; /* the step of the best one that could be written; -1: none */
 };
 
+static ls_context *context_of(const ls_saver *s)
+{
+    return ls_model_graph(s->job->model)->context;
+}
+
 /* ---- The thread ---- */
+
+/* A worker that was silent for long is asked whether it may still write, before it writes and before it renames. */
+static ls_status check_lease(void *user)
+{
+    const ls_saver *s = user;
+    return ls_lease_holds(&s->lease)
+               ? LS_OK
+               : ls_fail(LS_ERR_STATE, "another worker has gone on with the folder '%s'", s->options->checkpoint);
+}
 
 static void write_one(ls_saver *s, const order *o, outcome *out)
 {
     double start = ls_clock_now();
     *out = (outcome){ .step = o->content->step };
-    ls_status status = ls_checkpoint_write(s->ops, s->options->checkpoint, o->content, &out->bytes);
+    ls_status status = check_lease(s);
+    if (status == LS_OK)
+        status = ls_checkpoint_write(s->ops, s->options->checkpoint, o->content, (ls_permission){ check_lease, s },
+                                     &out->bytes);
     ls_error_keep(&out->failure, status);
     if (status == LS_OK) {
         ls_checkpoint_link(s->ops, s->options->checkpoint, "last", o->content->step);
@@ -195,10 +218,16 @@ static bool take_room(ls_saver *s, bool must)
     return room;
 }
 
-static void give(ls_saver *s, ls_content *content)
+static void give(ls_saver *s, ls_content *content, int64_t best)
 {
+    if (!s->leads) {
+        ls_content_destroy(s->kept);
+        s->kept = content;
+        s->kept_best = best;
+        return;
+    }
     pthread_mutex_lock(&s->mutex);
-    s->next = (order){ .content = content, .best = s->best.known ? s->best.step : -1 };
+    s->next = (order){ .content = content, .best = best };
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
 }
@@ -220,8 +249,8 @@ static void save(ls_saver *s)
     if (status == LS_OK) {
         s->saved = s->job->position;
         s->saved_step = content->step;
-        give(s, content);
-    } else {
+        give(s, content, s->best.known ? s->best.step : -1);
+    } else if (s->leads) {
         outcome failed = { .seconds = 0 };
         ls_error_keep(&failed.failure, status);
         ls_job_step(s->job, &failed.step);
@@ -252,13 +281,13 @@ static bool was_asked(ls_saver *s)
 void ls_saver_step(ls_saver *s, bool stopping)
 {
     int64_t step = 0;
-    if (!s || s->lock < 0 || s->stopped || ls_job_step(s->job, &step) != LS_OK)
+    if (!s || !s->saves || s->stopped || ls_job_step(s->job, &step) != LS_OK)
         return;
     collect(s);
     bool asked = was_asked(s);
     if (s->every.unit == LS_EVERY_STEPS && step % (int64_t)s->every.count == 0)
         s->due = true;
-    if (s->every.unit == LS_EVERY_SECONDS && ls_clock_now() - s->saved_at >= s->every.count)
+    if (s->every.unit == LS_EVERY_SECONDS && s->leads && ls_clock_now() - s->saved_at >= s->every.count)
         s->due = true;
     if (asked || stopping || s->due)
         save_if_possible(s, asked || stopping);
@@ -287,7 +316,7 @@ static bool is_better(const ls_saver *s, double value)
 void ls_saver_epoch(ls_saver *s, const ls_results *results, const ls_results *validation)
 {
     double value = NAN;
-    if (!s || s->lock < 0 || s->stopped)
+    if (!s || !s->saves || s->stopped)
         return;
     bool of_validation = strncmp(s->monitor, "val_", 4) == 0, asked = was_asked(s);
     find_result(of_validation ? validation : results, s->monitor + (of_validation ? 4 : 0), &value);
@@ -386,6 +415,13 @@ static ls_status start(ls_saver *s)
     return LS_OK;
 }
 
+static ls_status take_lease(ls_saver *s)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/.lease", s->options->checkpoint); /* ls_checkpoint_lock saw that there is room */
+    return ls_lease_take(&s->lease, context_of(s), path);
+}
+
 static ls_status open_saver(ls_saver *s)
 {
     const ls_fit_options *o = s->options;
@@ -396,14 +432,16 @@ static ls_status open_saver(ls_saver *s)
     if (o->keep < LS_KEEP_ALL)
         return ls_fail(LS_ERR_INVALID, "ls_fit: keep is %d", o->keep);
     LS_TRY(ls_facts_make(s->job, &s->facts));
-    bool saves = o->checkpoint && ls_is_chief(ls_model_graph(s->job->model)->context);
-    if (saves)
+    s->saves = o->checkpoint != NULL;
+    s->leads = s->saves && ls_is_chief(context_of(s));
+    if (s->leads)
         LS_TRY(ls_checkpoint_lock(s->ops, o->checkpoint, &s->lock));
     if (o->resume)
         LS_TRY(find(s));
-    if (!saves)
+    if (!s->leads)
         return LS_OK;
     LS_TRY(clear_newer(s));
+    LS_TRY(take_lease(s));
     return start(s);
 }
 
@@ -422,7 +460,7 @@ ls_status ls_saver_open(ls_job *job, ls_saver **out)
     *s = (ls_saver){
         .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_there = -1
     };
-    s->log = &ls_model_graph(job->model)->context->log;
+    s->log = &context_of(s)->log;
     s->ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     s->keep = o->keep ? o->keep : 3;
     s->asked = o->save ? *o->save : 0;
@@ -482,7 +520,7 @@ ls_status ls_saver_resume(ls_saver *s)
     LS_TRY(ls_checkpoint_history(s->found, s->job->fit->history));
     LS_TRY(ls_checkpoint_put(s->found, s->job));
     const ls_position *at = &s->job->position;
-    bool chief = ls_is_chief(ls_model_graph(s->job->model)->context);
+    bool chief = ls_is_chief(context_of(s));
     const int64_t epochs = s->options->epochs ? s->options->epochs : 1;
     if (chief && at->epoch >= epochs)
         ls_log_always(s->log,
@@ -497,18 +535,98 @@ ls_status ls_saver_resume(ls_saver *s)
     s->from_step = s->found->step;
     s->saved = *at;
     s->best_there = s->best.known ? s->best.step : -1;
-    if (s->lock >= 0 && is_same_folder(s->options->checkpoint, resume_from(s->options)))
+    if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
     ls_checkpoint_close(s->found); /* as large as the model */
     s->found = NULL;
     return LS_OK;
 }
 
+/* ---- Going on in the place of a lost worker ---- */
+
+#define LOCK_PATIENCE 0.2 /* seconds: the other workers wait meanwhile */
+
+/* The lock of a process that is gone is free. One that was only silent holds it still, and cannot be made to let go:
+ * the lease keeps it from writing. */
+static ls_status lock_again(ls_saver *s)
+{
+    double until = ls_clock_now() + LOCK_PATIENCE;
+    ls_status status;
+    while ((status = ls_checkpoint_lock(s->ops, s->options->checkpoint, &s->lock)) == LS_ERR_STATE &&
+           ls_clock_now() < until)
+        usleep(10000);
+    return status == LS_ERR_STATE ? LS_OK : status;
+}
+
+static bool is_there(const ls_named_checkpoint *list, size_t count, int64_t step)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].step == step && !list[i].replaced)
+            return true;
+    return false;
+}
+
+/* What was saved is told by links and by the log; the lost worker may have been killed before either, or before the
+ * checkpoint was whole. Then the copy that is kept here is written. */
+static ls_status look_at_folder(ls_saver *s)
+{
+    const char *dir = s->options->checkpoint;
+    ls_named_checkpoint *list = NULL;
+    size_t count = 0;
+    LS_TRY(ls_checkpoints_list(dir, &list, &count));
+    int64_t newest = count ? list[0].step : -1;
+    if (count)
+        ls_checkpoint_link(s->ops, dir, "last", newest);
+    s->best_there = s->best.known && is_there(list, count, s->best.step) ? s->best.step : -1;
+    if (s->best_there >= 0)
+        ls_checkpoint_link(s->ops, dir, "best", s->best_there);
+    bool missing = s->kept && s->kept->step >= newest &&
+                   (!is_there(list, count, s->kept->step) || !ls_train_log_has_checkpoint(s->train_log, s->kept->step));
+    free(list);
+    LS_TRY(start(s));
+    s->leads = true;
+    if (missing)
+        give(s, s->kept, s->kept_best);
+    else
+        ls_content_destroy(s->kept);
+    s->kept = NULL;
+    return LS_OK;
+}
+
+static ls_status go_on(ls_saver *s)
+{
+    struct stat info;
+    bool there = stat(s->options->checkpoint, &info) == 0;
+    LS_TRY(lock_again(s));
+    LS_TRY(take_lease(s));
+    if (!there && s->saved_step >= 0)
+        ls_log_write(s->log, LS_LOG_WARNING,
+                     "the checkpoints that were saved in '%s' so far cannot be seen by worker %d, which goes on there; "
+                     "they need a folder that all workers can reach",
+                     s->options->checkpoint, ls_cluster_rank(context_of(s)));
+    return look_at_folder(s);
+}
+
+void ls_saver_go_on(ls_saver *s)
+{
+    if (!s || !s->saves || s->leads)
+        return;
+    ls_status status = go_on(s);
+    s->due |= s->every.unit == LS_EVERY_SECONDS; /* when the lost worker saved last is not known */
+    if (status == LS_OK)
+        return;
+    ls_log_write(s->log, LS_LOG_WARNING,
+                 "NO MORE CHECKPOINTS: worker %d cannot go on with those in '%s': %s (they need a folder that all "
+                 "workers can reach); training goes on",
+                 ls_cluster_rank(context_of(s)), s->options->checkpoint, ls_last_error());
+    s->saves = false;
+}
+
 /* ---- The end ---- */
 
 void ls_saver_finish(ls_saver *s)
 {
-    if (s && s->lock >= 0 && !s->stopped)
+    if (s && s->saves && !s->stopped)
         save_if_possible(s, true);
 }
 
@@ -529,7 +647,7 @@ static void wait_for_thread(ls_saver *s)
 
 bool ls_saver_makes_room(ls_saver *s, const char *dir)
 {
-    if (!s || s->lock < 0 || !is_same_folder(s->options->checkpoint, dir))
+    if (!s || !s->leads || !is_same_folder(s->options->checkpoint, dir))
         return false;
     wait_for_thread(s);
     return true;
@@ -557,6 +675,7 @@ void ls_saver_close(ls_saver *s)
     if (s->failed > 0)
         ls_log_write(s->log, LS_LOG_WARNING, "%" PRId64 " checkpoints could not be saved to '%s', %" PRId64 " were",
                      s->failed, s->options->checkpoint, s->written);
+    ls_lease_end(&s->lease);
     if (s->lock >= 0)
         close(s->lock); /* and with it the lock */
     pthread_mutex_destroy(&s->mutex);
@@ -565,5 +684,6 @@ void ls_saver_close(ls_saver *s)
     json_decref(s->other_bits);
     free(s->difference);
     ls_checkpoint_close(s->found);
+    ls_content_destroy(s->kept);
     free(s);
 }

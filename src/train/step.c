@@ -49,10 +49,17 @@ void ls_settings_free(ls_settings *settings)
     settings->lists = NULL;
 }
 
-ls_status ls_job_interrupted(const ls_job *job, const volatile int *stop, bool *out)
+bool ls_job_interrupted(const ls_job *job, const volatile int *stop)
 {
-    *out = stop && *stop;
-    return ls_peers_any(ls_model_graph(job->model)->context->peers, "whether to stop", out);
+    bool out = stop && *stop;
+    ls_peers_stops(ls_model_graph(job->model)->context->peers, &out);
+    return out;
+}
+
+ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted)
+{
+    *interrupted = stop && *stop;
+    return ls_peers_any(ls_model_graph(job->model)->context->peers, "the beginning of a fit", interrupted);
 }
 
 /* ---- Step and rate ---- */

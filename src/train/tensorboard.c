@@ -31,6 +31,7 @@ typedef struct writer {
     const char *folder; /* below the log's: "train" */
     ls_append file;
     ls_text records; /* to be written together */
+    ls_text last[2]; /* where another worker writes: what it wrote last, or was about to, and before that */
     bool failed;
 } writer;
 
@@ -40,6 +41,7 @@ typedef struct tensorboard {
     ls_tensorboard_options options;
     ls_callback_facts facts;
     const char *folder;
+    bool quiet; /* another worker writes */
     writer writers[PARTS];
     place now[PARTS];
 } tensorboard;
@@ -203,6 +205,14 @@ static void flush(tensorboard *t, part p, bool keeps)
 {
     writer *w = &t->writers[p];
     ls_status status = LS_OK;
+    if (t->quiet && w->records.length > 0) {
+        ls_text_free(&w->last[1]);
+        w->last[1] = w->last[0];
+        w->last[0] = w->records;
+        w->records = (ls_text){ 0 };
+    }
+    if (t->quiet)
+        return;
     if (w->records.length > 0 && !w->failed) {
         if (w->records.failed)
             status = ls_fail(LS_ERR_MEMORY, "no memory for an event");
@@ -225,7 +235,7 @@ static void flush(tensorboard *t, part p, bool keeps)
 static void open_early(tensorboard *t, part p)
 {
     writer *w = &t->writers[p];
-    if (w->file.fd >= 0 || w->failed)
+    if (w->file.fd >= 0 || w->failed || t->quiet)
         return;
     if (open_file(t, p) == LS_OK) {
         t->now[p].bytes = w->file.bytes;
@@ -289,6 +299,25 @@ static ls_status on_test_end(void *user, ls_model *model, const ls_logs *logs)
     return LS_OK;
 }
 
+/* The lost worker's file has a name that only it knew: a new one follows, and TensorBoard shows both as one. Points of
+ * the last moment may be in both. */
+static void go_on(void *user)
+{
+    tensorboard *t = user;
+    if (!t->quiet)
+        return;
+    t->quiet = false;
+    for (int p = 0; p < PARTS; p++) {
+        writer *w = &t->writers[p];
+        t->now[p] = (place){ .bytes = 0 };
+        ls_text_free(&w->records);
+        w->records = w->last[1];
+        w->last[1] = (ls_text){ 0 };
+        ls_text_put_bytes(&w->records, ls_text_get(&w->last[0]), w->last[0].length);
+        flush(t, p, true);
+    }
+}
+
 /* ---- State ---- */
 
 static ls_status save(void *user, void **bytes, size_t *count)
@@ -327,6 +356,7 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     tensorboard *t = out->user;
     t->options = *o;
     t->facts = *facts;
+    t->quiet = ls_callback_is_quiet(facts);
     t->folder = o->log_dir ? o->log_dir : "logs";
     t->writers[TRAIN] = (writer){ .folder = "train", .file = LS_APPEND_CLOSED };
     t->writers[VALIDATION] = (writer){ .folder = "validation", .file = LS_APPEND_CLOSED };
@@ -338,6 +368,8 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     out->load = load;
     if (o->update_freq < 0)
         return ls_fail(LS_ERR_INVALID, NAME ": update_freq is %" PRId64, o->update_freq);
+    if (t->quiet)
+        return LS_OK;
     if (facts->trains)
         LS_TRY(ls_fail_within(try_folder(t, TRAIN), NAME));
     return facts->validates || !facts->trains ? ls_fail_within(try_folder(t, VALIDATION), NAME) : LS_OK;
@@ -348,10 +380,12 @@ static void close_state(void *user)
     tensorboard *t = user;
     for (int p = 0; p < PARTS; p++) {
         ls_text_free(&t->writers[p].records);
+        ls_text_free(&t->writers[p].last[0]);
+        ls_text_free(&t->writers[p].last[1]);
         if (ls_append_close(&t->writers[p].file) != LS_OK)
             ls_callback_warn(&t->facts, NAME, t->folder);
     }
     free(t);
 }
 
-const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true };
+const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true, .go_on = go_on };

@@ -1,0 +1,134 @@
+/* Every worker writes one byte to every other one in each interval, and reads what comes. */
+#include "fabric/beats.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define INTERVAL 0.1 /* seconds */
+
+struct ls_beats {
+    ls_transport *transport;
+    const ls_transport_table *table;
+    ls_line **lines;
+    ls_want *wants;
+    int *ranks; /* of the wants */
+    int size;
+    double limit;
+    _Atomic(double) *heard; /* by rank */
+    _Atomic(double) last;   /* when this thread was last awake */
+    atomic_bool slept, ends;
+    pthread_t thread;
+    bool started;
+};
+
+static void end_line(ls_beats *b, int rank)
+{
+    b->table->hang_up(b->lines[rank]);
+    b->lines[rank] = NULL;
+}
+
+/* What was said does not matter. */
+static void listen_to(ls_beats *b, int rank)
+{
+    char sink[256];
+    size_t moved = 1;
+    while (moved > 0) {
+        if (b->table->read(b->lines[rank], &(struct iovec){ sink, sizeof(sink) }, 1, &moved) != LS_OK) {
+            end_line(b, rank);
+            return;
+        }
+        if (moved > 0)
+            atomic_store(&b->heard[rank], b->table->now(b->transport));
+    }
+}
+
+/* A line that takes nothing is not broken: the other side is stopped, or the network is. */
+static void beat(ls_beats *b)
+{
+    size_t moved;
+    for (int r = 0; r < b->size; r++)
+        if (b->lines[r] && b->table->write(b->lines[r], &(struct iovec){ "", 1 }, 1, &moved) != LS_OK)
+            end_line(b, r);
+}
+
+static int list_wants(ls_beats *b)
+{
+    int count = 0;
+    for (int r = 0; r < b->size; r++)
+        if (b->lines[r]) {
+            b->ranks[count] = r;
+            b->wants[count++] = (ls_want){ .line = b->lines[r], .read = true };
+        }
+    return count;
+}
+
+static void *run(void *user)
+{
+    ls_beats *b = user;
+    double next = b->table->now(b->transport);
+    while (!atomic_load(&b->ends)) {
+        double now = b->table->now(b->transport);
+        if (now - atomic_load(&b->last) > b->limit)
+            atomic_store(&b->slept, true);
+        atomic_store(&b->last, now);
+        if (now >= next) {
+            beat(b);
+            next = now + INTERVAL;
+        }
+        int count = list_wants(b);
+        if (b->table->wait(b->transport, b->wants, count, next - now) != LS_OK)
+            break; /* who waits for this worker will see */
+        for (int i = 0; i < count; i++)
+            if (b->wants[i].ready)
+                listen_to(b, b->ranks[i]);
+    }
+    return NULL;
+}
+
+ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *table, ls_line **lines, int size,
+                         double limit, ls_beats **out)
+{
+    ls_beats *b = calloc(1, sizeof(*b));
+    if (b) {
+        *b = (ls_beats){ .transport = transport, .table = table, .lines = lines, .size = size, .limit = limit };
+        b->wants = calloc((size_t)size, sizeof(*b->wants));
+        b->ranks = calloc((size_t)size, sizeof(*b->ranks));
+        b->heard = calloc((size_t)size, sizeof(*b->heard));
+        atomic_store(&b->last, table->now(transport));
+    }
+    if (!b || !b->wants || !b->ranks || !b->heard || pthread_create(&b->thread, NULL, run, b) != 0) {
+        ls_beats_stop(b);
+        return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
+    }
+    b->started = true;
+    *out = b;
+    return LS_OK;
+}
+
+void ls_beats_stop(ls_beats *b)
+{
+    if (!b)
+        return;
+    atomic_store(&b->ends, true);
+    if (b->started)
+        pthread_join(b->thread, NULL);
+    for (int r = 0; r < b->size; r++)
+        if (b->lines[r])
+            end_line(b, r);
+    free(b->wants);
+    free(b->ranks);
+    free((void *)b->heard);
+    free(b);
+}
+
+double ls_beats_heard(const ls_beats *b, int rank)
+{
+    return atomic_load(&b->heard[rank]);
+}
+
+/* The thread may not have been awake since. */
+bool ls_beats_slept(ls_beats *b)
+{
+    bool late = b->table->now(b->transport) - atomic_load(&b->last) > b->limit;
+    return atomic_exchange(&b->slept, false) || late;
+}

@@ -1,0 +1,23 @@
+/* Signs of life: a thread that says to every other worker that this process is alive, and hears it of them, over lines
+ * of its own. So a worker that computes for long is not taken for dead, and one that is stopped, or whose machine is
+ * gone, is. */
+#ifndef LS_FABRIC_BEATS_H
+#define LS_FABRIC_BEATS_H
+
+#include "fabric/transport.h"
+
+typedef struct ls_beats ls_beats;
+
+/* lines: by rank, NULL for this worker itself; they are the thread's from now on. limit: seconds of silence that are
+ * too many. */
+ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *table, ls_line **lines, int size,
+                         double limit, ls_beats **out);
+void ls_beats_stop(ls_beats *beats);
+
+/* When a worker was last heard of. */
+double ls_beats_heard(const ls_beats *beats, int rank);
+
+/* Whether this process was itself silent for too long since the last question: others may have given it up. */
+bool ls_beats_slept(ls_beats *beats);
+
+#endif
