@@ -47,8 +47,9 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 # packages and asking pkg-config. While it is there, set-up costs nothing.
 
 GOALS := $(or $(MAKECMDGOALS),all)
+TESTING := test surface verify faults kills schedules bits bits-program everything
 NEEDS := build
-ifneq ($(filter test surface verify faults kills schedules everything,$(GOALS)),)
+ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
 else ifneq ($(filter demo,$(GOALS)),)
 NEEDS := build demo
@@ -56,7 +57,7 @@ endif
 ifeq ($(CC),clang)
 NEEDS += clang
 endif
-DEPS_MODE := $(if $(filter test surface verify faults kills schedules everything demo,$(GOALS)),install,check)
+DEPS_MODE := $(if $(filter $(TESTING) demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
 ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
@@ -237,7 +238,7 @@ RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),
 endif
 
 # Programs that a script runs again.
-SCRIPT_PROGRAMS := $(if $(filter %/test_instruction_sets.sh,$(RUN_TESTS)),$(addprefix $(B)/tests/,test_cpu))
+SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/test_step_bits)
 
 .PHONY: test
 test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
@@ -281,6 +282,15 @@ surface: all $(B)/tests/test_ends
 .PHONY: verify
 verify: all
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=10800 tests/run.sh tests/test_verify.sh
+
+# Whole training steps in builds of every compiler and optimization, with every instruction set and under valgrind: the bits are
+# those written down. `make test` runs a sample of it.
+.PHONY: bits bits-program
+bits: all bits-program $(filter %/test_reference_bits,$(TEST_PROGRAMS))
+	@LS_BUILD='$(B)' CC='$(CC)' LS_BITS=all LS_TEST_TIMEOUT=10800 tests/run.sh $(B)/tests/test_step_bits \
+	    $(filter %/test_reference_bits,$(TEST_PROGRAMS)) tests/test_bits_matrix.sh
+
+bits-program: $(B)/tests/test_step_bits
 
 .PHONY: demo
 demo: $(B)/examples/demo

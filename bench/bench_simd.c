@@ -11,6 +11,7 @@
 #define L2_FLOATS     (96 * 1024)
 #define MEMORY_FLOATS (16 * 1024 * 1024)
 #define CHANNELS      64
+#define BLOCK         256 /* positions */
 #define LANES         8
 
 typedef struct arrays {
@@ -18,6 +19,7 @@ typedef struct arrays {
     size_t n;
     float row[8][2048];
     double sums[4096];
+    float chains[2 * CHANNELS];
 } arrays;
 
 /* ---- What is measured: each returns the bytes it moves ---- */
@@ -70,13 +72,15 @@ static double join(const ls_simd *t, arrays *a)
 
 static double channel_sum(const ls_simd *t, arrays *a)
 {
-    t->channel_sum(a->row[0], a->x, a->n / CHANNELS / 16, 16, CHANNELS, a->sums);
+    for (size_t at = 0; at + BLOCK <= a->n / CHANNELS; at += BLOCK)
+        t->channel_sum(a->row[0], a->x + at * CHANNELS, &(size_t){ BLOCK }, 1, CHANNELS);
     return 4.0 * (double)a->n;
 }
 
 static double moments(const ls_simd *t, arrays *a)
 {
-    t->moments(a->sums, a->x, a->n / CHANNELS / 16, 16, CHANNELS);
+    for (size_t at = 0; at + BLOCK <= a->n / CHANNELS; at += BLOCK)
+        t->moments(a->sums, a->x + at * CHANNELS, BLOCK, CHANNELS);
     return 4.0 * (double)a->n;
 }
 
@@ -94,8 +98,9 @@ static double batch_norm_add(const ls_simd *t, arrays *a)
 
 static double grad_moments(const ls_simd *t, arrays *a)
 {
-    t->batch_norm_grad_moments(a->sums, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], NULL,
-                               a->n / CHANNELS / 16, 16, CHANNELS);
+    for (size_t at = 0; at + BLOCK <= a->n / CHANNELS; at += BLOCK)
+        t->batch_norm_grad_moments(a->chains, a->z + at * CHANNELS, a->x + at * CHANNELS, a->row[0], a->row[1],
+                                   a->row[2], a->row[3], NULL, BLOCK, CHANNELS);
     return 8.0 * (double)a->n;
 }
 

@@ -2,6 +2,7 @@
 """Makes the seeds of fuzz/corpus: small good files, and small wrong ones that a mutation would hardly find. Inputs that once
 broke something are added by hand, with the fault in their name, and are left alone."""
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -47,6 +48,42 @@ def idx_seeds():
     seed("idx", "gzip-two-members", packed + gzip.compress(b"", mtime=0))
     seed("idx", "gzip-bomb", gzip.compress(idx(8, [60000, 28, 28], bytes(40000)), mtime=0))
     seed("idx", "gzip-cut", packed[:-6])
+
+
+def opening(version=1, kind=1, number=1, sender=2, to=3, address=bytes(18), job=b"job"):
+    head = b"LOCKSTEP" + struct.pack(">HHIII", version, kind, number, sender, to)
+    return b"\0" + head + address + bytes(2) + hashlib.sha256(job).digest()[:20]
+
+
+def door_seeds():
+    mapped = bytes(10) + b"\xff\xff\x0a\x00\x00\x01" + struct.pack(">H", 2222)
+    seed("door", "call", opening(address=mapped))
+    seed("door", "ask-ipv6", opening(kind=2, address=bytes.fromhex("20010db8") + bytes(11) + b"\1" + struct.pack(">H", 1)))
+    seed("door", "other-job", opening(job=b"other"))
+    seed("door", "other-version", opening(version=2))
+    seed("door", "large-rank", opening(sender=0xFFFFFFFF))
+    seed("door", "short", opening()[:40])
+    seed("door", "http", b"\0GET / HTTP/1.1\r\nHost: worker\r\n\r\n" + bytes(40))
+    seed("door", "reply", b"\1LOCKSTEP" + struct.pack(">HHI", 1, 0, 0))
+    seed("door", "reply-other-version", b"\1LOCKSTEP" + struct.pack(">HHI", 9, 2, 0))
+    seed("door", "address", b"\x0210.0.0.1:2222")
+    seed("door", "address-ipv6", b"\x02[2001:db8::1]:65535")
+    seed("door", "address-name", b"\x02host.example:0")
+
+
+def frame_seeds():
+    # rank, then frames: from, kind, epoch, number, sequence, tag, hash, (size of pieces), length of text, changed byte
+    pieces = lambda sender, sequence, size: bytes([sender, 2, 0, 0, sequence, 0, 0, size, 4, 255])
+    other = lambda sender, kind, number=0, epoch=0: bytes([sender, kind, epoch, number, 1, 0, 0, 4, 255])
+    seed("frames", "two-rounds", b"\0" + b"".join(pieces(1, n, 1) + pieces(2, n, 0) + other(1, 3, n - 1) + other(2, 3, n - 1)
+                                                 for n in (1, 2)))
+    seed("frames", "commit", b"\1" + pieces(0, 1, 1) + pieces(2, 1, 1) + other(0, 4) + other(0, 8) + other(2, 8))
+    seed("frames", "large", b"\0" + pieces(1, 1, 4) + pieces(2, 1, 5))
+    seed("frames", "ahead", b"\0" + pieces(1, 3, 1) + pieces(2, 1, 1))
+    seed("frames", "lost", b"\2" + other(0, 9) + other(1, 5) + other(1, 6, 0, 1))
+    seed("frames", "announce", b"\1" + other(2, 5) + bytes([0, 6, 1, 0, 1, 0, 0, 3, 255]))
+    seed("frames", "over", b"\1" + other(0, 7))
+    seed("frames", "torn", b"\0" + pieces(1, 1, 1)[:-1] + bytes([2, 9]))
 
 
 def npy_seeds():
@@ -242,6 +279,6 @@ def program_seeds():
     seed("model", "linear", bytes([0, 2, 31, 5]))
 
 
-for make in (idx_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
+for make in (idx_seeds, door_seeds, frame_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
              keras_seeds, text_seeds, program_seeds):
     make()

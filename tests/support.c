@@ -193,9 +193,9 @@ test_leaf *test_add(test_graph *t, const char *spec, test_kind kind)
         if (*spec == integers[i].letter)
             dtype = integers[i].dtype;
     test_leaf *leaf = new_leaf(t, dtype, parse_sizes(sizes, t->batch));
-    if (dtype == t->real)
+    if (dtype == t->real && !t->blank)
         make_reals(leaf, *spec, stream);
-    else
+    else if (!t->blank)
         make_integers(leaf, stream, dtype == LS_BOOL ? 2 : strtod(spec + 1, NULL));
     make_tensor(t, leaf, kind, test_spec_has_batch(spec) && (kind == TEST_FED || kind == TEST_GATHERED));
     return leaf;
@@ -206,7 +206,8 @@ test_leaf *test_add_like(test_graph *t, const ls_tensor *y)
     uint32_t stream = (uint32_t)t->count + 1;
     assert_int_equal(y->dtype, t->real);
     test_leaf *leaf = new_leaf(t, t->real, ls_shape_at(&y->shape, t->batch));
-    make_reals(leaf, 0, stream);
+    if (!t->blank)
+        make_reals(leaf, 0, stream);
     make_tensor(t, leaf, y->per_sample ? TEST_FED : TEST_VARIABLE, y->per_sample);
     return leaf;
 }

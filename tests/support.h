@@ -43,6 +43,7 @@ typedef struct test_leaf {
 typedef struct test_graph {
     ls_context *ctx;
     bool shared; /* the context is the caller's */
+    bool blank;  /* leaves have no numbers: the test copies them from another graph's */
     ls_dtype real;
     ls_graph *graph;
     int64_t batch;

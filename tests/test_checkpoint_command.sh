@@ -111,7 +111,7 @@ check "what callbacks remember goes on, too" callbacks
 
 # A state of a build whose kernels had other bits: its text ends with its own hash.
 of_other_kernels() {
-    head -c -83 "$1" | sed 's/"class": "kernels [0-9]*/"class": "kernels 1/' >"$TMP/state" &&
+    head -c -83 "$1" | sed 's/"class": "definition [0-9]*/"class": "definition 1/' >"$TMP/state" &&
         printf ',\n  "sha256": "%s"\n}\n' "$(sha256sum <"$TMP/state" | cut -c1-64)" | cat "$TMP/state" - >"$1"
 }
 other_class() {

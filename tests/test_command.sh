@@ -9,7 +9,7 @@ VERSION=$(sed -n 's/^#define LS_VERSION "\(.*\)"/\1/p' include/lockstep/base.h)
 check "--version" prints "^lockstep $VERSION\$" --version
 check "--help lists the commands" prints '^  train ' --help
 check "help COMMAND" prints '^usage: lockstep evaluate ' help evaluate
-for command in train evaluate predict summary devices doctor; do
+for command in train evaluate predict summary devices doctor key; do
     check "$command --help" prints "^usage: lockstep $command" $command --help
 done
 every_flag() {
@@ -153,7 +153,7 @@ check "devices: without a limit" prints '; no memory limit$' devices
 check "devices: one limit for all" prints '^  cpu:1 .*; 20 MiB reserved$' devices --devices 2 --memory-limit 20
 check "devices: a limit for each" \
     prints '^  cpu:1 .*; 30 MiB at most$' devices --devices 2 --memory-limit 20,30 --memory-growth
-check "doctor finds nothing wrong" prints '^ok +kernels [0-9]+' doctor
+check "doctor finds nothing wrong" prints '^ok +definition [0-9]+' doctor
 check "doctor tells of every library" sh -c "grep -q '^ok.*OpenSSL' '$TMP/out' && grep -q '^ok.*zlib' '$TMP/out' && grep -q '^ok.*jansson' '$TMP/out'"
 
 # Checks a file of JSON lines, or one JSON value (-v). Prints the number of steps and epochs, and the hash at the end.

@@ -35,6 +35,25 @@ check "resnet18 with batch norm, 2 workers" same_bits 2 resnet18 --input 32x32x3
     --batch-size 12 --epochs 1
 check "two devices in each of two workers" same_bits 2 mnist-cnn --data synthetic --take 70 --batch-size 33 --epochs 1 --devices 2
 
+# Over tcp, with TLS and a key that launch makes: the same, and nothing is left of the place where they met.
+over_tcp() {
+    mkdir "$TMP/meeting" || return 1
+    TMPDIR=$TMP/meeting LOCKSTEP_TRANSPORT=tcp same_bits 3 mnist-cnn --data synthetic --take 100 --batch-size 33 --epochs 1 &&
+        [ -z "$(ls "$TMP/meeting")" ]
+}
+check "mnist-cnn, 3 workers over tcp" over_tcp
+over_tcp_with_key() {
+    "$LOCKSTEP" key "$TMP/key" >"$TMP/out" && grep -q LOCKSTEP_KEY_FILE "$TMP/out" || return 1
+    LOCKSTEP_KEY_FILE=$TMP/key LOCKSTEP_TRANSPORT=tcp same_bits 2 mnist-cnn --data synthetic --take 100 --batch-size 33 --epochs 1 &&
+        [ "$(stat -c %a:%s "$TMP/key")" = 600:32 ] || return 1
+    if "$LOCKSTEP" key "$TMP/key" 2>"$TMP/err"; then return 1; fi
+    grep -q 'is there already' "$TMP/err" || return 1
+    chmod 644 "$TMP/key"
+    if LOCKSTEP_KEY_FILE=$TMP/key launch --transport tcp -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 32 >"$TMP/err" 2>&1; then return 1; fi
+    grep -q 'has mode 0644' "$TMP/err" || { cat "$TMP/err"; return 1; }
+}
+check "the same with a key of the user's; one that others can read is refused" over_tcp_with_key
+
 # ---- Worker 0 alone writes ----
 
 files_of_one() {

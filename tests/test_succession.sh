@@ -32,7 +32,8 @@ timeout 60 "$LOCKSTEP" "${arguments[@]}" --epochs $((EPOCHS + 1)) --resume >out 
 begin() {
     local name=$1 rank
     shift
-    mkdir "$TMP/$name" && cd "$TMP/$name" || return 1
+    if [ "$name" = resumed ]; then cp -r "$TMP/one" "$TMP/$name"; else mkdir "$TMP/$name"; fi
+    cd "$TMP/$name" || return 1
     [ "$name" != apart ] || mkdir d rank1 rank2
     jobs=()
     for rank in 0 1 2; do
@@ -46,10 +47,10 @@ begin() {
 
 # until_log PATTERN [LOG]: it has a line of it; no process is started while waiting
 until_log() {
-    local text= log=${2:-log}
+    local text= log=${2:-log} chief=$(<pid0) next=$(<pid1)
     until [[ $text == *$1* ]]; do
         [ ! -e "$log" ] || text=$(<"$log")
-        kill -0 "$(<pid0)" 2>/dev/null || kill -0 "$(<pid1)" 2>/dev/null || return 0
+        kill -0 "$chief" 2>/dev/null || kill -0 "$next" 2>/dev/null || return 0
     done
 }
 
@@ -87,31 +88,34 @@ same() {
     cmp $more/w.safetensors w.safetensors && cmp $more/csv csv || { echo "another end after --resume"; return 1; }
 }
 
-# killed NAME PATTERN ARGUMENTS...: worker 0, when its log has a line of the pattern
+# killed MOMENT PATTERN ARGUMENTS...: worker 0, when MOMENT PATTERN returns. Where it was too late, and nobody had to take
+# over, once more.
 killed() {
-    local pattern=$2
-    begin "$1" "${@:3}" || return 1
-    until_log "$pattern"
-    signal KILL 0
-    ends 1 2 && same 1
-}
-check "early" killed early '"event"'
-check "in the middle of an epoch" killed middle '"step":27,'
-check "in validation" killed validation "\"step\":$STEPS,"
-check "between epochs" killed between '"event":"epoch","epoch":2'
-check "at the end" killed end "\"step\":$((EPOCHS * STEPS))," # or in what follows the last step
-
-# While a checkpoint is being written: there is one all the time.
-killed_saving() {
-    begin saving --save-every 1 --keep 2 || return 1
-    until_log "\"step\":$1,"
-    until set -- ck/.step-*.new.tmp && [ -e "$1" ]; do
-        kill -0 "$(<pid0)" 2>/dev/null || return 1
+    local moment=$1 pattern=$2 try
+    for try in 1 2 3 4 5; do
+        begin "$moment-${pattern//[^a-z0-9]/}-$try" "${@:3}" || return 1
+        $moment "$pattern"
+        signal KILL 0 2>/dev/null
+        ends 1 2 || return 1
+        ! grep -q 'goes on in the place of the lost one' out1 || break
     done
-    signal KILL 0
-    ends 1 2 && same 1
+    same 1
 }
-check "while it writes a checkpoint" killed_saving 30
+check "early" killed until_log '"event"'
+check "in the middle of an epoch" killed until_log '"step":27,'
+check "in validation" killed until_log "\"step\":$STEPS,"
+check "between epochs" killed until_log '"event":"epoch","epoch":2'
+check "at the end" killed until_log "\"step\":$((EPOCHS * STEPS))," # or in what follows the last step
+
+# until_saving NAME: a checkpoint of that name is being written
+until_saving() {
+    local name=$1 chief=$(<pid0)
+    until set -- ck/.$name.*.new.tmp && [ -e "$1" ]; do
+        kill -0 "$chief" 2>/dev/null || return 0
+    done
+}
+check "while it writes a checkpoint" killed until_saving 'step-*[3-9]?' --save-every 1 --keep 2
+check "while it writes the best one" killed until_saving "$(readlink "$TMP/one/ck/best")"
 
 killed_twice() {
     begin twice || return 1
@@ -122,6 +126,19 @@ killed_twice() {
     ends 2 && same 2
 }
 check "the successor, too" killed_twice
+
+# In a run that goes on from a checkpoint, and with its log.
+killed_resumed() {
+    begin resumed --resume --epochs $((EPOCHS + 3)) || return 1
+    until_log "\"step\":$((EPOCHS * STEPS + 30)),"
+    signal KILL 0
+    ends 1 2 || return 1
+    cp -r "$TMP/one" "$TMP/more3" && cd "$TMP/more3" || return 1
+    timeout 60 "$LOCKSTEP" "${arguments[@]}" --epochs $((EPOCHS + 3)) --resume >out 2>err || { cat err; return 1; }
+    timeless log >wanted && timeless ../resumed/log | diff wanted - && cmp csv ../resumed/csv &&
+        cmp w.safetensors ../resumed/w.safetensors && grep -q 'goes on in the place' ../resumed/out1
+}
+check "in a run that was resumed" killed_resumed
 
 # A chief that is stopped is lost after the limit of silence; when it wakes it writes nothing.
 stopped() {

@@ -347,6 +347,39 @@ static void what_was_said_before_hanging_up_arrives(void **state)
     }
 }
 
+/* Messages that were taken as a whole arrive, though their sender does nothing more: nobody has to push them. */
+static void what_was_taken_arrives_by_itself(void **state)
+{
+    enum { MESSAGE = 4096 };
+    pair p = open_pair(*state);
+    unsigned char data[MESSAGE];
+    size_t sent = 0, got = 0, moved = 1;
+    double end = ls_clock_now() + LIMIT;
+    while (moved > 0 && ls_clock_now() < end) { /* until none is taken any more */
+        for (size_t i = 0; i < MESSAGE; i++)
+            data[i] = byte_at(0, sent + i);
+        assert_int_equal(p.t->write(p.line[0], &(struct iovec){ data, MESSAGE }, 1, &moved), LS_OK);
+        sent += moved;
+    }
+    while (got < sent + (MESSAGE - sent % MESSAGE) % MESSAGE && ls_clock_now() < end) {
+        size_t at = sent % MESSAGE; /* of one that was taken in part, the rest */
+        ls_want want = { p.line[1], true, false, false };
+        if (at > 0) {
+            assert_int_equal(p.t->write(p.line[0], &(struct iovec){ data + at, MESSAGE - at }, 1, &moved), LS_OK);
+            sent += moved;
+        }
+        assert_int_equal(p.t->wait(p.worker[1], &want, 1, 0.01), LS_OK);
+        unsigned char read[MESSAGE];
+        assert_int_equal(p.t->read(p.line[1], &(struct iovec){ read, MESSAGE }, 1, &moved), LS_OK);
+        for (size_t i = 0; i < moved; i++)
+            assert_int_equal(read[i], byte_at(0, got + i));
+        got += moved;
+    }
+    assert_int_equal(sent % MESSAGE, 0);
+    assert_int_equal(got, sent);
+    close_pair(&p);
+}
+
 /* A line whose other side is gone takes nothing more; the last words are still there. */
 static void last_words_are_heard_by_who_only_writes(void **state)
 {
@@ -374,28 +407,29 @@ static void a_killed_worker_ends_its_lines(void **state)
 {
     const ls_transport_table *t = *state;
     int port = free_port();
-    ls_cluster_options o = job(port, 0);
-    ls_transport *worker = open_worker(t, &o);
-    ls_line *line = NULL;
-    pid_t pid = fork();
+    ls_cluster_options o = job(port, 0), mine = job(port, 1);
+    pid_t pid = fork(); /* before there are threads */
     if (pid == 0) {
-        ls_cluster_options mine = job(port, 1);
         ls_transport *other = NULL;
         ls_line *to = NULL;
         size_t moved = 0;
-        snprintf(mine.job, sizeof(mine.job), "%s", o.job);
         alarm((unsigned)LIMIT);
         if (t->open(&mine, 0, &other) != LS_OK)
             _exit(1);
-        while (!to)
-            if (t->call(other, 0, &to) != LS_OK)
+        while (moved == 0) {
+            usleep(1000);
+            if (!to && t->call(other, 0, &to) != LS_OK)
                 _exit(1);
-        while (moved == 0)
-            if (t->write(to, &(struct iovec){ "x", 1 }, 1, &moved) != LS_OK)
-                _exit(1);
+            if (to && t->write(to, &(struct iovec){ "x", 1 }, 1, &moved) != LS_OK) {
+                t->hang_up(to); /* nobody was there yet */
+                to = NULL;
+            }
+        }
         for (;;)
             pause();
     }
+    ls_transport *worker = open_worker(t, &o);
+    ls_line *line = NULL;
     char c = 0;
     size_t moved = 0;
     ls_status status = LS_OK;
@@ -828,6 +862,27 @@ static int count_descriptors(void)
     return count;
 }
 
+/* Who says nothing makes room for others, the oldest first. */
+static void silent_callers_make_room(void **state)
+{
+    enum { SILENT = 600 };
+    const ls_transport_table *t = *state;
+    int port = free_port(), silent[SILENT], gone = 0;
+    ls_cluster_options o = job(port, 0), mine = job(port, 1);
+    pair p = { .t = t, .worker = { open_worker(t, &o), open_worker(t, &mine) } };
+    char c;
+    for (int i = 0; i < SILENT; i++)
+        assert_true((silent[i] = connect_raw(port)) >= 0);
+    assert_true(try_call(t, p.worker[1], 0, p.worker[0], p.line));
+    assert_true(is_through(&p));
+    for (int i = 0; i < SILENT; i++) {
+        gone += recv(silent[i], &c, 1, MSG_DONTWAIT) == 0;
+        close(silent[i]);
+    }
+    assert_true(gone >= SILENT - 64);
+    close_pair(&p);
+}
+
 /* Thousands call and say nothing, or half of something: workers meet all the same. */
 static void thousands_of_connections_change_nothing(void **state)
 {
@@ -1035,6 +1090,7 @@ static void addresses_are_read_packed_and_printed(void **state)
 #define EACH(t)                                                                                                        \
     cmocka_unit_test_prestate(bytes_pass_both_ways, (void *)(t)),                                                      \
         cmocka_unit_test_prestate(what_was_said_before_hanging_up_arrives, (void *)(t)),                               \
+        cmocka_unit_test_prestate(what_was_taken_arrives_by_itself, (void *)(t)),                                      \
         cmocka_unit_test_prestate(last_words_are_heard_by_who_only_writes, (void *)(t)),                               \
         cmocka_unit_test_prestate(a_killed_worker_ends_its_lines, (void *)(t)),                                        \
         cmocka_unit_test_prestate(threads_wait_for_lines_of_their_own, (void *)(t)),                                   \
@@ -1052,6 +1108,7 @@ int main(void)
         TCP(strangers_come_no_further_than_64_bytes),
         TCP(other_versions_and_other_programs_are_told_by_the_caller),
         TCP(a_changed_opening_is_noticed),
+        TCP(silent_callers_make_room),
         TCP(thousands_of_connections_change_nothing),
         TCP(workers_find_each_other_by_worker_0),
         TCP(workers_find_each_other_by_a_folder),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that what a build needs is there: tools/deps.sh install|check NEED...
-# NEED is build, demo, test, format, clang, peers, starters or browser. On Debian 12 missing packages are found by name and, with "install",
+# NEED is build, demo, test, format, clang, peers, starters, valgrind or browser. On Debian 12 missing packages are found by name and, with "install",
 # installed as root or through sudo. Elsewhere nothing is installed: either everything is found, or a refusal lists it.
 # Silent when nothing is missing. OS_RELEASE names another os-release file (the tests use it).
 set -eu
@@ -32,11 +32,13 @@ END
     # Programs that start workers, for tests/test_started.sh and test_slurm.sh, which are skipped without them: 33 MB, with
     # daemons. CI asks for them; no target does.
     starters) printf '%s\n' "openmpi-bin command:mpirun" "slurm-wlm command:srun" ;;
+    # Runs a sample of the bits on a processor without AVX-512, which it plays. CI asks for it; the test is skipped without.
+    valgrind) echo "valgrind command:valgrind" ;;
     # Looks at pages that `lockstep report` writes. No target asks for it: 300 MB for three tests, which are skipped
     # without it, and say so.
     browser) echo "chromium command:chromium" ;;
     *)
-        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters or browser" >&2
+        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, valgrind or browser" >&2
         exit 2
         ;;
     esac

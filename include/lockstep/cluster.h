@@ -52,7 +52,8 @@ LS_API ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *opti
 LS_API int ls_cluster_rank(const ls_context *ctx);
 LS_API int ls_cluster_size(const ls_context *ctx);
 
-/* Whether this is worker 0: the one that prints, logs and saves. True in a context that is in no cluster. */
+/* Whether this is the worker that prints, logs and saves: the lowest rank of those that are left. So it is worker 0,
+ * and becomes another one when that is lost, also while ls_fit runs. True in a context that is in no cluster. */
 LS_API bool ls_is_chief(const ls_context *ctx);
 
 /* Calls of all workers, in the same order on each. A worker that makes another call, or with another number of bytes,

@@ -79,8 +79,12 @@ static inline bool ls_blocks_next(const ls_blocks *b, int64_t from, int64_t samp
     if (at >= end)
         return false;
     int64_t block_end = ls_blocks_end(b, first + at) - first;
-    block->opens = first + at == 0 || ls_blocks_end(b, first + at - 1) == first + at;
-    block->adds = first + at >= ls_blocks_end(b, 0);
+    if (block->count > 0) /* the part before ended its block, or it would be the last */
+        block->opens = block->adds = true;
+    else {
+        block->opens = first == 0 || ls_blocks_end(b, first - 1) == first;
+        block->adds = first >= ls_blocks_end(b, 0);
+    }
     block->first = at;
     block->count = ls_blocks_least(end, block_end) - at;
     at += block->count;

@@ -15,36 +15,6 @@ double ls_pow(double x, double y);
 double ls_sin(double x); /* NaN beyond |x| <= 1e5 */
 double ls_cos(double x); /* NaN beyond |x| <= 1e5 */
 
-static inline float ls_expf(float x)
-{
-    return (float)ls_exp(x);
-}
-
-static inline float ls_expm1f(float x)
-{
-    return (float)ls_expm1(x);
-}
-
-static inline float ls_logf(float x)
-{
-    return (float)ls_log(x);
-}
-
-static inline float ls_log1pf(float x)
-{
-    return (float)ls_log1p(x);
-}
-
-static inline float ls_tanhf(float x)
-{
-    return (float)ls_tanh(x);
-}
-
-static inline float ls_erff(float x)
-{
-    return (float)ls_erf(x);
-}
-
 static inline float ls_powf(float x, float y)
 {
     return (float)ls_pow(x, y);

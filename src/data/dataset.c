@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/text.h"
 #include "data/stream.h"
 #include "graph/shape.h"
@@ -209,6 +210,7 @@ ls_status ls_dataset_has_rows(ls_dataset *dataset, bool *out)
 
 ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **train, ls_dataset **validation)
 {
+    LS_OWN_FP_MODE;
     LS_TRY(ls_dataset_prepare(dataset));
     if (!train || !validation)
         return ls_fail(LS_ERR_INVALID, "ls_dataset_split: places for both datasets are needed");

@@ -152,6 +152,8 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         return LS_OK;
     case LS_FRAME_ANNOUNCE:
         if (frame->epoch == mesh->peers.epoch + 1) {
+            if (!mesh->regroup)
+                snprintf(mesh->why, sizeof(mesh->why), "worker %d says that another one is lost", rank);
             mesh->announced = *frame;
             mesh->regroup = true;
         }

@@ -113,7 +113,7 @@ typedef struct ls_mesh {
     ls_frame *readies;  /* by rank: what it said last; kind 0: nothing */
     ls_frame *states;   /* likewise */
     ls_frame announced; /* kind 0: nothing */
-    ls_absence *lost;      /* by rank */
+    ls_absence *lost;   /* by rank */
     bool slept;         /* so long that the others may have lost this worker, since the last commit */
     double beat;        /* when the others last heard that this one waits */
     char why[160];      /* the first of the members was lost */

@@ -122,7 +122,7 @@ static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
     if (count == 1)
         snprintf(why, bytes, "%s", tcp->refused_why);
     else if (count > 1)
-        snprintf(why, bytes, "%ld callers were not let in; the last one: %s", count, tcp->refused_why);
+        snprintf(why, bytes, "%ld callers were not let in, among them: %s", count, tcp->refused_why);
     tcp->refused = 0;
     pthread_mutex_unlock(&tcp->mutex);
     return count > 0;

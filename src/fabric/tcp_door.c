@@ -16,10 +16,11 @@
 #define LONGEST_SLEEP 10.0
 #define MOST_POLLS    (3 + TCP_MOST_GUESTS + LS_MAX_CLUSTER)
 
-static void note_refused(ls_tcp *tcp, const char *why)
+/* Of several the last one is told that was a worker at all. */
+static void note_refused(ls_tcp *tcp, const char *why, bool worker)
 {
-    tcp->refused++;
-    snprintf(tcp->refused_why, sizeof(tcp->refused_why), "%s", why);
+    if (tcp->refused++ == 0 || worker)
+        snprintf(tcp->refused_why, sizeof(tcp->refused_why), "%s", why);
 }
 
 static tcp_line *remove_guest(ls_tcp *tcp, int i)
@@ -39,7 +40,7 @@ static bool send_one_away(ls_tcp *tcp)
                 char why[200], address[LS_ADDRESS_CHARS];
                 snprintf(why, sizeof(why), "a caller from %s made room for others: it had not said who it is",
                          ls_address_print(&tcp->guests[i]->there, address));
-                note_refused(tcp, why);
+                note_refused(tcp, why, false);
                 ls_tcp_line_free(remove_guest(tcp, i));
                 return true;
             }
@@ -112,7 +113,7 @@ static void look_after_guests(ls_tcp *tcp)
             line->learned = true;
         }
         if (line->state == TCP_ENDED) {
-            note_refused(tcp, line->why);
+            note_refused(tcp, line->why, line->opening.version > 0);
             ls_tcp_line_free(remove_guest(tcp, i));
         } else if (line->state == TCP_OPEN && line->opening.kind == LS_OPENING_ASK) {
             seat_at_desk(tcp, remove_guest(tcp, i));

@@ -1,5 +1,6 @@
 /* Losses, one value a sample: the last axis is used up, the batch axis stays. All but the sparse cross-entropy are
  * written in terms of other ops. */
+#include "base/fpmode.h"
 #include "graph/rules.h"
 
 #define LS_CLIP 1e-7 /* Keras's epsilon for probabilities */
@@ -158,6 +159,7 @@ ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions)
 /* e^2/2 up to delta, then delta |e| - delta^2/2 */
 ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta)
 {
+    LS_OWN_FP_MODE;
     ls_tensor *error = check_pair("huber", targets, predictions);
     if (error || !predictions)
         return error;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fpmode.h"
 #include "base/text.h"
 #include "nn/weights.h"
 
@@ -200,6 +201,7 @@ static ls_status open_side(const ls_model *model, const char *path, ls_weights *
 
 ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, bool *equal, char **out)
 {
+    LS_OWN_FP_MODE;
     ls_weights first = { 0 }, second = { 0 };
     side sides[2];
     if (!a || !b || !equal || !out)

@@ -42,6 +42,16 @@ void tool_follow_chief(const ls_context *ctx)
     muted = -1;
 }
 
+ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user)
+{
+    bool muted = tool_is_muted();
+    LS_TRY(function(user));
+    fflush(stdout);
+    LS_TRY(ls_cluster_barrier(ctx, "the results"));
+    tool_follow_chief(ctx);
+    return muted && !tool_is_muted() ? function(user) : LS_OK;
+}
+
 ls_status tool_agree(ls_context *ctx, const char *what, int *number)
 {
     int all[LS_MAX_CLUSTER] = { 0 }; /* of a worker that is lost it stays 0 */

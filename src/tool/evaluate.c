@@ -8,21 +8,31 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     return tool_check_devices(options, settings);
 }
 
+typedef struct outcome {
+    const char *set;
+    ls_results results;
+} outcome;
+
+static ls_status tell(void *user)
+{
+    const outcome *out = user;
+    tool_print_results(out->set, &out->results);
+    return LS_OK;
+}
+
 static ls_status evaluate(const tool_settings *settings, tool_session *session)
 {
     ls_dataset *data;
-    const char *name;
-    ls_results results;
+    outcome out;
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &name));
+    LS_TRY(tool_chosen_set(settings, session, &data, &out.set));
     LS_TRY(tool_choose_loss(settings, session, data));
     LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
-    LS_TRY(ls_evaluate(session->model, data, &results, .batch_size = settings->batch_size,
+    LS_TRY(ls_evaluate(session->model, data, &out.results, .batch_size = settings->batch_size,
                        .strategy = session->strategy, .lanes = (int)settings->lanes));
     tool_follow_chief(session->ctx);
-    tool_print_results(name, &results);
-    return LS_OK;
+    return tool_by_one(session->ctx, tell, &out);
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

@@ -361,6 +361,7 @@ static ls_status prepare(launch *l)
     for (int r = 0; r < l->count; r++)
         l->workers[r].out[0].fd = l->workers[r].out[1].fd = -1;
     LS_TRY(find_key(l));
+    LS_TRY(launch_make_meeting(l));
     LS_TRY(launch_find_cores(l));
     return catch_signals(l);
 }
@@ -392,6 +393,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     }
     for (int r = 0; l.workers && r < l.count; r++)
         launch_close_streams(&l.workers[r]);
+    launch_remove_meeting(&l);
     free(l.workers);
     free(l.program);
     free(l.cores);

@@ -1,5 +1,6 @@
-/* lockstep launch: what its files share. launch_start.c starts a worker's process, launch_lines.c prints what workers
- * write, launch.c watches them: who goes on, who is started again, and with which status all ends. */
+/* lockstep launch: what its files share. launch_start.c starts a worker's process, launch_meeting.c has the place
+ * where workers meet over tcp, launch_lines.c prints what workers write, launch.c watches them: who goes on, who is
+ * started again, and with which status all ends. */
 #ifndef LS_TOOL_LAUNCH_H
 #define LS_TOOL_LAUNCH_H
 
@@ -30,6 +31,7 @@ typedef struct launch {
     const tool_settings *settings;
     const char **program; /* with its arguments; NULL behind the last */
     char job[64], *key_file;
+    char folder[256], made_key[300]; /* where workers meet over tcp, and the key that was made there; "": neither */
     int count, running;
     launch_worker *workers;
     int *cores, core_count, share; /* the cores, and how many of them a worker gets */
@@ -54,6 +56,13 @@ ls_status launch_find_cores(launch *l);
 /* A worker that writes by itself has this process's outputs, and its input where that is no terminal. */
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself);
 void launch_close_streams(launch_worker *w);
+
+/* ---- launch_meeting.c ---- */
+
+/* A folder where workers meet over tcp, with a key for this job unless it has one. */
+ls_status launch_make_meeting(launch *l);
+void launch_set_meeting(const launch *l); /* in a worker's process */
+void launch_remove_meeting(launch *l);    /* with what workers that were killed have left there */
 
 /* ---- launch_lines.c ---- */
 

@@ -85,6 +85,7 @@ static void set_environment(const launch *l, int rank)
         setenv("LOCKSTEP_ELASTIC", l->settings->elastic, 1);
     if (l->key_file)
         setenv("LOCKSTEP_KEY_FILE", l->key_file, 1);
+    launch_set_meeting(l);
 }
 
 /* Pipes take what a worker writes, if it has any. A terminal is nobody's to read from: workers are no foreground

@@ -16,7 +16,7 @@ static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &
  * for us, which worker of which cluster this is. */
 static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",        "LOCKSTEP_VISIBLE_DEVICES",
                                                "LOCKSTEP_RANK",    "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RENDEZVOUS",
-                                               "LOCKSTEP_RESTART", "LOCKSTEP_LISTEN",     "LOCKSTEP_TRANSPORT" };
+                                               "LOCKSTEP_RESTART", "LOCKSTEP_LISTEN" };
 
 static int fail(int status)
 {

@@ -65,27 +65,39 @@ static ls_status write_array(const char *path, const ls_array *array)
     return ls_npy_write(path, *array);
 }
 
+typedef struct outcome {
+    const char *path, *set;
+    const ls_model *model;
+    ls_array made;
+} outcome;
+
+static ls_status write_and_tell(void *user)
+{
+    const outcome *o = user;
+    if (!tool_is_muted())
+        LS_TRY(write_array(o->path, &o->made));
+    printf("%s: %s of the %s set: (", o->path, ls_model_output_name(o->model, 0), o->set);
+    for (int i = 0; i < o->made.shape.rank; i++)
+        printf("%s%" PRId64, i ? ", " : "", o->made.shape.dims[i]);
+    printf("%s), %s\n", o->made.shape.rank == 1 ? "," : "", ls_dtype_name(o->made.dtype));
+    return LS_OK;
+}
+
 static ls_status predict(const tool_settings *settings, tool_session *session)
 {
     ls_dataset *data;
-    const char *name;
-    ls_array out;
+    outcome out = { .path = settings->output };
     if (!tool_is_muted())
         LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &name));
-    LS_TRY(ls_predict(session->model, data, &out, .batch_size = settings->batch_size, .strategy = session->strategy,
-                      .lanes = (int)settings->lanes));
+    LS_TRY(tool_chosen_set(settings, session, &data, &out.set));
+    LS_TRY(ls_predict(session->model, data, &out.made, .batch_size = settings->batch_size,
+                      .strategy = session->strategy, .lanes = (int)settings->lanes));
+    out.model = session->model;
     tool_follow_chief(session->ctx);
-    ls_status status = ls_is_chief(session->ctx) ? write_array(settings->output, &out) : LS_OK;
-    if (status == LS_OK) {
-        printf("%s: %s of the %s set: (", settings->output, ls_model_output_name(session->model, 0), name);
-        for (int i = 0; i < out.shape.rank; i++)
-            printf("%s%" PRId64, i ? ", " : "", out.shape.dims[i]);
-        printf("%s), %s\n", out.shape.rank == 1 ? "," : "", ls_dtype_name(out.dtype));
-    }
-    free(out.data);
+    ls_status status = tool_by_one(session->ctx, write_and_tell, &out);
+    free(out.made.data);
     return status;
 }
 

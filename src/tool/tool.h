@@ -71,6 +71,7 @@ typedef struct tool_settings {
     /* launch */
     int64_t workers, restarts;
     const char *elastic, *key_file; /* elastic: "2:8" */
+    int transport;                  /* tool_transport */
     double grace, join_limit, silence_limit;
     /* files and forms */
     const char *save, *log, *output, *diff_model, *trace, *trace_steps;
@@ -87,6 +88,7 @@ typedef struct tool_settings {
 
 #define TOOL_MULTI_WORKER (LS_STRATEGY_PIPELINE + 1) /* a --strategy: mirrored, with multi_worker */
 
+typedef enum tool_transport { TOOL_TRANSPORT_AUTO, TOOL_TRANSPORT_TCP, TOOL_TRANSPORT_UNIX } tool_transport;
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
@@ -204,6 +206,9 @@ ls_status tool_is_chief(const tool_settings *settings, bool *out);
 void tool_mute(void);
 bool tool_is_muted(void);
 void tool_follow_chief(const ls_context *ctx);
+/* Calls the function, which tells results, and writes files unless tool_is_muted. Nobody leaves before the chief is
+ * behind it: if that is lost meanwhile, the function is called by the next in line, not muted now. */
+ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user);
 /* Of all workers the largest number: a signal that one of them got has stopped them all. */
 ls_status tool_agree(ls_context *ctx, const char *what, int *number);
 

@@ -215,15 +215,18 @@ static void tell_times(const ls_model *model)
 
 /* What is told at the end. */
 typedef struct outcome {
+    const tool_settings *settings;
+    const tool_session *session;
     int stopped_by; /* a signal, or 0 */
     bool tested;
     ls_results results; /* of the test set */
 } outcome;
 
 /* The results of the test set: those of the last epoch's validation, or of a pass that all workers make. */
-static ls_status find_results(const tool_settings *settings, tool_session *session, const ls_history *history,
-                              outcome *out)
+static ls_status find_results(outcome *out, const ls_history *history)
 {
+    const tool_settings *settings = out->settings;
+    const tool_session *session = out->session;
     if (out->stopped_by != 0 || !session->test)
         return LS_OK;
     out->tested = true;
@@ -235,17 +238,20 @@ static ls_status find_results(const tool_settings *settings, tool_session *sessi
     return LS_OK;
 }
 
-static ls_status tell_results(const tool_settings *settings, tool_session *session, const outcome *out)
+static ls_status tell_results(void *user)
 {
+    const outcome *out = user;
+    const tool_settings *settings = out->settings;
+    ls_model *model = out->session->model;
     char hex[65];
     if (settings->verbose != LS_VERBOSE_SILENT) {
-        ls_times times = ls_model_times(session->model);
-        tell_times(session->model);
+        ls_times times = ls_model_times(model);
+        tell_times(model);
         if (settings->checkpoint)
             printf("checkpoints: %s; training waited %.3f s for copies of its state, %.2f s at its end\n",
                    settings->checkpoint, times.save, times.flush);
         char *text = NULL;
-        LS_TRY(ls_explain_times(session->model, &text));
+        LS_TRY(ls_explain_times(model, &text));
         printf("%s", text);
         free(text);
     }
@@ -254,22 +260,11 @@ static ls_status tell_results(const tool_settings *settings, tool_session *sessi
                settings->checkpoint ? "; --resume goes on from here" : "");
     if (out->tested)
         tool_print_results("test", &out->results);
-    LS_TRY(ls_model_weights_sha256(session->model, hex));
+    LS_TRY(ls_model_weights_sha256(model, hex));
     printf("weights sha256: %s\n", hex);
     if (settings->save)
         printf("saved: %s\n", settings->save);
     return LS_OK;
-}
-
-/* The chief tells, and nobody leaves before it has: if it is lost meanwhile, the next in line tells it. */
-static ls_status tell_by_one(const tool_settings *settings, tool_session *session, const outcome *out)
-{
-    bool muted = tool_is_muted();
-    LS_TRY(tell_results(settings, session, out));
-    fflush(stdout);
-    LS_TRY(ls_cluster_barrier(session->ctx, "the results"));
-    tool_follow_chief(session->ctx);
-    return muted && !tool_is_muted() ? tell_results(settings, session, out) : LS_OK;
 }
 
 /* A step that fails changes nothing: the weights are those of the last good step, whatever failed, and hours of
@@ -305,11 +300,11 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
         status = tool_agree(session->ctx, "how training ended", stopped_by);
     if (status == LS_OK && muted && !tool_is_muted()) /* the worker that was to save is lost */
         status = save(settings, session, LS_OK);
-    outcome out = { .stopped_by = *stopped_by };
+    outcome out = { .settings = settings, .session = session, .stopped_by = *stopped_by };
     if (status == LS_OK)
-        status = find_results(settings, session, history, &out);
+        status = find_results(&out, history);
     if (status == LS_OK)
-        status = tell_by_one(settings, session, &out);
+        status = tool_by_one(session->ctx, tell_results, &out);
     ls_history_destroy(history);
     return status;
 }

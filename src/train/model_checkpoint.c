@@ -213,12 +213,16 @@ static bool write_told(const model_checkpoint *c, const ls_model *model, const c
     return false;
 }
 
-/* One worker writes, and all wait for it: if it is lost meanwhile, the next in line still has these weights. */
+/* One worker writes, and all wait for it: if it is lost meanwhile, the next in line still has these weights. The first
+ * exchange is for a worker that was stopped, and wakes: it hears that the others went on without it. */
 static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, const char *path, bool *written)
 {
-    bool quiet = ls_callback_is_quiet(&c->facts), failed = !quiet && !write_told(c, model, path);
-    LS_TRY(
-        ls_peers_any(ls_model_graph(c->facts.job->model)->context->peers, "whether the weights were written", &failed));
+    ls_peers *peers = ls_model_graph(c->facts.job->model)->context->peers;
+    bool failed = false;
+    LS_TRY(ls_peers_any(peers, "that weights are written", &failed));
+    bool quiet = ls_callback_is_quiet(&c->facts);
+    failed = !quiet && !write_told(c, model, path);
+    LS_TRY(ls_peers_any(peers, "whether weights were written", &failed));
     if (quiet && !ls_callback_is_quiet(&c->facts))
         write_told(c, model, path);
     *written = !failed;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fpmode.h"
 #include "base/numbers.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
@@ -119,6 +120,7 @@ static void write_one(ls_saver *s, const order *o, outcome *out)
 
 static void *writer(void *user)
 {
+    ls_fp_begin_thread();
     ls_saver *s = user;
     pthread_mutex_lock(&s->mutex);
     for (;;) {

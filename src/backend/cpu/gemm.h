@@ -18,7 +18,8 @@
 /* ---- Outer products: c[i][j] = sum over pixels of a[pixel][i] * b[pixel][j] ---- */
 
 /* Pixels in a row: their places in a (in floats) and in b (in rows), and how many they are. Of outer products, `from`
- * and `to` are the rows that have these pixels (to 0: all): at borders some taps of a kernel are outside. */
+ * and `to` are the rows that have these pixels (to 0: all): at borders some taps of a kernel are outside. With `at`,
+ * `to` has a bit for each of them. */
 typedef struct ls_gemm_run {
     int32_t a, b, count;
     int16_t from, to;
@@ -35,6 +36,7 @@ typedef struct ls_gemm_outer {
     bool borders;       /* some runs have from and to */
     int64_t row;        /* their number of the tile's first row */
     const int32_t *at;  /* where a pixel's rows are in a, anywhere; NULL: close to each other */
+    bool threes;        /* each three of them are close to each other, the first row's being the first of a three */
     const float *start; /* where the chains go on from, as far apart as c; NULL: +0 */
     bool add;           /* to what c has */
     bool stream;        /* c, which starts at whole lines, goes past the cache; not with add or columns */

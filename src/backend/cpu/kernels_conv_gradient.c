@@ -5,32 +5,44 @@
  * One side is cut into panels of 64 channels, which are copied close together for each block and loaded as vectors; the
  * other side's channels are broadcast from where they are. The output's channels are the panels', or, for a 1x1 kernel
  * with more channels in than out, the input's: the wide side gains more from being copied. Where the input has few
- * channels, those of all taps in a row of the kernel, which are neighbours, are broadcast as one; or those of all taps.
- * A partial is [groups][panels][taps * rows][64], and joined as that. */
+ * channels or rows are not padded, those of all taps in a row of the kernel, which are neighbours, are broadcast as
+ * one; or those of all taps. A partial is [groups][panels][taps * rows][64], and joined as that. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define FEW 16 /* channels of the input: with fewer, taps are taken together */
+#define FEW              16 /* channels of the input: with fewer, taps are taken together */
+#define GATHERED_ROWS    12 /* channels of all taps together: at most bits of ls_gemm_run.to */
+#define GATHERED_VECTORS 2  /* of 16 channels of the output: more would leave registers for few rows */
 
 typedef struct gradient {
     ls_cpu_kernel base;
     ls_conv conv; /* n: of the call it was made for; not used */
     ls_blocks blocks;
-    bool swapped;     /* the input's channels are the panels' */
-    bool merged;      /* a row of taps is one */
-    bool gathered;    /* all taps are one: without padding, to few output channels */
-    int32_t *at;      /* then: where a pixel's rows are */
-    int64_t rows;     /* channels that are broadcast */
-    int64_t columns;  /* channels that are in panels */
-    int64_t taps;     /* or rows of them */
-    int64_t part;     /* floats of a group's partial */
-    int64_t tap_runs; /* that a tap has in a block, at most */
-    bool in_place;    /* the output gradient's rows are a panel already */
-    bool by_channel;  /* as many groups as channels on both sides */
+    bool swapped;  /* the input's channels are the panels' */
+    bool merged;   /* a row of taps is one */
+    bool gathered; /* all taps are one: few, or without padding and to few output channels */
+    bool padded;
+    int32_t *at;                            /* then: where a pixel's rows are */
+    bool threes;                            /* and: three by three beside each other */
+    int64_t rows;                           /* channels that are broadcast */
+    int64_t columns;                        /* channels that are in panels */
+    int64_t taps;                           /* or rows of them */
+    int64_t part;                           /* floats of a group's partial */
+    int64_t tap_runs;                       /* that a tap has in a block, at most */
+    bool in_place;                          /* the output gradient's rows are a panel already */
+    bool by_channel;                        /* as many groups as channels on both sides */
+    int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* of a tile so many vectors wide */
+    struct tap_place *places;               /* of each tap, where it is alone */
 } gradient;
+
+/* Where a tap is: how far from a pixel, and which output columns find it inside a row. */
+typedef struct tap_place {
+    int64_t down, right;
+    int64_t from, end;
+} tap_place;
 
 /* What one call works on. */
 typedef struct work {
@@ -47,6 +59,7 @@ typedef struct work {
 /* Part of a block: whole rows of output pixels, or a piece of one. */
 typedef struct block {
     int64_t first, rows;    /* of output pixels */
+    int64_t sample, row;    /* of the first */
     int64_t column, length; /* of each */
     int64_t pixel, pixels;
     bool opens, closes, add;
@@ -76,17 +89,28 @@ static int64_t add_run(ls_gemm_run *runs, int64_t count, ls_gemm_run next, int64
     return count + 1;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* The runs of one tap: a in x, b in the block's pixels. */
 static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
-    int64_t down = tap / c->kw * c->dilation[0] - c->pad[0], right = tap % c->kw * c->dilation[1] - c->pad[2];
-    int64_t from, end = inside(right, c->stride[1], c->w, c->ow, &from) + from, count = 0;
-    from = from > b->column ? from : b->column;
-    end = end < b->column + b->length ? end : b->column + b->length;
-    for (int64_t r = 0; end > from && r < b->rows; r++) {
-        int64_t n = (b->first + r) / c->oh, y = (b->first + r) % c->oh * c->stride[0] + down;
-        int64_t at = ((n * c->h + y) * c->w + from * c->stride[1] + right) * c->c;
+    const tap_place *place = &w->g->places[tap];
+    int64_t from = greatest(place->from, b->column), end = least(place->end, b->column + b->length);
+    int64_t count = 0, n = b->sample, row = b->row;
+    for (int64_t r = 0; end > from && r < b->rows; r++, row++) {
+        if (row == c->oh)
+            row = 0, n++;
+        int64_t y = row * c->stride[0] + place->down;
+        int64_t at = ((n * c->h + y) * c->w + from * c->stride[1] + place->right) * c->c;
         ls_gemm_run run = { .a = (int32_t)at, .b = (int32_t)(r * b->length + from - b->column) };
         run.count = (int32_t)(end - from);
         if (y >= 0 && y < c->h)
@@ -95,26 +119,59 @@ static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run
     return count;
 }
 
-/* The runs of a row of taps: pixels whose taps are all inside together, others one by one with the rows they have. */
+/* A row of output pixels, of which some taps may be outside. */
+typedef struct line {
+    int64_t a, b;        /* of the pixel in column 0 */
+    int64_t top, bottom; /* rows of the kernel that are inside, where all taps are one */
+} line;
+
+/* Adds a line's pixels from column i on, all of which have taps from .. to - 1 of a row of taps inside. */
+static int64_t add_pixels(const gradient *g, const line *l, int64_t i, int64_t pixels, int64_t from, int64_t to,
+                          ls_gemm_run *runs, int64_t count)
+{
+    const ls_conv *c = &g->conv;
+    ls_gemm_run run = { .b = (int32_t)(l->b + i), .count = (int32_t)pixels };
+    run.a = (int32_t)(l->a + i * c->stride[1] * c->c);
+    bool all = from == 0 && to == c->kw;
+    if (!g->gathered && !all)
+        run.from = (int16_t)(from * c->c), run.to = (int16_t)(to * c->c);
+    for (int64_t y = l->top; g->gathered && !(all && l->bottom - l->top == c->kh) && y < l->bottom; y++)
+        run.to |= (int16_t)(((1 << (to - from) * c->c) - 1) << (y * c->kw + from) * c->c);
+    if (pixels > 0 && to > from)
+        runs[count++] = run;
+    return count;
+}
+
+/* Pixels at a border one by one. */
+static int64_t add_borders(const gradient *g, const line *l, int64_t i, int64_t end, ls_gemm_run *runs, int64_t count)
+{
+    for (; i < end; i++) {
+        int64_t x = i * g->conv.stride[1] - g->conv.pad[2];
+        count = add_pixels(g, l, i, 1, greatest(-x, 0), least(g->conv.w - x, g->conv.kw), runs, count);
+    }
+    return count;
+}
+
+/* The runs of a row of taps, or of all taps: pixels of a row whose taps are all inside are one run. */
 static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
-    int64_t count = 0;
-    for (int64_t r = 0; r < b->rows; r++) {
-        int64_t n = (b->first + r) / c->oh,
-                y = (b->first + r) % c->oh * c->stride[0] + tap * c->dilation[0] - c->pad[0];
-        for (int64_t i = 0; y >= 0 && y < c->h && i < b->length; i++) {
-            int64_t x = (b->column + i) * c->stride[1] - c->pad[2], from = x < 0 ? -x : 0;
-            int64_t to = x + c->kw > c->w ? c->w - x : c->kw;
-            ls_gemm_run run = { .a = (int32_t)(((n * c->h + y) * c->w + x) * c->c), .count = 1 };
-            run.b = (int32_t)(r * b->length + i);
-            if (from > 0 || to < c->kw)
-                run.from = (int16_t)(from * c->c), run.to = (int16_t)(to * c->c);
-            if (to > from && (run.to > 0 || count == 0 || runs[count - 1].to > 0))
-                runs[count++] = run;
-            else if (to > from)
-                count = add_run(runs, count, run, c->stride[1] * c->c);
-        }
+    int64_t count = 0, step = c->stride[1], begin = b->column, end = begin + b->length;
+    int64_t left = greatest(begin, least(end, (c->pad[2] + step - 1) / step));
+    int64_t right = c->w + c->pad[2] < c->kw ? left : greatest(left, least(end, (c->w + c->pad[2] - c->kw) / step + 1));
+    int64_t n = b->sample, row = b->row;
+    for (int64_t r = 0; r < b->rows; r++, row++) {
+        if (row == c->oh)
+            row = 0, n++;
+        int64_t y = row * c->stride[0] + tap * c->dilation[0] - c->pad[0];
+        line l = { .a = ((n * c->h + y) * c->w - c->pad[2]) * c->c, .b = r * b->length - begin };
+        if (w->g->gathered)
+            l.bottom = inside(y, c->dilation[0], c->h, c->kh, &l.top) + l.top;
+        else if (y < 0 || y >= c->h)
+            continue;
+        count = add_borders(w->g, &l, begin, left, runs, count);
+        count = add_pixels(w->g, &l, left, right - left, 0, c->kw, runs, count);
+        count = add_borders(w->g, &l, right, end, runs, count);
     }
     return count;
 }
@@ -137,7 +194,7 @@ static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_r
 {
     const ls_conv *c = &w->g->conv;
     ls_gemm_outer t = { .b = w->panel, .b_step = width, .c_step = width, .add = b->closes && b->add };
-    t.borders = w->g->merged, t.at = w->g->at;
+    t.borders = w->g->merged && w->g->padded, t.at = w->g->at, t.threes = w->g->threes;
     if (w->g->swapped) {
         *all = (ls_gemm_run){ .count = (int32_t)b->pixels };
         t.runs = all, t.run_count = 1;
@@ -159,23 +216,19 @@ typedef struct ahead {
     int64_t broadcast_lines;
 } ahead;
 
-/* Where the input of an output row begins. */
-static const float *x_row(const work *w, int64_t row)
-{
-    const ls_conv *c = &w->g->conv;
-    return w->x + (row / c->oh * c->h + row % c->oh * c->stride[0]) * c->w * c->c;
-}
-
 static ahead look_ahead(const work *w, const block *b, int64_t column)
 {
     const gradient *g = w->g;
     const ls_conv *c = &g->conv;
     bool last = column + LS_GEMM_PANEL >= g->columns;
     int64_t next = last ? b->first + b->rows : b->first; /* row of the next panel */
+    int64_t sample = b->sample, row = last ? b->row + b->rows : b->row;
+    for (; row >= c->oh; row -= c->oh)
+        sample++;
     ahead a = { .pixels = b->pixels, .panel_lines = LS_GEMM_VECTORS };
     if (next >= w->rows || b->length < c->ow || c->groups > 1 || (g->taps == 1 && c->stride[0] * c->stride[1] > 1))
         return a; /* nothing is next, or most lines between strides would be in vain */
-    const float *x = x_row(w, next), *dy = w->dy + next * c->ow * c->o;
+    const float *x = w->x + (sample * c->h + row * c->stride[0]) * c->w * c->c, *dy = w->dy + next * c->ow * c->o;
     a.panel = (g->swapped ? x : dy) + (last ? 0 : column + LS_GEMM_PANEL);
     a.panel_step = g->columns;
     a.broadcast = last ? (g->swapped ? dy : x) : NULL;
@@ -201,19 +254,20 @@ static void multiply_panel(const work *w, const block *b, int64_t column, int64_
     const gradient *g = w->g;
     int64_t count = g->columns - column < LS_GEMM_PANEL ? g->columns - column : LS_GEMM_PANEL;
     int64_t vectors = ls_gemm_vectors(count), width = vectors * LS_GEMM_VECTOR;
-    int64_t most = ls_blocks_even(g->rows, w->gemm->outer_rows[vectors]);
+    int64_t strip = g->gathered ? least(vectors, GATHERED_VECTORS) : vectors, most = g->tile_rows[strip];
     ahead a = look_ahead(w, b, column);
     copy_panel(w, b, column, count, width);
-    for (int64_t tap = 0; tap < g->taps; tap++) {
+    for (int64_t tap = 0, v = 0; tap < g->taps; v = v + strip < vectors ? v + strip : 0, tap += v == 0) {
         ls_gemm_run all;
         ls_gemm_outer t = sides(w, b, tap, &all, width);
-        int64_t at = part + (column * g->taps + tap * width) * g->rows;
+        int64_t at = part + (column * g->taps + tap * width) * g->rows + v * LS_GEMM_VECTOR;
+        t.b += v * LS_GEMM_VECTOR;
         t.c = (b->closes ? w->out : w->chain) + at;
         t.start = b->opens ? NULL : w->chain + at;
         for (int64_t i = 0; i < g->rows; i += most) {
             int64_t rows = g->rows - i < most ? g->rows - i : most;
             fetch_ahead(&a, &t);
-            w->gemm->outer_tile(rows, vectors, &t);
+            w->gemm->outer_tile(rows, least(strip, vectors - v), &t);
             t.a += g->gathered ? 0 : rows, t.c += rows * width, t.row += rows;
             t.at = t.at ? t.at + rows : NULL;
             t.start = t.start ? t.start + rows * width : NULL;
@@ -239,8 +293,9 @@ static void multiply_channels(const work *w, const block *b)
 static void multiply_block(const work *w, const block *b)
 {
     const gradient *g = w->g;
+    bool plain = !g->merged && !(g->gathered && g->padded);
     for (int64_t tap = 0; tap < g->taps; tap++)
-        w->run_count[tap] = (g->merged ? find_merged_runs : find_runs)(w, b, tap, w->runs + tap * g->tap_runs);
+        w->run_count[tap] = (plain ? find_runs : find_merged_runs)(w, b, tap, w->runs + tap * g->tap_runs);
     if (g->by_channel) {
         multiply_channels(w, b);
         return;
@@ -264,7 +319,8 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     w.run_count = (int64_t *)(w.runs + g->taps * g->tap_runs);
     w.rows = call->samples * g->conv.oh;
     for (ls_block_part p = { 0 }; ls_blocks_next(&g->blocks, call->from_lane, call->samples, call->ends_lane, &p);) {
-        block b = { .first = p.first / ow, .column = p.first % ow, .pixel = p.first, .pixels = p.count };
+        block b = { .first = p.first / ow, .pixel = p.first, .pixels = p.count };
+        b.column = p.first - b.first * ow, b.sample = b.first / g->conv.oh, b.row = b.first - b.sample * g->conv.oh;
         b.rows = p.count < ow ? 1 : p.count / ow, b.length = p.count < ow ? p.count : ow;
         b.opens = p.opens, b.closes = p.closes, b.add = p.adds;
         multiply_block(&w, &b);
@@ -309,20 +365,27 @@ static void set_sizes(gradient *g)
 {
     const ls_conv *c = &g->conv;
     int64_t in = c->c / c->groups, out = c->o / c->groups;
-    bool padding = c->pad[0] || c->pad[1] || c->pad[2] || c->pad[3];
     g->blocks = ls_blocks_of(c->oh, c->ow);
     g->by_channel = c->groups > 1 && in == 1 && out == 1;
-    g->swapped = c->kh * c->kw == 1 && !padding && in > out && c->groups == 1;
-    g->gathered = c->kh * c->kw > 1 && in < FEW && out <= 2 * LS_GEMM_VECTOR && c->groups == 1 && !padding;
-    g->merged =
-        !g->gathered && c->kw > 1 && in < FEW && c->groups == 1 && c->dilation[1] == 1 && c->kw * in < INT16_MAX;
+    g->padded = c->pad[0] || c->pad[1] || c->pad[2] || c->pad[3];
+    g->swapped = c->kh * c->kw == 1 && !g->padded && in > out && c->groups == 1;
+    bool together = c->kh * c->kw > 1 && c->groups == 1, side_by_side = together && c->dilation[1] == 1;
+    g->gathered = together && in < FEW && out <= GATHERED_VECTORS * LS_GEMM_VECTOR && !g->padded;
+    g->gathered = g->gathered || (side_by_side && c->kh * c->kw * in <= GATHERED_ROWS);
+    g->merged = !g->gathered && side_by_side && c->kw > 1 && c->kw * in < INT16_MAX;
+    g->merged = g->merged && (in < FEW || (c->pad[2] == 0 && c->pad[3] == 0));
     g->taps = g->gathered ? 1 : g->merged ? c->kh : c->kh * c->kw;
     g->rows = g->swapped ? out : g->gathered ? c->kh * c->kw * in : g->merged ? c->kw * in : in;
     g->columns = g->swapped ? in : out;
+    g->threes = g->gathered && c->dilation[1] == 1 && c->kw * in % 3 == 0;
+    for (int64_t v = 1, most; v <= LS_GEMM_VECTORS; v++) {
+        most = g->base.cpu->gemm->outer_rows[v];
+        g->tile_rows[v] = g->threes ? 3 * ls_blocks_even(g->rows / 3, most / 3) : ls_blocks_even(g->rows, most);
+    }
     g->part = g->taps * g->rows * ls_gemm_padded(g->columns);
     g->in_place = c->groups == 1 && !g->swapped && out <= LS_GEMM_PANEL && out % LS_GEMM_VECTOR == 0;
     int64_t most = ls_blocks_most(&g->blocks), rows = (most + c->ow - 1) / c->ow; /* of a block */
-    g->tap_runs = g->merged ? rows * ((2 * c->kw < c->ow ? 2 * c->kw : c->ow) + 1) : rows;
+    g->tap_runs = g->merged || g->gathered ? rows * ((2 * c->kw < c->ow ? 2 * c->kw : c->ow) + 1) : rows;
     g->tap_runs += g->tap_runs % 2;
     ls_kernel *base = &g->base.base;
     base->chains = true;
@@ -336,11 +399,14 @@ static void set_sizes(gradient *g)
 
 static void destroy(ls_kernel *kernel)
 {
-    free(((gradient *)kernel)->at);
-    free(kernel);
+    gradient *g = (gradient *)kernel;
+    free(g->at);
+    free(g->places);
+    free(g);
 }
 
-static ls_status place_taps(gradient *g)
+/* Where the rows of all taps together are. */
+static ls_status place_rows(gradient *g)
 {
     const ls_conv *c = &g->conv;
     g->at = malloc((size_t)g->rows * sizeof(*g->at));
@@ -351,6 +417,21 @@ static ls_status place_taps(gradient *g)
         g->at[i] = (int32_t)((y * c->w + x) * c->c + i % c->c);
     }
     return LS_OK;
+}
+
+static ls_status place_taps(gradient *g)
+{
+    const ls_conv *c = &g->conv;
+    g->places = malloc((size_t)g->taps * sizeof(*g->places));
+    if (!g->places)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %lld taps", (long long)g->taps);
+    for (int64_t tap = 0; tap < g->taps; tap++) {
+        tap_place *p = &g->places[tap];
+        p->down = tap / c->kw * c->dilation[0] - c->pad[0], p->right = tap % c->kw * c->dilation[1] - c->pad[2];
+        p->end = inside(p->right, c->stride[1], c->w, c->ow, &p->from);
+        p->end += p->from;
+    }
+    return g->gathered ? place_rows(g) : LS_OK;
 }
 
 ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
@@ -371,7 +452,7 @@ ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const in
     g->conv = conv;
     g->base.base.destroy = destroy;
     set_sizes(g);
-    ls_status status = g->gathered ? place_taps(g) : LS_OK;
+    ls_status status = place_taps(g);
     if (status != LS_OK) {
         destroy(&g->base.base);
         return status;

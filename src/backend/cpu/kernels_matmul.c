@@ -135,9 +135,11 @@ bool ls_cpu_takes_matmul(const ls_tensor *node)
 /* Matrices of samples: the same axes before them on both sides, or one matrix for all on the right. */
 static bool takes_matrices(const ls_tensor *node)
 {
-    const ls_tensor *a = node->in[0], *b = node->in[1];
     if (node->op != LS_OP_matmul || node->dtype != LS_F32 || node->use == LS_USE_REDUCES ||
-        node->attr.matmul.sum_leading || !a->per_sample || !node->per_sample || a->shape.rank < 3)
+        node->attr.matmul.sum_leading || !node->per_sample)
+        return false;
+    const ls_tensor *a = node->in[0], *b = node->in[1]; /* other nodes may have none */
+    if (!a->per_sample || a->shape.rank < 3)
         return false;
     if (b->per_sample ? b->shape.rank != a->shape.rank : b->shape.rank != 2)
         return false;

@@ -49,8 +49,8 @@ static ls_status run_channel_sum(ls_kernel *kernel, const ls_kernel_call *call)
 static ls_status run_spatial_sum(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const reduce *r = (const reduce *)kernel;
-    ls_simd_of(kernel)->spatial_sum(call->out, call->in[0], (size_t)call->samples, (size_t)r->rows, (size_t)r->row_len,
-                                    (size_t)r->channels, 1);
+    ls_simd_of(kernel)->spatial_sum(call->out, call->in[0], (size_t)call->samples, (size_t)(r->rows * r->row_len),
+                                    (size_t)r->channels);
     return LS_OK;
 }
 
@@ -58,7 +58,7 @@ static ls_status run_spread(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const reduce *r = (const reduce *)kernel;
     ls_simd_of(kernel)->spread(call->out, call->in[0], (size_t)call->samples, (size_t)(r->rows * r->row_len),
-                               (size_t)r->channels, 1);
+                               (size_t)r->channels);
     return LS_OK;
 }
 

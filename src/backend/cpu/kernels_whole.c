@@ -85,7 +85,8 @@ static void sum_columns(const whole *w, const float *x, float *y, size_t columns
     simd->f64_to_f32(y, total, columns);
 }
 
-/* The largest or smallest of a contiguous run: its chunks against each other, then within one. */
+/* The largest or smallest of a contiguous run: its chunks against each other, then within one. Of equals the first
+ * counts, which is another bit only for zeros. */
 static float extreme_of_run(const whole *w, const float *x, bool largest)
 {
     ls_simd_binary *better = largest ? w->base.cpu->simd->maximum : w->base.cpu->simd->minimum;
@@ -96,6 +97,9 @@ static float extreme_of_run(const whole *w, const float *x, bool largest)
         better(best, best, x + i, n - i < width ? n - i : width);
     for (; width > 1; width = (width + 1) / 2)
         better(best, best, best + (width + 1) / 2, width / 2);
+    for (size_t i = 0; best[0] == 0; i++)
+        if (x[i] == 0)
+            return x[i];
     return best[0];
 }
 

@@ -88,12 +88,11 @@ typedef struct ls_simd {
     void (*channel_sum)(float *to, const float *x, const size_t *positions, size_t blocks, size_t channels);
     /* to [2,channels]: sums, and sums of squares, in f64 */
     void (*moments)(double *to, const float *x, size_t positions, size_t channels);
-    /* dst [n,channels] = scale times the sum over pixels of x [n,rows,row_len,channels]: f32 within a row, f64 over
-     * rows */
-    void (*spatial_sum)(float *dst, const float *x, size_t n, size_t rows, size_t row_len, size_t channels,
-                        float scale);
-    /* dst [n,pixels,channels] = scale * dy [n,channels]; apart */
-    void (*spread)(float *dst, const float *dy, size_t n, size_t pixels, size_t channels, float scale);
+    /* dst [n,channels]: the sum over pixels of x [n,pixels,channels], in f64, pixel after pixel; of one channel as
+     * sum_wide. */
+    void (*spatial_sum)(float *dst, const float *x, size_t n, size_t pixels, size_t channels);
+    /* dst [n,pixels,channels] = dy [n,channels]; apart */
+    void (*spread)(float *dst, const float *dy, size_t n, size_t pixels, size_t channels);
 
     /* ---- Batch norm: x, dy, dst [pixels,channels]; mean, scale, ... [channels] ----
      * y = (x - mean) * scale + beta, where scale = gamma * inv and inv = 1/sqrt(variance + epsilon). */

@@ -80,6 +80,7 @@ JOIN(int64_t, uint64_t, false, 0)
 
 void ls_reference_join(ls_join_kind kind, ls_dtype dtype, const void *left, const void *right, int64_t count, void *to)
 {
+    LS_OWN_FP_MODE;
     if (!to || !left)
         return;
     if (!right) {

@@ -13,24 +13,12 @@
 #if defined(LS_REAL_F32)
 typedef float real;
 #define LS_REF(op)     ls_ref_##op##_f32
-#define real_exp       ls_expf
-#define real_expm1     ls_expm1f
-#define real_log       ls_logf
-#define real_log1p     ls_log1pf
-#define real_tanh      ls_tanhf
-#define real_erf       ls_erff
 #define real_pow       ls_powf
 #define real_sqrt      sqrtf
 #define real_nextafter nextafterf
 #elif defined(LS_REAL_F64)
 typedef double real;
 #define LS_REF(op)     ls_ref_##op##_f64
-#define real_exp       ls_exp
-#define real_expm1     ls_expm1
-#define real_log       ls_log
-#define real_log1p     ls_log1p
-#define real_tanh      ls_tanh
-#define real_erf       ls_erf
 #define real_pow       ls_pow
 #define real_sqrt      sqrt
 #define real_nextafter nextafter

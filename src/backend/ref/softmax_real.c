@@ -1,5 +1,8 @@
-/* Softmax and what is built on it. The largest element is subtracted first, sums and exponentials are in double. */
+/* Softmax and what is built on it. The largest element is subtracted first, sums and exponentials are in double; what
+ * comes out is rounded once. */
 #include "backend/ref/array.h"
+#include "backend/ref/functions.h"
+#include "backend/ref/interleaved.h"
 #include "backend/ref/real.h"
 
 /* One row of n elements, `step` apart: its largest element and the sum of exp(x - largest). */
@@ -10,10 +13,12 @@ typedef struct row_sum {
 static row_sum sum_row(const real *x, int64_t n, int64_t step)
 {
     row_sum row = { -INFINITY, 0 };
+    ls_ref_interleaved sums = { { 0 } };
     for (int64_t i = 0; i < n; i++)
         row.largest = x[i * step] > row.largest ? x[i * step] : row.largest;
     for (int64_t i = 0; i < n; i++) /* a NaN that the comparisons passed over comes out here */
-        row.sum += ls_exp(x[i * step] - row.largest);
+        sums.part[i % LS_REF_PARTS] += wide_exp(x[i * step] - row.largest);
+    row.sum = ls_ref_interleaved_total(&sums);
     return row;
 }
 
@@ -28,10 +33,10 @@ static ls_status along_axis(const ls_ref_call *call, bool logarithm)
         const real *x = (const real *)call->in[0].data + start;
         real *y = (real *)call->out.data + start;
         row_sum row = sum_row(x, n, inner);
-        double log_sum = logarithm ? ls_log(row.sum) : 0;
+        double log_sum = logarithm ? wide_log(row.sum) : 0;
         for (int64_t i = 0; i < n * inner; i += inner) {
             double shifted = x[i] - row.largest;
-            y[i] = (real)(logarithm ? shifted - log_sum : ls_exp(shifted) / row.sum);
+            y[i] = (real)(logarithm ? shifted - log_sum : wide_exp(shifted) / row.sum);
         }
     }
     return LS_OK;
@@ -73,7 +78,7 @@ ls_status LS_REF(sparse_cross_entropy)(const ls_ref_call *call)
         int64_t label;
         LS_TRY(label_within(call, i, classes, &label));
         row_sum row = sum_row(x, classes, 1);
-        out[i] = (real)(ls_log(row.sum) - (x[label] - row.largest));
+        out[i] = (real)(wide_log(row.sum) - (x[label] - row.largest));
     }
     return LS_OK;
 }
@@ -89,7 +94,7 @@ ls_status LS_REF(sparse_cross_entropy_grad)(const ls_ref_call *call)
         LS_TRY(label_within(call, i, classes, &label));
         row_sum row = sum_row(x, classes, 1);
         for (int64_t c = 0; c < classes; c++)
-            out[c] = (real)((ls_exp(x[c] - row.largest) / row.sum - (c == label)) * dy[i]);
+            out[c] = (real)((wide_exp(x[c] - row.largest) / row.sum - (c == label)) * dy[i]);
     }
     return LS_OK;
 }

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Workers on two machines: network namespaces with a cable between them, hence addresses that are not loopback's, and TLS.
+# Each time the weights are those of one process.
+. "$(dirname "$0")/lib.sh"
+
+LOCKSTEP=$ROOT/$LS_BUILD/lockstep
+ONE=ls$$a TWO=ls$$b
+cd "$TMP"
+command -v ip >/dev/null 2>&1 || { skip "two machines" "there is no ip command"; finish; }
+remove() { for name in $ONE $TWO; do ip netns del $name 2>/dev/null || true; done; }
+trap 'remove; rm -rf "$TMP"' EXIT
+make_machines() {
+    ip netns add $ONE && ip netns add $TWO &&
+        ip link add $ONE type veth peer name $TWO && ip link set $ONE netns $ONE && ip link set $TWO netns $TWO &&
+        ip -n $ONE address add 10.77.7.1/24 dev $ONE && ip -n $TWO address add 10.77.7.2/24 dev $TWO &&
+        ip -n $ONE address add fd77::1/64 dev $ONE nodad && ip -n $TWO address add fd77::2/64 dev $TWO nodad || return 1
+    for name in $ONE $TWO; do
+        ip -n $name link set lo up && ip -n $name link set $name up && ip netns exec $name true || return 1
+    done
+}
+make_machines >why 2>&1 || { skip "two machines" "network namespaces are not permitted here: $(tail -n 1 why)"; finish; }
+
+TRAIN="timeout -k 5 60 $LOCKSTEP train mnist-cnn --data synthetic --take 64 --verbose 0"
+$TRAIN >alone 2>&1 && grep sha256 alone >wanted || { not_ok "one process trains" "$(cat alone)"; finish; }
+"$LOCKSTEP" key key >/dev/null || { not_ok "a key is made" "$(ls -l)"; finish; }
+KEY=LOCKSTEP_KEY_FILE=$TMP/key
+mkdir folder
+
+# on MACHINE "A=1 B=2": a worker with these variables
+on() { ip netns exec $1 env LOCKSTEP_JOIN_LIMIT=20 $2 $TRAIN --strategy multi-worker; }
+# both VARIABLES_OF_0 VARIABLES_OF_1
+both() {
+    on $TWO "$2" >one 2>&1 &
+    on $ONE "$1" >zero 2>&1 || { cat zero one; wait $!; return 1; }
+    wait $! || { cat one; return 1; }
+    grep sha256 zero | cmp - wanted || { cat zero one; return 1; }
+}
+# meet COMMON: of both
+meet() { both "$KEY LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RANK=0 $1" "$KEY LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RANK=1 $1"; }
+
+check "at an address of worker 0" meet LOCKSTEP_RENDEZVOUS=tcp://10.77.7.1:20000
+check "the same, IPv6" meet "LOCKSTEP_RENDEZVOUS=tcp://[fd77::1]:20000"
+check "in a folder that both have" meet "LOCKSTEP_RENDEZVOUS=file://$TMP/folder"
+empty() { [ -z "$(ls folder)" ] || { ls folder; return 1; }; }
+check "nothing is left in it" empty
+
+torch() {
+    common="$KEY WORLD_SIZE=2 MASTER_ADDR=10.77.7.1 MASTER_PORT=20100"
+    both "$common RANK=0" "$common RANK=1"
+}
+check "torchrun's variables" torch
+
+tf() { echo "$KEY TF_CONFIG={\"cluster\":{\"worker\":[\"10.77.7.1:20200\",\"10.77.7.2:20201\"]},\"task\":{\"type\":\"worker\",\"index\":$1}}"; }
+tf_config() { both "$(tf 0)" "$(tf 1)"; }
+check "TF_CONFIG" tf_config
+
+# Three workers, two of them on one machine: the third finds the second by worker 0.
+three() {
+    common="$KEY LOCKSTEP_WORLD_SIZE=3 LOCKSTEP_RENDEZVOUS=tcp://10.77.7.1:20300"
+    on $TWO "$common LOCKSTEP_RANK=2" >two 2>&1 &
+    third=$!
+    both "$common LOCKSTEP_RANK=0" "$common LOCKSTEP_RANK=1" || { cat two; wait $third; return 1; }
+    wait $third || { cat two; return 1; }
+}
+check "three workers" three
+
+without_key() {
+    common="WORLD_SIZE=2 MASTER_ADDR=10.77.7.1 MASTER_PORT=20100"
+    if on $TWO "$common RANK=1" >out 2>&1; then cat out; return 1; fi
+    grep -q '10.77.7.1 is not this machine' out && grep -q 'lockstep key FILE' out || { cat out; return 1; }
+}
+check "without a key they are refused, and told how to make one" without_key
+
+# A machine with another key is not let in, and both sides say so.
+other_key() {
+    "$LOCKSTEP" key other >/dev/null
+    common="LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=tcp://10.77.7.1:20400 LOCKSTEP_JOIN_LIMIT=2"
+    on $TWO "$common LOCKSTEP_RANK=1 LOCKSTEP_KEY_FILE=$TMP/other" >one 2>&1 &
+    if on $ONE "$common LOCKSTEP_RANK=0 $KEY" >zero 2>&1; then cat zero one; return 1; fi
+    if wait $!; then cat zero one; return 1; fi
+    grep -q 'another key' zero && grep -q 'another key' one || { cat zero one; return 1; }
+}
+check "another key" other_key
+finish
