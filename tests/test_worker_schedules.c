@@ -22,7 +22,7 @@
 #define CLASSES   3
 #define EPOCHS    2
 #define MOST_LOG  1000
-#define REAL_TIME 60 /* seconds that a schedule may take */
+#define REAL_TIME 250 /* seconds that a schedule may take, on a machine that does much else */
 
 static uint8_t features[SAMPLES * FEATURES];
 static int32_t labels[SAMPLES];
@@ -86,6 +86,8 @@ static ls_status train(ls_context *ctx, const job *j, outcome *out, ls_model **m
         status = ls_fit(*model, set, .epochs = EPOCHS, .batch_size = j->batch, .lanes = j->lanes, .validation = set,
                         .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(counter));
     if (status == LS_OK)
+        status = ls_cluster_barrier(ctx, "the end");
+    if (status == LS_OK)
         status = ls_model_state_sha256(*model, out->hash);
     ls_dataset_destroy(set);
     return status;
@@ -113,8 +115,6 @@ static void run_member(void *user)
 
 typedef enum disturbance { NOTHING, KILL, TWO_KILLS, STOP, SPLIT, VANISH, CUT, ANYTHING, DISTURBANCES } disturbance;
 
-#define MOST_DISTURBED 3
-
 static const char *const names[] = { "nothing",    "a kill",  "two kills",
                                      "a stop",     "a split", "a worker that vanishes",
                                      "a cut line", "anything" };
@@ -126,7 +126,7 @@ typedef struct schedule {
     disturbance what;
     ls_sim_event events[3];
     double begins[MOST];
-    unsigned must_end_well; /* workers, if they are not killed, and all have met before */
+    int must_end_well; /* so many workers, with those that are killed; if all have met before */
     ls_philox_key key;
     uint32_t drawn;
 } schedule;
@@ -156,13 +156,24 @@ static ls_sim_event draw_event(schedule *s, ls_sim_fate fate, int worker)
     return e;
 }
 
-/* The side of those that go on when a set of workers is silent for the others. */
-static unsigned side_that_goes_on(const schedule *s, unsigned side)
+/* How many workers have to end well, together with those that are killed. One that was silent may have been heard by
+ * some and not by others; but whoever goes on is half of them, or more. Of two that lost each other, one has to go. */
+static int count_that_must_end_well(const schedule *s)
 {
-    unsigned all = (1u << s->size) - 1;
-    int count = __builtin_popcount(side & all);
-    bool goes_on = 2 * count > s->size || (2 * count == s->size && (side & 1));
-    return goes_on ? side & all : ~side & all;
+    bool lone = s->size == 2 && s->events[0].worker == 0; /* worker 1 cannot know that worker 0 does not go on */
+    switch (s->what) {
+    case STOP:
+    case SPLIT:
+        return (s->size + 1) / 2;
+    case VANISH:
+        return lone ? 0 : s->size;
+    case CUT:
+        return s->size - 1;
+    case ANYTHING:
+        return 0;
+    default:
+        return s->size;
+    }
 }
 
 static void draw_schedule(uint64_t seed, schedule *s)
@@ -172,8 +183,7 @@ static void draw_schedule(uint64_t seed, schedule *s)
     *s = (schedule){ .seed = seed, .key = ls_random_key(seed, LS_RANDOM_TEST, 15, 0) };
     s->size = 2 + (int)draw(s, MOST - 1);
     s->job = &jobs[draw(s, JOBS)];
-    s->what = (disturbance)(draw(s, 4) ? draw(s, 3) : draw(s, MOST_DISTURBED));
-    s->must_end_well = (1u << s->size) - 1;
+    s->what = (disturbance)(draw(s, 4) ? draw(s, 3) : draw(s, DISTURBANCES));
     for (int w = 0; w < s->size; w++)
         s->begins[w] = draw(s, 4) ? 0 : 0.001 * draw(s, 300);
     s->event_count = s->what == NOTHING ? 0 : s->what == TWO_KILLS ? 2 : s->what == ANYTHING ? 3 : 1;
@@ -182,13 +192,7 @@ static void draw_schedule(uint64_t seed, schedule *s)
         ls_sim_fate fate = s->what == ANYTHING ? (ls_sim_fate)draw(s, LS_SIM_SPLIT + 1) : fates[s->what];
         s->events[i] = draw_event(s, fate, (first + i) % s->size);
     }
-    const ls_sim_event *e = s->events;
-    if (s->what == STOP || s->what == VANISH)
-        s->must_end_well = side_that_goes_on(s, 1u << e->worker);
-    else if (s->what == SPLIT)
-        s->must_end_well = side_that_goes_on(s, e->side);
-    else if (s->what == CUT || s->what == ANYTHING)
-        s->must_end_well = 0;
+    s->must_end_well = count_that_must_end_well(s);
 }
 
 static void describe(const schedule *s, char *out, size_t bytes)
@@ -249,6 +253,15 @@ static bool all_met(const run *r)
     return true;
 }
 
+/* Whether as many went on as must. */
+static bool enough_went_on(const run *r)
+{
+    int good = 0;
+    for (int w = 0; w < r->s.size; w++)
+        good += r->members[w].out.status == LS_OK || ls_sim_was_killed(r->sim, w);
+    return good >= r->s.must_end_well;
+}
+
 /* What is wrong with a worker's end; NULL: nothing. */
 static const char *find_fault(const run *r, int w)
 {
@@ -261,7 +274,7 @@ static const char *find_fault(const run *r, int w)
         return NULL;
     if (out->status != LS_ERR_PEER)
         return "it failed for another reason than that others are lost";
-    return all_met(r) && (r->s.must_end_well >> w & 1) ? "it did not go on" : NULL;
+    return all_met(r) && !enough_went_on(r) ? "it did not go on, or another one should have" : NULL;
 }
 
 static bool is_good(const run *r)
@@ -333,7 +346,7 @@ static int prepare(void **state)
             return -1;
         for (int size = 2; size <= MOST; size++) {
             static run r;
-            r.s = (schedule){ .seed = 1, .size = size, .job = &jobs[j], .must_end_well = (1u << size) - 1 };
+            r.s = (schedule){ .seed = 1, .size = size, .job = &jobs[j], .must_end_well = size };
             start(&r, false);
             if (!is_good(&r)) {
                 tell(&r);

@@ -258,7 +258,9 @@ static ls_status wait_for_callers(door *d)
         else
             complete &= line >= d->lines || rank >= d->options->rank || has_line(d, rank, line);
     }
-    return d->mesh->table->wait(d->mesh->transport, d->wants, n, complete || left < CALL_AGAIN ? left : CALL_AGAIN);
+    double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
+    LS_TRY(ls_mesh_beat(d->mesh)); /* those that have met all have begun to wait */
+    return d->mesh->table->wait(d->mesh->transport, d->wants, n, left < limit ? left : limit);
 }
 
 static ls_status hear_all(door *d)

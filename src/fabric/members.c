@@ -4,16 +4,15 @@
  * coordinator, and goes on when that says COMMIT, which it does when all were ready. So nobody is more than one commit
  * ahead.
  *
- * When a worker is lost, those that are left drop what they were at and tell the lowest of them how far they are
- * (STATE). It announces who is left, and whether the collective at hand is committed: if one of them saw COMMIT, or all
- * are READY. Otherwise all begin it again. (One that saw COMMIT knows that all were READY; so what is to be committed
- * is with everyone.) Values never have to be agreed on: what is done twice is done equally. */
+ * When a worker is lost, those that are left drop what they were at and tell each other how far they are and whom they
+ * have lost (STATE). The lowest of them announces who is left, and whether the collective at hand is committed: if one
+ * of them saw COMMIT, or all are READY. Otherwise all begin it again. (One that saw COMMIT knows that all were READY;
+ * so what is to be committed is with everyone.) Values never have to be agreed on: what is done twice is done equally.
+ */
 #include <string.h>
 
 #include "base/text.h"
 #include "fabric/mesh.h"
-
-#define BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
 
 static bool is_member(const ls_mesh *mesh, int rank)
 {
@@ -26,6 +25,11 @@ static bool is_member(const ls_mesh *mesh, int rank)
 static bool has_bit(const uint64_t *bits, int rank)
 {
     return bits[rank / 64] >> (rank % 64) & 1;
+}
+
+static void set_bit(uint64_t *bits, int rank)
+{
+    bits[rank / 64] |= 1ull << (rank % 64);
 }
 
 /* ---- Waiting ---- */
@@ -50,14 +54,19 @@ void ls_mesh_wait_begins(ls_mesh *mesh)
     mesh->beat = now;
 }
 
-static ls_status send_beats(ls_mesh *mesh)
+ls_status ls_mesh_beat(ls_mesh *mesh)
 {
+    double now = mesh->table->now(mesh->transport);
+    if (now - mesh->beat < LS_BEAT_EVERY)
+        return LS_OK;
+    mesh->beat = now;
     ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         if (r != mesh->peers.rank && mesh->links[r].out_count == 0)
             LS_TRY(ls_mesh_send(mesh, r, &beat));
     }
+    ls_mesh_push(mesh);
     return LS_OK;
 }
 
@@ -91,19 +100,16 @@ static bool was_held_up(ls_mesh *mesh, double late)
 ls_status ls_mesh_wait(ls_mesh *mesh)
 {
     double before = mesh->table->now(mesh->transport);
-    LS_TRY(ls_mesh_turn(mesh, BEAT_EVERY));
+    LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
     double now = mesh->table->now(mesh->transport);
     if (mesh->over.status != LS_OK)
         return ls_error_give(&mesh->over);
-    if (was_held_up(mesh, now - before - BEAT_EVERY)) {
+    if (was_held_up(mesh, now - before - LS_BEAT_EVERY)) {
         mesh->slept = true;
         ls_mesh_wait_begins(mesh);
     }
     check_silence(mesh, now);
-    if (mesh->beats || now - mesh->beat < BEAT_EVERY)
-        return LS_OK;
-    mesh->beat = now;
-    return send_beats(mesh);
+    return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
 }
 
 /* ---- What is heard ---- */
@@ -117,6 +123,8 @@ static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
     mesh->states[rank] = *frame;
     if (frame->epoch > mesh->peers.epoch)
         return;
+    if (has_bit(frame->members, mesh->peers.rank))
+        ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it has lost this one");
     if (!mesh->regroup)
         snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another one", rank);
     mesh->regroup = true;
@@ -320,7 +328,63 @@ static ls_frame state_frame(const ls_mesh *mesh)
     frame.kind = LS_FRAME_STATE;
     frame.sequence = mesh->ready;
     frame.tag = mesh->peers.decided;
+    memset(frame.members, 0, sizeof(frame.members));
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]])
+            set_bit(frame.members, mesh->peers.members[i]);
     return frame;
+}
+
+/* To everyone who can hear it, also to those that were silent. One that has not gone out yet is old. */
+static ls_status tell_state(ls_mesh *mesh)
+{
+    ls_frame state = state_frame(mesh);
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        ls_link *link = &mesh->links[r];
+        int last = link->out_count - 1;
+        if (r == mesh->peers.rank)
+            continue;
+        if (last > 0 && link->out[last].kind == LS_FRAME_STATE)
+            link->out[last] = state;
+        else
+            LS_TRY(ls_mesh_send(mesh, r, &state));
+    }
+    ls_mesh_push(mesh);
+    mesh->states[mesh->peers.rank] = state;
+    return LS_OK;
+}
+
+/* Whether this worker, the lowest that is left, knows enough to announce. Everybody has said how far it is. Lower ranks
+ * that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or neither
+ * has: if only one says so, the other one will, or is dead, which will be seen. */
+static bool may_announce(const ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    if (!all_said(mesh, mesh->states))
+        return false;
+    for (int i = 0; i < p->count; i++)
+        for (int k = 0; k < p->count; k++) {
+            int a = p->members[i], b = p->members[k];
+            if (a == p->rank || b == p->rank || a == b || mesh->lost[a])
+                continue;
+            if (mesh->lost[b] ? b < p->rank && !has_bit(mesh->states[a].members, b)
+                              : has_bit(mesh->states[a].members, b) != has_bit(mesh->states[b].members, a))
+                return false;
+        }
+    return true;
+}
+
+/* Of two workers whose connection ended, and that are both there, the higher one has to go. */
+static void part_enemies(ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    for (int i = 0; i < p->count; i++)
+        for (int k = i + 1; k < p->count; k++) {
+            int a = p->members[i], b = p->members[k];
+            if (a != p->rank && !mesh->lost[a] && !mesh->lost[b] && has_bit(mesh->states[a].members, b))
+                ls_mesh_lose(mesh, b, LS_LOST_SILENT, "its connection to another one ended");
+        }
 }
 
 /* An ended connection is a certain loss. One that was only silent may see it the other way round, and so may those whom
@@ -338,6 +402,7 @@ static ls_status check_majority(ls_mesh *mesh)
     if (doubtful == 0 || left * 2 > mesh->peers.count ||
         (left * 2 == mesh->peers.count && !mesh->lost[mesh->peers.members[0]]))
         return LS_OK;
+    mesh->leaves = true;
     return ls_fail(LS_ERR_PEER, "%s; only %d of %d workers are on this side, and the others may go on: this one ends",
                    mesh->why, left, mesh->peers.count);
 }
@@ -349,6 +414,7 @@ static ls_status announce(ls_mesh *mesh)
     uint64_t number = mesh->number, wishes = 0, decided = p->decided;
     bool all_ready = true;
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    part_enemies(mesh);
     mesh->states[p->rank] = state_frame(mesh);
     memset(frame.members, 0, sizeof(frame.members));
     for (int i = 0; i < p->count; i++) {
@@ -356,7 +422,7 @@ static ls_status announce(ls_mesh *mesh)
         if (mesh->lost[r])
             continue;
         const ls_frame *s = &mesh->states[r];
-        frame.members[r / 64] |= 1ull << (r % 64);
+        set_bit(frame.members, r);
         if (s->number > number)
             decided = s->tag;
         number = s->number > number ? s->number : number;
@@ -391,7 +457,8 @@ static ls_status adopt(ls_mesh *mesh)
 {
     ls_frame frame = mesh->announced;
     ls_peers *p = &mesh->peers;
-    if (!has_bit(frame.members, p->rank))
+    mesh->leaves = !has_bit(frame.members, p->rank);
+    if (mesh->leaves)
         return ls_fail(LS_ERR_PEER,
                        "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
                        p->size);
@@ -405,6 +472,7 @@ static ls_status adopt(ls_mesh *mesh)
     for (int r = 0; r < p->size; r++) {
         if (!has_bit(frame.members, r)) {
             mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
+            LS_TRY(pass_on(mesh, r, frame)); /* it has to know that it is out */
             ls_mesh_hang_up(mesh, r);
             continue;
         }
@@ -429,22 +497,22 @@ static ls_status adopt(ls_mesh *mesh)
 
 ls_status ls_mesh_regroup(ls_mesh *mesh)
 {
-    int told = -1;
+    int lost = -1;
     ls_mesh_abandon(mesh);
     ls_mesh_wait_begins(mesh);
     while (mesh->announced.kind == 0) {
+        int now_lost = 0;
         if (mesh->committed) /* it was under way */
             return LS_OK;
         LS_TRY(check_majority(mesh));
-        int coordinator = lowest_left(mesh);
-        if (coordinator == mesh->peers.rank && all_said(mesh, mesh->states)) {
+        for (int i = 0; i < mesh->peers.count; i++)
+            now_lost += mesh->lost[mesh->peers.members[i]] != 0;
+        if (now_lost != lost)
+            LS_TRY(tell_state(mesh));
+        lost = now_lost;
+        if (lowest_left(mesh) == mesh->peers.rank && may_announce(mesh)) {
             LS_TRY(announce(mesh));
             break;
-        }
-        if (coordinator != mesh->peers.rank && told != coordinator) {
-            ls_frame state = state_frame(mesh);
-            LS_TRY(ls_mesh_send(mesh, coordinator, &state));
-            told = coordinator;
         }
         LS_TRY(ls_mesh_wait(mesh));
     }

@@ -388,7 +388,7 @@ static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
 ls_status ls_mesh_break(ls_mesh *mesh, ls_status status)
 {
     ls_error_keep(&mesh->over, status);
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_OVER, ls_last_error());
+    ls_frame frame = ls_mesh_frame(mesh, mesh->leaves ? LS_FRAME_LEFT : LS_FRAME_OVER, ls_last_error());
     say_and_hang_up(mesh, &frame);
     return ls_error_give(&mesh->over);
 }

@@ -26,7 +26,7 @@ typedef enum ls_frame_kind {
     LS_FRAME_PIECES,
     LS_FRAME_READY,    /* to the coordinator: all of collective `number` is here */
     LS_FRAME_COMMIT,   /* from the coordinator: all were ready */
-    LS_FRAME_STATE,    /* to the coordinator, when somebody was lost: how far this worker is */
+    LS_FRAME_STATE,    /* when somebody was lost: how far this worker is, and whom it has lost */
     LS_FRAME_ANNOUNCE, /* from the coordinator: who is left, and what was committed last */
     LS_FRAME_OVER,     /* the cluster is over, for the reason given */
     LS_FRAME_BEAT,     /* the sender waits, and is alive */
@@ -48,9 +48,11 @@ typedef struct ls_frame {
     uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided */
     union {
         char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
-        uint64_t members[LS_MAX_CLUSTER / 64]; /* ANNOUNCE: a bit for each rank that is left */
+        uint64_t members[LS_MAX_CLUSTER / 64]; /* ANNOUNCE: a bit for each rank that is left; STATE: that is lost */
     };
 } ls_frame;
+
+#define LS_BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
 
 #define LS_MOST_QUEUED 8 /* frames to one worker */
 
@@ -116,6 +118,7 @@ typedef struct ls_mesh {
     double beat;        /* when the others last heard that this one waits */
     char why[160];      /* the first of the members was lost */
     bool regroup;       /* somebody of the members is lost, or another one says so */
+    bool leaves;        /* the failure at hand is this worker's alone: the others go on */
     ls_error over;      /* status LS_OK: it is not */
 } ls_mesh;
 
@@ -186,6 +189,9 @@ void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
 /* Waiting for something that the caller looks for: who is silent meanwhile is lost. */
 void ls_mesh_wait_begins(ls_mesh *mesh);
 ls_status ls_mesh_wait(ls_mesh *mesh);
+
+/* A sign of life to all, where it is due. */
+ls_status ls_mesh_beat(ls_mesh *mesh);
 
 /* Agrees with those that are left on who they are. With LS_OK either what was at hand is committed (mesh->committed),
  * or it is begun again. */
