@@ -3,7 +3,8 @@
  * Every worker runs the same program and opens its contexts in the same order; each run is then shared out over all of
  * them, with the bits of one process. Workers that `lockstep launch` or ls_spawn started need no call for that. Workers
  * of one user on one machine meet without any set-up; on several machines they need a key (ls_cluster_make_key) and a
- * place to meet. docs/clusters.md says what is there, and what is not yet. */
+ * place to meet. When a worker is lost the others go on, with the same bits. docs/clusters.md says what is there, and
+ * what is not yet. */
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
 
