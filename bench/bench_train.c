@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "models.h"
+#include "peak.h"
 #include "run/runs.h"
 
 #define DATA_DIRECTORY "/usr/share/datasets/fashion-mnist"
@@ -236,8 +237,8 @@ static void print_result(const row *r, const job *j, const ls_context *ctx, cons
            r->name, LS_VERSION, ctx->runtime->cpu_workers, ctx->cpu_count, j->samples, best, (double)j->samples / best);
     for (size_t i = 0; i < epochs; i++)
         printf("%s%.4f", i ? ", " : "", seconds[i]);
-    printf("], \"first_step\": %.3f, \"unpacking\": %.3f, \"rss_mb\": %.1f, \"loss\": ", first_step, unpacking,
-           (double)usage.ru_maxrss / 1024);
+    printf("], \"first_step\": %.3f, \"unpacking\": %.3f, \"rss_mb\": %.1f, \"peak_gflops\": %.1f, \"loss\": ",
+           first_step, unpacking, (double)usage.ru_maxrss / 1024, ls_bench_peak(ctx->runtime->cpu_workers));
     printf(isfinite(loss) ? "%.6f}\n" : "null}\n", loss);
 }
 
