@@ -311,7 +311,7 @@ static ls_tensor *make_move(test_graph *t, test_draws *d)
     char spec[96];
     ls_tensor *x;
     int axis = inner_axis(d, &b);
-    switch (test_draw(d, 8)) {
+    switch (test_draw(d, 7)) {
     case 0:
         return make_slice(t, d, &b);
     case 1:
@@ -326,10 +326,9 @@ static ls_tensor *make_move(test_graph *t, test_draws *d)
     case 5: /* axes of 1 are repeated */
         x = leaf(t, d, spec_of(&b, "", 0, test_draw(d, 16) & ~1u, spec, sizeof spec));
         return ls_op_broadcast(x, ls_tensor_shape(leaf_like(t, d, &b, "")));
-    case 6:
-        return ls_op_stop_gradient(leaf_like(t, d, &b, ""));
     default:
-        return ls_op_mul(ls_op_flatten(leaf_like(t, d, &b, "")), ls_op_flatten(leaf_like(t, d, &b, "")));
+        x = ls_op_stop_gradient(leaf_like(t, d, &b, ""));
+        return ls_op_mul(ls_op_flatten(x), ls_op_flatten(leaf_like(t, d, &b, "")));
     }
 }
 
@@ -464,10 +463,14 @@ static ls_tensor *make_norm(test_graph *t, test_draws *d)
     ls_tensor *gamma = leaf_of(t, d, "+%d", channels), *beta = leaf_of(t, d, "%d", channels);
     if (one_in(d, 4))
         return ls_op_layer_norm(x, .gamma = gamma, .beta = beta);
-    if (one_in(d, 4))
+    if (one_in(d, 4)) {
+        char mean[16], variance[16];
+        snprintf(mean, sizeof mean, "%d", channels);
+        snprintf(variance, sizeof variance, "+%d", channels);
         return ls_op_batch_norm(x, .gamma = gamma, .beta = beta,
-                                .moving_mean = test_add(t, test_text("%d", channels), TEST_VARIABLE)->tensor,
-                                .moving_variance = test_add(t, test_text("+%d", channels), TEST_VARIABLE)->tensor);
+                                .moving_mean = test_add(t, mean, TEST_VARIABLE)->tensor,
+                                .moving_variance = test_add(t, variance, TEST_VARIABLE)->tensor);
+    }
     ls_tensor *y =
         ls_op_batch_norm(x, .gamma = gamma, .beta = beta, .training = true, .epsilon = one_in(d, 2) ? 0.1 : 0.001);
     if (!ls_tensor_is_error(y) && one_in(d, 3))

@@ -28,7 +28,7 @@
 #include "sanitized.h"
 #include "shapes.h"
 
-#define SAMPLE (SANITIZED ? 92 : 1380) /* expressions in `make test` */
+#define SAMPLE (SANITIZED ? 460 : 1380) /* expressions in `make test` */
 #define ALL    12000
 
 static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
@@ -567,12 +567,23 @@ static int check_seed(uint32_t seed)
     return wrong;
 }
 
+static bool asked_for_all(void)
+{
+    const char *asked = getenv("LS_BITS");
+    return asked && strcmp(asked, "all") == 0;
+}
+
+/* The one seed of LS_BITS; 0: there is none. */
+static uint32_t asked_seed(void)
+{
+    const char *asked = getenv("LS_BITS");
+    return asked ? (uint32_t)strtoul(asked, NULL, 10) : 0;
+}
+
 static void random_shapes_have_the_reference_s_bits(void **state)
 {
     (void)state;
-    const char *asked = getenv("LS_BITS");
-    bool all = asked && strcmp(asked, "all") == 0;
-    uint32_t first = asked && !all ? (uint32_t)strtoul(asked, NULL, 10) : 0, count = all ? ALL : SAMPLE;
+    uint32_t first = asked_seed(), count = asked_for_all() ? ALL : SAMPLE;
     int wrong = 0, refused = 0;
     for (uint32_t seed = first ? first : 1; seed <= (first ? first : count); seed++) {
         int found = check_seed(seed);
@@ -731,7 +742,7 @@ static void updates_have_the_reference_s_bits(void **state)
 static void every_op_was_seen(void **state)
 {
     (void)state;
-    for (int op = 0; op < LS_OP_COUNT; op++)
+    for (int op = 0; asked_seed() == 0 && op < LS_OP_COUNT; op++)
         if (!seen[op] && ls_ops[op].kernel != LS_KERNEL_NONE)
             fail_msg("no expression had the op %s", ls_ops[op].name);
 }
