@@ -203,6 +203,8 @@ static const test_case table[] = {
       .options = CONV(.stride = { 2, 1 }, .dilation = { 1, 3 }, .padding = LS_EXPLICIT, .pad = { 4, 1, 0, 3 }) },
     { "conv2d", "of 16, rows longer than a block", { "N,2,300,16", "2,3,16,16" }, .build = convolution,
       .options = CONV(.padding = LS_SAME) },
+    { "conv2d", "few taps, dilated past the image", { "N,2,1,1", "5,2,1,4" }, .build = convolution, .mostly_zero = true,
+      .options = CONV(.dilation = { 3, 1 }, .padding = LS_EXPLICIT, .pad = { 4, 8, 0, 1 }) },
     { "conv2d", "a small network", { "N,8,8,1", "3,3,1,16", "16", "144,10", "10" }, .build = small_network },
     { "conv2d", "a small network, ReLU last", { "N,6,8,2", "3,3,2,5", "5", "30,7", "7" }, .build = small_network,
       .number = RELU },

@@ -137,7 +137,8 @@ static int64_t add_pixels(const gradient *g, const line *l, int64_t i, int64_t p
         run.from = (int16_t)(from * c->c), run.to = (int16_t)(to * c->c);
     for (int64_t y = l->top; g->gathered && !(all && l->bottom - l->top == c->kh) && y < l->bottom; y++)
         run.to |= (int16_t)(((1 << (to - from) * c->c) - 1) << (y * c->kw + from) * c->c);
-    if (pixels > 0 && to > from)
+    bool meets = !g->gathered || l->bottom > l->top; /* else the empty mask would mean all taps */
+    if (pixels > 0 && to > from && meets)
         runs[count++] = run;
     return count;
 }
