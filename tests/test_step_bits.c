@@ -182,11 +182,14 @@ static ls_status hash_in(const row *r, ls_context *ctx, char hex[HEX])
 }
 
 /* True when the row has its bits; else `message` says what it has. */
+static bool reference; /* the plain C kernels */
+
 static bool is_right(const row *r, char message[512])
 {
     ls_context *ctx = NULL;
     char hex[HEX] = "";
-    ls_status status = ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx);
+    ls_status status =
+        ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2, .reference = reference }, &ctx);
     if (status == LS_OK)
         status = hash_in(r, ctx, hex);
     if (status != LS_OK)
@@ -274,6 +277,14 @@ static void the_same_with_avx512(void **state)
     under_limit("avx512");
 }
 
+static void the_same_by_the_reference_kernels(void **state)
+{
+    (void)state;
+    reference = true;
+    check_rows("reference kernels", true);
+    reference = false;
+}
+
 /* Flush-to-zero, denormals-are-zero and another rounding, as a program with -ffast-math or interval arithmetic has. */
 static void the_same_in_any_mode_of_the_caller(void **state)
 {
@@ -335,6 +346,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_same_without_vector_instructions),
         cmocka_unit_test(the_same_with_avx2),
         cmocka_unit_test(the_same_with_avx512),
+        cmocka_unit_test(the_same_by_the_reference_kernels),
         cmocka_unit_test(the_same_in_any_mode_of_the_caller),
     };
     return cmocka_run_group_tests_name("bits of whole steps", tests, NULL, NULL);

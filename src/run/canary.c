@@ -115,8 +115,7 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     }
     LS_TRY(run_canary(ctx, 0, hex));
     ls_text text = { 0 };
-    ls_text_add(&text, "definition %d%s; canary %.16s", DEFINITION,
-                ctx->options.reference ? " (reference kernels)" : "", hex);
+    ls_text_add(&text, "definition %d; canary %.16s", DEFINITION, hex);
     for (int d = 1; d < ctx->device_count; d++) { /* the first device of each other kind */
         if (ctx->devices[d].kind == ctx->devices[d - 1].kind)
             continue;
