@@ -83,12 +83,12 @@ static inline const ls_simd *ls_simd_of(const ls_kernel *kernel)
     return ((const ls_cpu_kernel *)kernel)->cpu->simd;
 }
 
-/* The chains of a block's part (backend/blocks.h): as they are before it. */
+/* The chains of a block's part (backend/blocks.h): as they are before it. Tensors without elements have none. */
 static inline void ls_cpu_open_block(const ls_kernel_call *call, const ls_block_part *block, void *chains, size_t bytes)
 {
-    if (block->opens)
+    if (bytes > 0 && block->opens)
         memset(chains, 0, bytes);
-    else
+    else if (bytes > 0)
         memcpy(chains, call->chain, bytes);
 }
 
@@ -96,7 +96,7 @@ static inline void ls_cpu_open_block(const ls_kernel_call *call, const ls_block_
 static inline bool ls_cpu_close_block(const ls_kernel_call *call, const ls_block_part *block, const void *chains,
                                       size_t bytes)
 {
-    if (!block->closes)
+    if (!block->closes && bytes > 0)
         memcpy(call->chain, chains, bytes);
     return block->closes;
 }
