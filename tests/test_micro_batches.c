@@ -197,7 +197,7 @@ static void note_reductions(const ls_plan *plan)
 static void check_row(const test_case *c, ls_dtype real, int lanes)
 {
     char first[65], hex[65];
-    const char *name = test_text("%s (%s) in %s", c->op, c->variant, ls_dtype_name(real));
+    char *name = test_text("%s (%s) in %s", c->op, c->variant, ls_dtype_name(real));
     ls_runs *runs = NULL;
     bed b;
     bed_open(&b, c, real);
@@ -215,6 +215,7 @@ static void check_row(const test_case *c, ls_dtype real, int lanes)
     }
     if (real == LS_F32)
         say(name, lanes, first);
+    free(name);
     test_graph_close(&b.t);
 }
 
@@ -371,7 +372,9 @@ static void embedding_and_metrics_have_one_hash(void **state)
                     fail_msg("an embedding, batch %d, %d lanes, %s: %s, the whole lane at once: %s", (int)batches[n],
                              lane_counts[l], way_name(i), hex, first);
             }
-            say(test_text("an embedding, batch %d", (int)batches[n]), lane_counts[l], first);
+            char *name = test_text("an embedding, batch %d", (int)batches[n]);
+            say(name, lane_counts[l], first);
+            free(name);
         }
 }
 

@@ -59,14 +59,14 @@ static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_
     size_t n = 2 * (size_t)p->channels;
     if (block->adds)
         p->base.cpu->simd->accumulate_f64(call->out, sums, n);
-    else
+    else if (n > 0)
         memcpy(call->out, sums, n * sizeof(*sums));
 }
 
 /* The next block of a sum, see ls_blocks_next; sums of nothing are 0. */
 static bool next_block(const norm *p, const ls_kernel_call *call, ls_block_part *block)
 {
-    if (p->blocks.sample == 0 && call->from_lane == 0)
+    if (p->blocks.sample == 0 && call->from_lane == 0 && p->channels > 0)
         memset(call->out, 0, 2 * (size_t)p->channels * sizeof(double));
     return ls_blocks_next(&p->blocks, call->from_lane, call->samples, call->ends_lane, block);
 }
