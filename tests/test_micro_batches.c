@@ -94,6 +94,7 @@ static void say(const char *what, int lanes, const char *hex)
     assert_non_null(said);
     strcpy(said + said_length, line);
     said_length += strlen(line);
+    free(line);
 }
 
 /* ---- Reductions ---- */

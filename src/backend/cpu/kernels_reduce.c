@@ -26,6 +26,8 @@ static ls_status run_channel_sum(ls_kernel *kernel, const ls_kernel_call *call)
     const reduce *r = (const reduce *)kernel;
     ls_block_part block = { 0 }, part[TOGETHER];
     float *chains = call->scratch; /* [TOGETHER, channels] */
+    if (r->channels == 0)
+        return LS_OK;
     if (r->blocks.sample == 0 && call->from_lane == 0)
         memset(call->out, 0, (size_t)r->channels * sizeof(float)); /* sums of nothing */
     for (int count = TOGETHER; count == TOGETHER;) {
