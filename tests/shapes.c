@@ -190,9 +190,10 @@ static ls_tensor *make_loss(test_graph *t, test_draws *d)
                                                                      ls_op_mean_absolute_error };
     int classes = between(d, 1, 40), rows = size_of_axis(d, 9);
     bool deep = test_draw(d, 2), whole = one_in(d, 4);
-    char first[32], rest[32];
+    char first[32], rest[32] = "";
     snprintf(first, sizeof first, "%s", whole ? "6" : "N");
-    snprintf(rest, sizeof rest, deep ? ",%d" : "", rows);
+    if (deep)
+        snprintf(rest, sizeof rest, ",%d", rows);
     ls_tensor *x = leaf_of(t, d, "%s%s,%d", first, rest, classes), *y;
     uint32_t which = test_draw(d, 6);
     if (which < 3) {
