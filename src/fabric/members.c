@@ -132,10 +132,8 @@ static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
 
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
-    char why[LS_FRAME_WHAT + 32];
+    char why[LS_FRAME_WHAT];
     bool current = frame->epoch == mesh->peers.epoch && frame->number == mesh->number;
-    snprintf(why, sizeof(why), "%.*s", LS_FRAME_WHAT - 1, frame->what);
-    ls_make_printable(why, strlen(why));
     switch ((ls_frame_kind)frame->kind) {
     case LS_FRAME_READY:
         if (current)
@@ -159,9 +157,9 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         }
         return LS_OK;
     case LS_FRAME_OVER:
-        return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, why);
+        return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, ls_frame_says(frame, why));
     case LS_FRAME_LEFT:
-        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, why);
+        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, ls_frame_says(frame, why));
         return LS_OK;
     default:
         return LS_OK;
@@ -209,11 +207,9 @@ static ls_status check_ahead(const ls_mesh *mesh, const char *what)
         if (r == mesh->peers.rank || mesh->readies[r].kind || link->reading != LS_HOLDS ||
             link->in.epoch != mesh->peers.epoch)
             continue;
-        snprintf(theirs, sizeof(theirs), "%.*s", LS_FRAME_WHAT - 1, link->in.what);
-        ls_make_printable(theirs, strlen(theirs));
         return ls_fail(LS_ERR_PEER,
                        "workers do not do the same: worker %d is at the end of \"%s\", worker %d at \"%s\"",
-                       mesh->peers.rank, what, r, theirs);
+                       mesh->peers.rank, what, r, ls_frame_says(&link->in, theirs));
     }
     return LS_OK;
 }
@@ -291,14 +287,10 @@ static ls_status commit(ls_mesh *mesh, const uint64_t hash[2], const char *what)
 ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what)
 {
     ls_mesh *mesh = (ls_mesh *)peers;
-    pthread_mutex_lock(&mesh->mutex);
-    ls_status status = mesh->over.status == LS_OK ? commit(mesh, hash, what) : LS_ERR_PEER;
-    if (mesh->over.status != LS_OK)
-        status = ls_error_give(&mesh->over);
-    else if (status != LS_OK && !peers->again)
-        status = ls_mesh_break(mesh, status);
-    pthread_mutex_unlock(&mesh->mutex);
-    return status;
+    ls_status status = ls_mesh_enter(mesh);
+    if (status == LS_OK)
+        status = commit(mesh, hash, what);
+    return ls_mesh_exit(mesh, status);
 }
 
 void ls_mesh_give_up(ls_peers *peers)
@@ -307,7 +299,7 @@ void ls_mesh_give_up(ls_peers *peers)
     pthread_mutex_lock(&mesh->mutex);
     if (mesh->over.status == LS_OK) {
         ls_error_keep(&mesh->over, LS_ERR_PEER);
-        ls_mesh_leave(mesh, ls_last_error());
+        ls_mesh_leave(mesh, mesh->over.message);
     }
     pthread_mutex_unlock(&mesh->mutex);
 }

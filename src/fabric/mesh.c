@@ -55,7 +55,7 @@ void ls_mesh_free(ls_mesh *mesh)
         if (mesh->links[r].line)
             mesh->table->hang_up(mesh->links[r].line);
     ls_beats_stop(mesh->beats);
-    for (int r = 0; mesh->alive && !mesh->beats && r < mesh->peers.size; r++)
+    for (int r = 0; mesh->alive && r < mesh->peers.size; r++) /* none, where a thread had them */
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
     if (mesh->transport)
@@ -84,7 +84,23 @@ ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what
     return frame;
 }
 
+const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT])
+{
+    snprintf(text, LS_FRAME_WHAT, "%.*s", LS_FRAME_WHAT - 1, frame->what);
+    ls_make_printable(text, strlen(text));
+    return text;
+}
+
 /* ---- Going out ---- */
+
+/* The first of the queue, if there is one, is the next to go. */
+static void begin_frame(ls_link *link)
+{
+    link->out_head = 0;
+    link->out_piece = link->out_from = 0;
+    link->padding = false;
+    link->out_left = link->out_count > 0 ? link->out[0].bytes : 0;
+}
 
 ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
@@ -94,12 +110,8 @@ ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
     if (link->out_count == LS_MOST_QUEUED)
         return ls_fail(LS_ERR_INTERNAL, "%d frames wait for worker %d", link->out_count, rank);
     link->out[link->out_count++] = *frame;
-    if (link->out_count == 1) {
-        link->out_head = 0;
-        link->out_left = frame->bytes;
-        link->out_piece = link->out_from = 0;
-        link->padding = false;
-    }
+    if (link->out_count == 1)
+        begin_frame(link);
     return LS_OK;
 }
 
@@ -150,10 +162,7 @@ static int list_zeros(uint64_t bytes, struct iovec *parts, int n)
 static void next_frame(ls_link *link)
 {
     memmove(link->out, link->out + 1, (size_t)--link->out_count * sizeof(*link->out));
-    link->out_head = 0;
-    link->out_piece = link->out_from = 0;
-    link->padding = false;
-    link->out_left = link->out_count > 0 ? link->out[0].bytes : 0;
+    begin_frame(link);
 }
 
 static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
@@ -343,18 +352,16 @@ ls_status ls_mesh_look_again(ls_mesh *mesh)
 /* A frame that has not begun does not go at all. */
 static void abandon_out(ls_link *link)
 {
+    bool begun = link->out_head > 0;
     int kept = 0;
-    for (int i = 0; i < link->out_count; i++) {
-        bool begun = i == 0 && link->out_head > 0;
-        if (link->out[i].kind != LS_FRAME_PIECES || begun)
+    for (int i = 0; i < link->out_count; i++)
+        if (link->out[i].kind != LS_FRAME_PIECES || (begun && i == 0))
             link->out[kept++] = link->out[i];
-        if (link->out[i].kind == LS_FRAME_PIECES && begun)
-            link->padding = true;
-    }
-    bool other = link->out_count > 0 && link->out_head == 0 && kept > 0;
     link->out_count = kept;
-    if (other || kept == 0)
-        link->out_left = kept > 0 ? link->out[0].bytes : 0;
+    if (begun)
+        link->padding = link->out[0].kind == LS_FRAME_PIECES;
+    else
+        begin_frame(link);
 }
 
 void ls_mesh_abandon(ls_mesh *mesh)
@@ -385,12 +392,23 @@ static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
     }
 }
 
-ls_status ls_mesh_break(ls_mesh *mesh, ls_status status)
+ls_status ls_mesh_enter(ls_mesh *mesh)
 {
-    ls_error_keep(&mesh->over, status);
-    ls_frame frame = ls_mesh_frame(mesh, mesh->leaves ? LS_FRAME_LEFT : LS_FRAME_OVER, ls_last_error());
-    say_and_hang_up(mesh, &frame);
+    pthread_mutex_lock(&mesh->mutex);
     return ls_error_give(&mesh->over);
+}
+
+ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
+{
+    if (status != LS_OK && !mesh->peers.again && mesh->over.status == LS_OK) {
+        ls_error_keep(&mesh->over, status);
+        ls_frame frame = ls_mesh_frame(mesh, mesh->leaves ? LS_FRAME_LEFT : LS_FRAME_OVER, ls_last_error());
+        say_and_hang_up(mesh, &frame);
+    }
+    if (mesh->over.status != LS_OK)
+        status = ls_error_give(&mesh->over);
+    pthread_mutex_unlock(&mesh->mutex);
+    return status;
 }
 
 void ls_mesh_leave(ls_mesh *mesh, const char *why)

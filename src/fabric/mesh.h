@@ -135,6 +135,9 @@ void ls_mesh_free(ls_mesh *mesh);
 
 ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
 
+/* What another worker's frame says, fit to be printed. */
+const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
+
 /* Puts a frame behind those that are under way to a worker. */
 ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame);
 
@@ -156,8 +159,10 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank);
 /* Whether everything that was to go to a worker went. */
 bool ls_mesh_is_sent(const ls_link *link);
 
-/* The cluster is over; every worker is told, and each later call fails with this status. */
-ls_status ls_mesh_break(ls_mesh *mesh, ls_status status);
+/* A call of a run begins and ends. A failure is the end of the cluster, unless what failed is begun again: every worker
+ * is told, and each later call fails with this status. */
+ls_status ls_mesh_enter(ls_mesh *mesh);
+ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status);
 
 /* This worker goes; the others go on. */
 void ls_mesh_leave(ls_mesh *mesh, const char *why);

@@ -1,7 +1,4 @@
 /* An exchange: every worker has one frame for every other one. */
-#include <string.h>
-
-#include "base/text.h"
 #include "fabric/mesh.h"
 
 /* Workers that do something else are at fault both: nobody can go on. */
@@ -9,13 +6,12 @@ static ls_status explain_difference(const ls_mesh *mesh, int rank, const ls_fram
 {
     const ls_frame *own = &mesh->at.head;
     char what[LS_FRAME_WHAT];
-    snprintf(what, sizeof(what), "%.*s", LS_FRAME_WHAT - 1, theirs->what);
-    ls_make_printable(what, strlen(what));
     return ls_fail(
         LS_ERR_PEER,
         "workers do not do the same: worker %d is at \"%s\" (exchange %llu, tag %016llx), worker %d at \"%s\" "
         "(exchange %llu, tag %016llx)",
-        mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank, what,
+        mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank,
+        ls_frame_says(theirs, what),
         (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
 }
 
@@ -115,12 +111,8 @@ static ls_status exchange(ls_mesh *mesh, uint64_t tag, const char *what, const l
 ls_status ls_mesh_exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     ls_mesh *mesh = (ls_mesh *)peers;
-    pthread_mutex_lock(&mesh->mutex);
-    ls_status status = mesh->over.status == LS_OK ? exchange(mesh, tag, what, pieces, count) : LS_ERR_PEER;
-    if (mesh->over.status != LS_OK)
-        status = ls_error_give(&mesh->over);
-    else if (status != LS_OK && !peers->again)
-        status = ls_mesh_break(mesh, status);
-    pthread_mutex_unlock(&mesh->mutex);
-    return status;
+    ls_status status = ls_mesh_enter(mesh);
+    if (status == LS_OK)
+        status = exchange(mesh, tag, what, pieces, count);
+    return ls_mesh_exit(mesh, status);
 }

@@ -77,12 +77,17 @@ static ls_status list_writes(ls_plan *plan)
 #define LITTLE (1 << 16) /* bytes of a level's joins that are not worth a second message */
 #define GRAIN  64        /* elements: workers' parts begin at multiples of it */
 
-bool ls_plan_shares_joins(const ls_plan *plan, int level)
+/* Whether the joins of a level are shared out over the workers. Otherwise every worker gets what all have, and joins it
+ * itself: one message less, and no more bytes for two workers or little data. */
+static bool share_joins(ls_plan *plan, int first, int count)
 {
     size_t bytes = 0;
-    for (int i = 0; i < plan->join_count; i++)
-        bytes += plan->joins[i].level == level ? plan->joins[i].bytes : 0;
-    return plan->options.workers > 2 && bytes > LITTLE;
+    for (int i = first; i < first + count; i++)
+        bytes += plan->joins[i].bytes;
+    bool shared = plan->options.workers > 2 && bytes > LITTLE;
+    for (int i = first; i < first + count; i++)
+        plan->joins[i].shared = shared;
+    return shared;
 }
 
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to)
@@ -90,7 +95,7 @@ void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t
     int64_t grains = (join->count + GRAIN - 1) / GRAIN, workers = plan->options.workers;
     *from = 0;
     *to = join->count;
-    if (!ls_plan_shares_joins(plan, join->level))
+    if (!join->shared)
         return;
     *from = grains * worker / workers * GRAIN;
     *to = grains * (worker + 1) / workers * GRAIN;
@@ -147,7 +152,7 @@ ls_status ls_plan_phases(ls_plan *plan)
         if (join > j && segment > s)
             pair_phases(plan, level, s, segment - s);
         add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
-        if (ls_plan_shares_joins(plan, level))
+        if (share_joins(plan, j, join - j))
             add_phase(plan, LS_PHASE_SPREAD, level, j, join - j);
         if (is_shared(plan, j, join - j))
             add_phase(plan, LS_PHASE_SHARE, level, j, join - j);

@@ -226,6 +226,7 @@ typedef struct ls_join {
     ls_join_kind kind;
     ls_dtype dtype;
     int level;
+    bool shared;    /* each worker of a cluster joins a part and sends it to all; otherwise every one joins all */
     int64_t count;  /* elements of a partial */
     size_t bytes;   /* of a partial */
     size_t partial; /* offset in a lane's slot of the segment */
@@ -376,11 +377,6 @@ static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
     return (int)((int64_t)worker * plan->lanes / plan->options.workers);
 }
-
-/* Whether the joins of a level are shared out over the workers: each joins a part and sends it to all. Otherwise every
- * worker gets what all have, and joins it itself: one message less, and no more bytes for two workers or little data.
- */
-bool ls_plan_shares_joins(const ls_plan *plan, int level);
 
 /* The elements of a join that a worker of the cluster joins; all, where joins are not shared out. */
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to);

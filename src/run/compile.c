@@ -31,8 +31,9 @@ static ls_status check_kinds(const ls_plan *plan)
     return LS_OK;
 }
 
-static ls_status plan_and_place(ls_compilation *m)
+ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
 {
+    m->options.batch = batch;
     LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
     ls_status possible = check_kinds(m->plan);
     if (possible != LS_OK) {
@@ -43,28 +44,6 @@ static ls_status plan_and_place(ls_compilation *m)
     if (status != LS_OK)
         ls_plan_destroy(m->plan);
     return status;
-}
-
-/* On a worker, where operations may be made. */
-static void make_on_worker(void *user, int worker)
-{
-    ls_compilation *m = user;
-    (void)worker;
-    ls_error_keep(&m->failure, plan_and_place(m));
-}
-
-ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
-{
-    m->options.batch = batch;
-    if (!m->crew)
-        return plan_and_place(m);
-    bool *wanted = calloc((size_t)ls_crew_workers(m->crew), sizeof(*wanted));
-    if (!wanted)
-        return ls_fail(LS_ERR_MEMORY, "no memory to compile a run");
-    wanted[0] = true;
-    ls_crew_run(m->crew, wanted, make_on_worker, m);
-    free(wanted);
-    return ls_error_give(&m->failure);
 }
 
 void ls_compilation_drop(ls_compilation *m)

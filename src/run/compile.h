@@ -18,7 +18,6 @@ typedef struct ls_compilation {
     ls_crew *crew; /* NULL: the caller does everything */
     ls_plan *plan;
     ls_placement *placement;
-    ls_error failure; /* on worker 0 */
 } ls_compilation;
 
 /* Settings are NULL for the graph's own. */

@@ -198,9 +198,8 @@ static void add_subtree(const ls_executor *e, int join, int worker, int first, i
     const ls_plan *plan = e->plan;
     const ls_join *j = &plan->joins[join];
     size_t size = ls_dtype_bytes(j->dtype);
-    bool shared = ls_plan_shares_joins(plan, j->level);
     int64_t from, to;
-    if (!shared) {
+    if (!j->shared) {
         add_piece(e, count, worker, LS_ALL_WORKERS, subtree_at(e, join, first, end), j->bytes);
         return;
     }
@@ -216,9 +215,12 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
 {
     const ls_plan *plan = e->plan;
     size_t count = 0;
+    bool shared = false;
     for (int s = phase->first; s < phase->first + phase->count; s++)
         if (plan->segments[s].slot_bytes > 0)
             join_own(e, s, worker);
+    for (int i = 0; i < plan->join_count; i++)
+        shared |= plan->joins[i].level == phase->level && plan->joins[i].shared;
     for (int w = 0; w < plan->options.workers; w++) {
         int end = ls_plan_worker_first(plan, w + 1);
         for (int a = ls_plan_worker_first(plan, w), b; a < end; a = b) {
@@ -232,7 +234,8 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
         for (int i = 0; i < plan->segments[s].step_count; i++)
             if (ls_node_is(plan->segments[s].steps[i].group->root, LS_TRAIT_GATHERS))
                 add_rows(e, &plan->segments[s].steps[i], &count);
-    return send(e, phase->level * 2, "the joins", count);
+    /* what goes to all, every worker has in its list; parts of shared joins it may have none of */
+    return count > 0 || shared ? send(e, phase->level * 2, "the joins", count) : LS_OK;
 }
 
 ls_status ls_exchange_joined(ls_executor *e, const ls_phase *phase)
@@ -272,7 +275,7 @@ ls_status ls_exchange_fetches(ls_executor *e)
                           o->unit * (size_t)samples_of(plan, lane, lane + 1));
         }
     }
-    return send(e, plan->levels * 2, "the fetched samples", count);
+    return count > 0 ? send(e, plan->levels * 2, "the fetched samples", count) : LS_OK;
 }
 
 /* What every worker has joined, and what the last update left of the state. */

@@ -18,8 +18,8 @@ typedef struct ls_piece {
     size_t bytes;
 } ls_piece;
 
-/* What a worker may wish for; each is decided for all. */
-enum { LS_WISH_STOP = 1, LS_WISH_SAVE = 2 };
+/* What a worker may wish for, as bits; each is decided for all. */
+enum { LS_WISH_STOP = 1 };
 
 typedef struct ls_peers ls_peers;
 struct ls_peers {
