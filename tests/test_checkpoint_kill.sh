@@ -56,11 +56,12 @@ kill_once() {
     sleep "$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))"
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
-    newest=$(ls -d "$TMP"/ck/step-???????? 2>/dev/null | tail -1)
+    # one that is about to be replaced by another of the same step is called .old for a moment
+    newest=$(ls -d "$TMP"/ck/step-???????? "$TMP"/ck/step-????????.old 2>/dev/null | sed 's/\.old$//' | sort | tail -1)
     train --resume --devices $((1 + RANDOM % 3)) >"$TMP/resumed" 2>&1 || { echo "after $after ms: the resumed run failed"; return; }
     [ "$(weights "$TMP/resumed")" = "$expected" ] || echo "after $after ms: other weights"
     if [ -n "$newest" ]; then
-        grep -q -e "^going on from '$newest'" -e "^'$newest' is the end of a run" "$TMP/resumed" || # or all was done
+        grep -q -e "^going on from '$newest\(\.old\)\?'" -e "^'$newest\(\.old\)\?' is the end of a run" "$TMP/resumed" || # or all was done
             echo "after $after ms: it did not go on from $newest"
         gone_on=$((gone_on + 1))
     fi
