@@ -1,6 +1,6 @@
 /* What workers say to each other, under seeded schedules of a simulated network: workers die at any call, two at once,
- * stand still, vanish, lose lines and are split from each other. Whoever is left ends with the bits of one process, has
- * made every step once, and nobody hangs.
+ * stand still, vanish, lose lines and are split from each other; others come later, or come back. Whoever is left ends
+ * with the bits of one process, has made every step once, and nobody hangs.
  *
  * LS_SCHEDULES=N runs that many (1,000 by default), LS_SCHEDULE=SEED one of them, with its story on standard error. */
 #include <setjmp.h>
@@ -17,10 +17,10 @@
 #include "lockstep.h"
 
 #define MOST      5 /* workers */
+#define MORE      3 /* that come later, or come back */
 #define SAMPLES   13
 #define FEATURES  4
 #define CLASSES   3
-#define EPOCHS    2
 #define MOST_LOG  1000
 #define REAL_TIME 250 /* seconds that a schedule may take, on a machine that does much else */
 
@@ -31,17 +31,20 @@ static int32_t labels[SAMPLES];
 
 typedef struct job {
     bool normed; /* with joins in mid-step */
-    int lanes, batch;
+    int lanes, batch, epochs;
 } job;
 
-static const job jobs[] = { { false, 4, 4 }, { true, 4, 5 }, { true, 5, 13 }, { false, 2, 3 } };
+static const job jobs[] = { { false, 4, 4, 2 }, { true, 4, 5, 2 },  { true, 5, 13, 2 },
+                            { false, 2, 3, 2 }, { false, 4, 4, 8 }, { true, 4, 5, 6 } };
 #define JOBS (sizeof(jobs) / sizeof(*jobs))
+#define LONG 4 /* the first of those that last longer */
 
 typedef struct outcome {
     ls_status status;
     char message[400];
     bool met;        /* the others */
-    int64_t steps;   /* that were made */
+    int64_t steps;   /* up to the last that was made */
+    int64_t made;    /* by this worker */
     bool disordered; /* a step was made twice, or left out */
     char hash[65];
     char log[MOST_LOG];
@@ -65,7 +68,8 @@ static ls_status count_step(void *user, ls_model *model, const ls_logs *logs, bo
 {
     outcome *out = user;
     (void)model, (void)stop;
-    out->disordered |= logs->step != ++out->steps;
+    out->disordered |= out->made++ ? logs->step != out->steps + 1 : logs->step < 1;
+    out->steps = logs->step;
     return LS_OK;
 }
 
@@ -83,7 +87,7 @@ static ls_status train(ls_context *ctx, const job *j, outcome *out, ls_model **m
                                             ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
     ls_callback counter = { .user = out, .on_batch_end = count_step };
     if (status == LS_OK)
-        status = ls_fit(*model, set, .epochs = EPOCHS, .batch_size = j->batch, .lanes = j->lanes, .validation = set,
+        status = ls_fit(*model, set, .epochs = j->epochs, .batch_size = j->batch, .lanes = j->lanes, .validation = set,
                         .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(counter));
     if (status == LS_OK)
         status = ls_cluster_barrier(ctx, "the end");
@@ -125,7 +129,9 @@ typedef struct schedule {
     const job *job;
     disturbance what;
     ls_sim_event events[3];
-    double begins[MOST];
+    double begins[MOST + MORE];
+    int ranks[MOST + MORE];
+    int begin, more;   /* so many begin; and so many come later */
     int must_end_well; /* so many workers, with those that are killed; if all have met before */
     ls_philox_key key;
     uint32_t drawn;
@@ -176,16 +182,35 @@ static int count_that_must_end_well(const schedule *s)
     }
 }
 
+/* Some that die, or any others, come back; or one more comes. */
+static void draw_newcomers(schedule *s)
+{
+    double time = usual_time[s->job - jobs][s->size];
+    s->more = 1 + (int)draw(s, MORE);
+    for (int i = 0; i < s->more; i++) {
+        int w = s->size + i;
+        s->begins[w] = 0.3 + time * draw(s, 1000) / 1000;
+        s->ranks[w] = i < s->event_count && draw(s, 4) ? s->events[i].worker : (int)draw(s, (uint32_t)s->size);
+    }
+    if (s->event_count < 3 && draw(s, 2)) { /* one of them dies, too */
+        ls_sim_event *e = &s->events[s->event_count++];
+        *e = draw_event(s, LS_SIM_KILL, s->size + (int)draw(s, (uint32_t)s->more));
+    }
+}
+
 static void draw_schedule(uint64_t seed, schedule *s)
 {
     static const ls_sim_fate fates[] = { [KILL] = LS_SIM_KILL,   [TWO_KILLS] = LS_SIM_KILL, [STOP] = LS_SIM_STOP,
                                          [SPLIT] = LS_SIM_SPLIT, [VANISH] = LS_SIM_VANISH,  [CUT] = LS_SIM_CUT };
     *s = (schedule){ .seed = seed, .key = ls_random_key(seed, LS_RANDOM_TEST, 15, 0) };
     s->size = 2 + (int)draw(s, MOST - 1);
-    s->job = &jobs[draw(s, JOBS)];
+    bool grows = draw(s, 3) == 0;
+    s->job = &jobs[grows ? LONG + draw(s, JOBS - LONG) : draw(s, LONG)];
     s->what = (disturbance)(draw(s, 4) ? draw(s, 3) : draw(s, DISTURBANCES));
-    for (int w = 0; w < s->size; w++)
+    for (int w = 0; w < s->size; w++) {
         s->begins[w] = draw(s, 4) ? 0 : 0.001 * draw(s, 300);
+        s->ranks[w] = w;
+    }
     s->event_count = s->what == NOTHING ? 0 : s->what == TWO_KILLS ? 2 : s->what == ANYTHING ? 3 : 1;
     int first = (int)draw(s, (uint32_t)s->size);
     for (int i = 0; i < s->event_count; i++) {
@@ -193,6 +218,9 @@ static void draw_schedule(uint64_t seed, schedule *s)
         s->events[i] = draw_event(s, fate, (first + i) % s->size);
     }
     s->must_end_well = count_that_must_end_well(s);
+    s->begin = s->size;
+    if (grows)
+        draw_newcomers(s);
 }
 
 static void describe(const schedule *s, char *out, size_t bytes)
@@ -201,6 +229,8 @@ static void describe(const schedule *s, char *out, size_t bytes)
     size_t n =
         (size_t)snprintf(out, bytes, "seed %llu: %s; %d workers, %d lanes, batch %d%s", (unsigned long long)s->seed,
                          names[s->what], s->size, s->job->lanes, s->job->batch, s->job->normed ? ", normed" : "");
+    for (int w = s->size; w < s->size + s->more && n < bytes; w++)
+        n += (size_t)snprintf(out + n, bytes - n, "; worker %d comes as %d at %g s", w, s->ranks[w], s->begins[w]);
     for (int i = 0; i < s->event_count && n < bytes; i++) {
         const ls_sim_event *e = &s->events[i];
         n += (size_t)snprintf(out + n, bytes - n, "; %s of worker %d", fates[e->fate], e->worker);
@@ -219,7 +249,7 @@ static void describe(const schedule *s, char *out, size_t bytes)
 
 typedef struct run {
     schedule s;
-    member members[MOST];
+    member members[MOST + MORE];
     ls_sim *sim;
     ls_status status;
     char message[2000];
@@ -232,9 +262,10 @@ static void start(run *r, bool story)
     const schedule *s = &r->s;
     ls_sim_settings settings = { .seed = s->seed, .limit = 100, .window = s->seed % 3 ? 0 : 300, .story = story };
     assert_int_equal(ls_sim_create(&settings, &r->sim), LS_OK);
-    for (int w = 0; w < s->size; w++) {
+    for (int w = 0; w < s->size + s->more; w++) {
         r->members[w] = (member){ .job = s->job, .out.status = LS_ERR_STATE };
-        r->members[w].cluster = (ls_cluster_options){ w, s->size, "simulated", .join_limit = 10, .silence_limit = 1 };
+        r->members[w].cluster =
+            (ls_cluster_options){ s->ranks[w], s->size, "simulated", .join_limit = 10, .silence_limit = 1 };
         assert_int_equal(ls_sim_add_worker(r->sim, s->begins[w], run_member, &r->members[w]), LS_OK);
     }
     for (int i = 0; i < s->event_count; i++)
@@ -268,10 +299,13 @@ static const char *find_fault(const run *r, int w)
     const outcome *out = &r->members[w].out, *right = &alone[r->s.job - jobs];
     if (out->disordered)
         return "a step was made twice, or left out";
-    if (out->status == LS_OK && (strcmp(out->hash, right->hash) != 0 || out->steps != right->steps))
+    bool idle = w >= r->s.size && out->made == 0; /* it came behind the last step */
+    if (out->status == LS_OK && (strcmp(out->hash, right->hash) != 0 || (out->steps != right->steps && !idle)))
         return "it has other bits than one process, or other steps";
     if (out->status == LS_OK || ls_sim_was_killed(r->sim, w))
         return NULL;
+    if (w >= r->s.size) /* it came too late, or too early: its rank was still there */
+        return out->status == LS_ERR_PEER || out->status == LS_ERR_STATE ? NULL : "it failed for another reason";
     if (out->status != LS_ERR_PEER)
         return "it failed for another reason than that others are lost";
     return all_met(r) && !enough_went_on(r) ? "it did not go on, or another one should have" : NULL;
@@ -280,17 +314,17 @@ static const char *find_fault(const run *r, int w)
 static bool is_good(const run *r)
 {
     bool good = r->status == LS_OK;
-    for (int w = 0; w < r->s.size; w++)
+    for (int w = 0; w < r->s.size + r->s.more; w++)
         good = good && !find_fault(r, w);
     return good;
 }
 
 static void tell(const run *r)
 {
-    char text[400];
+    char text[1000];
     describe(&r->s, text, sizeof(text));
     fprintf(stderr, "%s\n    %s\n", text, r->message);
-    for (int w = 0; w < r->s.size; w++) {
+    for (int w = 0; w < r->s.size + r->s.more; w++) {
         const outcome *out = &r->members[w].out;
         const char *fault = find_fault(r, w);
         fprintf(stderr, "    worker %d: %s, %lld calls, %lld steps, %s %s%s\n%s", w, fault ? fault : "good",
@@ -298,6 +332,8 @@ static void tell(const run *r)
                 ls_sim_was_killed(r->sim, w) ? " (killed)" : "", out->log);
     }
 }
+
+static int joined; /* workers that came later, were let in, and went on to the end */
 
 static bool run_schedule(uint64_t seed, bool story, uint64_t *hash)
 {
@@ -309,6 +345,9 @@ static bool run_schedule(uint64_t seed, bool story, uint64_t *hash)
         fprintf(stderr, "%s", ls_sim_story(r.sim));
     if (!good || story)
         tell(&r);
+    for (int w = r.s.size; w < r.s.size + r.s.more; w++)
+        joined += r.members[w].out.status == LS_OK && r.members[w].out.made > 0 &&
+                  r.members[w].out.made < r.members[w].out.steps;
     *hash = ls_sim_hash(r.sim);
     ls_sim_destroy(r.sim);
     return good;
@@ -347,6 +386,8 @@ static int prepare(void **state)
         for (int size = 2; size <= MOST; size++) {
             static run r;
             r.s = (schedule){ .seed = 1, .size = size, .job = &jobs[j], .must_end_well = size };
+            for (int w = 0; w < size; w++)
+                r.s.ranks[w] = w;
             start(&r, false);
             if (!is_good(&r)) {
                 tell(&r);
@@ -381,6 +422,9 @@ static void survivors_have_the_bits_of_one_process(void **state)
                 fail_msg("schedule %llu does not happen again as it did", (unsigned long long)current);
         }
     }
+    print_message("%d workers joined a job that ran\n", joined);
+    if (!one && joined < (int)(count / 50))
+        fail_msg("only %d workers joined a job that ran, of %llu schedules", joined, (unsigned long long)count);
     if (bad)
         fail_msg("%d bad schedules; LS_SCHEDULE=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
 }

@@ -19,7 +19,7 @@ extern "C" {
 
 typedef struct ls_cluster_options {
     int rank;             /* which worker this process is: 0 to size - 1; worker 0 is the chief */
-    int size;             /* how many there are; 1: this process is alone, whatever the environment says */
+    int size;             /* how many there are, or can be; 1: this process is alone, whatever the environment says */
     char job[256];        /* a name for the job: the same for all its workers, and used by no other job at that time */
     double join_limit;    /* seconds that workers wait for each other when they begin; 0: 30 */
     double silence_limit; /* seconds without a sign of life after which a worker is given up; 0: 1 */
@@ -30,6 +30,10 @@ typedef struct ls_cluster_options {
     char listen[256]; /* "host:port" at which this worker is called; "": any port of the address that the others see */
     char key_file[256]; /* the job's key, without which nobody is let in: ls_cluster_make_key */
     char transport[16]; /* "tcp" or "unix"; "" or "auto": tcp where there is a rendezvous */
+
+    /* Workers may come, and come back, while ls_fit runs. */
+    int begin; /* workers 0 to begin - 1 begin the job; 0: all */
+    int least; /* fewer than these wait for others, for join_limit seconds, and then end; 0: any number goes on */
 } ls_cluster_options;
 
 /* What the environment says: LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS (lockstep launch), TF_CONFIG,

@@ -10,6 +10,7 @@ struct ls_beats {
     ls_transport *transport;
     const ls_transport_table *table;
     ls_line **lines;
+    _Atomic(ls_line *) *added; /* by rank: to take the place of the line that was there */
     ls_want *wants;
     int *ranks; /* of the wants */
     int size;
@@ -51,6 +52,17 @@ static void beat(ls_beats *b)
             end_line(b, r);
 }
 
+static void take_added(ls_beats *b)
+{
+    for (int r = 0; r < b->size; r++) {
+        ls_line *line = atomic_exchange(&b->added[r], NULL);
+        if (line && b->lines[r])
+            end_line(b, r);
+        if (line)
+            b->lines[r] = line;
+    }
+}
+
 static int list_wants(ls_beats *b)
 {
     int count = 0;
@@ -72,6 +84,7 @@ static void *run(void *user)
             atomic_store(&b->slept, true);
         atomic_store(&b->last, now);
         if (now >= next) {
+            take_added(b);
             beat(b);
             next = now + INTERVAL;
         }
@@ -94,9 +107,10 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
         b->wants = calloc((size_t)size, sizeof(*b->wants));
         b->ranks = calloc((size_t)size, sizeof(*b->ranks));
         b->heard = calloc((size_t)size, sizeof(*b->heard));
+        b->added = calloc((size_t)size, sizeof(*b->added));
         atomic_store(&b->last, table->now(transport));
     }
-    if (!b || !b->wants || !b->ranks || !b->heard || pthread_create(&b->thread, NULL, run, b) != 0) {
+    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || pthread_create(&b->thread, NULL, run, b) != 0) {
         ls_beats_stop(b);
         return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
     }
@@ -112,13 +126,24 @@ void ls_beats_stop(ls_beats *b)
     atomic_store(&b->ends, true);
     if (b->started)
         pthread_join(b->thread, NULL);
+    if (b->added)
+        take_added(b);
     for (int r = 0; r < b->size; r++)
         if (b->lines[r])
             end_line(b, r);
+    free((void *)b->added);
     free(b->wants);
     free(b->ranks);
     free((void *)b->heard);
     free(b);
+}
+
+void ls_beats_add(ls_beats *b, int rank, ls_line *line)
+{
+    atomic_store(&b->heard[rank], b->table->now(b->transport));
+    ls_line *before = atomic_exchange(&b->added[rank], line);
+    if (before)
+        b->table->hang_up(before);
 }
 
 double ls_beats_heard(const ls_beats *b, int rank)

@@ -14,6 +14,9 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
                          double limit, ls_beats **out);
 void ls_beats_stop(ls_beats *beats);
 
+/* A line to a worker that came, in the place of the one to that rank. */
+void ls_beats_add(ls_beats *beats, int rank, ls_line *line);
+
 /* When a worker was last heard of. */
 double ls_beats_heard(const ls_beats *beats, int rank);
 

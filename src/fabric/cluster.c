@@ -15,6 +15,9 @@ static ls_status check_options(const ls_cluster_options *o, const char *call)
     if (o->size < 1 || o->size > LS_MAX_CLUSTER || o->rank < 0 || o->rank >= o->size)
         return ls_fail(LS_ERR_INVALID, "%s: worker %d of %d: there are 1 to %d workers, the first is 0", call, o->rank,
                        o->size, LS_MAX_CLUSTER);
+    if (o->begin < 0 || o->begin > o->size || o->least < 0 || o->least > o->size)
+        return ls_fail(LS_ERR_INVALID, "%s: %d of %d workers begin, at least %d go on: 0 to %d are possible", call,
+                       o->begin, o->size, o->least, o->size);
     if (!memchr(o->job, '\0', sizeof(o->job)))
         return ls_fail(LS_ERR_INVALID, "%s: the job's name has more than %zu characters", call, sizeof(o->job) - 1);
     if (o->size > 1 && o->job[0] == '\0')

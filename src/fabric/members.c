@@ -1,11 +1,12 @@
-/* Who is there, and what they agreed on. The coordinator is the lowest rank of the members.
+/* Who is there, and what they agreed on. The coordinator is the first of the members: who was there at the beginning
+ * comes before whoever came later, then lower ranks before higher ones.
  *
  * A collective, a run or a call of all workers, ends with a commit: whoever has all of it says READY to the
  * coordinator, and goes on when that says COMMIT, which it does when all were ready. So nobody is more than one commit
  * ahead.
  *
  * When a worker is lost, those that are left drop what they were at and tell each other how far they are and whom they
- * have lost (STATE). The lowest of them announces who is left, and whether the collective at hand is committed: if one
+ * have lost (STATE). The first of them announces who is left, and whether the collective at hand is committed: if one
  * of them saw COMMIT, or all are READY. Otherwise all begin it again. (One that saw COMMIT knows that all were READY;
  * so what is to be committed is with everyone.) Values never have to be agreed on: what is done twice is done equally.
  */
@@ -14,7 +15,7 @@
 #include "base/text.h"
 #include "fabric/mesh.h"
 
-static bool is_member(const ls_mesh *mesh, int rank)
+bool ls_mesh_is_member(const ls_mesh *mesh, int rank)
 {
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->peers.members[i] == rank)
@@ -22,14 +23,18 @@ static bool is_member(const ls_mesh *mesh, int rank)
     return false;
 }
 
-static bool has_bit(const uint64_t *bits, int rank)
+void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)
 {
-    return bits[rank / 64] >> (rank % 64) & 1;
-}
-
-static void set_bit(uint64_t *bits, int rank)
-{
-    bits[rank / 64] |= 1ull << (rank % 64);
+    int count = 0;
+    for (int r = 0; r < mesh->peers.size; r++) {
+        if (!ls_has_bit(bits, r))
+            continue;
+        int at = count++;
+        for (; at > 0 && mesh->since[mesh->members[at - 1]] > mesh->since[r]; at--)
+            mesh->members[at] = mesh->members[at - 1];
+        mesh->members[at] = r;
+    }
+    mesh->peers.count = count;
 }
 
 /* ---- Waiting ---- */
@@ -39,7 +44,7 @@ void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why)
     if (mesh->lost[rank])
         return;
     mesh->lost[rank] = how;
-    if (!is_member(mesh, rank))
+    if (!ls_mesh_is_member(mesh, rank))
         return;
     if (!mesh->regroup)
         snprintf(mesh->why, sizeof(mesh->why), "worker %d of %d is lost: %s", rank, mesh->peers.size, why);
@@ -61,11 +66,9 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
         return LS_OK;
     mesh->beat = now;
     ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
-    for (int i = 0; i < mesh->peers.count; i++) {
-        int r = mesh->peers.members[i];
-        if (r != mesh->peers.rank && mesh->links[r].out_count == 0)
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->links[r].line && mesh->links[r].out_count == 0)
             LS_TRY(ls_mesh_send(mesh, r, &beat));
-    }
     ls_mesh_push(mesh);
     return LS_OK;
 }
@@ -123,7 +126,7 @@ static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
     mesh->states[rank] = *frame;
     if (frame->epoch > mesh->peers.epoch)
         return;
-    if (has_bit(frame->members, mesh->peers.rank))
+    if (ls_has_bit(frame->members, mesh->peers.rank))
         ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it has lost this one");
     if (!mesh->regroup)
         snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another one", rank);
@@ -134,6 +137,10 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     char why[LS_FRAME_WHAT];
     bool current = frame->epoch == mesh->peers.epoch && frame->number == mesh->number;
+    if (mesh->peers.joins && frame->kind != LS_FRAME_OVER && frame->kind != LS_FRAME_LEFT) {
+        ls_mesh_hear_as_newcomer(mesh, rank, frame);
+        return LS_OK;
+    }
     switch ((ls_frame_kind)frame->kind) {
     case LS_FRAME_READY:
         if (current)
@@ -151,7 +158,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_ANNOUNCE:
         if (frame->epoch == mesh->peers.epoch + 1) {
             if (!mesh->regroup)
-                snprintf(mesh->why, sizeof(mesh->why), "worker %d says that another one is lost", rank);
+                snprintf(mesh->why, sizeof(mesh->why), "worker %d says that the members have changed", rank);
             mesh->announced = *frame;
             mesh->regroup = true;
         }
@@ -259,9 +266,76 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     return frame;
 }
 
-static ls_status commit(ls_mesh *mesh, const uint64_t hash[2], const char *what)
+/* Whether the coordinator, to whom all are ready, lets a newcomer in, or goes on waiting for one, instead of a commit.
+ */
+static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
+{
+    if (mesh->waits_until == 0)
+        return false;
+    int newcomer = ls_mesh_find_newcomer(mesh);
+    if (newcomer < 0)
+        return false;
+    *announcement = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    ls_mesh_put_members(mesh, announcement);
+    ls_set_bit(announcement->members, newcomer);
+    announcement->epoch++;
+    announcement->number = mesh->number;
+    return true;
+}
+
+static bool is_too_few(const ls_mesh *mesh)
+{
+    return mesh->waits_until > 0 && mesh->peers.count < mesh->peers.least;
+}
+
+/* What the coordinator does when all are ready; *decided: there is nothing left to wait for. */
+static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
+{
+    ls_frame announcement;
+    *decided = true;
+    if (takes_in(mesh, &announcement)) {
+        for (int i = 1; i < mesh->peers.count; i++)
+            LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &announcement));
+        ls_mesh_push(mesh);
+        mesh->announced = announcement;
+        mesh->regroup = true;
+        mesh->peers.wishes &= ~(uint64_t)LS_WISH_WELCOME; /* it came true */
+        return LS_OK;
+    }
+    if (is_too_few(mesh)) {
+        if (mesh->table->now(mesh->transport) < mesh->waits_until) {
+            *decided = false;
+            return LS_OK;
+        }
+        mesh->readies[mesh->peers.rank].wishes |= LS_WISH_TOO_FEW;
+    }
+    return commit_all(mesh, what);
+}
+
+static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
+{
+    bool coordinates = mesh->peers.members[0] == mesh->peers.rank, decided = false;
+    while (!mesh->committed && !mesh->regroup) {
+        if (coordinates && all_said(mesh, mesh->readies)) {
+            LS_TRY(decide(mesh, what, &decided));
+            if (decided)
+                break;
+        } else if (coordinates) {
+            LS_TRY(check_ahead(mesh, what));
+        }
+        LS_TRY(ls_mesh_wait(mesh));
+        if (mesh->waits_until > 0)
+            LS_TRY(ls_door_visit(mesh->door));
+    }
+    return LS_OK;
+}
+
+ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what)
 {
     int coordinator = mesh->peers.members[0];
+    LS_TRY(ls_door_visit(mesh->door));
+    if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
+        mesh->peers.wishes |= LS_WISH_WELCOME;
     memcpy(mesh->hash, hash, sizeof(mesh->hash));
     mesh->ready = true;
     mesh->readies[mesh->peers.rank] = ready_frame(mesh, what);
@@ -269,15 +343,7 @@ static ls_status commit(ls_mesh *mesh, const uint64_t hash[2], const char *what)
         LS_TRY(ls_mesh_send(mesh, coordinator, &mesh->readies[mesh->peers.rank]));
     ls_mesh_push(mesh);
     ls_mesh_wait_begins(mesh);
-    while (!mesh->committed && !mesh->regroup) {
-        if (coordinator == mesh->peers.rank && all_said(mesh, mesh->readies)) {
-            LS_TRY(commit_all(mesh, what));
-            break;
-        }
-        if (coordinator == mesh->peers.rank)
-            LS_TRY(check_ahead(mesh, what));
-        LS_TRY(ls_mesh_wait(mesh));
-    }
+    LS_TRY(wait_for_commit(mesh, what));
     if (!mesh->committed)
         LS_TRY(ls_mesh_regroup(mesh));
     end_collective(mesh);
@@ -289,7 +355,7 @@ ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *wh
     ls_mesh *mesh = (ls_mesh *)peers;
     ls_status status = ls_mesh_enter(mesh);
     if (status == LS_OK)
-        status = commit(mesh, hash, what);
+        status = ls_mesh_commit_or_welcome(mesh, hash, what);
     return ls_mesh_exit(mesh, status);
 }
 
@@ -306,7 +372,7 @@ void ls_mesh_give_up(ls_peers *peers)
 
 /* ---- When somebody is lost ---- */
 
-static int lowest_left(const ls_mesh *mesh)
+static int first_left(const ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++)
         if (!mesh->lost[mesh->peers.members[i]])
@@ -323,7 +389,7 @@ static ls_frame state_frame(const ls_mesh *mesh)
     memset(frame.members, 0, sizeof(frame.members));
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->lost[mesh->peers.members[i]])
-            set_bit(frame.members, mesh->peers.members[i]);
+            ls_set_bit(frame.members, mesh->peers.members[i]);
     return frame;
 }
 
@@ -347,12 +413,13 @@ static ls_status tell_state(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* Whether this worker, the lowest that is left, knows enough to announce. Everybody has said how far it is. Lower ranks
- * that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or neither
- * has: if only one says so, the other one will, or is dead, which will be seen. */
+/* Whether this worker, the first that is left, knows enough to announce. Everybody has said how far it is. Those before
+ * it that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or
+ * neither has: if only one says so, the other one will, or is dead, which will be seen. */
 static bool may_announce(const ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
+    int own = ls_peers_place(p);
     if (!all_said(mesh, mesh->states))
         return false;
     for (int i = 0; i < p->count; i++)
@@ -360,28 +427,28 @@ static bool may_announce(const ls_mesh *mesh)
             int a = p->members[i], b = p->members[k];
             if (a == p->rank || b == p->rank || a == b || mesh->lost[a])
                 continue;
-            if (mesh->lost[b] ? b < p->rank && !has_bit(mesh->states[a].members, b)
-                              : has_bit(mesh->states[a].members, b) != has_bit(mesh->states[b].members, a))
+            if (mesh->lost[b] ? k < own && !ls_has_bit(mesh->states[a].members, b)
+                              : ls_has_bit(mesh->states[a].members, b) != ls_has_bit(mesh->states[b].members, a))
                 return false;
         }
     return true;
 }
 
-/* Of two workers whose connection ended, and that are both there, the higher one has to go. */
+/* Of two workers whose connection ended, and that are both there, the later one has to go. */
 static void part_enemies(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
     for (int i = 0; i < p->count; i++)
         for (int k = i + 1; k < p->count; k++) {
             int a = p->members[i], b = p->members[k];
-            if (a != p->rank && !mesh->lost[a] && !mesh->lost[b] && has_bit(mesh->states[a].members, b))
+            if (a != p->rank && !mesh->lost[a] && !mesh->lost[b] && ls_has_bit(mesh->states[a].members, b))
                 ls_mesh_lose(mesh, b, LS_LOST_SILENT, "its connection to another one ended");
         }
 }
 
 /* An ended connection is a certain loss. One that was only silent may see it the other way round, and so may those whom
  * this worker sees lost after it was silent itself: then the side with most of the members goes on, and of two halves
- * the one with the lowest rank. */
+ * the one with the first of them. */
 static ls_status check_majority(ls_mesh *mesh)
 {
     int left = 0, doubtful = 0;
@@ -414,7 +481,7 @@ static ls_status announce(ls_mesh *mesh)
         if (mesh->lost[r])
             continue;
         const ls_frame *s = &mesh->states[r];
-        set_bit(frame.members, r);
+        ls_set_bit(frame.members, r);
         if (s->number > number)
             decided = s->tag;
         number = s->number > number ? s->number : number;
@@ -431,17 +498,43 @@ static ls_status announce(ls_mesh *mesh)
     return LS_OK;
 }
 
-static void report(const ls_mesh *mesh, const ls_frame *frame)
+static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer)
 {
-    if (mesh->log)
-        ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, mesh->peers.count, mesh->peers.size,
+    const ls_peers *p = &mesh->peers;
+    if (mesh->log && newcomer >= 0)
+        ls_log_write(mesh->log, LS_LOG_WARNING, "worker %d joins; %d of %d go on", newcomer, p->count, p->size);
+    else if (mesh->log)
+        ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
                      frame->number > mesh->number ? "" : ", and begin again what was not finished");
 }
 
-static ls_status pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
 {
     frame.from = (uint32_t)mesh->peers.rank;
     return ls_mesh_send(mesh, rank, &frame);
+}
+
+/* Those that are no members any more have to know that they are out. */
+static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (ls_has_bit(frame->members, r))
+            continue;
+        mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
+        LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+        ls_mesh_hang_up(mesh, r);
+    }
+    return LS_OK;
+}
+
+/* The one that was not a member before; -1: there is none. */
+static int find_new(const ls_mesh *mesh, const ls_frame *frame)
+{
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (ls_has_bit(frame->members, r) && !ls_mesh_is_member(mesh, r))
+            return r;
+    return -1;
 }
 
 /* The announcement counts from now on. */
@@ -449,7 +542,7 @@ static ls_status adopt(ls_mesh *mesh)
 {
     ls_frame frame = mesh->announced;
     ls_peers *p = &mesh->peers;
-    mesh->leaves = !has_bit(frame.members, p->rank);
+    mesh->leaves = !ls_has_bit(frame.members, p->rank);
     if (mesh->leaves)
         return ls_fail(LS_ERR_PEER,
                        "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
@@ -457,26 +550,28 @@ static ls_status adopt(ls_mesh *mesh)
     if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
         return ls_fail(LS_ERR_INTERNAL, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
                        (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
-    p->count = 0;
     p->epoch = frame.epoch;
     mesh->sequence = 0;
     mesh->regroup = false;
-    for (int r = 0; r < p->size; r++) {
-        if (!has_bit(frame.members, r)) {
-            mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
-            LS_TRY(pass_on(mesh, r, frame)); /* it has to know that it is out */
-            ls_mesh_hang_up(mesh, r);
-            continue;
-        }
-        mesh->members[p->count++] = r;
+    int newcomer = find_new(mesh, &frame);
+    if (newcomer >= 0) {
+        mesh->since[newcomer] = frame.epoch;
+        p->newcomer = newcomer;
+    }
+    LS_TRY(part_from_others(mesh, &frame));
+    ls_mesh_set_members(mesh, frame.members);
+    if (p->newcomer >= 0 && !ls_mesh_is_member(mesh, p->newcomer))
+        p->newcomer = -1;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
         mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
-        if (r != p->rank && frame.from != (uint32_t)p->rank)
-            LS_TRY(pass_on(mesh, r, frame));
+        if (r != p->rank && (frame.from != (uint32_t)p->rank || r == newcomer))
+            LS_TRY(ls_mesh_pass_on(mesh, r, frame));
     }
     ls_mesh_push(mesh);
     mesh->announced = (ls_frame){ 0 };
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
-    report(mesh, &frame);
+    report(mesh, &frame, newcomer);
     if (frame.number > mesh->number) {
         p->decided |= frame.wishes;
         mesh->committed = true;
@@ -484,7 +579,7 @@ static ls_status adopt(ls_mesh *mesh)
     }
     mesh->ready = false;
     p->again = true;
-    return ls_fail(LS_ERR_PEER, "%s", mesh->why);
+    return ls_fail(LS_ERR_PEER, "%s", newcomer >= 0 ? "a worker joins" : mesh->why);
 }
 
 ls_status ls_mesh_regroup(ls_mesh *mesh)
@@ -502,7 +597,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
         if (now_lost != lost)
             LS_TRY(tell_state(mesh));
         lost = now_lost;
-        if (lowest_left(mesh) == mesh->peers.rank && may_announce(mesh)) {
+        if (first_left(mesh) == mesh->peers.rank && may_announce(mesh)) {
             LS_TRY(announce(mesh));
             break;
         }

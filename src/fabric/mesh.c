@@ -26,23 +26,32 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->readies = calloc(size, sizeof(*mesh->readies));
     mesh->states = calloc(size, sizeof(*mesh->states));
     mesh->lost = calloc(size, sizeof(*mesh->lost));
+    mesh->since = calloc(size, sizeof(*mesh->since));
+    mesh->joins = calloc(size, sizeof(*mesh->joins));
     mesh->peers = (ls_peers){ .rank = options->rank,
                               .size = options->size,
                               .members = mesh->members,
-                              .count = options->size,
+                              .count = options->begin > 0 ? options->begin : options->size,
+                              .least = options->least,
+                              .newcomer = -1,
                               .epoch = 1,
                               .exchange = ls_mesh_exchange,
                               .commit = ls_mesh_commit,
-                              .give_up = ls_mesh_give_up };
+                              .give_up = ls_mesh_give_up,
+                              .welcome = ls_mesh_welcome,
+                              .join = ls_mesh_join };
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
     if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
-        !mesh->lost) {
+        !mesh->lost || !mesh->since || !mesh->joins) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     }
-    for (int r = 0; r < options->size; r++)
+    for (int r = 0; r < options->size; r++) {
         mesh->members[r] = r;
+        mesh->since[r] = r < mesh->peers.count;
+        mesh->lost[r] = r < mesh->peers.count ? LS_NOT_LOST : LS_LOST_LEFT;
+    }
     *out = mesh;
     return LS_OK;
 }
@@ -58,6 +67,7 @@ void ls_mesh_free(ls_mesh *mesh)
     for (int r = 0; mesh->alive && r < mesh->peers.size; r++) /* none, where a thread had them */
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
+    ls_door_close(mesh->door);
     if (mesh->transport)
         mesh->table->close(mesh->transport);
     pthread_mutex_destroy(&mesh->mutex);
@@ -68,6 +78,8 @@ void ls_mesh_free(ls_mesh *mesh)
     free(mesh->readies);
     free(mesh->states);
     free(mesh->lost);
+    free(mesh->since);
+    free(mesh->joins);
     free(mesh);
 }
 
@@ -89,6 +101,30 @@ const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT])
     snprintf(text, LS_FRAME_WHAT, "%.*s", LS_FRAME_WHAT - 1, frame->what);
     ls_make_printable(text, strlen(text));
     return text;
+}
+
+void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame)
+{
+    memset(frame->members, 0, sizeof(frame->members));
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(frame->members, mesh->peers.members[i]);
+}
+
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line)
+{
+    bool lives = mesh->links[rank].lives;
+    mesh->links[rank] = (ls_link){ .line = line, .lives = lives, .heard = mesh->table->now(mesh->transport) };
+    mesh->lost[rank] = LS_NOT_LOST;
+    mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
+}
+
+void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_line *line)
+{
+    mesh->links[rank].lives = true;
+    if (mesh->beats)
+        ls_beats_add(mesh->beats, rank, line);
+    else
+        mesh->alive[rank] = line;
 }
 
 /* ---- Going out ---- */
@@ -210,6 +246,11 @@ void ls_mesh_push(ls_mesh *mesh)
 void ls_mesh_hang_up(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
+    link->lives = false;
+    if (!mesh->beats && mesh->alive[rank]) { /* otherwise its thread sees its end */
+        mesh->table->hang_up(mesh->alive[rank]);
+        mesh->alive[rank] = NULL;
+    }
     if (!link->line)
         return;
     write_some(mesh, rank); /* its last words */
@@ -255,10 +296,28 @@ static ls_status begin_body(ls_mesh *mesh, int rank)
     return LS_OK;
 }
 
+/* Who is no member may ask to be one, and nothing else. */
+static void take_newcomers_head(ls_mesh *mesh, int rank)
+{
+    ls_link *link = &mesh->links[rank];
+    bool asks = link->in.kind == LS_FRAME_JOIN || link->in.kind == LS_FRAME_BEAT;
+    expect_head(link);
+    if (check_head(mesh, rank) == LS_OK && asks) {
+        ls_mesh_hear_newcomer(mesh, rank, &link->in);
+        return;
+    }
+    ls_mesh_hang_up(mesh, rank);
+    ls_mesh_lose(mesh, rank, LS_LOST_LEFT, "");
+}
+
 /* What is said in a frame may end the line it came over. */
 static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
+    if (!ls_mesh_is_member(mesh, rank)) {
+        take_newcomers_head(mesh, rank);
+        return LS_OK;
+    }
     LS_TRY(check_head(mesh, rank));
     if (link->in.kind == LS_FRAME_PIECES)
         return begin_body(mesh, rank);
@@ -395,7 +454,14 @@ static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
 ls_status ls_mesh_enter(ls_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
-    return ls_error_give(&mesh->over);
+    LS_TRY(ls_error_give(&mesh->over));
+    if (mesh->peers.joins)
+        return ls_fail(
+            LS_ERR_STATE,
+            "worker %d came to a job that runs: it can be let in by ls_fit, and can do nothing together with "
+            "the others before",
+            mesh->peers.rank);
+    return LS_OK;
 }
 
 ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)

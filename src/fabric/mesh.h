@@ -3,6 +3,7 @@
  *   mesh.c     frames go over the lines of a transport
  *   pieces.c   an exchange of pieces
  *   members.c  commits, and what happens when a worker is lost
+ *   joining.c  workers that come while the job runs
  *
  * What goes over a line is a sequence of frames: a head of fixed size, then head.bytes bytes. At the door each side
  * sends one HELLO. An exchange is one PIECES frame from each worker to each other one, also where there is nothing to
@@ -18,7 +19,7 @@
 #include "run/peers.h"
 
 #define LS_FRAME_MAGIC   0x6b63304cu /* "L0ck" */
-#define LS_FRAME_VERSION 2
+#define LS_FRAME_VERSION 3
 #define LS_FRAME_WHAT    80
 
 typedef enum ls_frame_kind {
@@ -27,10 +28,12 @@ typedef enum ls_frame_kind {
     LS_FRAME_READY,    /* to the coordinator: all of collective `number` is here */
     LS_FRAME_COMMIT,   /* from the coordinator: all were ready */
     LS_FRAME_STATE,    /* when somebody was lost: how far this worker is, and whom it has lost */
-    LS_FRAME_ANNOUNCE, /* from the coordinator: who is left, and what was committed last */
+    LS_FRAME_ANNOUNCE, /* from the coordinator: who is there, and what was committed last */
     LS_FRAME_OVER,     /* the cluster is over, for the reason given */
     LS_FRAME_BEAT,     /* the sender waits, and is alive */
     LS_FRAME_LEFT,     /* the sender goes, the others go on; nothing follows */
+    LS_FRAME_JOIN,     /* from a newcomer: it has met `members` of the epoch, and waits in fit number `tag` */
+    LS_FRAME_MEMBERS,  /* to a newcomer: who they are now, and that they are in fit number `tag` */
     LS_FRAME_KINDS
 } ls_frame_kind;
 
@@ -42,13 +45,14 @@ typedef struct ls_frame {
     uint64_t number;   /* of the collective; HELLO: size of the cluster */
     uint64_t sequence; /* HELLO: 0, or 1 for a line with signs of life; PIECES: the how manieth exchange of the epoch;
                           STATE: 1 if READY for `number` */
-    uint64_t tag;      /* PIECES: what is exchanged, compared */
+    uint64_t tag;      /* PIECES: what is exchanged, compared; HELLO: since which epoch the sender is a member, 0: it
+                          is none */
     uint64_t bytes;    /* that follow */
     uint64_t hash[2];  /* READY, STATE: of what the sender has */
     uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided */
     union {
         char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
-        uint64_t members[LS_MAX_CLUSTER / 64]; /* ANNOUNCE: a bit for each rank that is left; STATE: that is lost */
+        uint64_t members[LS_MAX_CLUSTER / 64]; /* a bit for each rank; STATE: that is lost; others: that is a member */
     };
 } ls_frame;
 
@@ -64,10 +68,10 @@ typedef enum ls_absence { LS_NOT_LOST, LS_LOST_LEFT, LS_LOST_ENDED, LS_LOST_SILE
 
 /* What is under way to and from one worker. */
 typedef struct ls_link {
-    ls_line *line; /* NULL: this worker itself, or it is lost */
-    bool met;
-    double heard; /* when the last byte came */
-    bool deaf;    /* it does not listen any more: what it sent before is still read, and says why */
+    ls_line *line; /* NULL: this worker itself, or it is not there */
+    bool lives;    /* there is a line for signs of life, too */
+    double heard;  /* when the last byte came */
+    bool deaf;     /* it does not listen any more: what it sent before is still read, and says why */
 
     ls_reading reading; /* a frame's head; a body that has to wait; that goes to pieces; that nobody wants */
     ls_frame in;
@@ -91,6 +95,8 @@ typedef struct ls_exchange_at {
     ls_frame head;
 } ls_exchange_at;
 
+typedef struct ls_door ls_door;
+
 typedef struct ls_mesh {
     ls_peers peers; /* the first member: what runs are given */
     pthread_mutex_t mutex;
@@ -102,7 +108,10 @@ typedef struct ls_mesh {
     ls_want *wants;
     ls_line **alive; /* by rank: lines for signs of life */
     ls_beats *beats; /* NULL: workers give them while they wait */
-    int *members;
+    ls_door *door;   /* for those that come later */
+    bool begun;      /* this worker is a member */
+    int *members;    /* who is longer there comes first, then the lower rank */
+    uint32_t *since; /* by rank: the epoch in which it became a member */
     ls_exchange_at at;
     uint64_t sequence;
 
@@ -110,22 +119,47 @@ typedef struct ls_mesh {
     bool ready;      /* all of it is here */
     bool committed;  /* and it is known that all have it */
     uint64_t hash[2];
-    ls_frame *readies;  /* by rank: what it said last; kind 0: nothing */
-    ls_frame *states;   /* likewise */
-    ls_frame announced; /* kind 0: nothing */
-    ls_absence *lost;   /* by rank */
-    bool slept;         /* so long that the others may have lost this worker, since the last commit */
-    double beat;        /* when the others last heard that this one waits */
-    char why[160];      /* the first of the members was lost */
-    bool regroup;       /* somebody of the members is lost, or another one says so */
-    bool leaves;        /* the failure at hand is this worker's alone: the others go on */
-    ls_error over;      /* status LS_OK: it is not */
+    ls_frame *readies;                        /* by rank: what it said last; kind 0: nothing */
+    ls_frame *states;                         /* likewise */
+    ls_frame announced;                       /* kind 0: nothing */
+    ls_absence *lost;                         /* by rank */
+    ls_frame *joins;                          /* by rank: a newcomer's; kind 0: nothing */
+    double waits_until;                       /* for newcomers; 0: not at all */
+    bool asked;                               /* as a newcomer: to be let in, */
+    double told;                              /* when it last asked, or was told who the members are, */
+    uint64_t their_fit;                       /* and in which fit they are, if that is known */
+    uint64_t heard_from[LS_MAX_CLUSTER / 64]; /* as a newcomer: the announcement */
+    bool slept;    /* so long that the others may have lost this worker, since the last commit */
+    double beat;   /* when the others last heard that this one waits */
+    char why[160]; /* the first of the members was lost */
+    bool regroup;  /* somebody of the members is lost, or another one says so */
+    bool leaves;   /* the failure at hand is this worker's alone: the others go on */
+    ls_error over; /* status LS_OK: it is not */
 } ls_mesh;
+
+static inline bool ls_has_bit(const uint64_t *bits, int rank)
+{
+    return bits[rank / 64] >> (rank % 64) & 1;
+}
+
+static inline void ls_set_bit(uint64_t *bits, int rank)
+{
+    bits[rank / 64] |= 1ull << (rank % 64);
+}
 
 /* Meets the others. about: the text that must be the same on all, library and bit class; number: the how manieth
  * meeting of this process it is, for contexts of one job do not meet each other's. */
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
 void ls_mesh_close(ls_mesh *mesh); /* tells the others */
+
+/* ---- door.c ---- */
+
+/* Moves on what is said at the door, without waiting. */
+ls_status ls_door_visit(ls_door *door);
+/* As a newcomer: the members are now these. Lines to others are ended. */
+void ls_door_learn(ls_door *door, const ls_frame *members);
+bool ls_door_has_met(const ls_door *door, const uint64_t *members);
+void ls_door_close(ls_door *door);
 
 /* ---- mesh.c ---- */
 
@@ -134,6 +168,11 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out);
 void ls_mesh_free(ls_mesh *mesh);
 
 ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
+void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
+
+/* A line to a worker; a line for signs of life. */
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line);
+void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_line *line);
 
 /* What another worker's frame says, fit to be printed. */
 const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
@@ -185,6 +224,15 @@ ls_status ls_mesh_judge(ls_mesh *mesh, int rank, ls_reading *out);
 ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what);
 void ls_mesh_give_up(ls_peers *peers);
 
+bool ls_mesh_is_member(const ls_mesh *mesh, int rank);
+void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
+
+/* All members say how far they are; the coordinator waits until each has. */
+ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
+
+/* The announcement goes to a worker from everyone who has it. */
+ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame announcement);
+
 /* A frame without a body has come. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
 
@@ -201,5 +249,20 @@ ls_status ls_mesh_beat(ls_mesh *mesh);
 /* Agrees with those that are left on who they are. With LS_OK either what was at hand is committed (mesh->committed),
  * or it is begun again. */
 ls_status ls_mesh_regroup(ls_mesh *mesh);
+
+/* ---- joining.c ---- */
+
+/* This worker is a newcomer to a job of these members. */
+void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch);
+
+ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
+ls_status ls_mesh_welcome(ls_peers *peers);
+
+/* A newcomer that can be let in now; -1: none. Those that know too little are told. For the coordinator. */
+int ls_mesh_find_newcomer(ls_mesh *mesh);
+
+/* A frame of or to a newcomer has come. */
+void ls_mesh_hear_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 #endif

@@ -11,8 +11,7 @@ static ls_status explain_difference(const ls_mesh *mesh, int rank, const ls_fram
         "workers do not do the same: worker %d is at \"%s\" (exchange %llu, tag %016llx), worker %d at \"%s\" "
         "(exchange %llu, tag %016llx)",
         mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank,
-        ls_frame_says(theirs, what),
-        (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
+        ls_frame_says(theirs, what), (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
 }
 
 static uint64_t bytes_between(const ls_mesh *mesh, int from, int to)

@@ -19,13 +19,28 @@ typedef struct ls_piece {
 } ls_piece;
 
 /* What a worker may wish for, as bits; each is decided for all. */
-enum { LS_WISH_STOP = 1 };
+enum {
+    LS_WISH_STOP = 1,
+    LS_WISH_WELCOME = 2, /* somebody waits to be let in */
+    LS_WISH_TOO_FEW = 4, /* and nobody came */
+};
+
+/* What a worker that wants to be let in is told. */
+typedef enum ls_answer {
+    LS_ANSWER_WAIT,
+    LS_ANSWER_JOINED,
+    LS_ANSWER_LATER, /* the others are in a later fit: this one is over */
+} ls_answer;
 
 typedef struct ls_peers ls_peers;
 struct ls_peers {
-    int rank, size;     /* this worker, and how many there were at the beginning */
-    const int *members; /* the ranks that are left, ascending; they change when something is begun again */
+    int rank, size;     /* this worker, and how many there can be */
+    const int *members; /* the ranks that are there, who came first first; they change when something is begun again */
     int count;
+    int least;        /* fewer do not go on */
+    bool joins;       /* this worker is none of them yet */
+    int newcomer;     /* a member that has to be given the state; -1: there is none */
+    uint64_t fit;     /* the how manieth of this context is made: a newcomer enters the same */
     unsigned epoch;   /* changes with the members */
     uint64_t wishes;  /* of this worker, until they are decided */
     uint64_t decided; /* by commits, the same on all workers, until they take it off */
@@ -39,6 +54,12 @@ struct ls_peers {
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     /* This worker cannot go on, and tells why; the others do. */
     void (*give_up)(ls_peers *peers);
+
+    /* A commit of all, at which one that waits is let in: then `again`, with newcomer set. When they are too few, it
+     * waits for one, up to the limit for meeting, and decides LS_WISH_TOO_FEW. */
+    ls_status (*welcome)(ls_peers *peers);
+    /* Of a worker that `joins`: waits a moment to be let in. */
+    ls_status (*join)(ls_peers *peers, ls_answer *answer);
 };
 
 /* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */

@@ -8,7 +8,8 @@
  * A checkpoint is written under a temporary name, synced, and renamed; only then are old ones removed. So a folder
  * named step-... is whole, whatever happened. Files: checkpoint_facts.c says what a job is, checkpoint_state.c makes
  * state.json and takes it apart, checkpoint_files.c writes, finds and checks folders, saver.c is the thread that saves
- * while fit goes on, checkpoint.c has the public calls. */
+ * while fit goes on, checkpoint_package.c has one as bytes for another worker, joining.c gives it to one that comes to
+ * a fit that runs, checkpoint.c has the public calls. */
 #ifndef LS_TRAIN_CHECKPOINT_H
 #define LS_TRAIN_CHECKPOINT_H
 
@@ -17,6 +18,7 @@
 #include "base/fileops.h"
 #include "base/json.h"
 #include "data/safetensors.h"
+#include "run/peers.h"
 #include "train/job.h"
 
 #define LS_CHECKPOINT_MODEL     "model.safetensors"
@@ -133,6 +135,14 @@ typedef struct ls_permission {
 ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_content *content,
                               ls_permission permission, size_t *bytes);
 
+/* The three files of one, in a folder; and where they are read from. All of it is read and checked. */
+typedef struct ls_checkpoint_paths {
+    char model[PATH_MAX], optimizer[PATH_MAX], state[PATH_MAX];
+} ls_checkpoint_paths;
+ls_status ls_checkpoint_write_files(const ls_file_ops *ops, const char *folder, const ls_content *content,
+                                    size_t *bytes);
+ls_status ls_checkpoint_open_files(const char *name, const ls_checkpoint_paths *paths, ls_checkpoint **out);
+
 /* Points DIR/last or DIR/best to a step. A file system without links is no failure. */
 void ls_checkpoint_link(const ls_file_ops *ops, const char *dir, const char *name, int64_t step);
 
@@ -141,6 +151,30 @@ void ls_checkpoints_prune(const ls_file_ops *ops, const char *dir, int keep, int
 
 /* Gives one that is not whole another name, "step-00000500.damaged": it is not looked at any more. */
 ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named);
+
+/* ---- As bytes (checkpoint_package.c) ---- */
+
+/* The files of a checkpoint one behind the other: model, optimizer, state. */
+#define LS_CHECKPOINT_FILES 3
+typedef struct ls_package {
+    char *bytes;
+    uint64_t size[LS_CHECKPOINT_FILES];
+} ls_package;
+ls_status ls_checkpoint_pack(const ls_content *content, ls_package *out);
+ls_status ls_checkpoint_unpack(const ls_package *package, ls_checkpoint **out);
+/* One whose bytes are still to come. */
+ls_status ls_package_room(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES]);
+size_t ls_package_bytes(const ls_package *package);
+void ls_package_free(ls_package *package);
+
+/* ---- Workers that come to a fit that runs (joining.c) ---- */
+
+/* Of the members, between two steps: lets in who waits. *too_few: nobody came, and they are fewer than they have to be.
+ */
+ls_status ls_job_welcome(ls_job *job, bool *too_few);
+/* Of one that comes: waits to be let in, and puts the job where the others are. LS_ANSWER_WAIT: it was stopped before.
+ */
+ls_status ls_job_join(ls_job *job, const volatile int *stop, ls_answer *answer);
 
 /* ---- Saving while fit goes on (saver.c) ---- */
 
@@ -152,6 +186,8 @@ ls_status ls_saver_open(ls_job *job, ls_saver **out);
 bool ls_saver_resumes(const ls_saver *saver);
 /* Puts the job where the checkpoint has it. */
 ls_status ls_saver_resume(ls_saver *saver);
+/* Likewise, from one that another worker gave; it is closed. */
+ls_status ls_saver_resume_from(ls_saver *saver, ls_checkpoint *found);
 /* The log that has begun, or NULL: it is told where the run goes on from, and of each checkpoint. */
 void ls_saver_log(ls_saver *saver, ls_train_log *log);
 /* The worker that saved is lost: this one goes on with the folder. One that cannot be reached is a warning. */

@@ -104,12 +104,11 @@ static ls_status join(const char *path, const char *name, char out[PATH_MAX])
     return length > 0 && length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_INVALID, "the path '%s' is too long", path);
 }
 
-static ls_status open_state(ls_checkpoint *c)
+static ls_status open_state(ls_checkpoint *c, const char *path)
 {
-    char path[PATH_MAX], *text = NULL;
+    char *text = NULL;
     size_t bytes = 0;
     struct stat info;
-    LS_TRY(join(c->path, LS_CHECKPOINT_STATE, path));
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a FIFO would block */
         return ls_fail(LS_ERR_DATA, "'%s' is not a plain file", path);
     LS_TRY(ls_file_read(path, STATE_LIMIT, &text, &bytes));
@@ -120,13 +119,12 @@ static ls_status open_state(ls_checkpoint *c)
     return status;
 }
 
-static ls_status open_tensors(const ls_checkpoint *c, const char *name, ls_safetensors **out)
+static ls_status open_tensors(const ls_checkpoint *c, const char *name, const char *path, ls_safetensors **out)
 {
     const json_t *about = json_object_get(json_object_get(c->state, "files"), name);
     const char *expected = json_string_value(json_object_get(about, "sha256"));
     size_t size = (size_t)json_integer_value(json_object_get(about, "bytes")), bytes = 0;
-    char path[PATH_MAX], hex[65];
-    LS_TRY(join(c->path, name, path));
+    char hex[65];
     LS_TRY(ls_file_sha256(path, hex, &bytes));
     if (bytes != size)
         return ls_fail(LS_ERR_DATA, "'%s' has %zu bytes, " LS_CHECKPOINT_STATE " says %zu", path, bytes, size);
@@ -136,23 +134,31 @@ static ls_status open_tensors(const ls_checkpoint *c, const char *name, ls_safet
     return ls_safetensors_open(path, out);
 }
 
-/* All of it is read and checked. */
-static ls_status open_checkpoint(const char *path, ls_checkpoint **out)
+ls_status ls_checkpoint_open_files(const char *name, const ls_checkpoint_paths *paths, ls_checkpoint **out)
 {
     ls_checkpoint *c = calloc(1, sizeof(*c));
     if (!c)
-        return ls_fail(LS_ERR_MEMORY, "no memory to open '%s'", path);
-    snprintf(c->path, sizeof(c->path), "%s", path);
-    ls_status status = open_state(c);
+        return ls_fail(LS_ERR_MEMORY, "no memory to open '%s'", name);
+    snprintf(c->path, sizeof(c->path), "%s", name);
+    ls_status status = open_state(c, paths->state);
     if (status == LS_OK)
-        status = open_tensors(c, LS_CHECKPOINT_MODEL, &c->model);
+        status = open_tensors(c, LS_CHECKPOINT_MODEL, paths->model, &c->model);
     if (status == LS_OK)
-        status = open_tensors(c, LS_CHECKPOINT_OPTIMIZER, &c->optimizer);
+        status = open_tensors(c, LS_CHECKPOINT_OPTIMIZER, paths->optimizer, &c->optimizer);
     if (status == LS_OK)
         *out = c;
     else
         ls_checkpoint_close(c);
     return status;
+}
+
+static ls_status open_checkpoint(const char *path, ls_checkpoint **out)
+{
+    ls_checkpoint_paths paths;
+    LS_TRY(join(path, LS_CHECKPOINT_MODEL, paths.model));
+    LS_TRY(join(path, LS_CHECKPOINT_OPTIMIZER, paths.optimizer));
+    LS_TRY(join(path, LS_CHECKPOINT_STATE, paths.state));
+    return ls_checkpoint_open_files(path, &paths, out);
 }
 
 static ls_status find_newest(const char *dir, ls_logger *log, ls_checkpoint **out)
@@ -296,7 +302,8 @@ static ls_status write_state(const ls_file_ops *ops, const char *folder, const j
     return status;
 }
 
-static ls_status write_files(const ls_file_ops *ops, const char *folder, const ls_content *content, size_t *total)
+ls_status ls_checkpoint_write_files(const ls_file_ops *ops, const char *folder, const ls_content *content,
+                                    size_t *total)
 {
     json_t *files = json_object();
     if (json_object_set_new(content->state, "files", files) != 0)
@@ -373,7 +380,7 @@ ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_
     clean(ops, dir);
     if (ops->mkdir(ops->user, temporary, 0777) != 0)
         return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", temporary, strerror(errno));
-    ls_status status = write_files(ops, temporary, content, &total);
+    ls_status status = ls_checkpoint_write_files(ops, temporary, content, &total);
     if (status == LS_OK && permission.ask)
         status = permission.ask(permission.user);
     if (status == LS_OK)

@@ -38,6 +38,7 @@ typedef struct fit {
     ls_fit_facts facts; /* what a checkpoint says of it */
     bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
     bool chief;         /* of the workers of a cluster this one prints, logs and saves */
+    bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
 } fit;
 
 static ls_context *context_of(const fit *f)
@@ -110,6 +111,39 @@ static void follow_chief(fit *f)
     ls_callbacks_go_on(&f->callbacks);
     open_timeline(f);
     open_progress(f);
+}
+
+/* ---- Workers that come ---- */
+
+static ls_status welcome(fit *f)
+{
+    const ls_peers *peers = context_of(f)->peers;
+    bool too_few = false;
+    LS_TRY(ls_job_welcome(f->job, &too_few));
+    follow_chief(f);
+    if (!too_few)
+        return LS_OK;
+    ls_saver_step(f->job->saver, true);
+    return ls_fail(LS_ERR_PEER,
+                   "%d worker%s left, at least %d are needed, and no other came in time; training ends "
+                   "behind step %" PRId64 "%s",
+                   peers->count, peers->count == 1 ? " is" : "s are", peers->least, f->step,
+                   f->job->saver ? ", which is saved" : "");
+}
+
+/* This worker is one of them: the fit goes on where the others are. */
+static ls_status join(fit *f)
+{
+    ls_answer answer;
+    LS_TRY(ls_job_join(f->job, f->options->stop, &answer));
+    if (answer == LS_ANSWER_JOINED)
+        return welcome(f); /* as the others do */
+    f->over = true;
+    if (answer == LS_ANSWER_WAIT) {
+        f->stopped = true;
+        f->reason = "interrupted";
+    }
+    return LS_OK;
 }
 
 /* Nobody leaves before the chief has written everything: if it is lost meanwhile, another one still can. */
@@ -269,6 +303,7 @@ static ls_status train_epoch(fit *f)
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
         }
+        LS_TRY(welcome(f));
     }
     f->whole = true;
     if (at->step == 0)
@@ -628,7 +663,11 @@ static ls_status run_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit(f, data));
     LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
-    LS_TRY(ls_saver_resume(f->job->saver));
+    const ls_peers *peers = context_of(f)->peers;
+    bool joins = peers && peers->joins;
+    LS_TRY(joins ? join(f) : ls_saver_resume(f->job->saver));
+    if (f->over)
+        return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     f->clean = true;
     f->start = ls_clock_now();
     f->delay = ls_cores_delay("");
@@ -639,9 +678,9 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = log_start(f); /* so only now the log can say where it starts */
     ls_saver_log(f->job->saver, f->log);
     bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;
-    if (status == LS_OK)
+    if (status == LS_OK && !joins)
         status = ls_job_begins(f->job, f->options->stop, &interrupted);
-    if (status == LS_OK && (resumes || interrupted))
+    if (status == LS_OK && !joins && (resumes || interrupted))
         stops = should_stop(f);
     if (stops) /* a signal came before the first step, or all are done */
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
@@ -674,9 +713,11 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
     f.chief = ls_is_chief(context_of(&f));
+    if (context_of(&f)->peers)
+        context_of(&f)->peers->fit++;
     ls_status status = run_fit(&f, data);
     bool waits = !f.chief;
-    if (status == LS_OK && waits)
+    if (status == LS_OK && waits && !f.over)
         status = wait_for_chief(&f);
     ls_error failure;
     ls_error_keep(&failure, status);

@@ -544,6 +544,13 @@ ls_status ls_saver_resume(ls_saver *s)
     return LS_OK;
 }
 
+ls_status ls_saver_resume_from(ls_saver *s, ls_checkpoint *found)
+{
+    ls_checkpoint_close(s->found);
+    s->found = found;
+    return ls_saver_resume(s);
+}
+
 /* ---- Going on in the place of a lost worker ---- */
 
 #define LOCK_PATIENCE 0.2 /* seconds: the other workers wait meanwhile */
