@@ -177,6 +177,38 @@ static ls_status settle(found *f)
 
 /* ---- lockstep launch and ls_spawn ---- */
 
+/* LOCKSTEP_ELASTIC=2:8: the world begins with its size, may shrink to 2, and grow to 8, with ranks up to 7. */
+static ls_status read_elastic(ls_cluster_options *out)
+{
+    const char *text = get("LOCKSTEP_ELASTIC"), *colon = text ? strchr(text, ':') : NULL;
+    int64_t least = 0, most = 0;
+    char first[16];
+    if (!text)
+        return LS_OK;
+    snprintf(first, sizeof(first), "%.*s", colon && colon - text < 15 ? (int)(colon - text) : 0, text);
+    if (!colon || !ls_parse_i64(first, &least) || !ls_parse_i64(colon + 1, &most) || least < 1 || most < out->size ||
+        least > out->size || most > LS_MAX_CLUSTER)
+        return ls_fail(
+            LS_ERR_INVALID,
+            "LOCKSTEP_ELASTIC=%s: expected the least and the most workers, as in 2:8, and " LS_WORLD_SIZE_VARIABLE
+            ", %d, between; up to %d are possible",
+            text, out->size, LS_MAX_CLUSTER);
+    out->begin = out->size;
+    out->least = (int)least;
+    out->size = (int)most;
+    return LS_OK;
+}
+
+static ls_status read_own_rank(ls_cluster_options *out)
+{
+    const char *rank, *size;
+    LS_TRY(need(LS_RANK_VARIABLE, LS_WORLD_SIZE_VARIABLE, &rank));
+    LS_TRY(need(LS_WORLD_SIZE_VARIABLE, LS_RANK_VARIABLE, &size));
+    LS_TRY(read_int(LS_WORLD_SIZE_VARIABLE, size, 1, LS_MAX_CLUSTER, &out->size));
+    LS_TRY(read_elastic(out));
+    return read_int(LS_RANK_VARIABLE, rank, 0, out->size - 1, &out->rank);
+}
+
 /* A place to meet alone makes nobody a worker: who started the program may say the rest. */
 ls_status ls_cluster_own_environment(ls_cluster_options *out)
 {
@@ -184,7 +216,7 @@ ls_status ls_cluster_own_environment(ls_cluster_options *out)
     *out = (ls_cluster_options){ .size = 1 };
     if (!get(LS_RANK_VARIABLE) && !get(LS_WORLD_SIZE_VARIABLE) && (!job || is_place(job)))
         return LS_OK;
-    LS_TRY(read_rank_and_size(LS_RANK_VARIABLE, LS_WORLD_SIZE_VARIABLE, out));
+    LS_TRY(read_own_rank(out));
     LS_TRY(need(LS_RENDEZVOUS_VARIABLE, LS_RANK_VARIABLE, &job));
     LS_TRY(set_job(out, LS_RENDEZVOUS_VARIABLE, job));
     return read_own(out);

@@ -334,6 +334,8 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 {
     int coordinator = mesh->peers.members[0];
     LS_TRY(ls_door_visit(mesh->door));
+    if (mesh->peers.count == 1) /* who waits for nobody hears nobody else */
+        LS_TRY(ls_mesh_turn(mesh, 0));
     if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
         mesh->peers.wishes |= LS_WISH_WELCOME;
     memcpy(mesh->hash, hash, sizeof(mesh->hash));

@@ -255,6 +255,8 @@ static const ls_option launch_rows[] = {
     ROW("--elastic", elastic, .metavar = "MIN:MAX",
         .help = "with fewer workers than MIN the job waits for others and then ends with a checkpoint; MAX is the most "
                 "that it may have; not given: it goes on with any number"),
+    ROW("--job", job, .metavar = "NAME",
+        .help = "a name for the job, by which workers that are started later find it; not given: one that nobody has"),
     ROW("--restarts", restarts, .value = "0", .range = "[0, 1000000]",
         .help = "start workers that fail again, up to so many times in all; the whole job when nobody is left"),
     ROW("--key-file", key_file, .metavar = "FILE", .help = "the job's key, which workers on other machines need"),

@@ -132,6 +132,10 @@ static void plan_restart(launch *l, int rank)
 static ls_status name_job(launch *l)
 {
     uint64_t random = 0;
+    if (l->settings->job) {
+        snprintf(l->job, sizeof l->job, "%s", l->settings->job);
+        return LS_OK;
+    }
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return ls_fail(LS_ERR_IO, "launch: no random number for the job's name: %s", strerror(errno));
     snprintf(l->job, sizeof l->job, "launch-%ld-%016llx", (long)getpid(), (unsigned long long)random);
@@ -432,6 +436,8 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     if (getenv("LOCKSTEP_RANK") || getenv("LOCKSTEP_WORLD_SIZE"))
         return ls_fail(LS_ERR_STATE, "launch: LOCKSTEP_RANK or LOCKSTEP_WORLD_SIZE is set: this is a worker of a job "
                                      "already, and starts no others");
+    if (settings->job && (!settings->job[0] || strlen(settings->job) > 60 || strstr(settings->job, "://")))
+        return ls_fail(LS_ERR_INVALID, "--job '%.40s': expected a name of 1 to 60 letters", settings->job);
     return settings->elastic ? check_elastic(settings) : LS_OK;
 }
 

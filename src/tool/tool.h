@@ -70,8 +70,8 @@ typedef struct tool_settings {
     int64_t steps, break_run;
     /* launch */
     int64_t workers, restarts;
-    const char *elastic, *key_file; /* elastic: "2:8" */
-    int transport;                  /* tool_transport */
+    const char *elastic, *job, *key_file; /* elastic: "2:8" */
+    int transport;                        /* tool_transport */
     double grace, join_limit, silence_limit;
     /* files and forms */
     const char *save, *log, *output, *diff_model, *trace, *trace_steps;

@@ -169,12 +169,13 @@ void ls_package_free(ls_package *package);
 
 /* ---- Workers that come to a fit that runs (joining.c) ---- */
 
-/* Of the members, between two steps: lets in who waits. *too_few: nobody came, and they are fewer than they have to be.
+/* Of the members, between two steps: lets in who waits. The log may be NULL. *too_few: nobody came, and they are fewer
+ * than they have to be.
  */
-ls_status ls_job_welcome(ls_job *job, bool *too_few);
+ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few);
 /* Of one that comes: waits to be let in, and puts the job where the others are. LS_ANSWER_WAIT: it was stopped before.
  */
-ls_status ls_job_join(ls_job *job, const volatile int *stop, ls_answer *answer);
+ls_status ls_job_join(ls_job *job, ls_train_log *log, const volatile int *stop, ls_answer *answer);
 
 /* ---- Saving while fit goes on (saver.c) ---- */
 

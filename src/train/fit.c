@@ -119,7 +119,7 @@ static ls_status welcome(fit *f)
 {
     const ls_peers *peers = context_of(f)->peers;
     bool too_few = false;
-    LS_TRY(ls_job_welcome(f->job, &too_few));
+    LS_TRY(ls_job_welcome(f->job, f->log, &too_few));
     follow_chief(f);
     if (!too_few)
         return LS_OK;
@@ -135,7 +135,7 @@ static ls_status welcome(fit *f)
 static ls_status join(fit *f)
 {
     ls_answer answer;
-    LS_TRY(ls_job_join(f->job, f->options->stop, &answer));
+    LS_TRY(ls_job_join(f->job, f->log, f->options->stop, &answer));
     if (answer == LS_ANSWER_JOINED)
         return welcome(f); /* as the others do */
     f->over = true;
@@ -674,7 +674,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */
     if (status == LS_OK)
         status = find_last_rate(f);
-    if (status == LS_OK)
+    if (status == LS_OK && !joins)
         status = log_start(f); /* so only now the log can say where it starts */
     ls_saver_log(f->job->saver, f->log);
     bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;

@@ -346,6 +346,10 @@ ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx,
 /* The worker that wrote it is lost: this one goes on. Writes what is missing, and nothing twice. A file that cannot be
  * reached is a warning. */
 void ls_train_log_go_on(ls_train_log *log);
+/* What identifies the run that a log is of; a worker that joins it is told, for it may have to go on with the log. */
+#define LS_LOG_ID 144
+void ls_train_log_tell_run(const ls_train_log *log, char id[LS_LOG_ID]);
+void ls_train_log_join_run(ls_train_log *log, const char id[LS_LOG_ID]);
 /* Whether the lost worker told of that checkpoint; true where there is no log. */
 bool ls_train_log_has_checkpoint(const ls_train_log *log, int64_t step);
 

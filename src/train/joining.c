@@ -41,6 +41,12 @@ static int giver(const ls_peers *peers)
     return -1;
 }
 
+/* What goes before the bytes. */
+typedef struct handover {
+    uint64_t size[LS_CHECKPOINT_FILES];
+    char log[LS_LOG_ID];
+} handover;
+
 /* More than a job of this model can have: what another worker says does not decide how much memory is taken. */
 static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES])
 {
@@ -58,23 +64,25 @@ static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES
 }
 
 /* The state comes from one that has it to the newcomer; the others take part, and give and get nothing. */
-static ls_status hand_over(ls_job *job, ls_package *package)
+static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
     int from = giver(peers), to = peers->newcomer;
-    uint64_t size[LS_CHECKPOINT_FILES] = { 0 };
+    handover first = { .size = { 0 } };
     if (from < 0)
         return ls_fail(LS_ERR_PEER, "every worker that had the state is lost");
     if (from == peers->rank && !package->bytes)
         LS_TRY(pack(job, package));
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)
-        size[i] = package->size[i];
-    const ls_piece sizes = { from, to, size, sizeof(size) };
-    LS_TRY(peers->exchange(peers, TAG(1), "the size of the state", &sizes, 1));
+        first.size[i] = package->size[i];
+    ls_train_log_tell_run(log, first.log);
+    const ls_piece about = { from, to, &first, sizeof(first) };
+    LS_TRY(peers->exchange(peers, TAG(1), "the size of the state", &about, 1));
     if (to == peers->rank) {
-        LS_TRY(check_size(job, size));
+        ls_train_log_join_run(log, first.log);
+        LS_TRY(check_size(job, first.size));
         ls_package_free(package);
-        LS_TRY(ls_package_room(package, size));
+        LS_TRY(ls_package_room(package, first.size));
     }
     const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
     bool takes_part = from == peers->rank || to == peers->rank;
@@ -83,12 +91,12 @@ static ls_status hand_over(ls_job *job, ls_package *package)
 }
 
 /* Until the newcomer has it, or is lost. */
-static ls_status hand_over_to_the_end(ls_job *job, ls_package *package)
+static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
     ls_status status = LS_OK;
     while (peers->newcomer >= 0) {
-        status = hand_over(job, package);
+        status = hand_over(job, log, package);
         if (status == LS_OK)
             peers->newcomer = -1;
         else if (!ls_peers_again(peers)) {
@@ -99,17 +107,19 @@ static ls_status hand_over_to_the_end(ls_job *job, ls_package *package)
     return LS_OK;
 }
 
-ls_status ls_job_welcome(ls_job *job, bool *too_few)
+ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 {
     ls_peers *peers = peers_of(job);
     *too_few = false;
+    if (peers && peers->count == 1) /* there are no commits else, with which wishes go along */
+        LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
     while (peers && (peers->decided & LS_WISH_WELCOME || peers->count < peers->least) && !*too_few) {
         ls_package package = { .bytes = NULL };
         peers->decided &= ~(uint64_t)(LS_WISH_WELCOME | LS_WISH_TOO_FEW);
         ls_status status = peers->welcome(peers);
         if (status != LS_OK && !ls_peers_again(peers))
             return status;
-        status = hand_over_to_the_end(job, &package);
+        status = hand_over_to_the_end(job, log, &package);
         ls_package_free(&package);
         LS_TRY(status);
         *too_few = peers->decided & LS_WISH_TOO_FEW;
@@ -139,12 +149,12 @@ static ls_status put(ls_job *job, ls_checkpoint *found)
     return status;
 }
 
-static ls_status take_state(ls_job *job)
+static ls_status take_state(ls_job *job, ls_train_log *log)
 {
     ls_peers *peers = peers_of(job);
     ls_package package = { .bytes = NULL };
     ls_checkpoint *found = NULL;
-    ls_status status = hand_over_to_the_end(job, &package);
+    ls_status status = hand_over_to_the_end(job, log, &package);
     if (status == LS_OK)
         status = ls_checkpoint_unpack(&package, &found);
     ls_package_free(&package);
@@ -155,7 +165,7 @@ static ls_status take_state(ls_job *job)
     return status;
 }
 
-ls_status ls_job_join(ls_job *job, const volatile int *stop, ls_answer *answer)
+ls_status ls_job_join(ls_job *job, ls_train_log *log, const volatile int *stop, ls_answer *answer)
 {
     ls_peers *peers = peers_of(job);
     *answer = LS_ANSWER_WAIT;
@@ -164,5 +174,5 @@ ls_status ls_job_join(ls_job *job, const volatile int *stop, ls_answer *answer)
             return LS_OK;
         LS_TRY(peers->join(peers, answer));
     }
-    return *answer == LS_ANSWER_JOINED ? take_state(job) : LS_OK;
+    return *answer == LS_ANSWER_JOINED ? take_state(job, log) : LS_OK;
 }

@@ -19,7 +19,7 @@
 
 #define KEPT 100 /* records of a worker that does not write */
 #define SEEN 256 /* records at the end of a file that is gone on with: more than the lost chief can have been ahead */
-#define ID   144
+#define ID   LS_LOG_ID
 
 struct ls_train_log {
     ls_append file;
@@ -197,6 +197,17 @@ void ls_train_log_put(ls_train_log *log, ls_text *text)
                      "cannot write the log '%s': no memory for a line; training goes on without it", log->path);
     }
     ls_text_free(text);
+}
+
+void ls_train_log_tell_run(const ls_train_log *log, char id[LS_LOG_ID])
+{
+    snprintf(id, LS_LOG_ID, "%s", log ? log->start : "");
+}
+
+void ls_train_log_join_run(ls_train_log *log, const char id[LS_LOG_ID])
+{
+    if (log)
+        snprintf(log->start, sizeof(log->start), "%.*s", LS_LOG_ID - 1, id);
 }
 
 /* ---- Going on in the place of a lost chief ---- */
