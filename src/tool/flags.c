@@ -241,6 +241,10 @@ static const ls_option verify_rows[] = {
             "names with commas between, as in one-device,mirrored,pipeline; not given: all, with all that they take"),
     ROW("--device-counts", device_counts, .value = "1,2,3,4,8", .metavar = "LIST",
         .help = "numbers of CPU devices that share the cores out"),
+    ROW("--workers", worker_counts, .metavar = "LIST",
+        .help =
+            "numbers of processes that make a run together, as in 2,3; each is compared with one process; not given: "
+            "this process alone"),
     ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of parts the batch is cut into"),
     ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "training steps of each run"),
     ROW("--break-run", break_run, .value = "0", .range = "[0, inf)", .metavar = "N",

@@ -61,12 +61,13 @@ typedef struct tool_settings {
     bool memory_growth, log_placement;
     int strategy;             /* ls_strategy_kind */
     bool multi_worker;        /* the environment tells of a cluster, whoever started it */
+    bool alone;               /* in no cluster, whatever the environment says */
     int64_t stages, replicas; /* 0: not said */
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
     int64_t lanes;
     /* verify */
-    const char *strategies, *device_counts, *lane_counts;
+    const char *strategies, *device_counts, *worker_counts, *lane_counts;
     int64_t steps, break_run;
     /* launch */
     int64_t workers, restarts;
