@@ -42,7 +42,7 @@
 typedef enum point {
     BEFORE_SEND,   /* nothing of the exchange has gone out */
     HALF_SENT,     /* half of what goes to the first of the others has */
-    BETWEEN_SENDS, /* the first of the others has all of its part, the next one nothing */
+    BETWEEN_SENDS, /* one of the others has all of its part, the next one has not */
     AFTER_SEND,    /* all have theirs */
     BEFORE_READY,  /* it has everything, and has told nobody */
     AFTER_READY,   /* it has said so (the coordinator: all have, and it has not said COMMIT) */
@@ -142,21 +142,26 @@ static ls_status send_half(ls_line *line, const struct iovec *parts, int count, 
     return status;
 }
 
+/* Where another one is lost at the same time, the coordinator announces what is committed in place of COMMIT. */
+static bool commits(ls_frame_kind kind)
+{
+    return kind == LS_FRAME_COMMIT || kind == LS_FRAME_ANNOUNCE;
+}
+
 static void before_frame(ls_frame_kind kind)
 {
-    bool pieces = kind == LS_FRAME_PIECES;
-    if ((pieces && me.sent == 0 && is_at(BEFORE_SEND)) || (pieces && me.sent == 1 && is_at(BETWEEN_SENDS)) ||
-        (kind == LS_FRAME_COMMIT && me.sent == 0 && is_at(AFTER_READY)))
+    if ((kind == LS_FRAME_PIECES && me.sent == 0 && is_at(BEFORE_SEND)) ||
+        (commits(kind) && me.sent == 0 && is_at(AFTER_READY)))
         suffer();
 }
 
 static void after_frame(ls_frame_kind kind)
 {
-    if (kind == LS_FRAME_PIECES || kind == LS_FRAME_COMMIT)
-        me.sent++;
-    if ((kind == LS_FRAME_PIECES && me.sent == me.mesh->peers.count - 1 && is_at(AFTER_SEND)) ||
-        (kind == LS_FRAME_COMMIT && me.sent == 1 && is_at(HALF_COMMIT)) ||
-        (kind == LS_FRAME_READY && is_at(AFTER_READY)))
+    bool pieces = kind == LS_FRAME_PIECES;
+    me.sent += pieces || commits(kind);
+    if ((pieces && me.sent == 1 && is_at(BETWEEN_SENDS)) ||
+        (pieces && me.sent == me.mesh->peers.count - 1 && is_at(AFTER_SEND)) ||
+        (commits(kind) && me.sent == 1 && is_at(HALF_COMMIT)) || (kind == LS_FRAME_READY && is_at(AFTER_READY)))
         suffer();
 }
 
