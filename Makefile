@@ -273,10 +273,12 @@ SCHEDULES ?= 100000
 schedules: $(B)/tests/test_worker_schedules
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SCHEDULES='$(SCHEDULES)' LS_TEST_TIMEOUT=36000 tests/run.sh $<
 
-# Workers that are killed and stopped at every point of a step; `make test` runs a sample.
+# Workers, transports, batches and models in every combination, and workers that are killed and stopped at every point of a
+# step; `make test` runs a sample.
 .PHONY: soak-workers
 soak-workers: all $(B)/tests/test_worker_kills
-	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_WORKER_KILLS=all LS_TEST_TIMEOUT=36000 tests/run.sh $(B)/tests/test_worker_kills
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_WORKERS=all LS_WORKER_KILLS=all LS_TEST_JOBS=1 LS_TEST_TIMEOUT=36000 \
+	    tests/run.sh tests/test_launch_train.sh $(B)/tests/test_worker_kills
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface

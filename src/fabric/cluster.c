@@ -34,7 +34,10 @@ void ls_context_leave_cluster(ls_context *ctx)
     ls_cluster *cluster = ctx->cluster;
     if (!cluster)
         return;
+    ls_error before; /* a program that closes its context and then prints the last error means that one */
+    ls_error_keep(&before, LS_ERR_PEER);
     ls_mesh_close(cluster->mesh);
+    (void)ls_error_give(&before);
     pthread_mutex_destroy(&cluster->mutex);
     free(cluster);
     ctx->cluster = NULL;
