@@ -61,6 +61,8 @@ static ls_status set_cluster(ls_context *ctx, const ls_cluster_options *options,
     }
     ls_context_leave_cluster(ctx);
     ctx->cluster = cluster;
+    ctx->worker = options->rank;
+    ctx->worker_count = options->size;
     return LS_OK;
 }
 
@@ -68,6 +70,7 @@ ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call)
 {
     ls_cluster_options options;
     LS_TRY(ls_fail_within(ls_cluster_own_environment(&options), "%s", call));
+    ctx->joined = options.size > 1;
     return set_cluster(ctx, &options, call);
 }
 
@@ -84,6 +87,8 @@ ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *options)
                          ctx->opened_by);
     else
         status = set_cluster(ctx, options ? options : &found, "ls_cluster_join");
+    if (status == LS_OK)
+        ctx->joined = true;
     pthread_mutex_unlock(&ctx->mutex);
     return status;
 }

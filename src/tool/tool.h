@@ -87,8 +87,6 @@ typedef struct tool_settings {
     bool print_options;
 } tool_settings;
 
-#define TOOL_MULTI_WORKER (LS_STRATEGY_PIPELINE + 1) /* a --strategy: mirrored, with multi_worker */
-
 typedef enum tool_transport { TOOL_TRANSPORT_AUTO, TOOL_TRANSPORT_TCP, TOOL_TRANSPORT_UNIX } tool_transport;
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
