@@ -47,7 +47,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 # packages and asking pkg-config. While it is there, set-up costs nothing.
 
 GOALS := $(or $(MAKECMDGOALS),all)
-TESTING := test surface verify faults kills schedules bits bits-program everything
+TESTING := test surface verify faults kills schedules soak-workers bits bits-program everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -272,6 +272,13 @@ SCHEDULES ?= 100000
 .PHONY: schedules
 schedules: $(B)/tests/test_worker_schedules
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SCHEDULES='$(SCHEDULES)' LS_TEST_TIMEOUT=36000 tests/run.sh $<
+
+# Workers, transports, batches and models in every combination, and workers that are killed and stopped at every point of a
+# step; `make test` runs a sample.
+.PHONY: soak-workers
+soak-workers: all $(B)/tests/test_worker_kills
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_WORKERS=all LS_WORKER_KILLS=all LS_TEST_JOBS=1 LS_TEST_TIMEOUT=36000 \
+	    tests/run.sh tests/test_launch_train.sh $(B)/tests/test_worker_kills
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface

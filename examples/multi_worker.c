@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     LS_CHECK(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_mean_squared_error()));
 
     ls_dataset *dataset = ls_batch(ls_repeat(ls_from_tensors(point, point), 100), 10, false);
-    LS_CHECK(ls_fit(model, dataset, .epochs = 2));
+    LS_CHECK(ls_fit(model, dataset, .epochs = 2, .strategy = ls_multi_worker()));
     LS_CHECK(ls_evaluate(model, dataset, &results));
     LS_CHECK(ls_model_weights_sha256(model, hash));
     printf("worker %d of %d: loss %g, weights %s\n", ls_cluster_rank(ctx), ls_cluster_size(ctx), results.values[0],

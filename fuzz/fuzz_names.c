@@ -1,4 +1,5 @@
-/* Names of devices: what is accepted names devices that are there, each once. The first byte chooses the machine. */
+/* Names of devices: what is accepted names devices that are there, each once. The first byte chooses the machine,
+ * and which worker of a cluster this is. */
 #include "device/names.h"
 #include "fuzz.h"
 
@@ -34,12 +35,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data + 1, size - 1);
     text[size - 1] = 0;
     const ls_kind_count *kinds = machines[data[0] & 1];
+    int worker = data[0] & 2 ? data[0] >> 2 : LS_NO_WORKER;
     ls_named_device *list = NULL, one;
     int count = 0;
-    if (fuzz_status(ls_names_read(text, kinds, 3, &list, &count)))
+    if (fuzz_status(ls_names_read(text, kinds, 3, worker, &list, &count)))
         check_list(list, count, kinds, 3);
     free(list);
-    if (fuzz_status(ls_names_read_one(text, kinds, 3, &one)))
+    if (fuzz_status(ls_names_read_one(text, kinds, 3, worker, &one)))
         check_list(&one, 1, kinds, 3);
     check_cores(text);
     return 0;

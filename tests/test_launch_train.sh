@@ -1,10 +1,12 @@
 #!/bin/sh
 # Several workers of this machine train one job: each step has the bits of one process; worker 0 alone prints and writes.
+# `make test` runs a sample of workers, transports, batches and models; `make soak-workers` (LS_WORKERS=all) every combination.
 . "$(dirname "$0")/lib.sh"
 
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
-launch() { timeout -k 5 120 "$LOCKSTEP" launch "$@"; }
+launch() { timeout -k 5 $LIMIT "$LOCKSTEP" launch "$@"; }
 export LOCKSTEP_GRACE=5
+LIMIT=120 # seconds of a job
 
 # hashes FILE: of each step of a log
 hashes() { sed -n 's/.*"step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
@@ -15,7 +17,7 @@ same_bits() {
     shift
     alone=$TMP/alone-$(echo "$*" | tr -c 'a-z0-9\n' -)
     if [ ! -e "$alone" ]; then
-        timeout -k 5 120 "$LOCKSTEP" train "$@" --log "$alone" --log-hash --verbose 0 >"$alone.out" || return 1
+        timeout -k 5 $LIMIT "$LOCKSTEP" train "$@" --log "$alone" --log-hash --verbose 0 >"$alone.out" || return 1
     fi
     launch --workers "$workers" -- "$LOCKSTEP" train "$@" --log "$TMP/log" --log-hash --verbose 0 >"$TMP/out" || return 1
     hashes "$alone" >"$TMP/wanted"
@@ -25,18 +27,54 @@ same_bits() {
     ! grep '^\[' "$TMP/out" # nobody else prints
 }
 
-for run in 1:33 2:32 2:33 3:33 4:32 4:33; do
-    check "mnist-cnn, workers:batch $run" same_bits ${run%:*} mnist-cnn --data synthetic --take 100 \
-        --batch-size ${run#*:} --epochs 1
-done
-check "more workers than lanes" same_bits 6 mnist-cnn --data synthetic --take 70 --batch-size 32 --epochs 1
-check "mnist-cnn-wide, 3 workers" same_bits 3 mnist-cnn-wide --data synthetic --take 40 --batch-size 33 --epochs 1
-check "resnet18 with batch norm, 2 workers" same_bits 2 resnet18 --input 32x32x3 --classes 10 --data synthetic --take 24 \
-    --batch-size 12 --epochs 1
-check "two devices in each of two workers" same_bits 2 mnist-cnn --data synthetic --take 70 --batch-size 33 --epochs 1 --devices 2
-over_tcp() { (export LOCKSTEP_TRANSPORT=tcp && same_bits 3 mnist-cnn --data synthetic --take 100 --batch-size 33 --epochs 1); }
-check "over tcp, 3 workers" over_tcp
+# model NAME BATCH: the arguments of a job with a whole batch and a smaller one
+model() {
+    case $1 in
+    resnet18) echo resnet18 --input 32x32x3 --classes 10 ;;
+    *) echo $1 ;;
+    esac
+    echo --data synthetic --take $(($2 + $2 / 3)) --batch-size $2 --epochs ${EPOCHS:-2}
+}
+# combination WORKERS TRANSPORT BATCH MODEL
+combination() { LOCKSTEP_TRANSPORT=$2 same_bits $1 $(model $4 $3); }
 
+if [ "${LS_WORKERS:-}" = all ]; then
+    LIMIT=1200 EPOCHS=1
+    for name in mnist-cnn mnist-cnn-wide resnet18; do
+        for batch in 32 33 4096; do
+            for transport in unix tcp; do
+                for workers in 1 2 3 4 5 8; do
+                    check "$name, batch $batch, $workers workers, $transport" combination $workers $transport $batch $name
+                done
+            done
+            rm -f "$TMP"/alone-*
+        done
+    done
+    finish
+fi
+
+while read -r workers transport batch name; do
+    check "$name, batch $batch, $workers workers, $transport" combination $workers $transport $batch $name
+done <<'END_OF_SAMPLE'
+1 unix 33 mnist-cnn
+2 tcp 33 mnist-cnn
+3 unix 33 mnist-cnn
+4 tcp 32 mnist-cnn
+5 unix 32 mnist-cnn
+3 tcp 32 mnist-cnn-wide
+5 unix 32 mnist-cnn-wide
+3 unix 33 resnet18
+END_OF_SAMPLE
+check "mnist-cnn, batch 4096, 2 workers" same_bits 2 mnist-cnn --data synthetic --take 4100 --batch-size 4096 --epochs 1
+
+# Workers beyond the lanes are idle, and are named in one line.
+idle() {
+    same_bits 8 mnist-cnn --data synthetic --take 70 --batch-size 32 --epochs 1 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+    grep -q 'a batch of 32 samples has 4 lanes for 8 workers: 4 of them (0, 2, 4, 6) compute nothing' "$TMP/err" &&
+        [ "$(grep -c 'compute nothing' "$TMP/err")" = 1 ] || { cat "$TMP/err"; return 1; }
+}
+check "more workers than lanes" idle
+check "two devices in each of two workers" same_bits 2 mnist-cnn --data synthetic --take 70 --batch-size 33 --epochs 1 --devices 2
 # Over tcp, with TLS and a key that launch makes: the same, and nothing is left of the place where they met.
 over_tcp() {
     mkdir "$TMP/meeting" || return 1
@@ -94,6 +132,22 @@ evaluates() {
     grep -o 'loss: .*' one >a && grep -o 'loss: .*' two >b && cmp a b
 }
 check "an evaluation of two workers is that of one" evaluates
+
+# ---- Jobs that are not the same ----
+
+# differ WHAT SCRIPT: workers that run this do not have the same job; each says what differs.
+differ() {
+    if launch --workers 2 -- sh -c "$2" "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err"; then return 1; fi
+    [ "$(grep -c "workers do not have the same job and data: $1" "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
+}
+check "another model is named by both" differ 'model is "mnist-cnn" on worker 0 and "mlp" on worker 1' \
+    '[ $LOCKSTEP_RANK = 0 ] && model=mnist-cnn || model=mlp; exec "$0" train $model --data synthetic --take 64'
+check "another learning rate" differ 'optimizer/learning_rate is 0.01 on worker 0 and 0.02 on worker 1' \
+    'exec "$0" train mlp --data synthetic --take 64 --lr 0.0$((LOCKSTEP_RANK + 1))'
+check "more data" differ 'data/batches is 2 on worker 0 and 3 on worker 1' \
+    'exec "$0" train mlp --data synthetic --take $((64 + 32 * LOCKSTEP_RANK))'
+check "data with other bytes" differ 'data/sha256 is "[0-9a-f]*... on worker 0 and "[0-9a-f]*... on worker 1' \
+    'exec "$0" train mlp --data synthetic:seed=$LOCKSTEP_RANK --take 64'
 
 # ---- Ends ----
 

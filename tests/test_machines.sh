@@ -81,4 +81,50 @@ other_key() {
     grep -q 'another key' zero && grep -q 'another key' one || { cat zero one; return 1; }
 }
 check "another key" other_key
+
+# ---- Machines that vanish: no packet comes through any more, and no connection ends ----
+
+long="train mnist-cnn --data synthetic --take 800 --epochs 3 --verbose 0 --log-hash"
+steps() { sed -n 's/.*"step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
+cut() { for name in $ONE $TWO; do ip netns exec $name tc qdisc replace dev $name root blackhole || return 1; done; }
+mend() { for name in $ONE $TWO; do ip netns exec $name tc qdisc del dev $name root || return 1; done; }
+
+# vanishes PORT MACHINES...: those of workers 0, 1 and 2. Those on one machine go on; the other worker ends, and writes nothing.
+vanishes() {
+    common="$KEY LOCKSTEP_WORLD_SIZE=3 LOCKSTEP_RENDEZVOUS=tcp://$1 LOCKSTEP_JOIN_LIMIT=20 LOCKSTEP_SILENCE_LIMIT=2"
+    shift
+    rm -f log log.lease
+    pids="" rank=0
+    for machine in "$@"; do
+        ip netns exec $machine env $common LOCKSTEP_RANK=$rank timeout -k 5 60 $LOCKSTEP $long --log log >out$rank 2>err$rank &
+        pids="$pids $!" rank=$((rank + 1))
+    done
+    for i in $(seq 300); do
+        [ ! -e log ] || [ "$(grep -c '"event":"step"' log)" -lt 5 ] || break
+        sleep 0.05
+    done
+    cut || return 1
+    rank=0 statuses=
+    for pid in $pids; do
+        status=0
+        wait $pid || status=$?
+        statuses="$statuses $status"
+    done
+    mend || return 1
+    steps log | cmp - steps.wanted || { cat err?; return 1; }
+}
+survivors() { # STATUSES CHIEF ALONE
+    [ "$statuses" = "$1" ] && grep sha256 out$2 | cmp - long.wanted || { echo "statuses$statuses"; cat out? err?; return 1; }
+    grep -q 'is lost: it was silent for 2 s; 2 of 3 go on' err? && grep -q 'only 1 of 3 workers are on this side' err$3 ||
+        { cat err?; return 1; }
+}
+last_vanishes() { vanishes 10.77.7.1:20500 $ONE $ONE $TWO && survivors " 0 0 1" 0 2; }
+chief_vanishes() { vanishes 10.77.7.1:20600 $ONE $TWO $TWO && survivors " 1 0 0" 1 0; }
+if cut 2>why && mend; then
+    "$LOCKSTEP" $long --log log >alone && grep sha256 alone >long.wanted && steps log >steps.wanted
+    check "a machine vanishes: found by silence, the others go on with the same bits" last_vanishes
+    check "the chief's machine vanishes: the others go on, and it writes nothing more" chief_vanishes
+else
+    skip "a machine vanishes" "no packets can be dropped here: $(tail -n 1 why)"
+fi
 finish

@@ -20,7 +20,7 @@ static const ls_kind_count empty_gpu[] = { { "CPU", 1 }, { "GPU", 0 } };
 static const ls_kind_count nothing[] = { { "CPU", 0 } };
 static const ls_kind_count endless[] = { { "CPU", INT_MAX } };
 
-#define KINDS(table) table, (int)COUNT(table)
+#define KINDS(table) table, (int)COUNT(table), LS_NO_WORKER
 
 static char *describe(const ls_kind_count *kinds, const ls_named_device *devices, int count)
 {
@@ -216,20 +216,21 @@ static void what_there_is(void **state)
     static const struct {
         const char *text;
         const ls_kind_count *kinds;
-        int kind_count;
+        int kind_count, worker;
         const char *message;
     } rows[] = {
         { "gpu:0", KINDS(no_gpu), "device \"gpu:0\": there is no GPU; there is CPU:0" },
         { "cuda", KINDS(no_gpu), "device \"cuda\": there is no GPU; there is CPU:0" },
         { "gpu:0", KINDS(empty_gpu), "device \"gpu:0\": there is no GPU; there is CPU:0" },
         { "cpu:0", KINDS(nothing), "device \"cpu:0\": there is no CPU; there are no devices" },
-        { "npu:0", NULL, 0, "device \"npu:0\": there is no kind \"npu\"; there are no devices" },
+        { "npu:0", NULL, 0, LS_NO_WORKER, "device \"npu:0\": there is no kind \"npu\"; there are no devices" },
         { "gpu:9", KINDS(many),
           "device \"gpu:9\": there is no GPU:9; there are CPU:0 to CPU:3, GPU:0 to GPU:1, XPU_2:0" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         ls_named_device one;
-        assert_int_equal(ls_names_read_one(rows[i].text, rows[i].kinds, rows[i].kind_count, &one), LS_ERR_NOT_FOUND);
+        assert_int_equal(ls_names_read_one(rows[i].text, rows[i].kinds, rows[i].kind_count, rows[i].worker, &one),
+                         LS_ERR_NOT_FOUND);
         assert_string_equal(ls_last_error(), rows[i].message);
     }
 }
@@ -253,6 +254,39 @@ static void long_texts_are_clipped_not_what_there_is(void **state)
     ls_named_device one;
     const char *const words[] = { "device \"xxxx", "in \"gpu:0,xxxx", "...\"", "there are CPU:0, GPU:0 to GPU:1" };
     check_message(text, ls_names_read_one(text, KINDS(few), &one), LS_ERR_NOT_FOUND, words, COUNT(words));
+}
+
+/* ---- Workers of a cluster ---- */
+
+/* Worker 3 has two names: the one that all know, and the one that every process has for itself. */
+static void workers_name_their_own_devices(void **state)
+{
+    (void)state;
+    static const char *const own[] = { "/job:worker/replica:0/task:3/device:CPU:1",
+                                       "/device:CPU:1/task:3/job:worker",
+                                       "/task:3/cpu:1",
+                                       "/job:worker/cpu:1",
+                                       "/job:localhost/replica:0/task:0/device:CPU:1",
+                                       "/job:localhost/cpu:1",
+                                       "cpu:1" };
+    static const struct {
+        const char *text, *word;
+    } foreign[] = { { "/job:worker/replica:0/task:2/device:CPU:1", "task 2 is another worker, this one is task 3" },
+                    { "/device:CPU:1/task:0", "task 0 is another worker, this one is task 3" },
+                    { "/job:worker/task:7/gpu:9", "task 7 is another worker" },
+                    { "/job:localhost/task:3/cpu:1", "there is no task 3 in this process, only task 0" },
+                    { "/job:ps/task:3/cpu:1", "there is no job ps in this process, only job worker" },
+                    { "/job:worker/replica:1/task:3/cpu:1", "there is no replica 1 in this process" } };
+    ls_named_device one = { .number = 77 };
+    for (size_t i = 0; i < COUNT(own); i++) {
+        assert_int_equal(ls_names_read_one(own[i], many, (int)COUNT(many), 3, &one), LS_OK);
+        assert_int_equal(one.number, 1);
+    }
+    for (size_t i = 0; i < COUNT(foreign); i++) {
+        const char *const words[] = { foreign[i].word };
+        ls_status status = ls_names_read_one(foreign[i].text, many, (int)COUNT(many), 3, &one);
+        check_message(foreign[i].text, status, LS_ERR_NOT_FOUND, words, 1);
+    }
 }
 
 /* ---- One device ---- */
@@ -331,6 +365,7 @@ int main(void)
         cmocka_unit_test(what_there_is),
         cmocka_unit_test(cores_are_those_of_one_cpu),
         cmocka_unit_test(long_texts_are_clipped_not_what_there_is),
+        cmocka_unit_test(workers_name_their_own_devices),
         cmocka_unit_test(exactly_one),
         cmocka_unit_test(the_last_device_of_very_many),
         cmocka_unit_test(lists_of_cores),

@@ -465,6 +465,7 @@ static void replicas_are_counted(void **state)
         { { .kind = LS_STRATEGY_MODEL_PARALLEL }, 1 },
         { { .kind = LS_STRATEGY_PIPELINE, .stages = 2 }, 2 },
         { { .kind = LS_STRATEGY_PIPELINE, .stages = 4 }, 1 },
+        { { .kind = LS_STRATEGY_MULTI_WORKER }, 4 },
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         OK(ls_strategy_replicas(m.ctx, rows[i].strategy, &count));

@@ -55,6 +55,22 @@ finds_first() {
 }
 check "all that differ from the first" finds_first
 
+# ---- workers ----
+
+check "no workers" refuses 2 '--workers 0: expected up to 16 numbers from 1 to 256' verify mlp --workers 0
+by_workers() {
+    prints '^16 passed, 0 failed, 4 skipped$' verify mlp --strategies one-device,mirrored --device-counts 1 --lanes 4 --workers 2,3,5 \
+        --batch-size 33 --steps 2 || return 1
+    [ "$(grep PASS "$TMP/out" | awk '{ print $5 }' | sort -u | wc -l)" = 1 ]
+}
+by_workers_finds() {
+    ends 1 "$LOCKSTEP" verify mlp --strategies one-device --device-counts 1 --lanes 4 --workers 3 --break-run 2 || return 1
+    [ "$(grep -c FAIL "$TMP/out")" = 1 ] && [ "$(grep -c '^  step 2, dense/kernel, element' "$TMP/out")" = 1 ] &&
+        grep -q -x 'lockstep: 1 of 2 runs differ or failed' "$TMP/err"
+}
+check "workers have the bits of one process" by_workers
+check "a run of workers that differs: step, weight and element, told once" by_workers_finds
+
 # ---- models ----
 
 # The last batch has fewer samples than the others.

@@ -446,6 +446,7 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_data_parallel
 #undef ls_model_parallel
 #undef ls_pipeline
+#undef ls_multi_worker
 #undef ls_fit
 #undef ls_fit_arrays
 #undef ls_explain_fit
@@ -525,6 +526,11 @@ inline ls_strategy ls_model_parallel(const char *devices = nullptr)
 inline ls_strategy ls_pipeline(const char *devices = nullptr)
 {
     return ls_strategy_of_(LS_STRATEGY_PIPELINE, devices);
+}
+
+inline ls_strategy ls_multi_worker(const char *devices = nullptr)
+{
+    return ls_strategy_of_(LS_STRATEGY_MULTI_WORKER, devices);
 }
 
 inline ls_status ls_fit(ls_model *model, ls_dataset *data, ls_fit_options options = {})

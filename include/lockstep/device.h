@@ -43,10 +43,12 @@ LS_API ls_status ls_check_environment(void);
 
 /* ---- Devices ----
  * Names are TensorFlow's: "/job:localhost/replica:0/task:0/device:GPU:1", "/device:CPU:0", "/gpu:0"; also "gpu:0",
- * "cuda:1"; where several may be named, lists and ranges: "cpu:0-3,gpu:1". */
+ * "cuda:1"; where several may be named, lists and ranges: "cpu:0-3,gpu:1". Worker 3 of a cluster shows its devices as
+ * "/job:worker/replica:0/task:3/device:CPU:0" and takes that name, too; those of other workers are refused. */
 
 typedef struct ls_device_info {
-    char name[80]; /* "/physical_device:GPU:0", or logical: "/job:localhost/replica:0/task:0/device:GPU:0" */
+    char name[80]; /* "/physical_device:GPU:0", or logical: "/job:localhost/replica:0/task:0/device:GPU:0"; of
+                      worker 3 of a cluster, "/job:worker/replica:0/task:3/device:GPU:0" */
     char kind[16]; /* "CPU" */
     int number;    /* the N of GPU:N */
     int physical;  /* logical: the number of the physical device it is, or is a part of */

@@ -20,6 +20,7 @@ typedef enum ls_strategy_kind {
     LS_STRATEGY_DATA_PARALLEL,  /* lanes are dealt out; the first device joins, updates, and hands the variables on */
     LS_STRATEGY_MODEL_PARALLEL, /* layers are dealt out */
     LS_STRATEGY_PIPELINE,       /* the same, with lanes following each other from stage to stage */
+    LS_STRATEGY_MULTI_WORKER,   /* mirrored over the devices of every worker of the cluster */
 } ls_strategy_kind;
 
 /* Who joins the parts of a gradient that devices have made. */
@@ -54,11 +55,18 @@ typedef struct ls_strategy {
 #define ls_model_parallel(...) ((ls_strategy){ .kind = LS_STRATEGY_MODEL_PARALLEL, .ls_first = 0, __VA_ARGS__ })
 #define ls_pipeline(...)       ((ls_strategy){ .kind = LS_STRATEGY_PIPELINE, .ls_first = 0, __VA_ARGS__ })
 
+/* ls_fit(model, data, .strategy = ls_multi_worker()): mirrored over the devices of every worker. That is the default of
+ * a context that is in a cluster, as are all other strategies shared out over its workers; what this one adds: where
+ * the environment (TF_CONFIG, torchrun, mpirun, srun) tells of a cluster that the context has not joined, it is an
+ * error, LS_ERR_STATE, and no training of each worker by itself. Without a cluster it is ls_mirrored. */
+#define ls_multi_worker(...) ((ls_strategy){ .kind = LS_STRATEGY_MULTI_WORKER, .ls_first = 0, __VA_ARGS__ })
+
 /* The strategy of all runs of a graph that are not told another: of ls_eval, ls_eval_rows, and of reading a tensor. */
 LS_API ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy);
 
 /* Among how many the lanes of a batch are dealt out: the devices of mirrored and data-parallel, the replicas of a
- * pipeline, 1 of the others. For the arithmetic of batch sizes; nothing is ever scaled by it. */
+ * pipeline, 1 of the others; of multi-worker the devices times the workers that the cluster began with. For the
+ * arithmetic of batch sizes; nothing is ever scaled by it. */
 LS_API ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out);
 
 /* Proves that what devices have of a graph's variables is equal: weights, optimizer slots, metrics, all there are. The

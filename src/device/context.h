@@ -41,6 +41,8 @@ struct ls_context {
     size_t copy_count, copy_room;
 
     char *bit_class;            /* of one in a cluster, found before it met the others; else NULL */
+    bool joined;                /* by a call, or by our own environment: others are not to be asked */
+    int worker, worker_count;   /* which of a cluster it is, and of how many; of 1, or 0 of 0: of none */
     struct ls_cluster *cluster; /* that it is one of; NULL: none (src/fabric/cluster.h) */
     struct ls_peers *peers;     /* other workers of a cluster; NULL: this process is alone (src/run/peers.h) */
     struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
@@ -50,7 +52,11 @@ struct ls_context {
 /* The physical devices, looked for at the first call. The mutex is held. */
 ls_status ls_context_look(ls_context *ctx);
 
-/* Kinds with the number of their devices: for reading names. */
+/* Kinds with the number of their devices, and which worker this is: for reading names. */
+static inline int ls_context_worker(const ls_context *ctx)
+{
+    return ctx->worker_count > 1 ? ctx->worker : LS_NO_WORKER;
+}
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
 
 /* The logical device of a name; of a list of names, indices that the caller frees. */

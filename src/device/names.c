@@ -1,5 +1,5 @@
 /* Names of devices. A list is cut at its commas; a part at its slashes, into where the device is (job, replica, task:
- * of each there is one here) and the device itself; that into a kind and numbers. */
+ * of each there is one here, though a worker's has two names) and the device itself; that into a kind and numbers. */
 #include "device/names.h"
 
 #include <ctype.h>
@@ -31,6 +31,7 @@ typedef struct reader {
     span part; /* being read */
     const ls_kind_count *kinds;
     int kind_count;
+    int worker;
     ls_named_device *devices; /* read so far */
     int count;
 } reader;
@@ -244,66 +245,89 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
 
 /* ---- Where it is ---- */
 
-static const struct {
-    const char *key, *only;
-} places[] = { { "job", "localhost" }, { "replica", "0" }, { "task", "0" } };
-#define PLACES (int)(sizeof(places) / sizeof(*places))
+typedef enum place { JOB, REPLICA, TASK, PLACES } place;
+static const char *const keys[] = { "job", "replica", "task" };
 
 /* *out: which key it is; PLACES if it is none. */
-static ls_status find_key(const reader *r, span key, int *out)
+static ls_status find_key(const reader *r, span key, place *out)
 {
     int i = 0;
-    while (i < PLACES && !is_in_any_case(key, places[i].key))
+    while (i < PLACES && !is_in_any_case(key, keys[i]))
         i++;
-    if (i < PLACES && !is(key, places[i].key))
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is written \"%s\"", QUOTE(key), places[i].key);
-    *out = i;
+    if (i < PLACES && !is(key, keys[i]))
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is written \"%s\"", QUOTE(key), keys[i]);
+    *out = (place)i;
     return LS_OK;
 }
 
-static ls_status check_place(const reader *r, int key, span value, unsigned *seen)
+/* What a name says of each place; without a value: nothing. */
+static ls_status keep_place(const reader *r, place key, span value, span *said)
 {
-    const char *name = places[key].key, *only = places[key].only;
-    int number = 0;
-    if (*seen & 1u << key)
-        return refuse(r, LS_ERR_INVALID, "%s stands twice", name);
-    *seen |= 1u << key;
-    bool numbered = strcmp(only, "0") == 0;
+    int number;
+    if (said[key].at)
+        return refuse(r, LS_ERR_INVALID, "%s stands twice", keys[key]);
     if (value.length == 0)
-        return refuse(r, LS_ERR_INVALID, "%s has no value", name);
-    if (numbered && !read_number(value, &number))
-        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is no number", name, QUOTE(value));
-    if (numbered ? number != 0 : !is(value, only))
-        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s %.*s in this process, only %s %s", name, QUOTE(value), name,
-                      only);
+        return refuse(r, LS_ERR_INVALID, "%s has no value", keys[key]);
+    if (key != JOB && !read_number(value, &number))
+        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is no number", keys[key], QUOTE(value));
+    said[key] = value;
     return LS_OK;
+}
+
+static ls_status refuse_place(const reader *r, place key, span value, const char *only)
+{
+    return refuse(r, LS_ERR_NOT_FOUND, "there is no %s %.*s in this process, only %s %s", keys[key], QUOTE(value),
+                  keys[key], only);
+}
+
+/* A worker is "/job:worker/task:N" to all, and, as every process, "/job:localhost/task:0" to itself. */
+static ls_status check_places(const reader *r, const span *said)
+{
+    bool is_worker = r->worker != LS_NO_WORKER, local = !is_worker;
+    int replica = 0, task = -1;
+    if (said[JOB].at && is(said[JOB], "localhost"))
+        local = true;
+    else if (said[JOB].at && !(is_worker && is(said[JOB], "worker")))
+        return refuse_place(r, JOB, said[JOB], is_worker ? "worker" : "localhost");
+    if (said[REPLICA].at && (!read_number(said[REPLICA], &replica) || replica != 0))
+        return refuse_place(r, REPLICA, said[REPLICA], "0");
+    if (!said[TASK].at || !read_number(said[TASK], &task) || task == (local ? 0 : r->worker))
+        return LS_OK;
+    if (local)
+        return refuse_place(r, TASK, said[TASK], "0");
+    return refuse(r, LS_ERR_NOT_FOUND,
+                  "task %.*s is another worker, this one is task %d: each computes on devices of its own; without job "
+                  "and task a name means those of whoever reads it",
+                  QUOTE(said[TASK]), r->worker);
 }
 
 /* Everything but brackets. */
 static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 {
-    unsigned seen = 0;
+    span said[PLACES] = { { NULL, 0 } };
     bool found = false;
     if (s.length > 0 && *s.at == '/')
         s = (span){ s.at + 1, s.length - 1 };
     for (bool more = true; more;) {
         span step, key, value;
-        int place = PLACES;
+        place at = PLACES;
         more = cut(s, '/', &step, &s);
         cut(step, ':', &key, &value);
         if (step.length == 0)
             return refuse(r, LS_ERR_INVALID, "nothing stands %s a slash", more ? "before" : "behind");
-        LS_TRY(find_key(r, key, &place));
-        if (place < PLACES) {
-            LS_TRY(check_place(r, place, value, &seen));
+        LS_TRY(find_key(r, key, &at));
+        if (at < PLACES) {
+            LS_TRY(keep_place(r, at, value, said));
             continue;
         }
         if (found)
             return refuse(r, LS_ERR_INVALID, "it names two devices");
         bool prefixed = is(key, "device") || is(key, "physical_device");
+        LS_TRY(check_places(r, said)); /* first of all: another process has other devices */
         LS_TRY(read_kind_and_numbers(r, prefixed ? value : step, kind, n));
         found = true;
     }
+    LS_TRY(check_places(r, said));
     return found ? LS_OK : refuse(r, LS_ERR_INVALID, "it names no device");
 }
 
@@ -406,10 +430,10 @@ static ls_status read_list(reader *r)
 }
 
 /* wanted 0: any number of devices. */
-static ls_status read_names(const char *text, const ls_kind_count *kinds, int kind_count, int wanted,
+static ls_status read_names(const char *text, const ls_kind_count *kinds, int kind_count, int worker, int wanted,
                             ls_named_device **out, int *count)
 {
-    reader r = { .text = text, .kinds = kinds, .kind_count = kind_count };
+    reader r = { .text = text, .kinds = kinds, .kind_count = kind_count, .worker = worker };
     ls_status status = read_list(&r);
     if (status == LS_OK && wanted > 0 && r.count != wanted) {
         r.part = (span){ text, strlen(text) };
@@ -424,16 +448,18 @@ static ls_status read_names(const char *text, const ls_kind_count *kinds, int ki
     return LS_OK;
 }
 
-ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device **out, int *count)
+ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, int worker, ls_named_device **out,
+                        int *count)
 {
-    return read_names(text, kinds, kind_count, 0, out, count);
+    return read_names(text, kinds, kind_count, worker, 0, out, count);
 }
 
-ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device *out)
+ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, int worker,
+                            ls_named_device *out)
 {
     ls_named_device *one;
     int count;
-    LS_TRY(read_names(text, kinds, kind_count, 1, &one, &count));
+    LS_TRY(read_names(text, kinds, kind_count, worker, 1, &one, &count));
     *out = *one;
     free(one);
     return LS_OK;

@@ -1,4 +1,5 @@
-/* Names of devices: "/job:localhost/replica:0/task:0/device:GPU:1", any part of it that has the device, "/gpu:0", "gpu"
+/* Names of devices: "/job:localhost/replica:0/task:0/device:GPU:1" (of worker 3 of a cluster also
+ * "/job:worker/replica:0/task:3/device:GPU:1"), any part of it that has the device, "/gpu:0", "gpu"
  * (number 0), "cuda:1" (a GPU), "cpu:0-3", "cpu:0[2,5-7]" (cores), and lists of them: "cpu:0, gpu:0-1". Kinds compare
  * without case. "/physical_device:GPU:0" is read as "/device:GPU:0". */
 #ifndef LS_DEVICE_NAMES_H
@@ -19,12 +20,15 @@ typedef struct ls_named_device {
 } ls_named_device;
 
 /* Every device of a list, in its order; the list is the caller's to free. Fails if a part is not a name, if a device is
- * not there, or stands twice: the message has the whole text, the part that is wrong, and what there is. */
-ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device **out,
+ * not there, or stands twice: the message has the whole text, the part that is wrong, and what there is. worker: which
+ * one of a cluster this process is; LS_NO_WORKER: it is alone. */
+#define LS_NO_WORKER (-1)
+ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, int worker, ls_named_device **out,
                         int *count);
 
 /* The same for exactly one device. */
-ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, ls_named_device *out);
+ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, int worker,
+                            ls_named_device *out);
 
 /* Where logical devices are named: cores are chosen before a context is opened. */
 ls_status ls_names_refuse_cores(const char *text, const ls_named_device *found);

@@ -35,7 +35,9 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
 {
     ls_device *device = &ctx->devices[ctx->device_count];
     *device = (ls_device){ .index = ctx->device_count, .kind = p->kind, .number = number, .physical = p->number };
-    snprintf(device->name, sizeof(device->name), "/job:localhost/replica:0/task:0/device:%s:%d",
+    int worker = ls_context_worker(ctx);
+    snprintf(device->name, sizeof(device->name), "/job:%s/replica:0/task:%d/device:%s:%d",
+             worker == LS_NO_WORKER ? "localhost" : "worker", worker == LS_NO_WORKER ? 0 : worker,
              ctx->kinds[p->kind].name, number);
     if (p->kind != LS_CPU) {
         const ls_backend *backend = &ctx->kinds[p->kind].backend;
@@ -146,7 +148,7 @@ ls_status ls_context_device(ls_context *ctx, const char *name, int *out)
     ls_kind_count kinds[LS_MAX_KINDS];
     ls_named_device found;
     int kind_count = ls_context_kinds(ctx, true, kinds);
-    LS_TRY(ls_names_read_one(name, kinds, kind_count, &found));
+    LS_TRY(ls_names_read_one(name, kinds, kind_count, ls_context_worker(ctx), &found));
     LS_TRY(ls_names_refuse_cores(name, &found));
     *out = find_device(ctx, found.kind, found.number);
     return LS_OK;
@@ -157,7 +159,7 @@ ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, 
     ls_kind_count kinds[LS_MAX_KINDS];
     ls_named_device *found = NULL;
     int kind_count = ls_context_kinds(ctx, true, kinds), named = 0;
-    LS_TRY(ls_names_read(names, kinds, kind_count, &found, &named));
+    LS_TRY(ls_names_read(names, kinds, kind_count, ls_context_worker(ctx), &found, &named));
     int *list = calloc((size_t)named, sizeof(*list));
     ls_status status = list ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", named);
     for (int i = 0; i < named && status == LS_OK; i++) {

@@ -120,7 +120,7 @@ static ls_status read_names(const ls_context *ctx, const char *who, const char *
 {
     ls_kind_count kinds[LS_MAX_KINDS];
     int kind_count = ls_context_kinds(ctx, false, kinds);
-    return ls_fail_within(ls_names_read(names, kinds, kind_count, out, count), "%s", who);
+    return ls_fail_within(ls_names_read(names, kinds, kind_count, ls_context_worker(ctx), out, count), "%s", who);
 }
 
 static bool is_blank(const char *text)

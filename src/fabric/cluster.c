@@ -34,7 +34,10 @@ void ls_context_leave_cluster(ls_context *ctx)
     ls_cluster *cluster = ctx->cluster;
     if (!cluster)
         return;
+    ls_error before; /* a program that closes its context and then prints the last error means that one */
+    ls_error_keep(&before, LS_ERR_PEER);
     ls_mesh_close(cluster->mesh);
+    (void)ls_error_give(&before);
     pthread_mutex_destroy(&cluster->mutex);
     free(cluster);
     ctx->cluster = NULL;
@@ -58,6 +61,8 @@ static ls_status set_cluster(ls_context *ctx, const ls_cluster_options *options,
     }
     ls_context_leave_cluster(ctx);
     ctx->cluster = cluster;
+    ctx->worker = options->rank;
+    ctx->worker_count = options->size;
     return LS_OK;
 }
 
@@ -65,6 +70,7 @@ ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call)
 {
     ls_cluster_options options;
     LS_TRY(ls_fail_within(ls_cluster_own_environment(&options), "%s", call));
+    ctx->joined = options.size > 1;
     return set_cluster(ctx, &options, call);
 }
 
@@ -81,6 +87,8 @@ ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *options)
                          ctx->opened_by);
     else
         status = set_cluster(ctx, options ? options : &found, "ls_cluster_join");
+    if (status == LS_OK)
+        ctx->joined = true;
     pthread_mutex_unlock(&ctx->mutex);
     return status;
 }

@@ -10,8 +10,8 @@
 
 static const char *name_of(ls_strategy_kind kind)
 {
-    static const char *const names[] = { "mirrored",      "one-device",     "mirrored",
-                                         "data-parallel", "model-parallel", "pipeline" };
+    static const char *const names[] = { "mirrored",       "one-device", "mirrored",    "data-parallel",
+                                         "model-parallel", "pipeline",   "multi-worker" };
     return names[kind];
 }
 
@@ -22,7 +22,7 @@ static bool has_stages(const ls_strategy *s)
 
 static ls_status check(const ls_strategy *s)
 {
-    if ((unsigned)s->kind > LS_STRATEGY_PIPELINE)
+    if ((unsigned)s->kind > LS_STRATEGY_MULTI_WORKER)
         return ls_fail(LS_ERR_INVALID, "there is no strategy %d", (int)s->kind);
     if ((unsigned)s->all_reduce > LS_ALL_REDUCE_TO_ONE || (unsigned)s->order > LS_FILL_DRAIN)
         return ls_fail(LS_ERR_INVALID, "the strategy %s has an all-reduce %d or an order %d that does not exist",
@@ -241,6 +241,8 @@ ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out)
     LS_TRY(ls_context_begin(ctx, "ls_strategy_replicas"));
     LS_TRY(ls_strategy_map(ctx, &strategy, &lists, &map));
     *out = replicas_of(&strategy, map.count);
+    if (strategy.kind == LS_STRATEGY_MULTI_WORKER && ctx->worker_count > 1)
+        *out *= ctx->worker_count;
     free(lists);
     return LS_OK;
 }

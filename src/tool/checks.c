@@ -229,7 +229,7 @@ static ls_status check_one_device(const ls_options *options, tool_settings *sett
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
 {
     tool_session session = { 0 };
-    if (settings->strategy == TOOL_MULTI_WORKER) {
+    if (settings->strategy == LS_STRATEGY_MULTI_WORKER) {
         settings->strategy = LS_STRATEGY_MIRRORED;
         settings->multi_worker = true;
     }

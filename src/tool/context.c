@@ -138,6 +138,8 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
     LS_TRY(ls_context_create(&options, &session->ctx));
     if (settings->multi_worker)
         LS_TRY(ls_fail_within(ls_cluster_join(session->ctx, NULL), "--strategy multi-worker"));
+    if (settings->alone)
+        LS_TRY(ls_cluster_join(session->ctx, &(ls_cluster_options){ .size = 1 }));
     LS_TRY(look(session->ctx));
     LS_TRY(choose_devices(settings, session, &open));
     choose_strategy(settings, session);

@@ -58,9 +58,8 @@ static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
                                                LS_METRIC_RECALL,
                                                LS_METRIC_AUC };
 
-static const char *const strategy_names[] = {
-    "auto", "one-device", "mirrored", "data-parallel", "model-parallel", "pipeline", "multi-worker"
-}; /* ls_strategy_kind, and one more */
+static const char *const strategy_names[] = { "auto",           "one-device", "mirrored",    "data-parallel",
+                                              "model-parallel", "pipeline",   "multi-worker" }; /* ls_strategy_kind */
 static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", "one-device" }; /* ls_all_reduce */
 static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
@@ -72,7 +71,7 @@ static const char *const verbose_names[] = { "auto", "0", "1", "2" };           
 _Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
 _Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
 _Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
-_Static_assert(COUNT(strategy_names) == TOOL_MULTI_WORKER + 1, "a name for each strategy");
+_Static_assert(COUNT(strategy_names) == LS_STRATEGY_MULTI_WORKER + 1, "a name for each strategy");
 _Static_assert(LS_PER_BATCH == 0 && LS_PER_LANE == 1, "in the order of the names");
 _Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
 _Static_assert(COUNT(pipeline_names) == LS_FILL_DRAIN + 1, "a name for each order");
@@ -241,6 +240,10 @@ static const ls_option verify_rows[] = {
             "names with commas between, as in one-device,mirrored,pipeline; not given: all, with all that they take"),
     ROW("--device-counts", device_counts, .value = "1,2,3,4,8", .metavar = "LIST",
         .help = "numbers of CPU devices that share the cores out"),
+    ROW("--workers", worker_counts, .metavar = "LIST",
+        .help =
+            "numbers of processes that make a run together, as in 2,3; each is compared with one process; not given: "
+            "this process alone"),
     ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of parts the batch is cut into"),
     ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "training steps of each run"),
     ROW("--break-run", break_run, .value = "0", .range = "[0, inf)", .metavar = "N",

@@ -61,12 +61,13 @@ typedef struct tool_settings {
     bool memory_growth, log_placement;
     int strategy;             /* ls_strategy_kind */
     bool multi_worker;        /* the environment tells of a cluster, whoever started it */
+    bool alone;               /* in no cluster, whatever the environment says */
     int64_t stages, replicas; /* 0: not said */
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
     int64_t lanes;
     /* verify */
-    const char *strategies, *device_counts, *lane_counts;
+    const char *strategies, *device_counts, *worker_counts, *lane_counts;
     int64_t steps, break_run;
     /* launch */
     int64_t workers, restarts;
@@ -85,8 +86,6 @@ typedef struct tool_settings {
     int log_level; /* ls_log_level */
     bool print_options;
 } tool_settings;
-
-#define TOOL_MULTI_WORKER (LS_STRATEGY_PIPELINE + 1) /* a --strategy: mirrored, with multi_worker */
 
 typedef enum tool_transport { TOOL_TRANSPORT_AUTO, TOOL_TRANSPORT_TCP, TOOL_TRANSPORT_UNIX } tool_transport;
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;

@@ -1,10 +1,13 @@
-/* lockstep verify: the promise, tried. A few steps of training under every strategy and number of devices; runs of one
- * number of lanes must end with one hash. Where one does not, it is run again step by step, up to the first variable
- * and element that differ. */
+/* lockstep verify: the promise, tried. A few steps of training under every strategy and number of devices and workers;
+ * runs of one number of lanes must end with one hash. Where one does not, it is run again step by step, up to the first
+ * variable and element that differ. */
 #include "tool/tool.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define MOST_COUNTS  16
@@ -39,8 +42,8 @@ static const variant variants[] = {
 /* What the flags ask for. */
 typedef struct trial {
     bool chosen[COUNT(variants)];
-    int64_t devices[MOST_COUNTS], lanes[MOST_COUNTS];
-    size_t device_counts, lane_counts;
+    int64_t devices[MOST_COUNTS], lanes[MOST_COUNTS], workers[MOST_COUNTS + 1];
+    size_t device_counts, lane_counts, worker_counts;
 } trial;
 
 /* "mirrored" stands for all of its variants, too. */
@@ -72,17 +75,16 @@ static ls_status read_strategies(const char *text, bool *chosen)
     return LS_OK;
 }
 
-static ls_status read_counts(const char *flag, const char *text, int64_t *out, size_t *count)
+static ls_status read_counts(const char *flag, const char *text, int most, int64_t *out, size_t *count)
 {
     *count = 0;
     for (const char *at = text;; at++) {
         char digits[24];
         size_t length = strcspn(at, ",");
         snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
-        if (*count == MOST_COUNTS || !ls_parse_i64(digits, &out[*count]) || out[*count] < 1 ||
-            out[*count] > LS_MAX_WORKERS)
+        if (*count == MOST_COUNTS || !ls_parse_i64(digits, &out[*count]) || out[*count] < 1 || out[*count] > most)
             return ls_fail(LS_ERR_INVALID, "%s %s: expected up to %d numbers from 1 to %d, as in 1,2,4", flag, text,
-                           MOST_COUNTS, LS_MAX_WORKERS);
+                           MOST_COUNTS, most);
         ++*count;
         at += length;
         if (*at == '\0')
@@ -92,8 +94,14 @@ static ls_status read_counts(const char *flag, const char *text, int64_t *out, s
 
 static ls_status read_trial(const tool_settings *settings, trial *out)
 {
-    LS_TRY(read_counts("--device-counts", settings->device_counts, out->devices, &out->device_counts));
-    LS_TRY(read_counts("--lanes", settings->lane_counts, out->lanes, &out->lane_counts));
+    LS_TRY(read_counts("--device-counts", settings->device_counts, LS_MAX_WORKERS, out->devices, &out->device_counts));
+    LS_TRY(read_counts("--lanes", settings->lane_counts, LS_MAX_WORKERS, out->lanes, &out->lane_counts));
+    out->worker_counts = 0;
+    if (settings->worker_counts)
+        LS_TRY(
+            read_counts("--workers", settings->worker_counts, LS_MAX_CLUSTER, out->workers + 1, &out->worker_counts));
+    out->workers[0] = 1; /* what the others are compared with */
+    out->worker_counts++;
     for (size_t v = 0; v < COUNT(variants); v++)
         out->chosen[v] = settings->strategies == NULL;
     return settings->strategies ? read_strategies(settings->strategies, out->chosen) : LS_OK;
@@ -115,7 +123,8 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 typedef struct run {
     const variant *variant;
     int64_t devices, lanes;
-    int64_t number; /* from 1, as printed */
+    int64_t workers; /* 0: it is run in this process, by itself */
+    int64_t number;  /* from 1, as printed */
     char devices_text[32], split[2 * LS_MAX_WORKERS + 2];
     char hash[65];
     double results[LS_MAX_RESULTS]; /* loss and metrics of the last epoch */
@@ -131,6 +140,7 @@ static ls_status settings_of(const tool_settings *settings, run *r, tool_setting
     out->all_reduce = (int)r->variant->all_reduce;
     out->pipeline = (int)r->variant->order;
     out->lanes = r->lanes;
+    out->alone = r->workers == 1;
     out->devices = r->devices_text;
     bool one = r->variant->kind == LS_STRATEGY_ONE_DEVICE; /* the last of them, not always the first */
     snprintf(r->devices_text, sizeof r->devices_text, one ? "cpu:%" PRId64 : "%" PRId64, r->devices - one);
@@ -309,6 +319,55 @@ static ls_status find_difference(const tool_settings *settings, run good, run ba
     return status;
 }
 
+/* ---- Workers ---- */
+
+/* What the workers of a run share with this process. */
+typedef struct shared {
+    const tool_settings *settings;
+    run good, bad; /* bad alone is the run; both: where they part */
+} shared;
+
+static ls_status train_as_worker(int rank, int count, void *user)
+{
+    shared *s = user;
+    run own = s->bad;
+    tool_session session = { 0 };
+    (void)count;
+    signal(SIGTERM, SIG_DFL); /* ls_spawn ends the others when one has failed */
+    ls_status status = train(s->settings, &own, s->settings->steps, NULL, &session);
+    if (rank == 0)
+        s->bad = own;
+    tool_close(&session);
+    return status;
+}
+
+/* Each worker makes the good run, too, by itself. */
+static ls_status compare_as_worker(int rank, int count, void *user)
+{
+    const shared *s = user;
+    (void)count;
+    signal(SIGTERM, SIG_DFL);
+    if (rank > 0)
+        tool_mute();
+    return find_difference(s->settings, s->good, s->bad);
+}
+
+/* In new processes: this one must not open a context before it forks, hence never. */
+static ls_status in_workers(const tool_settings *settings, const run *good, run *bad)
+{
+    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s == MAP_FAILED)
+        return ls_fail(LS_ERR_MEMORY, "no memory to share with workers: %s", strerror(errno));
+    s->settings = settings;
+    s->bad = *bad;
+    if (good)
+        s->good = *good;
+    ls_status status = ls_spawn((int)bad->workers, good ? compare_as_worker : train_as_worker, s);
+    *bad = s->bad;
+    munmap(s, sizeof *s);
+    return status;
+}
+
 /* ---- All runs ---- */
 
 /* Loss and metrics, to the last bit. */
@@ -333,15 +392,28 @@ typedef struct tally {
 
 static void print_row(const run *r)
 {
-    printf("%-27s %7" PRId64 " %6" PRId64 "  ", r->variant->name, r->devices, r->lanes);
+    printf("%-27s", r->variant->name);
+    if (r->workers > 0)
+        printf(" %7" PRId64, r->workers);
+    printf(" %7" PRId64 " %6" PRId64 "  ", r->devices, r->lanes);
+}
+
+static ls_status run_one(const tool_settings *settings, run *r)
+{
+    tool_settings own;
+    tool_session session = { 0 };
+    LS_TRY(settings_of(settings, r, &own)); /* what cannot be needs no workers to say so */
+    if (r->workers > 0)
+        return in_workers(settings, NULL, r);
+    ls_status status = train(settings, r, settings->steps, NULL, &session);
+    tool_close(&session);
+    return status;
 }
 
 /* `first` is the run of these lanes that others are compared with; made by the first that succeeds. */
 static ls_status try_one(const tool_settings *settings, run *r, run *first, tally *sums)
 {
-    tool_session session = { 0 };
-    ls_status status = train(settings, r, settings->steps, NULL, &session);
-    tool_close(&session);
+    ls_status status = run_one(settings, r);
     print_row(r);
     if (status == LS_ERR_UNSUPPORTED) {
         printf("skipped: %s\n", ls_last_error());
@@ -365,20 +437,39 @@ static ls_status try_one(const tool_settings *settings, run *r, run *first, tall
     sums->bad += !same;
     if (same_state && !same)
         tell_results(first, r);
-    return same_state ? LS_OK : find_difference(settings, *first, *r);
+    if (same_state)
+        return LS_OK;
+    return r->workers > 0 ? in_workers(settings, first, r) : find_difference(settings, *first, *r);
+}
+
+static ls_status try_counts(const tool_settings *settings, const trial *t, run *r, run *first, tally *sums)
+{
+    for (size_t d = 0; d < t->device_counts; d++)
+        for (size_t w = 0; w < t->worker_counts; w++) {
+            if (w > 0 && t->workers[w] == 1)
+                continue; /* tried before */
+            r->devices = t->devices[d];
+            r->workers = t->worker_counts > 1 ? t->workers[w] : 0;
+            r->number++;
+            run own = *r;
+            LS_TRY(try_one(settings, &own, first, sums));
+        }
+    return LS_OK;
 }
 
 static ls_status try_all(const tool_settings *settings, const trial *t, tally *sums)
 {
-    int64_t number = 0;
-    printf("%-27s %7s %6s  %-64s %7s\n", "strategy", "devices", "lanes", "sha256", "seconds");
+    run r = { .number = 0 };
+    printf("%-27s%s %7s %6s  %-64s %7s\n", "strategy", t->worker_counts > 1 ? " workers" : "", "devices", "lanes",
+           "sha256", "seconds");
     for (size_t l = 0; l < t->lane_counts; l++) {
         run first = { .hash = "" };
-        for (size_t v = 0; v < COUNT(variants); v++)
-            for (size_t d = 0; d < t->device_counts && t->chosen[v]; d++) {
-                run r = { .variant = &variants[v], .devices = t->devices[d], .lanes = t->lanes[l], .number = ++number };
-                LS_TRY(try_one(settings, &r, &first, sums));
-            }
+        r.lanes = t->lanes[l];
+        for (size_t v = 0; v < COUNT(variants); v++) {
+            r.variant = &variants[v];
+            if (t->chosen[v])
+                LS_TRY(try_counts(settings, t, &r, &first, sums));
+        }
     }
     return LS_OK;
 }
@@ -415,14 +506,14 @@ static ls_status verify(const tool_settings *settings, int *stopped_by)
 const tool_command tool_verify = {
     .name = "verify",
     .arguments = "MODEL",
-    .summary = "train under every strategy and number of devices, and compare all bits",
+    .summary = "train under every strategy and number of devices and workers, and compare all bits",
     .details =
         "Trains a few steps under every strategy, on 1, 2, 3, 4 and 8 CPU devices, and prints the SHA-256 of weights "
         "and\n"
         "optimizer state of each run. Runs with one number of lanes must agree; where one does not, the first step,\n"
         "weight and element that differ are told, and the exit status is 1. Runs with other lanes are another job, "
         "with\n"
-        "bits of its own.",
+        "bits of its own. With --workers each is made by one process and by so many workers.",
     .takes_model = true,
     .tables = { &tool_verify_flags, &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags,
                 &tool_optimizer_flags, &tool_batch_flags },

@@ -679,6 +679,8 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     ls_saver_log(f->job->saver, f->log);
     bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;
     if (status == LS_OK && !joins)
+        status = ls_workers_compare(f->job);
+    if (status == LS_OK && !joins)
         status = ls_job_begins(f->job, f->options->stop, &interrupted);
     if (status == LS_OK && !joins && (resumes || interrupted))
         stops = should_stop(f);

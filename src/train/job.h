@@ -175,6 +175,10 @@ bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
 /* All workers begin a fit together; whether a signal came to one of them before. */
 ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
+/* All workers compare what they are about to train, and on which data: what differs is named, on all of them. One line
+ * tells which of them have no lanes. Nothing where this process is alone. (workers.c) */
+ls_status ls_workers_compare(ls_job *job);
+
 /* ---- Running (step.c) ---- */
 
 /* One element: rows of arrays in memory, or the arrays themselves (rows NULL). */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "run/peers.h"
 #include "run/strategy.h"
@@ -10,12 +11,30 @@
 
 /* ---- Settings ---- */
 
+/* Workers that were meant to train together must not each train alone. */
+static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strategy)
+{
+    ls_cluster_options found;
+    if (strategy->kind != LS_STRATEGY_MULTI_WORKER || ctx->joined)
+        return LS_OK;
+    LS_TRY(ls_fail_within(ls_cluster_environment(&found), "the strategy multi-worker"));
+    if (found.size == 1)
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_STATE,
+        "the strategy multi-worker: the environment says that this is worker %d of %d, but the context is in "
+        "no cluster: call ls_cluster_join(ctx, NULL) between ls_context_create and the first call that opens "
+        "it",
+        found.rank, found.size);
+}
+
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out)
 {
     ls_graph *graph = ls_model_graph(job->model);
     ls_runs *runs = NULL;
     if (lanes < 0 || lanes > LS_MAX_LANES)
         return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
+    LS_TRY(check_cluster(graph->context, strategy));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_run_settings run = runs->settings;
     *out = (ls_settings){ .of_graph = strategy->kind == LS_STRATEGY_DEFAULT && runs->lists };

@@ -1,0 +1,155 @@
+/* What a program sees of being one worker of several: the names of its devices, the strategy multi-worker, what it does
+ * alone in a context of its own, and what it touches of the data. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+#include "lockstep.h"
+
+#define WANT(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            return ls_fail(LS_ERR_INTERNAL, "%s:%d: not so: %s (last error: %s)", __FILE__, __LINE__, #condition,      \
+                           ls_last_error());                                                                           \
+    } while (0)
+
+static void run_workers(int count, ls_worker_function function)
+{
+    if (ls_spawn(count, function, NULL) != LS_OK)
+        fail_msg("%s", ls_last_error());
+}
+
+static const float xs[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+
+static ls_status train(ls_context *ctx, ls_strategy strategy, char hash[65])
+{
+    ls_model *model = NULL;
+    ls_array x = ls_array_of(LS_F32, LS_SHAPE(8, 1), xs);
+    ls_status status = ls_sequential(ctx, "m", &model, ls_input(1), ls_dense(2), ls_dense(1));
+    if (status == LS_OK)
+        status = ls_compile(model, .optimizer = ls_sgd(), .loss = ls_mean_squared_error());
+    if (status == LS_OK)
+        status = ls_fit_arrays(model, x, x, .epochs = 2, .batch_size = 4, .lanes = 4, .strategy = strategy,
+                               .verbose = LS_VERBOSE_SILENT);
+    if (status == LS_OK)
+        status = ls_model_state_sha256(model, hash);
+    ls_model_destroy(model);
+    return status;
+}
+
+/* ---- Names and strategy ---- */
+
+static ls_status use_names(int rank, int size, void *user)
+{
+    ls_context *ctx = NULL;
+    ls_device_info *list = NULL;
+    size_t count = 0;
+    int replicas = 0;
+    char own[80], other[80], hash[65], expected[65];
+    (void)user;
+    LS_TRY(ls_context_create(&(ls_context_options){ .cpu_devices = 2, .threads = 2 }, &ctx));
+    LS_TRY(ls_list_logical_devices(ctx, NULL, &list, &count));
+    snprintf(own, sizeof(own), "/job:worker/replica:0/task:%d/device:CPU:1", rank);
+    snprintf(other, sizeof(other), "/job:worker/replica:0/task:%d/device:CPU:1", (rank + 1) % size);
+    WANT(count == 2 && strcmp(list[1].name, own) == 0);
+    free(list);
+    LS_TRY(ls_strategy_replicas(ctx, ls_multi_worker(), &replicas));
+    WANT(replicas == 2 * size);
+    LS_TRY(train(ctx, ls_multi_worker(), expected));
+    LS_TRY(train(ctx, ls_multi_worker(.devices = own), hash));
+    WANT(strcmp(hash, expected) == 0);
+    WANT(train(ctx, ls_mirrored(.devices = other), hash) == LS_ERR_NOT_FOUND);
+    WANT(strstr(ls_last_error(), "is another worker, this one is task") != NULL);
+    LS_TRY(ls_cluster_barrier(ctx, "the end"));
+    ls_context_close(ctx);
+    return LS_OK;
+}
+
+static void workers_name_their_own_devices(void **state)
+{
+    (void)state;
+    run_workers(2, use_names);
+}
+
+/* ---- Alone ---- */
+
+/* Worker 1 trains by itself while the others wait for it in a barrier, on its own devices; all are still together. */
+static ls_status do_something_alone(int rank, int size, void *user)
+{
+    ls_context *ctx = NULL, *alone = NULL;
+    ls_device_info *list = NULL;
+    size_t count = 0;
+    char together[65], by_itself[65];
+    (void)user;
+    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx));
+    LS_TRY(train(ctx, ls_multi_worker(), together));
+    if (rank == 1) {
+        LS_TRY(ls_context_create(&(ls_context_options){ .threads = 1 }, &alone));
+        LS_TRY(ls_cluster_join(alone, &(ls_cluster_options){ .size = 1 }));
+        LS_TRY(ls_list_logical_devices(alone, NULL, &list, &count));
+        WANT(count == 1 && strcmp(list[0].name, "/job:localhost/replica:0/task:0/device:CPU:0") == 0);
+        free(list);
+        WANT(ls_cluster_size(alone) == 1 && ls_is_chief(alone));
+        LS_TRY(train(alone, ls_multi_worker(), by_itself));
+        WANT(strcmp(together, by_itself) == 0);
+        ls_context_close(alone);
+    }
+    LS_TRY(ls_cluster_barrier(ctx, "together again"));
+    LS_TRY(train(ctx, ls_multi_worker(), by_itself));
+    WANT(strcmp(together, by_itself) == 0 && ls_cluster_size(ctx) == size);
+    ls_context_close(ctx);
+    return LS_OK;
+}
+
+static void a_context_of_its_own_is_for_what_one_does_alone(void **state)
+{
+    (void)state;
+    run_workers(3, do_something_alone);
+}
+
+/* ---- A cluster that was forgotten ---- */
+
+static ls_status forget_to_join(int rank, int size, void *user)
+{
+    ls_context *ctx = NULL;
+    char hash[65], expected[65];
+    (void)rank, (void)size, (void)user;
+    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx)); /* of one: ls_spawn says so */
+    LS_TRY(train(ctx, ls_multi_worker(), expected));
+    unsetenv("LOCKSTEP_RANK");
+    unsetenv("LOCKSTEP_WORLD_SIZE");
+    unsetenv("LOCKSTEP_RENDEZVOUS");
+    setenv("TF_CONFIG", "{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"worker\",\"index\":1}}", 1);
+    setenv("LOCKSTEP_KEY_FILE", "/nowhere", 1);
+    WANT(train(ctx, ls_multi_worker(), hash) == LS_ERR_STATE);
+    WANT(strstr(ls_last_error(), "worker 1 of 2, but the context is in no cluster: call ls_cluster_join") != NULL);
+    LS_TRY(train(ctx, ls_mirrored(), hash)); /* which asks for no cluster */
+    WANT(strcmp(hash, expected) == 0);
+    setenv("TF_CONFIG", "{", 1);
+    WANT(train(ctx, ls_multi_worker(), hash) != LS_OK && strstr(ls_last_error(), "TF_CONFIG") != NULL);
+    ls_context_close(ctx);
+    return LS_OK;
+}
+
+static void multi_worker_without_joining_is_an_error(void **state)
+{
+    (void)state;
+    run_workers(1, forget_to_join);
+}
+
+int main(void)
+{
+    alarm(120);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_name_their_own_devices),
+        cmocka_unit_test(a_context_of_its_own_is_for_what_one_does_alone),
+        cmocka_unit_test(multi_worker_without_joining_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
