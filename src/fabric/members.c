@@ -235,8 +235,11 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
 {
     uint64_t wishes = 0;
     LS_TRY(compare_hashes(mesh, mesh->readies, what));
-    for (int i = 0; i < mesh->peers.count; i++)
-        wishes |= mesh->readies[mesh->peers.members[i]].wishes;
+    for (int i = 0; i < mesh->peers.count; i++) {
+        const ls_frame *ready = &mesh->readies[mesh->peers.members[i]];
+        wishes |= ready->wishes;
+        mesh->seconds[mesh->peers.members[i]] += (double)ready->sequence * 1e-9;
+    }
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_COMMIT, what);
     frame.wishes = wishes;
     for (int i = 0; i < mesh->peers.count; i++)
@@ -254,6 +257,7 @@ static void end_collective(ls_mesh *mesh)
     mesh->number++;
     mesh->ready = mesh->committed = false;
     mesh->slept = false;
+    mesh->outside = 0;
     mesh->peers.wishes &= ~mesh->peers.decided;
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
 }
@@ -263,6 +267,7 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
     memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
     frame.wishes = mesh->peers.wishes;
+    frame.sequence = (uint64_t)(mesh->outside * 1e9);
     return frame;
 }
 

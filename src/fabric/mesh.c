@@ -28,9 +28,11 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->lost = calloc(size, sizeof(*mesh->lost));
     mesh->since = calloc(size, sizeof(*mesh->since));
     mesh->joins = calloc(size, sizeof(*mesh->joins));
+    mesh->seconds = calloc(size, sizeof(*mesh->seconds));
     mesh->peers = (ls_peers){ .rank = options->rank,
                               .size = options->size,
                               .members = mesh->members,
+                              .seconds = mesh->seconds,
                               .count = options->begin > 0 ? options->begin : options->size,
                               .least = options->least,
                               .newcomer = -1,
@@ -43,7 +45,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
     if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
-        !mesh->lost || !mesh->since || !mesh->joins) {
+        !mesh->lost || !mesh->since || !mesh->joins || !mesh->seconds) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     }
@@ -80,6 +82,7 @@ void ls_mesh_free(ls_mesh *mesh)
     free(mesh->lost);
     free(mesh->since);
     free(mesh->joins);
+    free(mesh->seconds);
     free(mesh);
 }
 
@@ -454,6 +457,8 @@ static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
 ls_status ls_mesh_enter(ls_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
+    if (mesh->left > 0)
+        mesh->outside += mesh->table->now(mesh->transport) - mesh->left;
     LS_TRY(ls_error_give(&mesh->over));
     if (mesh->peers.joins)
         return ls_fail(
@@ -473,6 +478,7 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
     }
     if (mesh->over.status != LS_OK)
         status = ls_error_give(&mesh->over);
+    mesh->left = mesh->table->now(mesh->transport);
     pthread_mutex_unlock(&mesh->mutex);
     return status;
 }

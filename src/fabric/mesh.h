@@ -44,7 +44,7 @@ typedef struct ls_frame {
     uint32_t epoch;
     uint64_t number;   /* of the collective; HELLO: size of the cluster */
     uint64_t sequence; /* HELLO: 0, or 1 for a line with signs of life; PIECES: the how manieth exchange of the epoch;
-                          STATE: 1 if READY for `number` */
+                          READY: nanoseconds of the sender's own work; STATE: 1 if READY for `number` */
     uint64_t tag;      /* PIECES: what is exchanged, compared; HELLO: since which epoch the sender is a member, 0: it
                           is none */
     uint64_t bytes;    /* that follow */
@@ -112,6 +112,9 @@ typedef struct ls_mesh {
     bool begun;      /* this worker is a member */
     int *members;    /* who is longer there comes first, then the lower rank */
     uint32_t *since; /* by rank: the epoch in which it became a member */
+    double *seconds; /* by rank: what peers.seconds shows */
+    double outside;  /* seconds between calls of this collective: this worker's own work */
+    double left;     /* when the last call ended; 0: there was none */
     ls_exchange_at at;
     uint64_t sequence;
 

@@ -45,6 +45,9 @@ struct ls_peers {
     uint64_t wishes;  /* of this worker, until they are decided */
     uint64_t decided; /* by commits, the same on all workers, until they take it off */
     bool again;       /* the last failure was the loss of a worker, and the others go on */
+    /* By rank: seconds of a worker's own work, not waiting for others, as it said with each commit. Only the lowest
+     * member has them, and counts from the moment on when it became that. NULL: nobody says it. */
+    const double *seconds;
 
     /* Pieces go where they belong. Every worker calls this with the same list, but for the addresses, and pieces
      * between two others may be left out; in the same order of calls. `tag` is compared, and a difference is an error

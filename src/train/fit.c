@@ -39,6 +39,7 @@ typedef struct fit {
     bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
     bool chief;         /* of the workers of a cluster this one prints, logs and saves */
     bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
+    ls_worker_times workers;
 } fit;
 
 static ls_context *context_of(const fit *f)
@@ -291,6 +292,7 @@ static ls_status train_epoch(fit *f)
         if (f->stopped) /* by a step that is not finite: it was not made */
             return LS_OK;
         LS_TRY(count_step(f, batch.samples));
+        ls_worker_times_step(&f->workers, f->job->used_lanes);
         follow_chief(f);
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
@@ -371,6 +373,7 @@ static ls_status run_epoch(fit *f)
     const ls_times before = f->job->times;
     f->whole = false;
     ls_fit_seconds_begin_epoch(f->job->seconds);
+    ls_worker_times_begin(&f->workers, context_of(f));
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, LS_EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
@@ -381,11 +384,14 @@ static ls_status run_epoch(fit *f)
         return LS_OK;
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
+    ls_worker_times_take(&f->workers, context_of(f));
     LS_TRY(validate(f, &validation_seconds));
     follow_chief(f);
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
+    if (f->chief)
+        ls_worker_times_report(&f->workers, context_of(f), epoch);
     ls_train_log_epoch(f->log, &(ls_epoch_facts){ .job = f->job,
                                                   .epoch = epoch,
                                                   .steps = f->job->position.step,
@@ -393,6 +399,7 @@ static ls_status run_epoch(fit *f)
                                                   .seconds = seconds,
                                                   .learning_rate = f->rate,
                                                   .times = &times,
+                                                  .workers = &f->workers,
                                                   .results = &f->results,
                                                   .validation = shown,
                                                   .validation_seconds = validation_seconds });

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/terminal.h"
 #include "base/work.h"
+#include "lockstep/cluster.h"
 #include "lockstep/train.h"
 #include "nn/optimizer.h"
 #include "run/runs.h"
@@ -168,6 +169,28 @@ void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bo
 
 /* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
+
+/* ---- The workers of a cluster, as the chief sees them (workers.c) ---- */
+
+typedef struct ls_worker_time {
+    int rank, lanes; /* lanes of a whole batch */
+    double seconds;  /* of its own work in this epoch: not waiting for other workers */
+} ls_worker_time;
+typedef struct ls_worker_times {
+    int lanes;                     /* the most that a step of this epoch had */
+    double before[LS_MAX_CLUSTER]; /* by rank: what was counted when the epoch began */
+    int count;                     /* those that are there, by rank; 0: this process is alone, or no chief */
+    ls_worker_time list[LS_MAX_CLUSTER];
+} ls_worker_times;
+void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx); /* an epoch */
+void ls_worker_times_step(ls_worker_times *times, int lanes);
+void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx); /* makes the list */
+/* Who holds up the others, with *factor times the median's work; NULL: nobody. */
+const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor);
+/* One line that names it. */
+void ls_worker_times_report(const ls_worker_times *times, ls_context *ctx, int64_t epoch);
+/* ,"workers":[{"rank":0,"lanes":2,"seconds":1.5}], or nothing. */
+void ls_worker_times_put(const ls_worker_times *times, ls_text *text);
 
 /* Whether a signal came, here or to another worker of the cluster: the same on all of them after each run. */
 bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
@@ -374,6 +397,7 @@ typedef struct ls_epoch_facts {
     double seconds;                         /* training: without the validation */
     double learning_rate;                   /* of its last step */
     const ls_times *times;                  /* of this epoch alone */
+    const ls_worker_times *workers;         /* likewise */
     const ls_results *results, *validation; /* validation NULL: this epoch has none */
     double validation_seconds;
 } ls_epoch_facts;
