@@ -1,5 +1,5 @@
 #!/bin/sh
-# What is seen of a job of several workers while it runs: who is slow.
+# What is seen of a job of several workers while it runs: who is slow, and what `top` shows.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/command.sh"
 
@@ -13,13 +13,105 @@ held_up='[ $LOCKSTEP_RANK != 2 ] || {
 slow() {
     cd "$TMP" || return 1
     timeout -k 5 100 "$LOCKSTEP" launch --workers 3 --silence-limit 10 -- sh -c "$held_up" "$LOCKSTEP" train mnist-cnn \
-        --data $DATA --epochs 4 --batch-size 240 --lanes 6 --log log --verbose 0 >out 2>err || { cat out err; return 1; }
+        --data $DATA --epochs 6 --batch-size 1200 --lanes 6 --log log --verbose 0 >out 2>err || { cat out err; return 1; }
     grep -E 'worker 2: [0-9.]+ times the median of 3 workers in epoch [0-9]+, ' err >named || { cat log err; return 1; }
     ! grep -E 'worker [01]: [0-9.]+ times' err || return 1
-    [ "$(wc -l <named)" = "$(sort -u named | wc -l)" ] && [ "$(wc -l <named)" -le 4 ] || { cat err; return 1; }
+    [ "$(wc -l <named)" = "$(sort -u named | wc -l)" ] && [ "$(wc -l <named)" -le 6 ] || { cat err; return 1; }
     sed -n 's/.*"event":"epoch".*"workers":\[{"rank":0,"lanes":2,"seconds":\([0-9.e-]*\)},{"rank":1,"lanes":2,"seconds":\([0-9.e-]*\)},{"rank":2,"lanes":2,"seconds":\([0-9.e-]*\)}\].*/\1 \2 \3/p' log |
-        awk '{ a += $1; b += $2; c += $3; n++ } END { exit !(n == 4 && c > 2 * a && c > 2 * b) }' || { cat log; return 1; }
+        awk '{ a += $1; b += $2; c += $3; n++ } END { exit !(n == 6 && c > 2 * a && c > 2 * b) }' || { cat log; return 1; }
 }
 check "a slow worker is named, and the log has its seconds" slow
+
+# ---- lockstep top ----
+
+export XDG_RUNTIME_DIR=$TMP/run
+mkdir -m 700 "$TMP/run"
+top() { timeout 20 "$LOCKSTEP" top "$@" </dev/null | cat; }
+
+# until_shown PATTERN FILE...: what top prints matches, within 60 seconds; it is in $TMP/top
+until_shown() {
+    pattern=$1
+    shift
+    for i in $(seq 600); do
+        top "$@" >"$TMP/top" 2>&1
+        ! grep -Eq "$pattern" "$TMP/top" || return 0
+        sleep 0.1
+    done
+    echo "no '$pattern' in" && cat "$TMP/top" && return 1
+}
+# begin ARGUMENTS...: a job of 3 workers that does not end by itself, worker R has the process id in pid.R
+begin() {
+    cd "$TMP" || return 1
+    timeout -k 5 100 "$LOCKSTEP" launch --workers 3 --silence-limit 60 -- sh -c 'echo $$ >pid.$LOCKSTEP_RANK; exec "$0" "$@"' \
+        "$LOCKSTEP" train mnist-cnn --data $DATA --epochs 100000 --batch-size 240 --lanes 6 --verbose 0 "$@" >out 2>err &
+    launched=$!
+}
+
+# The same by the folder of this user and by a file: workers, lanes, and after a stop who is waited for.
+shows() {
+    [ "$(top)" = "no job of this user trains on this machine" ] || return 1
+    begin
+    until_shown '^mnist-cnn: process [0-9]+ on .*, training, epoch [0-9]+/100000, step [0-9]+/10, [0-9.]+ m?s a step, loss' || return 1
+    grep -q "process $(cat pid.0) on" top && until_shown '^  3 of 3 workers' && [ "$(grep -Ec '^ +[012] +2 +[0-9.]+ ms +[0-9.]+' top)" = 3 ] ||
+        { cat top; return 1; }
+    kill -STOP "$(cat pid.2)"
+    until_shown '^  3 of 3 workers, waiting for 2; no step for [0-9]+ s' && grep -Eq '^ +2 .*<$' top || return 1
+    kill -CONT "$(cat pid.2)"
+    until_shown '^  3 of 3 workers(, waiting for [0-9])?$' || return 1
+    kill -TERM "$(cat pid.0)"
+    wait $launched
+    [ "$(top)" = "no job of this user trains on this machine" ] && [ -z "$(ls run)" ] || { ls run; return 1; }
+}
+check "top shows workers, step and who is waited for" shows
+
+by_file() {
+    begin --status here.json --log steps
+    until_shown '^  log .*/steps$' here.json || return 1
+    [ "$(top)" = "no job of this user trains on this machine" ] || return 1
+    kill -9 "$(cat pid.0)" # the successor writes the same file
+    until_shown "process $(cat pid.1) on" here.json && until_shown '^  2 of 3 workers' here.json || return 1
+    kill -TERM "$(cat pid.1)"
+    wait $launched
+    [ ! -e here.json ] || { ls; return 1; }
+}
+check "a file of its own, which the chief's successor goes on with" by_file
+
+# What a killed job left is not shown, and is removed; what is no job is no reason to fail.
+killed() {
+    cd "$TMP" || return 1
+    timeout -k 5 60 "$LOCKSTEP" train mnist-cnn --data $DATA --epochs 100000 --verbose 0 >out 2>err &
+    wait_for_job=$!
+    until_shown '^mnist-cnn: process .* training' || return 1
+    ! grep -q workers top || return 1
+    pkill -9 -P $wait_for_job lockstep
+    wait $wait_for_job
+    [ "$(ls run/lockstep | wc -l)" = 1 ] && [ "$(top)" = "no job of this user trains on this machine" ] && [ ! -e run/lockstep ] || return 1
+    mkdir -m 700 run/lockstep && echo '{"pid":1,' >run/lockstep/$$.json && [ "$(top)" = "no job of this user trains on this machine" ] || return 1
+    rm -r run/lockstep
+    refuses 1 "nowhere.json" top nowhere.json && echo '{"pid":"x"}' >odd.json && refuses 1 "odd.json.pid: expected an integer" top odd.json
+}
+check "what is left of a killed job is removed" killed
+
+nowhere() {
+    cd "$TMP" && ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --status none --verbose 0 || return 1
+    ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --status "$TMP/no/folder" --verbose 0 && grep -q 'shows of itself cannot be written' "$TMP/err" &&
+        [ -z "$(ls run)" ]
+}
+check "a job that shows nothing, or cannot, trains all the same" nowhere
+
+# On a terminal: drawn on a screen of its own until q is typed; the bar of a cluster says how many workers there are.
+on_terminal() {
+    cd "$TMP" || return 1
+    { sleep 1; printf q; } | TERM=xterm timeout 20 script -qec "$LOCKSTEP top" /dev/null >drawn || return 1
+    grep -q 'no job of this user' drawn && grep -q '\[?1049h' drawn && grep -q '\[?1049l' drawn || { cat drawn; return 1; }
+    TERM=xterm timeout 60 script -qec "stty cols 150; $LOCKSTEP launch --workers 3 -- $LOCKSTEP train mnist-cnn --data $DATA \
+        --epochs 2 --batch-size 24" /dev/null >drawn </dev/null || { cat drawn; return 1; }
+    tr '\r' '\n' <drawn | grep -Eq 'step - accuracy: [0-9.]+ - loss: [0-9.]+ - 3 workers(, waiting for [012])?' || { cat drawn; return 1; }
+}
+if command -v script >/dev/null; then
+    check "on a terminal" on_terminal
+else
+    skip "on a terminal" "there is no script(1)"
+fi
 
 finish

@@ -299,6 +299,9 @@ typedef struct ls_fit_options {
      * behind those are left out, and that is said. */
     const char *trace;
     int64_t trace_first, trace_last; /* steps to show, counted from 1 over all epochs; 0: from the first, to the last */
+    /* A small file that shows what this fit is at, for `lockstep top`: the workers of a cluster, epoch, step, who is
+     * waited for. Written anew each second by a thread, and removed at the end. */
+    const char *status;
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided

@@ -221,12 +221,14 @@ static ls_status check_ahead(const ls_mesh *mesh, const char *what)
     return LS_OK;
 }
 
-static bool all_said(const ls_mesh *mesh, const ls_frame *said)
+static bool all_said(ls_mesh *mesh, const ls_frame *said)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch))
+        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch)) {
+            atomic_store_explicit(&mesh->waits_for, r, memory_order_relaxed);
             return false;
+        }
     }
     return true;
 }
@@ -421,7 +423,7 @@ static ls_status tell_state(ls_mesh *mesh)
 /* Whether this worker, the first that is left, knows enough to announce. Everybody has said how far it is. Those before
  * it that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or
  * neither has: if only one says so, the other one will, or is dead, which will be seen. */
-static bool may_announce(const ls_mesh *mesh)
+static bool may_announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
     int own = ls_peers_place(p);

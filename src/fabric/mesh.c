@@ -33,6 +33,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .size = options->size,
                               .members = mesh->members,
                               .seconds = mesh->seconds,
+                              .waits_for = &mesh->waits_for,
                               .count = options->begin > 0 ? options->begin : options->size,
                               .least = options->least,
                               .newcomer = -1,
@@ -42,6 +43,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .give_up = ls_mesh_give_up,
                               .welcome = ls_mesh_welcome,
                               .join = ls_mesh_join };
+    atomic_store(&mesh->waits_for, -1);
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
     if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
@@ -478,6 +480,7 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
     }
     if (mesh->over.status != LS_OK)
         status = ls_error_give(&mesh->over);
+    atomic_store_explicit(&mesh->waits_for, -1, memory_order_relaxed);
     mesh->left = mesh->table->now(mesh->transport);
     pthread_mutex_unlock(&mesh->mutex);
     return status;

@@ -106,15 +106,16 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* of each rank */
     ls_want *wants;
-    ls_line **alive; /* by rank: lines for signs of life */
-    ls_beats *beats; /* NULL: workers give them while they wait */
-    ls_door *door;   /* for those that come later */
-    bool begun;      /* this worker is a member */
-    int *members;    /* who is longer there comes first, then the lower rank */
-    uint32_t *since; /* by rank: the epoch in which it became a member */
-    double *seconds; /* by rank: what peers.seconds shows */
-    double outside;  /* seconds between calls of this collective: this worker's own work */
-    double left;     /* when the last call ended; 0: there was none */
+    ls_line **alive;      /* by rank: lines for signs of life */
+    ls_beats *beats;      /* NULL: workers give them while they wait */
+    ls_door *door;        /* for those that come later */
+    bool begun;           /* this worker is a member */
+    int *members;         /* who is longer there comes first, then the lower rank */
+    uint32_t *since;      /* by rank: the epoch in which it became a member */
+    double *seconds;      /* by rank: what peers.seconds shows */
+    double outside;       /* seconds between calls of this collective: this worker's own work */
+    double left;          /* when the last call ended; 0: there was none */
+    atomic_int waits_for; /* what peers.waits_for shows */
     ls_exchange_at at;
     uint64_t sequence;
 

@@ -40,6 +40,8 @@ typedef struct fit {
     bool chief;         /* of the workers of a cluster this one prints, logs and saves */
     bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
     ls_worker_times workers;
+    ls_fit_status *status;
+    double epoch_start, looked; /* when the epoch began; when workers were looked at */
 } fit;
 
 static ls_context *context_of(const fit *f)
@@ -96,6 +98,12 @@ static void open_timeline(fit *f)
         ls_log_write(&context_of(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace, ls_last_error());
 }
 
+static void open_status(fit *f)
+{
+    if (f->chief && f->options->status)
+        ls_fit_status_open(f->options->status, f->job, f->options->log, &f->status);
+}
+
 /* The lowest rank of those that are left is the chief: it goes on with the same log and files. Asked behind whatever
  * workers do together, which is where the loss of one is seen. */
 static void follow_chief(fit *f)
@@ -112,6 +120,7 @@ static void follow_chief(fit *f)
     ls_callbacks_go_on(&f->callbacks);
     open_timeline(f);
     open_progress(f);
+    open_status(f);
 }
 
 /* ---- Workers that come ---- */
@@ -276,6 +285,30 @@ static ls_status count_step(fit *f, int64_t samples)
     return ls_job_step(f->job, &f->step);
 }
 
+#define LOOK 0.25 /* seconds */
+
+/* What the fit is at, for those who watch. */
+static void show(fit *f, const char *doing)
+{
+    const ls_position *at = &f->job->position;
+    double now = ls_clock_now();
+    int64_t made = at->step - f->progress.before;
+    const ls_fit_at facts = { .doing = doing,
+                              .epoch = at->epoch + 1,
+                              .epochs = f->epochs,
+                              .step = at->step,
+                              .steps = f->steps,
+                              .step_seconds = made > 0 ? (now - f->epoch_start) / (double)made : 0,
+                              .loss = f->results.count > 0 ? f->results.values[0] : NAN };
+    ls_fit_status_note(f->status, &facts);
+    if (!f->chief || now - f->looked < LOOK)
+        return;
+    f->looked = now;
+    ls_worker_times_take(&f->workers, context_of(f));
+    ls_worker_times_text(&f->workers, f->progress.about);
+    ls_fit_status_workers(f->status, &f->workers, made);
+}
+
 /* Steps up to the epoch's end, or until something stops them. */
 static ls_status train_epoch(fit *f)
 {
@@ -296,6 +329,7 @@ static ls_status train_epoch(fit *f)
         follow_chief(f);
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
+        show(f, "training");
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
         bool stops = should_stop(f);
@@ -337,6 +371,7 @@ static ls_status validate(fit *f, double *seconds)
     const ls_watchers watch = { .verb = "validating", .callbacks = &f->callbacks, .stop = f->options->stop };
     if (!f->validates)
         return LS_OK;
+    show(f, "validating");
     if (!interrupted)
         LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
     bool cut = !interrupted && f->val_results.count == 0;
@@ -370,6 +405,7 @@ static ls_status run_epoch(fit *f)
 {
     int64_t epoch = f->job->position.epoch;
     double start = ls_clock_now(), validation_seconds = 0;
+    f->epoch_start = start;
     const ls_times before = f->job->times;
     f->whole = false;
     ls_fit_seconds_begin_epoch(f->job->seconds);
@@ -654,6 +690,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, (ls_log_mode){ .append = ls_saver_resumes(f->job->saver), .quiet = !f->chief },
                                  context_of(f), &f->log));
+    open_status(f);
     return ls_job_step(f->job, &f->step);
 }
 
@@ -729,6 +766,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
+    ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)
         ls_saver_finish(f.job->saver); /* the last good step is not lost */
     ls_saver_close(f.job->saver);

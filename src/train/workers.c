@@ -8,8 +8,9 @@
 #include "run/peers.h"
 #include "train/job.h"
 
-#define SLOW  1.5 /* times the median: such a worker is named, */
-#define LEAST 0.1 /* if it holds up the others for so many seconds of an epoch */
+#define SLOW        1.5 /* times the median: such a worker is named, */
+#define SLOW_MOMENT 0.1 /* if it holds up the others for so many seconds of an epoch */
+#define HOLDS_UP    1.2 /* times the median: whoever watches is told */
 
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
 {
@@ -64,29 +65,46 @@ static double median(const ls_worker_times *times, bool of_a_lane)
 const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor)
 {
     const ls_worker_time *found = NULL;
-    double all = median(times, false), lane = median(times, true), most = SLOW;
+    double all = median(times, false), lane = median(times, true), most = *factor;
     for (int i = 0; i < times->count && all > 0 && lane > 0; i++) {
         const ls_worker_time *t = &times->list[i];
         double a = t->seconds / all, b = t->lanes > 0 ? t->seconds / t->lanes / lane : 0, both = a < b ? a : b;
-        if (both > most && t->seconds - all > LEAST) {
+        if (both > most) {
             most = both;
             found = t;
         }
     }
-    if (found)
-        *factor = most;
+    *factor = most;
     return found;
 }
 
 void ls_worker_times_report(const ls_worker_times *times, ls_context *ctx, int64_t epoch)
 {
-    double factor = 0;
+    double factor = SLOW;
     const ls_worker_time *slow = ls_worker_times_slowest(times, &factor);
-    if (slow)
+    if (slow && slow->seconds * (1 - 1 / factor) > SLOW_MOMENT)
         ls_log_write(&ctx->log, LS_LOG_WARNING,
                      "worker %d: %.1f times the median of %d workers in epoch %" PRId64
                      ", %.2f s of its own work: the others wait for it",
                      slow->rank, factor, times->count, epoch + 1, slow->seconds);
+}
+
+int ls_worker_times_last(const ls_worker_times *times)
+{
+    double factor = HOLDS_UP;
+    const ls_worker_time *slow = ls_worker_times_slowest(times, &factor);
+    return slow ? slow->rank : -1;
+}
+
+void ls_worker_times_text(const ls_worker_times *times, char text[LS_WORKERS_TEXT])
+{
+    int last = ls_worker_times_last(times);
+    if (times->count == 0)
+        text[0] = '\0';
+    else if (last >= 0)
+        snprintf(text, LS_WORKERS_TEXT, "%d workers, waiting for %d", times->count, last);
+    else
+        snprintf(text, LS_WORKERS_TEXT, "%d worker%s", times->count, times->count == 1 ? "" : "s");
 }
 
 void ls_worker_times_put(const ls_worker_times *times, ls_text *text)
