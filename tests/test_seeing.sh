@@ -1,5 +1,5 @@
 #!/bin/sh
-# What is seen of a job of several workers while it runs: who is slow, and what `top` shows.
+# What is seen of a job of several workers while it runs: who is slow, what `top` shows, and the rows of `--trace`.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/command.sh"
 
@@ -112,6 +112,46 @@ if command -v script >/dev/null; then
     check "on a terminal" on_terminal
 else
     skip "on a terminal" "there is no script(1)"
+fi
+
+# ---- --trace ----
+
+# traced: the file has a process for each worker, steps 2 to 7 of each; all workers are in a step when it is committed, so
+# the spans of one step meet, as well as clocks are known
+cat >"$TMP/traced.py" <<'END'
+import json, sys
+file = json.load(open(sys.argv[1]))
+names = {e["pid"]: e["args"]["name"] for e in file["traceEvents"] if e["ph"] == "M" and e["name"] == "process_name"}
+assert sorted(names.values()) == ["worker 0", "worker 1", "worker 2"], names
+steps = {}
+for e in file["traceEvents"]:
+    if e.get("cat") == "step":
+        steps.setdefault(e["args"]["step"], {})[names[e["pid"]]] = (e["ts"], e["ts"] + e["dur"])
+assert sorted(steps) == [2, 3, 4, 5, 6, 7], sorted(steps)
+bound = float(file["otherData"]["clocks"].split("within ")[1].split(" us")[0])
+for step, spans in steps.items():
+    assert len(spans) == 3, (step, spans)
+    assert max(s for s, _ in spans.values()) <= min(e for _, e in spans.values()) + 2 * bound, (step, spans, bound)
+for name in names.values():
+    pid = [p for p in names if names[p] == name][0]
+    assert any(e.get("cat") == "task" and e["pid"] == pid for e in file["traceEvents"]), name
+END
+# traced WRAPPER...: of worker 1, the others run as they are
+traced() {
+    cd "$TMP" || return 1
+    timeout -k 5 60 "$LOCKSTEP" launch --workers 3 -- sh -c "[ \$LOCKSTEP_RANK != 1 ] && exec \"\$@\" || exec $* \"\$@\"" sh "$LOCKSTEP" train mnist-cnn \
+        --data $SMALL --batch-size 10 --epochs 1 --lanes 6 --trace t.json --trace-steps 2-7 --verbose 0 >out 2>err || { cat out err; return 1; }
+    python3 traced.py t.json && [ ! -s err ] || { cat err; return 1; }
+}
+if command -v python3 >/dev/null; then
+    check "a timeline has a process for each worker" traced env
+    if unshare --time --monotonic 1000 --fork true 2>/dev/null; then
+        check "a worker whose clock is 1,000 s ahead is on the same timeline" traced unshare --time --monotonic 1000 --fork --kill-child
+    else
+        skip "a worker with another clock" "time namespaces are not possible here"
+    fi
+else
+    skip "timelines of workers" "there is no python3"
 fi
 
 finish

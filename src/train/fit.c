@@ -10,6 +10,8 @@
 #include "device/cores.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
+#include "run/peers.h"
+#include "run/timeline.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
 
@@ -93,7 +95,7 @@ static void open_progress(fit *f)
 static void open_timeline(fit *f)
 {
     const ls_fit_options *o = f->options;
-    if (o->trace &&
+    if (o->trace && !f->job->timeline &&
         ls_timeline_create(ls_model_graph(f->job->model), o->trace_first, o->trace_last, &f->job->timeline) != LS_OK)
         ls_log_write(&context_of(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace, ls_last_error());
 }
@@ -644,9 +646,10 @@ static ls_status open_times(fit *f)
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
     f->job->seconds = seconds;
     f->job->fitting = true;
-    if (!o->trace || !f->chief)
+    if (!o->trace)
         return LS_OK;
-    LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
+    if (f->chief)
+        LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
     return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
 }
 
@@ -661,16 +664,27 @@ static void close_times(fit *f, const ls_error *failure)
         return;
     if (failure->status != LS_OK)
         ls_timeline_failed(job->timeline, failure->message);
-    bool written = ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
-    if (!written)
+    bool written = f->chief && ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    if (!written && f->chief)
         ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
-    else if (kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+    else if (written && kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
         ls_log_write(log, LS_LOG_WARNING,
                      "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
                      "; the first and last step of a timeline can be chosen",
                      f->options->trace, kept, f->step);
     ls_timeline_destroy(job->timeline);
     job->timeline = NULL;
+}
+
+/* Those of the other workers come to the chief. */
+static ls_status gather_timelines(fit *f)
+{
+    ls_peers *peers = context_of(f)->peers;
+    if (!f->options->trace || !peers)
+        return LS_OK;
+    LS_TRY(ls_timeline_gather(f->job->timeline, peers));
+    follow_chief(f);
+    return LS_OK;
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)
@@ -732,6 +746,8 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = run_epoch(f);
     if (status == LS_OK)
         ls_saver_finish(f->job->saver);
+    if (status == LS_OK)
+        status = gather_timelines(f);
     double wall = ls_clock_now() - f->start;
     f->job->times.other = wall - f->job->times.data - f->job->times.compute;
     ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made, ls_cores_delay("") - f->delay);
