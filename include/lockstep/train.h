@@ -294,11 +294,14 @@ typedef struct ls_fit_options {
      * of an epoch with the same data, seed and batch size. Devices and strategy may be others, and the bits are those
      * of a fit that was not disturbed. So training goes on without a device that failed. */
     bool go_on;
-    /* A file that ui.perfetto.dev and chrome://tracing show: what each worker of each device did when. Written at the
-     * end, whole or not at all, also when training is stopped or fails. It has room for some 260,000 events; steps
-     * behind those are left out, and that is said. */
+    /* A file that ui.perfetto.dev and chrome://tracing show: what each worker of each device did when; of a cluster,
+     * those of every process. Written at the end, whole or not at all, also when training is stopped or fails. It has
+     * room for some 260,000 events; steps behind those are left out, and that is said. */
     const char *trace;
     int64_t trace_first, trace_last; /* steps to show, counted from 1 over all epochs; 0: from the first, to the last */
+    /* A small file that shows what this fit is at, for `lockstep top`: the workers of a cluster, epoch, step, who is
+     * waited for. Written anew each second by a thread, and removed at the end. */
+    const char *status;
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided

@@ -221,12 +221,14 @@ static ls_status check_ahead(const ls_mesh *mesh, const char *what)
     return LS_OK;
 }
 
-static bool all_said(const ls_mesh *mesh, const ls_frame *said)
+static bool all_said(ls_mesh *mesh, const ls_frame *said)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch))
+        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch)) {
+            atomic_store_explicit(&mesh->waits_for, r, memory_order_relaxed);
             return false;
+        }
     }
     return true;
 }
@@ -235,8 +237,11 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
 {
     uint64_t wishes = 0;
     LS_TRY(compare_hashes(mesh, mesh->readies, what));
-    for (int i = 0; i < mesh->peers.count; i++)
-        wishes |= mesh->readies[mesh->peers.members[i]].wishes;
+    for (int i = 0; i < mesh->peers.count; i++) {
+        const ls_frame *ready = &mesh->readies[mesh->peers.members[i]];
+        wishes |= ready->wishes;
+        mesh->seconds[mesh->peers.members[i]] += (double)ready->tag * 1e-9;
+    }
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_COMMIT, what);
     frame.wishes = wishes;
     for (int i = 0; i < mesh->peers.count; i++)
@@ -254,6 +259,7 @@ static void end_collective(ls_mesh *mesh)
     mesh->number++;
     mesh->ready = mesh->committed = false;
     mesh->slept = false;
+    mesh->outside = 0;
     mesh->peers.wishes &= ~mesh->peers.decided;
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
 }
@@ -263,6 +269,7 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
     memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
     frame.wishes = mesh->peers.wishes;
+    frame.tag = (uint64_t)(mesh->outside * 1e9);
     return frame;
 }
 
@@ -418,7 +425,7 @@ static ls_status tell_state(ls_mesh *mesh)
 /* Whether this worker, the first that is left, knows enough to announce. Everybody has said how far it is. Those before
  * it that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or
  * neither has: if only one says so, the other one will, or is dead, which will be seen. */
-static bool may_announce(const ls_mesh *mesh)
+static bool may_announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
     int own = ls_peers_place(p);

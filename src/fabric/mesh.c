@@ -28,9 +28,12 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->lost = calloc(size, sizeof(*mesh->lost));
     mesh->since = calloc(size, sizeof(*mesh->since));
     mesh->joins = calloc(size, sizeof(*mesh->joins));
+    mesh->seconds = calloc(size, sizeof(*mesh->seconds));
     mesh->peers = (ls_peers){ .rank = options->rank,
                               .size = options->size,
                               .members = mesh->members,
+                              .seconds = mesh->seconds,
+                              .waits_for = &mesh->waits_for,
                               .count = options->begin > 0 ? options->begin : options->size,
                               .least = options->least,
                               .newcomer = -1,
@@ -40,10 +43,11 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .give_up = ls_mesh_give_up,
                               .welcome = ls_mesh_welcome,
                               .join = ls_mesh_join };
+    atomic_store(&mesh->waits_for, -1);
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
     if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
-        !mesh->lost || !mesh->since || !mesh->joins) {
+        !mesh->lost || !mesh->since || !mesh->joins || !mesh->seconds) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     }
@@ -80,6 +84,7 @@ void ls_mesh_free(ls_mesh *mesh)
     free(mesh->lost);
     free(mesh->since);
     free(mesh->joins);
+    free(mesh->seconds);
     free(mesh);
 }
 
@@ -454,6 +459,8 @@ static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
 ls_status ls_mesh_enter(ls_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
+    if (mesh->left > 0)
+        mesh->outside += mesh->table->now(mesh->transport) - mesh->left;
     LS_TRY(ls_error_give(&mesh->over));
     if (mesh->peers.joins)
         return ls_fail(
@@ -473,6 +480,8 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
     }
     if (mesh->over.status != LS_OK)
         status = ls_error_give(&mesh->over);
+    atomic_store_explicit(&mesh->waits_for, -1, memory_order_relaxed);
+    mesh->left = mesh->table->now(mesh->transport);
     pthread_mutex_unlock(&mesh->mutex);
     return status;
 }

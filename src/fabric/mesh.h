@@ -45,8 +45,8 @@ typedef struct ls_frame {
     uint64_t number;   /* of the collective; HELLO: size of the cluster */
     uint64_t sequence; /* HELLO: 0, or 1 for a line with signs of life; PIECES: the how manieth exchange of the epoch;
                           STATE: 1 if READY for `number` */
-    uint64_t tag;      /* PIECES: what is exchanged, compared; HELLO: since which epoch the sender is a member, 0: it
-                          is none */
+    uint64_t tag;      /* PIECES: what is exchanged, compared; READY: nanoseconds of the sender's own work; HELLO: since
+                          which epoch the sender is a member, 0: it is none */
     uint64_t bytes;    /* that follow */
     uint64_t hash[2];  /* READY, STATE: of what the sender has */
     uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided */
@@ -106,12 +106,16 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* of each rank */
     ls_want *wants;
-    ls_line **alive; /* by rank: lines for signs of life */
-    ls_beats *beats; /* NULL: workers give them while they wait */
-    ls_door *door;   /* for those that come later */
-    bool begun;      /* this worker is a member */
-    int *members;    /* who is longer there comes first, then the lower rank */
-    uint32_t *since; /* by rank: the epoch in which it became a member */
+    ls_line **alive;      /* by rank: lines for signs of life */
+    ls_beats *beats;      /* NULL: workers give them while they wait */
+    ls_door *door;        /* for those that come later */
+    bool begun;           /* this worker is a member */
+    int *members;         /* who is longer there comes first, then the lower rank */
+    uint32_t *since;      /* by rank: the epoch in which it became a member */
+    double *seconds;      /* by rank: what peers.seconds shows */
+    double outside;       /* seconds between calls of this collective: this worker's own work */
+    double left;          /* when the last call ended; 0: there was none */
+    atomic_int waits_for; /* what peers.waits_for shows */
     ls_exchange_at at;
     uint64_t sequence;
 

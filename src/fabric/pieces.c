@@ -82,12 +82,14 @@ static ls_status begin(ls_mesh *mesh, uint64_t tag, const char *what, const ls_p
     return ls_mesh_look_again(mesh);
 }
 
-static bool is_over(const ls_mesh *mesh)
+static bool is_over(ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         const ls_link *link = &mesh->links[mesh->peers.members[i]];
-        if (!link->arrived || !ls_mesh_is_sent(link))
+        if (!link->arrived || !ls_mesh_is_sent(link)) {
+            atomic_store_explicit(&mesh->waits_for, mesh->peers.members[i], memory_order_relaxed);
             return false;
+        }
     }
     return true;
 }

@@ -373,9 +373,13 @@ static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
 }
 
 /* Worker w of a cluster has the lanes from floor(w V / N) to floor((w+1) V / N). */
+static inline int ls_worker_first(int workers, int lanes, int worker)
+{
+    return (int)((int64_t)worker * lanes / workers);
+}
 static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
-    return (int)((int64_t)worker * plan->lanes / plan->options.workers);
+    return ls_worker_first(plan->options.workers, plan->lanes, worker);
 }
 
 /* The elements of a join that a worker of the cluster joins; all, where joins are not shared out. */

@@ -7,6 +7,8 @@
 #ifndef LS_RUN_PEERS_H
 #define LS_RUN_PEERS_H
 
+#include <stdatomic.h>
+
 #include "base/status.h"
 
 #define LS_ALL_WORKERS (-1)
@@ -45,6 +47,11 @@ struct ls_peers {
     uint64_t wishes;  /* of this worker, until they are decided */
     uint64_t decided; /* by commits, the same on all workers, until they take it off */
     bool again;       /* the last failure was the loss of a worker, and the others go on */
+    /* By rank: seconds of a worker's own work, not waiting for others, as it said with each commit. Only the lowest
+     * member has them, and counts from the moment on when it became that. NULL: nobody says it. */
+    const double *seconds;
+    const atomic_int *waits_for; /* the rank that this worker waits for at this moment, -1: none; for any thread; NULL:
+                                    nobody says it */
 
     /* Pieces go where they belong. Every worker calls this with the same list, but for the addresses, and pieces
      * between two others may be left out; in the same order of calls. `tag` is compared, and a difference is an error

@@ -9,11 +9,13 @@
 #include "base/grow.h"
 #include "base/text.h"
 #include "run/executor_private.h"
+#include "run/peers.h"
 #include "run/runs.h"
 
 #define ROOM_EVENTS 256
 #define ROOMS       1024
 #define NAME_BYTES  160
+#define EVENT_BYTES 400   /* the most that one is in a file */
 #define GAP         20e-6 /* seconds: pieces of a join or an update that follow each other so soon are one event */
 
 typedef enum activity { TASK, WHOLE, PREPARE, JOIN, SHARE, CHECK, UPDATE, COPY, ACTIVITIES } activity;
@@ -43,6 +45,10 @@ struct ls_timeline {
     char **names;
     size_t name_count, name_room;
     double zero;
+    int worker;   /* of a cluster: it has one process, with a row for each of its threads; -1: alone */
+    double shift; /* of its clock to the chief's, in seconds */
+    char *others; /* of the chief: rows and events of the other workers, as they go into the file */
+    double worst; /* of their bounds */
     int64_t first, last, step;
     int64_t cut; /* the first step that there was no room for; 0: none */
     bool on;
@@ -72,6 +78,7 @@ ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_ti
         t->rows[i].room = -1;
     t->ctx = graph->context;
     t->number = ++runs->timelines;
+    t->worker = graph->context->peers ? graph->context->peers->rank : -1;
     t->first = first;
     t->last = last;
     t->zero = ls_clock_now();
@@ -86,6 +93,7 @@ void ls_timeline_destroy(ls_timeline *t)
     for (size_t i = 0; i < t->name_count; i++)
         free(t->names[i]);
     free(t->names);
+    free(t->others);
     free(t->events);
     free(t->rows);
     free(t);
@@ -330,10 +338,17 @@ static void put_time(ls_text *text, const char *key, double seconds)
     ls_text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
 }
 
+/* A worker of a cluster is one process, a process that is alone has several. */
+static int process_of(const ls_timeline *t, int process)
+{
+    return t->worker < 0 ? process : t->worker + 1;
+}
+
 static void put_span(ls_text *text, const ls_timeline *t, const event *v, int process, int thread)
 {
-    ls_text_add(text, ",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", process, thread);
-    put_time(text, "ts", v->start > t->zero ? v->start - t->zero : 0);
+    double start = v->start - t->shift - t->zero;
+    ls_text_add(text, ",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", process_of(t, process), thread);
+    put_time(text, "ts", start > 0 ? start : 0);
     put_time(text, "dur", v->end > v->start ? v->end - v->start : 0);
     ls_text_add(text, ",\"args\":{\"step\":%lld", (long long)v->step);
 }
@@ -401,19 +416,22 @@ static void put_meta(ls_text *text, const char *what, int process, int thread, c
                 strcmp(what, "thread_name") == 0 ? thread : process);
 }
 
-/* A process for the caller and one for each device, with a row for each of its workers. */
+/* A process for the caller and one for each device, with a row for each of its workers; in a cluster one for all. */
 static void put_rows(ls_text *text, const ls_timeline *t)
 {
-    char name[LS_SHORT_NAME + 32], short_name[LS_SHORT_NAME];
-    put_meta(text, "process_name", 1, 1, "training");
-    put_meta(text, "thread_name", 1, 1, "fit");
+    char name[LS_SHORT_NAME + 32] = "training", short_name[LS_SHORT_NAME];
+    if (t->worker >= 0)
+        snprintf(name, sizeof(name), "worker %d", t->worker);
+    put_meta(text, "process_name", process_of(t, 1), 1, name);
+    put_meta(text, "thread_name", process_of(t, 1), 1, "fit");
     for (int d = 0; d < t->ctx->device_count; d++) {
         const ls_device *device = &t->ctx->devices[d];
         ls_device_short_name(t->ctx, d, short_name);
-        put_meta(text, "process_name", d + 2, 0, short_name);
+        if (t->worker < 0)
+            put_meta(text, "process_name", d + 2, 0, short_name);
         for (int w = 0; w < device->worker_count; w++) {
             snprintf(name, sizeof(name), "%s worker %d", short_name, w);
-            put_meta(text, "thread_name", d + 2, device->first_worker + w + 2, name);
+            put_meta(text, "thread_name", process_of(t, d + 2), device->first_worker + w + 2, name);
         }
     }
 }
@@ -442,21 +460,78 @@ static int64_t put_events(ls_text *text, const ls_timeline *t)
     return last;
 }
 
+/* Events of steps before this one. */
+static size_t count_before(const ls_timeline *t, int64_t step)
+{
+    size_t count = 0;
+    int rooms = atomic_load(&t->rooms);
+    for (int room = 0; room < rooms && room < ROOMS; room++)
+        for (int i = 0; i < t->used[room]; i++)
+            count += t->events[(size_t)room * ROOM_EVENTS + (size_t)i].step < step;
+    return count;
+}
+
+/* Leaves out the steps behind the first so many events. */
+static void cut_behind(ls_timeline *t, size_t most)
+{
+    int64_t low = 0, high = t->cut ? t->cut : t->step + 1;
+    if (count_before(t, high) <= most)
+        return;
+    while (high - low > 1) { /* what is before low fits, what is before high does not */
+        int64_t middle = low + (high - low) / 2;
+        *(count_before(t, middle) <= most ? &low : &high) = middle;
+    }
+    t->cut = low;
+}
+
+ls_status ls_timeline_describe(ls_timeline *t, const ls_timeline_clock *clock, size_t most, ls_text *text)
+{
+    if (atomic_load(&t->full) && !t->cut)
+        t->cut = t->step;
+    cut_behind(t, most / EVENT_BYTES);
+    t->shift = clock->shift;
+    t->zero = clock->zero;
+    put_rows(text, t);
+    put_events(text, t);
+    if (t->cut)
+        ls_text_add(
+            text,
+            ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"name\":\"process_labels\",\"args\":{\"labels\":\"without steps "
+            "from %lld on\"}}",
+            process_of(t, 1), (long long)t->cut);
+    return text->failed || text->length > most ? ls_fail(LS_ERR_MEMORY, "no memory for a timeline") : LS_OK;
+}
+
+double ls_timeline_zero(const ls_timeline *t)
+{
+    return t->zero;
+}
+
+void ls_timeline_take_others(ls_timeline *t, char *events, double bound)
+{
+    free(t->others);
+    t->others = events;
+    t->worst = bound;
+}
+
 ls_status ls_timeline_write(ls_timeline *t, const char *path, int64_t *kept)
 {
     ls_text text = { 0 };
     if (atomic_load(&t->full) && !t->cut)
         t->cut = t->step;
     ls_text_put(&text, "{\"displayTimeUnit\":\"ms\",\n\"traceEvents\":[\n");
-    ls_text_put(
+    ls_text_add(
         &text,
-        "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"process_labels\",\"args\":{\"labels\":\"lockstep " LS_VERSION
-        "\"}}");
+        "{\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"name\":\"process_labels\",\"args\":{\"labels\":\"lockstep " LS_VERSION
+        "\"}}",
+        process_of(t, 1));
     put_rows(&text, t);
     int64_t last = put_events(&text, t);
+    ls_text_put(&text, t->others ? t->others : "");
     if (t->failure[0]) {
-        ls_text_put(
-            &text, ",\n{\"name\":\"training failed\",\"cat\":\"failure\",\"ph\":\"i\",\"s\":\"g\",\"pid\":1,\"tid\":1");
+        ls_text_add(
+            &text, ",\n{\"name\":\"training failed\",\"cat\":\"failure\",\"ph\":\"i\",\"s\":\"g\",\"pid\":%d,\"tid\":1",
+            process_of(t, 1));
         put_time(&text, "ts", ls_clock_now() - t->zero);
         ls_text_put(&text, ",\"args\":{\"message\":");
         ls_text_put_json(&text, t->failure);
@@ -466,6 +541,8 @@ ls_status ls_timeline_write(ls_timeline *t, const char *path, int64_t *kept)
     if (t->cut)
         ls_text_add(&text, ",\"left_out\":\"steps from %lld on: a timeline has room for %d events\"", (long long)t->cut,
                     ROOMS * ROOM_EVENTS);
+    if (t->others)
+        ls_text_add(&text, ",\"clocks\":\"of other workers: within %.1f us of the first one\'s\"", t->worst * 1e6);
     ls_text_put(&text, "}}\n");
     ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory to write a timeline")
                                    : ls_file_write(path, ls_text_get(&text), text.length);

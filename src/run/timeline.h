@@ -5,6 +5,7 @@
 #ifndef LS_RUN_TIMELINE_H
 #define LS_RUN_TIMELINE_H
 
+#include "base/text.h"
 #include "graph/node.h"
 
 struct ls_executor;
@@ -32,6 +33,24 @@ bool ls_timeline_run(ls_timeline *timeline, struct ls_executor *e);
 
 /* The whole file or none. *kept: the last step in it; less than the last one that was made: there was no more room. */
 ls_status ls_timeline_write(ls_timeline *timeline, const char *path, int64_t *kept);
+
+/* ---- Of the workers of a cluster ---- */
+
+/* Called by all of them at the same time, each with its own timeline, or NULL: the events of the others go to the
+ * chief, whose ls_timeline_write then has a process for each worker. They are at most 64 MB; steps that do not fit are
+ * left out. Clocks are compared: the file says how well. */
+struct ls_peers;
+ls_status ls_timeline_gather(ls_timeline *timeline, struct ls_peers *peers);
+
+/* Rows and events, at most so many bytes, with times on the chief's clock: `shift` is how far this one is ahead of it,
+ * `zero` when the chief's timeline began. */
+typedef struct ls_timeline_clock {
+    double shift, zero;
+} ls_timeline_clock;
+ls_status ls_timeline_describe(ls_timeline *timeline, const ls_timeline_clock *clock, size_t most, ls_text *text);
+double ls_timeline_zero(const ls_timeline *timeline);
+/* What came from the others, which becomes the timeline's; bound: of the worst of their clocks. */
+void ls_timeline_take_others(ls_timeline *timeline, char *events, double bound);
 
 /* ---- What workers did; e->timeline is not NULL ---- */
 

@@ -58,13 +58,10 @@ static bool is_data(const char *data, const char *path)
 
 ls_status tool_check_outputs(const tool_settings *settings)
 {
-    const named_file outputs[] = { { "--save", settings->save },
-                                   { "--log", settings->log },
-                                   { "--trace", settings->trace },
-                                   { "--output", settings->output },
-                                   { "--csv", settings->csv },
-                                   { "--save-best", settings->save_best },
-                                   { "--save-epochs", settings->save_epochs } };
+    const named_file outputs[] = { { "--save", settings->save },           { "--log", settings->log },
+                                   { "--trace", settings->trace },         { "--status", settings->status },
+                                   { "--output", settings->output },       { "--csv", settings->csv },
+                                   { "--save-best", settings->save_best }, { "--save-epochs", settings->save_epochs } };
     const named_file inputs[] = { { "MODEL", settings->model }, { "--weights", settings->weights } };
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         const char *path = outputs[i].path;

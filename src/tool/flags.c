@@ -285,6 +285,10 @@ static const ls_option save_rows[] = {
         .help = "write a timeline of what each worker of each device does, for ui.perfetto.dev or chrome://tracing"),
     ROW("--trace-steps", trace_steps, .metavar = "A-B",
         .help = "of these steps alone, counted from 1: 20, 20-40, 20-; not given: as many as there is room for"),
+    ROW("--status", status, .metavar = "FILE",
+        .help =
+            "show there what training is at, for `lockstep top FILE`, as long as it runs; not given: where `lockstep "
+            "top` looks; none: nowhere"),
     ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);

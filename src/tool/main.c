@@ -10,7 +10,8 @@ enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict, &tool_verify,
                                                 &tool_summary, &tool_export,   &tool_diff,    &tool_report,
-                                                &tool_devices, &tool_doctor,   &tool_launch,  &tool_key };
+                                                &tool_devices, &tool_doctor,   &tool_launch,  &tool_top,
+                                                &tool_key };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
  * for us, which worker of which cluster this is. */

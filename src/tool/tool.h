@@ -75,7 +75,7 @@ typedef struct tool_settings {
     int transport;                        /* tool_transport */
     double grace, join_limit, silence_limit;
     /* files and forms */
-    const char *save, *log, *output, *diff_model, *trace, *trace_steps;
+    const char *save, *log, *output, *diff_model, *trace, *trace_steps, *status;
     int layout;                      /* 0: Keras's, 1: PyTorch's */
     int64_t trace_first, trace_last; /* what trace_steps says; 0: nothing */
     bool log_hash, json;
@@ -202,7 +202,7 @@ typedef struct tool_command {
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor, tool_launch, tool_key;
+    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top;
 
 /* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c), as it begins. */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
@@ -216,6 +216,11 @@ void tool_follow_chief(const ls_context *ctx);
 ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user);
 /* Of all workers the largest number: a signal that one of them got has stopped them all. */
 ls_status tool_agree(ls_context *ctx, const char *what, int *number);
+
+/* Where this process shows what its training is at, and `top` looks: a file in a folder of this user (top.c). Both are
+ * made; false: there is no folder that is safe. The folder is removed with its last file. */
+bool tool_status_file(char path[PATH_MAX]);
+void tool_remove_status_file(const char *path);
 
 /* ---- What commands work with ---- */
 

@@ -148,9 +148,18 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
     return count_epochs(settings, session, &out->epochs);
 }
 
+/* Where others see what training is at. */
+static const char *status_file(const tool_settings *settings, char path[PATH_MAX])
+{
+    if (settings->status)
+        return strcmp(settings->status, "none") == 0 ? NULL : settings->status;
+    return tool_status_file(path) ? path : NULL;
+}
+
 static ls_status fit(const tool_settings *settings, tool_session *session, ls_history **history)
 {
     ls_fit_options options;
+    char status_path[PATH_MAX];
     tool_callbacks callbacks = { .count = 0 };
     bool validates = settings->validation_split > 0 || session->test;
     LS_TRY(fit_options(settings, session, &options));
@@ -161,7 +170,10 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
         options.history = history;
         options.stop = tool_catch_signals();
         options.save = tool_save_requests();
+        options.status = status_file(settings, status_path);
         status = ls_fit_with(session->model, session->train, options);
+        if (options.status == status_path)
+            tool_remove_status_file(status_path);
     }
     if (callbacks.restores) { /* the last epoch's results may not be those of the weights */
         ls_history_destroy(*history);

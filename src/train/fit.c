@@ -10,6 +10,8 @@
 #include "device/cores.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
+#include "run/peers.h"
+#include "run/timeline.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
 
@@ -39,6 +41,9 @@ typedef struct fit {
     bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
     bool chief;         /* of the workers of a cluster this one prints, logs and saves */
     bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
+    ls_worker_times workers;
+    ls_fit_status *status;
+    double epoch_start, looked; /* when the epoch began; when workers were looked at */
 } fit;
 
 static ls_context *context_of(const fit *f)
@@ -90,9 +95,15 @@ static void open_progress(fit *f)
 static void open_timeline(fit *f)
 {
     const ls_fit_options *o = f->options;
-    if (o->trace &&
+    if (o->trace && !f->job->timeline &&
         ls_timeline_create(ls_model_graph(f->job->model), o->trace_first, o->trace_last, &f->job->timeline) != LS_OK)
         ls_log_write(&context_of(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace, ls_last_error());
+}
+
+static void open_status(fit *f)
+{
+    if (f->chief && f->options->status)
+        ls_fit_status_open(f->options->status, f->job, f->options->log, &f->status);
 }
 
 /* The lowest rank of those that are left is the chief: it goes on with the same log and files. Asked behind whatever
@@ -111,6 +122,7 @@ static void follow_chief(fit *f)
     ls_callbacks_go_on(&f->callbacks);
     open_timeline(f);
     open_progress(f);
+    open_status(f);
 }
 
 /* ---- Workers that come ---- */
@@ -275,6 +287,30 @@ static ls_status count_step(fit *f, int64_t samples)
     return ls_job_step(f->job, &f->step);
 }
 
+#define LOOK 0.25 /* seconds */
+
+/* What the fit is at, for those who watch. */
+static void show(fit *f, const char *doing)
+{
+    const ls_position *at = &f->job->position;
+    double now = ls_clock_now();
+    int64_t made = at->step - f->progress.before;
+    const ls_fit_at facts = { .doing = doing,
+                              .epoch = at->epoch + 1,
+                              .epochs = f->epochs,
+                              .step = at->step,
+                              .steps = f->steps,
+                              .step_seconds = made > 0 ? (now - f->epoch_start) / (double)made : 0,
+                              .loss = f->results.count > 0 ? f->results.values[0] : NAN };
+    ls_fit_status_note(f->status, &facts);
+    if (!f->chief || now - f->looked < LOOK)
+        return;
+    f->looked = now;
+    ls_worker_times_take(&f->workers, context_of(f));
+    ls_worker_times_text(&f->workers, f->progress.about);
+    ls_fit_status_workers(f->status, &f->workers, made);
+}
+
 /* Steps up to the epoch's end, or until something stops them. */
 static ls_status train_epoch(fit *f)
 {
@@ -291,9 +327,11 @@ static ls_status train_epoch(fit *f)
         if (f->stopped) /* by a step that is not finite: it was not made */
             return LS_OK;
         LS_TRY(count_step(f, batch.samples));
+        ls_worker_times_step(&f->workers, f->job->used_lanes);
         follow_chief(f);
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
+        show(f, "training");
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
         bool stops = should_stop(f);
@@ -335,6 +373,7 @@ static ls_status validate(fit *f, double *seconds)
     const ls_watchers watch = { .verb = "validating", .callbacks = &f->callbacks, .stop = f->options->stop };
     if (!f->validates)
         return LS_OK;
+    show(f, "validating");
     if (!interrupted)
         LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
     bool cut = !interrupted && f->val_results.count == 0;
@@ -368,9 +407,11 @@ static ls_status run_epoch(fit *f)
 {
     int64_t epoch = f->job->position.epoch;
     double start = ls_clock_now(), validation_seconds = 0;
+    f->epoch_start = start;
     const ls_times before = f->job->times;
     f->whole = false;
     ls_fit_seconds_begin_epoch(f->job->seconds);
+    ls_worker_times_begin(&f->workers, context_of(f));
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, LS_EPOCH_BEGIN, epoch));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
@@ -381,11 +422,14 @@ static ls_status run_epoch(fit *f)
         return LS_OK;
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
+    ls_worker_times_take(&f->workers, context_of(f));
     LS_TRY(validate(f, &validation_seconds));
     follow_chief(f);
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
+    if (f->chief)
+        ls_worker_times_report(&f->workers, context_of(f), epoch);
     ls_train_log_epoch(f->log, &(ls_epoch_facts){ .job = f->job,
                                                   .epoch = epoch,
                                                   .steps = f->job->position.step,
@@ -393,6 +437,7 @@ static ls_status run_epoch(fit *f)
                                                   .seconds = seconds,
                                                   .learning_rate = f->rate,
                                                   .times = &times,
+                                                  .workers = &f->workers,
                                                   .results = &f->results,
                                                   .validation = shown,
                                                   .validation_seconds = validation_seconds });
@@ -601,9 +646,10 @@ static ls_status open_times(fit *f)
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
     f->job->seconds = seconds;
     f->job->fitting = true;
-    if (!o->trace || !f->chief)
+    if (!o->trace)
         return LS_OK;
-    LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
+    if (f->chief)
+        LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
     return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
 }
 
@@ -618,16 +664,27 @@ static void close_times(fit *f, const ls_error *failure)
         return;
     if (failure->status != LS_OK)
         ls_timeline_failed(job->timeline, failure->message);
-    bool written = ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
-    if (!written)
+    bool written = f->chief && ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    if (!written && f->chief)
         ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
-    else if (kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+    else if (written && kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
         ls_log_write(log, LS_LOG_WARNING,
                      "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
                      "; the first and last step of a timeline can be chosen",
                      f->options->trace, kept, f->step);
     ls_timeline_destroy(job->timeline);
     job->timeline = NULL;
+}
+
+/* Those of the other workers come to the chief. */
+static ls_status gather_timelines(fit *f)
+{
+    ls_peers *peers = context_of(f)->peers;
+    if (!f->options->trace || !peers)
+        return LS_OK;
+    LS_TRY(ls_timeline_gather(f->job->timeline, peers));
+    follow_chief(f);
+    return LS_OK;
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)
@@ -647,6 +704,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     if (o->log)
         LS_TRY(ls_train_log_open(o->log, (ls_log_mode){ .append = ls_saver_resumes(f->job->saver), .quiet = !f->chief },
                                  context_of(f), &f->log));
+    open_status(f);
     return ls_job_step(f->job, &f->step);
 }
 
@@ -690,6 +748,8 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = run_epoch(f);
     if (status == LS_OK)
         ls_saver_finish(f->job->saver);
+    if (status == LS_OK)
+        status = gather_timelines(f);
     double wall = ls_clock_now() - f->start;
     f->job->times.other = wall - f->job->times.data - f->job->times.compute;
     ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made, ls_cores_delay("") - f->delay);
@@ -724,6 +784,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_error failure;
     ls_error_keep(&failure, status);
     ls_progress_close(&f.progress);
+    ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)
         ls_saver_finish(f.job->saver); /* the last good step is not lost */
     ls_saver_close(f.job->saver);

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/terminal.h"
 #include "base/work.h"
+#include "lockstep/cluster.h"
 #include "lockstep/train.h"
 #include "nn/optimizer.h"
 #include "run/runs.h"
@@ -169,6 +170,49 @@ void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bo
 /* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
+/* ---- The workers of a cluster, as the chief sees them (workers.c) ---- */
+
+typedef struct ls_worker_time {
+    int rank, lanes; /* lanes of a whole batch */
+    double seconds;  /* of its own work in this epoch: not waiting for other workers */
+} ls_worker_time;
+typedef struct ls_worker_times {
+    int lanes;                     /* the most that a step of this epoch had */
+    double before[LS_MAX_CLUSTER]; /* by rank: what was counted when the epoch began */
+    int count;                     /* those that are there, by rank; 0: this process is alone, or no chief */
+    ls_worker_time list[LS_MAX_CLUSTER];
+} ls_worker_times;
+void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx); /* an epoch */
+void ls_worker_times_step(ls_worker_times *times, int lanes);
+void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx); /* makes the list */
+/* Who holds up the others, with more than *factor times the median's work: set to how many times; NULL: nobody. */
+const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor);
+/* The same for whoever watches: the rank, of a worker that takes a little longer than the others; -1: none does. */
+int ls_worker_times_last(const ls_worker_times *times);
+/* "4 workers, waiting for 3"; without a slow one "4 workers". */
+#define LS_WORKERS_TEXT 64
+void ls_worker_times_text(const ls_worker_times *times, char text[LS_WORKERS_TEXT]);
+/* One line that names it. */
+void ls_worker_times_report(const ls_worker_times *times, ls_context *ctx, int64_t epoch);
+/* ,"workers":[{"rank":0,"lanes":2,"seconds":1.5}], or nothing. */
+void ls_worker_times_put(const ls_worker_times *times, ls_text *text);
+
+/* ---- What a fit shows of itself while it runs, to other programs (status.c) ---- */
+
+/* A small file, written anew each second by a thread of its own and removed at the end. One that cannot be written is a
+ * warning, and nothing else. */
+typedef struct ls_fit_status ls_fit_status;
+typedef struct ls_fit_at {
+    const char *doing;                  /* "training" */
+    int64_t epoch, epochs, step, steps; /* step: done of the epoch; steps: -1: not known */
+    double step_seconds;
+    double loss;
+} ls_fit_at;
+void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_status **out);
+void ls_fit_status_note(ls_fit_status *status, const ls_fit_at *at); /* status may be NULL */
+void ls_fit_status_workers(ls_fit_status *status, const ls_worker_times *times, int64_t steps);
+void ls_fit_status_close(ls_fit_status *status);
+
 /* Whether a signal came, here or to another worker of the cluster: the same on all of them after each run. */
 bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
 
@@ -308,11 +352,12 @@ typedef struct ls_progress {
     int64_t steps;        /* of the epoch; negative: not known */
     int64_t done, before; /* steps done; of these, before this process came to the epoch */
     double start, drawn;
-    double first_step;         /* seconds that the first step took: not counted in the time a step */
-    bool open_line;            /* a bar is drawn, without a newline after it */
-    const ls_results *results; /* what the last step gave; NULL: there was none yet */
-    bool watching;             /* work between steps is shown, too, */
-    ls_work_watcher outer;     /* in place of this watcher */
+    double first_step;           /* seconds that the first step took: not counted in the time a step */
+    bool open_line;              /* a bar is drawn, without a newline after it */
+    const ls_results *results;   /* what the last step gave; NULL: there was none yet */
+    char about[LS_WORKERS_TEXT]; /* shown last, on a terminal that has room for it; "" */
+    bool watching;               /* work between steps is shown, too, */
+    ls_work_watcher outer;       /* in place of this watcher */
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
@@ -382,6 +427,7 @@ typedef struct ls_epoch_facts {
     double seconds;                         /* training: without the validation */
     double learning_rate;                   /* of its last step */
     const ls_times *times;                  /* of this epoch alone */
+    const ls_worker_times *workers;         /* likewise */
     const ls_results *results, *validation; /* validation NULL: this epoch has none */
     double validation_seconds;
 } ls_epoch_facts;

@@ -192,6 +192,7 @@ void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
     }
     put_times(&text, facts->seconds, facts->times);
     ls_fit_seconds_put(facts->job->seconds, ls_model_graph(facts->job->model)->context, true, facts->times, &text);
+    ls_worker_times_put(facts->workers, &text);
     ls_train_log_put(log, &text);
 }
 

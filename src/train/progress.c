@@ -162,6 +162,8 @@ static void draw(ls_progress *p, const pieces *all)
     ls_line line = ls_line_of(&p->terminal, room);
     put_head(&line, all, fitting_cells(p, all, room, true));
     put_values(&line, all);
+    if (p->about[0] && !line.full && line.columns + 3 + strlen(p->about) <= room) /* ASCII */
+        ls_line_put(&line, LS_STYLE_PLAIN, " - %s", p->about);
     ls_line_draw(&line);
     ls_text_free(&line.text);
     p->open_line = true;

@@ -1,0 +1,340 @@
+/* lockstep top: the jobs of this user that train on this machine, or those that the given files show. On a terminal it
+ * is drawn anew each second; elsewhere it is printed once. */
+#include "tool/tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Where jobs show themselves ---- */
+
+/* Only this user can have put something there. */
+static bool is_own(const char *folder)
+{
+    struct stat about;
+    return lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
+           (about.st_mode & 022) == 0;
+}
+
+static bool find_folder(char path[PATH_MAX])
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    int length;
+    if (runtime && runtime[0] == '/' && is_own(runtime))
+        length = snprintf(path, PATH_MAX, "%s/lockstep", runtime);
+    else
+        length = snprintf(path, PATH_MAX, "/tmp/lockstep-%ld", (long)geteuid());
+    return length < PATH_MAX - 64;
+}
+
+/* An empty file: from now on nobody removes the folder. */
+static bool make_file(const char *folder, const char *path)
+{
+    if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || !is_own(folder))
+        return false;
+    int fd = ls_file_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+bool tool_status_file(char path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    bool made = false;
+    if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
+        return false;
+    for (int i = 0; i < 10 && !made; i++) /* another job may have removed the folder in between */
+        made = make_file(folder, path);
+    return made;
+}
+
+void tool_remove_status_file(const char *path)
+{
+    char folder[PATH_MAX];
+    unlink(path);
+    if (find_folder(folder))
+        rmdir(folder); /* it stays as long as others have files there */
+}
+
+/* ---- Reading ---- */
+
+typedef struct worker {
+    int64_t rank, lanes;
+    double step_seconds;
+} worker;
+
+typedef struct job {
+    int64_t pid, started, updated, size, epoch, epochs, step, steps, waiting_for;
+    double step_seconds, idle_seconds, loss;
+    char model[64], host[64], doing[32], log[PATH_MAX];
+    worker workers[LS_MAX_CLUSTER];
+    size_t count;
+} job;
+
+static ls_status read_workers(const ls_json_at *root, job *out)
+{
+    ls_json_at list, at;
+    LS_TRY(ls_json_get_array(root, "workers", &list));
+    for (size_t i = 0; i < ls_json_count(&list) && i < LS_MAX_CLUSTER; i++) {
+        worker *w = &out->workers[out->count++];
+        LS_TRY(ls_json_element(&list, i, &at));
+        LS_TRY(ls_json_get_i64(&at, "rank", &w->rank));
+        LS_TRY(ls_json_get_i64(&at, "lanes", &w->lanes));
+        LS_TRY(ls_json_opt_f64(&at, "step_seconds", &w->step_seconds));
+    }
+    return LS_OK;
+}
+
+/* Names must not command the terminal. */
+static ls_status read_name(const ls_json_at *root, const char *key, char *out, size_t size)
+{
+    const char *text = "";
+    LS_TRY(ls_json_opt_string(root, key, &text));
+    snprintf(out, size, "%s", text);
+    ls_make_printable(out, strlen(out));
+    return LS_OK;
+}
+
+static ls_status read_members(const ls_json_at *root, job *out)
+{
+    *out = (job){ .steps = -1, .waiting_for = -1, .size = 1, .loss = NAN };
+    LS_TRY(ls_json_get_i64(root, "pid", &out->pid));
+    LS_TRY(ls_json_get_i64(root, "started", &out->started));
+    LS_TRY(ls_json_get_i64(root, "updated", &out->updated));
+    LS_TRY(ls_json_get_i64(root, "epoch", &out->epoch));
+    LS_TRY(ls_json_get_i64(root, "epochs", &out->epochs));
+    LS_TRY(ls_json_get_i64(root, "step", &out->step));
+    LS_TRY(ls_json_opt_i64(root, "steps", &out->steps));
+    LS_TRY(ls_json_opt_i64(root, "size", &out->size));
+    LS_TRY(ls_json_opt_i64(root, "waiting_for", &out->waiting_for));
+    LS_TRY(ls_json_opt_f64(root, "step_seconds", &out->step_seconds));
+    LS_TRY(ls_json_opt_f64(root, "idle_seconds", &out->idle_seconds));
+    LS_TRY(ls_json_opt_f64(root, "loss", &out->loss));
+    LS_TRY(read_name(root, "model", out->model, sizeof out->model));
+    LS_TRY(read_name(root, "host", out->host, sizeof out->host));
+    LS_TRY(read_name(root, "doing", out->doing, sizeof out->doing));
+    LS_TRY(read_name(root, "log", out->log, sizeof out->log));
+    return read_workers(root, out);
+}
+
+static ls_status read_job(const char *path, job *out)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    LS_TRY(ls_file_read(path, 1 << 20, &data, &bytes));
+    ls_status status = ls_json_read_buffer(path, data, bytes, &root);
+    free(data);
+    LS_TRY(status);
+    ls_json_at at = ls_json_root(root, path);
+    status = read_members(&at, out);
+    json_decref(root);
+    return status;
+}
+
+/* ---- Showing ---- */
+
+static void add_seconds(ls_text *text, double seconds)
+{
+    if (seconds >= 1)
+        ls_text_add(text, "%.2f s", seconds);
+    else
+        ls_text_add(text, "%.1f ms", seconds * 1e3);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Of workers that have lanes; of two in the middle the lower one. 0: nobody has. */
+static double median(const job *j)
+{
+    double values[LS_MAX_CLUSTER];
+    size_t count = 0;
+    for (size_t i = 0; i < j->count; i++)
+        if (j->workers[i].lanes > 0)
+            values[count++] = j->workers[i].step_seconds;
+    qsort(values, count, sizeof *values, ascending);
+    return count > 0 ? values[(count - 1) / 2] : 0;
+}
+
+#define SILENT 5 /* seconds: a file that was not written for so long */
+
+static void add_job(ls_text *text, const job *j)
+{
+    double middle = median(j);
+    long long silent = (long long)time(NULL) - (long long)j->updated;
+    ls_text_add(text, "%s: process %lld on %s, %s, epoch %lld/%lld, step %lld", j->model, (long long)j->pid, j->host,
+                j->doing, (long long)j->epoch, (long long)j->epochs, (long long)j->step);
+    if (j->steps >= 0)
+        ls_text_add(text, "/%lld", (long long)j->steps);
+    ls_text_put(text, ", ");
+    add_seconds(text, j->step_seconds);
+    ls_text_put(text, " a step");
+    if (isfinite(j->loss))
+        ls_text_add(text, ", loss %.4f", j->loss);
+    ls_text_put(text, "\n");
+    if (j->log[0])
+        ls_text_add(text, "  log %s\n", j->log);
+    if (silent > SILENT)
+        ls_text_add(text, "  nothing was heard of it for %lld s: it is stopped, or its machine is\n", silent);
+    if (j->count > 0) {
+        ls_text_add(text, "  %zu of %lld workers", j->count, (long long)j->size);
+        if (j->waiting_for >= 0)
+            ls_text_add(text, ", waiting for %lld", (long long)j->waiting_for);
+        if (j->idle_seconds > 2)
+            ls_text_add(text, "; no step for %.0f s", j->idle_seconds);
+        ls_text_put(text, "\n  worker  lanes  own work a step  of the median\n");
+    }
+    for (size_t i = 0; i < j->count; i++) {
+        const worker *w = &j->workers[i];
+        ls_text_add(text, "  %6lld  %5lld  %12.2f ms", (long long)w->rank, (long long)w->lanes, w->step_seconds * 1e3);
+        if (middle > 0)
+            ls_text_add(text, "  %13.1f", w->step_seconds / middle);
+        ls_text_put(text, w->rank == j->waiting_for ? "  <\n" : "\n");
+    }
+}
+
+/* A job that was killed leaves its file, which is removed here: it is this user's. */
+static bool is_gone(const char *folder, const char *name)
+{
+    char path[PATH_MAX], *end;
+    long pid = strtol(name, &end, 10);
+    if (pid <= 0 || strcmp(end, ".json") != 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+        return false;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path)
+        tool_remove_status_file(path);
+    return true;
+}
+
+/* One that ended between two looks is not there any more, which is no failure. */
+static size_t add_jobs(ls_text *text)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+    size_t count = 0;
+    job j;
+    struct dirent **names = NULL;
+    int found = find_folder(folder) && is_own(folder) ? scandir(folder, &names, NULL, alphasort) : 0;
+    for (int i = 0; i < found; i++) {
+        const char *name = names[i]->d_name;
+        if (tool_ends_with(name, ".json") && !is_gone(folder, name) &&
+            snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && read_job(path, &j) == LS_OK) {
+            add_job(text, &j);
+            count++;
+        }
+        free(names[i]);
+    }
+    free(names);
+    return count;
+}
+
+static ls_status look(const tool_settings *settings, ls_text *text)
+{
+    job j;
+    for (size_t i = 0; i < settings->file_count; i++) {
+        LS_TRY(read_job(settings->files[i], &j));
+        add_job(text, &j);
+    }
+    if (settings->file_count == 0 && add_jobs(text) == 0)
+        ls_text_put(text, "no job of this user trains on this machine\n");
+    return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory for a list of jobs") : LS_OK;
+}
+
+/* ---- On a terminal ---- */
+
+/* As much as fits, from the top. */
+static void draw(const char *text)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0)
+        size = (struct winsize){ .ws_row = 24, .ws_col = 80 };
+    printf("\033[H");
+    for (int row = 1; *text && row < size.ws_row; row++) {
+        int length = (int)strcspn(text, "\n");
+        printf("%.*s\033[K\n", length < size.ws_col ? length : size.ws_col - 1, text);
+        text += length + (text[length] == '\n');
+    }
+    printf("\033[J(q ends)\033[K");
+    fflush(stdout);
+}
+
+/* Until somebody types q or Ctrl+D, or a signal comes. A second passes between two looks. */
+static ls_status watch(const tool_settings *settings, const volatile int *stop)
+{
+    ls_status status = LS_OK;
+    bool ends = false, keys = true;
+    while (!ends && !*stop && status == LS_OK) {
+        ls_text text = { 0 };
+        status = look(settings, &text);
+        if (status == LS_OK)
+            draw(ls_text_get(&text));
+        ls_text_free(&text);
+        struct pollfd in = { .fd = keys ? STDIN_FILENO : -1, .events = POLLIN };
+        char key = 'q';
+        if (status == LS_OK && poll(&in, 1, 1000) > 0) {
+            ssize_t got = read(STDIN_FILENO, &key, 1);
+            ends = got == 1 && (key == 'q' || key == 4);
+            keys = got > 0;
+        }
+    }
+    return status;
+}
+
+static ls_status show(const tool_settings *settings)
+{
+    struct termios before, raw;
+    bool set = tcgetattr(STDIN_FILENO, &before) == 0;
+    if (set) {
+        raw = before;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        set = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+    }
+    printf("\033[?1049h"); /* another screen: what was there comes back at the end */
+    ls_status status = watch(settings, tool_catch_signals());
+    printf("\033[?1049l");
+    fflush(stdout);
+    if (set)
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    tool_release_signals();
+    return status;
+}
+
+static ls_status run(const tool_settings *settings, int *stopped_by)
+{
+    const char *kind = getenv("TERM");
+    ls_text text = { 0 };
+    (void)stopped_by; /* a signal is how it is meant to end */
+    if (isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0)
+        return show(settings);
+    ls_status status = look(settings, &text);
+    if (status == LS_OK)
+        printf("%s", ls_text_get(&text));
+    ls_text_free(&text);
+    return status;
+}
+
+const tool_command tool_top = {
+    .name = "top",
+    .arguments = "[FILE...]",
+    .summary = "watch jobs that train: workers, epoch, step, seconds a step, who is waited for",
+    .details =
+        "Shows the trainings of this user on this machine, or those whose --status FILE is given (their chief may be\n"
+        "on another machine, where the file can be reached): epoch, step, seconds a step, and of a cluster for\n"
+        "each worker its lanes and the seconds a step of its own work, without waiting for others; '<' is the\n"
+        "one that the others wait for. On a terminal it is drawn anew each second until q is typed; elsewhere it\n"
+        "is printed once.",
+    .takes_files = TOOL_ANY_FILES,
+    .run = run,
+};
