@@ -88,7 +88,7 @@ HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(OPTIMIZE) $(HARDEN) -g -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
               -Iinclude $(PKG_CFLAGS) $(CFLAGS)
 ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread $(HARDEN_LD) -Wl,--as-needed $(LDFLAGS)
-LIBS := $(PKG_LIBS) -lm
+LIBS := $(PKG_LIBS) -lm -ldl
 AVX2_FLAGS   := -mavx2 -mfma
 AVX512_FLAGS := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
 
@@ -165,6 +165,19 @@ $(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(compile)
+
+# Kernels of GPUs are part of the library as text, with what they share with it.
+GPU_TEXTS := $(sort $(wildcard src/backend/gpu/*.cl)) src/backend/gpu/calls.h src/backend/ref/polynomials.h src/base/math_tables.h \
+             src/graph/apply.def
+$(B)/made/backend/gpu/texts.inc: $(GPU_TEXTS) $(B)/objects
+	@mkdir -p $(@D)
+	@for text in $(GPU_TEXTS); do \
+	    printf 'static const char text_%s[] = {' "$$(basename $$text | tr . _)"; \
+	    od -An -v -tx1 $$text | sed 's/ \(..\)/0x\1,/g'; \
+	    echo '0 };'; \
+	done > $@
+$(B)/obj/src/backend/gpu/source.o: $(B)/made/backend/gpu/texts.inc
+$(B)/obj/src/backend/gpu/source.o: include_flags += -I$(B)/made
 
 define typed_rule
 $(B)/obj/%.$(1).o: %.c $(B)/flags

@@ -7,7 +7,9 @@
  * fed with the same numbers, within the bound of the op's family (`families`; docs/bits.md has the table). An op that
  * stands in no family, or that no expression has, fails.
  *
- * `make test` takes a sample; LS_BITS=all (`make bits`) more shapes; LS_BITS=<seed> one of them. */
+ * `make test` takes a sample; LS_BITS=all (`make bits`) more shapes; LS_BITS=<seed> one of them.
+ *
+ * test_opencl_bits.c is this file with an OpenCL device in the place of instruction sets (ON_OPENCL). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,10 +30,15 @@
 #include "sanitized.h"
 #include "shapes.h"
 
-#define SAMPLE (SANITIZED ? 460 : 1380) /* expressions in `make test` */
-#define ALL    12000
-
+#ifdef ON_OPENCL
+#include "opencl.h"
+#define SAMPLE (SANITIZED ? 150 : 460) /* expressions in `make test` */
+static const char *const instruction_sets[] = { "opencl" };
+#else
+#define SAMPLE (SANITIZED ? 460 : 1380)
 static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
+#endif
+#define ALL  12000
 #define SETS (sizeof instruction_sets / sizeof *instruction_sets)
 
 static ls_context *reference, *fast[SETS]; /* fast: NULL where this CPU cannot run it */
@@ -738,6 +745,27 @@ static void updates_have_the_reference_s_bits(void **state)
 
 /* ---- All together ---- */
 
+#ifdef ON_OPENCL
+static bool open_fast(void)
+{
+    ls_context_options ours = { .threads = 1 };
+    return opencl_open(&ours, "opencl:0", &fast[0]);
+}
+#else
+static bool open_fast(void)
+{
+    ls_context_options ours = { .threads = 1 };
+    for (size_t i = 0; i < SETS; i++) {
+        if (!ls_simd_named(instruction_sets[i]))
+            continue;
+        setenv("LOCKSTEP_ISA", instruction_sets[i], 1);
+        LS_CHECK(ls_context_open(&ours, &fast[i]));
+    }
+    unsetenv("LOCKSTEP_ISA");
+    return true;
+}
+#endif
+
 /* After all others: nothing is left out. */
 static void every_op_was_seen(void **state)
 {
@@ -749,16 +777,11 @@ static void every_op_was_seen(void **state)
 
 int main(void)
 {
-    ls_context_options plain = { .reference = true, .threads = 1 }, ours = { .threads = 1 };
+    ls_context_options plain = { .reference = true, .threads = 1 };
     mallopt(M_PERTURB, 0x80); /* what is read before it is written is a large number, not zero */
+    if (!open_fast())
+        return 0; /* and it has said why */
     LS_CHECK(ls_context_open(&plain, &reference));
-    for (size_t i = 0; i < SETS; i++) {
-        if (!ls_simd_named(instruction_sets[i]))
-            continue;
-        setenv("LOCKSTEP_ISA", instruction_sets[i], 1);
-        LS_CHECK(ls_context_open(&ours, &fast[i]));
-    }
-    unsetenv("LOCKSTEP_ISA");
     TEST_SUITE_ADD(every_op_has_a_family);
     TEST_SUITE_ADD(random_shapes_have_the_reference_s_bits);
     TEST_SUITE_ADD(updates_have_the_reference_s_bits);

@@ -87,6 +87,8 @@ typedef struct ls_join_call {
 typedef struct ls_backend_device {
     char about[256]; /* "NVIDIA H100 80GB" */
     size_t memory;   /* bytes; 0: not known */
+    bool growth;     /* memory is taken as it is needed, unless the user says otherwise */
+    bool only_named; /* used only where it is made visible by name: one that computes on the host's cores */
 } ls_backend_device;
 
 typedef struct ls_backend {

@@ -62,6 +62,7 @@ static ls_status create(const ls_context_options *options, const char *call, ls_
     ctx->process = getpid();
     ctx->kinds[LS_CPU] = (ls_kind){ .name = "CPU" };
     ctx->kind_count = 1;
+    ls_context_add_own_kinds(ctx);
     status = ls_context_look_for_cluster(ctx, call);
     if (status != LS_OK)
         free_context(ctx);

@@ -57,6 +57,11 @@ static inline int ls_context_worker(const ls_context *ctx)
 {
     return ctx->worker_count > 1 ? ctx->worker : LS_NO_WORKER;
 }
+
+/* The same, and of kinds that sleep those that are in a text, or (NULL) all. In an open context they sleep on. */
+ls_status ls_context_look_for(ls_context *ctx, const char *names);
+
+/* Kinds with the number of their devices: for reading names. */
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
 
 /* The logical device of a name; of a list of names, indices that the caller frees. */
@@ -82,6 +87,9 @@ static inline bool ls_context_binds_workers(const ls_context *ctx)
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
 
 void ls_context_close_devices(ls_context *ctx);
+
+/* The kinds that the library brings, beside the CPU: src/backend/opencl/device.c. */
+void ls_context_add_own_kinds(ls_context *ctx);
 
 /* How many contexts this process has opened. */
 int ls_contexts_opened(void);

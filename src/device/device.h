@@ -9,11 +9,12 @@
 #include "lockstep/backend.h"
 
 #define LS_CPU       0 /* the kind that is always there */
-#define LS_MAX_KINDS 8
+#define LS_MAX_KINDS 9
 
 typedef struct ls_kind {
     char name[16];
     ls_backend backend; /* all zeros for the CPU */
+    bool asleep;        /* not looked for until somebody names it, or lists what there is: drivers take time to load */
 } ls_kind;
 
 /* A device of the machine, and how it is to be used. */

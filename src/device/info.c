@@ -56,7 +56,7 @@ ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_nam
         return ls_fail(LS_ERR_INVALID, "ls_read_device_names: a context, names and places for the list are needed");
     LS_TRY(ls_context_check(ctx, "ls_read_device_names"));
     pthread_mutex_lock(&ctx->mutex);
-    ls_status status = ls_context_look(ctx);
+    ls_status status = ls_context_look_for(ctx, names);
     pthread_mutex_unlock(&ctx->mutex);
     LS_TRY(status);
     int kind_count = ls_context_kinds(ctx, false, kinds);

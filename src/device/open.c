@@ -229,7 +229,7 @@ ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_
         return ls_fail(LS_ERR_INVALID, "ls_list_physical_devices: a context and places for the list are needed");
     LS_TRY(ls_context_check(ctx, "ls_list_physical_devices"));
     pthread_mutex_lock(&ctx->mutex);
-    ls_status status = ls_context_look(ctx);
+    ls_status status = ls_context_look_for(ctx, kind);
     if (status == LS_OK)
         status = list_devices(ctx, kind, false, out, count);
     pthread_mutex_unlock(&ctx->mutex);

@@ -74,7 +74,20 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
             LS_TRY(backend->query(backend->user, i, &known));
         snprintf(p->about, sizeof(p->about), "%s", known.about);
         p->memory = known.memory;
+        p->growth = known.growth;
+        p->visible = !known.only_named;
     }
+    return LS_OK;
+}
+
+/* Kinds that sleep are looked for when a text names one. NULL: all of them. */
+static ls_status wake(ls_context *ctx, const char *names)
+{
+    for (int k = 1; k < ctx->kind_count; k++)
+        if (ctx->kinds[k].asleep && (!names || strcasestr(names, ctx->kinds[k].name))) {
+            ctx->kinds[k].asleep = false;
+            LS_TRY(look_at_backend(ctx, k));
+        }
     return LS_OK;
 }
 
@@ -200,12 +213,21 @@ ls_status ls_context_look(ls_context *ctx)
         return LS_OK;
     ls_status status = look_at_cpu(ctx);
     for (int k = 1; k < ctx->kind_count && status == LS_OK; k++)
-        status = look_at_backend(ctx, k);
+        if (!ctx->kinds[k].asleep)
+            status = look_at_backend(ctx, k);
+    if (status == LS_OK && getenv(VISIBLE))
+        status = wake(ctx, getenv(VISIBLE));
     if (status == LS_OK && getenv(VISIBLE))
         status = apply_visible(ctx, VISIBLE, getenv(VISIBLE), true);
     if (status != LS_OK)
         forget(ctx);
     return status;
+}
+
+ls_status ls_context_look_for(ls_context *ctx, const char *names)
+{
+    LS_TRY(ls_context_look(ctx));
+    return ctx->opened_by ? LS_OK : wake(ctx, names);
 }
 
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS])
@@ -292,7 +314,8 @@ ls_status ls_backend_fail(ls_status status, const char *format, ...)
 ls_status ls_set_visible_devices(ls_context *ctx, const char *devices)
 {
     LS_TRY(begin_change(ctx, "ls_set_visible_devices"));
-    ls_status status = devices ? ls_context_look(ctx) : ls_fail(LS_ERR_INVALID, "ls_set_visible_devices: no list");
+    ls_status status =
+        devices ? ls_context_look_for(ctx, devices) : ls_fail(LS_ERR_INVALID, "ls_set_visible_devices: no list");
     if (status == LS_OK)
         status = apply_visible(ctx, "ls_set_visible_devices", devices, false);
     return end_change(ctx, status);
@@ -303,7 +326,7 @@ ls_status ls_set_memory_growth(ls_context *ctx, const char *devices, bool growth
     ls_named_device *list = NULL;
     int count = 0;
     LS_TRY(begin_change(ctx, "ls_set_memory_growth"));
-    ls_status status = ls_context_look(ctx);
+    ls_status status = ls_context_look_for(ctx, devices ? devices : "");
     if (status == LS_OK)
         status = read_names(ctx, "ls_set_memory_growth", devices, &list, &count);
     for (int i = 0; i < count; i++)
@@ -368,7 +391,7 @@ static ls_status split(ls_context *ctx, const char *device, const ls_logical_dev
 ls_status ls_set_logical_devices(ls_context *ctx, const char *device, const ls_logical_device *parts, size_t count)
 {
     LS_TRY(begin_change(ctx, "ls_set_logical_devices"));
-    ls_status status = ls_context_look(ctx);
+    ls_status status = ls_context_look_for(ctx, device ? device : "");
     if (status == LS_OK)
         status = split(ctx, device, parts, count);
     return end_change(ctx, status);

@@ -20,6 +20,30 @@ static void write_log(void *user, ls_log_level level, const char *line)
 
 /* ---- Which devices ---- */
 
+static bool is_last_of_kind(const ls_device_name *list, size_t count, size_t i)
+{
+    for (size_t k = 0; k < count; k++)
+        if (strcmp(list[k].kind, list[i].kind) == 0 && list[k].number > list[i].number)
+            return false;
+    return true;
+}
+
+/* Devices that are no CPUs are used where they are named, also those that are not by themselves. Their numbers are
+ * kept: those before the last that is named are visible, too. */
+static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t count)
+{
+    ls_text names = { 0 };
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].kind, "CPU") != 0 && is_last_of_kind(list, count, i))
+            ls_text_add(&names, "%s%s:0-%d", *ls_text_get(&names) ? "," : "", list[i].kind, list[i].number);
+    ls_status status = names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices")
+                       : *ls_text_get(&names)
+                           ? ls_fail_within(ls_set_visible_devices(ctx, ls_text_get(&names)), "--devices")
+                           : LS_OK;
+    ls_text_free(&names);
+    return status;
+}
+
 /* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
 static ls_status read_names(ls_context *ctx, const char *names, int *open, int *used)
 {
@@ -31,8 +55,9 @@ static ls_status read_names(ls_context *ctx, const char *names, int *open, int *
     for (size_t i = 0; i < count; i++)
         if (strcmp(list[i].kind, "CPU") == 0 && list[i].number >= *open)
             *open = list[i].number + 1;
+    ls_status status = show_named(ctx, list, count);
     free(list);
-    return LS_OK;
+    return status;
 }
 
 /* A number of CPU devices, or names. */

@@ -1,0 +1,106 @@
+/* The numbers that kernels are given, beside places in memory: one struct each, the same for the host that fills it and
+ * for the kernels, which have this file behind their prelude. All fields are 8 bytes, so that nothing is padded. */
+#ifndef LS_BACKEND_GPU_CALLS_H
+#define LS_BACKEND_GPU_CALLS_H
+
+#define LS_GPU_RANK 8 /* axes */
+
+/* n elements, and attributes of their op */
+typedef struct ls_gpu_flat {
+    i64 n;
+    double a, b;
+} ls_gpu_flat;
+
+/* Elements of a shape of `rank` axes, and how far each of up to four arrays steps along them. */
+typedef struct ls_gpu_walk {
+    i64 n, rank;
+    i64 size[LS_GPU_RANK];
+    i64 stride[4][LS_GPU_RANK];
+    i64 start[4];
+    i64 relation;
+} ls_gpu_walk;
+
+/* Convolutions and pools: x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out] (of pools out is c). */
+typedef struct ls_gpu_window {
+    i64 n, h, w, c, kh, kw, yh, yw, out;
+    i64 groups, group_in, group_out;
+    i64 stride[2], dilation[2], pad[2];
+    i64 count_padding;
+    i64 tiles; /* of a row of pixels */
+} ls_gpu_window;
+
+/* Blocks of positions, as backend/blocks.h has them; of these, `count` from number `first` on. */
+typedef struct ls_gpu_blocks {
+    i64 sample, width, samples, rows, columns; /* ls_blocks */
+    i64 positions;                             /* of the lane */
+    i64 first, count;
+    i64 per_row, per_sample; /* blocks of a row, where rows are cut; of a sample, where samples are */
+} ls_gpu_blocks;
+
+typedef struct ls_gpu_correlate {
+    ls_gpu_window v;
+    ls_gpu_blocks b;
+} ls_gpu_correlate;
+
+/* a [m,k] times b [k,n], b's columns side by side; leading axes are walked: array 0 is a, 1 is b, both in elements. */
+typedef struct ls_gpu_product {
+    i64 m, n, k, a_row, a_column, b_row;
+    i64 matrices;
+    ls_gpu_walk leading;
+} ls_gpu_product;
+
+typedef struct ls_gpu_product_blocks {
+    ls_gpu_product p;
+    ls_gpu_blocks b;
+} ls_gpu_product_blocks;
+
+/* Partial sums of `count` blocks, `n` elements each, are added from left to right; more: to what is there. */
+typedef struct ls_gpu_add {
+    i64 n, count, more;
+} ls_gpu_add;
+
+/* Axes that stay and axes that go. */
+typedef struct ls_gpu_reduce {
+    ls_gpu_walk kept, gone;
+    ls_gpu_blocks b;
+} ls_gpu_reduce;
+
+/* x [positions, channels] */
+typedef struct ls_gpu_norm {
+    i64 positions, channels;
+    double count, epsilon;
+    ls_gpu_blocks b;
+} ls_gpu_norm;
+
+/* [outer, n, inner] */
+typedef struct ls_gpu_rows {
+    i64 outer, n, inner;
+    i64 size;  /* of an axis that is taken from */
+    i64 width; /* bytes of an index */
+    i64 first; /* position of the first element in the batch, for messages */
+    i64 each;  /* indices of a sample */
+} ls_gpu_rows;
+
+typedef struct ls_gpu_random {
+    i64 samples, each;
+    i64 first; /* sample in the batch */
+    u64 seed, run;
+    i64 purpose, layer, call;
+    double a, b;
+} ls_gpu_random;
+
+typedef struct ls_gpu_update {
+    i64 n, has_step, has_when;
+    double momentum, rho, epsilon, beta_1, beta_2, weight_decay;
+} ls_gpu_update;
+
+/* What a kernel found wrong with the data: the first place. Zeros: nothing. */
+typedef struct ls_gpu_fault {
+    i64 kind; /* an ls_gpu_fault_kind */
+    i64 step; /* of the program */
+    i64 value, at, limit;
+    double rate;
+} ls_gpu_fault;
+enum { LS_GPU_FAULT_NONE, LS_GPU_FAULT_LABEL, LS_GPU_FAULT_INDEX, LS_GPU_FAULT_RATE };
+
+#endif

@@ -1,0 +1,100 @@
+/* One number at a time: arithmetic, functions, comparisons, selection. Binary kernels come twice: for operands that lie
+ * side by side with the output, and for others, which are walked (NumPy's broadcasting). */
+
+#define UNARY(name, type, expression)                                                                                  \
+    KERNEL name(PLACE(0), PLACE(1), ls_gpu_flat p)                                                                     \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n) {                                                                                                 \
+            type x = IN(type, 0)[i];                                                                                   \
+            OUT(type, 1)[i] = (type)(expression);                                                                      \
+        }                                                                                                              \
+    }
+
+#define BINARY(name, type, to, expression)                                                                             \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), ls_gpu_flat p)                                                           \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n) {                                                                                                 \
+            type a = IN(type, 0)[i], b = IN(type, 1)[i];                                                               \
+            OUT(to, 2)[i] = (to)(expression);                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    KERNEL name##_walk(PLACE(0), PLACE(1), PLACE(2), ls_gpu_walk p)                                                    \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n) {                                                                                                 \
+            type a = IN(type, 0)[walk_at(&p, 0, i)], b = IN(type, 1)[walk_at(&p, 1, i)];                               \
+            OUT(to, 2)[i] = (to)(expression);                                                                          \
+        }                                                                                                              \
+    }
+
+/* wide: of integers an unsigned type, so that they wrap */
+#define NUMBERS(suffix, type, wide)                                                                                    \
+    BINARY(add_##suffix, type, type, (wide)a + (wide)b)                                                                \
+    BINARY(sub_##suffix, type, type, (wide)a - (wide)b)                                                                \
+    BINARY(mul_##suffix, type, type, (wide)a *(wide)b)                                                                 \
+    BINARY(maximum_##suffix, type, type, LARGER(a, b))                                                                 \
+    BINARY(minimum_##suffix, type, type, SMALLER(a, b))                                                                \
+    BINARY(equal_##suffix, type, u8, a == b)                                                                           \
+    BINARY(not_equal_##suffix, type, u8, a != b)                                                                       \
+    BINARY(less_##suffix, type, u8, a < b)                                                                             \
+    BINARY(less_equal_##suffix, type, u8, a <= b)                                                                      \
+    UNARY(sign_##suffix, type, x > 0 ? 1 : x < 0 ? -1 : x)                                                             \
+    UNARY(square_##suffix, type, (wide)x *(wide)x)
+
+NUMBERS(f32, float, float)
+NUMBERS(f64, double, double)
+NUMBERS(i32, i32, u32)
+NUMBERS(i64, i64, u64)
+UNARY(neg_f32, float, -x)
+UNARY(neg_f64, double, -x)
+UNARY(neg_i32, i32, 0 - (u32)x)
+UNARY(neg_i64, i64, 0 - (u64)x)
+UNARY(abs_f32, float, fabs(x))
+UNARY(abs_f64, double, fabs(x))
+UNARY(abs_i32, i32, x < 0 ? 0 - (u32)x : (u32)x)
+UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
+
+BINARY(div_f32, float, float, DIVIDE(a, b))
+BINARY(div_f64, double, double, a / b)
+
+UNARY(sqrt_f32, float, ROOT(x))
+UNARY(relu_f32, float, x <= 0 ? 0 : x)
+UNARY(leaky_relu_f32, float, x > 0 ? x : (float)p.a * x)
+UNARY(clip_f32, float, (x < (float)p.a ? (float)p.a : x) > (float)p.b ? (float)p.b : (x < (float)p.a ? (float)p.a : x))
+UNARY(exp_f32, float, wide_exp(x))
+UNARY(log_f32, float, wide_log(x))
+UNARY(rsqrt_f32, float, 1 / sqrt((double)x))
+UNARY(erf_f32, float, wide_erf(x))
+UNARY(tanh_f32, float, wide_tanh(x))
+UNARY(sigmoid_f32, float, wide_sigmoid(x))
+UNARY(softplus_f32, float, (x > 0 ? x : 0) + wide_log1p(wide_exp(-magnitude(x))))
+UNARY(silu_f32, float, x *wide_sigmoid(x))
+UNARY(gelu_f32, float, wide_gelu(x))
+UNARY(gelu_tanh_f32, float, wide_gelu_tanh(x))
+UNARY(elu_f32, float, x > 0 ? x : (float)((double)(float)p.a * wide_expm1(x)))
+
+/* places: dy, x, out */
+KERNEL relu_grad_f32(PLACE(0), PLACE(1), PLACE(2), ls_gpu_flat p)
+{
+    i64 i = ITEM(0);
+    float slope = (float)p.a;
+    if (i < p.n) {
+        float dy = IN(float, 0)[i];
+        OUT(float, 2)[i] = IN(float, 1)[i] > 0 ? dy : slope == 0 ? 0 : slope * dy;
+    }
+}
+
+/* places: condition, a, b, out */
+#define SELECT(name, type)                                                                                             \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), PLACE(3), ls_gpu_walk p)                                                 \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n)                                                                                                   \
+            OUT(type, 3)[i] = IN(u8, 0)[walk_at(&p, 0, i)] != 0 ? IN(type, 1)[walk_at(&p, 1, i)]                       \
+                                                                : IN(type, 2)[walk_at(&p, 2, i)];                      \
+    }
+SELECT(select_1, u8)
+SELECT(select_4, u32)
+SELECT(select_8, u64)

@@ -1,0 +1,91 @@
+/* What devices with kernels of src/backend/gpu share, whoever runs them: the kernels' source, and how a step of a
+ * program becomes launches of kernels. A backend compiles modules, and launches what it is told to, in order.
+ *
+ * The result has the bits of docs/bits.md, whatever the tile shapes and the sizes of work groups: sums are split only
+ * at the blocks of that page, whose parts are stored and added in order by a second kernel. */
+#ifndef LS_BACKEND_GPU_GPU_H
+#define LS_BACKEND_GPU_GPU_H
+
+#include "backend/ref/ref.h"
+#include "lockstep/backend.h"
+
+typedef int64_t i64;
+typedef uint64_t u64;
+#include "backend/gpu/calls.h"
+
+/* ---- Source ---- */
+
+/* Kernels are compiled module by module, when a plan first needs one. */
+typedef enum ls_gpu_module {
+    LS_GPU_ELEMENTWISE,
+    LS_GPU_MOVES,
+    LS_GPU_PRODUCTS,
+    LS_GPU_POOLS,
+    LS_GPU_SUMS,
+    LS_GPU_NORM,
+    LS_GPU_SOFTMAX,
+    LS_GPU_RANDOM,
+    LS_GPU_UPDATE,
+    LS_GPU_MODULES,
+} ls_gpu_module;
+
+const char *ls_gpu_module_name(ls_gpu_module module);
+
+/* Its whole text, prelude first; the caller frees it. NULL: no memory. */
+char *ls_gpu_source(ls_gpu_module module);
+
+/* Tile shapes and sizes of work groups, by device. */
+typedef struct ls_gpu_tuning {
+    const char *name;
+    int vector; /* columns that an item of a product has: 1, 4 or 16 */
+    int rows;   /* and rows */
+    int group;  /* items of a work group */
+    int heavy;  /* the same, of kernels whose items have much to do */
+} ls_gpu_tuning;
+
+extern const ls_gpu_tuning ls_gpu_tuning_cpu, ls_gpu_tuning_gpu;
+
+/* ---- Launches ---- */
+
+#define LS_GPU_PLACES 8
+
+typedef struct ls_gpu_launch {
+    ls_gpu_module module;
+    const char *kernel;
+    ls_memory_place place[LS_GPU_PLACES];
+    int places;
+    const void *numbers; /* a struct of calls.h */
+    size_t size;
+    int64_t items[2]; /* along the axes of the grid */
+    bool heavy;       /* an item has much to do */
+} ls_gpu_launch;
+
+typedef ls_status ls_gpu_launcher(void *user, const ls_gpu_launch *launch);
+
+/* How steps are lowered: for a run, or only to find out what it takes. */
+typedef struct ls_gpu_lowering {
+    const ls_gpu_tuning *tuning;
+    ls_gpu_launcher *launch;
+    void *user;
+    ls_memory_place scratch; /* of at least what `needs` said for as many samples */
+    ls_memory_place fault;   /* an ls_gpu_fault, zeros before the first run */
+    size_t needs;            /* bytes of scratch: the most so far */
+    int step;                /* that is at hand */
+    bool checks;             /* something may be wrong with the data: look at `fault` */
+} ls_gpu_lowering;
+
+/* Whether there are kernels for a node. rounded: the device divides floats and takes their roots with one rounding. */
+bool ls_gpu_supports(const ls_tensor *node, bool rounded);
+
+ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run);
+
+/* What `join` and `finite` of a backend launch. A join's left operand is at `to` already. LS_GPU_FLAGS: bytes that
+ * finite leaves at `flags`, 0 where all is well. */
+ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call);
+#define LS_GPU_FLAGS 1024
+ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags);
+
+/* The message of a fault that a run of `step` left. */
+ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step, const ls_program_run *run);
+
+#endif

@@ -1,0 +1,540 @@
+/* From a step to launches: the table of what there are kernels for, and ops that compute one number at a time or move
+ * some. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/gpu/lower.h"
+#include "backend/ref/array.h"
+
+/* ---- What lowering functions share ---- */
+
+ls_memory_place ls_gpu_slot(const lowering *x, const ls_program_slot *slot)
+{
+    const ls_memory_place *room = &x->run->room[slot->room];
+    size_t row = slot->per_sample && slot->kept ? slot->unit * (size_t)x->run->row : 0;
+    return (ls_memory_place){ room->memory, room->offset + slot->offset + row };
+}
+
+ls_memory_place ls_gpu_in(const lowering *x, int input)
+{
+    return ls_gpu_slot(x, &x->step->in[input]);
+}
+
+ls_shape ls_gpu_in_shape(const lowering *x, int input)
+{
+    return ls_ref_shape(x->node->in[input], x->run->batch, x->run->samples);
+}
+
+int64_t ls_gpu_extent(const ls_shape *shape, int first, int end)
+{
+    return ls_ref_extent(shape, first, end);
+}
+
+int64_t ls_gpu_elements(const ls_shape *shape)
+{
+    return ls_ref_extent(shape, 0, shape->rank);
+}
+
+ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes)
+{
+    ls_memory_place place = { x->l->scratch.memory, x->l->scratch.offset + x->used };
+    x->used += (bytes + 127) / 128 * 128;
+    x->l->needs = x->used > x->l->needs ? x->used : x->l->needs;
+    return place;
+}
+
+const char *ls_gpu_type(ls_dtype dtype)
+{
+    static const char *const names[] = { "f32", "f64", "i32", "i64", "u8", "bool" };
+    return names[dtype];
+}
+
+ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char *kernel, const void *numbers,
+                           size_t size, int64_t items, int64_t more_items, bool heavy, int places,
+                           const ls_memory_place *place)
+{
+    if (items <= 0 || more_items <= 0)
+        return LS_OK;
+    ls_gpu_launch launch = { .module = module,
+                             .kernel = kernel,
+                             .numbers = numbers,
+                             .size = size,
+                             .places = places,
+                             .items = { items, more_items },
+                             .heavy = heavy };
+    memcpy(launch.place, place, (size_t)places * sizeof(*place));
+    return l->launch(l->user, &launch);
+}
+
+/* ---- Walks ---- */
+
+void ls_gpu_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK])
+{
+    ls_ref_broadcast_strides(shape, over, strides);
+}
+
+static bool lie_side_by_side(const ls_gpu_walk *w, int arrays, int outer, int64_t size, int64_t (*strides)[LS_MAX_RANK],
+                             int inner)
+{
+    for (int k = 0; k < arrays; k++)
+        if (w->stride[k][outer] != strides[k][inner] * size)
+            return false;
+    return true;
+}
+
+ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)[LS_MAX_RANK])
+{
+    ls_gpu_walk w = { .n = ls_gpu_elements(shape) };
+    for (int i = 0; i < shape->rank; i++) {
+        int64_t size = shape->dims[i];
+        if (size == 1)
+            continue;
+        bool merge = w.rank > 0 && lie_side_by_side(&w, arrays, (int)w.rank - 1, size, strides, i);
+        i64 to = merge ? w.rank - 1 : w.rank++;
+        w.size[to] = merge ? w.size[to] * size : size;
+        for (int k = 0; k < arrays; k++)
+            w.stride[k][to] = strides[k][i];
+    }
+    return w;
+}
+
+/* ---- Sums over blocks ---- */
+
+#define PARTS_LIMIT ((int64_t)64 << 20) /* bytes of partial sums at once */
+
+ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count)
+{
+    ls_gpu_blocks g = { .sample = b.sample,
+                        .width = b.width,
+                        .samples = b.samples,
+                        .rows = b.rows,
+                        .columns = b.columns,
+                        .positions = samples * b.sample };
+    *count = 0;
+    if (g.positions == 0)
+        return g;
+    if (b.samples > 0) {
+        *count = (samples + b.samples - 1) / b.samples;
+    } else {
+        int64_t rows = b.sample / b.width;
+        g.per_row = b.rows > 0 ? 1 : (b.width + b.columns - 1) / b.columns;
+        g.per_sample = b.rows > 0 ? (rows + b.rows - 1) / b.rows : rows * g.per_row;
+        *count = samples * g.per_sample;
+    }
+    g.count = *count;
+    return g;
+}
+
+ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
+{
+    char adder[32];
+    int64_t all = s->blocks->count, bytes = s->elements * (int64_t)ls_dtype_bytes(s->dtype);
+    int64_t at_once = bytes > 0 && PARTS_LIMIT / bytes < all ? PARTS_LIMIT / bytes : all;
+    at_once = at_once < 1 ? 1 : at_once;
+    if (all == 0)
+        return ls_gpu_fill(x, x->out, s->dtype, s->elements, 0);
+    s->place[s->places] = all > 1 ? ls_gpu_scratch(x, (size_t)(at_once * bytes)) : x->out;
+    snprintf(adder, sizeof(adder), "add_blocks_%s", ls_gpu_type(s->dtype));
+    for (int64_t first = 0; first < all; first += at_once) {
+        int64_t count = all - first < at_once ? all - first : at_once;
+        ls_gpu_add add = { .n = s->elements, .count = count, .more = first > 0 };
+        s->blocks->first = first;
+        s->blocks->count = count;
+        LS_TRY(ls_gpu_launch_on(x->l, s->module, s->kernel, s->numbers, s->size, s->items, count, s->heavy,
+                                s->places + 1, s->place));
+        if (all > 1)
+            LS_TRY(LAUNCH(x, LS_GPU_SUMS, adder, &add, s->elements, 1, s->place[s->places], x->out));
+    }
+    return LS_OK;
+}
+
+/* ---- One number at a time ---- */
+
+static const char *typed(char name[48], const char *op, ls_dtype dtype, bool walks)
+{
+    snprintf(name, 48, "%s_%s%s", op, ls_gpu_type(dtype), walks ? "_walk" : "");
+    return name;
+}
+
+static ls_status unary(lowering *x)
+{
+    char name[48];
+    const ls_attrs *attr = &x->node->attr;
+    ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
+    const char *op = ls_tensor_op(x->node);
+    if (x->node->op == LS_OP_leaky_relu || x->node->op == LS_OP_elu)
+        p.a = attr->slope.slope;
+    if (x->node->op == LS_OP_clip) {
+        p.a = attr->range.low;
+        p.b = attr->range.high;
+    }
+    if (x->node->op == LS_OP_gelu && attr->gelu.tanh_form)
+        op = "gelu_tanh";
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, x->node->dtype, false), &p, p.n, 1, ls_gpu_in(x, 0), x->out);
+}
+
+static bool same_shape(const ls_shape *a, const ls_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(a->dims[0])) == 0;
+}
+
+/* Operands a and b are inputs; op: the kernel's name without a type. */
+static ls_status binary_as(lowering *x, const char *op, int a, int b)
+{
+    char name[48];
+    int64_t strides[2][LS_MAX_RANK];
+    ls_dtype dtype = x->node->in[0]->dtype;
+    ls_shape left = ls_gpu_in_shape(x, a), right = ls_gpu_in_shape(x, b);
+    if (same_shape(&left, &right)) {
+        ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, false), &p, p.n, 1, ls_gpu_in(x, a),
+                      ls_gpu_in(x, b), x->out);
+    }
+    ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
+    ls_gpu_broadcast_strides(&right, &x->out_shape, strides[1]);
+    ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 2, strides);
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, true), &p, p.n, 1, ls_gpu_in(x, a), ls_gpu_in(x, b),
+                  x->out);
+}
+
+static ls_status binary(lowering *x)
+{
+    return binary_as(x, ls_tensor_op(x->node), 0, 1);
+}
+
+static ls_status compare(lowering *x)
+{
+    static const char *const names[] = {
+        [LS_EQUAL] = "equal",           [LS_NOT_EQUAL] = "not_equal", [LS_LESS] = "less",
+        [LS_LESS_EQUAL] = "less_equal", [LS_GREATER] = "less",        [LS_GREATER_EQUAL] = "less_equal"
+    };
+    ls_relation relation = (ls_relation)x->node->attr.relation.relation;
+    bool swapped = relation == LS_GREATER || relation == LS_GREATER_EQUAL;
+    return binary_as(x, names[relation], swapped, !swapped);
+}
+
+static ls_status relu_grad(lowering *x)
+{
+    ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape), .a = x->node->attr.slope.slope };
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_grad_f32", &p, p.n, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+}
+
+static ls_status select_from(lowering *x)
+{
+    char name[48];
+    int64_t strides[3][LS_MAX_RANK];
+    for (int i = 0; i < 3; i++) {
+        ls_shape shape = ls_gpu_in_shape(x, i);
+        ls_gpu_broadcast_strides(&shape, &x->out_shape, strides[i]);
+    }
+    ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 3, strides);
+    snprintf(name, sizeof(name), "select_%zu", ls_dtype_bytes(x->node->dtype));
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, name, &p, p.n, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), ls_gpu_in(x, 2), x->out);
+}
+
+/* ---- Moves ---- */
+
+ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t count, double value)
+{
+    char name[48];
+    uint64_t bits = 0;
+    ls_gpu_flat p = { .n = count };
+    ls_ref_store(&bits, dtype, value);
+    memcpy(&p.a, &bits, sizeof(bits));
+    snprintf(name, sizeof(name), "fill_%zu", ls_dtype_bytes(dtype));
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, count, 1, at);
+}
+
+ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memory_place to, int64_t to_start,
+                      const int64_t *to_strides, ls_memory_place from, int64_t from_start, const int64_t *from_strides)
+{
+    char name[48];
+    int64_t strides[2][LS_MAX_RANK];
+    memcpy(strides[0], to_strides, sizeof(strides[0]));
+    memcpy(strides[1], from_strides, sizeof(strides[1]));
+    ls_gpu_walk p = ls_gpu_walk_of(shape, 2, strides);
+    p.start[0] = to_start;
+    p.start[1] = from_start;
+    snprintf(name, sizeof(name), "copy_%zu", width);
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, to, from);
+}
+
+/* Element (i, j, ...) of the output is the input's at start + i strides[0] + ... */
+static ls_status copy_view(lowering *x, int64_t start, const int64_t *strides)
+{
+    int64_t dense[LS_MAX_RANK] = { 0 };
+    ls_shape_strides(&x->out_shape, dense);
+    return ls_gpu_copy(x, ls_dtype_bytes(x->node->dtype), &x->out_shape, x->out, 0, dense, ls_gpu_in(x, 0), start,
+                       strides);
+}
+
+/* Element (i, j, ...) of input k goes to start + i strides[0] + ... of the output. */
+static ls_status copy_into(lowering *x, int k, int64_t start, const int64_t *strides)
+{
+    int64_t dense[LS_MAX_RANK] = { 0 };
+    ls_shape shape = ls_gpu_in_shape(x, k);
+    ls_shape_strides(&shape, dense);
+    return ls_gpu_copy(x, ls_dtype_bytes(x->node->dtype), &shape, x->out, start, strides, ls_gpu_in(x, k), 0, dense);
+}
+
+static ls_status copy_all(lowering *x)
+{
+    int64_t dense[LS_MAX_RANK] = { 0 };
+    ls_shape_strides(&x->out_shape, dense);
+    return copy_view(x, 0, dense);
+}
+
+static ls_status fill(lowering *x)
+{
+    return ls_gpu_fill(x, x->out, x->node->dtype, ls_gpu_elements(&x->out_shape), x->node->attr.number.value);
+}
+
+static ls_status count(lowering *x)
+{
+    double batch = x->run->batch < 0 ? 1 : (double)x->run->batch;
+    return ls_gpu_fill(x, x->out, x->node->dtype, ls_gpu_elements(&x->out_shape), batch);
+}
+
+static ls_status transpose(lowering *x)
+{
+    int64_t dense[LS_MAX_RANK] = { 0 }, strides[LS_MAX_RANK] = { 0 };
+    ls_shape shape = ls_gpu_in_shape(x, 0);
+    ls_shape_strides(&shape, dense);
+    for (int i = 0; i < shape.rank; i++)
+        strides[i] = dense[x->node->attr.permutation.of[i]];
+    return copy_view(x, 0, strides);
+}
+
+static ls_status broadcast(lowering *x)
+{
+    int64_t strides[LS_MAX_RANK] = { 0 };
+    ls_shape shape = ls_gpu_in_shape(x, 0);
+    ls_gpu_broadcast_strides(&shape, &x->out_shape, strides);
+    return copy_view(x, 0, strides);
+}
+
+static int64_t slice_strides(const lowering *x, const ls_shape *whole, int64_t *strides)
+{
+    int64_t start = 0;
+    ls_shape_strides(whole, strides);
+    for (int i = 0; i < whole->rank; i++) {
+        start += x->node->attr.slice.begin[i] * strides[i];
+        strides[i] *= x->node->attr.slice.step[i];
+    }
+    return start;
+}
+
+static ls_status slice(lowering *x)
+{
+    int64_t strides[LS_MAX_RANK] = { 0 };
+    ls_shape shape = ls_gpu_in_shape(x, 0);
+    int64_t start = slice_strides(x, &shape, strides);
+    return copy_view(x, start, strides);
+}
+
+static ls_status slice_grad(lowering *x)
+{
+    int64_t strides[LS_MAX_RANK] = { 0 }, start = slice_strides(x, &x->out_shape, strides);
+    LS_TRY(ls_gpu_fill(x, x->out, x->node->dtype, ls_gpu_elements(&x->out_shape), 0));
+    return copy_into(x, 0, start, strides);
+}
+
+static ls_status pad(lowering *x)
+{
+    int64_t strides[LS_MAX_RANK] = { 0 }, start = 0;
+    ls_shape_strides(&x->out_shape, strides);
+    for (int i = 0; i < x->out_shape.rank; i++)
+        start += x->node->attr.pad.before[i] * strides[i];
+    LS_TRY(ls_gpu_fill(x, x->out, x->node->dtype, ls_gpu_elements(&x->out_shape), x->node->attr.pad.value));
+    return copy_into(x, 0, start, strides);
+}
+
+static ls_status concat(lowering *x)
+{
+    int64_t strides[LS_MAX_RANK] = { 0 }, at = 0;
+    int axis = (int)x->node->attr.axis.axis;
+    ls_shape_strides(&x->out_shape, strides);
+    for (int k = 0; k < x->node->input_count; k++) {
+        LS_TRY(copy_into(x, k, at * strides[axis], strides));
+        at += ls_gpu_in_shape(x, k).dims[axis];
+    }
+    return LS_OK;
+}
+
+static ls_status cast(lowering *x)
+{
+    char name[48];
+    ls_dtype from = x->node->in[0]->dtype, to = x->node->dtype;
+    if (from == to)
+        return copy_all(x);
+    ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
+    snprintf(name, sizeof(name), "cast_%s_%s", ls_gpu_type(from == LS_BOOL ? LS_U8 : from), ls_gpu_type(to));
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, ls_gpu_in(x, 0), x->out);
+}
+
+/* ---- The table ---- */
+
+/* Which types of input 0 (of the output, where there is none) an op's kernels are for. */
+enum {
+    F32 = 1 << LS_F32,
+    F64 = 1 << LS_F64,
+    REALS = F32 | F64,
+    NUMBERS = REALS | 1 << LS_I32 | 1 << LS_I64,
+    ANY = NUMBERS | 1 << LS_U8 | 1 << LS_BOOL,
+};
+
+static const struct row {
+    lower_function *lower;
+    unsigned types;
+} table[LS_OP_COUNT] = {
+    [LS_OP_fill] = { fill, ANY },
+    [LS_OP_count] = { count, ANY },
+    [LS_OP_random_uniform] = { ls_gpu_uniform, F32 },
+    [LS_OP_apply] = { ls_gpu_apply, F32 },
+    [LS_OP_stop_gradient] = { copy_all, ANY },
+    [LS_OP_cast] = { cast, ANY },
+    [LS_OP_add] = { binary, NUMBERS },
+    [LS_OP_sub] = { binary, NUMBERS },
+    [LS_OP_mul] = { binary, NUMBERS },
+    [LS_OP_div] = { binary, REALS },
+    [LS_OP_maximum] = { binary, NUMBERS },
+    [LS_OP_minimum] = { binary, NUMBERS },
+    [LS_OP_compare] = { compare, NUMBERS },
+    [LS_OP_select] = { select_from, ANY },
+    [LS_OP_neg] = { unary, NUMBERS },
+    [LS_OP_abs] = { unary, NUMBERS },
+    [LS_OP_sign] = { unary, NUMBERS },
+    [LS_OP_square] = { unary, NUMBERS },
+    [LS_OP_clip] = { unary, F32 },
+    [LS_OP_exp] = { unary, F32 },
+    [LS_OP_log] = { unary, F32 },
+    [LS_OP_sqrt] = { unary, F32 },
+    [LS_OP_rsqrt] = { unary, F32 },
+    [LS_OP_erf] = { unary, F32 },
+    [LS_OP_relu] = { unary, F32 },
+    [LS_OP_leaky_relu] = { unary, F32 },
+    [LS_OP_relu_grad] = { relu_grad, F32 },
+    [LS_OP_sigmoid] = { unary, F32 },
+    [LS_OP_tanh] = { unary, F32 },
+    [LS_OP_softplus] = { unary, F32 },
+    [LS_OP_gelu] = { unary, F32 },
+    [LS_OP_silu] = { unary, F32 },
+    [LS_OP_elu] = { unary, F32 },
+    [LS_OP_reshape] = { copy_all, ANY },
+    [LS_OP_transpose] = { transpose, ANY },
+    [LS_OP_broadcast] = { broadcast, ANY },
+    [LS_OP_concat] = { concat, ANY },
+    [LS_OP_slice] = { slice, ANY },
+    [LS_OP_slice_grad] = { slice_grad, ANY },
+    [LS_OP_pad] = { pad, ANY },
+    [LS_OP_gather] = { ls_gpu_gather, ANY },
+    [LS_OP_gather_grad] = { ls_gpu_gather_grad, F32 },
+    [LS_OP_one_hot] = { ls_gpu_one_hot, ANY },
+    [LS_OP_matmul] = { ls_gpu_matmul, F32 },
+    [LS_OP_reduce_sum] = { ls_gpu_reduce_sum, NUMBERS },
+    [LS_OP_reduce_max] = { ls_gpu_reduce_extreme, F32 },
+    [LS_OP_reduce_min] = { ls_gpu_reduce_extreme, F32 },
+    [LS_OP_argmax] = { ls_gpu_argmax, F32 },
+    [LS_OP_softmax] = { ls_gpu_softmax, F32 },
+    [LS_OP_log_softmax] = { ls_gpu_softmax, F32 },
+    [LS_OP_conv2d] = { ls_gpu_conv2d, F32 },
+    [LS_OP_conv2d_grad_input] = { ls_gpu_conv2d_grad_input, F32 },
+    [LS_OP_conv2d_grad_kernel] = { ls_gpu_conv2d_grad_kernel, F32 },
+    [LS_OP_max_pool2d] = { ls_gpu_pool, F32 },
+    [LS_OP_max_pool2d_grad] = { ls_gpu_pool_grad, F32 },
+    [LS_OP_average_pool2d] = { ls_gpu_pool, F32 },
+    [LS_OP_average_pool2d_grad] = { ls_gpu_pool_grad, F32 },
+    [LS_OP_moments] = { ls_gpu_moments, F32 },
+    [LS_OP_batch_norm] = { ls_gpu_norm_input, F32 },
+    [LS_OP_batch_norm_grad_moments] = { ls_gpu_grad_moments, F32 },
+    [LS_OP_batch_norm_grad_input] = { ls_gpu_norm_grad_input, F32 },
+    [LS_OP_dropout] = { ls_gpu_dropout, F32 },
+    [LS_OP_sparse_cross_entropy] = { ls_gpu_cross_entropy, F32 },
+    [LS_OP_sparse_cross_entropy_grad] = { ls_gpu_cross_entropy_grad, F32 },
+};
+
+/* Elements of a sample fit 31 bits: kernels count some of them so. */
+static bool is_small(const ls_tensor *node)
+{
+    ls_shape shape = ls_shape_at(&node->shape, 1);
+    return ls_gpu_elements(&shape) < (int64_t)1 << 31;
+}
+
+/* Rules whose formula divides, which without correct rounding no kernel does right. */
+static bool divides(const ls_tensor *node)
+{
+    ls_apply_rule rule = (ls_apply_rule)node->attr.apply.rule;
+    return rule != LS_APPLY_SGD && rule != LS_APPLY_MOMENTUM && rule != LS_APPLY_NESTEROV && rule != LS_APPLY_SUM;
+}
+
+bool ls_gpu_supports(const ls_tensor *node, bool rounded)
+{
+    const struct row *row = &table[node->op];
+    ls_dtype dtype = node->op == LS_OP_select ? node->in[1]->dtype
+                     : node->input_count > 0  ? node->in[0]->dtype
+                                              : node->dtype;
+    if (!row->lower || !(row->types >> dtype & 1) || !is_small(node))
+        return false;
+    for (int i = 0; i < node->input_count; i++)
+        if (!is_small(node->in[i]))
+            return false;
+    if (node->op == LS_OP_apply && !rounded && divides(node))
+        return false;
+    if (node->op == LS_OP_one_hot && node->dtype != LS_F32)
+        return false;
+    if (node->op == LS_OP_conv2d_grad_kernel || node->op == LS_OP_moments || node->op == LS_OP_batch_norm_grad_moments)
+        return node->use == LS_USE_REDUCES;
+    return true;
+}
+
+ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run)
+{
+    lowering x = { .l = l,
+                   .step = step,
+                   .run = run,
+                   .node = step->node,
+                   .out_shape = ls_ref_shape(step->node, run->batch, run->samples) };
+    x.out = ls_gpu_slot(&x, &step->out);
+    if (!table[step->node->op].lower)
+        return ls_fail(LS_ERR_INTERNAL, "there is no kernel for %s", ls_tensor_op(step->node));
+    return table[step->node->op].lower(&x);
+}
+
+/* ---- Joins, and whether numbers are finite ---- */
+
+ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call)
+{
+    static const char *const kinds[] = { [LS_JOIN_SUM] = "sum", [LS_JOIN_MAX] = "max", [LS_JOIN_MIN] = "min" };
+    char name[48];
+    ls_gpu_flat p = { .n = call->count };
+    snprintf(name, sizeof(name), "join_%s_%s", kinds[call->kind], ls_gpu_type(call->dtype));
+    ls_memory_place place[] = { call->to, call->right };
+    return ls_gpu_launch_on(l, LS_GPU_SUMS, name, &p, sizeof(p), p.n, 1, false, 2, place);
+}
+
+ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags)
+{
+    ls_gpu_add p = { .n = count, .count = LS_GPU_FLAGS };
+    ls_memory_place place[] = { from, flags };
+    return ls_gpu_launch_on(l, LS_GPU_SUMS, dtype == LS_F64 ? "finite_f64" : "finite_f32", &p, sizeof(p), p.count, 1,
+                            false, 2, place);
+}
+
+/* ---- What was wrong ---- */
+
+ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step, const ls_program_run *run)
+{
+    const ls_tensor *node = step->node;
+    int64_t each = 0;
+    if (fault->kind == LS_GPU_FAULT_RATE)
+        return ls_fail(LS_ERR_DATA, "a dropout rate of %.9g is outside [0, 1)", fault->rate);
+    if (node->in[1]->per_sample) {
+        ls_shape shape = ls_ref_shape(node->in[1], run->batch, run->samples);
+        each = ls_gpu_extent(&shape, 1, shape.rank);
+    }
+    if (fault->kind == LS_GPU_FAULT_LABEL)
+        return ls_fail(LS_ERR_DATA, "label %lld of sample %lld is outside 0..%lld", (long long)fault->value,
+                       (long long)(run->first + (each > 0 ? fault->at / each : 0)), (long long)fault->limit - 1);
+    return ls_fail(LS_ERR_DATA, "index %lld at position %lld is outside 0..%lld", (long long)fault->value,
+                   (long long)(fault->at + run->first * each), (long long)fault->limit - 1);
+}

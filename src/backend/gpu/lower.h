@@ -1,0 +1,81 @@
+/* Lowering, inside: what the files that lower ops share. */
+#ifndef LS_BACKEND_GPU_LOWER_H
+#define LS_BACKEND_GPU_LOWER_H
+
+#include "backend/blocks.h"
+#include "backend/gpu/gpu.h"
+
+/* A step at hand, with its shapes and places as they are in a run. */
+typedef struct lowering {
+    ls_gpu_lowering *l;
+    const ls_program_step *step;
+    const ls_program_run *run;
+    const ls_tensor *node;
+    ls_shape out_shape;
+    ls_memory_place out;
+    size_t used; /* bytes of scratch that this step has taken */
+} lowering;
+
+typedef ls_status lower_function(lowering *x);
+
+ls_shape ls_gpu_in_shape(const lowering *x, int input);
+ls_memory_place ls_gpu_in(const lowering *x, int input);
+ls_memory_place ls_gpu_slot(const lowering *x, const ls_program_slot *slot);
+int64_t ls_gpu_elements(const ls_shape *shape);
+int64_t ls_gpu_extent(const ls_shape *shape, int first, int end);
+
+/* A part of the scratch memory, this step's until it ends. */
+ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes);
+
+/* "f32" */
+const char *ls_gpu_type(ls_dtype dtype);
+
+/* Launches a kernel of so many items with these places. Nothing to do: nothing is launched. */
+ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char *kernel, const void *numbers,
+                           size_t size, int64_t items, int64_t more_items, bool heavy, int places,
+                           const ls_memory_place *place);
+#define LAUNCH(x, module, kernel, numbers, items, more, ...)                                                           \
+    ls_gpu_launch_on((x)->l, module, kernel, numbers, sizeof(*(numbers)), items, more, false,                          \
+                     (int)(sizeof((ls_memory_place[]){ __VA_ARGS__ }) / sizeof(ls_memory_place)),                      \
+                     (ls_memory_place[]){ __VA_ARGS__ })
+#define LAUNCH_HEAVY(x, module, kernel, numbers, items, more, ...)                                                     \
+    ls_gpu_launch_on((x)->l, module, kernel, numbers, sizeof(*(numbers)), items, more, true,                           \
+                     (int)(sizeof((ls_memory_place[]){ __VA_ARGS__ }) / sizeof(ls_memory_place)),                      \
+                     (ls_memory_place[]){ __VA_ARGS__ })
+
+/* A walk over a shape with `arrays` arrays, given by strides in elements; axes of one element are dropped, and those
+ * that lie side by side in every array become one. */
+ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)[LS_MAX_RANK]);
+void ls_gpu_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
+
+/* Zeros, or another number. */
+ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t count, double value);
+
+/* Moves elements of a shape: from array 1 of the strides to array 0. */
+ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memory_place to, int64_t to_start,
+                      const int64_t *to_strides, ls_memory_place from, int64_t from_start, const int64_t *from_strides);
+
+/* Sums over blocks of positions: a kernel makes the parts of some blocks, which are added in order. `numbers` is the
+ * kernel's struct, `blocks` the part of it that says which; `place` has room for one more place, the parts'. */
+typedef struct blocks_sum {
+    ls_gpu_module module;
+    const char *kernel;
+    void *numbers;
+    size_t size;
+    ls_gpu_blocks *blocks;
+    int64_t items;
+    bool heavy;
+    int places;
+    ls_memory_place place[4];
+    ls_dtype dtype;   /* of the parts, and of the output */
+    int64_t elements; /* of each */
+} blocks_sum;
+ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s);
+ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count);
+
+lower_function ls_gpu_conv2d, ls_gpu_conv2d_grad_input, ls_gpu_conv2d_grad_kernel, ls_gpu_matmul, ls_gpu_pool,
+    ls_gpu_pool_grad, ls_gpu_moments, ls_gpu_grad_moments, ls_gpu_norm_input, ls_gpu_norm_grad_input, ls_gpu_reduce_sum,
+    ls_gpu_reduce_extreme, ls_gpu_softmax, ls_gpu_cross_entropy, ls_gpu_cross_entropy_grad, ls_gpu_dropout,
+    ls_gpu_uniform, ls_gpu_apply, ls_gpu_gather, ls_gpu_gather_grad, ls_gpu_one_hot, ls_gpu_argmax;
+
+#endif

@@ -1,0 +1,184 @@
+/* Convolutions, matrix products and pools, as launches. */
+#include "backend/gpu/lower.h"
+
+static int64_t ceiling(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* x and y: images; kernel NULL: a pool's window. */
+static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_shape *kernel, const ls_shape *out)
+{
+    const ls_attrs *attr = &x->node->attr;
+    ls_gpu_window v = {
+        .n = in->dims[0],
+        .h = in->dims[1],
+        .w = in->dims[2],
+        .c = in->dims[3],
+        .kh = kernel ? kernel->dims[0] : attr->window.window[0],
+        .kw = kernel ? kernel->dims[1] : attr->window.window[1],
+        .yh = out->dims[1],
+        .yw = out->dims[2],
+        .out = out->dims[3],
+        .groups = kernel ? attr->window.groups : 1,
+        .stride = { attr->window.stride[0], attr->window.stride[1] },
+        .dilation = { attr->window.dilation[0], attr->window.dilation[1] },
+        .pad = { attr->window.pad[0], attr->window.pad[2] },
+        .count_padding = attr->window.count_padding,
+    };
+    if (kernel) {
+        v.group_in = kernel->dims[2];
+        v.group_out = kernel->dims[3] / v.groups;
+    }
+    return v;
+}
+
+/* ---- Convolution ---- */
+
+ls_status ls_gpu_conv2d(lowering *x)
+{
+    const ls_gpu_tuning *t = x->l->tuning;
+    ls_shape in = ls_gpu_in_shape(x, 0), kernel = ls_gpu_in_shape(x, 1);
+    ls_gpu_window v = window_of(x, &in, &kernel, &x->out_shape);
+    v.tiles = ceiling(v.yw, t->rows);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, "conv2d", &v, v.yh * v.tiles * v.groups * ceiling(v.group_out, t->vector),
+                        v.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+}
+
+/* The last two axes of [..., rows, columns] swapped, in scratch memory. */
+static ls_status swap_last(lowering *x, ls_memory_place from, int64_t matrices, int64_t rows, int64_t columns,
+                           ls_memory_place *out)
+{
+    ls_shape shape = { .rank = 3, .dims = { matrices, columns, rows } };
+    int64_t to_strides[LS_MAX_RANK] = { rows * columns, rows, 1 };
+    int64_t from_strides[LS_MAX_RANK] = { rows * columns, 1, columns };
+    *out = ls_gpu_scratch(x, (size_t)(matrices * rows * columns) * sizeof(float));
+    return ls_gpu_copy(x, sizeof(float), &shape, *out, 0, to_strides, from, 0, from_strides);
+}
+
+ls_status ls_gpu_conv2d_grad_input(lowering *x)
+{
+    const ls_gpu_tuning *t = x->l->tuning;
+    ls_shape kernel = ls_gpu_in_shape(x, 0), dy = ls_gpu_in_shape(x, 1);
+    ls_gpu_window v = window_of(x, &x->out_shape, &kernel, &dy);
+    ls_memory_place swapped;
+    LS_TRY(swap_last(x, ls_gpu_in(x, 0), v.kh * v.kw, v.group_in, v.out, &swapped));
+    v.tiles = ceiling(v.w, t->rows * v.stride[1]) * v.stride[1];
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, "conv2d_grad_input", &v,
+                        v.h * v.tiles * v.groups * ceiling(v.group_in, t->vector), v.n, swapped, ls_gpu_in(x, 1),
+                        x->out);
+}
+
+ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
+{
+    const ls_gpu_tuning *t = x->l->tuning;
+    ls_shape in = ls_gpu_in_shape(x, 0), dy = ls_gpu_in_shape(x, 1);
+    ls_gpu_correlate p = { .v = window_of(x, &in, &x->out_shape, &dy) };
+    int64_t count;
+    p.b = ls_gpu_blocks_of(ls_blocks_of(p.v.yh, p.v.yw), p.v.n, &count);
+    blocks_sum s = { .module = LS_GPU_PRODUCTS,
+                     .kernel = "conv2d_grad_kernel",
+                     .numbers = &p,
+                     .size = sizeof(p),
+                     .blocks = &p.b,
+                     .items = p.v.groups * p.v.kh * p.v.kw * ceiling(p.v.group_in, t->rows) *
+                              ceiling(p.v.group_out, t->vector),
+                     .heavy = true,
+                     .places = 2,
+                     .place = { ls_gpu_in(x, 0), ls_gpu_in(x, 1) },
+                     .dtype = LS_F32,
+                     .elements = ls_gpu_elements(&x->out_shape) };
+    return ls_gpu_sum_blocks(x, &s);
+}
+
+/* ---- Matrix product ---- */
+
+/* The axes before the last two, broadcast; array 0 of the walk is a, 1 is b. */
+static ls_shape walk_leading(const ls_shape in[2], ls_gpu_walk *walk)
+{
+    ls_shape lead[2] = { in[0], in[1] };
+    int64_t strides[2][LS_MAX_RANK] = { { 0 } };
+    lead[0].rank -= 2;
+    lead[1].rank -= 2;
+    const ls_shape *longer = lead[0].rank >= lead[1].rank ? &lead[0] : &lead[1];
+    const ls_shape *shorter = longer == &lead[0] ? &lead[1] : &lead[0];
+    ls_shape over = *longer;
+    for (int i = 0; i < shorter->rank; i++) {
+        int64_t *size = &over.dims[longer->rank - shorter->rank + i];
+        *size = *size == 1 ? shorter->dims[i] : *size;
+    }
+    for (int k = 0; k < 2; k++) {
+        int64_t matrix = ls_gpu_extent(&in[k], lead[k].rank, in[k].rank);
+        ls_gpu_broadcast_strides(&lead[k], &over, strides[k]);
+        for (int i = 0; i < over.rank; i++)
+            strides[k][i] *= matrix;
+    }
+    *walk = ls_gpu_walk_of(&over, 2, strides);
+    return over;
+}
+
+static ls_status matmul_blocks(lowering *x, const ls_gpu_product *p, const ls_shape *over, ls_memory_place b)
+{
+    const ls_gpu_tuning *t = x->l->tuning;
+    bool reduces = x->node->use == LS_USE_REDUCES && over->rank == 0;
+    int64_t count, rows = ls_gpu_extent(over, over->rank ? 1 : 0, over->rank);
+    ls_gpu_product_blocks q = { .p = *p };
+    q.b = reduces ? ls_gpu_blocks_of(ls_blocks_of(1, 1), p->k, &count)
+                  : ls_gpu_blocks_of(ls_blocks_of(rows, p->k), over->rank ? over->dims[0] : 1, &count);
+    blocks_sum s = { .module = LS_GPU_PRODUCTS,
+                     .kernel = "matmul_blocks",
+                     .numbers = &q,
+                     .size = sizeof(q),
+                     .blocks = &q.b,
+                     .items = ceiling(p->m, t->rows) * ceiling(p->n, t->vector),
+                     .heavy = true,
+                     .places = 2,
+                     .place = { ls_gpu_in(x, 0), b },
+                     .dtype = LS_F32,
+                     .elements = p->m * p->n };
+    return ls_gpu_sum_blocks(x, &s);
+}
+
+ls_status ls_gpu_matmul(lowering *x)
+{
+    const ls_gpu_tuning *t = x->l->tuning;
+    ls_shape in[2] = { ls_gpu_in_shape(x, 0), ls_gpu_in_shape(x, 1) };
+    bool transpose_a = x->node->attr.matmul.transpose_a, transpose_b = x->node->attr.matmul.transpose_b;
+    const int64_t *a_size = &in[0].dims[in[0].rank - 2], *b_size = &in[1].dims[in[1].rank - 2];
+    ls_gpu_product p = { .m = a_size[transpose_a ? 1 : 0],
+                         .k = a_size[transpose_a ? 0 : 1],
+                         .n = b_size[transpose_b ? 0 : 1],
+                         .a_row = transpose_a ? 1 : a_size[1],
+                         .a_column = transpose_a ? a_size[1] : 1 };
+    ls_shape over = walk_leading(in, &p.leading);
+    ls_memory_place b = ls_gpu_in(x, 1);
+    p.b_row = p.n;
+    p.matrices = p.leading.n;
+    if (transpose_b && p.n > 0 && p.k > 0)
+        LS_TRY(swap_last(x, b, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
+    if (x->node->attr.matmul.sum_leading || (x->node->use == LS_USE_REDUCES && over.rank == 0))
+        return matmul_blocks(x, &p, &over, b);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, "matmul", &p, ceiling(p.m, t->rows) * ceiling(p.n, t->vector), p.matrices,
+                        ls_gpu_in(x, 0), b, x->out);
+}
+
+/* ---- Pools ---- */
+
+ls_status ls_gpu_pool(lowering *x)
+{
+    ls_shape in = ls_gpu_in_shape(x, 0);
+    ls_gpu_window v = window_of(x, &in, NULL, &x->out_shape);
+    return LAUNCH(x, LS_GPU_POOLS, ls_tensor_op(x->node), &v, v.yh * v.yw * v.c, v.n, ls_gpu_in(x, 0), x->out);
+}
+
+/* Of a maximum: x, dy; of an average: dy. */
+ls_status ls_gpu_pool_grad(lowering *x)
+{
+    bool largest = x->node->op == LS_OP_max_pool2d_grad;
+    ls_shape dy = ls_gpu_in_shape(x, largest);
+    ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
+    if (largest)
+        return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad", &v, v.h * v.w * v.c, v.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1),
+                      x->out);
+    return LAUNCH(x, LS_GPU_POOLS, "average_pool2d_grad", &v, v.h * v.w * v.c, v.n, ls_gpu_in(x, 0), x->out);
+}

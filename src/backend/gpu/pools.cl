@@ -1,0 +1,135 @@
+/* Pooling of images, channels innermost. Padding never wins a maximum, and counts in an average only when asked to. */
+typedef struct box {
+    i64 top, bottom, left, right; /* bottom and right are the first outside */
+} box;
+
+FUNCTION i64 most(i64 a, i64 b)
+{
+    return a > b ? a : b;
+}
+
+/* What the window at place (y, x) sees of the image. */
+FUNCTION box box_seen(const ls_gpu_window *v, i64 y, i64 x)
+{
+    i64 top = y * v->stride[0] - v->pad[0], left = x * v->stride[1] - v->pad[1];
+    box b;
+    b.top = most(top, 0);
+    b.bottom = least(top + v->kh, v->h);
+    b.left = most(left, 0);
+    b.right = least(left + v->kw, v->w);
+    return b;
+}
+
+FUNCTION i64 first_seeing(i64 x, i64 pad, i64 window, i64 stride)
+{
+    i64 before = x + pad - window;
+    return before < 0 ? 0 : before / stride + 1;
+}
+
+/* The places whose windows see (h, w) of the image. */
+FUNCTION box box_seeing(const ls_gpu_window *v, i64 h, i64 w)
+{
+    box b;
+    b.top = first_seeing(h, v->pad[0], v->kh, v->stride[0]);
+    b.bottom = least((h + v->pad[0]) / v->stride[0] + 1, v->yh);
+    b.left = first_seeing(w, v->pad[1], v->kw, v->stride[1]);
+    b.right = least((w + v->pad[1]) / v->stride[1] + 1, v->yw);
+    return b;
+}
+
+/* The item's image, row, column and channel, of images of `height` and `width`. False: there is none. */
+FUNCTION bool pixel_of(const ls_gpu_window *v, i64 height, i64 width, i64 item, i64 image, i64 *y, i64 *x, i64 *c)
+{
+    if (image >= v->n)
+        return false;
+    u32 i = (u32)item, row = (u32)(width * v->c);
+    *y = i / row;
+    *x = i % row / (u32)v->c;
+    *c = i % row % (u32)v->c;
+    return *y < height;
+}
+
+/* places: x, y */
+KERNEL max_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
+{
+    i64 y, x, c, image = ITEM(1);
+    if (!pixel_of(&v, v.yh, v.yw, ITEM(0), image, &y, &x, &c))
+        return;
+    box seen = box_seen(&v, y, x);
+    GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
+    float largest = -(float)ENDLESS;
+    for (i64 h = seen.top; h < seen.bottom; h++)
+        for (i64 w = seen.left; w < seen.right; w++) {
+            float value = in[(h * v.w + w) * v.c];
+            largest = LARGER(largest, value);
+        }
+    OUT(float, 1)[((image * v.yh + y) * v.yw + x) * v.c + c] = largest;
+}
+
+/* Each pixel collects from the windows that saw it, ascending, and in which it is the first largest. places: x, dy, dx */
+KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), ls_gpu_window v)
+{
+    i64 h, w, c, image = ITEM(1);
+    if (!pixel_of(&v, v.h, v.w, ITEM(0), image, &h, &w, &c))
+        return;
+    box seeing = box_seeing(&v, h, w);
+    GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
+    GLOBAL const float *dy = IN(float, 1) + image * v.yh * v.yw * v.c + c;
+    i64 own = h * v.w + w;
+    float x = in[own * v.c], sum = 0;
+    for (i64 y = seeing.top; y < seeing.bottom; y++)
+        for (i64 z = seeing.left; z < seeing.right; z++) {
+            box seen = box_seen(&v, y, z);
+            bool first = true;
+            for (i64 i = seen.top; first && i < seen.bottom; i++)
+                for (i64 j = seen.left; first && j < seen.right; j++) {
+                    float other = in[(i * v.w + j) * v.c];
+                    i64 at = i * v.w + j;
+                    first = at < own ? BEFORE(x, other) : at == own || !BEFORE(other, x);
+                }
+            if (first)
+                sum += dy[(y * v.yw + z) * v.c];
+        }
+    OUT(float, 2)[((image * v.h + h) * v.w + w) * v.c + c] = sum;
+}
+
+/* What the window at place (y, x) divides by. */
+FUNCTION double divisor(const ls_gpu_window *v, i64 y, i64 x)
+{
+    box seen = box_seen(v, y, x);
+    if (v->count_padding)
+        return (double)(v->kh * v->kw);
+    if (seen.bottom <= seen.top || seen.right <= seen.left)
+        return 1;
+    return (double)((seen.bottom - seen.top) * (seen.right - seen.left));
+}
+
+/* places: x, y */
+KERNEL average_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
+{
+    i64 y, x, c, image = ITEM(1);
+    if (!pixel_of(&v, v.yh, v.yw, ITEM(0), image, &y, &x, &c))
+        return;
+    box seen = box_seen(&v, y, x);
+    GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
+    double sum = 0;
+    for (i64 h = seen.top; h < seen.bottom; h++)
+        for (i64 w = seen.left; w < seen.right; w++)
+            sum += in[(h * v.w + w) * v.c];
+    OUT(float, 1)[((image * v.yh + y) * v.yw + x) * v.c + c] = TO_FLOAT(sum / divisor(&v, y, x));
+}
+
+/* places: dy, dx */
+KERNEL average_pool2d_grad(PLACE(0), PLACE(1), ls_gpu_window v)
+{
+    i64 h, w, c, image = ITEM(1);
+    if (!pixel_of(&v, v.h, v.w, ITEM(0), image, &h, &w, &c))
+        return;
+    box seeing = box_seeing(&v, h, w);
+    GLOBAL const float *dy = IN(float, 0) + image * v.yh * v.yw * v.c + c;
+    double sum = 0;
+    for (i64 y = seeing.top; y < seeing.bottom; y++)
+        for (i64 x = seeing.left; x < seeing.right; x++)
+            sum += dy[(y * v.yw + x) * v.c] / divisor(&v, y, x);
+    OUT(float, 1)[((image * v.h + h) * v.w + w) * v.c + c] = TO_FLOAT(sum);
+}

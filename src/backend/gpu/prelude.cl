@@ -1,0 +1,72 @@
+/* What OpenCL C and CUDA C call differently. Every kernel file is compiled behind this one. Nothing is contracted, fused
+ * or approximated behind our back: products are fused where docs/bits.md says so, by FMA, and nowhere else.
+ *
+ * A kernel has places in memory, PLACE(0), PLACE(1) ...: a buffer and a byte offset each, so that no sub-buffers are
+ * needed; then one struct of numbers (calls.h). IN(type, n) and OUT(type, n) are what lies there. */
+#ifdef __OPENCL_VERSION__
+#pragma OPENCL FP_CONTRACT OFF
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef long i64;
+typedef ulong u64;
+typedef uint u32;
+typedef uchar u8;
+typedef int i32;
+#define KERNEL          __kernel void
+#define GLOBAL          __global
+#define TABLE           __constant const
+#define FUNCTION        static inline
+#define PLACE(n)        __global uchar *restrict memory##n, i64 offset##n
+#define ITEM(axis)      ((i64)get_global_id(axis))
+#define FMA(a, b, c)    fma(a, b, c)
+#define BITS_OF(x)      as_ulong(x)
+#define NUMBER_OF(x)    as_double(x)
+#define TO_FLOAT(x)     ((float)(x))
+#else
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+typedef unsigned char u8;
+typedef int i32;
+#define KERNEL          extern "C" __global__ void
+#define GLOBAL
+#define TABLE           static __device__ const
+#define FUNCTION        static __device__ inline
+#define PLACE(n)        unsigned char *__restrict__ memory##n, i64 offset##n
+#define ITEM_0          ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define ITEM_1          ((i64)blockIdx.y * blockDim.y + threadIdx.y)
+#define ITEM_2          ((i64)blockIdx.z * blockDim.z + threadIdx.z)
+#define ITEM(axis)      ITEM_##axis
+#define FMA(a, b, c)    __fmaf_rn(a, b, c)
+#define BITS_OF(x)      ((u64)__double_as_longlong(x))
+#define NUMBER_OF(x)    __longlong_as_double((i64)(x))
+#define TO_FLOAT(x)     __double2float_rn(x)
+#endif
+
+#define IN(type, n)  ((GLOBAL const type *)(memory##n + offset##n))
+#define OUT(type, n) ((GLOBAL type *)(memory##n + offset##n))
+
+/* Division and square root of floats, rounded once: by the device where it can, otherwise through f64, which has more
+ * than twice the bits and two more. */
+#if !defined(__OPENCL_VERSION__) || defined(LS_ROUNDED)
+#define DIVIDE(a, b) ((a) / (b))
+#define ROOT(x)      sqrt((float)(x))
+#else
+#define DIVIDE(a, b) ((float)((double)(a) / (double)(b)))
+#define ROOT(x)      ((float)sqrt((double)(x)))
+#endif
+
+#define ENDLESS (0x1p1023 * 2.0) /* infinity */
+#define NO_NUMBER NUMBER_OF((u64)0x7ff8000000000000)
+
+#define IS_NAN(x) ((x) != (x))
+
+/* The larger and the smaller; NaN wins, and of equals the first. */
+#define LARGER(a, b)  ((a) >= (b) || IS_NAN(a) ? (a) : (b))
+#define SMALLER(a, b) ((a) <= (b) || IS_NAN(a) ? (a) : (b))
+/* Does x come before y when the largest is first? NaN comes before all numbers. */
+#define BEFORE(x, y) ((x) > (y) || (IS_NAN(x) && !IS_NAN(y)))
+
+FUNCTION i64 least(i64 a, i64 b)
+{
+    return a < b ? a : b;
+}

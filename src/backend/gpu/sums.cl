@@ -1,0 +1,152 @@
+/* Sums, maxima and minima over axes; partial sums of blocks put together; joins of lanes' parts; is all of it finite? */
+
+/* Partial sums [count][n] of blocks, added from left to right. The first is stored, or added to what is there. places:
+ * partial sums, out */
+#define ADD_BLOCKS(name, type)                                                                                         \
+    KERNEL name(PLACE(0), PLACE(1), ls_gpu_add p)                                                                      \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i >= p.n)                                                                                                  \
+            return;                                                                                                    \
+        GLOBAL const type *part = IN(type, 0) + i;                                                                     \
+        type sum = p.more ? OUT(type, 1)[i] + part[0] : part[0];                                                       \
+        for (i64 k = 1; k < p.count; k++)                                                                              \
+            sum = sum + part[k * p.n];                                                                                 \
+        OUT(type, 1)[i] = sum;                                                                                         \
+    }
+ADD_BLOCKS(add_blocks_f32, float)
+ADD_BLOCKS(add_blocks_f64, double)
+ADD_BLOCKS(add_blocks_i32, u32)
+ADD_BLOCKS(add_blocks_i64, u64)
+
+/* ---- Over the batch: a chain for each block ---- */
+
+/* places: x, partial sums [block][kept] */
+#define SUM_BLOCKS(name, type)                                                                                         \
+    KERNEL name(PLACE(0), PLACE(1), ls_gpu_reduce p)                                                                   \
+    {                                                                                                                  \
+        i64 i = ITEM(0), number = ITEM(1), first, end;                                                                 \
+        if (i >= p.kept.n || number >= p.b.count)                                                                      \
+            return;                                                                                                    \
+        GLOBAL const type *x = IN(type, 0) + walk_at(&p.kept, 0, i);                                                   \
+        block_bounds(&p.b, p.b.first + number, &first, &end);                                                          \
+        type sum = 0;                                                                                                  \
+        for (i64 k = first; k < end; k++)                                                                              \
+            sum = sum + x[walk_at(&p.gone, 0, k)];                                                                     \
+        OUT(type, 1)[number * p.kept.n + i] = sum;                                                                     \
+    }
+SUM_BLOCKS(sum_blocks_f32, float)
+SUM_BLOCKS(sum_blocks_f64, double)
+SUM_BLOCKS(sum_blocks_i32, u32)
+SUM_BLOCKS(sum_blocks_i64, u64)
+
+/* ---- Inside a sample ---- */
+
+/* Elements side by side: n = gone.n of each of kept.n outputs, in blocks of 4,096. places: x, sums f64 [block][kept] */
+KERNEL sum_side_by_side(PLACE(0), PLACE(1), ls_gpu_reduce p)
+{
+    i64 i = ITEM(0), number = ITEM(1), from = number * 4096, count = least(p.gone.n - from, 4096);
+    if (i >= p.kept.n || number >= p.b.count)
+        return;
+    GLOBAL const float *x = IN(float, 0) + i * p.gone.n + from;
+    double part[16];
+    for (int k = 0; k < 16; k++)
+        part[k] = 0;
+    i64 whole = count / 16 * 16;
+    for (i64 at = 0; at < whole; at += 16)
+        for (int k = 0; k < 16; k++)
+            part[k] += x[at + k];
+    for (i64 at = whole; at < count; at++)
+        part[at - whole] += x[at];
+    OUT(double, 1)[number * p.kept.n + i] = interleaved_total(part);
+}
+
+/* Their blocks, from left to right, from +0. places: sums, out */
+KERNEL finish_side_by_side(PLACE(0), PLACE(1), ls_gpu_add p)
+{
+    i64 i = ITEM(0);
+    double sum = 0;
+    if (i >= p.n)
+        return;
+    for (i64 k = 0; k < p.count; k++)
+        sum += IN(double, 0)[k * p.n + i];
+    OUT(float, 1)[i] = TO_FLOAT(sum);
+}
+
+/* In row-major order. places: x, out */
+#define REDUCE(name, type, wide, initial, next)                                                                        \
+    KERNEL name(PLACE(0), PLACE(1), ls_gpu_reduce p)                                                                   \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i >= p.kept.n)                                                                                             \
+            return;                                                                                                    \
+        GLOBAL const type *from = IN(type, 0) + walk_at(&p.kept, 0, i);                                                \
+        wide total = initial;                                                                                          \
+        for (i64 k = 0; k < p.gone.n; k++) {                                                                           \
+            type x = from[walk_at(&p.gone, 0, k)];                                                                     \
+            total = next;                                                                                              \
+        }                                                                                                              \
+        OUT(type, 1)[i] = (type)total;                                                                                 \
+    }
+REDUCE(sum_f32, float, double, 0, total + x)
+REDUCE(sum_f64, double, double, 0, total + x)
+REDUCE(sum_i32, i32, u64, 0, total + (u64)x)
+REDUCE(sum_i64, i64, u64, 0, total + (u64)x)
+REDUCE(max_f32, float, float, -(float)ENDLESS, LARGER(total, x))
+REDUCE(min_f32, float, float, (float)ENDLESS, SMALLER(total, x))
+
+/* in [outer, n, inner], out i64 [outer, inner]. places: x, out */
+KERNEL argmax_f32(PLACE(0), PLACE(1), ls_gpu_rows p)
+{
+    i64 row = ITEM(0), best = 0;
+    if (row >= p.outer * p.inner)
+        return;
+    GLOBAL const float *x = IN(float, 0) + row / p.inner * p.n * p.inner + row % p.inner;
+    for (i64 i = 1; i < p.n; i++)
+        if (BEFORE(x[i * p.inner], x[best * p.inner]))
+            best = i;
+    OUT(i64, 1)[row] = best;
+}
+
+/* ---- Lanes' parts ---- */
+
+/* places: left, which becomes the result; right */
+#define JOIN(name, type, expression)                                                                                   \
+    KERNEL name(PLACE(0), PLACE(1), ls_gpu_flat p)                                                                     \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n) {                                                                                                 \
+            type a = OUT(type, 0)[i], b = IN(type, 1)[i];                                                              \
+            OUT(type, 0)[i] = expression;                                                                              \
+        }                                                                                                              \
+    }
+#define LARGEST(a, b)  (IS_NAN(a) ? a : IS_NAN(b) ? b : b > a ? b : a)
+#define SMALLEST(a, b) (IS_NAN(a) ? a : IS_NAN(b) ? b : b < a ? b : a)
+JOIN(join_sum_f32, float, a + b)
+JOIN(join_sum_f64, double, a + b)
+JOIN(join_sum_i32, u32, a + b)
+JOIN(join_sum_i64, u64, a + b)
+JOIN(join_max_f32, float, LARGEST(a, b))
+JOIN(join_max_f64, double, LARGEST(a, b))
+JOIN(join_max_i32, i32, b > a ? b : a)
+JOIN(join_max_i64, i64, b > a ? b : a)
+JOIN(join_min_f32, float, SMALLEST(a, b))
+JOIN(join_min_f64, double, SMALLEST(a, b))
+JOIN(join_min_i32, i32, b < a ? b : a)
+JOIN(join_min_i64, i64, b < a ? b : a)
+
+/* Each of so many items looks at its share of n numbers, and leaves a byte: 1 where one is not finite. count: items.
+ * places: x, bytes */
+#define FINITE(name, type, most)                                                                                       \
+    KERNEL name(PLACE(0), PLACE(1), ls_gpu_add p)                                                                      \
+    {                                                                                                                  \
+        i64 item = ITEM(0);                                                                                            \
+        if (item >= p.count)                                                                                           \
+            return;                                                                                                    \
+        u8 found = 0;                                                                                                  \
+        for (i64 i = item; i < p.n; i += p.count)                                                                      \
+            found |= !(fabs(IN(type, 0)[i]) <= most);                                                                  \
+        OUT(u8, 1)[item] = found;                                                                                      \
+    }
+FINITE(finite_f32, float, 0x1.fffffep127f)
+FINITE(finite_f64, double, 0x1.fffffffffffffp1023)

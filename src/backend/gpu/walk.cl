@@ -1,0 +1,34 @@
+/* Walks over shapes, and blocks of positions (backend/blocks.h): what kernels of any family share. */
+
+/* Where element i of the walk is in array k. A walk has fewer than 2^31 elements of a sample, but may have many samples:
+ * the first axis alone is divided as 64 bits. */
+FUNCTION i64 walk_at(const ls_gpu_walk *walk, int k, i64 i)
+{
+    i64 at = walk->start[k];
+    for (int axis = (int)walk->rank - 1; axis > 0; axis--) {
+        i64 size = walk->size[axis], outer = (i | size) >> 31 ? i / size : (i64)((u32)i / (u32)size);
+        at += (i - outer * size) * walk->stride[k][axis];
+        i = outer;
+    }
+    return at + i * walk->stride[k][0];
+}
+
+/* Positions first .. end-1 of block number `number` of a lane. */
+FUNCTION void block_bounds(const ls_gpu_blocks *b, i64 number, i64 *first, i64 *end)
+{
+    if (b->samples > 0) {
+        *first = number * b->samples * b->sample;
+        *end = least(*first + b->samples * b->sample, b->positions);
+        return;
+    }
+    i64 sample = number / b->per_sample, inside = number % b->per_sample;
+    if (b->rows > 0) {
+        i64 length = b->rows * b->width;
+        *first = sample * b->sample + inside * length;
+        *end = sample * b->sample + least(b->sample, (inside + 1) * length);
+        return;
+    }
+    i64 row = inside / b->per_row, piece = inside % b->per_row, start = sample * b->sample + row * b->width;
+    *first = start + piece * b->columns;
+    *end = start + least(b->width, (piece + 1) * b->columns);
+}

@@ -1,0 +1,271 @@
+/* OpenCL devices: whole trainings have the CPU's bits, on one device, on two that are halves of one, and beside the
+ * CPU; a steady step moves neither weight nor gradient to the host; a device of CPU type is used only where it is
+ * named; what is wrong with data is told as on the CPU. Op by op: test_opencl_bits.c. Skipped where there is no OpenCL.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/opencl/cl.h"
+#include "backend/opencl/opencl.h"
+#include "lockstep.h"
+#include "machine.h"
+#include "networks.h"
+#include "opencl.h"
+#include "skip.h"
+
+#define STEPS 2
+
+static bool there; /* two parts of a CPU of OpenCL's */
+
+#define NEED_OPENCL                                                                                                    \
+    if (!there)                                                                                                        \
+    SKIP("no OpenCL device with two cores (Debian: pocl-opencl-icd)")
+
+static ls_context *open_on(const char *devices)
+{
+    ls_context *ctx = NULL;
+    ls_context_options options = { .threads = 1 };
+    if (*devices)
+        assert_true(opencl_open(&options, devices, &ctx));
+    else
+        OK(ls_context_open(&options, &ctx));
+    return ctx;
+}
+
+/* ---- Bits ---- */
+
+typedef struct job {
+    network_kind kind;
+    int64_t batch;
+    int lanes;
+    const char *places[2]; /* of even layers and of odd ones; NULL: nothing is said */
+} job;
+
+static const char *place_of(void *user, int layer)
+{
+    return ((const job *)user)->places[layer % 2];
+}
+
+static void train(job *j, const char *devices, char hash[65])
+{
+    ls_context *ctx = open_on(devices);
+    network n;
+    OK(network_create_placed(ctx, j->kind, &(network_places){ place_of, j }, &n));
+    OK(ls_graph_set_lanes(n.graph, j->lanes));
+    if (network_train(&n, j->batch, STEPS, hash) != LS_OK)
+        fail_msg("%s on \"%s\", batch %d, %d lanes: %s", network_name(j->kind), devices, (int)j->batch, j->lanes,
+                 ls_last_error());
+    network_destroy(&n);
+    ls_context_close(ctx);
+}
+
+static void must_equal(job *j, const char *devices, const char *expected)
+{
+    char hash[65];
+    train(j, devices, hash);
+    if (strcmp(hash, expected) != 0)
+        fail_msg("%s on \"%s\", batch %d, %d lanes: %s, on the CPU: %s", network_name(j->kind), devices, (int)j->batch,
+                 j->lanes, hash, expected);
+}
+
+static void trainings_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        job j = { kind, kind == NETWORK_CNN ? 33 : 7, kind == NETWORK_MLP ? 1 : 3, { NULL, NULL } };
+        char expected[65];
+        train(&j, "", expected);
+        must_equal(&j, "opencl:0", expected);
+        must_equal(&j, "opencl:0-1", expected);
+    }
+}
+
+static void layers_on_both_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    static const char *const places[][2] = { { "cpu:0", "opencl:0" }, { "opencl:1", "cpu:0" } };
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        job alone = { kind, 7, 3, { NULL, NULL } }, mixed = alone;
+        char expected[65];
+        memcpy(mixed.places, places[kind % 2], sizeof(mixed.places));
+        train(&alone, "", expected);
+        must_equal(&mixed, "opencl:0-1", expected);
+    }
+}
+
+/* ---- Copies ---- */
+
+static bool is_weight(const network *n, const char *tensor)
+{
+    char label[LS_NODE_TEXT];
+    for (size_t i = 0; i < n->trained_count; i++)
+        if (strcmp(ls_node_label(n->gradients[i], label), tensor) == 0 ||
+            strcmp(ls_node_label(n->trained[i], label), tensor) == 0)
+            return true;
+    return false;
+}
+
+/* Bytes of weights and gradients that went to the host or came from it; the CPU is device 0. */
+static size_t with_the_host(ls_context *ctx, const network *n)
+{
+    ls_copy_info *list;
+    size_t count, bytes = 0;
+    OK(ls_list_copies(ctx, &list, &count));
+    for (size_t i = 0; i < count; i++)
+        bytes += (list[i].from == 0 || list[i].to == 0) && is_weight(n, list[i].tensor) ? list[i].bytes : 0;
+    free(list);
+    return bytes;
+}
+
+static void a_steady_step_moves_no_weights(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    static const char *const devices[] = { "opencl:0", "opencl:0-1" };
+    for (size_t d = 0; d < LENGTH(devices); d++)
+        for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+            ls_context *ctx = open_on(devices[d]);
+            network n;
+            OK(network_create(ctx, kind, &n));
+            OK(ls_graph_set_lanes(n.graph, 4));
+            OK(network_step(&n, 8, 0));
+            size_t before = with_the_host(ctx, &n);
+            assert_true(before > 0); /* the first brings them */
+            OK(network_step(&n, 8, 1));
+            OK(network_step(&n, 8, 2));
+            assert_int_equal(with_the_host(ctx, &n), before);
+            network_destroy(&n);
+            ls_context_close(ctx);
+        }
+}
+
+/* ---- What is wrong ---- */
+
+static void a_wrong_label_is_told_as_on_the_cpu(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    char said[2][256], hash[2][65];
+    for (int i = 0; i < 2; i++) {
+        ls_context *ctx = open_on(i ? "opencl:0" : "");
+        network n;
+        network_batch data;
+        OK(network_create(ctx, NETWORK_CNN, &n));
+        OK(network_batch_make(&n, 7, 0, &data));
+        data.labels[5] = 77;
+        ls_tensor *fetches[] = { n.loss, n.step };
+        assert_int_equal(ls_eval(n.graph, data.feeds, data.feed_count, fetches, 2), LS_ERR_DATA);
+        const char *at = strstr(ls_last_error(), "label ");
+        assert_non_null(at);
+        snprintf(said[i], sizeof(said[i]), "%s", at);
+        network_batch_free(&data);
+        OK(network_train(&n, 7, 1, hash[i])); /* nothing was changed, and the device goes on */
+        network_destroy(&n);
+        ls_context_close(ctx);
+    }
+    assert_string_equal(said[1], said[0]);
+    assert_string_equal(hash[1], hash[0]);
+}
+
+/* ---- Devices ---- */
+
+static void a_cpu_of_opencl_s_is_used_only_where_it_is_named(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    ls_context *ctx;
+    ls_device_info *list;
+    size_t count;
+    OK(ls_context_create(NULL, &ctx));
+    OK(ls_list_physical_devices(ctx, "OPENCL", &list, &count));
+    assert_true(count >= 2);
+    for (size_t i = 0; i < count; i++) {
+        const ls_opencl_device *d = &ls_opencl_get()->devices[i];
+        assert_int_equal(list[i].number, (int)i);
+        assert_int_equal(list[i].visible, !d->cpu);
+        assert_true(list[i].memory > 0);
+        machine_has(list[i].about, d->name);
+    }
+    free(list);
+    assert_int_equal(machine_devices(ctx, "OPENCL"), 0);
+    ls_context_close(ctx);
+    ctx = open_on("opencl:1");
+    assert_int_equal(machine_devices(ctx, "OPENCL"), 1);
+    ls_context_close(ctx);
+}
+
+/* ---- Numbers that cl.h has written down ---- */
+
+#if __has_include(<CL/cl.h>)
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+static void numbers_are_those_of_the_headers(void **state)
+{
+    (void)state;
+#define SAME(name) assert_int_equal(LS_##name, name)
+    SAME(CL_SUCCESS);
+    SAME(CL_DEVICE_NOT_FOUND);
+    SAME(CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    SAME(CL_OUT_OF_RESOURCES);
+    SAME(CL_OUT_OF_HOST_MEMORY);
+    SAME(CL_BUILD_PROGRAM_FAILURE);
+    SAME(CL_PLATFORM_NAME);
+    SAME(CL_DEVICE_TYPE);
+    SAME(CL_DEVICE_MAX_COMPUTE_UNITS);
+    SAME(CL_DEVICE_SINGLE_FP_CONFIG);
+    SAME(CL_DEVICE_GLOBAL_MEM_SIZE);
+    SAME(CL_DEVICE_AVAILABLE);
+    SAME(CL_DEVICE_COMPILER_AVAILABLE);
+    SAME(CL_DEVICE_NAME);
+    SAME(CL_DRIVER_VERSION);
+    SAME(CL_DEVICE_DOUBLE_FP_CONFIG);
+    SAME(CL_DEVICE_PARTITION_BY_COUNTS);
+    SAME(CL_PROGRAM_BINARY_SIZES);
+    SAME(CL_PROGRAM_BINARIES);
+    SAME(CL_PROGRAM_BUILD_LOG);
+    SAME(CL_DEVICE_TYPE_CPU);
+    SAME(CL_DEVICE_TYPE_GPU);
+    SAME(CL_DEVICE_TYPE_ALL);
+    SAME(CL_FP_DENORM);
+    SAME(CL_MEM_READ_WRITE);
+    assert_int_equal(LS_CL_FP_CORRECT_DIVIDE, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT);
+    /* and the functions are those of the headers, up to the names of pointers */
+    assert_int_equal(sizeof(cl_bool), sizeof(uint32_t));
+    assert_int_equal(sizeof(cl_device_type), sizeof(uint64_t));
+    assert_int_equal(sizeof(cl_mem_flags), sizeof(uint64_t));
+    assert_int_equal(sizeof(cl_device_partition_property), sizeof(intptr_t));
+}
+#else
+static void numbers_are_those_of_the_headers(void **state)
+{
+    (void)state;
+    SKIP("no CL/cl.h (Debian: opencl-headers)");
+}
+#endif
+
+int main(void)
+{
+    ls_context *ctx = NULL;
+    opencl_cut(2);
+    there = opencl_open(NULL, "opencl:0-1", &ctx);
+    ls_context_close(ctx);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trainings_have_the_cpu_s_bits),
+        cmocka_unit_test(layers_on_both_have_the_cpu_s_bits),
+        cmocka_unit_test(a_steady_step_moves_no_weights),
+        cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
+        cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),
+        cmocka_unit_test(numbers_are_those_of_the_headers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
