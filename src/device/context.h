@@ -52,16 +52,14 @@ struct ls_context {
 /* The physical devices, looked for at the first call. The mutex is held. */
 ls_status ls_context_look(ls_context *ctx);
 
-/* Kinds with the number of their devices, and which worker this is: for reading names. */
+/* The same, and of kinds that sleep those that are in a text, or (NULL) all. In an open context they sleep on. */
+ls_status ls_context_look_for(ls_context *ctx, const char *names);
+
+/* Which worker this is, and kinds with the number of their devices: for reading names. */
 static inline int ls_context_worker(const ls_context *ctx)
 {
     return ctx->worker_count > 1 ? ctx->worker : LS_NO_WORKER;
 }
-
-/* The same, and of kinds that sleep those that are in a text, or (NULL) all. In an open context they sleep on. */
-ls_status ls_context_look_for(ls_context *ctx, const char *names);
-
-/* Kinds with the number of their devices: for reading names. */
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
 
 /* The logical device of a name; of a list of names, indices that the caller frees. */
