@@ -165,6 +165,14 @@ static void sequences_of_rows(void **state)
     check_sequence(ls_skip(numbers(4), -1), 0, "");
     check_sequence(ls_skip(numbers(4), 0), 4, "0 1 2 3");
     check_sequence(ls_take(ls_skip(numbers(9), 2), 3), 3, "2 3 4");
+    check_sequence(ls_shard(numbers(7), 3, 0), 3, "0 3 6");
+    check_sequence(ls_shard(numbers(7), 3, 1), 2, "1 4");
+    check_sequence(ls_shard(numbers(7), 3, 2), 2, "2 5");
+    check_sequence(ls_shard(numbers(7), 1, 0), 7, "0 1 2 3 4 5 6");
+    check_sequence(ls_shard(numbers(2), 3, 2), 0, "");
+    check_sequence(ls_shard(numbers(2), INT64_MAX, 1), 1, "1");
+    check_sequence(ls_shard(ls_shard(numbers(12), 2, 1), 3, 2), 2, "5 11");
+    check_sequence(ls_take(ls_shard(ls_repeat(numbers(3), -1), 2, 1), 4), 4, "1 0 2 1");
     check_sequence(ls_skip(ls_take(numbers(9), 5), 2), 3, "2 3 4");
     check_sequence(ls_repeat(numbers(2), 3), 6, "0 1 0 1 0 1");
     check_sequence(ls_repeat(numbers(2), 0), 0, "");
@@ -194,6 +202,8 @@ static void sequences_of_batches(void **state)
     check_sequence(ls_repeat(ls_batch(numbers(3), 2, true), 2), 2, "[0 1] [0 1]");
     check_sequence(ls_take(ls_batch(ls_repeat(numbers(3), -1), 2, false), 3), 3, "[0 1] [2 0] [1 2]");
     check_sequence(ls_skip(ls_batch(numbers(5), 2, false), 1), 2, "[2 3] [4]");
+    check_sequence(ls_shard(ls_batch(numbers(5), 2, false), 2, 0), 2, "[0 1] [4]");
+    check_sequence(ls_batch(ls_shard(numbers(5), 2, 0), 2, false), 2, "[0 2] [4]");
     check_sequence(ls_prefetch(ls_repeat(ls_prefetch(ls_batch(numbers(3), 2, false), 1), 2), 3), 4,
                    "[0 1] [2] [0 1] [2]");
     ls_dataset *large = ls_batch(ls_repeat(numbers(1000), 3), 1500, false); /* more than the first room */
@@ -211,6 +221,7 @@ static void sequences_of_generators(void **state)
     check_sequence(ls_take(generated(&c), 3), LS_UNKNOWN, "0 1 2");
     check_sequence(ls_take(generated(&c), 0), 0, "");
     check_sequence(ls_skip(generated(&c), 3), LS_UNKNOWN, "3");
+    check_sequence(ls_shard(generated(&c), 2, 1), LS_UNKNOWN, "1 3");
     check_sequence(ls_repeat(generated(&c), 2), LS_UNKNOWN, "0 1 2 3 0 1 2 3");
     check_sequence(ls_take(ls_repeat(generated(&c), -1), 5), 5, "0 1 2 3 0");
     check_sequence(ls_repeat(generated(&none), -1), LS_INFINITE, ""); /* not for ever */
@@ -568,6 +579,9 @@ static void errors_are_kept(void **state)
     assert_keeps(ls_repeat(numbers(3), -2), LS_ERR_INVALID, "ls_repeat");
     assert_keeps(ls_take(numbers(3), -2), LS_ERR_INVALID, "ls_take");
     assert_keeps(ls_skip(numbers(3), -2), LS_ERR_INVALID, "ls_skip");
+    assert_keeps(ls_shard(numbers(3), 0, 0), LS_ERR_INVALID, "ls_shard: shard 0 of 0");
+    assert_keeps(ls_shard(numbers(3), 2, 2), LS_ERR_INVALID, "ls_shard: shard 2 of 2");
+    assert_keeps(ls_shard(numbers(3), 2, -1), LS_ERR_INVALID, "ls_shard: shard -1 of 2");
     assert_keeps(ls_prefetch(numbers(3), 0), LS_ERR_INVALID, "ls_prefetch");
     assert_keeps(ls_map(numbers(3), NULL), LS_ERR_INVALID, "ls_map");
     assert_keeps(ls_take(NULL, 1), LS_ERR_INVALID, "ls_take: the dataset is NULL");

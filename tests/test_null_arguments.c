@@ -450,6 +450,7 @@ static void data_calls(void **state)
     DATA(ls_repeat(NULL, 1));
     DATA(ls_take(NULL, 1));
     DATA(ls_skip(NULL, 1));
+    DATA(ls_shard(NULL, 2, 1));
     DATA(ls_shuffle(NULL, 1, 1));
     DATA(ls_batch(NULL, 1, false));
     DATA(ls_map_with(NULL, (ls_map_options){ .ls_first = 0 }));

@@ -143,6 +143,68 @@ static void multi_worker_without_joining_is_an_error(void **state)
     run_workers(1, forget_to_join);
 }
 
+/* ---- Rows ---- */
+
+#define ROWS      1024
+#define ROW_BYTES 65536 /* as much as the system maps around a page that is touched */
+
+static uint8_t *images; /* in memory that is shared, so that each process has its own list of what it touched */
+static int32_t labels[ROWS];
+
+/* The part of the images that this process has touched. */
+static double touched(void)
+{
+    char line[256];
+    unsigned long from, kilobytes = 0;
+    bool found = false;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (strchr(line, '-') && sscanf(line, "%lx-", &from) == 1 && strstr(line, " rw"))
+            found = from == (unsigned long)(uintptr_t)images;
+        if (found && sscanf(line, "Rss: %lu kB", &kilobytes) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return (double)kilobytes * 1024 / ((double)ROWS * ROW_BYTES);
+}
+
+/* Batches of 128 in 4 lanes, in the order of the rows. */
+static ls_status look_at_images(int rank, int size, void *user)
+{
+    ls_context *ctx = NULL;
+    ls_model *model = NULL;
+    (void)rank, (void)user;
+    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx));
+    LS_TRY(ls_sequential(ctx, "m", &model, ls_input(128, 128, 4), ls_global_average_pool2d(),
+                         ls_dense(3, .activation = LS_SOFTMAX)));
+    LS_TRY(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy()));
+    ls_array x = ls_array_of(LS_U8, LS_SHAPE(ROWS, 128, 128, 4), images);
+    LS_TRY(ls_fit_arrays(model, x, ls_array_of(LS_I32, LS_SHAPE(ROWS), labels), .batch_size = 128, .lanes = 4,
+                         .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT));
+    double part = touched(), least = 1.0 / size - 0.01, most = 1.0 / size + 0.15; /* of all, a sample is compared */
+    if (!(part >= least && part <= most))
+        return ls_fail(LS_ERR_INTERNAL, "worker %d of %d touched %.3f of the images", rank, size, part);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+    return LS_OK;
+}
+
+static void a_worker_reads_the_rows_of_its_lanes(void **state)
+{
+    (void)state;
+    images = mmap(NULL, (size_t)ROWS * ROW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(images != MAP_FAILED);
+    for (size_t i = 0; i < (size_t)ROWS * ROW_BYTES; i += 997)
+        images[i] = (uint8_t)(i >> 4);
+    for (int i = 0; i < ROWS; i++)
+        labels[i] = i % 3;
+    run_workers(1, look_at_images);
+    run_workers(2, look_at_images);
+    run_workers(4, look_at_images);
+    munmap(images, (size_t)ROWS * ROW_BYTES);
+}
+
 int main(void)
 {
     alarm(120);
@@ -150,6 +212,7 @@ int main(void)
         cmocka_unit_test(workers_name_their_own_devices),
         cmocka_unit_test(a_context_of_its_own_is_for_what_one_does_alone),
         cmocka_unit_test(multi_worker_without_joining_is_an_error),
+        cmocka_unit_test(a_worker_reads_the_rows_of_its_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,11 @@ LS_API ls_dataset *ls_repeat(ls_dataset *source, int64_t count); /* -1: for ever
 LS_API ls_dataset *ls_take(ls_dataset *source, int64_t count);   /* -1: all */
 LS_API ls_dataset *ls_skip(ls_dataset *source, int64_t count);   /* -1: all */
 
+/* Elements index, index + count, index + 2 count, ...: one of `count` parts. It is a part of the job, the same on all
+ * workers of a cluster: each of them already computes its own rows of every batch, and a dataset that is sharded by
+ * rank is refused as other data. */
+LS_API ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index);
+
 /* Each element is drawn from a window of the next `buffer` ones; a window that holds the whole set gives a uniform
  * permutation. The order depends on (seed, epoch) alone, and each repetition is an epoch of its own. */
 LS_API ls_dataset *ls_shuffle(ls_dataset *source, int64_t buffer, uint64_t seed);
@@ -168,9 +173,9 @@ LS_API void ls_iterator_destroy(ls_iterator *iterator); /* stops its threads */
 
 /* ---- Rows in place ---- */
 
-/* Whether the elements are rows of arrays in memory: slices or tensors with any of repeat, take, skip, shuffle,
- * prefetch and one batch on top, but no map or generator. Then a pass can be had as lists of row numbers, without
- * copying. */
+/* Whether the elements are rows of arrays in memory: slices or tensors with any of repeat, take, skip, shard,
+ * shuffle, prefetch and one batch on top, but no map or generator. Then a pass can be had as lists of row numbers,
+ * without copying. */
 LS_API ls_status ls_dataset_has_rows(ls_dataset *dataset, bool *out);
 
 /* One pass over such a dataset, in the order an iterator of the same epoch would have. */

@@ -88,6 +88,9 @@ struct ls_dataset {
             int64_t count;
         } order; /* repeat, take, skip */
         struct {
+            int64_t count, index;
+        } shard;
+        struct {
             int64_t buffer;
             uint64_t seed;
         } shuffle;

@@ -1,4 +1,4 @@
-/* Nodes that only change the order and number of elements: repeat, take, skip, shuffle. */
+/* Nodes that only change the order and number of elements: repeat, take, skip, shard, shuffle. */
 #include <string.h>
 
 #include "base/philox.h"
@@ -152,6 +152,48 @@ ls_dataset *ls_take(ls_dataset *source, int64_t count)
 ls_dataset *ls_skip(ls_dataset *source, int64_t count)
 {
     return ordered(&type_skip, source, count);
+}
+
+/* ---- Shard ---- */
+
+static ls_status prepare_shard(ls_dataset *d)
+{
+    int64_t shards = d->u.shard.count, index = d->u.shard.index;
+    like_source(d);
+    if (d->count >= 0)
+        d->count = d->count / shards + (index < d->count % shards);
+    return LS_OK;
+}
+
+/* What is between is passed over. */
+static ls_status next_shard(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    int64_t *at = cursor->state, shards = cursor->dataset->u.shard.count, index = cursor->dataset->u.shard.index;
+    *end = false;
+    for (bool found = false; !found && !*end; *at = (*at + 1) % shards) {
+        LS_TRY(ls_cursor_next(cursor->source, slot, end));
+        found = *at == index;
+    }
+    return LS_OK;
+}
+
+static const ls_dataset_type type_shard = {
+    .name = "ls_shard", .prepare = prepare_shard, .next = next_shard, .state_bytes = sizeof(int64_t)
+};
+
+ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
+{
+    bool built;
+    ls_dataset *d = ls_dataset_over(&type_shard, source, &built);
+    if (!built)
+        return d;
+    d->u.shard.count = count;
+    d->u.shard.index = index;
+    if (count < 1 || index < 0 || index >= count)
+        ls_dataset_fail(d, LS_ERR_INVALID,
+                        "ls_shard: shard %lld of %lld; there must be at least one, and the first is 0",
+                        (long long)index, (long long)count);
+    return d;
 }
 
 /* ---- Shuffle ---- */

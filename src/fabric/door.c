@@ -7,11 +7,12 @@
 #include "base/text.h"
 #include "fabric/mesh.h"
 
-#define MOST_ABOUT  4096 /* bytes of a HELLO's text */
-#define MOST_GUESTS 64   /* callers that have not said who they are; the oldest has to go when there are more */
-#define CALL_AGAIN  0.01 /* seconds until those that are not there yet are called again */
-#define ASK_HIGHER  0.2  /* seconds until higher ranks are asked whether the job has begun, and between two questions */
-#define LOOK_AGAIN  2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
+#define MOST_ABOUT   4096 /* bytes of a HELLO's text */
+#define MOST_GUESTS  64   /* callers that have not said who they are; the oldest has to go when there are more */
+#define CALL_AGAIN   0.01 /* seconds until those that are not there yet are called again */
+#define ASK_HIGHER   0.2 /* seconds until higher ranks are asked whether the job has begun, and between two questions */
+#define TELL_REFUSED 10.0 /* seconds between two lines about callers that were not let in */
+#define LOOK_AGAIN   2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
 
 /* One line on which HELLOs are under way. */
 typedef struct hello {
@@ -28,10 +29,11 @@ struct ls_door {
     ls_cluster_options copy;
     const ls_cluster_options *options; /* that copy */
     char about[MOST_ABOUT + 1];
-    double end;    /* of the waiting for those with whom the job begins */
-    double asked;  /* when higher ranks were */
-    hello *hellos; /* of ranks that were called on; for signs of life likewise; of guests, oldest first */
-    int lines;     /* to each other worker */
+    double end;     /* of the waiting for those with whom the job begins */
+    double asked;   /* when higher ranks were */
+    double tell_at; /* from then on callers that were not let in are told of again */
+    hello *hellos;  /* of ranks that were called on; for signs of life likewise; of guests, oldest first */
+    int lines;      /* to each other worker */
     int guests;
     ls_want *wants;
     char why[300]; /* the last line that was called and ended */
@@ -318,10 +320,24 @@ static ls_status hear_all(ls_door *d)
     return LS_OK;
 }
 
+/* Who knocks at the door of a job that runs, and is not let in, has been told so; the first is told here, too, and then
+ * what has come together in a while. */
+static void tell_refused(ls_door *d)
+{
+    char why[400];
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (!d->mesh->table->refused || !d->mesh->log || now < d->tell_at ||
+        !d->mesh->table->refused(d->mesh->transport, why, sizeof(why)))
+        return;
+    d->tell_at = now + TELL_REFUSED;
+    ls_log_write(d->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", d->options->rank, why);
+}
+
 ls_status ls_door_visit(ls_door *d)
 {
     if (!d)
         return LS_OK;
+    tell_refused(d);
     if (!d->mesh->begun)
         LS_TRY(call_on_all(d));
     return hear_all(d);

@@ -18,6 +18,7 @@ typedef struct two {
     int a, b; /* workers */
     ls_text text;
     size_t count;
+    bool data; /* differs */
 } two;
 
 static const char *show(const json_t *value, char text[64])
@@ -31,6 +32,7 @@ static const char *show(const json_t *value, char text[64])
 static void differ(two *d, const char *name, const json_t *a, const json_t *b)
 {
     char of_a[64], of_b[64];
+    d->data |= strncmp(name, "data/", 5) == 0;
     if (d->count++ < NAMED)
         ls_text_add(&d->text, "%s%s is %s on worker %d and %s on worker %d", d->count > 1 ? "; " : "", name,
                     show(a, of_a), d->a, show(b, of_b), d->b);
@@ -69,6 +71,9 @@ static ls_status tell_difference(int a, const char *text_a, int b, const char *t
         compare(&d, "", json_object_get(of_a, parts[i]), json_object_get(of_b, parts[i]));
     if (d.count > NAMED)
         ls_text_add(&d.text, "; and %zu more", d.count - NAMED);
+    if (d.data)
+        ls_text_put(&d.text, "; every worker is given the whole data, not a part of its own, and computes its own rows "
+                             "of each batch");
     ls_status status = ls_fail(LS_ERR_PEER, "workers do not have the same job and data: %s",
                                d.count ? ls_text_get(&d.text) : "but the difference is not to be seen");
     ls_text_free(&d.text);
