@@ -1,5 +1,6 @@
-/* The mesh between workers, with real processes: pieces of any size pass, and a worker that is lost, stopped, late,
- * strange or does something else is an error that names it, on all others, and never a wait. */
+/* The mesh between workers, with real processes, over shared memory and over Unix sockets: pieces of any size pass, and
+ * a worker that is lost, stopped, late, strange or does something else is an error that names it, on all others, and
+ * never a wait. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -23,10 +24,19 @@
 
 typedef int (*worker)(int rank, int size, void *user); /* 0: as it should be */
 
+static const char *transport = "shm";
+
+static int use_transport(void **state)
+{
+    transport = *state;
+    return 0;
+}
+
 static ls_cluster_options options_of(const char *job, int rank, int size)
 {
     ls_cluster_options o = { .rank = rank, .size = size, .join_limit = 20, .silence_limit = 20 };
     snprintf(o.job, sizeof(o.job), "%s-%d", job, (int)getppid());
+    snprintf(o.transport, sizeof(o.transport), "%s", transport);
     return o;
 }
 
@@ -292,7 +302,9 @@ static int do_other(int rank, int size, void *user)
         memset(f.what, 'x', sizeof(f.what)); /* without an end */
         if (how == GARBAGE)
             memset(&f, 0xa5, sizeof(f));
-        WANT(send(ls_unix_descriptor(mesh->links[0].line), &f, how == HALF_A_FRAME ? 60 : sizeof(f), MSG_NOSIGNAL) > 0);
+        size_t moved = 0;
+        struct iovec part = { &f, how == HALF_A_FRAME ? 60 : sizeof(f) };
+        WANT(mesh->table->write(mesh->links[0].line, &part, 1, &moved) == LS_OK && moved == part.iov_len);
         ls_mesh_free(mesh);
         return 0;
     }
@@ -360,7 +372,7 @@ static int be_strange(int rank, int size, void *user)
     int kept[300], count = 0;
     char nonsense[400];
     memset(nonsense, 'G', sizeof(nonsense));
-    WANT(ls_unix_address(&o, 0, 0, &address, &bytes) == LS_OK);
+    WANT(ls_unix_address(transport, &o, 0, 0, &address, &bytes) == LS_OK);
     double end = ls_clock_now() + 10;
     while (count < 300 && ls_clock_now() < end) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -422,7 +434,7 @@ static int be_another_user(int rank, int size, void *user)
                           .number = (uint32_t)size - 1,
                           .bytes = 4 },
                 .about = { 'b', 'i', 't', 's' } };
-    WANT(ls_unix_address(&o, 0, 0, &address, &bytes) == LS_OK);
+    WANT(ls_unix_address(transport, &o, 0, 0, &address, &bytes) == LS_OK);
     WANT(setuid(65534) == 0);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     for (double end = ls_clock_now() + 10; connect(fd, (struct sockaddr *)&address, bytes) < 0;) {
@@ -745,22 +757,22 @@ static void only_our_own_variables_count_by_themselves(void **state)
     forget_environment();
 }
 
+#define CASE(test, name) cmocka_unit_test_prestate_setup_teardown(test, use_transport, NULL, name)
+#define EACH(name)                                                                                                     \
+    CASE(pieces_of_all_sizes_pass, name), CASE(large_pieces_pass_each_other, name),                                    \
+        CASE(many_pieces_go_in_one_exchange, name), CASE(the_others_go_on_when_one_is_killed, name),                   \
+        CASE(the_others_go_on_when_one_leaves, name), CASE(the_others_go_on_without_a_stopped_one, name),              \
+        CASE(other_calls_and_wrong_frames_are_errors, name), CASE(differences_at_the_door_are_told_to_both, name),     \
+        CASE(strangers_are_dropped_and_the_others_meet, name), CASE(other_users_are_not_let_in, name)
+
 int main(void)
 {
     forget_environment();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contexts_of_spawned_workers_meet),
         cmocka_unit_test(a_spawned_worker_that_dies_ends_the_others),
-        cmocka_unit_test(pieces_of_all_sizes_pass),
-        cmocka_unit_test(large_pieces_pass_each_other),
-        cmocka_unit_test(many_pieces_go_in_one_exchange),
-        cmocka_unit_test(the_others_go_on_when_one_is_killed),
-        cmocka_unit_test(the_others_go_on_when_one_leaves),
-        cmocka_unit_test(the_others_go_on_without_a_stopped_one),
-        cmocka_unit_test(other_calls_and_wrong_frames_are_errors),
-        cmocka_unit_test(differences_at_the_door_are_told_to_both),
-        cmocka_unit_test(strangers_are_dropped_and_the_others_meet),
-        cmocka_unit_test(other_users_are_not_let_in),
+        EACH("shm"),
+        EACH("unix"),
         cmocka_unit_test(environments_are_read_and_refused),
         cmocka_unit_test(only_our_own_variables_count_by_themselves),
     };

@@ -215,6 +215,14 @@ over_tcp() {
 }
 check "over tcp, with a key that is made for the job" over_tcp
 
+# on_this_machine NAME: the workers are told, and meet
+on_this_machine() {
+    launch --workers 3 --transport "$1" -- sh -c 'echo "$LOCKSTEP_TRANSPORT"; exec "$0" devices' "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+    [ "$(grep -c "$1\$" "$TMP/out")" = 3 ] || { cat "$TMP/out"; return 1; }
+}
+check "over shared memory" on_this_machine shm
+check "over Unix sockets" on_this_machine unix
+
 # ---- Signals ----
 
 # signalled NAME STATUS: workers that say how they ended

@@ -1101,6 +1101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         EACH(&ls_transport_tcp),
+        EACH(&ls_transport_shm),
         EACH(&ls_transport_unix),
         cmocka_unit_test(keys_are_made_once_and_for_one_user),
         TCP(without_a_key_or_a_place_nobody_meets),

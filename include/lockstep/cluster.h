@@ -29,7 +29,7 @@ typedef struct ls_cluster_options {
                            */
     char listen[256]; /* "host:port" at which this worker is called; "": any port of the address that the others see */
     char key_file[256]; /* the job's key, without which nobody is let in: ls_cluster_make_key */
-    char transport[16]; /* "tcp" or "unix"; "" or "auto": tcp where there is a rendezvous */
+    char transport[16]; /* "shm", "unix" or "tcp"; "" or "auto": tcp where there is a rendezvous, otherwise shm */
 
     /* Workers may come, and come back, while ls_fit runs. */
     int begin; /* workers 0 to begin - 1 begin the job; 0: all */

@@ -161,8 +161,9 @@ static ls_status settle(found *f)
     const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
     LS_TRY(read_own(o));
     bool asked = rendezvous && is_place(rendezvous);
-    if (f->elsewhere && strcmp(o->transport, "unix") == 0)
-        return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=unix does not reach", f->elsewhere_why);
+    if (f->elsewhere && (strcmp(o->transport, "shm") == 0 || strcmp(o->transport, "unix") == 0))
+        return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=%s does not reach", f->elsewhere_why,
+                       o->transport);
     if (f->elsewhere && !o->key_file[0])
         return ls_fail(LS_ERR_UNSUPPORTED, "%s, and " LS_NEEDS_KEY, f->elsewhere_why);
     if (f->elsewhere && !o->rendezvous[0])

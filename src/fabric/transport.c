@@ -15,9 +15,11 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
         *out = &ls_transport_sim;
     else if (strcmp(name, ls_transport_tcp.name) == 0 || (any && options->rendezvous[0]))
         *out = &ls_transport_tcp;
-    else if (any || strcmp(name, ls_transport_unix.name) == 0)
+    else if (any || strcmp(name, ls_transport_shm.name) == 0)
+        *out = &ls_transport_shm;
+    else if (strcmp(name, ls_transport_unix.name) == 0)
         *out = &ls_transport_unix;
     else
-        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, tcp and unix", name);
+        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, tcp and unix", name);
     return LS_OK;
 }

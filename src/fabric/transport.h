@@ -51,7 +51,8 @@ typedef struct ls_transport_table {
     bool (*refused)(ls_transport *transport, char *why, size_t bytes);
 } ls_transport_table;
 
-extern const ls_transport_table ls_transport_unix; /* processes of one user on one machine */
+extern const ls_transport_table ls_transport_shm;  /* processes of one user on one machine, by shared memory */
+extern const ls_transport_table ls_transport_unix; /* the same by Unix sockets alone */
 extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
 
 /* The one that the options ask for. */

@@ -16,9 +16,7 @@
 
 typedef struct unix_transport {
     const ls_transport_table *table;
-    ls_cluster_options options;
-    int number;
-    int door;
+    ls_unix_door door;
 } unix_transport;
 
 struct ls_line {
@@ -26,27 +24,93 @@ struct ls_line {
     int fd;
 };
 
-ls_status ls_unix_address(const ls_cluster_options *options, int number, int rank, struct sockaddr_un *out,
-                          unsigned *bytes)
+ls_status ls_unix_address(const char *kind, const ls_cluster_options *options, int number, int rank,
+                          struct sockaddr_un *out, unsigned *bytes)
 {
     char hex[65];
     LS_TRY(ls_sha256_of(options->job, strlen(options->job), hex));
     *out = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int length = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "lockstep-%lu-%.32s-%d-%d",
+    int length = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "lockstep-%s-%lu-%.32s-%d-%d", kind,
                           (unsigned long)geteuid(), hex, number, rank);
     *bytes = (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     return LS_OK;
 }
 
-int ls_unix_descriptor(const ls_line *line)
-{
-    return line->fd;
-}
+/* ---- The door ---- */
 
 static ls_status open_socket(int *out)
 {
     *out = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     return *out >= 0 ? LS_OK : ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
+}
+
+ls_status ls_unix_door_open(ls_unix_door *door)
+{
+    struct sockaddr_un address;
+    unsigned bytes;
+    LS_TRY(ls_unix_address(door->kind, &door->options, door->number, door->options.rank, &address, &bytes));
+    LS_TRY(open_socket(&door->fd));
+    if (bind(door->fd, (struct sockaddr *)&address, bytes) < 0)
+        return errno == EADDRINUSE
+                   ? ls_fail(LS_ERR_STATE,
+                             "another process is worker %d of job \"%s\" already: give each worker a rank of its own, "
+                             "and each job another name",
+                             door->options.rank, door->options.job)
+                   : ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
+    if (listen(door->fd, BACKLOG) < 0)
+        return ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
+    return LS_OK;
+}
+
+static bool is_same_user(int fd)
+{
+    struct ucred who;
+    socklen_t bytes = sizeof(who);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
+}
+
+ls_status ls_unix_door_call(const ls_unix_door *door, int rank, int *fd)
+{
+    struct sockaddr_un address;
+    unsigned bytes;
+    *fd = -1;
+    LS_TRY(ls_unix_address(door->kind, &door->options, door->number, rank, &address, &bytes));
+    LS_TRY(open_socket(fd));
+    bool there = connect(*fd, (struct sockaddr *)&address, bytes) == 0;
+    if (there && is_same_user(*fd))
+        return LS_OK;
+    close(*fd);
+    *fd = -1;
+    return there ? ls_fail(LS_ERR_PEER, "a process of another user waits at the address of worker %d of job \"%s\"",
+                           rank, door->options.job)
+                 : LS_OK;
+}
+
+int ls_unix_door_answer(const ls_unix_door *door)
+{
+    for (;;) {
+        int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && errno == EINTR)
+            continue;
+        if (fd < 0 || is_same_user(fd))
+            return fd;
+        close(fd); /* strangers are not answered */
+    }
+}
+
+struct pollfd ls_unix_poll_of(const ls_unix_door *door, const ls_want *want, int fd)
+{
+    short events = (short)((want->read || !want->line ? POLLIN : 0) | (want->write ? POLLOUT : 0));
+    return (struct pollfd){ .fd = !events ? -1 : want->line ? fd : door->fd, .events = events };
+}
+
+ls_status ls_unix_poll(struct pollfd *polls, int count, double seconds, int *ready)
+{
+    double milliseconds = seconds > 0 ? seconds * 1000 + 1 : 0;
+    *ready = poll(polls, (nfds_t)count, milliseconds < 1e6 ? (int)milliseconds : 1000000);
+    if (*ready < 0 && errno != EINTR)
+        return ls_fail(LS_ERR_PEER, "waiting for other workers failed: %s", strerror(errno));
+    return LS_OK;
 }
 
 static ls_status make_line(int fd, ls_line **out)
@@ -61,31 +125,11 @@ static ls_status make_line(int fd, ls_line **out)
     return LS_OK;
 }
 
-/* ---- The door ---- */
-
-static ls_status open_door(unix_transport *t)
-{
-    struct sockaddr_un address;
-    unsigned bytes;
-    LS_TRY(ls_unix_address(&t->options, t->number, t->options.rank, &address, &bytes));
-    LS_TRY(open_socket(&t->door));
-    if (bind(t->door, (struct sockaddr *)&address, bytes) < 0)
-        return errno == EADDRINUSE
-                   ? ls_fail(LS_ERR_STATE,
-                             "another process is worker %d of job \"%s\" already: give each worker a rank of its own, "
-                             "and each job another name",
-                             t->options.rank, t->options.job)
-                   : ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
-    if (listen(t->door, BACKLOG) < 0)
-        return ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
-    return LS_OK;
-}
-
 static void unix_close(ls_transport *transport)
 {
     unix_transport *t = (unix_transport *)transport;
-    if (t->door >= 0)
-        close(t->door);
+    if (t->door.fd >= 0)
+        close(t->door.fd);
     free(t);
 }
 
@@ -94,8 +138,8 @@ static ls_status unix_open(const ls_cluster_options *options, int number, ls_tra
     unix_transport *t = malloc(sizeof(*t));
     if (!t)
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of a worker");
-    *t = (unix_transport){ &ls_transport_unix, *options, number, -1 };
-    ls_status status = open_door(t);
+    *t = (unix_transport){ &ls_transport_unix, { ls_transport_unix.name, *options, number, -1 } };
+    ls_status status = ls_unix_door_open(&t->door);
     if (status != LS_OK) {
         unix_close((ls_transport *)t);
         return status;
@@ -104,48 +148,19 @@ static ls_status unix_open(const ls_cluster_options *options, int number, ls_tra
     return LS_OK;
 }
 
-static bool is_same_user(int fd)
-{
-    struct ucred who;
-    socklen_t bytes = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
-}
-
 static ls_status unix_call(ls_transport *transport, int rank, ls_line **out)
 {
-    const unix_transport *t = (const unix_transport *)transport;
-    struct sockaddr_un address;
-    unsigned bytes;
     int fd;
     *out = NULL;
-    LS_TRY(ls_unix_address(&t->options, t->number, rank, &address, &bytes));
-    LS_TRY(open_socket(&fd));
-    if (connect(fd, (struct sockaddr *)&address, bytes) < 0) {
-        close(fd); /* not there yet */
-        return LS_OK;
-    }
-    if (!is_same_user(fd)) {
-        close(fd);
-        return ls_fail(LS_ERR_PEER, "a process of another user waits at the address of worker %d of job \"%s\"", rank,
-                       t->options.job);
-    }
-    return make_line(fd, out);
+    LS_TRY(ls_unix_door_call(&((unix_transport *)transport)->door, rank, &fd));
+    return fd >= 0 ? make_line(fd, out) : LS_OK;
 }
 
 static ls_status unix_answer(ls_transport *transport, ls_line **out)
 {
-    const unix_transport *t = (const unix_transport *)transport;
+    int fd = ls_unix_door_answer(&((unix_transport *)transport)->door);
     *out = NULL;
-    for (;;) {
-        int fd = accept4(t->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && errno == EINTR)
-            continue;
-        if (fd < 0)
-            return LS_OK;
-        if (is_same_user(fd))
-            return make_line(fd, out);
-        close(fd); /* strangers are not answered */
-    }
+    return fd >= 0 ? make_line(fd, out) : LS_OK;
 }
 
 /* ---- Lines ---- */
@@ -180,20 +195,13 @@ static void unix_hang_up(ls_line *line)
 static ls_status unix_wait(ls_transport *transport, ls_want *wants, int count, double seconds)
 {
     const unix_transport *t = (const unix_transport *)transport;
-    struct pollfd polls[2 * LS_MAX_CLUSTER + 128];
-    if ((size_t)count > sizeof(polls) / sizeof(*polls))
-        return ls_fail(LS_ERR_INTERNAL, "%d connections are waited for, %zu are possible", count,
-                       sizeof(polls) / sizeof(*polls));
-    for (int i = 0; i < count; i++) {
-        short events = (short)((wants[i].read || !wants[i].line ? POLLIN : 0) | (wants[i].write ? POLLOUT : 0));
-        polls[i] = (struct pollfd){ .fd = wants[i].line ? wants[i].line->fd : t->door, .events = events };
-        if (!events)
-            polls[i].fd = -1;
-    }
-    double milliseconds = seconds > 0 ? seconds * 1000 + 1 : 0;
-    int ready = poll(polls, (nfds_t)count, milliseconds < 1e6 ? (int)milliseconds : 1000000);
-    if (ready < 0 && errno != EINTR)
-        return ls_fail(LS_ERR_PEER, "waiting for other workers failed: %s", strerror(errno));
+    struct pollfd polls[LS_MOST_POLLS];
+    int ready;
+    if (count > LS_MOST_POLLS)
+        return ls_fail(LS_ERR_INTERNAL, "%d connections are waited for, %d are possible", count, LS_MOST_POLLS);
+    for (int i = 0; i < count; i++)
+        polls[i] = ls_unix_poll_of(&t->door, &wants[i], wants[i].line ? wants[i].line->fd : -1);
+    LS_TRY(ls_unix_poll(polls, count, seconds, &ready));
     for (int i = 0; i < count; i++)
         wants[i].ready = ready > 0 && polls[i].revents != 0;
     return LS_OK;

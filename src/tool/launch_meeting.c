@@ -25,12 +25,11 @@ ls_status launch_make_meeting(launch *l)
 void launch_set_meeting(const launch *l)
 {
     char text[sizeof l->folder + 16];
-    if (l->settings->transport == TOOL_TRANSPORT_UNIX)
-        setenv("LOCKSTEP_TRANSPORT", "unix", 1);
+    if (l->settings->transport != TOOL_TRANSPORT_AUTO)
+        setenv("LOCKSTEP_TRANSPORT", tool_transport_names[l->settings->transport], 1);
     if (!l->folder[0])
         return;
     snprintf(text, sizeof text, "file://%s", l->folder);
-    setenv("LOCKSTEP_TRANSPORT", "tcp", 1);
     setenv("LOCKSTEP_RENDEZVOUS", text, 1);
     setenv("LOCKSTEP_LISTEN", "127.0.0.1:0", 0);
     if (l->made_key[0])

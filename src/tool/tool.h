@@ -87,7 +87,13 @@ typedef struct tool_settings {
     bool print_options;
 } tool_settings;
 
-typedef enum tool_transport { TOOL_TRANSPORT_AUTO, TOOL_TRANSPORT_TCP, TOOL_TRANSPORT_UNIX } tool_transport;
+typedef enum tool_transport {
+    TOOL_TRANSPORT_AUTO,
+    TOOL_TRANSPORT_SHM,
+    TOOL_TRANSPORT_UNIX,
+    TOOL_TRANSPORT_TCP
+} tool_transport;
+extern const char *const tool_transport_names[];
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
 extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
