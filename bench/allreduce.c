@@ -2,14 +2,13 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "backend/cpu/simd.h"
 #include "base/clock.h"
-
-#define BLOCK 4096 /* floats that are added at a time, in the cache */
 
 typedef struct vectors {
     ls_peers *peers;
+    const ls_simd *simd;
     int64_t count;
     float *own;  /* this worker's vector, then the sum */
     float *came; /* of each worker: its vector, or its part of what this worker adds */
@@ -20,19 +19,13 @@ static int64_t part(const vectors *v, int rank)
     return v->count * rank / v->peers->size;
 }
 
-/* In the order of ranks, so that all have the same bits. */
+/* By the kernel that joins lanes. */
 static void add_all(const vectors *v, float *own, int64_t count)
 {
-    for (int64_t from = 0; from < count; from += BLOCK) {
-        float sum[BLOCK];
-        int64_t length = count - from < BLOCK ? count - from : BLOCK;
-        for (int r = 0; r < v->peers->size; r++) {
-            const float *row = r == v->peers->rank ? own + from : v->came + r * count + from;
-            for (int64_t i = 0; i < length; i++)
-                sum[i] = r == 0 ? row[i] : sum[i] + row[i];
-        }
-        memcpy(own + from, sum, (size_t)length * sizeof *sum);
-    }
+    const float *rows[LS_MAX_CLUSTER];
+    for (int r = 0; r < v->peers->size; r++)
+        rows[r] = r == v->peers->rank ? own : v->came + r * count;
+    v->simd->join_f32(own, rows, v->peers->size, 0, (size_t)count);
 }
 
 static ls_status reduce_at_once(vectors *v)
@@ -95,7 +88,7 @@ static void check(const vectors *v)
 
 double bench_all_reduce(ls_peers *peers, int64_t count, int rounds)
 {
-    vectors v = { .peers = peers, .count = count };
+    vectors v = { .peers = peers, .simd = ls_simd_choose(), .count = count };
     size_t bytes = (size_t)count * sizeof(float);
     size_t room = goes_at_once(&v) ? bytes * (size_t)peers->size : bytes + sizeof(float) * LS_MAX_CLUSTER;
     double best = 0;
