@@ -90,10 +90,48 @@ real_mpirun() {
         --strategy multi-worker >out 2>err || { cat err; return 1; }
     right out
 }
+# A worker that is killed when the job has begun; the second one is.
+cat >dies <<'END'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" != 1 ] || { (until [ -s log ]; do sleep 0.02; done; kill -9 $$) & }
+exec "$@"
+END
+chmod +x dies
+# lose_second EPOCHS ARGUMENTS_OF_MPIRUN...
+lose_second() {
+    epochs=$1
+    shift
+    rm -f log
+    timeout -k 5 100 mpirun --oversubscribe "$@" -n 3 ./dies "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --epochs "$epochs" \
+        --verbose 0 --strategy multi-worker --log log >out 2>err
+}
+others_go_on() {
+    train --epochs 150 >longer && grep sha256 longer >wanted || return 1
+    lose_second 150 --enable-recovery -x LOCKSTEP_TRANSPORT=shm
+    grep -q 'worker 1 of 3 is lost' err && right out || { cat err; return 1; }
+}
+# Without mpirun's own end of all, they notice it themselves.
+tells_loss() {
+    ! lose_second 100000 || return 1
+    ! grep -q sha256 out || return 1
+    lose_second 100000 --enable-recovery # mpirun's status says nothing then
+    grep -q 'worker 1 of 3 is lost.*over mpi the others cannot go on' err && ! grep -q sha256 out || { cat out err; return 1; }
+}
+without_mpirun() {
+    if LOCKSTEP_TRANSPORT=mpi RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$PORT timeout 60 "$LOCKSTEP" train mnist-cnn \
+        --data synthetic --take 64 --strategy multi-worker >out 2>err; then return 1; fi
+    grep -q 'mpirun starts the workers' err || { cat err; return 1; }
+}
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
-    check "mpirun -n 4" real_mpirun mpirun --oversubscribe --enable-recovery -n 4
+    check "mpirun -n 4, over mpi" real_mpirun mpirun --oversubscribe -n 4
+    check "mpirun -n 2, over mpi" real_mpirun mpirun --oversubscribe -x LOCKSTEP_TRANSPORT=mpi -n 2
+    check "mpirun -n 3, over shared memory" real_mpirun mpirun --oversubscribe -x LOCKSTEP_TRANSPORT=shm -n 3
+    check "over mpi a lost worker is the end of the job, and told" tells_loss
+    check "over shared memory the others go on under mpirun, too" others_go_on
+    grep sha256 alone >wanted
+    check "mpi without mpirun is refused" without_mpirun
 else
-    skip "mpirun -n 4" "Open MPI is not installed (tools/deps.sh install starters)"
+    skip "mpirun -n 4, over mpi" "Open MPI is not installed (tools/deps.sh install starters)"
 fi
 MPICH=$(command -v mpirun.mpich || command -v mpiexec.hydra || true)
 if [ -n "$MPICH" ]; then

@@ -8,11 +8,13 @@
 #include "base/text.h"
 #include "fabric/address.h"
 #include "fabric/cluster.h"
+#include "fabric/mpi.h"
 #include "fabric/transport.h"
 
 /* What was found: `options` with the place to meet in any case, and whether it is needed. */
 typedef struct found {
     ls_cluster_options options;
+    bool mpi;                /* Open MPI's mpirun started them */
     bool elsewhere;          /* not all workers are on this machine, */
     char elsewhere_why[300]; /* as this says */
 } found;
@@ -160,7 +162,11 @@ static ls_status settle(found *f)
     ls_cluster_options *o = &f->options;
     const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
     LS_TRY(read_own(o));
-    bool asked = rendezvous && is_place(rendezvous);
+    bool asked = rendezvous && is_place(rendezvous), any = !o->transport[0] || strcmp(o->transport, "auto") == 0;
+    if (f->mpi && any && !asked && ls_mpi_is_there())
+        snprintf(o->transport, sizeof(o->transport), "%s", ls_transport_mpi.name);
+    if (strcmp(o->transport, ls_transport_mpi.name) == 0)
+        return LS_OK; /* it knows where everybody is */
     if (f->elsewhere && (strcmp(o->transport, "shm") == 0 || strcmp(o->transport, "unix") == 0))
         return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=%s does not reach", f->elsewhere_why,
                        o->transport);
@@ -384,6 +390,7 @@ static ls_status read_mpirun(found *f)
     LS_TRY(count_here(f, "OMPI_COMM_WORLD_LOCAL_SIZE", &here));
     LS_TRY(need("PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", &space));
     snprintf(job, sizeof(job), "mpirun/%.300s", space);
+    f->mpi = true;
     return set_job(&f->options, "PMIX_NAMESPACE", job);
 }
 

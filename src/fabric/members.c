@@ -594,6 +594,8 @@ static ls_status adopt(ls_mesh *mesh)
 ls_status ls_mesh_regroup(ls_mesh *mesh)
 {
     int lost = -1;
+    if (!mesh->table->elastic)
+        return ls_fail(LS_ERR_PEER, "%s; over %s the others cannot go on without it", mesh->why, mesh->table->name);
     ls_mesh_abandon(mesh);
     ls_mesh_wait_begins(mesh);
     while (mesh->announced.kind == 0) {

@@ -10,16 +10,18 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
     if (!memchr(name, '\0', sizeof(options->transport)))
         return ls_fail(LS_ERR_INVALID, "the transport's name has no end within its %zu characters",
                        sizeof(options->transport));
-    bool any = name[0] == '\0' || strcmp(name, "auto") == 0;
+    static const ls_transport_table *const all[] = { &ls_transport_shm, &ls_transport_unix, &ls_transport_tcp,
+                                                     &ls_transport_mpi };
+    *out = NULL;
     if (ls_sim_self() >= 0) /* this thread is a simulated worker */
         *out = &ls_transport_sim;
-    else if (strcmp(name, ls_transport_tcp.name) == 0 || (any && options->rendezvous[0]))
-        *out = &ls_transport_tcp;
-    else if (any || strcmp(name, ls_transport_shm.name) == 0)
-        *out = &ls_transport_shm;
-    else if (strcmp(name, ls_transport_unix.name) == 0)
-        *out = &ls_transport_unix;
-    else
-        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, tcp and unix", name);
+    else if (name[0] == '\0' || strcmp(name, "auto") == 0)
+        *out = options->rendezvous[0] ? &ls_transport_tcp : &ls_transport_shm;
+    for (size_t i = 0; !*out && i < sizeof(all) / sizeof(*all); i++)
+        if (strcmp(name, all[i]->name) == 0)
+            *out = all[i];
+    if (!*out)
+        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, unix, tcp and mpi",
+                       name);
     return LS_OK;
 }

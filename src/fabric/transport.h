@@ -54,6 +54,7 @@ typedef struct ls_transport_table {
 extern const ls_transport_table ls_transport_shm;  /* processes of one user on one machine, by shared memory */
 extern const ls_transport_table ls_transport_unix; /* the same by Unix sockets alone */
 extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
+extern const ls_transport_table ls_transport_mpi;  /* workers that mpirun started */
 
 /* The one that the options ask for. */
 ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);
