@@ -6,7 +6,7 @@ LOCKSTEP="$LS_BUILD/lockstep"
 export POCL_CACHE_DIR="${TMPDIR:-/tmp}/lockstep-kernels-$(id -u)" LOCKSTEP_CACHE="$TMP"
 
 if ! timeout 60 "$LOCKSTEP" devices | grep -q 'device:OPENCL:1'; then
-    skip trains_on_opencl "no OpenCL device with two cores (Debian: pocl-opencl-icd)"
+    skip trains_on_opencl "no OpenCL device with two cores (tools/deps.sh install opencl)"
     finish
 fi
 
