@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "sanitized.h"
@@ -27,6 +28,8 @@ bool opencl_open(const ls_context_options *options, const char *devices, ls_cont
 {
     ls_context *ctx = NULL;
     keep_kernels();
+    if (!getenv("LOCKSTEP_OPENCL_PARTS") || strcmp(getenv("LOCKSTEP_OPENCL_PARTS"), "0") == 0)
+        opencl_cut(1);
     ls_status status = ls_context_create(options, &ctx);
     if (status == LS_OK)
         status = ls_set_visible_devices(ctx, devices);

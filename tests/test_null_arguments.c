@@ -349,6 +349,7 @@ static void device_calls(void **state)
     REFUSED(ls_list_device_cores(t.ctx, "cpu:0", &t.cores, NULL));
     STATUS(ls_check_environment());
     REFUSED(ls_list_copies(NULL, &t.copies, &t.count));
+    REFUSED(ls_format_drivers(NULL));
     REFUSED(ls_list_copies(t.ctx, NULL, &t.count));
     REFUSED(ls_list_copies(t.ctx, &t.copies, NULL));
     REFUSED(ls_add_backend(NULL, &t.backend));

@@ -26,7 +26,7 @@ static bool there; /* two parts of a CPU of OpenCL's */
 
 #define NEED_OPENCL                                                                                                    \
     if (!there)                                                                                                        \
-    SKIP("no OpenCL device with two cores (Debian: pocl-opencl-icd)")
+    SKIP("no OpenCL device with two cores (tools/deps.sh install opencl)")
 
 static ls_context *open_on(const char *devices)
 {
@@ -249,7 +249,7 @@ static void numbers_are_those_of_the_headers(void **state)
 static void numbers_are_those_of_the_headers(void **state)
 {
     (void)state;
-    SKIP("no CL/cl.h (Debian: opencl-headers)");
+    SKIP("no CL/cl.h (tools/deps.sh install opencl)");
 }
 #endif
 

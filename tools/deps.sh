@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that what a build needs is there: tools/deps.sh install|check NEED...
-# NEED is build, demo, test, format, clang, peers, starters, valgrind or browser. On Debian 12 missing packages are found by name and, with "install",
+# NEED is build, demo, test, format, clang, peers, starters, valgrind, opencl or browser. On Debian 12 missing packages are found by name and, with "install",
 # installed as root or through sudo. Elsewhere nothing is installed: either everything is found, or a refusal lists it.
 # Silent when nothing is missing. OS_RELEASE names another os-release file (the tests use it).
 set -eu
@@ -34,11 +34,13 @@ END
     starters) printf '%s\n' "openmpi-bin command:mpirun" "slurm-wlm command:srun" ;;
     # Runs a sample of the bits on a processor without AVX-512, which it plays. CI asks for it; the test is skipped without.
     valgrind) echo "valgrind command:valgrind" ;;
+    # OpenCL on the CPU, for tests/test_opencl*, which are skipped without it: 120 MB. No target asks for it.
+    opencl) printf '%s\n' "pocl-opencl-icd opencl-driver:pocl" "ocl-icd-libopencl1 library:libOpenCL.so.1" "opencl-headers header:CL/cl.h" ;;
     # Looks at pages that `lockstep report` writes. No target asks for it: 300 MB for three tests, which are skipped
     # without it, and say so.
     browser) echo "chromium command:chromium" ;;
     *)
-        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, valgrind or browser" >&2
+        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, valgrind, opencl or browser" >&2
         exit 2
         ;;
     esac
@@ -53,6 +55,8 @@ is_found() {
     command:* | with:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     header:*) has_header "${1#header:}" ;;
     module:*) pkg-config --exists "${1#module:}" 2>/dev/null ;;
+    opencl-driver:*) grep -qs "${1#*:}" /etc/OpenCL/vendors/*.icd ;;
+    library:*) /sbin/ldconfig -p 2>/dev/null | grep -q "${1#*:}" ;;
     dataset) [ -e "$DATASET/train-images-idx3-ubyte.gz" ] ;;
     python-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     esac

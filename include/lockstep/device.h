@@ -71,6 +71,10 @@ typedef struct ls_device_name {
 } ls_device_name;
 LS_API ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_name **out, size_t *count);
 
+/* What was found of the drivers that devices other than CPUs need, a line each, and why what was not: "OpenCL: 1 device
+ * of Portable Computing Language", "OpenCL: none (libOpenCL.so.1: cannot open shared object file ...)". free() it. */
+LS_API ls_status ls_format_drivers(char **out);
+
 /* What this process may use of the machine's cores, and what CPU devices do with them. */
 typedef struct ls_cpu_info {
     int cores;        /* that CPU devices use */

@@ -16,7 +16,7 @@ typedef struct machine {
     ls_device_info *physical, *logical;
     size_t physical_count, logical_count;
     bound *bound; /* of each logical device */
-    char *bit_class;
+    char *bit_class, *drivers;
 } machine;
 
 static ls_status look(ls_context *ctx, machine *out)
@@ -29,6 +29,7 @@ static ls_status look(ls_context *ctx, machine *out)
         return ls_fail(LS_ERR_MEMORY, "no memory for a list of %zu devices", out->logical_count);
     for (size_t i = 0; i < out->logical_count; i++)
         LS_TRY(ls_list_device_cores(ctx, out->logical[i].name, &out->bound[i].cores, &out->bound[i].count));
+    LS_TRY(ls_format_drivers(&out->drivers));
     return ls_bit_class(ctx, &out->bit_class);
 }
 
@@ -38,6 +39,7 @@ static void forget(machine *m)
         free(m->bound[i].cores);
     free(m->bound);
     free(m->bit_class);
+    free(m->drivers);
     free(m->physical);
     free(m->logical);
 }
@@ -134,6 +136,9 @@ static void print_text(const machine *m)
     print_all_logical(m);
     if (m->cpu.workers > m->cpu.cores)
         printf("  %d workers take turns on %d core%s\n", m->cpu.workers, m->cpu.cores, m->cpu.cores == 1 ? "" : "s");
+    printf("drivers:\n");
+    for (const char *line = m->drivers; *line; line += strcspn(line, "\n") + 1)
+        printf("  %.*s\n", (int)strcspn(line, "\n"), line);
     printf("bit class:\n  %s\n", m->bit_class);
 }
 
@@ -171,9 +176,9 @@ static ls_status print_json(const machine *m)
         json_array_append_new(physical, physical_json(&m->physical[i]));
     for (size_t i = 0; i < m->logical_count; i++)
         json_array_append_new(logical, logical_json(m, i));
-    json_t *all = json_pack("{s:i, s:s, s:i, s:o, s:s, s:o, s:o}", "cores", m->cpu.cores, "reason", m->cpu.reason,
+    json_t *all = json_pack("{s:i, s:s, s:i, s:o, s:s, s:s, s:o, s:o}", "cores", m->cpu.cores, "reason", m->cpu.reason,
                             "quota", m->cpu.quota, "l2_bytes", bytes_json(m->cpu.l2), "bit_class", m->bit_class,
-                            "physical_devices", physical, "logical_devices", logical);
+                            "drivers", m->drivers, "physical_devices", physical, "logical_devices", logical);
     char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     if (text == NULL)

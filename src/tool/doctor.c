@@ -148,6 +148,41 @@ static ls_status check_bits(char *version, size_t size)
     return status;
 }
 
+/* The bit class of one device that is no CPU has two canaries, its own and the CPU's. */
+static ls_status check_device(const ls_device_info *device)
+{
+    char name[64], *text = NULL;
+    ls_context *ctx;
+    snprintf(name, sizeof name, "%s:%d", device->kind, device->number);
+    LS_TRY(ls_context_create(NULL, &ctx));
+    ls_status status = ls_set_visible_devices(ctx, name);
+    if (status == LS_OK)
+        status = ls_bit_class(ctx, &text);
+    if (status == LS_OK) {
+        const char *cpu = strstr(text, "canary "), *own = cpu ? strstr(cpu + 1, "canary ") : NULL;
+        status =
+            expect(own && strncmp(cpu, own, strcspn(cpu, ";")) == 0, "a training step: bits that are not the CPU's");
+    }
+    free(text);
+    ls_context_close(ctx);
+    return ls_fail_within(status, "%s", name);
+}
+
+static ls_status check_opencl(char *version, size_t size)
+{
+    ls_context *ctx;
+    ls_device_info *list = NULL;
+    size_t count = 0;
+    LS_TRY(ls_context_create(NULL, &ctx));
+    ls_status status = ls_list_physical_devices(ctx, "OPENCL", &list, &count);
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        status = check_device(&list[i]);
+    snprintf(version, size, "OpenCL: %zu device%s", count, count == 1 ? "" : "s");
+    free(list);
+    ls_context_close(ctx);
+    return status;
+}
+
 /* ---- The rounds ---- */
 
 typedef struct row {
@@ -162,6 +197,7 @@ static const row rows[] = {
     { "a convolution of small whole numbers", check_kernels },
     { "a convolution of small whole numbers", check_reference },
     { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
+    { "a training step on each: the CPU's bits", check_opencl },
 };
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

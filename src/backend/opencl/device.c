@@ -469,6 +469,6 @@ void ls_context_add_own_kinds(ls_context *ctx)
 {
     ls_kind *kind = &ctx->kinds[ctx->kind_count++];
     kind->backend = functions;
-    kind->asleep = true;
+    kind->asleep = !ls_opencl_is_expected();
     snprintf(kind->name, sizeof(kind->name), "%s", functions.kind);
 }

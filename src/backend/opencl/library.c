@@ -1,4 +1,5 @@
 /* libOpenCL, loaded at run time, and the devices that it has. A machine without it has none, which is no error. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -6,6 +7,8 @@
 #include <string.h>
 
 #include "backend/opencl/opencl.h"
+#include "base/text.h"
+#include "lockstep/device.h"
 
 #define MOST_PLATFORMS 16
 #define MOST_DEVICES   64
@@ -81,12 +84,14 @@ static void describe(ls_opencl_device *d, const char *platform)
     d->tuning = d->cpu ? &ls_gpu_tuning_cpu : &ls_gpu_tuning_gpu;
 }
 
-/* LOCKSTEP_OPENCL_PARTS: how many parts each CPU is cut into; 1 where nothing is said, or what is said is no number. */
+/* LOCKSTEP_OPENCL_PARTS: how many parts each CPU is cut into; 1 where nothing is said, or what is said is no number; 0:
+ * OpenCL is left alone. */
 static uint32_t wanted_parts(void)
 {
     const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
-    long parts = said ? strtol(said, NULL, 10) : 1;
-    return parts < 1 || parts > MOST_PARTS ? 1 : (uint32_t)parts;
+    char *end = NULL;
+    long parts = said ? strtol(said, &end, 10) : 1;
+    return end == said || parts < 0 || parts > MOST_PARTS ? 1 : (uint32_t)parts;
 }
 
 /* A CPU, cut into parts of as many cores each, as far as there are cores; or the device as it is. */
@@ -141,6 +146,10 @@ static void look(void)
 {
     ls_cl_platform platforms[MOST_PLATFORMS];
     uint32_t count = 0;
+    if (wanted_parts() == 0) {
+        snprintf(found.problem, sizeof(found.problem), "left alone: LOCKSTEP_OPENCL_PARTS is 0");
+        return;
+    }
     if (!load())
         return;
     if (found.cl.GetPlatformIDs(MOST_PLATFORMS, platforms, &count) != LS_CL_SUCCESS)
@@ -149,6 +158,57 @@ static void look(void)
         look_at_platform(platforms[i]);
     if (found.count == 0)
         snprintf(found.problem, sizeof(found.problem), "OpenCL is there, but has no device that compiles kernels");
+}
+
+/* ---- Is it worth a look? ---- */
+
+static bool names_pocl(const char *folder, const char *file)
+{
+    char path[512], line[256] = "";
+    snprintf(path, sizeof(path), "%.255s/%.255s", folder, file);
+    FILE *text = fopen(path, "r");
+    bool pocl = text && fgets(line, sizeof(line), text) && strstr(line, "pocl");
+    if (text)
+        fclose(text);
+    return pocl;
+}
+
+bool ls_opencl_is_expected(void)
+{
+    const char *said = getenv("OCL_ICD_VENDORS"), *folder = said && said[0] ? said : "/etc/OpenCL/vendors";
+    bool expected = false;
+    DIR *list = opendir(folder);
+    for (struct dirent *entry; list && !expected && (entry = readdir(list));) {
+        const char *end = strrchr(entry->d_name, '.');
+        expected = end && strcmp(end, ".icd") == 0 && !names_pocl(folder, entry->d_name);
+    }
+    if (list)
+        closedir(list);
+    return expected;
+}
+
+/* ---- What there is ---- */
+
+ls_status ls_format_drivers(char **out)
+{
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_format_drivers: no place for the text was given");
+    const ls_opencl *all = ls_opencl_get();
+    ls_text lines = { 0 };
+    if (all->count == 0)
+        ls_text_add(&lines, "OpenCL: none (%s)\n", all->problem);
+    for (int i = 0, next; i < all->count; i = next) { /* devices of a platform stand together */
+        for (next = i + 1; next < all->count && all->devices[next].context == all->devices[i].context;)
+            next++;
+        ls_text_add(&lines, "OpenCL: %d device%s of %s, driver %s\n", next - i, next - i == 1 ? "" : "s",
+                    all->devices[i].platform, all->devices[i].driver);
+    }
+    char *text = lines.failed ? NULL : strdup(ls_text_get(&lines));
+    ls_text_free(&lines);
+    if (!text)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a list of drivers");
+    *out = text;
+    return LS_OK;
 }
 
 const ls_opencl *ls_opencl_get(void)

@@ -30,6 +30,10 @@ typedef struct ls_opencl {
 
 const ls_opencl *ls_opencl_get(void);
 
+/* Whether a driver is installed that is worth loading before anybody names an OpenCL device: any but PoCL, which is a
+ * CPU. It reads the names of drivers and loads nothing. */
+bool ls_opencl_is_expected(void);
+
 /* ---- Kernels of an open device ---- */
 
 typedef struct ls_opencl_programs ls_opencl_programs;

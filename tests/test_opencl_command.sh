@@ -1,0 +1,44 @@
+#!/bin/sh
+# The command with OpenCL devices: by their names alone, with the CPU's bits. Skipped where there are none.
+LOCKSTEP_OPENCL_PARTS=2
+. "$(dirname "$0")/lib.sh"
+LOCKSTEP="$LS_BUILD/lockstep"
+export POCL_CACHE_DIR="${TMPDIR:-/tmp}/lockstep-kernels-$(id -u)" LOCKSTEP_CACHE="$TMP"
+
+if ! timeout 60 "$LOCKSTEP" devices | grep -q 'device:OPENCL:1'; then
+    skip trains_on_opencl "no OpenCL device with two cores (tools/deps.sh install opencl)"
+    finish
+fi
+
+# The hash of the weights after training on the devices $1.
+hash_on() {
+    timeout 200 "$LOCKSTEP" train mnist-cnn --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 --devices "$1" |
+        sed -n 's/^weights sha256: //p'
+}
+
+same_hash() {
+    cpu=$(hash_on cpu:0) opencl=$(hash_on "$1")
+    [ -n "$cpu" ] && [ "$cpu" = "$opencl" ] || { echo "on the CPU: $cpu, on $1: $opencl"; return 1; }
+}
+check trains_on_opencl_as_on_the_cpu same_hash opencl:0
+check trains_on_the_second_alone same_hash opencl:1
+check trains_on_two_halves same_hash opencl:0-1
+
+is_listed() {
+    timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
+        grep -q 'physical_device:OPENCL:0 .*(not visible)' "$TMP/list" && grep -q '^  OpenCL: [1-9]' "$TMP/list" &&
+        ! grep -q 'device:OPENCL:0 .*at most' "$TMP/list"
+}
+check is_listed_and_not_used_by_itself is_listed
+
+is_named() {
+    LOCKSTEP_VISIBLE_DEVICES=opencl:0 timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
+        grep -q '^  opencl:0 .*at most' "$TMP/list" && grep -q 'OPENCL canary' "$TMP/list"
+}
+check is_used_where_it_is_named is_named
+
+doctor_is_well() {
+    timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" && grep -q "^ok *OpenCL: 2 devices .*the CPU's bits" "$TMP/doctor"
+}
+check doctor_asks_every_device doctor_is_well
+finish
