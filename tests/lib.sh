@@ -8,7 +8,7 @@ ROOT=$PWD
 export LOCKSTEP_OPENCL_PARTS="${LOCKSTEP_OPENCL_PARTS:-0}"
 LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
 TMP=$(mktemp -d)
-trap 'rm -rf "$TMP"' EXIT
+trap 'end_of_script; rm -rf "$TMP"' EXIT
 trap 'exit 143' TERM INT
 FAILED=0
 
@@ -17,15 +17,23 @@ not_ok() { echo "not ok $1: $2"; FAILED=1; }
 skip() { echo "skip $1: $2"; }
 finish() { exit $FAILED; }
 
+# A script that ends inside of a check, by an error of its own, says where.
+exec 9>&1 # what a check prints goes elsewhere
+check_name= checking=
+end_of_script() {
+    [ -z "$checking" ] || not_ok "$check_name" "the script ended here: $(head -c 2000 "$TMP/check.out")" >&9
+}
+
 # check NAME COMMAND...: one test, passed when the command succeeds; its output is the reason when not.
 check() {
-    check_name=$1
+    check_name=$1 checking=1
     shift
     if "$@" >"$TMP/check.out" 2>&1; then
         ok "$check_name"
     else
         not_ok "$check_name" "$(head -c 2000 "$TMP/check.out")"
     fi
+    checking=
 }
 
 # make with the variables of the outer make (CC, CFLAGS, ...), but not with its jobs, which are not handed to scripts.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "base/thread.h"
 #include "data/dataset.h"
 
 #define MOST_THREADS 1024
@@ -130,7 +131,7 @@ static ls_status start(ls_cursor *cursor, int threads, int64_t ring_count)
         return ls_fail(LS_ERR_MEMORY, "%s: no memory for %lld elements ahead", cursor->dataset->type->name,
                        (long long)ring_count);
     for (; a->thread_count < threads; a->thread_count++) {
-        int error = pthread_create(&a->threads[a->thread_count], NULL, work, a);
+        int error = ls_thread_start(&a->threads[a->thread_count], work, a);
         if (error)
             return ls_fail(LS_ERR_MEMORY, "%s: cannot start thread %d of %d: %s", cursor->dataset->type->name,
                            a->thread_count + 1, threads, strerror(error));

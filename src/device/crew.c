@@ -1,11 +1,10 @@
 /* Worker threads and the one job they share. */
 #include "device/crew.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/fpmode.h"
+#include "base/thread.h"
 #include "device/cores.h"
 
 /* A call for workers; it lives on its caller's stack. */
@@ -22,7 +21,6 @@ typedef struct call {
 struct ls_crew {
     pthread_mutex_t mutex;
     call *calls; /* under way or waiting, in the order they came */
-    void (*begin)(void);
     bool closing, crowded;
     int workers;
     int *cores; /* NULL: not bound */
@@ -63,8 +61,6 @@ static void *work(void *argument)
     if (crew->cores && crew->cores[member->worker] >= 0)
         ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
     ls_fp_begin_thread();
-    if (crew->begin)
-        crew->begin();
     pthread_mutex_lock(&crew->mutex);
     for (;;) {
         while (!member->call && !crew->closing)
@@ -81,17 +77,6 @@ static void *work(void *argument)
     }
     pthread_mutex_unlock(&crew->mutex);
     return NULL;
-}
-
-/* Signals belong to the program's own threads. */
-static int start_quietly(pthread_t *thread, struct member *member)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(thread, NULL, work, member);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
 }
 
 static void stop(ls_crew *crew, int started)
@@ -112,13 +97,12 @@ static void stop(ls_crew *crew, int started)
     free(crew);
 }
 
-ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*begin)(void), ls_crew **out)
+ls_status ls_crew_create(int workers, const int *cores, bool crowded, ls_crew **out)
 {
     ls_crew *crew = calloc(1, sizeof(*crew));
     if (!crew)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", workers);
     pthread_mutex_init(&crew->mutex, NULL);
-    crew->begin = begin;
     crew->workers = workers;
     crew->crowded = crowded;
     crew->threads = calloc((size_t)workers, sizeof(*crew->threads));
@@ -132,7 +116,7 @@ ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*beg
     for (int i = 0; !failed && cores && i < workers; i++)
         crew->cores[i] = cores[i];
     for (; !failed && started < workers; started += !failed)
-        failed = start_quietly(&crew->threads[started], &crew->members[started]);
+        failed = ls_thread_start(&crew->threads[started], work, &crew->members[started]);
     if (failed) {
         stop(crew, started);
         return ls_fail(LS_ERR_MEMORY, "%d of %d worker threads could be started", started, workers);

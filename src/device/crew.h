@@ -8,9 +8,9 @@
 
 typedef struct ls_crew ls_crew;
 
-/* begin: called by each worker when it starts (may be NULL). cores: an OS core index for each worker (-1: any), or
- * NULL. crowded: there are fewer cores than workers, so waiting must not spin. */
-ls_status ls_crew_create(int workers, const int *cores, bool crowded, void (*begin)(void), ls_crew **out);
+/* cores: an OS core index for each worker (-1: any), or NULL. crowded: there are fewer cores than workers, so waiting
+ * must not spin. */
+ls_status ls_crew_create(int workers, const int *cores, bool crowded, ls_crew **out);
 void ls_crew_destroy(ls_crew *crew);
 
 int ls_crew_workers(const ls_crew *crew);

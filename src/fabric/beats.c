@@ -1,8 +1,9 @@
 /* Every worker writes one byte to every other one in each interval, and reads what comes. */
 #include "fabric/beats.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+
+#include "base/thread.h"
 
 #define INTERVAL 0.1 /* seconds */
 
@@ -110,7 +111,7 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
         b->added = calloc((size_t)size, sizeof(*b->added));
         atomic_store(&b->last, table->now(transport));
     }
-    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || pthread_create(&b->thread, NULL, run, b) != 0) {
+    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || ls_thread_start(&b->thread, run, b) != 0) {
         ls_beats_stop(b);
         return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
     }

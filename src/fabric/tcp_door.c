@@ -2,12 +2,12 @@
  * costs little until then, and there are only so many of them. When there are more, the oldest one goes that has not
  * said anything yet, then the oldest that has not shown the key. */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "fabric/tcp.h"
 
 #define MOST_ACCEPTED 256   /* in one step: guests have their turn, too */
@@ -175,18 +175,13 @@ static void *keep_door(void *user)
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
 ls_status ls_tcp_door_open(ls_tcp *tcp)
 {
-    sigset_t all, before;
     tcp->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     tcp->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tcp->bell < 0 || tcp->wake < 0)
         return ls_fail(LS_ERR_PEER, "no descriptor for this worker's door: %s", strerror(errno));
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&tcp->thread, NULL, keep_door, tcp);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = ls_thread_start(&tcp->thread, keep_door, tcp);
     tcp->has_thread = error == 0;
     return error == 0 ? LS_OK : ls_fail(LS_ERR_MEMORY, "no thread for this worker's door: %s", strerror(error));
 }

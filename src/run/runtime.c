@@ -67,7 +67,7 @@ ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out)
     ls_status status = LS_OK;
     pthread_mutex_lock(&ctx->mutex);
     if (!runtime->crew)
-        status = ls_crew_create(runtime->workers, runtime->cores, ctx->crowded, NULL, &runtime->crew);
+        status = ls_crew_create(runtime->workers, runtime->cores, ctx->crowded, &runtime->crew);
     pthread_mutex_unlock(&ctx->mutex);
     if (status == LS_OK)
         *out = runtime->crew;

@@ -2,7 +2,6 @@
  * written is a warning: training goes on, and the checkpoints that are there stay. */
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fpmode.h"
 #include "base/numbers.h"
+#include "base/thread.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
@@ -411,7 +411,7 @@ static ls_status clear_newer(const ls_saver *s)
 
 static ls_status start(ls_saver *s)
 {
-    if (pthread_create(&s->thread, NULL, writer, s) != 0)
+    if (ls_thread_start(&s->thread, writer, s) != 0)
         return ls_fail(LS_ERR_MEMORY, "no thread to write checkpoints with");
     s->started = true;
     return LS_OK;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "device/context.h"
 #include "nn/model.h"
 #include "run/peers.h"
@@ -149,7 +149,7 @@ static ls_status open_status(ls_fit_status *s, const char *path, const ls_job *j
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wakes, &clock);
     pthread_condattr_destroy(&clock);
-    if (pthread_create(&s->thread, NULL, writer, s) == 0)
+    if (ls_thread_start(&s->thread, writer, s) == 0)
         return LS_OK;
     pthread_cond_destroy(&s->wakes);
     pthread_mutex_destroy(&s->mutex);
