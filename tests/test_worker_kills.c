@@ -33,7 +33,7 @@
 #define BATCH    6
 #define SAMPLES  (BATCH * STEPS / 2)
 #define CLASSES  4
-#define LIMIT    (SANITIZED ? 600 : 120) /* seconds that a job may take */
+#define LIMIT    (SANITIZED ? 600 : 240) /* seconds that a job may take */
 #define SILENCE  2.0                     /* seconds until a stopped worker is given up */
 #define PATIENCE 60.0                    /* the same where nobody is stopped: a slow machine is no reason */
 
