@@ -1063,6 +1063,35 @@ static void lanes_by_default(void **state)
     close_lab(&l);
 }
 
+/* Every lane has one worker, and none would be done sooner if another one had one of the slowest's lanes. */
+static void lanes_follow_weights(void **state)
+{
+    (void)state;
+    static const uint32_t weights[][4] = {
+        { 1, 1, 1, 1 }, { 1000, 1, 1000, 500 }, { 1, 3, 2, 7 }, { 4000000000u, 1, 1, 1 }
+    };
+    int first[5];
+    for (size_t k = 0; k < sizeof(weights) / sizeof(*weights); k++)
+        for (int lanes = 1; lanes < 70; lanes++) {
+            double longest = 0, shortest = INFINITY;
+            ls_share_lanes(weights[k], 4, lanes, first);
+            assert_int_equal(first[0], 0);
+            assert_int_equal(first[4], lanes);
+            for (int w = 0; w < 4; w++) {
+                int own = first[w + 1] - first[w];
+                assert_true(own >= 0);
+                longest = fmax(longest, own / (double)weights[k][w]);
+                shortest = fmin(shortest, (own + 1) / (double)weights[k][w]);
+            }
+            assert_true(longest <= shortest);
+        }
+    ls_share_lanes((const uint32_t[]){ 3, 1 }, 2, 4, first);
+    assert_int_equal(first[1], 3);
+    ls_share_lanes(NULL, 3, 7, first);
+    assert_int_equal(first[1], 2);
+    assert_int_equal(first[2], 4);
+}
+
 static void a_run_allocates_nothing(void **state)
 {
     (void)state;
@@ -1499,6 +1528,7 @@ int main(void)
         cmocka_unit_test(plans_are_kept_and_used_again),
         cmocka_unit_test(plans_end_with_their_scope),
         cmocka_unit_test(lanes_by_default),
+        cmocka_unit_test(lanes_follow_weights),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(batch_norm_sees_the_whole_batch),
         cmocka_unit_test(batch_norm_over_lanes_is_that_of_the_batch),

@@ -49,6 +49,7 @@ typedef struct cluster {
 typedef struct member {
     ls_peers peers; /* first: it is found by it */
     cluster *c;
+    uint32_t weights[MOST];
 } member;
 
 /* The next piece of a list that goes from one to another; count: there is none. */
@@ -132,6 +133,7 @@ typedef struct job {
     int lanes, cpus;
     int64_t batch;
     ls_strategy strategy;
+    bool weighs; /* lanes are shared out anew with each step */
 } job;
 
 typedef struct outcome {
@@ -179,15 +181,27 @@ static ls_dataset *data(void)
                                  ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
 }
 
-static ls_status train(ls_model *model, const job *j, outcome *out)
+static ls_status weigh(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    ls_peers *peers = user;
+    uint32_t weights[MOST];
+    (void)model, (void)stop;
+    for (int i = 0; i < MOST; i++) /* some get no lane, or all */
+        weights[i] = 1 + (uint32_t)(logs->step * 5 + i * 3) % 7 * (logs->step % 2 ? 1 : 100);
+    return ls_peers_weigh(peers, weights);
+}
+
+static ls_status train(ls_model *model, const job *j, outcome *out, ls_peers *peers)
 {
     ls_results results;
     ls_history *history = NULL;
     ls_array predicted = { .data = NULL };
     ls_dataset *set = data();
+    const ls_callback weighs = { .user = peers, .on_batch_end = weigh };
     ls_status status =
         ls_fit(model, set, .epochs = 2, .batch_size = j->batch ? j->batch : 16, .lanes = j->lanes ? j->lanes : 5,
-               .verbose = LS_VERBOSE_SILENT, .strategy = j->strategy, .validation = set, .history = &history);
+               .verbose = LS_VERBOSE_SILENT, .strategy = j->strategy, .validation = set, .history = &history,
+               .callbacks = &weighs, .callback_count = peers && j->weighs);
     if (status == LS_OK)
         status = ls_evaluate(model, set, &results, .batch_size = 20, .strategy = j->strategy);
     if (status == LS_OK)
@@ -220,12 +234,13 @@ static void *run_member(void *user)
     ls_model *model = NULL;
     int cpus = w->job->cpus ? w->job->cpus : 1;
     ls_status status = ls_context_open(&(ls_context_options){ .cpu_devices = cpus, .threads = cpus }, &ctx);
+    w->m.peers.weights = w->m.weights;
     if (status == LS_OK && w->m.c)
         ctx->peers = &w->m.peers;
     if (status == LS_OK)
         status = make_model(ctx, w->job->net, &model);
     if (status == LS_OK)
-        status = train(model, w->job, &w->out);
+        status = train(model, w->job, &w->out, w->m.c ? &w->m.peers : NULL);
     w->out.status = status;
     if (status != LS_OK)
         strncpy(w->out.message, ls_last_error(), sizeof(w->out.message) - 1);
@@ -275,6 +290,10 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
         { NORMED, .lanes = 7 },
         { NORMED_BY_LANE, .lanes = 16, .batch = 10 }, /* lanes without samples */
         { GATHERED, .lanes = 6 },
+        { PLAIN, .lanes = 7, .weighs = true },
+        { NORMED, .lanes = 6, .weighs = true },
+        { GATHERED, .lanes = 9, .weighs = true },
+        { LARGE, .lanes = 8, .weighs = true, .strategy = { .kind = LS_STRATEGY_MIRRORED, .work_split = "auto" } },
         { NORMED_BY_LANE, .lanes = 8, .cpus = 2, .strategy = { .kind = LS_STRATEGY_PIPELINE } },
         { NORMED, .lanes = 8, .cpus = 4,
           .strategy = { .kind = LS_STRATEGY_MIRRORED, .all_reduce = LS_ALL_REDUCE_HIERARCHICAL_COPY } },

@@ -46,7 +46,8 @@ typedef struct ls_strategy {
     int stages; /* parts that layers are cut into, by the cost of their work, where layers have no device of their own;
                    0: as many as devices. Devices beyond stages are further replicas of all of them */
     ls_pipeline_order order;
-    const char *work_split; /* of lanes over replicas: "3:1"; "auto": by how fast each device was; NULL: evenly */
+    const char *work_split; /* of lanes over replicas: "3:1"; "auto": by how fast each device was, and each worker of
+                               a cluster; NULL: evenly */
 } ls_strategy;
 
 #define ls_one_device(...)     ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })

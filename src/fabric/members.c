@@ -73,7 +73,7 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
     return LS_OK;
 }
 
-static double heard_at(const ls_mesh *mesh, int rank)
+double ls_mesh_heard(const ls_mesh *mesh, int rank)
 {
     double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_beats_heard(mesh->beats, rank) : 0;
     return beat > heard ? beat : heard;
@@ -88,7 +88,7 @@ static void check_silence(ls_mesh *mesh, double now)
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
         if (r != mesh->peers.rank && link->line && link->reading != LS_HOLDS && !mesh->lost[r] &&
-            now - heard_at(mesh, r) > mesh->silence_limit)
+            now - ls_mesh_heard(mesh, r) > mesh->silence_limit)
             ls_mesh_lose(mesh, r, LS_LOST_SILENT, why);
     }
 }

@@ -29,10 +29,12 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->since = calloc(size, sizeof(*mesh->since));
     mesh->joins = calloc(size, sizeof(*mesh->joins));
     mesh->seconds = calloc(size, sizeof(*mesh->seconds));
+    mesh->weights = calloc(size, sizeof(*mesh->weights));
     mesh->peers = (ls_peers){ .rank = options->rank,
                               .size = options->size,
                               .members = mesh->members,
                               .seconds = mesh->seconds,
+                              .weights = mesh->weights,
                               .waits_for = &mesh->waits_for,
                               .count = options->begin > 0 ? options->begin : options->size,
                               .least = options->least,
@@ -47,7 +49,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
     if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
-        !mesh->lost || !mesh->since || !mesh->joins || !mesh->seconds) {
+        !mesh->lost || !mesh->since || !mesh->joins || !mesh->seconds || !mesh->weights) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     }
@@ -85,6 +87,7 @@ void ls_mesh_free(ls_mesh *mesh)
     free(mesh->since);
     free(mesh->joins);
     free(mesh->seconds);
+    free(mesh->weights);
     free(mesh);
 }
 

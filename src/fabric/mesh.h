@@ -113,6 +113,7 @@ typedef struct ls_mesh {
     int *members;         /* who is longer there comes first, then the lower rank */
     uint32_t *since;      /* by rank: the epoch in which it became a member */
     double *seconds;      /* by rank: what peers.seconds shows */
+    uint32_t *weights;    /* what peers.weights shows */
     double outside;       /* seconds between calls of this collective: this worker's own work */
     double left;          /* when the last call ended; 0: there was none */
     atomic_int waits_for; /* what peers.waits_for shows */
@@ -246,6 +247,9 @@ void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
 /* Waiting for something that the caller looks for: who is silent meanwhile is lost. */
 void ls_mesh_wait_begins(ls_mesh *mesh);
 ls_status ls_mesh_wait(ls_mesh *mesh);
+
+/* When something last came of a worker, on any of its lines. */
+double ls_mesh_heard(const ls_mesh *mesh, int rank);
 
 /* A sign of life to all, where it is due. */
 ls_status ls_mesh_beat(ls_mesh *mesh);

@@ -82,16 +82,19 @@ static ls_status begin(ls_mesh *mesh, uint64_t tag, const char *what, const ls_p
     return ls_mesh_look_again(mesh);
 }
 
+/* Of several that are missing, whoever was not heard of for longest is waited for: the others may be held up by it. */
 static bool is_over(ls_mesh *mesh)
 {
+    int missing = -1;
     for (int i = 0; i < mesh->peers.count; i++) {
-        const ls_link *link = &mesh->links[mesh->peers.members[i]];
-        if (!link->arrived || !ls_mesh_is_sent(link)) {
-            atomic_store_explicit(&mesh->waits_for, mesh->peers.members[i], memory_order_relaxed);
-            return false;
-        }
+        int r = mesh->peers.members[i];
+        const ls_link *link = &mesh->links[r];
+        if ((!link->arrived || !ls_mesh_is_sent(link)) &&
+            (missing < 0 || ls_mesh_heard(mesh, r) < ls_mesh_heard(mesh, missing)))
+            missing = r;
     }
-    return true;
+    atomic_store_explicit(&mesh->waits_for, missing, memory_order_relaxed);
+    return missing < 0;
 }
 
 static ls_status exchange(ls_mesh *mesh, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)

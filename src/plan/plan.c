@@ -86,6 +86,34 @@ static int default_lanes(const ls_plan *plan)
     return ls_plan_lanes(flops, updated > 0 ? updated : read, plan->batch);
 }
 
+void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first)
+{
+    for (int w = 0; w <= workers; w++)
+        first[w] = weights ? 0 : (int)((int64_t)w * lanes / workers);
+    for (int lane = 0; weights && lane < lanes; lane++) { /* to the one that has least then; first[w+1] counts w's */
+        int best = 0;
+        for (int w = 1; w < workers; w++)
+            if ((uint64_t)(first[w + 1] + 1) * weights[best] < (uint64_t)(first[best + 1] + 1) * weights[w])
+                best = w;
+        first[best + 1]++;
+    }
+    for (int w = 0; weights && w < workers; w++)
+        first[w + 1] += first[w];
+}
+
+static ls_status share_lanes(ls_plan *plan)
+{
+    ls_plan_options *o = &plan->options;
+    if (o->workers == 0)
+        return LS_OK;
+    plan->worker_first = ls_plan_alloc(plan, (size_t)o->workers + 1, sizeof(*plan->worker_first));
+    if (!plan->worker_first)
+        return LS_ERR_MEMORY;
+    ls_share_lanes(o->weights, o->workers, plan->lanes, plan->worker_first);
+    o->weights = NULL;
+    return LS_OK;
+}
+
 ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count,
                          bool (*stop)(const ls_tensor *, void *), void *user, ls_plan_options options,
                          ls_kernel_source source, ls_plan **out)
@@ -108,6 +136,8 @@ ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetc
         status = ls_plan_kinds(plan);
     if (status == LS_OK && plan->batch >= 0)
         plan->lanes = options.lanes > 0 ? options.lanes : default_lanes(plan);
+    if (status == LS_OK)
+        status = share_lanes(plan);
     if (status == LS_OK)
         status = ls_plan_fuse(plan);
     if (status == LS_OK)

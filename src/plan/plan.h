@@ -286,6 +286,8 @@ typedef struct ls_plan_options {
     bool every_partial;  /* lanes are joined at the end of their level alone: tests mutate the tree there */
     ls_map map;          /* tasks to devices */
     int worker, workers; /* of a cluster: which of how many; 0, 0: this process is alone */
+    /* By worker: how many lanes it gets beside the others; NULL: as many as they. Read while the plan is made. */
+    const uint32_t *weights;
 } ls_plan_options;
 
 struct ls_plan {
@@ -294,7 +296,8 @@ struct ls_plan {
     ls_plan_options options;
     ls_kernel_source source;
     int64_t batch;
-    int lanes; /* that have samples or not: lane v holds samples floor(v n / V) .. floor((v+1) n / V) - 1 */
+    int lanes;         /* that have samples or not: lane v holds samples floor(v n / V) .. floor((v+1) n / V) - 1 */
+    int *worker_first; /* by worker of a cluster: its first lane; one more at the end */
 
     ls_plan_node *nodes;
     int node_count;
@@ -372,14 +375,12 @@ static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
     return plan->task_device[(size_t)segment * (size_t)plan->lanes + (size_t)lane];
 }
 
-/* Worker w of a cluster has the lanes from floor(w V / N) to floor((w+1) V / N). */
-static inline int ls_worker_first(int workers, int lanes, int worker)
-{
-    return (int)((int64_t)worker * lanes / workers);
-}
+/* The lanes of the workers of a cluster: worker w has those from first[w] to first[w+1]. Without weights from floor(w V
+ * / N) on; with them so that the slowest, whose lanes are most for its weight, is done as soon as possible. */
+void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first);
 static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
-    return ls_worker_first(plan->options.workers, plan->lanes, worker);
+    return plan->worker_first[worker];
 }
 
 /* The elements of a join that a worker of the cluster joins; all, where joins are not shared out. */

@@ -1,6 +1,9 @@
 /* What workers of a cluster agree on beside a run's values. */
 #include "run/peers.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 bool ls_peers_again(ls_peers *peers)
 {
     bool again = peers && peers->again;
@@ -47,4 +50,37 @@ void ls_peers_stops(ls_peers *peers, bool *flag)
     if (*flag)
         peers->wishes |= LS_WISH_STOP;
     *flag = peers->decided & LS_WISH_STOP;
+}
+
+const uint32_t *ls_peers_weights(const ls_peers *peers)
+{
+    return peers->weights && peers->weighed == peers->epoch ? peers->weights : NULL;
+}
+
+/* The message names the epoch that it was made in. Who has gone on from that one has other members, and even shares; so
+ * will whoever has not seen it yet. */
+ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights)
+{
+    size_t bytes = ((size_t)peers->size + 1) * sizeof(*weights);
+    uint32_t *message = calloc((size_t)peers->size + 1, sizeof(*message));
+    ls_status status;
+    if (!message)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the lanes of %d workers", peers->size);
+    if (weights && peers->members[0] == peers->rank) {
+        message[0] = peers->epoch;
+        memcpy(message + 1, weights, (size_t)peers->count * sizeof(*weights));
+    }
+    do {
+        ls_piece piece = { peers->members[0], LS_ALL_WORKERS, message, bytes };
+        status = peers->exchange(peers, 3, "the lanes of workers", &piece, 1);
+        if (status == LS_OK)
+            status = peers->commit(peers, (uint64_t[2]){ 3, 0 }, "the lanes of workers");
+    } while (status != LS_OK && ls_peers_again(peers));
+    if (status == LS_OK && peers->weights && message[0] > 0) {
+        memcpy(peers->weights, message + 1, bytes - sizeof(*weights));
+        peers->weighed = message[0];
+        peers->split++;
+    }
+    free(message);
+    return status;
 }

@@ -50,6 +50,10 @@ struct ls_peers {
     /* By rank: seconds of a worker's own work, not waiting for others, as it said with each commit. Only the lowest
      * member has them, and counts from the moment on when it became that. NULL: nobody says it. */
     const double *seconds;
+    /* By place among the members: how many lanes each gets beside the others, the same on all workers. They hold in the
+     * epoch `weighed`, and are nobody's after it; `split` changes with them. NULL: lanes are shared out evenly. */
+    uint32_t *weights;
+    unsigned weighed, split;
     const atomic_int *waits_for; /* the rank that this worker waits for at this moment, -1: none; for any thread; NULL:
                                     nobody says it */
 
@@ -74,6 +78,11 @@ bool ls_peers_again(ls_peers *peers);
 
 /* The place of this worker among the members. */
 int ls_peers_place(const ls_peers *peers);
+
+/* Gives all workers the first one's weights, by place; it may give none (NULL), and nothing changes. Called by all. */
+ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights);
+/* Those that hold; NULL: none do. */
+const uint32_t *ls_peers_weights(const ls_peers *peers);
 
 /* One exchange and its commit, begun again where that is needed. */
 ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);

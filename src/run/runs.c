@@ -102,9 +102,10 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
         graph->bring = bring;
     }
     const ls_peers *peers = graph->context->peers;
-    if (peers && graph->runs->epoch != peers->epoch) { /* lanes are dealt out anew */
-        ls_runs_clear(graph->runs);
+    if (peers && (graph->runs->epoch != peers->epoch || graph->runs->split != peers->split)) {
+        ls_runs_clear(graph->runs); /* lanes are dealt out anew */
         graph->runs->epoch = peers->epoch;
+        graph->runs->split = peers->split;
     }
     *out = graph->runs;
     return LS_OK;

@@ -29,9 +29,9 @@ typedef struct ls_runs {
     ls_cached cached[LS_CACHED_PLANS];
     int count;
     uint64_t clock;
-    unsigned epoch;     /* of the cluster the plans are for */
-    uint64_t timelines; /* made so far */
-    ls_state **states;  /* by device: variables on devices that are not CPUs; NULL: none yet */
+    unsigned epoch, split; /* of the cluster the plans are for */
+    uint64_t timelines;    /* made so far */
+    ls_state **states;     /* by device: variables on devices that are not CPUs; NULL: none yet */
 } ls_runs;
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out);

@@ -220,7 +220,8 @@ static const ls_option device_rows[] = {
         .help = "order of a pipeline's lanes: one forward and one backward, or all forward and then all backward",
         LS_OPTION_CHOICES(pipeline_names)),
     ROW("--work-split", work_split, .metavar = "SPLIT",
-        .help = "how replicas share the lanes: auto, by how fast each was, or as in 3:1; not given: evenly"),
+        .help = "how replicas share the lanes: auto, by how fast each was (also the workers of a cluster), or as in "
+                "3:1; not given: evenly"),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };

@@ -41,7 +41,7 @@ typedef struct fit {
     bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
     bool chief;         /* of the workers of a cluster this one prints, logs and saves */
     bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
-    ls_worker_times workers;
+    ls_worker_times workers, pace; /* of the epoch; since lanes were shared out */
     ls_fit_status *status;
     double epoch_start, looked; /* when the epoch began; when workers were looked at */
 } fit;
@@ -287,6 +287,20 @@ static ls_status count_step(fit *f, int64_t samples)
     return ls_job_step(f->job, &f->step);
 }
 
+#define SPLIT_EVERY 100 /* steps; also at the end of an epoch */
+
+/* Lanes follow the speed of workers, where that is asked for; the same on all of them at the same step. */
+static ls_status split_lanes(fit *f, bool now)
+{
+    const char *split = f->options->strategy.work_split;
+    ls_worker_times_step(&f->pace, f->job->used_lanes);
+    if (!now || !split || strcmp(split, "auto") != 0)
+        return LS_OK;
+    LS_TRY(ls_worker_times_split(&f->pace, context_of(f)));
+    follow_chief(f);
+    return LS_OK;
+}
+
 #define LOOK 0.25 /* seconds */
 
 /* What the fit is at, for those who watch. */
@@ -328,6 +342,7 @@ static ls_status train_epoch(fit *f)
             return LS_OK;
         LS_TRY(count_step(f, batch.samples));
         ls_worker_times_step(&f->workers, f->job->used_lanes);
+        LS_TRY(split_lanes(f, f->step % SPLIT_EVERY == 0));
         follow_chief(f);
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_step(f, batch.samples));
@@ -423,6 +438,7 @@ static ls_status run_epoch(fit *f)
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
     ls_worker_times_take(&f->workers, context_of(f));
+    LS_TRY(split_lanes(f, true));
     LS_TRY(validate(f, &validation_seconds));
     follow_chief(f);
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
@@ -727,6 +743,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     if (f->over)
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     f->clean = true;
+    ls_worker_times_begin(&f->pace, context_of(f));
     f->start = ls_clock_now();
     f->delay = ls_cores_delay("");
     ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */

@@ -9,13 +9,15 @@
 #include "train/job.h"
 
 #define SLOW        1.5 /* times the median: such a worker is named, */
-#define SLOW_MOMENT 0.1 /* if it holds up the others for so many seconds of an epoch */
+#define SLOW_MOMENT 0.5 /* if it holds up the others for so many seconds of an epoch */
 #define HOLDS_UP    1.2 /* times the median: whoever watches is told */
 
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
 {
     const ls_peers *peers = ctx->peers;
     times->lanes = times->count = 0;
+    times->steps = 0;
+    times->epoch = peers ? peers->epoch : 0;
     if (peers && peers->seconds)
         memcpy(times->before, peers->seconds, (size_t)peers->size * sizeof(*times->before));
 }
@@ -23,6 +25,7 @@ void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
 void ls_worker_times_step(ls_worker_times *times, int lanes)
 {
     times->lanes = lanes > times->lanes ? lanes : times->lanes;
+    times->steps++;
 }
 
 void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx)
@@ -31,12 +34,13 @@ void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx)
     times->count = 0;
     if (!peers || !peers->seconds || peers->members[0] != peers->rank)
         return;
+    int first[LS_MAX_CLUSTER + 1];
+    ls_share_lanes(ls_peers_weights(peers), peers->count, times->lanes, first);
     for (int i = 0; i < peers->count; i++) {
-        int rank = peers->members[i], first = ls_worker_first(peers->count, times->lanes, i);
-        times->list[times->count++] =
-            (ls_worker_time){ .rank = rank,
-                              .lanes = ls_worker_first(peers->count, times->lanes, i + 1) - first,
-                              .seconds = peers->seconds[rank] - times->before[rank] };
+        int rank = peers->members[i];
+        times->list[times->count++] = (ls_worker_time){ .rank = rank,
+                                                        .lanes = first[i + 1] - first[i],
+                                                        .seconds = peers->seconds[rank] - times->before[rank] };
     }
 }
 
@@ -117,4 +121,88 @@ void ls_worker_times_put(const ls_worker_times *times, ls_text *text)
     }
     if (times->count > 0)
         ls_text_put(text, "]");
+}
+
+/* ---- Lanes by speed ---- */
+
+#define PARTS    1000 /* the weight of the fastest */
+#define GAIN     0.9  /* of the time that a step takes now: for less lanes stay where they are */
+#define FORGIVES 1.1
+#define MEASURED 10 /* steps, at least */
+
+/* How long the slowest will be at its lanes, with these weights. */
+static double longest(const ls_worker_times *times, const double *speed, const uint32_t *weights)
+{
+    int first[LS_MAX_CLUSTER + 1];
+    double most = 0;
+    ls_share_lanes(weights, times->count, times->lanes, first);
+    for (int i = 0; i < times->count; i++) {
+        double seconds = (first[i + 1] - first[i]) / speed[i];
+        most = seconds > most ? seconds : most;
+    }
+    return most;
+}
+
+/* Lanes a second, of the last times. One that has none now is tried again after a while: it is taken to be a little
+ * faster each time. */
+static double speed_of(ls_worker_times *times, const ls_worker_time *t)
+{
+    double *known = &times->speed[t->rank];
+    if (t->lanes == 0)
+        return *known *= FORGIVES;
+    double now = t->seconds > 0 ? t->lanes * (double)times->steps / t->seconds : 0;
+    return *known = *known > 0 ? (*known + now) / 2 : now;
+}
+
+/* Whether other weights would make steps faster by more than a little. Who never had lanes is taken to be as fast as
+ * the slowest that had. */
+static bool find_weights(ls_worker_times *times, uint32_t *weights)
+{
+    double speed[LS_MAX_CLUSTER], most = 0, least = 0, now = 0;
+    for (int i = 0; i < times->count; i++) {
+        const ls_worker_time *t = &times->list[i];
+        speed[i] = speed_of(times, t);
+        most = speed[i] > most ? speed[i] : most;
+        least = speed[i] > 0 && (least == 0 || speed[i] < least) ? speed[i] : least;
+        now = t->seconds > now && t->lanes > 0 ? t->seconds : now;
+    }
+    for (int i = 0; i < times->count && most > 0; i++) {
+        speed[i] = speed[i] > 0 ? speed[i] : least;
+        double part = speed[i] / most * PARTS;
+        weights[i] = part < 1 ? 1 : (uint32_t)(part + 0.5);
+    }
+    return most > 0 && longest(times, speed, weights) * (double)times->steps < GAIN * now;
+}
+
+static void report_split(const ls_worker_times *times, ls_context *ctx)
+{
+    ls_text text = { 0 };
+    int first[LS_MAX_CLUSTER + 1];
+    ls_share_lanes(ls_peers_weights(ctx->peers), ctx->peers->count, times->lanes, first);
+    for (int i = 0; i < ctx->peers->count; i++)
+        ls_text_add(&text, "%s%d: %d", i ? ", " : "", ctx->peers->members[i], first[i + 1] - first[i]);
+    ls_log_write(&ctx->log, LS_LOG_INFO, "lanes of workers from now on: %s", ls_text_get(&text));
+    ls_text_free(&text);
+}
+
+ls_status ls_worker_times_split(ls_worker_times *times, ls_context *ctx)
+{
+    uint32_t weights[LS_MAX_CLUSTER];
+    ls_peers *peers = ctx->peers;
+    bool found = false;
+    if (!peers)
+        return LS_OK;
+    unsigned split = peers->split;
+    if (peers->epoch != times->epoch) { /* some came or went, and lanes are even again */
+        ls_worker_times_begin(times, ctx);
+    } else if (times->steps >= MEASURED) {
+        ls_worker_times_take(times, ctx);
+        found = times->count > 0 && find_weights(times, weights);
+    }
+    LS_TRY(ls_peers_weigh(peers, found ? weights : NULL));
+    if (peers->split != split && found)
+        report_split(times, ctx);
+    if (times->steps >= MEASURED)
+        ls_worker_times_begin(times, ctx);
+    return LS_OK;
 }
