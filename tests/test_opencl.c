@@ -203,6 +203,44 @@ static void a_cpu_of_opencl_s_is_used_only_where_it_is_named(void **state)
     ls_context_close(ctx);
 }
 
+/* In a context that is open, and knew nothing of it, until something ran. */
+static void a_strategy_may_name_it(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    char expected[65], hash[65];
+    job j = { NETWORK_CNN, 33, 3, { NULL, NULL } };
+    train(&j, "", expected);
+    ls_context *ctx = open_on("");
+    network n, other;
+    OK(network_create(ctx, NETWORK_CNN, &n));
+    OK(network_create(ctx, NETWORK_CNN, &other));
+    OK(ls_graph_set_lanes(n.graph, j.lanes));
+    assert_int_equal(machine_devices(ctx, "OPENCL"), 0);
+    OK(ls_graph_set_strategy(n.graph, ls_mirrored(.devices = "opencl:0-1")));
+    assert_int_equal(machine_devices(ctx, "OPENCL"), 2);
+    OK(network_train(&n, j.batch, STEPS, hash));
+    assert_string_equal(hash, expected);
+    ls_copy_info *list;
+    size_t count, after;
+    OK(ls_list_copies(ctx, &list, &count));
+    free(list);
+    assert_true(count > 0); /* it was there */
+    OK(network_step(&other, 7, 0));
+    OK(ls_list_copies(ctx, &list, &after));
+    free(list);
+    assert_int_equal(after, count); /* who names none is not there */
+    network_destroy(&n);
+    network_destroy(&other);
+    ls_context_close(ctx);
+    ctx = open_on("");
+    OK(network_create(ctx, NETWORK_CNN, &n));
+    OK(network_step(&n, 7, 0));
+    FAILS(ls_graph_set_strategy(n.graph, ls_mirrored(.devices = "opencl:0")), LS_ERR_STATE, "first run");
+    network_destroy(&n);
+    ls_context_close(ctx);
+}
+
 /* ---- Numbers that cl.h has written down ---- */
 
 #if __has_include(<CL/cl.h>)
@@ -265,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_steady_step_moves_no_weights),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),
+        cmocka_unit_test(a_strategy_may_name_it),
         cmocka_unit_test(numbers_are_those_of_the_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ struct ls_context {
     ls_host_memory memory;
 
     ls_device *devices; /* once open (open.c) */
-    int device_count, cpu_count;
+    int device_count, cpu_count, device_room;
     bool crowded; /* more CPU workers than cores */
 
     bool hard_placement, log_placement;
@@ -52,7 +52,7 @@ struct ls_context {
 /* The physical devices, looked for at the first call. The mutex is held. */
 ls_status ls_context_look(ls_context *ctx);
 
-/* The same, and of kinds that sleep those that are in a text, or (NULL) all. In an open context they sleep on. */
+/* The same, and of kinds that sleep those that are in a text, or (NULL) all. */
 ls_status ls_context_look_for(ls_context *ctx, const char *names);
 
 /* Which worker this is, and kinds with the number of their devices: for reading names. */
@@ -69,6 +69,12 @@ ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, 
 /* "cpu:0": how people write the name of a logical device; returns `out`. */
 #define LS_SHORT_NAME 32
 const char *ls_device_short_name(const ls_context *ctx, int device, char out[LS_SHORT_NAME]);
+
+/* Whether it has devices that are no CPUs. */
+static inline bool ls_context_has_others(const ls_context *ctx)
+{
+    return ctx->device_count > ctx->cpu_count;
+}
 
 /* Worker threads of all CPU devices, and whether each is bound to a core: where it can have one of its own. */
 static inline int ls_context_cpu_workers(const ls_context *ctx)

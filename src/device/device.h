@@ -14,6 +14,7 @@
 typedef struct ls_kind {
     char name[16];
     ls_backend backend; /* all zeros for the CPU */
+    bool only_named;    /* it has devices because somebody named one: no work goes there by itself */
     bool asleep;        /* not looked for until somebody names it, or lists what there is: drivers take time to load */
 } ls_kind;
 
@@ -23,6 +24,7 @@ typedef struct ls_physical {
     char about[256];
     size_t memory;
     bool visible;
+    bool only_named;          /* ls_backend_device's */
     bool hidden;              /* by the environment: it cannot be made visible */
     int growth;               /* 0: not said; 1: on; -1: off */
     ls_logical_device *parts; /* NULL: one, without a limit of its own */

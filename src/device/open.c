@@ -9,6 +9,8 @@
 #include "device/calls.h"
 #include "device/context.h"
 
+#define SPARE 64 /* devices that may be opened when they are first named */
+
 static ls_status take_region(void *user, size_t bytes, void **region)
 {
     return ls_device_alloc(user, bytes, region);
@@ -80,7 +82,8 @@ static ls_status open_devices(ls_context *ctx)
     int count = 0, number[LS_MAX_KINDS] = { 0 };
     for (int i = 0; i < ctx->physical_count; i++)
         count += ctx->physical[i].visible ? parts_of(ctx, &ctx->physical[i]) : 0;
-    ctx->devices = calloc((size_t)count, sizeof(*ctx->devices)); /* addresses stay: memory knows its device */
+    ctx->devices = calloc((size_t)count + SPARE, sizeof(*ctx->devices)); /* addresses stay: memory knows its device */
+    ctx->device_room = count + SPARE;
     if (!ctx->devices)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d devices", count);
     for (int i = 0; i < ctx->physical_count; i++) { /* the CPU is the first of them */
@@ -135,6 +138,41 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
 
 /* ---- Names ---- */
 
+/* All devices of a kind that are used only where one is named: numbers are then those of the machine. */
+static ls_status open_kind(ls_context *ctx, int kind)
+{
+    int number = 0;
+    for (int d = 0; d < ctx->device_count; d++)
+        number += ctx->devices[d].kind == kind;
+    for (int i = 0; i < ctx->physical_count; i++) {
+        ls_physical *p = &ctx->physical[i];
+        if (p->kind != kind || !p->only_named || p->visible || p->hidden)
+            continue;
+        if (ctx->runtime || ctx->device_count == ctx->device_room)
+            return ls_fail(LS_ERR_STATE,
+                           "%s:%d was not named before the context's first run: make it visible by "
+                           "ls_set_visible_devices, or by LOCKSTEP_VISIBLE_DEVICES",
+                           ctx->kinds[kind].name, p->number);
+        LS_TRY(open_device(ctx, p, number++, 0));
+        ctx->kinds[kind].only_named = number == 1 || ctx->kinds[kind].only_named;
+        p->visible = true;
+    }
+    share_workers(ctx);
+    return LS_OK;
+}
+
+/* What is used only where it is named is opened when a text names it. */
+static ls_status open_named(ls_context *ctx, const char *names)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    ls_status status = names ? ls_context_look_for(ctx, names) : LS_OK;
+    for (int k = 1; names && k < ctx->kind_count && status == LS_OK; k++)
+        if (strcasestr(names, ctx->kinds[k].name))
+            status = open_kind(ctx, k);
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
+}
+
 static int find_device(const ls_context *ctx, int kind, int number)
 {
     for (int d = 0; d < ctx->device_count; d++)
@@ -147,6 +185,7 @@ ls_status ls_context_device(ls_context *ctx, const char *name, int *out)
 {
     ls_kind_count kinds[LS_MAX_KINDS];
     ls_named_device found;
+    LS_TRY(open_named(ctx, name));
     int kind_count = ls_context_kinds(ctx, true, kinds);
     LS_TRY(ls_names_read_one(name, kinds, kind_count, ls_context_worker(ctx), &found));
     LS_TRY(ls_names_refuse_cores(name, &found));
@@ -158,6 +197,7 @@ ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, 
 {
     ls_kind_count kinds[LS_MAX_KINDS];
     ls_named_device *found = NULL;
+    LS_TRY(open_named(ctx, names));
     int kind_count = ls_context_kinds(ctx, true, kinds), named = 0;
     LS_TRY(ls_names_read(names, kinds, kind_count, ls_context_worker(ctx), &found, &named));
     int *list = calloc((size_t)named, sizeof(*list));

@@ -75,6 +75,7 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
         snprintf(p->about, sizeof(p->about), "%s", known.about);
         p->memory = known.memory;
         p->growth = known.growth;
+        p->only_named = known.only_named;
         p->visible = !known.only_named;
     }
     return LS_OK;
@@ -227,7 +228,7 @@ ls_status ls_context_look(ls_context *ctx)
 ls_status ls_context_look_for(ls_context *ctx, const char *names)
 {
     LS_TRY(ls_context_look(ctx));
-    return ctx->opened_by ? LS_OK : wake(ctx, names);
+    return wake(ctx, names);
 }
 
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS])

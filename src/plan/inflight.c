@@ -80,7 +80,7 @@ bool ls_lane_visits(const ls_placement *p, int first, int end, int lane, int dev
     for (int s = first; s < end; s++)
         if (ls_task_device(plan, s, lane) == device)
             return true;
-    for (int i = 0; p->ctx->kind_count > 1 && i < plan->kept_count; i++)
+    for (int i = 0; ls_context_has_others(p->ctx) && i < plan->kept_count; i++)
         if (plan->kept[i].framed && plan->kept[i].first >= first && plan->kept[i].first < end &&
             p->host[(size_t)i * (size_t)plan->lanes + (size_t)lane] == device)
             return true;

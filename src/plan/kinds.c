@@ -19,8 +19,9 @@ static bool supports(const ls_context *ctx, int kind, const ls_tensor *node)
 
 static bool is_allowed(const ls_plan *plan, int kind)
 {
-    unsigned named = ls_map_kinds(&plan->options.map, plan->graph->context);
-    return kind == LS_CPU || named == 0 || named >> kind & 1;
+    const ls_context *ctx = plan->graph->context;
+    unsigned named = ls_map_kinds(&plan->options.map, ctx);
+    return kind == LS_CPU || (named == 0 ? !ctx->kinds[kind].only_named : named >> kind & 1);
 }
 
 static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)

@@ -359,7 +359,7 @@ static ls_status make(ls_placement *p)
     LS_TRY(find_active(p));
     place_kept(p);
     find_readers(p);
-    if (p->ctx->kind_count > 1)
+    if (ls_context_has_others(p->ctx))
         find_coming(p);
     for (int i = 0; i < p->plan->join_count; i++)
         LS_TRY(place_join(p, i));

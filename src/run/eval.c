@@ -337,7 +337,7 @@ static void commit(run *r, ls_block **rooms)
 static ls_status execute(run *r)
 {
     ls_block **rooms;
-    if (r->graph->context->kind_count > 1)
+    if (ls_context_has_others(r->graph->context))
         LS_TRY(bring_state(r));
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));

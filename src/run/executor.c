@@ -349,7 +349,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     e->committed = false;
     atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
     ls_context *ctx = e->plan->graph->context;
-    bool alone = ctx->kind_count > 1;
+    bool alone = ls_context_has_others(ctx);
     if (alone)
         pthread_mutex_lock(&ctx->devices_mutex);
     double start = ls_clock_now();

@@ -39,10 +39,13 @@ static ls_status check(const ls_strategy *s)
 
 /* ---- Devices ---- */
 
-/* Kinds that were added come behind the CPU, and are preferred. */
+/* Kinds that were added come behind the CPU, and are preferred, but for those that want to be named. */
 static ls_status fastest_devices(const ls_context *ctx, int **list, int *count)
 {
-    int kind = ctx->devices[ctx->device_count - 1].kind, *made = calloc((size_t)ctx->device_count, sizeof(*made));
+    int last = ctx->device_count - 1, *made = calloc((size_t)ctx->device_count, sizeof(*made));
+    while (ctx->kinds[ctx->devices[last].kind].only_named)
+        last--;
+    int kind = ctx->devices[last].kind;
     if (!made)
         return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", ctx->device_count);
     for (int d = 0; d < ctx->device_count; d++)
