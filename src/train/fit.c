@@ -356,7 +356,7 @@ static ls_status train_epoch(fit *f)
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
         }
-        LS_TRY(welcome(f));
+        LS_TRY(welcome(f)); /* the last thing: who comes goes on from here */
     }
     f->whole = true;
     if (at->step == 0)
