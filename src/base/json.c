@@ -344,3 +344,48 @@ ls_status ls_json_known_keys(const ls_json_at *object, const char *const *known,
     }
     return LS_OK;
 }
+
+/* ---- Comparing ---- */
+
+typedef struct comparison {
+    ls_json_differs differs;
+    void *user;
+} comparison;
+
+static void compare(const comparison *c, const char *within, const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *value;
+    char path[160];
+    json_object_foreach((json_t *)a, key, value)
+    {
+        const json_t *other = json_object_get(b, key);
+        bool both = json_is_object(value) && json_is_object(other);
+        snprintf(path, sizeof(path), "%s%s%s", within, key, both ? "/" : "");
+        if (both)
+            compare(c, path, value, other);
+        else if (!other || !json_equal(value, other))
+            c->differs(c->user, path, value, other);
+    }
+    json_object_foreach((json_t *)b, key, value)
+    {
+        snprintf(path, sizeof(path), "%s%s", within, key);
+        if (!json_object_get(a, key))
+            c->differs(c->user, path, NULL, value);
+    }
+}
+
+void ls_json_compare(const json_t *a, const json_t *b, ls_json_differs differs, void *user)
+{
+    compare(&(comparison){ differs, user }, "", a, b);
+}
+
+const char *ls_json_show(const json_t *value, char text[LS_JSON_SHORT])
+{
+    if (json_is_real(value))
+        return ls_format_f64(json_real_value(value), text);
+    char *whole = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    snprintf(text, LS_JSON_SHORT, "%.40s%s", whole ? whole : "nothing", whole && strlen(whole) > 40 ? "..." : "");
+    free(whole);
+    return text;
+}

@@ -67,4 +67,13 @@ ls_status ls_json_element(const ls_json_at *array, size_t index, ls_json_at *out
 /* Fails when the object has a key that is not among the known ones, naming the nearest. */
 ls_status ls_json_known_keys(const ls_json_at *object, const char *const *known, size_t n);
 
+/* What differs between two objects, those inside of them included: the path ("data/batches"), and both values; one that
+ * is missing is NULL. */
+typedef void (*ls_json_differs)(void *user, const char *path, const json_t *a, const json_t *b);
+void ls_json_compare(const json_t *a, const json_t *b, ls_json_differs differs, void *user);
+
+/* A value as a short text; NULL is "nothing". */
+#define LS_JSON_SHORT 64
+const char *ls_json_show(const json_t *value, char text[LS_JSON_SHORT]);
+
 #endif

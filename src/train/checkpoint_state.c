@@ -270,36 +270,16 @@ static void differ(differences *d, const char *format, ...)
     va_end(args);
 }
 
-/* A value as a short text. */
-static const char *show(const json_t *value, char text[64])
+static void tell(void *user, const char *path, const json_t *now, const json_t *then)
 {
-    if (json_is_real(value))
-        return ls_format_f64(json_real_value(value), text);
-    char *whole = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    snprintf(text, 64, "%.40s%s", whole ? whole : "?", whole && strlen(whole) > 40 ? "..." : "");
-    free(whole);
-    return text;
-}
-
-static void compare(differences *d, const char *within, const json_t *now, const json_t *then)
-{
-    const char *key;
-    json_t *value;
-    char path[160], a[64], b[64];
-    json_object_foreach((json_t *)now, key, value)
-    {
-        const json_t *other = json_object_get(then, key);
-        snprintf(path, sizeof(path), "%s%s", within, key);
-        if (!other)
-            differ(d, "%s is %s, there it was not known", path, show(value, a));
-        else if (json_is_object(value) && json_is_object(other)) {
-            snprintf(path, sizeof(path), "%s%s/", within, key);
-            compare(d, path, value, other);
-        } else if (!json_equal(value, other))
-            differ(d, "%s is %s, there it was %s", path, show(value, a), show(other, b));
-    }
-    json_object_foreach((json_t *)then, key, value) if (!json_object_get(now, key))
-        differ(d, "%s%s was %s there, here there is none", within, key, show(value, a));
+    differences *d = user;
+    char a[LS_JSON_SHORT], b[LS_JSON_SHORT];
+    if (!then)
+        differ(d, "%s is %s, there it was not known", path, ls_json_show(now, a));
+    else if (!now)
+        differ(d, "%s was %s there, here there is none", path, ls_json_show(then, b));
+    else
+        differ(d, "%s is %s, there it was %s", path, ls_json_show(now, a), ls_json_show(then, b));
 }
 
 static const ls_safetensors_entry *find_tensor(const ls_checkpoint *c, const ls_job *job, const ls_saved *e)
@@ -363,9 +343,9 @@ static ls_status compare_all(const ls_checkpoint *c, ls_job *job, const ls_facts
     const json_t *fit = json_object_get(c->state, "fit");
     LS_TRY(ls_job_list(job, &entries, &count));
     compare_tensors(d, c, job, entries, count);
-    compare(d, "", facts->job, json_object_get(c->state, "job"));
+    ls_json_compare(facts->job, json_object_get(c->state, "job"), tell, d);
     if (in_fit && json_is_object(fit)) {
-        compare(d, "", facts->fit, fit);
+        ls_json_compare(facts->fit, fit, tell, d);
         compare_callbacks(d, json_object_get(c->state, "state"), entries, count);
     }
     free(entries);
@@ -377,7 +357,7 @@ static ls_status compare_bits(const ls_checkpoint *c, const ls_facts *facts, ls_
     differences d = { .count = 0 };
     const json_t *then = json_object_get(c->state, "bits");
     if (how.in_fit && json_is_object(json_object_get(c->state, "fit")))
-        compare(&d, "", facts->bits, then);
+        ls_json_compare(facts->bits, then, tell, &d);
     else if (!json_equal(json_object_get(facts->bits, "class"), json_object_get(then, "class")))
         differ(&d, "the bit class is %s, there it was %s", json_string_value(json_object_get(facts->bits, "class")),
                json_is_string(json_object_get(then, "class")) ? json_string_value(json_object_get(then, "class"))

@@ -21,45 +21,14 @@ typedef struct two {
     bool data; /* differs */
 } two;
 
-static const char *show(const json_t *value, char text[64])
+static void differ(void *user, const char *path, const json_t *a, const json_t *b)
 {
-    char *whole = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    snprintf(text, 64, "%.24s%s", whole ? whole : "nothing", whole && strlen(whole) > 24 ? "..." : "");
-    free(whole);
-    return text;
-}
-
-static void differ(two *d, const char *name, const json_t *a, const json_t *b)
-{
-    char of_a[64], of_b[64];
-    d->data |= strncmp(name, "data/", 5) == 0;
+    two *d = user;
+    char of_a[LS_JSON_SHORT], of_b[LS_JSON_SHORT];
+    d->data |= strncmp(path, "data/", 5) == 0;
     if (d->count++ < NAMED)
-        ls_text_add(&d->text, "%s%s is %s on worker %d and %s on worker %d", d->count > 1 ? "; " : "", name,
-                    show(a, of_a), d->a, show(b, of_b), d->b);
-}
-
-static void compare(two *d, const char *within, const json_t *a, const json_t *b)
-{
-    const char *key;
-    json_t *value;
-    char path[160];
-    json_object_foreach((json_t *)a, key, value)
-    {
-        const json_t *other = json_object_get(b, key);
-        snprintf(path, sizeof(path), "%s%s", within, key);
-        if (json_is_object(value) && json_is_object(other)) {
-            snprintf(path, sizeof(path), "%s%s/", within, key);
-            compare(d, path, value, other);
-        } else if (!other || !json_equal(value, other)) {
-            differ(d, path, value, other);
-        }
-    }
-    json_object_foreach((json_t *)b, key, value)
-    {
-        snprintf(path, sizeof(path), "%s%s", within, key);
-        if (!json_object_get(a, key))
-            differ(d, path, NULL, value);
-    }
+        ls_text_add(&d->text, "%s%s is %s on worker %d and %s on worker %d", d->count > 1 ? "; " : "", path,
+                    ls_json_show(a, of_a), d->a, ls_json_show(b, of_b), d->b);
 }
 
 static ls_status tell_difference(int a, const char *text_a, int b, const char *text_b)
@@ -68,7 +37,7 @@ static ls_status tell_difference(int a, const char *text_a, int b, const char *t
     json_t *of_a = json_loads(text_a, 0, NULL), *of_b = json_loads(text_b, 0, NULL);
     static const char *const parts[] = { "job", "fit", "bits" };
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-        compare(&d, "", json_object_get(of_a, parts[i]), json_object_get(of_b, parts[i]));
+        ls_json_compare(json_object_get(of_a, parts[i]), json_object_get(of_b, parts[i]), differ, &d);
     if (d.count > NAMED)
         ls_text_add(&d.text, "; and %zu more", d.count - NAMED);
     if (d.data)
