@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -97,7 +98,7 @@ static char root[64];
 
 static struct {
     const trial *trial;
-    const strike *strike; /* NULL: none is to come */
+    const strike *_Atomic strike; /* NULL: none is to come */
     outcome *out;
     ls_mesh *mesh;
     ls_transport_table table;
@@ -105,12 +106,14 @@ static struct {
     ls_file_ops files;
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
-    int step, at, sent, synced; /* at: which exchange of the step; sent: frames of it, or COMMITs */
+    atomic_int step;      /* read by the thread that saves, too */
+    int at, sent, synced; /* at: which exchange of the step; sent: frames of it, or COMMITs */
 } me;
 
 static void suffer(void)
 {
-    int number = me.strike->signal;
+    const strike *now = me.strike;
+    int number = now->signal;
     me.strike = NULL;
     me.out->struck = ls_clock_now();
     kill(getpid(), number);
@@ -119,8 +122,12 @@ static void suffer(void)
 
 static bool is_at(point p)
 {
-    return me.strike && me.strike->point == p && me.step == STRUCK_STEP &&
-           (!is_of_exchange(p) || me.at == me.strike->exchange);
+    const strike *next = me.strike;
+    if (!next || next->point != p)
+        return false;
+    if (p == IN_CHECKPOINT) /* which is written while steps go on */
+        return me.step >= STRUCK_STEP;
+    return me.step == STRUCK_STEP && (!is_of_exchange(p) || me.at == next->exchange);
 }
 
 static const ls_link *link_of(const ls_line *line)
