@@ -38,11 +38,17 @@ model() {
 # combination WORKERS TRANSPORT BATCH MODEL
 combination() { LOCKSTEP_TRANSPORT=$2 same_bits $1 $(model $4 $3); }
 
+# Where UCX is.
+UCX=
+! launch --workers 2 --transport ucx -- "$LOCKSTEP" devices >"$TMP/out" 2>"$TMP/err" || UCX=ucx
+# By sockets, as between machines without RDMA.
+ucx_over_tcp() { UCX_TLS=tcp,self combination 4 ucx 33 mnist-cnn; }
+
 if [ "${LS_WORKERS:-}" = all ]; then
     LIMIT=1200 EPOCHS=1
     for name in mnist-cnn mnist-cnn-wide resnet18; do
         for batch in 32 33 4096; do
-            for transport in unix tcp; do
+            for transport in shm unix tcp $UCX; do
                 for workers in 1 2 3 4 5 8; do
                     check "$name, batch $batch, $workers workers, $transport" combination $workers $transport $batch $name
                 done
@@ -56,15 +62,21 @@ fi
 while read -r workers transport batch name; do
     check "$name, batch $batch, $workers workers, $transport" combination $workers $transport $batch $name
 done <<'END_OF_SAMPLE'
-1 unix 33 mnist-cnn
+1 shm 33 mnist-cnn
 2 tcp 33 mnist-cnn
-3 unix 33 mnist-cnn
+3 shm 33 mnist-cnn
 4 tcp 32 mnist-cnn
 5 unix 32 mnist-cnn
 3 tcp 32 mnist-cnn-wide
-5 unix 32 mnist-cnn-wide
-3 unix 33 resnet18
+5 shm 32 mnist-cnn-wide
+3 shm 33 resnet18
 END_OF_SAMPLE
+if [ -n "$UCX" ]; then
+    check "mnist-cnn, batch 33, 2 workers, ucx" combination 2 ucx 33 mnist-cnn
+    check "mnist-cnn, batch 33, 4 workers, ucx over tcp" ucx_over_tcp
+else
+    skip "workers over ucx" "$(grep -o 'the transport ucx.*' "$TMP/err")"
+fi
 check "mnist-cnn, batch 4096, 2 workers" same_bits 2 mnist-cnn --data synthetic --take 4100 --batch-size 4096 --epochs 1
 
 # Workers beyond the lanes are idle, and are named in one line.

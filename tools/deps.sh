@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that what a build needs is there: tools/deps.sh install|check NEED...
-# NEED is build, demo, test, format, clang, peers, starters, valgrind, opencl or browser. On Debian 12 missing packages are found by name and, with "install",
+# NEED is build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl or browser. On Debian 12 missing packages are found by name and, with "install",
 # installed as root or through sudo. Elsewhere nothing is installed: either everything is found, or a refusal lists it.
 # Silent when nothing is missing. OS_RELEASE names another os-release file (the tests use it).
 set -eu
@@ -32,6 +32,9 @@ END
     # Programs that start workers, for tests/test_started.sh and test_slurm.sh, which are skipped without them: 33 MB, with
     # daemons. CI asks for them; no target does.
     starters) printf '%s\n' "openmpi-bin command:mpirun" "slurm-wlm command:srun" ;;
+    # The transport ucx (docs/clusters.md), for fabrics that have RDMA: a build that finds its header has it, and others say
+    # that they do not. No target asks for it.
+    ucx) echo "libucx-dev header:ucp/api/ucp.h" ;;
     # Runs a sample of the bits on a processor without AVX-512, which it plays. CI asks for it; the test is skipped without.
     valgrind) echo "valgrind command:valgrind" ;;
     # OpenCL on the CPU, for tests/test_opencl*, which are skipped without it: 120 MB. No target asks for it.
@@ -40,7 +43,7 @@ END
     # without it, and say so.
     browser) echo "chromium command:chromium" ;;
     *)
-        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, valgrind, opencl or browser" >&2
+        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl or browser" >&2
         exit 2
         ;;
     esac

@@ -29,8 +29,8 @@ typedef struct ls_cluster_options {
                            */
     char listen[256]; /* "host:port" at which this worker is called; "": any port of the address that the others see */
     char key_file[256]; /* the job's key, without which nobody is let in: ls_cluster_make_key */
-    char transport[16]; /* "shm", "unix", "tcp" or "mpi"; "" or "auto": tcp where there is a rendezvous, otherwise shm;
-                           ls_cluster_environment says mpi under mpirun, where that can be */
+    char transport[16]; /* "shm", "unix", "tcp", "mpi" or "ucx"; "" or "auto": tcp where there is a rendezvous, else
+                           shm; ls_cluster_environment says mpi under mpirun, where that can be */
 
     /* Workers may come, and come back, while ls_fit runs. */
     int begin; /* workers 0 to begin - 1 begin the job; 0: all */

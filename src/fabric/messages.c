@@ -52,6 +52,14 @@ ls_status ls_message_line_open(ls_message_line *line)
     return LS_OK;
 }
 
+/* Whether bytes can pass. */
+static bool is_open(ls_message_line *line)
+{
+    if (!line->open && !line->ended && line->library->prepare && line->library->prepare(line) != LS_OK)
+        line->ended = line->deaf = true;
+    return line->open && !line->ended;
+}
+
 /* ---- Going out ---- */
 
 /* Whether the next slot is free. */
@@ -60,10 +68,14 @@ static bool can_write(ls_message_line *line)
     ls_message_slot *slot = &line->out[line->out_next];
     bool done = true;
     size_t bytes;
-    if (slot->busy && line->library->test(line, &slot->request, false, &done, &bytes) != LS_OK)
-        line->ended = true;
-    slot->busy = slot->busy && !done;
-    return line->open && !slot->busy && !line->ended;
+    if (!slot->busy)
+        return is_open(line) && !line->deaf;
+    if (line->library->test(line, &slot->request, false, &done, &bytes) != LS_OK)
+        line->deaf = done = true;
+    if (!done && line->library->is_gone && line->library->is_gone(line))
+        line->deaf = true;
+    slot->busy = !done;
+    return done && is_open(line) && !line->deaf;
 }
 
 /* As much of the parts as a slot holds, from a place on. */
@@ -95,7 +107,7 @@ static bool send_slot(ls_message_line *line, size_t bytes)
     slot->busy = true;
     if (line->library->send(line, out_memory(line, line->out_next), bytes, &slot->request) != LS_OK) {
         slot->busy = false;
-        line->ended = true;
+        line->deaf = true;
         return false;
     }
     line->out_next = (line->out_next + 1) % LS_MESSAGE_SLOTS;
@@ -114,7 +126,7 @@ ls_status ls_message_line_write(ls_line *of, const struct iovec *parts, int coun
             break;
         *moved += bytes;
     }
-    return line->ended && *moved == 0 ? ended() : LS_OK;
+    return (line->ended || line->deaf) && *moved == 0 ? ended() : LS_OK;
 }
 
 /* ---- Coming in ---- */
@@ -126,7 +138,7 @@ static bool can_read(ls_message_line *line)
     bool done = false;
     if (line->in_bytes > 0)
         return true;
-    if (!line->open || line->ended)
+    if (!is_open(line))
         return false;
     bool gone = line->library->is_gone && line->library->is_gone(line);
     if (line->library->test(line, &slot->request, true, &done, &line->in_bytes) != LS_OK) {
@@ -181,13 +193,15 @@ ls_status ls_message_line_read(ls_line *of, const struct iovec *parts, int count
 static bool look(ls_transport *transport, const ls_message_library *library, ls_want *wants, int count)
 {
     bool any = false;
+    if (library->progress)
+        library->progress(transport);
     for (int i = 0; i < count; i++) {
         ls_message_line *line = (ls_message_line *)wants[i].line;
         if (!line)
             wants[i].ready = library->is_called(transport);
         else
             wants[i].ready = (wants[i].read && can_read(line)) || (wants[i].write && can_write(line)) ||
-                             ((wants[i].read || wants[i].write) && line->ended);
+                             ((wants[i].read || wants[i].write) && line->ended) || (wants[i].write && line->deaf);
         any |= wants[i].ready;
     }
     return any;
@@ -227,14 +241,14 @@ static bool all_sent(ls_message_line *line)
     return all;
 }
 
-bool ls_message_line_close(ls_message_line *line)
+bool ls_message_line_end(ls_message_line *line)
 {
     double end = ls_clock_now() + CLOSE_LIMIT;
-    bool said = !line->open || line->ended, sent = false;
+    bool said = !line->open || line->ended || line->deaf, sent = all_sent(line);
     while (!(sent && said) && ls_clock_now() < end) {
         if (!said && can_write(line))
-            said = send_slot(line, 0) || true;
-        said |= line->ended;
+            said = send_slot(line, 0);
+        said |= line->ended || line->deaf;
         sent = all_sent(line);
         if (!sent)
             nanosleep(&(struct timespec){ 0, 50000 }, NULL);
@@ -242,9 +256,14 @@ bool ls_message_line_close(ls_message_line *line)
     for (int i = 0; i < LS_MESSAGE_SLOTS; i++)
         if (line->in[i].busy)
             line->library->cancel(line, &line->in[i].request);
-    if (!sent)
-        return false;
+    memset(line->in, 0, sizeof(line->in));
+    line->open = false;
+    line->ended = line->deaf = true;
+    return sent;
+}
+
+void ls_message_line_free(ls_message_line *line)
+{
     free(line->memory);
     free(line);
-    return true;
 }

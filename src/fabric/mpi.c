@@ -141,9 +141,10 @@ static ls_status start(void)
 
 /* ---- Messages ---- */
 
+/* Without a text: whoever reads or writes says that the connection ended. */
 static ls_status check(int error)
 {
-    return error == 0 ? LS_OK : ls_fail(LS_ERR_PEER, "its connection ended (MPI's error %d)", error);
+    return error == 0 ? LS_OK : LS_ERR_PEER;
 }
 
 static ls_status mpi_send(ls_message_line *line, const void *data, size_t bytes, void **request)
@@ -247,8 +248,10 @@ static void mpi_hang_up(ls_line *of)
 {
     ls_message_line *line = (ls_message_line *)of;
     atomic_fetch_sub(&lines_open, 1);
-    if (ls_message_line_close(line))
+    if (ls_message_line_end(line)) {
+        ls_message_line_free(line);
         return;
+    }
     pthread_mutex_lock(&one);
     line->inner = unfinished; /* MPI still has its memory */
     unfinished = line;
@@ -264,12 +267,12 @@ static ls_status make_line(ls_transport *transport, int rank, int number, bool c
     line->rank = rank;
     line->out_tag = TAG(((mpi_transport *)transport)->number, number, caller);
     line->in_tag = TAG(((mpi_transport *)transport)->number, number, !caller);
-    ls_status status = ls_message_line_open(line);
-    if (status == LS_OK)
-        *out = (ls_line *)line;
-    else
+    if (ls_message_line_open(line) != LS_OK) {
         mpi_hang_up((ls_line *)line);
-    return status;
+        return ls_fail(LS_ERR_PEER, "MPI has no connection to worker %d", rank);
+    }
+    *out = (ls_line *)line;
+    return LS_OK;
 }
 
 /* A few bytes to the door, which MPI takes at once. */
@@ -282,7 +285,7 @@ static ls_status ring(const mpi_transport *t, int rank, int number)
     if (error == 0)
         error = mpi.wait(&request, &status);
     pthread_mutex_unlock(&one);
-    return check(error);
+    return error == 0 ? LS_OK : ls_fail(LS_ERR_PEER, "MPI cannot reach worker %d (its error %d)", rank, error);
 }
 
 static ls_status mpi_call(ls_transport *transport, int rank, ls_line **out)

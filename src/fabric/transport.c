@@ -11,7 +11,7 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
         return ls_fail(LS_ERR_INVALID, "the transport's name has no end within its %zu characters",
                        sizeof(options->transport));
     static const ls_transport_table *const all[] = { &ls_transport_shm, &ls_transport_unix, &ls_transport_tcp,
-                                                     &ls_transport_mpi };
+                                                     &ls_transport_mpi, &ls_transport_ucx };
     *out = NULL;
     if (ls_sim_self() >= 0) /* this thread is a simulated worker */
         *out = &ls_transport_sim;
@@ -21,7 +21,7 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
         if (strcmp(name, all[i]->name) == 0)
             *out = all[i];
     if (!*out)
-        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, unix, tcp and mpi",
+        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, unix, tcp, mpi and ucx",
                        name);
     return LS_OK;
 }

@@ -55,6 +55,7 @@ extern const ls_transport_table ls_transport_shm;  /* processes of one user on o
 extern const ls_transport_table ls_transport_unix; /* the same by Unix sockets alone */
 extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
 extern const ls_transport_table ls_transport_mpi;  /* workers that mpirun started */
+extern const ls_transport_table ls_transport_ucx;  /* fabrics that one trusts */
 
 /* The one that the options ask for. */
 ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);

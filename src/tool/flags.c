@@ -252,7 +252,7 @@ static const ls_option verify_rows[] = {
 };
 const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
 
-const char *const tool_transport_names[] = { "auto", "shm", "unix", "tcp" }; /* tool_transport */
+const char *const tool_transport_names[] = { "auto", "shm", "unix", "tcp", "ucx" }; /* tool_transport */
 static const ls_option launch_rows[] = {
     ROW("--workers", workers, .value = "2", .range = "[1, 256]",
         .help = "processes to start; each gets its share of the cores"),
@@ -267,7 +267,7 @@ static const ls_option launch_rows[] = {
     ROW("--transport", transport, .value = "auto",
         .help = "how workers reach each other; auto: shm, shared memory; unix: sockets; tcp: as on several machines, "
                 "with a "
-                "key that is made for this job unless --key-file names one",
+                "key that is made for this job unless --key-file names one; ucx: by UCX, where that is installed",
         LS_OPTION_CHOICES(tool_transport_names)),
     ROW("--grace", grace, .value = "10", .range = "[0, 1e6]", .metavar = "SECONDS",
         .help = "time that workers have to end after SIGTERM, before SIGKILL, and after the others have finished"),

@@ -91,7 +91,8 @@ typedef enum tool_transport {
     TOOL_TRANSPORT_AUTO,
     TOOL_TRANSPORT_SHM,
     TOOL_TRANSPORT_UNIX,
-    TOOL_TRANSPORT_TCP
+    TOOL_TRANSPORT_TCP,
+    TOOL_TRANSPORT_UCX
 } tool_transport;
 extern const char *const tool_transport_names[];
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
