@@ -17,7 +17,7 @@ typedef struct ls_gpu_walk {
     i64 size[LS_GPU_RANK];
     i64 stride[4][LS_GPU_RANK];
     i64 start[4];
-    i64 relation;
+    i64 magic, shift; /* i / size[1] is i * magic >> shift, where two axes are enough; 0: they are not */
 } ls_gpu_walk;
 
 /* Convolutions and pools: x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out] (of pools out is c). */

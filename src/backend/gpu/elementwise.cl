@@ -1,5 +1,5 @@
-/* One number at a time: arithmetic, functions, comparisons, selection. Binary kernels come twice: for operands that lie
- * side by side with the output, and for others, which are walked (NumPy's broadcasting). */
+/* One number at a time: arithmetic, functions, comparisons, selection. Binary kernels come three times: for operands that lie
+ * side by side with the output, for others (NumPy's broadcasting) that two axes are enough for, and for all others. */
 
 #define UNARY(name, type, expression)                                                                                  \
     KERNEL name(PLACE(0), PLACE(1), ls_gpu_flat p)                                                                     \
@@ -25,6 +25,14 @@
         i64 i = ITEM(0);                                                                                               \
         if (i < p.n) {                                                                                                 \
             type a = IN(type, 0)[walk_at(&p, 0, i)], b = IN(type, 1)[walk_at(&p, 1, i)];                               \
+            OUT(to, 2)[i] = (to)(expression);                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    KERNEL name##_rows(PLACE(0), PLACE(1), PLACE(2), ls_gpu_walk p)                                                    \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n) {                                                                                                 \
+            type a = IN(type, 0)[rows_at(&p, 0, i)], b = IN(type, 1)[rows_at(&p, 1, i)];                               \
             OUT(to, 2)[i] = (to)(expression);                                                                          \
         }                                                                                                              \
     }

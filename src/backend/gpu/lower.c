@@ -82,6 +82,23 @@ static bool lie_side_by_side(const ls_gpu_walk *w, int arrays, int outer, int64_
     return true;
 }
 
+/* Division by a number d, of numbers below 2^31: with 2^b at least d, floor(2^(31+b) / d) + 1 is exact enough. */
+static void set_magic(ls_gpu_walk *w)
+{
+    if (w->rank > 2 || w->n >= (int64_t)1 << 31)
+        return;
+    if (w->rank < 2) { /* the one axis is the second */
+        w->size[1] = w->rank == 1 ? w->size[0] : 1;
+        for (int k = 0; k < 4; k++)
+            w->stride[k][1] = w->stride[k][0];
+    }
+    int bits = 0;
+    while ((int64_t)1 << bits < w->size[1])
+        bits++;
+    w->shift = 31 + bits;
+    w->magic = w->size[1] > 0 ? ((int64_t)1 << w->shift) / w->size[1] + 1 : 0;
+}
+
 ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)[LS_MAX_RANK])
 {
     ls_gpu_walk w = { .n = ls_gpu_elements(shape) };
@@ -95,6 +112,7 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
         for (int k = 0; k < arrays; k++)
             w.stride[k][to] = strides[k][i];
     }
+    set_magic(&w);
     return w;
 }
 
@@ -150,9 +168,9 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
 
 /* ---- One number at a time ---- */
 
-static const char *typed(char name[48], const char *op, ls_dtype dtype, bool walks)
+static const char *typed(char name[48], const char *op, ls_dtype dtype, const char *how)
 {
-    snprintf(name, 48, "%s_%s%s", op, ls_gpu_type(dtype), walks ? "_walk" : "");
+    snprintf(name, 48, "%s_%s%s", op, ls_gpu_type(dtype), how);
     return name;
 }
 
@@ -170,7 +188,7 @@ static ls_status unary(lowering *x)
     }
     if (x->node->op == LS_OP_gelu && attr->gelu.tanh_form)
         op = "gelu_tanh";
-    return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, x->node->dtype, false), &p, p.n, 1, ls_gpu_in(x, 0), x->out);
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, x->node->dtype, ""), &p, p.n, 1, ls_gpu_in(x, 0), x->out);
 }
 
 static bool same_shape(const ls_shape *a, const ls_shape *b)
@@ -187,14 +205,14 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
     ls_shape left = ls_gpu_in_shape(x, a), right = ls_gpu_in_shape(x, b);
     if (same_shape(&left, &right)) {
         ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
-        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, false), &p, p.n, 1, ls_gpu_in(x, a),
-                      ls_gpu_in(x, b), x->out);
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, ""), &p, p.n, 1, ls_gpu_in(x, a), ls_gpu_in(x, b),
+                      x->out);
     }
     ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
     ls_gpu_broadcast_strides(&right, &x->out_shape, strides[1]);
     ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 2, strides);
-    return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, true), &p, p.n, 1, ls_gpu_in(x, a), ls_gpu_in(x, b),
-                  x->out);
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, p.magic ? "_rows" : "_walk"), &p, p.n, 1,
+                  ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
 }
 
 static ls_status binary(lowering *x)
@@ -255,7 +273,7 @@ ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memor
     ls_gpu_walk p = ls_gpu_walk_of(shape, 2, strides);
     p.start[0] = to_start;
     p.start[1] = from_start;
-    snprintf(name, sizeof(name), "copy_%zu", width);
+    snprintf(name, sizeof(name), "copy_%zu%s", width, p.magic ? "_rows" : "");
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, to, from);
 }
 

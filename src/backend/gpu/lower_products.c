@@ -168,7 +168,8 @@ ls_status ls_gpu_pool(lowering *x)
 {
     ls_shape in = ls_gpu_in_shape(x, 0);
     ls_gpu_window v = window_of(x, &in, NULL, &x->out_shape);
-    return LAUNCH(x, LS_GPU_POOLS, ls_tensor_op(x->node), &v, v.yh * v.yw * v.c, v.n, ls_gpu_in(x, 0), x->out);
+    int64_t channels = x->node->op == LS_OP_max_pool2d ? ceiling(v.c, x->l->tuning->vector) : v.c;
+    return LAUNCH(x, LS_GPU_POOLS, ls_tensor_op(x->node), &v, v.yh * v.yw * channels, v.n, ls_gpu_in(x, 0), x->out);
 }
 
 /* Of a maximum: x, dy; of an average: dy. */
@@ -178,7 +179,7 @@ ls_status ls_gpu_pool_grad(lowering *x)
     ls_shape dy = ls_gpu_in_shape(x, largest);
     ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
     if (largest)
-        return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad", &v, v.h * v.w * v.c, v.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1),
-                      x->out);
+        return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad", &v, v.h * v.w * ceiling(v.c, x->l->tuning->vector), v.n,
+                      ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
     return LAUNCH(x, LS_GPU_POOLS, "average_pool2d_grad", &v, v.h * v.w * v.c, v.n, ls_gpu_in(x, 0), x->out);
 }

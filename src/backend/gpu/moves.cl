@@ -7,6 +7,12 @@
         i64 i = ITEM(0);                                                                                               \
         if (i < p.n)                                                                                                   \
             OUT(type, 0)[walk_at(&p, 0, i)] = IN(type, 1)[walk_at(&p, 1, i)];                                          \
+    }                                                                                                                  \
+    KERNEL name##_rows(PLACE(0), PLACE(1), ls_gpu_walk p)                                                              \
+    {                                                                                                                  \
+        i64 i = ITEM(0);                                                                                               \
+        if (i < p.n)                                                                                                   \
+            OUT(type, 0)[rows_at(&p, 0, i)] = IN(type, 1)[rows_at(&p, 1, i)];                                          \
     }
 COPY(copy_1, u8)
 COPY(copy_4, u32)

@@ -20,10 +20,16 @@ FUNCTION box box_seen(const ls_gpu_window *v, i64 y, i64 x)
     return b;
 }
 
+/* Sizes of an image fit 31 bits. */
+FUNCTION i64 divided(i64 a, i64 b)
+{
+    return (u32)a / (u32)b;
+}
+
 FUNCTION i64 first_seeing(i64 x, i64 pad, i64 window, i64 stride)
 {
-    i64 before = x + pad - window;
-    return before < 0 ? 0 : before / stride + 1;
+    i64 ends = x + pad - window;
+    return ends < 0 ? 0 : divided(ends, stride) + 1;
 }
 
 /* The places whose windows see (h, w) of the image. */
@@ -31,21 +37,23 @@ FUNCTION box box_seeing(const ls_gpu_window *v, i64 h, i64 w)
 {
     box b;
     b.top = first_seeing(h, v->pad[0], v->kh, v->stride[0]);
-    b.bottom = least((h + v->pad[0]) / v->stride[0] + 1, v->yh);
+    b.bottom = least(divided(h + v->pad[0], v->stride[0]) + 1, v->yh);
     b.left = first_seeing(w, v->pad[1], v->kw, v->stride[1]);
-    b.right = least((w + v->pad[1]) / v->stride[1] + 1, v->yw);
+    b.right = least(divided(w + v->pad[1], v->stride[1]) + 1, v->yw);
     return b;
 }
 
-/* The item's image, row, column and channel, of images of `height` and `width`. False: there is none. */
-FUNCTION bool pixel_of(const ls_gpu_window *v, i64 height, i64 width, i64 item, i64 image, i64 *y, i64 *x, i64 *c)
+/* The item's row, column and first channel, of images of `height` and `width`; an item has `channels` of them. False: there
+ * is none. */
+FUNCTION bool pixel_of(const ls_gpu_window *v, i64 height, i64 width, i64 channels, i64 item, i64 image, i64 *y, i64 *x,
+                       i64 *c)
 {
     if (image >= v->n)
         return false;
-    u32 i = (u32)item, row = (u32)(width * v->c);
-    *y = i / row;
-    *x = i % row / (u32)v->c;
-    *c = i % row % (u32)v->c;
+    u32 pieces = (u32)((v->c + channels - 1) / channels), i = (u32)item, pixel = i / pieces;
+    *c = (i64)(i % pieces) * channels;
+    *y = pixel / (u32)width;
+    *x = pixel % (u32)width;
     return *y < height;
 }
 
@@ -53,44 +61,54 @@ FUNCTION bool pixel_of(const ls_gpu_window *v, i64 height, i64 width, i64 item, 
 KERNEL max_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
 {
     i64 y, x, c, image = ITEM(1);
-    if (!pixel_of(&v, v.yh, v.yw, ITEM(0), image, &y, &x, &c))
+    if (!pixel_of(&v, v.yh, v.yw, LS_VECTOR, ITEM(0), image, &y, &x, &c))
         return;
     box seen = box_seen(&v, y, x);
+    i64 count = least(v.c - c, LS_VECTOR);
     GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
-    float largest = -(float)ENDLESS;
+    vec largest = (vec)(-(float)ENDLESS);
     for (i64 h = seen.top; h < seen.bottom; h++)
         for (i64 w = seen.left; w < seen.right; w++) {
-            float value = in[(h * v.w + w) * v.c];
-            largest = LARGER(largest, value);
+            vec value = load(in + (h * v.w + w) * v.c, count);
+            largest = CHOOSE((largest >= value) | (largest != largest), largest, value);
         }
-    OUT(float, 1)[((image * v.yh + y) * v.yw + x) * v.c + c] = largest;
+    store(largest, OUT(float, 1) + ((image * v.yh + y) * v.yw + x) * v.c + c, count);
+}
+
+/* Does x come before y when the largest is first? */
+FUNCTION mask before(vec x, vec y)
+{
+    return (x > y) | ((x != x) & (y == y));
 }
 
 /* Each pixel collects from the windows that saw it, ascending, and in which it is the first largest. places: x, dy, dx */
 KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), ls_gpu_window v)
 {
     i64 h, w, c, image = ITEM(1);
-    if (!pixel_of(&v, v.h, v.w, ITEM(0), image, &h, &w, &c))
+    if (!pixel_of(&v, v.h, v.w, LS_VECTOR, ITEM(0), image, &h, &w, &c))
         return;
     box seeing = box_seeing(&v, h, w);
+    i64 count = least(v.c - c, LS_VECTOR), own = h * v.w + w;
     GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
     GLOBAL const float *dy = IN(float, 1) + image * v.yh * v.yw * v.c + c;
-    i64 own = h * v.w + w;
-    float x = in[own * v.c], sum = 0;
+    vec x = load(in + own * v.c, count), sum = (vec)0.0f;
     for (i64 y = seeing.top; y < seeing.bottom; y++)
         for (i64 z = seeing.left; z < seeing.right; z++) {
             box seen = box_seen(&v, y, z);
-            bool first = true;
-            for (i64 i = seen.top; first && i < seen.bottom; i++)
-                for (i64 j = seen.left; first && j < seen.right; j++) {
-                    float other = in[(i * v.w + j) * v.c];
+            mask first = x == x;
+            first = first | !first;
+            for (i64 i = seen.top; i < seen.bottom; i++)
+                for (i64 j = seen.left; j < seen.right; j++) {
+                    vec other = load(in + (i * v.w + j) * v.c, count);
                     i64 at = i * v.w + j;
-                    first = at < own ? BEFORE(x, other) : at == own || !BEFORE(other, x);
+                    if (at < own)
+                        first = first & before(x, other);
+                    else if (at > own)
+                        first = first & !before(other, x);
                 }
-            if (first)
-                sum += dy[(y * v.yw + z) * v.c];
+            sum = CHOOSE(first, sum + load(dy + (y * v.yw + z) * v.c, count), sum);
         }
-    OUT(float, 2)[((image * v.h + h) * v.w + w) * v.c + c] = sum;
+    store(sum, OUT(float, 2) + ((image * v.h + h) * v.w + w) * v.c + c, count);
 }
 
 /* What the window at place (y, x) divides by. */
@@ -108,7 +126,7 @@ FUNCTION double divisor(const ls_gpu_window *v, i64 y, i64 x)
 KERNEL average_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
 {
     i64 y, x, c, image = ITEM(1);
-    if (!pixel_of(&v, v.yh, v.yw, ITEM(0), image, &y, &x, &c))
+    if (!pixel_of(&v, v.yh, v.yw, 1, ITEM(0), image, &y, &x, &c))
         return;
     box seen = box_seen(&v, y, x);
     GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
@@ -123,7 +141,7 @@ KERNEL average_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
 KERNEL average_pool2d_grad(PLACE(0), PLACE(1), ls_gpu_window v)
 {
     i64 h, w, c, image = ITEM(1);
-    if (!pixel_of(&v, v.h, v.w, ITEM(0), image, &h, &w, &c))
+    if (!pixel_of(&v, v.h, v.w, 1, ITEM(0), image, &h, &w, &c))
         return;
     box seeing = box_seeing(&v, h, w);
     GLOBAL const float *dy = IN(float, 0) + image * v.yh * v.yw * v.c + c;

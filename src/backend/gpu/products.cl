@@ -2,60 +2,7 @@
  * docs/bits.md; an item has a tile of them: ROWS pixels (or rows, or input channels) times one vector of LS_VECTOR
  * columns that lie side by side. Sums over positions have a chain for each block, stored by number, and added by
  * add_blocks. Which item computes what, and how wide vectors are, changes no chain. */
-#if LS_VECTOR == 16
-typedef float16 vec;
-#define LOAD(at)      vload16(0, at)
-#define STORE(x, at)  vstore16(x, 0, at)
-#elif LS_VECTOR == 4
-typedef float4 vec;
-#define LOAD(at)      vload4(0, at)
-#define STORE(x, at)  vstore4(x, 0, at)
-#else
-typedef float vec;
-#define LOAD(at)      (*(at))
-#define STORE(x, at)  (*(at) = (x))
-#endif
 #define ROWS LS_ROWS
-
-/* The first `count` of a vector's columns; others are 0 and looked at by nobody. */
-FUNCTION vec load(GLOBAL const float *at, i64 count)
-{
-#if LS_VECTOR == 1
-    return *at;
-#else
-    if (count >= LS_VECTOR)
-        return LOAD(at);
-    float some[LS_VECTOR];
-    for (int i = 0; i < LS_VECTOR; i++)
-        some[i] = i < count ? at[i] : 0;
-#if LS_VECTOR == 16
-    return vload16(0, some);
-#else
-    return vload4(0, some);
-#endif
-#endif
-}
-
-FUNCTION void store(vec x, GLOBAL float *at, i64 count)
-{
-#if LS_VECTOR == 1
-    *at = x;
-#else
-    if (count >= LS_VECTOR) {
-        STORE(x, at);
-        return;
-    }
-    float some[LS_VECTOR];
-#if LS_VECTOR == 16
-    vstore16(x, 0, some);
-#else
-    vstore4(x, 0, some);
-#endif
-    for (int i = 0; i < LS_VECTOR; i++)
-        if (i < count)
-            at[i] = some[i];
-#endif
-}
 
 /* ---- Convolution ---- */
 

@@ -29,7 +29,8 @@ static const struct module {
 };
 
 /* What every module begins with. */
-static const char *const common[] = { text_prelude_cl, text_calls_h, text_polynomials_h, text_math_cl, text_walk_cl };
+static const char *const common[] = { text_prelude_cl, text_calls_h,   text_polynomials_h,
+                                      text_math_cl,    text_vector_cl, text_walk_cl };
 #define COMMON (sizeof(common) / sizeof(*common))
 
 const char *ls_gpu_module_name(ls_gpu_module module)

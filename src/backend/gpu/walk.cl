@@ -13,6 +13,13 @@ FUNCTION i64 walk_at(const ls_gpu_walk *walk, int k, i64 i)
     return at + i * walk->stride[k][0];
 }
 
+/* The same for walks of at most two axes (magic is not 0), without a division. */
+FUNCTION i64 rows_at(const ls_gpu_walk *walk, int k, i64 i)
+{
+    i64 outer = (i64)((u64)i * (u64)walk->magic >> walk->shift);
+    return walk->start[k] + outer * walk->stride[k][0] + (i - outer * walk->size[1]) * walk->stride[k][1];
+}
+
 /* Positions first .. end-1 of block number `number` of a lane. */
 FUNCTION void block_bounds(const ls_gpu_blocks *b, i64 number, i64 *first, i64 *end)
 {

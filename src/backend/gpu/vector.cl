@@ -1,0 +1,64 @@
+/* LS_VECTOR numbers that lie side by side: columns of a product, channels of a pixel. An item has one such vector; on devices
+ * whose items are vectors by themselves, it is one number. */
+#if LS_VECTOR == 16
+typedef float16 vec;
+typedef int16 mask;
+#define LOAD(at)      vload16(0, at)
+#define STORE(x, at)  vstore16(x, 0, at)
+#elif LS_VECTOR == 4
+typedef float4 vec;
+typedef int4 mask;
+#define LOAD(at)      vload4(0, at)
+#define STORE(x, at)  vstore4(x, 0, at)
+#else
+typedef float vec;
+typedef int mask;
+#define LOAD(at)      (*(at))
+#define STORE(x, at)  (*(at) = (x))
+#endif
+/* Comparisons give masks, which are put together by & and | and turned round by !; `taken` where the mask is set. */
+#if LS_VECTOR == 1
+#define CHOOSE(set, taken, other) ((set) ? (taken) : (other))
+#else
+#define CHOOSE(set, taken, other) select(other, taken, set)
+#endif
+
+/* The first `count` of a vector's columns; others are 0 and looked at by nobody. */
+FUNCTION vec load(GLOBAL const float *at, i64 count)
+{
+#if LS_VECTOR == 1
+    return *at;
+#else
+    if (count >= LS_VECTOR)
+        return LOAD(at);
+    float some[LS_VECTOR];
+    for (int i = 0; i < LS_VECTOR; i++)
+        some[i] = i < count ? at[i] : 0;
+#if LS_VECTOR == 16
+    return vload16(0, some);
+#else
+    return vload4(0, some);
+#endif
+#endif
+}
+
+FUNCTION void store(vec x, GLOBAL float *at, i64 count)
+{
+#if LS_VECTOR == 1
+    *at = x;
+#else
+    if (count >= LS_VECTOR) {
+        STORE(x, at);
+        return;
+    }
+    float some[LS_VECTOR];
+#if LS_VECTOR == 16
+    vstore16(x, 0, some);
+#else
+    vstore4(x, 0, some);
+#endif
+    for (int i = 0; i < LS_VECTOR; i++)
+        if (i < count)
+            at[i] = some[i];
+#endif
+}
