@@ -79,7 +79,7 @@ comes() {
     begin comes 2 1:4
     until_says log '"step":40,' || return 1
     worker 3 "${arguments[@]}" --epochs $EPOCHS
-    until_says err.0 'worker 3 joins' || return 1
+    until_says out.0 'worker 3 joins' || return 1
     ends 0 1 3 && same_steps
 }
 returns() { # RANK
@@ -87,7 +87,7 @@ returns() { # RANK
     until_says log '"step":40,' || return 1
     strike $1
     worker $1 "${arguments[@]}" --epochs $EPOCHS
-    until_says err.$((1 - ($1 > 0))) "worker $1 joins" || return 1
+    until_says out.$((1 - ($1 > 0))) "worker $1 joins" || return 1
     ends 0 1 2 && same_steps
 }
 # Who came back does not take the log from the one that went on with it; when all others are gone it does.
@@ -96,7 +96,7 @@ returns_alone() {
     until_says log '"step":40,' || return 1
     strike 0
     worker 0 "${arguments[@]}" --epochs $EPOCHS
-    until_says err.1 'worker 0 joins' || return 1
+    until_says out.1 'worker 0 joins' || return 1
     strike 1
     ends 0 && same_steps
 }
@@ -133,7 +133,7 @@ launched() {
     pids=($!)
     until_says log '"step":40,' || return 1
     pkill -KILL -n -f "^$LOCKSTEP train ${arguments[0]}" # the last that was started
-    until_says err 'joins; 3 of 3' || return 1
+    until_says out 'joins; 3 of 3' || return 1
     wait "${pids[0]}" || { cat err; return 1; }
     same_steps
 }

@@ -510,9 +510,9 @@ static ls_status announce(ls_mesh *mesh)
 static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer)
 {
     const ls_peers *p = &mesh->peers;
-    if (mesh->log && newcomer >= 0)
-        ls_log_write(mesh->log, LS_LOG_WARNING, "worker %d joins; %d of %d go on", newcomer, p->count, p->size);
-    else if (mesh->log)
+    if (mesh->log && newcomer >= 0 && p->members[0] == p->rank)
+        ls_log_always(mesh->log, "worker %d joins; %d of %d go on", newcomer, p->count, p->size);
+    else if (mesh->log && newcomer < 0)
         ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
                      frame->number > mesh->number ? "" : ", and begin again what was not finished");
 }
