@@ -35,6 +35,16 @@ split() {
 }
 check "--work-split auto gives a slow worker fewer lanes, and no other bits" split
 
+# Lanes that are computed twice change no bit.
+audited() {
+    cd "$TMP" || return 1
+    job="train mnist-cnn --data $SMALL --epochs 2 --batch-size 16 --lanes 6 --verbose 0"
+    timeout 60 "$LOCKSTEP" $job >alone || return 1
+    timeout -k 5 60 "$LOCKSTEP" launch --workers 3 -- "$LOCKSTEP" $job --audit 1 >out || return 1
+    grep weights alone >wanted && grep weights out | cmp - wanted
+}
+check "--audit changes no bit" audited
+
 # ---- lockstep top ----
 
 export XDG_RUNTIME_DIR=$TMP/run

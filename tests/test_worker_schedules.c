@@ -98,7 +98,7 @@ static ls_status train(ls_context *ctx, const job *j, outcome *out, ls_model **m
     ls_callback counter = { .user = out, .on_batch_end = count_step };
     if (status == LS_OK)
         status = ls_fit(*model, set, .epochs = j->epochs, .batch_size = j->batch, .lanes = j->lanes, .validation = set,
-                        .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(counter));
+                        .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(counter), .audit = j->batch % 3);
     if (status == LS_OK)
         status = ls_cluster_barrier(ctx, "the end");
     if (status == LS_OK)

@@ -15,7 +15,9 @@
 #include "lockstep.h"
 #include "lockstep/backend.h"
 #include "machine.h"
+#include "nn/model.h"
 #include "run/peers.h"
+#include "run/runs.h"
 
 #define SAMPLES 50
 #define SIDE    8
@@ -134,6 +136,8 @@ typedef struct job {
     int64_t batch;
     ls_strategy strategy;
     bool weighs; /* lanes are shared out anew with each step */
+    int audit;   /* see ls_fit_options */
+    int broken;  /* the worker, counted from 1, whose partials have a wrong bit; 0: none */
 } job;
 
 typedef struct outcome {
@@ -201,7 +205,7 @@ static ls_status train(ls_model *model, const job *j, outcome *out, ls_peers *pe
     ls_status status =
         ls_fit(model, set, .epochs = 2, .batch_size = j->batch ? j->batch : 16, .lanes = j->lanes ? j->lanes : 5,
                .verbose = LS_VERBOSE_SILENT, .strategy = j->strategy, .validation = set, .history = &history,
-               .callbacks = &weighs, .callback_count = peers && j->weighs);
+               .callbacks = &weighs, .callback_count = peers && j->weighs, .audit = j->audit);
     if (status == LS_OK)
         status = ls_evaluate(model, set, &results, .batch_size = 20, .strategy = j->strategy);
     if (status == LS_OK)
@@ -239,6 +243,11 @@ static void *run_member(void *user)
         ctx->peers = &w->m.peers;
     if (status == LS_OK)
         status = make_model(ctx, w->job->net, &model);
+    ls_runs *runs = NULL;
+    if (status == LS_OK && w->m.c && w->job->broken == w->m.peers.rank + 1)
+        status = ls_runs_of(ls_model_graph(model), &runs);
+    if (runs)
+        runs->settings.mutation = LS_MUTATE_BIT;
     if (status == LS_OK)
         status = train(model, w->job, &w->out, w->m.c ? &w->m.peers : NULL);
     w->out.status = status;
@@ -305,6 +314,59 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
         assert_int_equal(alone.out.status, LS_OK);
         for (int size = 1; size <= MOST; size += size < 5 ? 1 : 3)
             has_the_bits_of_one(&jobs[i], &alone.out, size);
+    }
+}
+
+/* ---- Audits ---- */
+
+/* A lane that another worker computes beside its own changes nothing: with every number of workers, several devices,
+ * joins in mid-step, lanes without samples, and shares that change. */
+static void audits_change_no_bit(void **state)
+{
+    (void)state;
+    static const job jobs[] = {
+        { PLAIN, .lanes = 8, .audit = 1 },
+        { PLAIN, .lanes = 3, .batch = 7, .cpus = 2, .audit = 1 },
+        { NORMED, .lanes = 8, .cpus = 2, .audit = 1 },
+        { NORMED, .lanes = 7, .audit = 2, .weighs = true },
+        { NORMED_BY_LANE, .lanes = 16, .batch = 10, .audit = 1 },
+        { NORMED_BY_LANE, .lanes = 8, .cpus = 2, .strategy = { .kind = LS_STRATEGY_PIPELINE }, .audit = 1 },
+        { GATHERED, .lanes = 6, .audit = 1 },
+        { LARGE, .lanes = 16, .audit = 1 },
+    };
+    for (size_t i = 0; i < LENGTH(jobs); i++) {
+        static work alone;
+        alone = (work){ .job = &jobs[i] };
+        run_member(&alone);
+        assert_int_equal(alone.out.status, LS_OK);
+        for (int size = 2; size <= MOST; size += size < 3 ? 1 : 5)
+            has_the_bits_of_one(&jobs[i], &alone.out, size);
+    }
+}
+
+/* One worker computes something wrong. All agree on what they joined of it, so without audits nobody sees it. With them
+ * an audit names that worker and another one, on all of them. */
+static void a_wrong_bit_is_found_by_audits(void **state)
+{
+    (void)state;
+    for (int audit = 0; audit < 2; audit++) {
+        const job j = { PLAIN, .lanes = 6, .audit = audit, .broken = 2 };
+        cluster c = { .size = 3 };
+        static work works[3];
+        pthread_t threads[3];
+        pthread_barrier_init(&c.barrier, NULL, 3);
+        for (int w = 0; w < 3; w++) {
+            works[w] = (work){ .m = make_member(&c, w, 3), .job = &j };
+            assert_int_equal(pthread_create(&threads[w], NULL, run_member, &works[w]), 0);
+        }
+        for (int w = 0; w < 3; w++) {
+            pthread_join(threads[w], NULL);
+            assert_int_equal(works[w].out.status, audit ? LS_ERR_PEER : LS_OK);
+            assert_string_equal(works[w].out.message, works[0].out.message);
+        }
+        if (audit && (!strstr(works[0].out.message, "audit: worker ") || !strstr(works[0].out.message, "worker 1 ")))
+            fail_msg("%s", works[0].out.message);
+        pthread_barrier_destroy(&c.barrier);
     }
 }
 
@@ -397,6 +459,8 @@ int main(void)
     alarm(300); /* a worker that failed alone would leave the others waiting */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_has_the_bits_of_one),
+        cmocka_unit_test(audits_change_no_bit),
+        cmocka_unit_test(a_wrong_bit_is_found_by_audits),
         cmocka_unit_test(a_signal_to_one_ends_all_at_one_step),
         cmocka_unit_test(different_jobs_are_told),
     };

@@ -302,6 +302,9 @@ typedef struct ls_fit_options {
     /* A small file that shows what this fit is at, for `lockstep top`: the workers of a cluster, epoch, step, who is
      * waited for. Written anew each second by a thread, and removed at the end. */
     const char *status;
+    /* In a cluster: in every so manieth step one lane, chosen at random, is computed by two workers. Where they differ,
+     * LS_ERR_PEER names both. 0: never. */
+    int64_t audit;
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided

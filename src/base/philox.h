@@ -21,6 +21,7 @@ typedef enum ls_random_purpose {
     LS_RANDOM_INIT,    /* initial weights */
     LS_RANDOM_SHUFFLE, /* order of data */
     LS_RANDOM_TEST,    /* the tests' own data */
+    LS_RANDOM_AUDIT,   /* lanes that are computed twice */
 } ls_random_purpose;
 
 /* The key of one stream: everything that stays the same from run to run and from sample to sample. */

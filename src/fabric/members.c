@@ -379,6 +379,17 @@ void ls_mesh_give_up(ls_peers *peers)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
+void ls_mesh_end_all(ls_peers *peers)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    pthread_mutex_lock(&mesh->mutex);
+    if (mesh->over.status == LS_OK) {
+        ls_error_keep(&mesh->over, LS_ERR_PEER);
+        ls_mesh_end(mesh, mesh->over.message);
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
 /* ---- When somebody is lost ---- */
 
 static int first_left(const ls_mesh *mesh)

@@ -43,6 +43,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .exchange = ls_mesh_exchange,
                               .commit = ls_mesh_commit,
                               .give_up = ls_mesh_give_up,
+                              .end_all = ls_mesh_end_all,
                               .welcome = ls_mesh_welcome,
                               .join = ls_mesh_join };
     atomic_store(&mesh->waits_for, -1);
@@ -492,6 +493,12 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
 void ls_mesh_leave(ls_mesh *mesh, const char *why)
 {
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_LEFT, why);
+    say_and_hang_up(mesh, &frame);
+}
+
+void ls_mesh_end(ls_mesh *mesh, const char *why)
+{
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_OVER, why);
     say_and_hang_up(mesh, &frame);
 }
 

@@ -210,6 +210,8 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status);
 
 /* This worker goes; the others go on. */
 void ls_mesh_leave(ls_mesh *mesh, const char *why);
+/* Nobody goes on. */
+void ls_mesh_end(ls_mesh *mesh, const char *why);
 
 /* ---- pieces.c ---- */
 
@@ -228,6 +230,7 @@ ls_status ls_mesh_judge(ls_mesh *mesh, int rank, ls_reading *out);
 
 ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what);
 void ls_mesh_give_up(ls_peers *peers);
+void ls_mesh_end_all(ls_peers *peers);
 
 bool ls_mesh_is_member(const ls_mesh *mesh, int rank);
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);

@@ -142,6 +142,8 @@ static void count_slots(ls_placement *p, int device, int *lanes)
         place->slots[s] = !joins                        ? 0
                           : plan->options.every_partial ? count
                                                         : ls_slots_needed(lanes, count, plan->lanes, place->frames);
+        if (plan->options.audits && joins && place->slots[s] < count)
+            place->slots[s]++;
         place->pool[s] = used;
         used += (size_t)place->slots[s] * segment->slot_bytes;
         place->partial_bytes = used > place->partial_bytes ? used : place->partial_bytes;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "run/audit.h"
 #include "run/executor_private.h"
 #include "run/partials.h"
 
@@ -54,7 +55,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
 static bool can_begin(const ls_executor *e, const ls_work *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
-        int d = w->visits[i], next = w->order_first[d] + e->next_begin[d];
+        int d = w->visits[i], next = d * e->plan->lanes + e->next_begin[d];
         if (w->order[next] != lane || e->frame_count[d] == 0)
             return false;
     }
@@ -95,8 +96,8 @@ static int unit_end(const ls_executor *e, const ls_work *w)
 /* The first unit of this device's next lane, if that can begin; -1: it cannot. */
 static int begin_next_lane(ls_executor *e, const ls_work *w, int device, int end)
 {
-    int next = w->order_first[device] + e->next_begin[device];
-    if (next == w->order_first[device + 1])
+    int next = device * e->plan->lanes + e->next_begin[device];
+    if (next == w->order_end[device])
         return -1;
     int lane = w->order[next], unit = w->first[lane];
     if (unit >= end || w->units[unit].device != device || !can_begin(e, w, lane))
@@ -176,12 +177,15 @@ static void end_lane_unit(ls_executor *e, int unit, int worker, ls_status status
     const ls_unit *u = &w->units[unit];
     ls_lane *lane = &e->lane[u->lane];
     for (int s = u->index; s < u->index + u->count && status == LS_OK; s++)
-        status = ls_partials_complete(e, s, u->lane, worker);
+        if (ls_audit_is_foreign(e, u->lane))
+            ls_partials_drop(e, s, u->lane);
+        else
+            status = ls_partials_complete(e, s, u->lane, worker);
     if (status != LS_OK)
         note_failure(e, e->phase, unit, status);
     lane->running = false;
     lane->done++;
-    if (w->first[u->lane] + lane->done == w->first[u->lane + 1])
+    if (w->first[u->lane] + lane->done == w->end[u->lane])
         end_lane(e, w, u->lane);
     if (e->failure.status != LS_OK)
         give_up_lanes(e, phase, w);
@@ -286,6 +290,8 @@ static void do_unit(ls_executor *e, int index, int worker)
     pthread_mutex_unlock(&e->mutex);
     double start = ls_clock_now();
     ls_status status = driver ? ls_driver_run(driver, e, phase, u, worker) : ls_host_run(e, phase, u, worker);
+    if (phase->kind == LS_PHASE_LANES && status == LS_OK)
+        ls_audit_lane(e, u);
     double end = ls_clock_now(), seconds = end - start;
     e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
     count_work(&e->meters[worker], phase->kind, seconds);

@@ -19,7 +19,7 @@
 typedef struct run {
     ls_graph *graph;
     const ls_run_settings *settings; /* NULL: the graph's */
-    bool of_step;                    /* see ls_run_request */
+    bool of_step, audit;             /* see ls_run_request */
     bool eager;
     int64_t batch; /* NO_BATCH: not known (yet) */
     const ls_tensor *batch_from;
@@ -341,6 +341,8 @@ static ls_status execute(run *r)
         LS_TRY(bring_state(r));
     LS_TRY(set_outside(r));
     LS_TRY(make_room(r, &rooms));
+    if (r->audit)
+        ls_executor_audit(r->executor);
     ls_status status = ls_executor_run(r->executor, r->graph->seed, counter_of(r));
     if (status != LS_OK) {
         free_rooms(r, rooms);
@@ -456,7 +458,7 @@ static ls_status run_once(const ls_run_request *q, run *r, ls_run_report *report
 
 ls_status ls_run(const ls_run_request *q, ls_run_report *report)
 {
-    run r = { .graph = q->graph, .settings = q->settings, .of_step = q->of_step, .batch = NO_BATCH };
+    run r = { .graph = q->graph, .settings = q->settings, .of_step = q->of_step, .audit = q->audit, .batch = NO_BATCH };
     r.feeds = q->feeds;
     r.feed_count = q->feed_count;
     r.rows = q->rows;

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/size.h"
+#include "run/audit.h"
 #include "run/partials.h"
 #include "run/peers.h"
 
@@ -278,6 +279,14 @@ ls_status ls_exchange_fetches(ls_executor *e)
     return count > 0 ? send(e, plan->levels * 2, "the fetched samples", count) : LS_OK;
 }
 
+ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2])
+{
+    size_t count = 0;
+    add_piece(e, &count, e->owner, LS_ALL_WORKERS, found[0], sizeof(found[0]));
+    add_piece(e, &count, e->auditor, LS_ALL_WORKERS, found[1], sizeof(found[1]));
+    return send(e, e->plan->levels * 2 + 1, "the audit", count);
+}
+
 /* What every worker has joined, and what the last update left of the state. */
 static void hash_run(const ls_executor *e, uint64_t out[2])
 {
@@ -301,6 +310,7 @@ ls_status ls_exchange_commit(ls_executor *e)
     ls_peers *peers = e->exchange->peers;
     uint64_t hash[2];
     char text[96];
+    LS_TRY(ls_audit_compare(e));
     hash_run(e, hash);
     snprintf(text, sizeof(text), "a run with %lld samples", (long long)e->plan->batch);
     LS_TRY(peers->commit(peers, hash, text));

@@ -17,6 +17,9 @@ ls_status ls_exchange_fetches(ls_executor *e);
 /* What each has joined of a level goes to all. */
 ls_status ls_exchange_joined(ls_executor *e, const ls_phase *phase);
 
+/* What owner and auditor of the audited lane have made of it goes to all. */
+ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2]);
+
 /* All workers have all of this run, and the same. */
 ls_status ls_exchange_commit(ls_executor *e);
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "run/audit.h"
 #include "run/exchange.h"
 #include "run/peers.h"
 
@@ -215,6 +216,7 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     e->states = states;
     e->workers = crew ? ls_crew_workers(crew) : 1;
     e->devices = placement->ctx->device_count;
+    e->audited = -1;
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->progress, NULL);
     e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
@@ -315,6 +317,11 @@ void ls_executor_mutate(ls_executor *e, ls_mutation mutation)
     e->mutation = mutation;
 }
 
+void ls_executor_audit(ls_executor *e)
+{
+    e->audits = true;
+}
+
 /* ---- One run ---- */
 
 /* State on other devices is brought up to date by the caller, before workers start. */
@@ -358,7 +365,9 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     if (alone)
         ls_timeline_call(e->timeline, LS_CALL_STATE, start, start + e->begin_seconds);
     if (status == LS_OK) {
+        ls_audit_begin(e);
         ls_dispatch(e);
+        ls_audit_end(e);
         note_speed(e);
         status = ls_error_give(&e->failure);
     }

@@ -63,8 +63,11 @@ void ls_executor_add_seconds(const ls_executor *executor, ls_device_seconds *by_
 /* Time that all runs so far took for joins, checks and updates: of the average worker. */
 double ls_executor_join_seconds(const ls_executor *executor);
 
-/* Tests make the tree wrong with these, to see that it is noticed. */
-typedef enum ls_mutation { LS_MUTATE_NOTHING, LS_MUTATE_SWAP, LS_MUTATE_ARRIVAL } ls_mutation;
+/* The next run of a worker of a cluster is audited: see audit.h. */
+void ls_executor_audit(ls_executor *executor);
+
+/* Tests make the tree, or a bit of each partial, wrong with these, to see that it is noticed. */
+typedef enum ls_mutation { LS_MUTATE_NOTHING, LS_MUTATE_SWAP, LS_MUTATE_ARRIVAL, LS_MUTATE_BIT } ls_mutation;
 void ls_executor_mutate(ls_executor *executor, ls_mutation mutation);
 
 #endif

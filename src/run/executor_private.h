@@ -4,13 +4,15 @@
  *   dispatcher.c  who does which unit when, and what happens when one fails
  *   host.c        units that a CPU worker does
  *   driver.c      units that another device does
- *   partials.c    slots of lanes, and joins of siblings */
+ *   partials.c    slots of lanes, and joins of siblings
+ *   audit.c       a lane that two workers of a cluster compute */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/hash.h"
 #include "run/driver.h"
 #include "run/executor.h"
 
@@ -28,9 +30,9 @@ typedef struct ls_unit {
 typedef struct ls_work {
     ls_unit *units;
     int count;
-    int *first;                 /* by lane: its first unit; one more at the end */
+    int *first, *end;           /* by lane: its first unit, and behind its last */
     int *visits, *visits_first; /* by lane: the devices where it needs a frame */
-    int *order, *order_first;   /* by device: the lanes that visit it, in order */
+    int *order, *order_end;     /* by device: the lanes that visit it, in order, from device * lanes on */
     int *queue, *queue_first;   /* of other phases, by device: its units; last those of any CPU */
 } ls_work;
 
@@ -86,7 +88,11 @@ struct ls_executor {
     uint64_t timeline_number; /* of the timeline that has its names, from this one on: */
     int names;
     uint64_t seed, run;
-    bool committed; /* with the other workers of a cluster */
+    bool committed;     /* with the other workers of a cluster */
+    bool audits;        /* the next run is audited (audit.c): */
+    int audited;        /* the lane that is computed twice; -1: none */
+    int owner, auditor; /* places of the workers that do */
+    ls_hash audit;      /* of what this one made of it */
     pthread_mutex_t mutex;
     pthread_cond_t progress;
     int phase, done;
@@ -111,6 +117,10 @@ struct ls_executor {
 
 ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *work);
 void ls_units_free(ls_work *work);
+
+/* One more lane in a phase of lanes, behind the others; and without it again. */
+void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_work *work, int lane);
+void ls_units_drop_lane(ls_work *work, int lane);
 
 /* ---- Running ---- */
 

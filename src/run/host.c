@@ -235,7 +235,7 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
         lanes[v] =
             slot ? slot + join->partial : ls_exchange_received(e->exchange, e->plan, (int)(join - e->plan->joins), v);
     }
-    if (e->mutation == LS_MUTATE_NOTHING || count < 3)
+    if ((e->mutation != LS_MUTATE_SWAP && e->mutation != LS_MUTATE_ARRIVAL) || count < 3)
         return;
     int a = e->mutation == LS_MUTATE_SWAP ? 1 : 0, b = e->mutation == LS_MUTATE_SWAP ? 2 : count - 1;
     const void *swap = lanes[a];

@@ -56,6 +56,11 @@ static void free_slot(ls_executor *e, int segment, int lane)
     *slot = -1;
 }
 
+void ls_partials_drop(ls_executor *e, int segment, int lane)
+{
+    free_slot(e, segment, lane);
+}
+
 int ls_partials_slot(const ls_executor *e, int segment, int lane)
 {
     return e->slot_of[at(e, segment, lane)];

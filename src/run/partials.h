@@ -16,6 +16,9 @@ void ls_partials_claim(ls_executor *e, int device, int first, int count, int lan
 /* A task has made all its parts; joins what it completes, for which the mutex is given up for a while. */
 ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker);
 
+/* Nobody wants the parts of a lane. */
+void ls_partials_drop(ls_executor *e, int segment, int lane);
+
 /* A pair of blocks has been joined, in the slot of the first lane that has one: the others are free. Takes the mutex.
  */
 void ls_partials_merge(ls_executor *e, int segment, int first, int count);

@@ -65,6 +65,8 @@ struct ls_peers {
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     /* This worker cannot go on, and tells why; the others do. */
     void (*give_up)(ls_peers *peers);
+    /* What failed here ends the job: the others are told why, and fail, too. NULL: they see it themselves. */
+    void (*end_all)(ls_peers *peers);
 
     /* A commit of all, at which one that waits is let in: then `again`, with newcomer set. When they are too few, it
      * waits for one, up to the limit for meeting, and decides LS_WISH_TOO_FEW. */

@@ -117,7 +117,7 @@ static bool same_settings(const ls_run_settings *a, const ls_run_settings *b)
     const ls_plan_options *x = &a->plan, *y = &b->plan;
     return a->mutation == b->mutation && x->lanes == y->lanes && x->unfused == y->unfused &&
            x->cut_everywhere == y->cut_everywhere && x->micro == y->micro && x->guards == y->guards &&
-           x->every_partial == y->every_partial && ls_map_equal(&x->map, &y->map);
+           x->every_partial == y->every_partial && x->audits == y->audits && ls_map_equal(&x->map, &y->map);
 }
 
 static ls_cached *find(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,

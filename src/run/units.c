@@ -80,60 +80,61 @@ static double flops_of(const ls_plan *plan, int segment, int count, int lane)
            (double)(ls_lane_first(plan->batch, plan->lanes, lane + 1) - ls_lane_first(plan->batch, plan->lanes, lane));
 }
 
-/* Lane by lane: runs of segments that stay on one device. */
-static void add_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
-{
-    int own = ls_plan_own_first(e->plan), end = ls_plan_own_end(e->plan);
-    for (int lane = 0; lane < e->plan->lanes; lane++) {
-        w->first[lane] = w->count;
-        for (int s = 0; lane >= own && lane < end && s < phase->count;) {
-            int device = ls_task_device(e->plan, phase->first + s, lane), first = s++;
-            while (s < phase->count && ls_task_device(e->plan, phase->first + s, lane) == device)
-                s++;
-            w->units[w->count++] = (ls_unit){ .device = device,
-                                              .index = phase->first + first,
-                                              .count = s - first,
-                                              .lane = lane,
-                                              .flops = flops_of(e->plan, phase->first + first, s - first, lane) };
-        }
-    }
-    w->first[e->plan->lanes] = w->count;
-}
-
 static void list_visits(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
     int lanes = e->plan->lanes, first = phase->first, end = first + phase->count, count = 0;
     for (int lane = 0; lane < lanes; lane++) {
-        bool own = w->first[lane + 1] > w->first[lane];
         w->visits_first[lane] = count;
         for (int d = 0; d < e->devices; d++)
-            if (own && ls_lane_visits(e->placement, first, end, lane, d))
+            if (ls_lane_visits(e->placement, first, end, lane, d))
                 w->visits[count++] = d;
     }
     w->visits_first[lanes] = count;
-    count = 0;
-    for (int d = 0; d < e->devices; d++) {
-        w->order_first[d] = count;
-        for (int lane = 0; lane < lanes; lane++)
-            for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++)
-                if (w->visits[i] == d)
-                    w->order[count++] = lane;
+    for (int d = 0; d < e->devices; d++)
+        w->order_end[d] = d * lanes;
+}
+
+/* Runs of segments that stay on one device. */
+void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_work *w, int lane)
+{
+    w->first[lane] = w->count;
+    for (int s = 0; s < phase->count;) {
+        int device = ls_task_device(e->plan, phase->first + s, lane), first = s++;
+        while (s < phase->count && ls_task_device(e->plan, phase->first + s, lane) == device)
+            s++;
+        w->units[w->count++] = (ls_unit){ .device = device,
+                                          .index = phase->first + first,
+                                          .count = s - first,
+                                          .lane = lane,
+                                          .flops = flops_of(e->plan, phase->first + first, s - first, lane) };
     }
-    w->order_first[e->devices] = count;
+    w->end[lane] = w->count;
+    for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++)
+        w->order[w->order_end[w->visits[i]]++] = lane;
+}
+
+void ls_units_drop_lane(ls_work *w, int lane)
+{
+    w->count = w->first[lane];
+    w->end[lane] = w->first[lane];
+    for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++)
+        w->order_end[w->visits[i]]--;
 }
 
 static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
 {
     size_t lanes = (size_t)e->plan->lanes, devices = (size_t)e->devices;
-    w->first = calloc(lanes + 1, sizeof(*w->first));
+    w->first = calloc(lanes, sizeof(*w->first));
+    w->end = calloc(lanes, sizeof(*w->end));
     w->visits = calloc(lanes * devices, sizeof(*w->visits));
     w->visits_first = calloc(lanes + 1, sizeof(*w->visits_first));
     w->order = calloc(lanes * devices, sizeof(*w->order));
-    w->order_first = calloc(devices + 1, sizeof(*w->order_first));
-    if (!w->first || !w->visits || !w->visits_first || !w->order || !w->order_first)
+    w->order_end = calloc(devices, sizeof(*w->order_end));
+    if (!w->first || !w->end || !w->visits || !w->visits_first || !w->order || !w->order_end)
         return no_memory();
-    add_lanes(e, phase, w);
     list_visits(e, phase, w);
+    for (int lane = ls_plan_own_first(e->plan); lane < ls_plan_own_end(e->plan); lane++)
+        ls_units_add_lane(e, phase, w, lane);
     return LS_OK;
 }
 
@@ -313,9 +314,8 @@ ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
 
 void ls_units_free(ls_work *w)
 {
-    void *lists[] = {
-        w->units, w->first, w->visits, w->visits_first, w->order, w->order_first, w->queue, w->queue_first
-    };
+    void *lists[] = { w->units, w->first,     w->end,   w->visits,     w->visits_first,
+                      w->order, w->order_end, w->queue, w->queue_first };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
 }

@@ -154,6 +154,9 @@ static const ls_option training_rows[] = {
     ROW("--verbose", verbose, .value = "auto", .metavar = "N",
         .help = "0: no progress, 1: a bar, 2: a line an epoch; auto: a bar on a terminal, lines elsewhere",
         LS_OPTION_CHOICES(verbose_names)),
+    ROW("--audit", audit, .value = "0", .range = "[0, inf)", .metavar = "N",
+        .help = "of several workers: in every Nth step one lane, chosen at random, is computed by two of them and "
+                "compared; 0: never"),
     ROW("--dry-run", dry_run, .value = "off",
         .help = "train nothing: print what training needs of each device's memory; exit status 1 if it does not fit"),
 };

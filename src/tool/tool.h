@@ -65,7 +65,7 @@ typedef struct tool_settings {
     int64_t stages, replicas; /* 0: not said */
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
-    int64_t lanes;
+    int64_t lanes, audit;
     /* verify */
     const char *strategies, *device_counts, *worker_counts, *lane_counts;
     int64_t steps, break_run;

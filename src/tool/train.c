@@ -141,6 +141,7 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .monitor = settings->best_by,
         .resume = settings->resume,
         .allow_other_bits = settings->allow_other_bits,
+        .audit = settings->audit,
         .trace = settings->trace,
         .trace_first = settings->trace_first,
         .trace_last = settings->trace_last,

@@ -482,6 +482,7 @@ static ls_status check_options(const ls_fit_options *o)
                    { "max_steps", o->max_steps },
                    { "validation_batch_size", o->validation_batch_size },
                    { "lanes", o->lanes },
+                   { "audit", o->audit },
                    { "trace_first", o->trace_first },
                    { "trace_last", o->trace_last } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
@@ -530,6 +531,8 @@ static ls_status open_passes(fit *f, ls_dataset *data)
     const ls_fit_options *o = f->options;
     LS_TRY(check_options(o));
     LS_TRY(ls_settings_make(f->job, &o->strategy, o->lanes, &f->settings));
+    f->settings.run.plan.audits = o->audit > 0;
+    f->job->audit = o->audit;
     LS_TRY(open_data(f, data));
     f->job->batch_size = f->data.spec.batch;
     f->epochs = o->epochs ? o->epochs : 1;

@@ -140,6 +140,7 @@ struct ls_job {
     const struct ls_file_ops *file_ops; /* that they are written with; NULL: the system's */
     ls_fit_seconds *seconds;            /* of the fit at work, or the last one; NULL: there was none */
     bool fitting;                       /* a fit is at work */
+    int64_t audit;                      /* in every so manieth step of it a lane is computed twice; 0: in none */
     ls_timeline *timeline;              /* of the fit at work; NULL: none is kept */
 };
 

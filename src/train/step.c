@@ -158,6 +158,14 @@ static ls_device_seconds *seconds_of(const ls_job *job, const ls_function *f)
     return job->fitting && f->kind == LS_FUNCTION_TRAIN ? ls_fit_seconds_list(job->seconds) : NULL;
 }
 
+/* By the step's number, which is the same on all workers. */
+static bool is_audited(const ls_job *job, const ls_function *f)
+{
+    int64_t step;
+    return job->fitting && job->audit > 0 && f->kind == LS_FUNCTION_TRAIN && ls_job_step(job, &step) == LS_OK &&
+           (step + 1) % job->audit == 0;
+}
+
 static ls_run_request request_of(const ls_job *job, const ls_function *f, const ls_settings *settings, const feeds *fed,
                                  const ls_batch_view *batch)
 {
@@ -167,6 +175,7 @@ static ls_run_request request_of(const ls_job *job, const ls_function *f, const 
                              .feed_count = fed->count,
                              .rows = batch->rows,
                              .row_count = batch->samples,
+                             .audit = is_audited(job, f),
                              .timeline = job->timeline,
                              .seconds = seconds_of(job, f) };
 }

@@ -1,0 +1,92 @@
+/* A lane that two workers compute: which, who, and whether they made the same of it. */
+#include "run/audit.h"
+
+#include "base/philox.h"
+#include "run/exchange.h"
+#include "run/partials.h"
+#include "run/peers.h"
+
+static bool has_samples(const ls_plan *plan, int lane)
+{
+    return ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1);
+}
+
+/* One of the lanes that have samples; none: -1. */
+static int choose_lane(const ls_plan *plan, uint32_t random)
+{
+    int count = 0;
+    for (int lane = 0; lane < plan->lanes; lane++)
+        count += has_samples(plan, lane);
+    for (int lane = 0, left = count > 0 ? (int)(random % (uint32_t)count) : 0; count > 0; lane++)
+        if (has_samples(plan, lane) && left-- == 0)
+            return lane;
+    return -1;
+}
+
+void ls_audit_begin(ls_executor *e)
+{
+    const ls_plan *plan = e->plan;
+    int workers = plan->options.workers;
+    bool audits = e->audits && e->exchange && workers > 1;
+    e->audited = -1;
+    e->audits = false;
+    if (!audits)
+        return;
+    ls_philox_block random = ls_random_block(ls_random_key(e->seed, LS_RANDOM_AUDIT, 0, 0), e->run, 0, 0);
+    e->audited = choose_lane(plan, random.word[0]);
+    if (e->audited < 0)
+        return;
+    for (e->owner = 0; ls_plan_worker_first(plan, e->owner + 1) <= e->audited;)
+        e->owner++;
+    e->auditor = (e->owner + 1 + (int)(random.word[1] % (uint32_t)(workers - 1))) % workers;
+    ls_hash_begin(&e->audit);
+    for (int p = 0; p < e->phase_count && ls_audit_is_foreign(e, e->audited); p++)
+        if (plan->phases[p].kind == LS_PHASE_LANES)
+            ls_units_add_lane(e, &plan->phases[p], &e->phases[p], e->audited);
+}
+
+void ls_audit_end(ls_executor *e)
+{
+    for (int p = 0; p < e->phase_count && ls_audit_is_foreign(e, e->audited); p++)
+        if (e->plan->phases[p].kind == LS_PHASE_LANES)
+            ls_units_drop_lane(&e->phases[p], e->audited);
+    e->audited = -1;
+}
+
+/* Units of a lane come one after the other. Of a mutated run one bit of the first partial is another one. */
+void ls_audit_lane(ls_executor *e, const ls_unit *u)
+{
+    if ((u->lane != e->audited && e->mutation != LS_MUTATE_BIT) || e->drivers[u->device])
+        return;
+    for (int i = 0; i < e->plan->join_count; i++) {
+        const ls_join *join = &e->plan->joins[i];
+        int s = join->group->segment;
+        char *slot = s >= u->index && s < u->index + u->count ? ls_partials_of(e, s, u->lane) : NULL;
+        if (slot && e->mutation == LS_MUTATE_BIT)
+            slot[join->partial] ^= 1;
+        if (slot && u->lane == e->audited)
+            ls_hash_add(&e->audit, slot + join->partial, join->bytes);
+    }
+}
+
+ls_status ls_audit_compare(ls_executor *e)
+{
+    ls_peers *peers = e->plan->graph->context->peers;
+    uint64_t found[2][2];
+    if (e->audited < 0)
+        return LS_OK;
+    ls_hash_end(&e->audit, found[e->auditor == e->plan->options.worker]);
+    LS_TRY(ls_exchange_audit(e, found));
+    if (found[0][0] == found[1][0] && found[0][1] == found[1][1])
+        return LS_OK;
+    ls_status status =
+        ls_fail(LS_ERR_PEER,
+                "audit: worker %d and worker %d computed other bits of lane %d (of %d, run %llu): hashes "
+                "%016llx%016llx and %016llx%016llx; one of them has a fault",
+                peers->members[e->owner], peers->members[e->auditor], e->audited, e->plan->lanes,
+                (unsigned long long)e->run, (unsigned long long)found[0][0], (unsigned long long)found[0][1],
+                (unsigned long long)found[1][0], (unsigned long long)found[1][1]);
+    if (peers->end_all)
+        peers->end_all(peers);
+    return status;
+}
