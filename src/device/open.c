@@ -281,5 +281,8 @@ ls_status ls_list_logical_devices(ls_context *ctx, const char *kind, ls_device_i
     if (!out || !count)
         return ls_fail(LS_ERR_INVALID, "ls_list_logical_devices: places for the list are needed");
     LS_TRY(ls_context_begin(ctx, "ls_list_logical_devices"));
-    return list_devices(ctx, kind, true, out, count);
+    pthread_mutex_lock(&ctx->mutex);
+    ls_status status = list_devices(ctx, kind, true, out, count);
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
 }

@@ -289,6 +289,7 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     device *d = user;
     ls_cl_kernel kernel;
     bool first;
+    ls_work_tell("compiling kernels for", d->what->name, 0, 0); /* shown from the second second on */
     LS_TRY(ls_opencl_kernel(d->programs, launch->module, launch->kernel, &kernel, &first));
     if (!first)
         return LS_OK;
@@ -297,7 +298,6 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     idle.items[0] = idle.items[1] = 1;
     for (int i = 0; i < idle.places; i++)
         idle.place[i] = (ls_memory_place){ d->own, 0 };
-    ls_work_tell("preparing kernel", launch->kernel, 0, 0);
     ls_status status = set_arguments(d, kernel, &idle);
     if (status == LS_OK)
         status = enqueue(d, kernel, &idle);

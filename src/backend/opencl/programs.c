@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "base/text.h"
-#include "base/work.h"
 
 #define MOST_BINARY ((size_t)256 << 20) /* bytes */
 #define HEX         64
@@ -191,10 +190,7 @@ static ls_status need_module(ls_opencl_programs *p, ls_gpu_module number)
     find_path(p, m);
     if ((m->program = read_program(p, m)))
         return LS_OK;
-    ls_work_tell("compiling kernels of", name, 0, 0);
-    ls_status status = compile(p, m, name);
-    ls_work_end();
-    return status;
+    return compile(p, m, name);
 }
 
 ls_status ls_opencl_kernel(ls_opencl_programs *p, ls_gpu_module number, const char *name, ls_cl_kernel *out,
