@@ -309,7 +309,7 @@ static const char *find_fault(const run *r, int w)
     const outcome *out = &r->members[w].out, *right = &alone[r->s.job - jobs];
     if (out->disordered)
         return "a step was made twice, or left out";
-    bool idle = w >= r->s.size && out->made == 0; /* it came behind the last step */
+    bool idle = out->made == 0; /* it came, or came back, behind the last step */
     if (out->status == LS_OK && (strcmp(out->hash, right->hash) != 0 || (out->steps != right->steps && !idle)))
         return "it has other bits than one process, or other steps";
     if (out->status == LS_OK || ls_sim_was_killed(r->sim, w))

@@ -69,7 +69,8 @@ LS_API bool ls_is_chief(const ls_context *ctx);
 LS_API ls_status ls_cluster_barrier(ls_context *ctx, const char *what);
 /* The bytes of worker `from` come to all. */
 LS_API ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void *data, size_t bytes);
-/* `bytes` of each worker come to all: `out` has room for ls_cluster_size() times as many, in the order of ranks. */
+/* `bytes` of each worker come to all: `out` has room for ls_cluster_size() times as many, in the order of ranks. Those
+ * of a worker that is not there are zero. */
 LS_API ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data, size_t bytes, void *out);
 
 /* Runs function(rank, count, user) in `count` new processes, which are the workers of a cluster, and waits for them.

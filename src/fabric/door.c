@@ -268,7 +268,7 @@ static welcome judge_guest(const ls_door *d, const hello *h)
     if (from == d->options->rank || from >= d->options->size)
         return NEVER;
     if (d->mesh->begun)
-        return ls_mesh_is_member(d->mesh, from) || has_line(d, from, line) ? LATER : WELCOME;
+        return ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line) ? LATER : WELCOME;
     return from > d->options->rank && !d->joins && !has_line(d, from, line) ? WELCOME : NEVER;
 }
 

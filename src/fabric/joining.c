@@ -35,7 +35,7 @@ int ls_mesh_find_newcomer(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++) {
         const ls_frame *join = &mesh->joins[r];
-        if (join->kind == 0 || !mesh->links[r].line || ls_mesh_is_member(mesh, r) || join->tag > mesh->peers.fit)
+        if (join->kind == 0 || !mesh->links[r].line || ls_peers_has(&mesh->peers, r) || join->tag > mesh->peers.fit)
             continue;
         if (join->tag == mesh->peers.fit && knows_members(mesh, join))
             return r;

@@ -15,14 +15,6 @@
 #include "base/text.h"
 #include "fabric/mesh.h"
 
-bool ls_mesh_is_member(const ls_mesh *mesh, int rank)
-{
-    for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->peers.members[i] == rank)
-            return true;
-    return false;
-}
-
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)
 {
     int count = 0;
@@ -44,7 +36,7 @@ void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why)
     if (mesh->lost[rank])
         return;
     mesh->lost[rank] = how;
-    if (!ls_mesh_is_member(mesh, rank))
+    if (!ls_peers_has(&mesh->peers, rank))
         return;
     if (!mesh->regroup)
         snprintf(mesh->why, sizeof(mesh->why), "worker %d of %d is lost: %s", rank, mesh->peers.size, why);
@@ -552,7 +544,7 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
 static int find_new(const ls_mesh *mesh, const ls_frame *frame)
 {
     for (int r = 0; r < mesh->peers.size; r++)
-        if (ls_has_bit(frame->members, r) && !ls_mesh_is_member(mesh, r))
+        if (ls_has_bit(frame->members, r) && !ls_peers_has(&mesh->peers, r))
             return r;
     return -1;
 }
@@ -580,7 +572,7 @@ static ls_status adopt(ls_mesh *mesh)
     }
     LS_TRY(part_from_others(mesh, &frame));
     ls_mesh_set_members(mesh, frame.members);
-    if (p->newcomer >= 0 && !ls_mesh_is_member(mesh, p->newcomer))
+    if (p->newcomer >= 0 && !ls_peers_has(&mesh->peers, p->newcomer))
         p->newcomer = -1;
     for (int i = 0; i < p->count; i++) {
         int r = p->members[i];

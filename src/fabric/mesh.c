@@ -323,7 +323,7 @@ static void take_newcomers_head(ls_mesh *mesh, int rank)
 static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
-    if (!ls_mesh_is_member(mesh, rank)) {
+    if (!ls_peers_has(&mesh->peers, rank)) {
         take_newcomers_head(mesh, rank);
         return LS_OK;
     }

@@ -232,7 +232,6 @@ ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *wh
 void ls_mesh_give_up(ls_peers *peers);
 void ls_mesh_end_all(ls_peers *peers);
 
-bool ls_mesh_is_member(const ls_mesh *mesh, int rank);
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
 
 /* All members say how far they are; the coordinator waits until each has. */

@@ -78,7 +78,8 @@ struct ls_peers {
 /* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */
 bool ls_peers_again(ls_peers *peers);
 
-/* The place of this worker among the members. */
+/* Whether a worker is one of the members; the place of this one among them. */
+bool ls_peers_has(const ls_peers *peers, int rank);
 int ls_peers_place(const ls_peers *peers);
 
 /* Gives all workers the first one's weights, by place; it may give none (NULL), and nothing changes. Called by all. */
