@@ -74,7 +74,7 @@ typedef struct trial {
     net net;
     int size;
     strike strikes[2];
-    bool tcp;
+    const char *transport; /* NULL: as workers of one machine choose, shared memory */
 } trial;
 
 #define STRUCK_STEP 3 /* counted from 1 */
@@ -297,6 +297,11 @@ static void tell_story(void *user, ls_log_level level, const char *line)
         fprintf(stderr, "    %s\n", line);
 }
 
+static bool is_tcp(const trial *t)
+{
+    return t->transport && strcmp(t->transport, "tcp") == 0;
+}
+
 static void be_worker(const trial *t, int rank)
 {
     ls_context *ctx = NULL;
@@ -312,7 +317,8 @@ static void be_worker(const trial *t, int rank)
         .rank = rank, .size = t->size, .join_limit = LIMIT, .silence_limit = stops ? SILENCE : PATIENCE
     };
     snprintf(cluster.job, sizeof(cluster.job), "kills-%d", (int)getppid());
-    if (t->tcp) {
+    snprintf(cluster.transport, sizeof(cluster.transport), "%s", t->transport ? t->transport : "auto");
+    if (is_tcp(t)) {
         snprintf(cluster.rendezvous, sizeof(cluster.rendezvous), "file://%s/meeting", root);
         snprintf(cluster.key_file, sizeof(cluster.key_file), "%s/key", root);
     }
@@ -385,7 +391,7 @@ static void run_workers(const trial *t, const char *what)
 {
     pid_t pids[MOST];
     memset(outcomes, 0, MOST * sizeof(*outcomes));
-    make_root(t->tcp);
+    make_root(is_tcp(t));
     for (int r = 0; r < t->size; r++) {
         outcomes[r].status = LS_ERR_PEER;
         pids[r] = fork();
@@ -489,8 +495,8 @@ static void run_trial(const trial *t)
     int strikes = t->strikes[1].signal ? 2 : 1;
     bool stops = t->strikes[0].signal == SIGSTOP;
     learn(t->net);
-    snprintf(what, sizeof(what), "%s, worker %d%s of %d%s, exchange %d of %d: %s%s", net_names[t->net],
-             t->strikes[0].rank, strikes == 2 ? " and another" : "", t->size, t->tcp ? " over tcp" : "",
+    snprintf(what, sizeof(what), "%s, worker %d%s of %d over %s, exchange %d of %d: %s%s", net_names[t->net],
+             t->strikes[0].rank, strikes == 2 ? " and another" : "", t->size, t->transport ? t->transport : "shm",
              t->strikes[0].exchange, undisturbed[t->net].exchanges, stops ? "stopped " : "",
              names[t->strikes[0].point]);
     run_workers(t, what);
@@ -527,6 +533,7 @@ static bool has_point(point p, int rank)
 
 static void a_killed_worker_is_done_without(void **state)
 {
+    static const char *const transports[] = { NULL, "unix", "tcp" };
     (void)state;
     learn(SMALL);
     for (int rank = 0; rank < 3; rank++)
@@ -537,7 +544,7 @@ static void a_killed_worker_is_done_without(void **state)
                 run_trial(&(trial){ .net = SMALL,
                                     .size = 3,
                                     .strikes = { { p, rank, exchange, SIGKILL } },
-                                    .tcp = (rank + (int)p + k) % 3 == 0 });
+                                    .transport = transports[(rank + (int)p + k) % 3] });
             }
         }
 }
