@@ -36,6 +36,7 @@ const ls_transport_table ls_transport_ucx = { .name = "ucx", .open = ucx_open };
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -135,7 +136,7 @@ typedef struct ucx_transport {
     /* A worker was lost. UCX may then end the process when it is stopped (1.13: "Assertion `req->flags &
      * UCP_REQUEST_FLAG_RELEASED' failed"), and still has memory of lines whose other side never took what is under way:
      * all of it stays as it is until the process ends. */
-    bool harmed;
+    atomic_bool harmed;
     ls_message_line *unfinished;
     struct ucx_transport *next;
 } ucx_transport;
@@ -167,7 +168,7 @@ static ls_status check(ucx_transport *t, ucs_status_t status)
 {
     if (status == UCS_OK || status == UCS_INPROGRESS)
         return LS_OK;
-    t->harmed = true;
+    atomic_store(&t->harmed, true);
     return LS_ERR_PEER;
 }
 
@@ -328,7 +329,7 @@ static bool ucx_is_gone(ls_message_line *line)
             u->bye = ls_clock_now();
     }
     if (u->gone && u->bye == 0)
-        transport_of(line)->harmed = true;
+        atomic_store(&transport_of(line)->harmed, true);
     return u->gone && (u->bye == 0 || ls_clock_now() > u->bye + BYE_LIMIT);
 }
 
@@ -390,7 +391,7 @@ static void ucx_hang_up(ls_line *of)
         return;
     }
     pthread_mutex_lock(&t->mutex);
-    t->harmed = true;
+    atomic_store(&t->harmed, true);
     line->inner = t->unfinished;
     t->unfinished = line;
     pthread_mutex_unlock(&t->mutex);
@@ -447,7 +448,7 @@ static void ucx_close(ls_transport *transport)
     if (t->worker)
         for (int quiet = 0, turns = 0; quiet < 10 && turns < 1000; turns++)
             quiet = api.ucp_worker_progress(t->worker) ? 0 : quiet + 1;
-    if (t->harmed) {
+    if (atomic_load(&t->harmed)) {
         t->inner_table->close(t->inner);
         pthread_mutex_lock(&loading);
         t->next = kept;
