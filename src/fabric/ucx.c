@@ -67,6 +67,7 @@ static struct {
     FUNCTION(ucp_worker_release_address);
     FUNCTION(ucp_ep_create);
     FUNCTION(ucp_ep_flush_nbx);
+    FUNCTION(ucp_ep_close_nbx);
     FUNCTION(ucp_tag_send_nbx);
     FUNCTION(ucp_tag_recv_nbx);
     FUNCTION(ucp_tag_recv_request_test);
@@ -88,12 +89,24 @@ static bool load_all(void)
     static const struct {
         const char *name;
         void *to;
-    } names[] = { ROW(ucp_config_read),     ROW(ucp_config_release),        ROW(ucp_init_version),
-                  ROW(ucp_cleanup),         ROW(ucp_worker_create),         ROW(ucp_worker_destroy),
-                  ROW(ucp_worker_progress), ROW(ucp_worker_get_address),    ROW(ucp_worker_release_address),
-                  ROW(ucp_ep_create),       ROW(ucp_ep_flush_nbx),          ROW(ucp_tag_send_nbx),
-                  ROW(ucp_tag_recv_nbx),    ROW(ucp_tag_recv_request_test), ROW(ucp_request_check_status),
-                  ROW(ucp_request_cancel),  ROW(ucp_request_free) };
+    } names[] = { ROW(ucp_config_read),
+                  ROW(ucp_config_release),
+                  ROW(ucp_init_version),
+                  ROW(ucp_cleanup),
+                  ROW(ucp_worker_create),
+                  ROW(ucp_worker_destroy),
+                  ROW(ucp_worker_progress),
+                  ROW(ucp_worker_get_address),
+                  ROW(ucp_worker_release_address),
+                  ROW(ucp_ep_create),
+                  ROW(ucp_ep_flush_nbx),
+                  ROW(ucp_ep_close_nbx),
+                  ROW(ucp_tag_send_nbx),
+                  ROW(ucp_tag_recv_nbx),
+                  ROW(ucp_tag_recv_request_test),
+                  ROW(ucp_request_check_status),
+                  ROW(ucp_request_cancel),
+                  ROW(ucp_request_free) };
 #undef ROW
     /* It would catch signals, patch the memory functions of the program and print what a lost worker leaves behind. It
      * takes these from the environment alone, and whoever has set them is not overruled. */
@@ -360,16 +373,27 @@ static const ls_message_library library = { .send = ucx_send,
 
 /* ---- Lines ---- */
 
-/* Until all that was sent has arrived. Endpoints are closed with their worker. */
-static bool flush(ucx_transport *t, const ucx_line *u)
+static bool wait_for(ucx_transport *t, ucs_status_ptr_t result)
 {
-    ucp_request_param_t how = { .op_attr_mask = 0 };
-    if (!u->endpoint)
+    return !UCS_PTR_IS_PTR(result) || finish(t, result);
+}
+
+/* When all that was sent has arrived, the endpoint is closed. Where a worker was lost it is left alone. */
+static bool close_endpoint(ucx_transport *t, const ucx_line *u)
+{
+    ucp_request_param_t flush = { .op_attr_mask = 0 };
+    ucp_request_param_t close = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
+    if (!u->endpoint || atomic_load(&t->harmed))
         return true;
     pthread_mutex_lock(&t->mutex);
-    ucs_status_ptr_t result = api.ucp_ep_flush_nbx(u->endpoint, &how);
+    ucs_status_ptr_t result = api.ucp_ep_flush_nbx(u->endpoint, &flush);
     pthread_mutex_unlock(&t->mutex);
-    return !UCS_PTR_IS_PTR(result) || finish(t, result);
+    if (!wait_for(t, result))
+        return false;
+    pthread_mutex_lock(&t->mutex);
+    result = api.ucp_ep_close_nbx(u->endpoint, &close);
+    pthread_mutex_unlock(&t->mutex);
+    return wait_for(t, result);
 }
 
 static void ucx_hang_up(ls_line *of)
@@ -382,7 +406,7 @@ static void ucx_hang_up(ls_line *of)
     ls_error_keep(&before, LS_ERR_PEER); /* what the caller is about to say stays said */
     if (line->open)
         (void)t->inner_table->write(u->line, &(struct iovec){ (char[]){ BYE }, 1 }, 1, &moved);
-    bool sent = ls_message_line_end(line) && flush(t, u);
+    bool sent = ls_message_line_end(line) && close_endpoint(t, u);
     t->inner_table->hang_up(u->line);
     free(u);
     (void)ls_error_give(&before);
