@@ -122,6 +122,7 @@ without_mpirun() {
         --data synthetic --take 64 --strategy multi-worker >out 2>err; then return 1; fi
     grep -q 'mpirun starts the workers' err || { cat err; return 1; }
 }
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 # MPI's
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     check "mpirun -n 4, over mpi" real_mpirun mpirun --oversubscribe -n 4
     check "mpirun -n 2, over mpi" real_mpirun mpirun --oversubscribe -x LOCKSTEP_TRANSPORT=mpi -n 2

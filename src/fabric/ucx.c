@@ -36,6 +36,7 @@ const ls_transport_table ls_transport_ucx = { .name = "ucx", .open = ucx_open };
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -66,6 +67,7 @@ static struct {
     FUNCTION(ucp_worker_release_address);
     FUNCTION(ucp_ep_create);
     FUNCTION(ucp_ep_flush_nbx);
+    FUNCTION(ucp_ep_close_nbx);
     FUNCTION(ucp_tag_send_nbx);
     FUNCTION(ucp_tag_recv_nbx);
     FUNCTION(ucp_tag_recv_request_test);
@@ -87,12 +89,24 @@ static bool load_all(void)
     static const struct {
         const char *name;
         void *to;
-    } names[] = { ROW(ucp_config_read),     ROW(ucp_config_release),        ROW(ucp_init_version),
-                  ROW(ucp_cleanup),         ROW(ucp_worker_create),         ROW(ucp_worker_destroy),
-                  ROW(ucp_worker_progress), ROW(ucp_worker_get_address),    ROW(ucp_worker_release_address),
-                  ROW(ucp_ep_create),       ROW(ucp_ep_flush_nbx),          ROW(ucp_tag_send_nbx),
-                  ROW(ucp_tag_recv_nbx),    ROW(ucp_tag_recv_request_test), ROW(ucp_request_check_status),
-                  ROW(ucp_request_cancel),  ROW(ucp_request_free) };
+    } names[] = { ROW(ucp_config_read),
+                  ROW(ucp_config_release),
+                  ROW(ucp_init_version),
+                  ROW(ucp_cleanup),
+                  ROW(ucp_worker_create),
+                  ROW(ucp_worker_destroy),
+                  ROW(ucp_worker_progress),
+                  ROW(ucp_worker_get_address),
+                  ROW(ucp_worker_release_address),
+                  ROW(ucp_ep_create),
+                  ROW(ucp_ep_flush_nbx),
+                  ROW(ucp_ep_close_nbx),
+                  ROW(ucp_tag_send_nbx),
+                  ROW(ucp_tag_recv_nbx),
+                  ROW(ucp_tag_recv_request_test),
+                  ROW(ucp_request_check_status),
+                  ROW(ucp_request_cancel),
+                  ROW(ucp_request_free) };
 #undef ROW
     /* It would catch signals, patch the memory functions of the program and print what a lost worker leaves behind. It
      * takes these from the environment alone, and whoever has set them is not overruled. */
@@ -135,7 +149,7 @@ typedef struct ucx_transport {
     /* A worker was lost. UCX may then end the process when it is stopped (1.13: "Assertion `req->flags &
      * UCP_REQUEST_FLAG_RELEASED' failed"), and still has memory of lines whose other side never took what is under way:
      * all of it stays as it is until the process ends. */
-    bool harmed;
+    atomic_bool harmed;
     ls_message_line *unfinished;
     struct ucx_transport *next;
 } ucx_transport;
@@ -167,7 +181,7 @@ static ls_status check(ucx_transport *t, ucs_status_t status)
 {
     if (status == UCS_OK || status == UCS_INPROGRESS)
         return LS_OK;
-    t->harmed = true;
+    atomic_store(&t->harmed, true);
     return LS_ERR_PEER;
 }
 
@@ -328,7 +342,7 @@ static bool ucx_is_gone(ls_message_line *line)
             u->bye = ls_clock_now();
     }
     if (u->gone && u->bye == 0)
-        transport_of(line)->harmed = true;
+        atomic_store(&transport_of(line)->harmed, true);
     return u->gone && (u->bye == 0 || ls_clock_now() > u->bye + BYE_LIMIT);
 }
 
@@ -359,16 +373,27 @@ static const ls_message_library library = { .send = ucx_send,
 
 /* ---- Lines ---- */
 
-/* Until all that was sent has arrived. Endpoints are closed with their worker. */
-static bool flush(ucx_transport *t, const ucx_line *u)
+static bool wait_for(ucx_transport *t, ucs_status_ptr_t result)
 {
-    ucp_request_param_t how = { .op_attr_mask = 0 };
-    if (!u->endpoint)
+    return !UCS_PTR_IS_PTR(result) || finish(t, result);
+}
+
+/* When all that was sent has arrived, the endpoint is closed. Where a worker was lost it is left alone. */
+static bool close_endpoint(ucx_transport *t, const ucx_line *u)
+{
+    ucp_request_param_t flush = { .op_attr_mask = 0 };
+    ucp_request_param_t close = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
+    if (!u->endpoint || atomic_load(&t->harmed))
         return true;
     pthread_mutex_lock(&t->mutex);
-    ucs_status_ptr_t result = api.ucp_ep_flush_nbx(u->endpoint, &how);
+    ucs_status_ptr_t result = api.ucp_ep_flush_nbx(u->endpoint, &flush);
     pthread_mutex_unlock(&t->mutex);
-    return !UCS_PTR_IS_PTR(result) || finish(t, result);
+    if (!wait_for(t, result))
+        return false;
+    pthread_mutex_lock(&t->mutex);
+    result = api.ucp_ep_close_nbx(u->endpoint, &close);
+    pthread_mutex_unlock(&t->mutex);
+    return wait_for(t, result);
 }
 
 static void ucx_hang_up(ls_line *of)
@@ -381,7 +406,7 @@ static void ucx_hang_up(ls_line *of)
     ls_error_keep(&before, LS_ERR_PEER); /* what the caller is about to say stays said */
     if (line->open)
         (void)t->inner_table->write(u->line, &(struct iovec){ (char[]){ BYE }, 1 }, 1, &moved);
-    bool sent = ls_message_line_end(line) && flush(t, u);
+    bool sent = ls_message_line_end(line) && close_endpoint(t, u);
     t->inner_table->hang_up(u->line);
     free(u);
     (void)ls_error_give(&before);
@@ -390,7 +415,7 @@ static void ucx_hang_up(ls_line *of)
         return;
     }
     pthread_mutex_lock(&t->mutex);
-    t->harmed = true;
+    atomic_store(&t->harmed, true);
     line->inner = t->unfinished;
     t->unfinished = line;
     pthread_mutex_unlock(&t->mutex);
@@ -447,7 +472,7 @@ static void ucx_close(ls_transport *transport)
     if (t->worker)
         for (int quiet = 0, turns = 0; quiet < 10 && turns < 1000; turns++)
             quiet = api.ucp_worker_progress(t->worker) ? 0 : quiet + 1;
-    if (t->harmed) {
+    if (atomic_load(&t->harmed)) {
         t->inner_table->close(t->inner);
         pthread_mutex_lock(&loading);
         t->next = kept;

@@ -75,16 +75,17 @@ static ls_status list_writes(ls_plan *plan)
 }
 
 #define LITTLE (1 << 16) /* bytes of a level's joins that are not worth a second message */
+#define MUCH   (1 << 19) /* that are worth it also for two workers, which save no bytes by it, but half of the sums */
 #define GRAIN  64        /* elements: workers' parts begin at multiples of it */
 
 /* Whether the joins of a level are shared out over the workers. Otherwise every worker gets what all have, and joins it
- * itself: one message less, and no more bytes for two workers or little data. */
+ * itself: one message less, which counts when there is little to send or to add. */
 static bool share_joins(ls_plan *plan, int first, int count)
 {
     size_t bytes = 0;
     for (int i = first; i < first + count; i++)
         bytes += plan->joins[i].bytes;
-    bool shared = plan->options.workers > 2 && bytes > LITTLE;
+    bool shared = plan->options.workers > 1 && bytes > (plan->options.workers > 2 ? LITTLE : MUCH);
     for (int i = first; i < first + count; i++)
         plan->joins[i].shared = shared;
     return shared;
