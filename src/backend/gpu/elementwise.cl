@@ -64,6 +64,25 @@ UNARY(abs_f64, double, fabs(x))
 UNARY(abs_i32, i32, x < 0 ? 0 - (u32)x : (u32)x)
 UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
 
+/* Rows whose columns lie side by side in both operands, as where a bias is added: an item has a vector of them. */
+#define COLUMNS(name, expression)                                                                                      \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), ls_gpu_walk p)                                                           \
+    {                                                                                                                  \
+        if (p.n == 0)                                                                                                  \
+            return;                                                                                                    \
+        u32 item = (u32)ITEM(0), pieces = (u32)((p.size[1] + LS_VECTOR - 1) / LS_VECTOR);                              \
+        i64 row = item / pieces, column = (i64)(item % pieces) * LS_VECTOR;                                            \
+        i64 count = least(p.size[1] - column, LS_VECTOR);                                                              \
+        if (row >= p.size[0])                                                                                          \
+            return;                                                                                                    \
+        vec a = load(IN(float, 0) + p.start[0] + row * p.stride[0][0] + column, count);                                \
+        vec b = load(IN(float, 1) + p.start[1] + row * p.stride[1][0] + column, count);                                \
+        store(expression, OUT(float, 2) + row * p.size[1] + column, count);                                            \
+    }
+COLUMNS(add_f32_columns, a + b)
+COLUMNS(sub_f32_columns, a - b)
+COLUMNS(mul_f32_columns, a *b)
+
 BINARY(div_f32, float, float, DIVIDE(a, b))
 BINARY(div_f64, double, double, a / b)
 

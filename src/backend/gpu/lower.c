@@ -211,6 +211,13 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
     ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
     ls_gpu_broadcast_strides(&right, &x->out_shape, strides[1]);
     ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 2, strides);
+    ls_op kind = x->node->op;
+    bool vectors = dtype == LS_F32 && (kind == LS_OP_add || kind == LS_OP_sub || kind == LS_OP_mul);
+    if (vectors && p.rank == 2 && p.magic && p.stride[0][1] == 1 && p.stride[1][1] == 1) {
+        int64_t width = x->l->tuning->vector, pieces = (p.size[1] + width - 1) / width;
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_columns"), &p, p.size[0] * pieces, 1,
+                      ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
+    }
     return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, p.magic ? "_rows" : "_walk"), &p, p.n, 1,
                   ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
 }
