@@ -190,5 +190,9 @@ ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data,
         memmove(pieces[rank].data, data, bytes);
     if (!ctx->peers)
         return LS_OK;
-    return ls_peers_share(ctx->peers, TAG(3), what ? what : "ls_cluster_gather", pieces, (size_t)size);
+    LS_TRY(ls_peers_share(ctx->peers, TAG(3), what ? what : "ls_cluster_gather", pieces, (size_t)size));
+    for (int r = 0; r < size && bytes > 0; r++) /* a worker that was lost on the way may have sent a part */
+        if (!ls_peers_has(ctx->peers, r))
+            memset(pieces[r].data, 0, bytes);
+    return LS_OK;
 }

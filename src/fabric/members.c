@@ -17,10 +17,7 @@
 
 bool ls_mesh_is_member(const ls_mesh *mesh, int rank)
 {
-    for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->peers.members[i] == rank)
-            return true;
-    return false;
+    return ls_peers_has(&mesh->peers, rank);
 }
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)

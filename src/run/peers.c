@@ -12,6 +12,14 @@ bool ls_peers_again(ls_peers *peers)
     return again;
 }
 
+bool ls_peers_has(const ls_peers *peers, int rank)
+{
+    for (int i = 0; i < peers->count; i++)
+        if (peers->members[i] == rank)
+            return true;
+    return false;
+}
+
 int ls_peers_place(const ls_peers *peers)
 {
     int place = 0;

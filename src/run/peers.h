@@ -78,6 +78,9 @@ struct ls_peers {
 /* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */
 bool ls_peers_again(ls_peers *peers);
 
+/* Whether a rank is a member. */
+bool ls_peers_has(const ls_peers *peers, int rank);
+
 /* The place of this worker among the members. */
 int ls_peers_place(const ls_peers *peers);
 
