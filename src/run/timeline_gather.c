@@ -80,7 +80,11 @@ static ls_status gather_sizes(const gathering *g)
 {
     for (int r = 0; r < g->peers->size; r++)
         g->pieces[r] = (ls_piece){ r, LS_ALL_WORKERS, &g->all[r], sizeof(g->all[r]) };
-    return ls_peers_share(g->peers, TAG(2), "the sizes of timelines", g->pieces, (size_t)g->peers->size);
+    LS_TRY(ls_peers_share(g->peers, TAG(2), "the sizes of timelines", g->pieces, (size_t)g->peers->size));
+    for (int r = 0; r < g->peers->size; r++) /* a worker that was lost on the way may have sent a part */
+        if (!ls_peers_has(g->peers, r))
+            g->all[r] = (about){ 0 };
+    return LS_OK;
 }
 
 /* Texts go to the chief, one behind the other in `room`; of the others that is NULL. */
