@@ -92,7 +92,7 @@ void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to
 
 void ls_context_close_devices(ls_context *ctx);
 
-/* The kinds that the library brings, beside the CPU: src/backend/opencl/device.c. */
+/* The kinds that the library brings, beside the CPU: src/backend/kinds.c. */
 void ls_context_add_own_kinds(ls_context *ctx);
 
 /* How many contexts this process has opened. */
