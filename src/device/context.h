@@ -55,6 +55,9 @@ ls_status ls_context_look(ls_context *ctx);
 /* The same, and of kinds that sleep those that are in a text, or (NULL) all. */
 ls_status ls_context_look_for(ls_context *ctx, const char *names);
 
+/* Whether a text names a kind, as far as can be told without reading it: "opencl:0", "/gpu:1" (CUDA). */
+bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind);
+
 /* Which worker this is, and kinds with the number of their devices: for reading names. */
 static inline int ls_context_worker(const ls_context *ctx)
 {
