@@ -357,9 +357,8 @@ static ls_status cuda_open(void *user, int number, void **out)
         cu_close(d);
         return status;
     }
-    snprintf(key, sizeof(key), "%d %d\nsm_%d%d\nNVRTC %d.%d\ndriver %d\n%s", ls_gpu_tuning_gpu.vector,
-             ls_gpu_tuning_gpu.rows, d->what->major, d->what->minor, all->compiler[0], all->compiler[1], all->driver,
-             d->what->name);
+    snprintf(key, sizeof(key), "%d %d\nsm_%d%d\nNVRTC %d.%d\ndriver %d", ls_gpu_tuning_gpu.vector,
+             ls_gpu_tuning_gpu.rows, d->what->major, d->what->minor, all->compiler[0], all->compiler[1], all->driver);
     return ls_gpu_open(&(ls_gpu_opening){ &driver, d, &ls_gpu_tuning_gpu, d->what->name, key }, out);
 }
 

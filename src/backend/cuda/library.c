@@ -28,27 +28,28 @@ const char *ls_cuda_error(const ls_cu *cu, int error, char text[96])
 
 /* ---- Loading ---- */
 
-/* Libraries stay loaded: drivers do not like to be unloaded. *path: which one it was; *why: what the last one said. */
-static void *load_from(const char *folder, size_t length, const char *file, char path[256], char why[256])
+/* One of these files, from the first folder that has one: those of LOCKSTEP_CUDA_PATH, the system's own places, the
+ * usual place of the toolkit. It stays loaded: drivers do not like to be unloaded. path: which one it was; why: what
+ * the system said of the first file, where none is found. */
+static void *load_library(const char *const *files, int count, char path[256], char why[256])
 {
-    snprintf(path, 256, "%.*s%s%s", (int)(length < 200 ? length : 200), folder, length ? "/" : "", file);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const char *said = library ? NULL : dlerror();
-    if (!library)
-        snprintf(why, 256, "%s", said ? said : file);
-    return library;
-}
-
-static void *load_library(const char *file, char path[256], char why[256])
-{
-    const char *folders = getenv(PATH);
+    char folders[1024];
     void *library = NULL;
-    for (const char *at = folders, *end; at && *at && !library; at = *end ? end + 1 : end) {
-        end = strchrnul(at, ':');
-        if (end > at)
-            library = load_from(at, (size_t)(end - at), file, path, why);
+    why[0] = '\0';
+    snprintf(folders, sizeof(folders), "%.900s::/usr/local/cuda/lib64", getenv(PATH) ? getenv(PATH) : "");
+    for (char *folder = folders, *next = folders; next && !library; folder = next) {
+        next = strchr(folder, ':');
+        if (next)
+            *next++ = '\0';
+        for (int i = 0; i < count && !library; i++) {
+            snprintf(path, 256, "%.200s%s%s", folder, folder[0] ? "/" : "", files[i]);
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            const char *said = library ? NULL : dlerror();
+            if (!library && !folder[0] && !why[0])
+                snprintf(why, 256, "%s", said ? said : path);
+        }
     }
-    return library ? library : load_from("", 0, file, path, why);
+    return library;
 }
 
 #define FIND(name, symbol, arguments)                                                                                  \
@@ -59,7 +60,7 @@ static bool load_driver(ls_cu *out)
 {
     char why[256];
     const char *missing = NULL;
-    void *library = load_library("libcuda.so.1", found.library, why);
+    void *library = load_library((const char *[]){ "libcuda.so.1" }, 1, found.library, why);
     if (!library) {
         snprintf(found.problem, sizeof(found.problem), "%s", why);
         return false;
@@ -74,22 +75,12 @@ static bool load_driver(ls_cu *out)
 /* The driver's own version first: what a newer NVRTC makes, an older driver may refuse. */
 bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[256])
 {
-    static const char *const folders[] = { "", "/usr/local/cuda/lib64/" };
-    char files[4][32] = { "", "libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.11.2" }, first[256] = "";
-    void *library = NULL;
-    snprintf(files[0], sizeof(files[0]), "libnvrtc.so.%d", driver > 0 ? driver / 1000 : 13);
-    for (size_t f = 0; f < sizeof(folders) / sizeof(*folders) && !library; f++)
-        for (size_t i = 0; i < sizeof(files) / sizeof(*files) && !library; i++) {
-            char file[64];
-            snprintf(file, sizeof(file), "%s%s", folders[f], files[i]);
-            library = f == 0 ? load_library(file, path, why) : load_from("", 0, file, path, why);
-            if (!first[0])
-                snprintf(first, sizeof(first), "%s", why);
-        }
-    if (!library) {
-        snprintf(why, 256, "%s", first);
+    char own[32];
+    const char *const files[] = { own, "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2" };
+    snprintf(own, sizeof(own), "libnvrtc.so.%d", driver > 0 ? driver / 1000 : 13);
+    void *library = load_library(files, (int)(sizeof(files) / sizeof(*files)), path, why);
+    if (!library)
         return false;
-    }
     const char *missing = NULL;
     LS_NVRTC_FUNCTIONS(FIND)
     if (missing)
