@@ -216,6 +216,39 @@ $(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/%.o $(call object,$(HELPER_SOURCE
 	@mkdir -p $(@D)
 	$(Q)$(call link,$(CMOCKA_LIBS))
 
+# A stand-in for CUDA's driver and NVRTC (tests/standin_cuda/standin.h). Its kernels are those of the library, as NVRTC is
+# given them: a program writes the modules' sources, and each is compiled as C++ behind kernel.h.
+STANDIN  := $(B)/tests/standin_cuda
+STANDIN_LIBRARIES := $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so
+STANDIN_CXX := $(if $(findstring clang,$(CC)),clang++,g++)
+STANDIN_FLAGS := -fPIC -g -ffp-contract=off -fvisibility=hidden -pthread $(OPTIMIZE) -Isrc -Itests/standin_cuda -I$(STANDIN) \
+                 -DLS_VECTOR=1 -DLS_ROWS=4
+
+$(STANDIN)/sources: $(B)/obj/tests/standin_cuda/sources.o $(STATIC)
+	@mkdir -p $(@D)
+	$(Q)$(call link)
+
+# Written only when a source is another one: modules.inc has their hashes.
+$(STANDIN)/modules.inc: $(STANDIN)/sources
+	@mkdir -p $(STANDIN)/new
+	$(Q)$< $(STANDIN)/new
+	@cmp -s $(STANDIN)/new/modules.inc $@ || mv $(STANDIN)/new/* $(STANDIN)/
+
+# <module>.cc: the source, then a table of what stands behind __global__ when the preprocessor is through with it.
+$(STANDIN)/kernels.stamp: $(STANDIN)/modules.inc tests/standin_cuda/kernel.h tests/standin_cuda/standin.h $(B)/flags
+	$(call say,CXX,$(STANDIN)/*.cu)
+	$(Q)tests/standin_cuda/kernels.sh '$(STANDIN)' $(STANDIN_CXX) -std=c++17 -w $(STANDIN_FLAGS)
+	@touch $@
+
+$(STANDIN)/libcuda.so.1: tests/standin_cuda/driver.c $(STANDIN)/kernels.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -c $< -o $(STANDIN)/driver.o
+	$(Q)$(STANDIN_CXX) -shared $(ALL_LDFLAGS) $(STANDIN)/*.o -o $@
+
+$(STANDIN)/libnvrtc.so: tests/standin_cuda/nvrtc.c $(STANDIN)/modules.inc tests/standin_cuda/standin.h
+	$(call say,LD,$@)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -shared $(ALL_LDFLAGS) $< -o $@
+
 $(EXAMPLE_PROGRAMS): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -243,7 +276,7 @@ $(B)/fuzz/libfaults.so: $(B)/obj/fuzz/faults.o
 
 # Every program there is; CI has clang build it.
 .PHONY: everything
-everything: all $(TEST_PROGRAMS) $(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS) $(FUZZ_PROGRAMS) $(B)/fuzz/libfaults.so
+everything: all $(TEST_PROGRAMS) $(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS) $(FUZZ_PROGRAMS) $(B)/fuzz/libfaults.so $(STANDIN_LIBRARIES)
 
 RUN_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 ifneq ($(TESTS),)
@@ -256,7 +289,8 @@ SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/
 
 .PHONY: test
 test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
-      $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so))
+      $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so)) \
+      $(if $(findstring /test_cuda,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
 # Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
@@ -346,7 +380,7 @@ install: all
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
 
-FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] tests/*.cc bench/*.[ch] examples/*.[ch] examples/*.cc \
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] tests/standin_cuda/*.[ch] tests/*.cc bench/*.[ch] examples/*.[ch] examples/*.cc \
                         fuzz/*.[ch])
 
 .PHONY: format

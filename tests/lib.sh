@@ -4,8 +4,8 @@ set -eu
 
 cd "$(dirname "$0")/.."
 ROOT=$PWD
-# What OpenCL this machine has changes no output that is compared.
-export LOCKSTEP_OPENCL_PARTS="${LOCKSTEP_OPENCL_PARTS:-0}"
+# What GPUs this machine has changes no output that is compared.
+export LOCKSTEP_OPENCL_PARTS="${LOCKSTEP_OPENCL_PARTS:-0}" CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-}"
 LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
 TMP=$(mktemp -d)
 trap 'end_of_script; rm -rf "$TMP"' EXIT

@@ -21,9 +21,8 @@
 #include "machine.h"
 #include "networks.h"
 #include "opencl.h"
+#include "other_kind.h"
 #include "skip.h"
-
-#define STEPS 2
 
 static bool there; /* two parts of a CPU of OpenCL's */
 
@@ -31,152 +30,36 @@ static bool there; /* two parts of a CPU of OpenCL's */
     if (!there)                                                                                                        \
     SKIP("no OpenCL device with two cores (tools/deps.sh install opencl)")
 
-static ls_context *open_on(const char *devices)
-{
-    ls_context *ctx = NULL;
-    ls_context_options options = { .threads = 1 };
-    if (*devices)
-        assert_true(opencl_open(&options, devices, &ctx));
-    else
-        OK(ls_context_open(&options, &ctx));
-    return ctx;
-}
+/* ---- Bits, copies, messages ---- */
 
-/* ---- Bits ---- */
-
-typedef struct job {
-    network_kind kind;
-    int64_t batch;
-    int lanes;
-    const char *places[2]; /* of even layers and of odd ones; NULL: nothing is said */
-} job;
-
-static const char *place_of(void *user, int layer)
-{
-    return ((const job *)user)->places[layer % 2];
-}
-
-static void train(job *j, const char *devices, char hash[65])
-{
-    ls_context *ctx = open_on(devices);
-    network n;
-    OK(network_create_placed(ctx, j->kind, &(network_places){ place_of, j }, &n));
-    OK(ls_graph_set_lanes(n.graph, j->lanes));
-    if (network_train(&n, j->batch, STEPS, hash) != LS_OK)
-        fail_msg("%s on \"%s\", batch %d, %d lanes: %s", network_name(j->kind), devices, (int)j->batch, j->lanes,
-                 ls_last_error());
-    network_destroy(&n);
-    ls_context_close(ctx);
-}
-
-static void must_equal(job *j, const char *devices, const char *expected)
-{
-    char hash[65];
-    train(j, devices, hash);
-    if (strcmp(hash, expected) != 0)
-        fail_msg("%s on \"%s\", batch %d, %d lanes: %s, on the CPU: %s", network_name(j->kind), devices, (int)j->batch,
-                 j->lanes, hash, expected);
-}
+static const other_kind opencl = { "opencl:0", "opencl:1", "opencl:0-1", opencl_open };
 
 static void trainings_have_the_cpu_s_bits(void **state)
 {
     (void)state;
     NEED_OPENCL;
-    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
-        job j = { kind, kind == NETWORK_CNN ? 33 : 7, kind == NETWORK_MLP ? 1 : 3, { NULL, NULL } };
-        char expected[65];
-        train(&j, "", expected);
-        must_equal(&j, "opencl:0", expected);
-        must_equal(&j, "opencl:0-1", expected);
-    }
+    other_trains_as_the_cpu(&opencl);
 }
 
 static void layers_on_both_have_the_cpu_s_bits(void **state)
 {
     (void)state;
     NEED_OPENCL;
-    static const char *const places[][2] = { { "cpu:0", "opencl:0" }, { "opencl:1", "cpu:0" } };
-    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
-        job alone = { kind, 7, 3, { NULL, NULL } }, mixed = alone;
-        char expected[65];
-        memcpy(mixed.places, places[kind % 2], sizeof(mixed.places));
-        train(&alone, "", expected);
-        must_equal(&mixed, "opencl:0-1", expected);
-    }
-}
-
-/* ---- Copies ---- */
-
-static bool is_weight(const network *n, const char *tensor)
-{
-    char label[LS_NODE_TEXT];
-    for (size_t i = 0; i < n->trained_count; i++)
-        if (strcmp(ls_node_label(n->gradients[i], label), tensor) == 0 ||
-            strcmp(ls_node_label(n->trained[i], label), tensor) == 0)
-            return true;
-    return false;
-}
-
-/* Bytes of weights and gradients that went to the host or came from it; the CPU is device 0. */
-static size_t with_the_host(ls_context *ctx, const network *n)
-{
-    ls_copy_info *list;
-    size_t count, bytes = 0;
-    OK(ls_list_copies(ctx, &list, &count));
-    for (size_t i = 0; i < count; i++)
-        bytes += (list[i].from == 0 || list[i].to == 0) && is_weight(n, list[i].tensor) ? list[i].bytes : 0;
-    free(list);
-    return bytes;
+    other_shares_layers_with_the_cpu(&opencl);
 }
 
 static void a_steady_step_moves_no_weights(void **state)
 {
     (void)state;
     NEED_OPENCL;
-    static const char *const devices[] = { "opencl:0", "opencl:0-1" };
-    for (size_t d = 0; d < LENGTH(devices); d++)
-        for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
-            ls_context *ctx = open_on(devices[d]);
-            network n;
-            OK(network_create(ctx, kind, &n));
-            OK(ls_graph_set_lanes(n.graph, 4));
-            OK(network_step(&n, 8, 0));
-            size_t before = with_the_host(ctx, &n);
-            assert_true(before > 0); /* the first brings them */
-            OK(network_step(&n, 8, 1));
-            OK(network_step(&n, 8, 2));
-            assert_int_equal(with_the_host(ctx, &n), before);
-            network_destroy(&n);
-            ls_context_close(ctx);
-        }
+    other_moves_no_weights(&opencl);
 }
-
-/* ---- What is wrong ---- */
 
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
     NEED_OPENCL;
-    char said[2][256], hash[2][65];
-    for (int i = 0; i < 2; i++) {
-        ls_context *ctx = open_on(i ? "opencl:0" : "");
-        network n;
-        network_batch data;
-        OK(network_create(ctx, NETWORK_CNN, &n));
-        OK(network_batch_make(&n, 7, 0, &data));
-        data.labels[5] = 77;
-        ls_tensor *fetches[] = { n.loss, n.step };
-        assert_int_equal(ls_eval(n.graph, data.feeds, data.feed_count, fetches, 2), LS_ERR_DATA);
-        const char *at = strstr(ls_last_error(), "label ");
-        assert_non_null(at);
-        snprintf(said[i], sizeof(said[i]), "%s", at);
-        network_batch_free(&data);
-        OK(network_train(&n, 7, 1, hash[i])); /* nothing was changed, and the device goes on */
-        network_destroy(&n);
-        ls_context_close(ctx);
-    }
-    assert_string_equal(said[1], said[0]);
-    assert_string_equal(hash[1], hash[0]);
+    other_tells_a_wrong_label(&opencl);
 }
 
 /* A driver that fails, once, after so many launches. */
@@ -310,7 +193,7 @@ static void a_cpu_of_opencl_s_is_used_only_where_it_is_named(void **state)
     free(list);
     assert_int_equal(machine_devices(ctx, "OPENCL"), 0);
     ls_context_close(ctx);
-    ctx = open_on("opencl:1");
+    ctx = other_open(&opencl, "opencl:1");
     assert_int_equal(machine_devices(ctx, "OPENCL"), 1);
     ls_context_close(ctx);
 }
@@ -321,9 +204,9 @@ static void a_strategy_may_name_it(void **state)
     (void)state;
     NEED_OPENCL;
     char expected[65], hash[65];
-    job j = { NETWORK_CNN, 33, 3, { NULL, NULL } };
-    train(&j, "", expected);
-    ls_context *ctx = open_on("");
+    other_job j = { NETWORK_CNN, 33, 3, { NULL, NULL } };
+    other_train(&opencl, &j, "", expected);
+    ls_context *ctx = other_open(&opencl, "");
     network n, other;
     OK(network_create(ctx, NETWORK_CNN, &n));
     OK(network_create(ctx, NETWORK_CNN, &other));
@@ -331,7 +214,7 @@ static void a_strategy_may_name_it(void **state)
     assert_int_equal(machine_devices(ctx, "OPENCL"), 0);
     OK(ls_graph_set_strategy(n.graph, ls_mirrored(.devices = "opencl:0-1")));
     assert_int_equal(machine_devices(ctx, "OPENCL"), 2);
-    OK(network_train(&n, j.batch, STEPS, hash));
+    OK(network_train(&n, j.batch, OTHER_STEPS, hash));
     assert_string_equal(hash, expected);
     ls_copy_info *list;
     size_t count, after;
@@ -345,7 +228,7 @@ static void a_strategy_may_name_it(void **state)
     network_destroy(&n);
     network_destroy(&other);
     ls_context_close(ctx);
-    ctx = open_on("");
+    ctx = other_open(&opencl, "");
     OK(network_create(ctx, NETWORK_CNN, &n));
     OK(network_step(&n, 7, 0));
     FAILS(ls_graph_set_strategy(n.graph, ls_mirrored(.devices = "opencl:0")), LS_ERR_STATE, "first run");

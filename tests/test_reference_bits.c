@@ -9,7 +9,8 @@
  *
  * `make test` takes a sample; LS_BITS=all (`make bits`) more shapes; LS_BITS=<seed> one of them.
  *
- * test_opencl_bits.c is this file with an OpenCL device in the place of instruction sets (ON_OPENCL). */
+ * test_opencl_bits.c and test_cuda_bits.c are this file with another device in the place of instruction sets
+ * (ON_OPENCL, ON_CUDA). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,6 +35,10 @@
 #include "opencl.h"
 #define SAMPLE 460 /* expressions in `make test`: enough for every op */
 static const char *const instruction_sets[] = { "opencl" };
+#elif defined ON_CUDA
+#include "cuda.h"
+#define SAMPLE 460
+static const char *const instruction_sets[] = { "cuda" };
 #else
 #define SAMPLE (SANITIZED ? 460 : 1380)
 static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
@@ -750,6 +755,12 @@ static bool open_fast(void)
 {
     ls_context_options ours = { .threads = 1 };
     return opencl_open(&ours, "opencl:0", &fast[0]);
+}
+#elif defined ON_CUDA
+static bool open_fast(void)
+{
+    ls_context_options ours = { .threads = 1 };
+    return cuda_stand_in() && cuda_open(&ours, "cuda:0", &fast[0]);
 }
 #else
 static bool open_fast(void)

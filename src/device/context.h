@@ -55,6 +55,9 @@ ls_status ls_context_look(ls_context *ctx);
 /* The same, and of kinds that sleep those that are in a text, or (NULL) all. */
 ls_status ls_context_look_for(ls_context *ctx, const char *names);
 
+/* Whether a text names a kind, as far as can be told without reading it: "opencl:0", "/gpu:1" (CUDA). */
+bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind);
+
 /* Which worker this is, and kinds with the number of their devices: for reading names. */
 static inline int ls_context_worker(const ls_context *ctx)
 {
@@ -92,7 +95,7 @@ void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to
 
 void ls_context_close_devices(ls_context *ctx);
 
-/* The kinds that the library brings, beside the CPU: src/backend/opencl/device.c. */
+/* The kinds that the library brings, beside the CPU: src/backend/kinds.c. */
 void ls_context_add_own_kinds(ls_context *ctx);
 
 /* How many contexts this process has opened. */

@@ -208,19 +208,42 @@ static ls_status refuse_kind(const reader *r, span word)
                   nearest ? nearest : "");
 }
 
+static int find_named(const reader *r, const char *kind)
+{
+    for (int i = 0; i < r->kind_count; i++)
+        if (strcasecmp(r->kinds[i].kind, kind) == 0)
+            return i;
+    return -1;
+}
+
+/* The kind that "gpu" or "cuda" means: one that is called so, if it has devices, or the other one. -1: no GPU is there,
+ * though nothing was misspelt. */
+static int find_gpu(const reader *r, const char *first, const char *second)
+{
+    int a = find_named(r, first), b = find_named(r, second);
+    if (a >= 0 && r->kinds[a].count > 0)
+        return a;
+    return b >= 0 && r->kinds[b].count > 0 ? b : -1;
+}
+
 static ls_status find_kind(const reader *r, span word, int *out)
 {
     if (!is_word(word))
         return refuse(r, LS_ERR_INVALID, "\"%.*s\" is no kind of device", QUOTE(word));
-    bool gpu = is_in_any_case(word, "cuda") || is_in_any_case(word, "GPU");
-    span name = gpu ? (span){ "GPU", 3 } : word;
+    bool gpu = is_in_any_case(word, "GPU"), cuda = is_in_any_case(word, "CUDA");
+    if (gpu || cuda) {
+        int found = gpu ? find_gpu(r, "GPU", "CUDA") : find_gpu(r, "CUDA", "GPU");
+        if (found < 0)
+            return refuse(r, LS_ERR_NOT_FOUND, "there is no GPU");
+        *out = found;
+        return LS_OK;
+    }
     for (int i = 0; i < r->kind_count; i++)
-        if (is_in_any_case(name, r->kinds[i].kind)) {
+        if (is_in_any_case(word, r->kinds[i].kind)) {
             *out = i;
             return LS_OK;
         }
-    /* A machine without GPUs: nothing was misspelt. */
-    return gpu ? refuse(r, LS_ERR_NOT_FOUND, "there is no GPU") : refuse_kind(r, word);
+    return refuse_kind(r, word);
 }
 
 /* "gpu:1", "GPU", "cpu:0-3": all of them must be there. */

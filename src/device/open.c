@@ -167,7 +167,7 @@ static ls_status open_named(ls_context *ctx, const char *names)
     pthread_mutex_lock(&ctx->mutex);
     ls_status status = names ? ls_context_look_for(ctx, names) : LS_OK;
     for (int k = 1; names && k < ctx->kind_count && status == LS_OK; k++)
-        if (strcasestr(names, ctx->kinds[k].name))
+        if (ls_context_names_kind(ctx, names, k))
             status = open_kind(ctx, k);
     pthread_mutex_unlock(&ctx->mutex);
     return status;

@@ -81,11 +81,18 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
     return LS_OK;
 }
 
+/* "gpu" is also what people call kinds with names of their own. */
+bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind)
+{
+    const char *name = ctx->kinds[kind].name;
+    return strcasestr(names, name) || (strcasecmp(name, "CUDA") == 0 && strcasestr(names, "GPU"));
+}
+
 /* Kinds that sleep are looked for when a text names one. NULL: all of them. */
 static ls_status wake(ls_context *ctx, const char *names)
 {
     for (int k = 1; k < ctx->kind_count; k++)
-        if (ctx->kinds[k].asleep && (!names || strcasestr(names, ctx->kinds[k].name))) {
+        if (ctx->kinds[k].asleep && (!names || ls_context_names_kind(ctx, names, k))) {
             ctx->kinds[k].asleep = false;
             LS_TRY(look_at_backend(ctx, k));
         }

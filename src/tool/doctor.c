@@ -168,19 +168,30 @@ static ls_status check_device(const ls_device_info *device)
     return ls_fail_within(status, "%s", name);
 }
 
-static ls_status check_opencl(char *version, size_t size)
+/* Every device of a kind. */
+static ls_status check_kind(const char *kind, const char *drivers, char *version, size_t size)
 {
     ls_context *ctx;
     ls_device_info *list = NULL;
     size_t count = 0;
     LS_TRY(ls_context_create(NULL, &ctx));
-    ls_status status = ls_list_physical_devices(ctx, "OPENCL", &list, &count);
+    ls_status status = ls_list_physical_devices(ctx, kind, &list, &count);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         status = check_device(&list[i]);
-    snprintf(version, size, "OpenCL: %zu device%s", count, count == 1 ? "" : "s");
+    snprintf(version, size, "%s: %zu device%s", drivers, count, count == 1 ? "" : "s");
     free(list);
     ls_context_close(ctx);
     return status;
+}
+
+static ls_status check_opencl(char *version, size_t size)
+{
+    return check_kind("OPENCL", "OpenCL", version, size);
+}
+
+static ls_status check_cuda(char *version, size_t size)
+{
+    return check_kind("CUDA", "CUDA", version, size);
 }
 
 /* ---- The rounds ---- */
@@ -197,6 +208,7 @@ static const row rows[] = {
     { "a convolution of small whole numbers", check_kernels },
     { "a convolution of small whole numbers", check_reference },
     { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
+    { "a training step on each: the CPU's bits", check_cuda },
     { "a training step on each: the CPU's bits", check_opencl },
 };
 

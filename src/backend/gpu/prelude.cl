@@ -33,8 +33,7 @@ typedef int i32;
 #define FUNCTION        static __device__ inline
 #define PLACE(n)        unsigned char *__restrict__ memory##n, i64 offset##n
 #define ITEM_0          ((i64)blockIdx.x * blockDim.x + threadIdx.x)
-#define ITEM_1          ((i64)blockIdx.y * blockDim.y + threadIdx.y)
-#define ITEM_2          ((i64)blockIdx.z * blockDim.z + threadIdx.z)
+#define ITEM_1          ((i64)blockIdx.z * gridDim.y + blockIdx.y) /* either ends at 65,535 */
 #define ITEM(axis)      ITEM_##axis
 #define FMA(a, b, c)    __fmaf_rn(a, b, c)
 #define BITS_OF(x)      ((u64)__double_as_longlong(x))

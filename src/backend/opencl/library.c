@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "backend/opencl/opencl.h"
-#include "base/text.h"
-#include "lockstep/device.h"
 
 #define MOST_PLATFORMS 16
 #define MOST_DEVICES   64
@@ -189,26 +187,17 @@ bool ls_opencl_is_expected(void)
 
 /* ---- What there is ---- */
 
-ls_status ls_format_drivers(char **out)
+void ls_opencl_describe(ls_text *lines)
 {
-    if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_format_drivers: no place for the text was given");
     const ls_opencl *all = ls_opencl_get();
-    ls_text lines = { 0 };
     if (all->count == 0)
-        ls_text_add(&lines, "OpenCL: none (%s)\n", all->problem);
+        ls_text_add(lines, "OpenCL: none (%s)\n", all->problem);
     for (int i = 0, next; i < all->count; i = next) { /* devices of a platform stand together */
         for (next = i + 1; next < all->count && all->devices[next].context == all->devices[i].context;)
             next++;
-        ls_text_add(&lines, "OpenCL: %d device%s of %s, driver %s\n", next - i, next - i == 1 ? "" : "s",
+        ls_text_add(lines, "OpenCL: %d device%s of %s, driver %s\n", next - i, next - i == 1 ? "" : "s",
                     all->devices[i].platform, all->devices[i].driver);
     }
-    char *text = lines.failed ? NULL : strdup(ls_text_get(&lines));
-    ls_text_free(&lines);
-    if (!text)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a list of drivers");
-    *out = text;
-    return LS_OK;
 }
 
 const ls_opencl *ls_opencl_get(void)

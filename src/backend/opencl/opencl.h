@@ -1,11 +1,11 @@
-/* OpenCL devices. library.c loads libOpenCL and lists devices; programs.c compiles kernels and keeps them on disk;
- * device.c is the table of functions that a context has (lockstep/backend.h). What is computed, and with which kernels,
- * is src/backend/gpu's business. */
+/* OpenCL devices. library.c loads libOpenCL and lists devices; device.c has what src/backend/gpu asks of a driver. What
+ * is computed, with which kernels, and what a device does for a context is src/backend/gpu's business. */
 #ifndef LS_BACKEND_OPENCL_OPENCL_H
 #define LS_BACKEND_OPENCL_OPENCL_H
 
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/driver.h"
 #include "backend/opencl/cl.h"
+#include "base/text.h"
 
 /* A device that OpenCL has, or a part of one. */
 typedef struct ls_opencl_device {
@@ -34,19 +34,10 @@ const ls_opencl *ls_opencl_get(void);
  * CPU. It reads the names of drivers and loads nothing. */
 bool ls_opencl_is_expected(void);
 
-/* ---- Kernels of an open device ---- */
+extern const ls_backend ls_opencl_backend;
 
-typedef struct ls_opencl_programs ls_opencl_programs;
-
-ls_opencl_programs *ls_opencl_programs_create(const ls_opencl_device *device); /* NULL: no memory */
-void ls_opencl_programs_destroy(ls_opencl_programs *programs);
-
-/* A kernel, compiled if it is not yet. *first: it is asked for the first time. */
-ls_status ls_opencl_kernel(ls_opencl_programs *programs, ls_gpu_module module, const char *name, ls_cl_kernel *out,
-                           bool *first);
-
-/* Kernels that were compiled and are not on disk yet go there. What fails is left out. */
-void ls_opencl_programs_keep(ls_opencl_programs *programs);
+/* What was found, a line for each platform, or why nothing was. */
+void ls_opencl_describe(ls_text *lines);
 
 /* "CL_OUT_OF_RESOURCES (-5)" */
 const char *ls_opencl_error(int32_t error, char text[64]);

@@ -1,0 +1,52 @@
+/* CUDA devices. library.c loads the driver and NVRTC, and lists devices; compile.c makes kernels of source; device.c
+ * has what src/backend/gpu asks of a driver. What is computed, with which kernels, and what a device does for a context
+ * is src/backend/gpu's business. */
+#ifndef LS_BACKEND_CUDA_CUDA_H
+#define LS_BACKEND_CUDA_CUDA_H
+
+#include "backend/cuda/cu.h"
+#include "backend/gpu/driver.h"
+#include "base/text.h"
+
+typedef struct ls_cuda_device {
+    ls_cu_device id;
+    int number; /* among those that the driver shows: it honours CUDA_VISIBLE_DEVICES */
+    char name[128], bus[32];
+    size_t memory;
+    int major, minor; /* compute capability */
+} ls_cuda_device;
+
+/* What was found, once for the process; it stays until the process ends. */
+typedef struct ls_cuda {
+    ls_cu cu;
+    ls_nvrtc nvrtc;
+    int driver;         /* version, 13000 for 13.0 */
+    int compiler[2];    /* version of NVRTC */
+    char library[256];  /* the driver, as it was loaded */
+    char compiled[256]; /* NVRTC, as it was loaded */
+    ls_cuda_device *devices;
+    int count;
+    char problem[400]; /* why there are none; "": nothing went wrong */
+} ls_cuda;
+
+const ls_cuda *ls_cuda_get(void);
+
+/* Whether a driver is worth loading before anybody names a CUDA device: the system has one. It loads nothing. */
+bool ls_cuda_is_expected(void);
+
+/* What was found, a line, or why nothing was. */
+void ls_cuda_describe(ls_text *lines);
+
+/* NVRTC alone, for `driver` (a version; 0: any), without devices. False, and why: it is not there. */
+bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[256]);
+
+/* Source becomes a cubin for a compute capability; malloc'd. name: of the module, for messages. */
+ls_status ls_cuda_compile(const ls_nvrtc *nvrtc, const char *source, const char *name, int major, int minor,
+                          const ls_gpu_tuning *tuning, void **cubin, size_t *bytes);
+
+/* "CUDA_ERROR_OUT_OF_MEMORY (2)" */
+const char *ls_cuda_error(const ls_cu *cu, int error, char text[96]);
+
+extern const ls_backend ls_cuda_backend;
+
+#endif

@@ -1,0 +1,165 @@
+/* The driver (libcuda) and NVRTC, loaded at run time, and the devices that there are. A machine without them has none,
+ * which is no error.
+ *
+ * LOCKSTEP_CUDA_PATH: folders, with colons between, where both are looked for before the system's own places. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/cuda/cuda.h"
+
+#define MOST_DEVICES 64
+#define PATH         "LOCKSTEP_CUDA_PATH"
+
+static ls_cuda found;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+const char *ls_cuda_error(const ls_cu *cu, int error, char text[96])
+{
+    const char *name = NULL;
+    if (cu->GetErrorName(error, &name) != LS_CUDA_SUCCESS || !name)
+        name = "error";
+    snprintf(text, 96, "%.80s (%d)", name, error);
+    return text;
+}
+
+/* ---- Loading ---- */
+
+/* One of these files, from the first folder that has one: those of LOCKSTEP_CUDA_PATH, the system's own places, the
+ * usual place of the toolkit. It stays loaded: drivers do not like to be unloaded. path: which one it was; why: what
+ * the system said of the first file, where none is found. */
+static void *load_library(const char *const *files, int count, char path[256], char why[256])
+{
+    char folders[1024];
+    void *library = NULL;
+    why[0] = '\0';
+    snprintf(folders, sizeof(folders), "%.900s::/usr/local/cuda/lib64", getenv(PATH) ? getenv(PATH) : "");
+    for (char *folder = folders, *next = folders; next && !library; folder = next) {
+        next = strchr(folder, ':');
+        if (next)
+            *next++ = '\0';
+        for (int i = 0; i < count && !library; i++) {
+            snprintf(path, 256, "%.200s%s%s", folder, folder[0] ? "/" : "", files[i]);
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            const char *said = library ? NULL : dlerror();
+            if (!library && !folder[0] && !why[0])
+                snprintf(why, 256, "%s", said ? said : path);
+        }
+    }
+    return library;
+}
+
+#define FIND(name, symbol, arguments)                                                                                  \
+    *(void **)&out->name = dlsym(library, symbol);                                                                     \
+    missing = out->name ? missing : symbol;
+
+static bool load_driver(ls_cu *out)
+{
+    char why[256];
+    const char *missing = NULL;
+    void *library = load_library((const char *[]){ "libcuda.so.1" }, 1, found.library, why);
+    if (!library) {
+        snprintf(found.problem, sizeof(found.problem), "%s", why);
+        return false;
+    }
+    LS_CU_FUNCTIONS(FIND)
+    if (missing)
+        snprintf(found.problem, sizeof(found.problem), "%s has no %s: a newer driver is needed", found.library,
+                 missing);
+    return !missing;
+}
+
+/* The driver's own version first: what a newer NVRTC makes, an older driver may refuse. */
+bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[256])
+{
+    char own[32];
+    const char *const files[] = { own, "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2" };
+    snprintf(own, sizeof(own), "libnvrtc.so.%d", driver > 0 ? driver / 1000 : 13);
+    void *library = load_library(files, (int)(sizeof(files) / sizeof(*files)), path, why);
+    if (!library)
+        return false;
+    const char *missing = NULL;
+    LS_NVRTC_FUNCTIONS(FIND)
+    if (missing)
+        snprintf(why, 256, "%.200s has no %s", path, missing);
+    return !missing;
+}
+
+/* ---- Devices ---- */
+
+static bool describe(ls_cuda_device *d, int number)
+{
+    const ls_cu *cu = &found.cu;
+    d->number = number;
+    if (cu->DeviceGet(&d->id, number) != LS_CUDA_SUCCESS ||
+        cu->DeviceGetName(d->name, sizeof(d->name), d->id) != LS_CUDA_SUCCESS ||
+        cu->DeviceTotalMem(&d->memory, d->id) != LS_CUDA_SUCCESS ||
+        cu->DeviceGetAttribute(&d->major, LS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->id) != LS_CUDA_SUCCESS ||
+        cu->DeviceGetAttribute(&d->minor, LS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->id) != LS_CUDA_SUCCESS)
+        return false;
+    if (cu->DeviceGetPCIBusId(d->bus, sizeof(d->bus), d->id) != LS_CUDA_SUCCESS)
+        d->bus[0] = '\0';
+    return true;
+}
+
+static const char *not_visible(void)
+{
+    const char *said = getenv("CUDA_VISIBLE_DEVICES");
+    return said ? "; CUDA_VISIBLE_DEVICES is set" : "";
+}
+
+static void look(void)
+{
+    char why[256], text[96];
+    int count = 0, error;
+    if (!load_driver(&found.cu))
+        return;
+    error = found.cu.Init(0);
+    if (error == LS_CUDA_SUCCESS)
+        error = found.cu.DeviceGetCount(&count);
+    if (error != LS_CUDA_SUCCESS || count == 0) {
+        snprintf(found.problem, sizeof(found.problem), "%s: %s%s", found.library,
+                 error ? ls_cuda_error(&found.cu, error, text) : "no device", not_visible());
+        return;
+    }
+    if (found.cu.DriverGetVersion(&found.driver) != LS_CUDA_SUCCESS)
+        found.driver = 0;
+    if (!ls_cuda_load_compiler(found.driver, &found.nvrtc, found.compiled, why)) {
+        snprintf(found.problem, sizeof(found.problem),
+                 "%d device%s, but no NVRTC to compile kernels: %s; " PATH " may name its folder", count,
+                 count == 1 ? "" : "s", why);
+        return;
+    }
+    found.nvrtc.Version(&found.compiler[0], &found.compiler[1]);
+    count = count < MOST_DEVICES ? count : MOST_DEVICES;
+    found.devices = calloc((size_t)count, sizeof(*found.devices));
+    for (int i = 0; found.devices && i < count && describe(&found.devices[i], i); i++)
+        found.count++; /* up to the first that does not answer: numbers are the driver's */
+    if (found.count == 0)
+        snprintf(found.problem, sizeof(found.problem), "%s: its device 0 does not answer", found.library);
+}
+
+bool ls_cuda_is_expected(void)
+{
+    return getenv(PATH) || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
+
+const ls_cuda *ls_cuda_get(void)
+{
+    pthread_once(&once, look);
+    return &found;
+}
+
+void ls_cuda_describe(ls_text *lines)
+{
+    const ls_cuda *all = ls_cuda_get();
+    if (all->count == 0)
+        ls_text_add(lines, "CUDA: none (%s)\n", all->problem);
+    else
+        ls_text_add(lines, "CUDA: %d device%s, driver %d.%d (%s), NVRTC %d.%d (%s)\n", all->count,
+                    all->count == 1 ? "" : "s", all->driver / 1000, all->driver % 1000 / 10, all->library,
+                    all->compiler[0], all->compiler[1], all->compiled);
+}

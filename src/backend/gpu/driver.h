@@ -1,0 +1,87 @@
+/* A device that runs the kernels of src/backend/gpu, whoever its driver is. A driver (OpenCL, CUDA) is a table of few
+ * functions: memory, one queue in order, kernels. What is made of them is here, once: device.c has the functions of
+ * lockstep/backend.h, kernels.c compiles modules when they are first needed and keeps them on disk. */
+#ifndef LS_BACKEND_GPU_DRIVER_H
+#define LS_BACKEND_GPU_DRIVER_H
+
+#include "backend/gpu/gpu.h"
+
+/* `device` is the driver's own, as it was given to ls_gpu_open. Work is queued, and done in order. */
+typedef struct ls_gpu_driver {
+    const char *name; /* "opencl": folder of its compiled kernels */
+    void (*close)(void *device);
+
+    ls_status (*alloc)(void *device, size_t bytes, void **memory);
+    void (*free)(void *device, void *memory);
+    /* Host memory that the device reads well; NULL: malloc and free. */
+    void *(*host_alloc)(void *device, size_t bytes);
+    void (*host_free)(void *device, void *bytes);
+    /* Returns at once; `from` may not change until `wait` has returned for *done, which it also gives back. */
+    ls_status (*write)(void *device, void *memory, size_t offset, const void *from, size_t bytes, void **done);
+    ls_status (*wait)(void *device, void *done);
+    /* Returns when everything before, and this, is done. */
+    ls_status (*read)(void *device, void *memory, size_t offset, void *to, size_t bytes);
+    ls_status (*copy)(void *device, void *to, size_t to_offset, void *other, void *from, size_t from_offset,
+                      size_t bytes);
+    bool (*reaches)(void *device, void *other); /* whether `copy` can; NULL: always. Otherwise by way of the host */
+    ls_status (*flush)(void *device);           /* what is queued begins; NULL: it does so by itself */
+    ls_status (*finish)(void *device);          /* returns when everything is done */
+
+    /* A module is compiled, or loaded from what `binary` gave before (false: it cannot be). name: for messages. */
+    ls_status (*compile)(void *device, const char *source, const char *name, void **program);
+    bool (*load)(void *device, const void *binary, size_t bytes, void **program);
+    bool (*binary)(void *device, void *program, void **bytes, size_t *size); /* malloc'd */
+    void (*release)(void *device, void *program);
+    ls_status (*kernel)(void *device, void *program, const char *name, void **kernel);
+    void (*release_kernel)(void *device, void *kernel); /* NULL: they go with their program */
+    ls_status (*launch)(void *device, void *kernel, const ls_gpu_launch *launch, int group);
+} ls_gpu_driver;
+
+/* What a device is opened with. */
+typedef struct ls_gpu_opening {
+    const ls_gpu_driver *driver;
+    void *device; /* the driver's; closed with this one, also when opening fails */
+    const ls_gpu_tuning *tuning;
+    const char *name; /* for messages; outlives the device */
+    const char *key;  /* decides compiled kernels, beside their source: options, device, driver. "": none are kept */
+} ls_gpu_opening;
+
+ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out);
+
+/* ---- Functions of a backend's table, on what ls_gpu_open gave ---- */
+
+void ls_gpu_close(void *device);
+ls_status ls_gpu_alloc(void *device, size_t bytes, void **memory);
+void ls_gpu_free(void *device, void *memory);
+ls_status ls_gpu_upload(void *device, void *memory, size_t offset, const void *from, size_t bytes);
+ls_status ls_gpu_download(void *device, void *memory, size_t offset, void *to, size_t bytes);
+ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *from_device, void *from,
+                           size_t from_offset, size_t bytes);
+ls_status ls_gpu_join_on(void *device, const ls_join_call *call);
+ls_status ls_gpu_is_finite(void *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
+ls_status ls_gpu_plan_create(void *device, const ls_program *program, void **out);
+ls_status ls_gpu_plan_run(void *device, void *plan, const ls_program_run *run);
+void ls_gpu_plan_destroy(void *device, void *plan);
+ls_status ls_gpu_sync(void *device);
+
+/* All of them, for the table of a backend. */
+#define LS_GPU_FUNCTIONS                                                                                               \
+    .close = ls_gpu_close, .alloc = ls_gpu_alloc, .free = ls_gpu_free, .upload = ls_gpu_upload,                        \
+    .download = ls_gpu_download, .copy = ls_gpu_copy_from, .join = ls_gpu_join_on, .finite = ls_gpu_is_finite,         \
+    .plan_create = ls_gpu_plan_create, .plan_run = ls_gpu_plan_run, .plan_destroy = ls_gpu_plan_destroy,               \
+    .sync = ls_gpu_sync
+
+/* ---- Kernels of an open device ---- */
+
+typedef struct ls_gpu_kernels ls_gpu_kernels;
+
+ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening); /* NULL: no memory */
+void ls_gpu_kernels_destroy(ls_gpu_kernels *kernels);
+
+/* A kernel, compiled if it is not yet. *first: it is asked for the first time. */
+ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, void **out, bool *first);
+
+/* Kernels that were compiled and are not on disk yet go there. What fails is left out. */
+void ls_gpu_kernels_keep(ls_gpu_kernels *kernels);
+
+#endif

@@ -1,0 +1,179 @@
+/* Kernels of a device: modules are compiled when they are first needed, and kept on disk by what decides them: source,
+ * options, device and driver. Several processes may do so at once: files are written whole, and checked when they are
+ * read.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gpu/driver.h"
+#include "base/append.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "base/text.h"
+
+#define MOST_BINARY ((size_t)256 << 20) /* bytes */
+#define HEX         64
+
+typedef struct kernel {
+    char name[48];
+    void *handle;
+} kernel;
+
+typedef struct module {
+    void *program; /* NULL: not needed yet */
+    char *source;
+    char path[PATH_MAX]; /* of its binary; "": nowhere */
+    bool is_new;         /* compiled here, and not on disk */
+    kernel *kernels;
+    int count;
+} module;
+
+struct ls_gpu_kernels {
+    const ls_gpu_driver *driver;
+    void *device;
+    char *key;
+    module modules[LS_GPU_MODULES];
+};
+
+ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening)
+{
+    ls_gpu_kernels *k = calloc(1, sizeof(*k));
+    if (!k)
+        return NULL;
+    k->driver = opening->driver;
+    k->device = opening->device;
+    k->key = strdup(opening->key);
+    if (k->key)
+        return k;
+    free(k);
+    return NULL;
+}
+
+void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
+{
+    if (!k)
+        return;
+    for (int m = 0; m < LS_GPU_MODULES; m++) {
+        for (int i = 0; k->driver->release_kernel && i < k->modules[m].count; i++)
+            k->driver->release_kernel(k->device, k->modules[m].kernels[i].handle);
+        if (k->modules[m].program)
+            k->driver->release(k->device, k->modules[m].program);
+        free(k->modules[m].kernels);
+        free(k->modules[m].source);
+    }
+    free(k->key);
+    free(k);
+}
+
+/* ---- On disk ---- */
+
+/* The folder: LOCKSTEP_CACHE, or lockstep in the user's cache. "": nothing is kept. */
+static void folder(char out[PATH_MAX])
+{
+    const char *said = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    out[0] = '\0';
+    if (said)
+        snprintf(out, PATH_MAX, "%s", said);
+    else if (cache && cache[0] == '/')
+        snprintf(out, PATH_MAX, "%s/lockstep", cache);
+    else if (home && home[0] == '/')
+        snprintf(out, PATH_MAX, "%s/.cache/lockstep", home);
+}
+
+/* Where the module's binary is. */
+static void find_path(const ls_gpu_kernels *k, module *m)
+{
+    char from[PATH_MAX], hex[HEX + 1];
+    ls_text key = { 0 };
+    folder(from);
+    m->path[0] = '\0';
+    if (!from[0] || !k->key[0])
+        return;
+    ls_text_add(&key, "%s\n%s", k->key, m->source);
+    if (!key.failed && ls_sha256_of(ls_text_get(&key), strlen(ls_text_get(&key)), hex) == LS_OK &&
+        strlen(from) + HEX + 32 < PATH_MAX)
+        snprintf(m->path, sizeof(m->path), "%.*s/%.16s/%s.bin", PATH_MAX - HEX - 32, from, k->driver->name, hex);
+    ls_text_free(&key);
+}
+
+/* The binary that is on disk, if it is whole. */
+static void *read_program(const ls_gpu_kernels *k, const module *m)
+{
+    char *data = NULL, hex[HEX + 1];
+    size_t bytes = 0;
+    void *program = NULL;
+    if (!m->path[0] || ls_file_read(m->path, MOST_BINARY, &data, &bytes) != LS_OK)
+        return NULL;
+    bool whole = bytes > HEX && ls_sha256_of(data + HEX, bytes - HEX, hex) == LS_OK && memcmp(hex, data, HEX) == 0;
+    if (!whole || !k->driver->load(k->device, data + HEX, bytes - HEX, &program))
+        program = NULL;
+    free(data);
+    return program;
+}
+
+static void write_program(const ls_gpu_kernels *k, const module *m)
+{
+    char hex[HEX + 1], from[PATH_MAX];
+    void *binary = NULL;
+    size_t bytes = 0;
+    if (!k->driver->binary(k->device, m->program, &binary, &bytes))
+        return;
+    snprintf(from, sizeof(from), "%s", m->path);
+    *strrchr(from, '/') = '\0';
+    if (bytes <= MOST_BINARY && ls_sha256_of(binary, bytes, hex) == LS_OK && ls_make_folders(from) == LS_OK)
+        (void)ls_file_write_parts(m->path, (ls_file_part[]){ { hex, HEX }, { binary, bytes } }, 2);
+    free(binary);
+}
+
+void ls_gpu_kernels_keep(ls_gpu_kernels *k)
+{
+    for (int i = 0; i < LS_GPU_MODULES; i++) {
+        module *m = &k->modules[i];
+        if (m->is_new && m->path[0])
+            write_program(k, m);
+        m->is_new = false;
+    }
+}
+
+/* ---- Compiling ---- */
+
+static ls_status need_module(ls_gpu_kernels *k, ls_gpu_module number)
+{
+    module *m = &k->modules[number];
+    const char *name = ls_gpu_module_name(number);
+    if (m->program)
+        return LS_OK;
+    if (!m->source && !(m->source = ls_gpu_source(number)))
+        return ls_fail(LS_ERR_MEMORY, "no memory for the kernels of %s", name);
+    find_path(k, m);
+    if ((m->program = read_program(k, m)))
+        return LS_OK;
+    LS_TRY(k->driver->compile(k->device, m->source, name, &m->program));
+    m->is_new = true;
+    return LS_OK;
+}
+
+ls_status ls_gpu_kernel(ls_gpu_kernels *k, ls_gpu_module number, const char *name, void **out, bool *first)
+{
+    module *m = &k->modules[number];
+    *first = false;
+    for (int i = 0; i < m->count; i++)
+        if (strcmp(m->kernels[i].name, name) == 0) {
+            *out = m->kernels[i].handle;
+            return LS_OK;
+        }
+    LS_TRY(need_module(k, number));
+    kernel *grown = realloc(m->kernels, (size_t)(m->count + 1) * sizeof(*grown));
+    if (!grown)
+        return ls_fail(LS_ERR_MEMORY, "no memory for kernel %s", name);
+    m->kernels = grown;
+    kernel *added = &m->kernels[m->count];
+    LS_TRY(k->driver->kernel(k->device, m->program, name, &added->handle));
+    snprintf(added->name, sizeof(added->name), "%s", name);
+    m->count++;
+    *out = added->handle;
+    *first = true;
+    return LS_OK;
+}

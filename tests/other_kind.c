@@ -1,0 +1,148 @@
+/* Devices of any kind: see other_kind.h. */
+#include "other_kind.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep.h"
+#include "machine.h"
+
+ls_context *other_open(const other_kind *k, const char *devices)
+{
+    ls_context *ctx = NULL;
+    ls_context_options options = { .threads = 1 };
+    if (*devices)
+        assert_true(k->open(&options, devices, &ctx));
+    else
+        OK(ls_context_open(&options, &ctx));
+    return ctx;
+}
+
+/* ---- Bits ---- */
+
+static const char *place_of(void *user, int layer)
+{
+    return ((const other_job *)user)->places[layer % 2];
+}
+
+void other_train(const other_kind *k, other_job *j, const char *devices, char hash[65])
+{
+    ls_context *ctx = other_open(k, devices);
+    network n;
+    OK(network_create_placed(ctx, j->kind, &(network_places){ place_of, j }, &n));
+    OK(ls_graph_set_lanes(n.graph, j->lanes));
+    if (network_train(&n, j->batch, OTHER_STEPS, hash) != LS_OK)
+        fail_msg("%s on \"%s\", batch %d, %d lanes: %s", network_name(j->kind), devices, (int)j->batch, j->lanes,
+                 ls_last_error());
+    network_destroy(&n);
+    ls_context_close(ctx);
+}
+
+static void must_equal(const other_kind *k, other_job *j, const char *devices, const char *expected)
+{
+    char hash[65];
+    other_train(k, j, devices, hash);
+    if (strcmp(hash, expected) != 0)
+        fail_msg("%s on \"%s\", batch %d, %d lanes: %s, on the CPU: %s", network_name(j->kind), devices, (int)j->batch,
+                 j->lanes, hash, expected);
+}
+
+void other_trains_as_the_cpu(const other_kind *k)
+{
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        other_job j = { kind, kind == NETWORK_CNN ? 33 : 7, kind == NETWORK_MLP ? 1 : 3, { NULL, NULL } };
+        char expected[65];
+        other_train(k, &j, "cpu:0", expected);
+        must_equal(k, &j, k->first, expected);
+        must_equal(k, &j, k->both, expected);
+    }
+}
+
+void other_shares_layers_with_the_cpu(const other_kind *k)
+{
+    const char *const places[][2] = { { "cpu:0", k->first }, { k->second, "cpu:0" } };
+    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+        other_job alone = { kind, 7, 3, { NULL, NULL } }, mixed = alone;
+        char expected[65];
+        memcpy(mixed.places, places[kind % 2], sizeof(mixed.places));
+        other_train(k, &alone, "cpu:0", expected);
+        must_equal(k, &mixed, k->both, expected);
+    }
+}
+
+/* ---- Copies ---- */
+
+static bool is_weight(const network *n, const char *tensor)
+{
+    char label[LS_NODE_TEXT];
+    for (size_t i = 0; i < n->trained_count; i++)
+        if (strcmp(ls_node_label(n->gradients[i], label), tensor) == 0 ||
+            strcmp(ls_node_label(n->trained[i], label), tensor) == 0)
+            return true;
+    return false;
+}
+
+/* Bytes of weights and gradients that went to the host or came from it; the CPU is device 0. */
+static size_t with_the_host(ls_context *ctx, const network *n)
+{
+    ls_copy_info *list;
+    size_t count, bytes = 0;
+    OK(ls_list_copies(ctx, &list, &count));
+    for (size_t i = 0; i < count; i++)
+        bytes += (list[i].from == 0 || list[i].to == 0) && is_weight(n, list[i].tensor) ? list[i].bytes : 0;
+    free(list);
+    return bytes;
+}
+
+void other_moves_no_weights(const other_kind *k)
+{
+    const char *const devices[] = { k->first, k->both };
+    for (size_t d = 0; d < LENGTH(devices); d++)
+        for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+            ls_context *ctx = other_open(k, devices[d]);
+            network n;
+            OK(network_create(ctx, kind, &n));
+            OK(ls_graph_set_lanes(n.graph, 4));
+            OK(network_step(&n, 8, 0));
+            size_t before = with_the_host(ctx, &n);
+            assert_true(before > 0); /* the first brings them */
+            OK(network_step(&n, 8, 1));
+            OK(network_step(&n, 8, 2));
+            assert_int_equal(with_the_host(ctx, &n), before);
+            network_destroy(&n);
+            ls_context_close(ctx);
+        }
+}
+
+/* ---- What is wrong ---- */
+
+void other_tells_a_wrong_label(const other_kind *k)
+{
+    char said[2][256], hash[2][65];
+    for (int i = 0; i < 2; i++) {
+        ls_context *ctx = other_open(k, i ? k->first : "cpu:0");
+        network n;
+        network_batch data;
+        OK(network_create(ctx, NETWORK_CNN, &n));
+        OK(network_batch_make(&n, 7, 0, &data));
+        data.labels[5] = 77;
+        ls_tensor *fetches[] = { n.loss, n.step };
+        assert_int_equal(ls_eval(n.graph, data.feeds, data.feed_count, fetches, 2), LS_ERR_DATA);
+        const char *at = strstr(ls_last_error(), "label ");
+        assert_non_null(at);
+        snprintf(said[i], sizeof(said[i]), "%s", at);
+        network_batch_free(&data);
+        OK(network_train(&n, 7, 1, hash[i])); /* nothing was changed, and the device goes on */
+        network_destroy(&n);
+        ls_context_close(ctx);
+    }
+    assert_string_equal(said[1], said[0]);
+    assert_string_equal(hash[1], hash[0]);
+}

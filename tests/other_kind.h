@@ -1,0 +1,35 @@
+/* What holds for devices of any kind that has the CPU's bits: whole trainings, on one, on two, and beside the CPU; a
+ * steady step that moves neither weight nor gradient to the host; messages about data as the CPU has them. */
+#ifndef TESTS_OTHER_KIND_H
+#define TESTS_OTHER_KIND_H
+
+#include "lockstep/device.h"
+#include "networks.h"
+
+typedef struct other_kind {
+    const char *first, *second, *both; /* "cuda:0", "cuda:1", "cuda:0-1" */
+    /* A context in which these devices are visible; false: there are none. */
+    bool (*open)(const ls_context_options *options, const char *devices, ls_context **out);
+} other_kind;
+
+/* A context with these devices; "": those that are there by themselves. */
+ls_context *other_open(const other_kind *k, const char *devices);
+
+typedef struct other_job {
+    network_kind kind;
+    int64_t batch;
+    int lanes;
+    const char *places[2]; /* of even layers and of odd ones; NULL: nothing is said */
+} other_job;
+
+#define OTHER_STEPS 2
+
+/* The hash of the weights after some steps. */
+void other_train(const other_kind *k, other_job *j, const char *devices, char hash[65]);
+
+void other_trains_as_the_cpu(const other_kind *k);
+void other_shares_layers_with_the_cpu(const other_kind *k);
+void other_moves_no_weights(const other_kind *k);
+void other_tells_a_wrong_label(const other_kind *k);
+
+#endif

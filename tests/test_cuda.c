@@ -1,0 +1,348 @@
+/* CUDA devices, on a stand-in for the driver and NVRTC (standin_cuda/standin.h): whole trainings have the CPU's bits,
+ * on one device, on two, and beside the CPU; what the driver refuses is told; a device that is lost in the middle of a
+ * step is named, and training goes on without it, with the bits of an undisturbed run; nothing is kept that was taken.
+ * Op by op: test_cuda_bits.c. On a GPU none of this was ever run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "cuda.h"
+#include "lockstep.h"
+#include "machine.h"
+#include "other_kind.h"
+#include "skip.h"
+
+static bool there;
+static cuda_controls standin;
+static const other_kind cuda = { "cuda:0", "cuda:1", "cuda:0-1", cuda_open };
+
+#define NEED_STAND_IN                                                                                                  \
+    if (!there)                                                                                                        \
+    SKIP("no stand-in for CUDA: make test builds it")
+
+/* After every test. */
+static int nothing_is_left(void **state)
+{
+    (void)state;
+    if (there && (standin.held() != 0 || standin.misuses() != 0)) {
+        print_error("%d things of CUDA's are still held, %d calls were wrong\n", standin.held(), standin.misuses());
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- Bits, copies, messages ---- */
+
+static void trainings_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    long between = standin.count("cuMemcpyPeerAsync");
+    other_trains_as_the_cpu(&cuda);
+    assert_true(standin.count("cuMemcpyPeerAsync") > between); /* from device to device, not by way of the host */
+}
+
+static void layers_on_both_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_shares_layers_with_the_cpu(&cuda);
+}
+
+static void a_steady_step_moves_no_weights(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_moves_no_weights(&cuda);
+}
+
+static void a_wrong_label_is_told_as_on_the_cpu(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_tells_a_wrong_label(&cuda);
+}
+
+/* ---- Names ---- */
+
+static void is_used_by_itself_and_called_gpu_too(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    static const char *const names[] = { "cuda:1", "gpu:1", "/gpu:1", "/device:CUDA:1" };
+    ls_context *ctx;
+    ls_device_info *list;
+    size_t count;
+    OK(ls_context_open(NULL, &ctx));
+    OK(ls_list_logical_devices(ctx, "CUDA", &list, &count));
+    assert_int_equal(count, 2);
+    machine_has(list[1].about, "Stand-in 1; CUDA: sm_80, driver 13.0, bus 0000:01:00.0");
+    free(list);
+    ls_context_close(ctx);
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        assert_true(cuda_open(NULL, names[i], &ctx));
+        assert_int_equal(machine_devices(ctx, "CUDA"), 1);
+        ls_context_close(ctx);
+    }
+    OK(ls_context_create(NULL, &ctx));
+    FAILS(ls_set_visible_devices(ctx, "gpu:2"), LS_ERR_NOT_FOUND, "CUDA:0 to CUDA:1");
+    ls_context_close(ctx);
+}
+
+/* ---- What fails ---- */
+
+/* Two steps of the residual network on both devices, of which something may fail. */
+static ls_status two_steps(char hash[65])
+{
+    ls_context *ctx;
+    network n;
+    ls_context_options options = { .threads = 1 };
+    if (!cuda_open(&options, "cuda:0-1", &ctx))
+        fail_msg("no stand-in: %s", ls_last_error());
+    ls_status status = network_create(ctx, NETWORK_RESIDUAL, &n);
+    if (status == LS_OK) {
+        OK(ls_graph_set_lanes(n.graph, 4));
+        status = network_train(&n, 6, 2, hash);
+        network_destroy(&n);
+    }
+    ls_context_close(ctx);
+    return status;
+}
+
+/* Each function of the driver fails once, early and late; the step fails and says of what, and all is given back. */
+static void every_call_of_the_driver_may_fail(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    static const char *const calls[] = { "cuMemAlloc",         "cuMemHostAlloc",      "cuMemcpyHtoDAsync",
+                                         "cuMemcpyDtoHAsync",  "cuMemcpyDtoDAsync",   "cuMemcpyPeerAsync",
+                                         "cuEventCreate",      "cuEventRecord",       "cuEventSynchronize",
+                                         "cuLaunchKernel",     "cuStreamSynchronize", "cuModuleLoadData",
+                                         "cuModuleGetFunction" };
+    char hash[65], expected[65];
+    int noticed[LENGTH(calls)] = { 0 };
+    OK(two_steps(expected));
+    for (size_t i = 0; i < LENGTH(calls); i++) {
+        for (int nth = 1; nth < 400; nth = nth * 2 + 1) {
+            standin.fail_next(calls[i], nth, 719);
+            ls_status status = two_steps(hash);
+            bool came = standin.fail_next(calls[i], 0, 0);
+            /* at the end nobody asks how it went; a variable that does not come from one device comes from another */
+            bool may_pass = strstr(calls[i], "Synchronize") || strstr(calls[i], "Peer") || strstr(calls[i], "DtoH");
+            if (status == LS_OK) {
+                assert_string_equal(hash, expected);
+                if (came && !may_pass)
+                    fail_msg("%s %d failed, and nobody noticed", calls[i], nth);
+            } else {
+                assert_true(came);
+                machine_has(ls_last_error(), "Stand-in ");
+                if (status != LS_ERR_DEVICE && status != LS_ERR_MEMORY)
+                    fail_msg("%s %d: %s: %s", calls[i], nth, ls_status_name(status), ls_last_error());
+            }
+            noticed[i] += status != LS_OK;
+            if (standin.held() != 0)
+                fail_msg("%s %d: %d things of CUDA's are still held", calls[i], nth, standin.held());
+        }
+        if (noticed[i] == 0)
+            fail_msg("%s never failed", calls[i]);
+    }
+}
+
+static void a_device_that_does_not_open_is_told(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    static const char *const calls[] = { "cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuMemAlloc" };
+    for (size_t i = 0; i < LENGTH(calls); i++)
+        for (int nth = 1; nth < 3; nth++) {
+            ls_context *ctx = NULL;
+            ls_device_info *list = NULL;
+            size_t count = 0;
+            char name[32];
+            snprintf(name, sizeof name, "Stand-in %d", nth - 1);
+            assert_true(cuda_open(NULL, "cuda:0-1", &ctx));
+            standin.fail_next(calls[i], nth, 719);
+            FAILS(ls_list_logical_devices(ctx, NULL, &list, &count), LS_ERR_DEVICE, name,
+                  "CUDA_ERROR_LAUNCH_FAILED (719)");
+            ls_context_close(ctx);
+            standin.fail_next(calls[i], 0, 0);
+            assert_int_equal(standin.held(), 0);
+        }
+}
+
+static void memory_that_is_not_there_is_told(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char hash[65];
+    for (int nth = 3; nth < 12; nth += 4) {
+        standin.fail_next("cuMemAlloc", nth, LS_CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(two_steps(hash), LS_ERR_MEMORY);
+        machine_has(ls_last_error(), "Stand-in ");
+        machine_has(ls_last_error(), "CUDA_ERROR_OUT_OF_MEMORY (2)");
+        machine_has(ls_last_error(), " bytes");
+        standin.fail_next("cuMemAlloc", 0, 0);
+    }
+}
+
+/* ---- A device is lost ---- */
+
+#define SAMPLES 20
+#define SIDE    6
+#define CLASSES 3
+
+static uint8_t pixels[SAMPLES * SIDE * SIDE];
+static int32_t labels[SAMPLES];
+
+typedef struct trained {
+    ls_context *ctx;
+    ls_model *model;
+    ls_dataset *data;
+} trained;
+
+static void open_trained(trained *t)
+{
+    assert_true(cuda_open(&(ls_context_options){ .threads = 1 }, "cuda:0-1", &t->ctx));
+    OK(ls_sequential(t->ctx, "lost", &t->model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
+                     ls_batch_normalization(), ls_flatten(), ls_dropout(0.25), ls_dense(8, .activation = LS_RELU),
+                     ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(ls_compile(t->model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
+    t->data = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
+                                    ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+}
+
+static void close_trained(trained *t)
+{
+    ls_dataset_destroy(t->data);
+    ls_model_destroy(t->model);
+    ls_context_close(t->ctx);
+}
+
+static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool go_on)
+{
+    return ls_fit(t->model, t->data, .epochs = 2, .batch_size = 5, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
+                  .max_steps = max_steps, .go_on = go_on, .strategy = ls_mirrored(.devices = devices));
+}
+
+static void hash_after(int64_t steps, char hex[65])
+{
+    trained t;
+    open_trained(&t);
+    OK(fit(&t, "cuda:0-1", steps, false));
+    OK(ls_model_state_sha256(t.model, hex));
+    close_trained(&t);
+}
+
+/* At several launches of the sixth step: it fails as a whole and names the device; the weights are those of the fifth;
+ * training goes on with the other device, and ends as if nothing had been. */
+static void training_goes_on_without_a_lost_device(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char middle[65], end[65], hex[65], lost[32];
+    hash_after(5, middle);
+    hash_after(0, end);
+    for (int device = 0; device < 2; device++)
+        for (int nth = 1; nth < 60; nth = nth * 3 + 1) {
+            trained t;
+            open_trained(&t);
+            OK(fit(&t, "cuda:0-1", 5, false));
+            standin.lose(device, nth, 719);
+            snprintf(lost, sizeof lost, "device:CUDA:%d", device);
+            FAILS(fit(&t, "cuda:0-1", 6, true), LS_ERR_DEVICE, "step 6", lost, "CUDA_ERROR_LAUNCH_FAILED (719)");
+            OK(ls_model_state_sha256(t.model, hex));
+            assert_string_equal(hex, middle);
+            OK(fit(&t, device ? "cuda:0" : "cuda:1", 0, true));
+            OK(ls_model_state_sha256(t.model, hex));
+            assert_string_equal(hex, end);
+            close_trained(&t);
+            standin.lose(device, 0, 0);
+        }
+}
+
+/* ---- Limits ---- */
+
+static void a_memory_limit_holds(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    ls_context *ctx;
+    network n;
+    char hash[65];
+    OK(ls_context_create(&(ls_context_options){ .threads = 1 }, &ctx));
+    OK(ls_set_visible_devices(ctx, "cuda:0"));
+    ls_logical_device parts[] = { { .memory_limit = 64 << 10 }, { .memory_limit = 64 << 10 } };
+    OK(ls_set_logical_devices(ctx, "cuda:0", parts, 2));
+    assert_int_equal(machine_devices(ctx, "CUDA"), 2);
+    OK(network_create(ctx, NETWORK_RESIDUAL, &n));
+    assert_int_equal(network_train(&n, 64, 1, hash), LS_ERR_MEMORY);
+    machine_has(ls_last_error(), "CUDA:");
+    network_destroy(&n);
+    ls_context_close(ctx);
+}
+
+/* Programs that use CUDA themselves find their context as it was. */
+static void the_thread_s_context_is_left_alone(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char hash[65];
+    ls_cu_context left = NULL;
+    OK(two_steps(hash));
+    assert_int_not_equal(ls_cuda_get()->cu.CtxPopCurrent(&left), LS_CUDA_SUCCESS); /* there is none */
+}
+
+/* ---- Numbers that cu.h has written down ---- */
+
+#if __has_include(</usr/local/cuda/include/cuda.h>)
+#include </usr/local/cuda/include/cuda.h>
+
+static void numbers_are_those_of_the_headers(void **state)
+{
+    (void)state;
+#define SAME(name) assert_int_equal(LS_##name, name)
+    SAME(CUDA_SUCCESS);
+    SAME(CUDA_ERROR_OUT_OF_MEMORY);
+    SAME(CUDA_ERROR_NO_DEVICE);
+    SAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    SAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    SAME(CU_STREAM_NON_BLOCKING);
+    SAME(CU_EVENT_DISABLE_TIMING);
+    assert_int_equal(sizeof(CUdeviceptr), sizeof(ls_cu_memory));
+    assert_int_equal(sizeof(CUdevice), sizeof(ls_cu_device));
+}
+#else
+static void numbers_are_those_of_the_headers(void **state)
+{
+    (void)state;
+    SKIP("no cuda.h");
+}
+#endif
+
+int main(void)
+{
+    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
+        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (int i = 0; i < SAMPLES; i++)
+        labels[i] = i * 7 % CLASSES;
+    there = cuda_stand_in();
+    if (there)
+        standin = cuda_control();
+#define TEST(name) cmocka_unit_test_teardown(name, nothing_is_left)
+    const struct CMUnitTest tests[] = {
+        TEST(trainings_have_the_cpu_s_bits),          TEST(layers_on_both_have_the_cpu_s_bits),
+        TEST(a_steady_step_moves_no_weights),         TEST(a_wrong_label_is_told_as_on_the_cpu),
+        TEST(is_used_by_itself_and_called_gpu_too),   TEST(every_call_of_the_driver_may_fail),
+        TEST(a_device_that_does_not_open_is_told),    TEST(memory_that_is_not_there_is_told),
+        TEST(training_goes_on_without_a_lost_device), TEST(a_memory_limit_holds),
+        TEST(the_thread_s_context_is_left_alone),     TEST(numbers_are_those_of_the_headers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
