@@ -8,9 +8,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backend/cuda/cuda.h"
 #include "cuda.h"
@@ -68,6 +71,54 @@ static void a_wrong_label_is_told_as_on_the_cpu(void **state)
     (void)state;
     NEED_STAND_IN;
     other_tells_a_wrong_label(&cuda);
+}
+
+/* ---- Kernels on disk ---- */
+
+/* The first file in the cache's folder. */
+static void cached_file(const char *folder, char path[400], struct stat *about)
+{
+    char inner[300];
+    snprintf(inner, sizeof(inner), "%s/cuda", folder);
+    DIR *list = opendir(inner);
+    assert_non_null(list);
+    path[0] = '\0';
+    for (struct dirent *entry; (entry = readdir(list));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        assert_null(strstr(entry->d_name, "tmp")); /* nothing half-written */
+        if (!path[0] || strcmp(entry->d_name, strrchr(path, '/') + 1) < 0)
+            snprintf(path, 400, "%s/%.90s", inner, entry->d_name);
+    }
+    closedir(list);
+    assert_true(path[0]);
+    assert_int_equal(stat(path, about), 0);
+}
+
+static void kernels_are_kept_on_disk(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char folder[] = "/tmp/lockstep-cache-XXXXXX", path[400], command[64], expected[65], hash[65];
+    struct stat made, found;
+    other_job j = { NETWORK_MLP, 7, 1, { NULL, NULL } };
+    assert_non_null(mkdtemp(folder));
+    setenv("LOCKSTEP_CACHE", folder, 1);
+    other_train(&cuda, &j, "", expected);
+    for (int i = 0; i < 3; i++) { /* made; read; and made again, for it is damaged */
+        other_train(&cuda, &j, "cuda:0", hash);
+        assert_string_equal(hash, expected);
+        cached_file(folder, path, i == 0 ? &made : &found);
+        assert_true(made.st_size > 64);
+        if (i == 1) {
+            assert_int_equal(found.st_ino, made.st_ino);
+            assert_int_equal(truncate(path, made.st_size - 1), 0);
+        }
+    }
+    assert_int_equal(found.st_size, made.st_size);
+    setenv("LOCKSTEP_CACHE", "", 1);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
 }
 
 /* ---- Names ---- */
@@ -342,7 +393,8 @@ int main(void)
         TEST(is_used_by_itself_and_called_gpu_too),   TEST(every_call_of_the_driver_may_fail),
         TEST(a_device_that_does_not_open_is_told),    TEST(memory_that_is_not_there_is_told),
         TEST(training_goes_on_without_a_lost_device), TEST(a_memory_limit_holds),
-        TEST(the_thread_s_context_is_left_alone),     TEST(numbers_are_those_of_the_headers),
+        TEST(the_thread_s_context_is_left_alone),     TEST(kernels_are_kept_on_disk),
+        TEST(numbers_are_those_of_the_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,12 +8,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "backend/opencl/cl.h"
 #include "backend/opencl/opencl.h"
@@ -82,9 +79,9 @@ static void a_launch_that_fails_changes_nothing(void **state)
     NEED_OPENCL;
     ls_cl *cl = (ls_cl *)&ls_opencl_get()->cl;
     char before[65], after[65], expected[65], hash[65];
-    job j = { NETWORK_CNN, 7, 3, { NULL, NULL } };
-    train(&j, "", expected);
-    ls_context *ctx = open_on("opencl:0");
+    other_job j = { NETWORK_CNN, 7, 3, { NULL, NULL } };
+    other_train(&opencl, &j, "", expected);
+    ls_context *ctx = other_open(&opencl, "opencl:0");
     network n;
     OK(network_create(ctx, NETWORK_CNN, &n));
     OK(ls_graph_set_lanes(n.graph, j.lanes));
@@ -101,74 +98,10 @@ static void a_launch_that_fails_changes_nothing(void **state)
         assert_string_equal(after, before);
     }
     cl->EnqueueNDRangeKernel = real_launch;
-    OK(network_train(&n, j.batch, STEPS, hash));
+    OK(network_train(&n, j.batch, OTHER_STEPS, hash));
     assert_string_equal(hash, expected);
     network_destroy(&n);
     ls_context_close(ctx);
-}
-
-/* ---- Kernels on disk ---- */
-
-/* The one file in the cache's folder, and its size; 0: there is none. */
-static size_t cached_file(const char *folder, char path[400])
-{
-    char inner[300];
-    struct stat about;
-    size_t bytes = 0;
-    snprintf(inner, sizeof(inner), "%s/opencl", folder);
-    DIR *list = opendir(inner);
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        if (entry->d_name[0] == '.')
-            continue;
-        assert_int_equal(bytes, 0); /* nothing half-written beside it */
-        snprintf(path, 400, "%s/%.90s", inner, entry->d_name);
-        assert_int_equal(stat(path, &about), 0);
-        bytes = (size_t)about.st_size;
-    }
-    if (list)
-        closedir(list);
-    return bytes;
-}
-
-static void need_dropout(const ls_opencl_device *device)
-{
-    ls_cl_kernel kernel = NULL;
-    bool first = false;
-    ls_opencl_programs *programs = ls_opencl_programs_create(device);
-    assert_non_null(programs);
-    OK(ls_opencl_kernel(programs, LS_GPU_RANDOM, "dropout", &kernel, &first));
-    assert_true(first && kernel);
-    OK(ls_opencl_kernel(programs, LS_GPU_RANDOM, "dropout", &kernel, &first));
-    assert_false(first);
-    assert_int_not_equal(ls_opencl_kernel(programs, LS_GPU_RANDOM, "no_such", &kernel, &first), LS_OK);
-    ls_opencl_programs_keep(programs);
-    ls_opencl_programs_destroy(programs);
-}
-
-static void kernels_are_kept_on_disk(void **state)
-{
-    (void)state;
-    NEED_OPENCL;
-    char folder[] = "/tmp/lockstep-cache-XXXXXX", path[400], command[64];
-    ls_opencl_device other = ls_opencl_get()->devices[0];
-    struct stat made, found;
-    assert_non_null(mkdtemp(folder));
-    setenv("LOCKSTEP_CACHE", folder, 1);
-    need_dropout(&other); /* PoCL keeps its own */
-    assert_int_equal(cached_file(folder, path), 0);
-    snprintf(other.platform, sizeof(other.platform), "one that keeps nothing");
-    need_dropout(&other);
-    size_t bytes = cached_file(folder, path);
-    assert_true(bytes > 64);
-    assert_int_equal(stat(path, &made), 0);
-    need_dropout(&other); /* from the file, which stays as it is */
-    assert_int_equal(stat(path, &found), 0);
-    assert_int_equal(found.st_ino, made.st_ino);
-    assert_int_equal(truncate(path, (off_t)bytes - 1), 0); /* one that is damaged is made again */
-    need_dropout(&other);
-    assert_int_equal(cached_file(folder, path), bytes);
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
 }
 
 /* ---- Devices ---- */
@@ -298,7 +231,6 @@ int main(void)
         cmocka_unit_test(a_steady_step_moves_no_weights),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(a_launch_that_fails_changes_nothing),
-        cmocka_unit_test(kernels_are_kept_on_disk),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),
         cmocka_unit_test(a_strategy_may_name_it),
         cmocka_unit_test(numbers_are_those_of_the_headers),
