@@ -57,7 +57,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     for (int r = 0; r < options->size; r++) {
         mesh->members[r] = r;
         mesh->since[r] = r < mesh->peers.count;
-        mesh->lost[r] = r < mesh->peers.count ? LS_NOT_LOST : LS_LOST_LEFT;
+        mesh->lost[r] = r < mesh->peers.count || r == mesh->peers.rank ? LS_NOT_LOST : LS_LOST_LEFT;
     }
     *out = mesh;
     return LS_OK;
