@@ -109,11 +109,13 @@ static bool load_all(void)
                   ROW(ucp_request_free) };
 #undef ROW
     /* It would catch signals, patch the memory functions of the program and print what a lost worker leaves behind. It
-     * takes these from the environment alone, and whoever has set them is not overruled. */
+     * takes these from the environment alone, and whoever has set them is not overruled. Messages go without a
+     * rendezvous, which needs the sender's help, and which 1.13 now and then cancels while lines are being opened. */
     setenv("UCX_HANDLE_ERRORS", "none", 0);
     setenv("UCX_MEM_EVENTS", "no", 0);
     setenv("UCX_LOG_LEVEL", "fatal", 0);
     setenv("UCX_WARN_UNUSED_ENV_VARS", "no", 0);
+    setenv("UCX_RNDV_THRESH", "inf", 0);
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     bool all = library;
     for (size_t i = 0; all && i < sizeof(names) / sizeof(*names); i++) {
