@@ -1,6 +1,7 @@
 /* The kernels of src/backend/gpu as text: they have nothing whose bits a driver could choose, and they are CUDA C as
- * well as OpenCL C: nvcc compiles every module for sm_80, with nothing spilled (skipped where it is not installed).
- * That they compute right is shown on OpenCL, by test_opencl_bits.c. */
+ * well as OpenCL C: nvcc and ptxas take every module for sm_80 and sm_90, with nothing spilled, and so does NVRTC, by
+ * the way that the CUDA backend takes (skipped where they are not installed). That they compute right is shown on
+ * OpenCL, by test_opencl_bits.c, and on a CPU that stands in for CUDA, by test_cuda_bits.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/cuda/cuda.h"
 #include "backend/gpu/gpu.h"
 #include "skip.h"
 
@@ -77,7 +79,7 @@ static pid_t start(const char *nvcc, const char *folder, ls_gpu_module module)
     char path[300], log[300], out[300], *text = ls_gpu_source(module);
     snprintf(path, sizeof path, "%s/%s.cu", folder, ls_gpu_module_name(module));
     snprintf(log, sizeof log, "%s/%s.log", folder, ls_gpu_module_name(module));
-    snprintf(out, sizeof out, "%s/%s.cubin", folder, ls_gpu_module_name(module));
+    snprintf(out, sizeof out, "%s/%s.fatbin", folder, ls_gpu_module_name(module));
     FILE *file = fopen(path, "w");
     assert_non_null(text);
     assert_non_null(file);
@@ -89,9 +91,10 @@ static pid_t start(const char *nvcc, const char *folder, ls_gpu_module module)
     if (child == 0) {
         if (!freopen(log, "w", stdout) || dup2(fileno(stdout), 2) < 0)
             _exit(126);
-        execl("/usr/bin/timeout", "timeout", "120", nvcc, "-cubin", "-arch=sm_80", "--fmad=false", "-prec-div=true",
-              "-prec-sqrt=true", "-ftz=false", "-std=c++17", "-w", "-Xptxas", "-v", "-DLS_VECTOR=1", "-DLS_ROWS=4",
-              "-o", out, path, (char *)NULL);
+        execl("/usr/bin/timeout", "timeout", "120", nvcc, "-fatbin", "-gencode", "arch=compute_80,code=sm_80",
+              "-gencode", "arch=compute_90,code=sm_90", "--fmad=false", "-prec-div=true", "-prec-sqrt=true",
+              "-ftz=false", "-std=c++17", "-w", "-Xptxas", "-v", "-DLS_VECTOR=1", "-DLS_ROWS=4", "-o", out, path,
+              (char *)NULL);
         _exit(127);
     }
     return child;
@@ -115,7 +118,7 @@ static void finish(const char *folder, ls_gpu_module module, pid_t child)
     fclose(file);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail_msg("%s is no CUDA C: %s", ls_gpu_module_name(module), first);
-    assert_true(kernels > 0);
+    assert_true(kernels > 0 && kernels % 2 == 0); /* each for two architectures */
     assert_int_equal(spills, 0);
 }
 
@@ -139,11 +142,44 @@ static void nvcc_compiles_every_module(void **state)
     assert_int_equal(system(remove_all), 0);
 }
 
+/* As the backend asks for it. NVRTC has a ptxas of its own. */
+static void nvrtc_compiles_every_module(void **state)
+{
+    (void)state;
+    static const int majors[] = { 8, 9 };
+    ls_nvrtc nvrtc;
+    char path[256], why[256];
+    if (!ls_cuda_load_compiler(0, &nvrtc, path, why))
+        SKIP(why);
+    for (size_t a = 0; a < sizeof majors / sizeof *majors; a++)
+        for (int m = (int)a; m < LS_GPU_MODULES; m += 2) { /* each for one of them: nvcc had both */
+            const char *name = ls_gpu_module_name((ls_gpu_module)m);
+            char *source = ls_gpu_source((ls_gpu_module)m);
+            void *cubin = NULL;
+            size_t bytes = 0;
+            assert_non_null(source);
+            if (ls_cuda_compile(&nvrtc, source, name, majors[a], 0, &ls_gpu_tuning_gpu, &cubin, &bytes) != LS_OK)
+                fail_msg("%s: %s", path, ls_last_error());
+            assert_true(bytes > 64 && memcmp(cubin, "\177ELF", 4) == 0);
+            free(cubin);
+            free(source);
+        }
+    /* what is wrong is told, in the compiler's words */
+    void *cubin = NULL;
+    size_t bytes = 0;
+    assert_int_equal(ls_cuda_compile(&nvrtc, "extern \"C\" __global__ void f() { nonsense; }", "wrong", 8, 0,
+                                     &ls_gpu_tuning_gpu, &cubin, &bytes),
+                     LS_ERR_DEVICE);
+    assert_non_null(strstr(ls_last_error(), "nonsense"));
+    assert_non_null(strstr(ls_last_error(), "sm_80"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_to_the_driver),
         cmocka_unit_test(nvcc_compiles_every_module),
+        cmocka_unit_test(nvrtc_compiles_every_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
