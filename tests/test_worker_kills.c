@@ -50,11 +50,15 @@ typedef enum point {
     HALF_COMMIT,   /* the coordinator has said COMMIT to one of the others */
     AFTER_COMMIT,  /* it has heard or said COMMIT, and has not made the update */
     IN_CHECKPOINT, /* the second file of a checkpoint is being synced (the chief alone writes) */
+    IN_JOINING,    /* a newcomer gets the state: see joining_names; `exchange` says where, from 1 */
     POINTS
 } point;
 
-static const char *const names[] = { "before send", "half sent",   "between sends", "after send",     "before READY",
-                                     "after READY", "half COMMIT", "after COMMIT",  "in a checkpoint" };
+static const char *const names[] = { "before send", "half sent",   "between sends", "after send",      "before READY",
+                                     "after READY", "half COMMIT", "after COMMIT",  "in a checkpoint", "in joining" };
+static const char *const joining_names[] = { "before its size is known", "before it is sent", "when half of it is sent",
+                                             "before READY", "after COMMIT" };
+enum { JOIN_SIZE = 1, JOIN_STATE, JOIN_HALF, JOIN_READY, JOIN_COMMITTED, JOIN_POINTS = JOIN_COMMITTED };
 
 static bool is_of_exchange(point p)
 {
@@ -74,6 +78,7 @@ typedef struct trial {
     net net;
     int size;
     strike strikes[2];
+    bool newcomer;         /* one more worker comes while the job runs */
     const char *transport; /* NULL: as workers of one machine choose, shared memory */
 } trial;
 
@@ -107,6 +112,7 @@ static struct {
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     atomic_int step;      /* read by the thread that saves, too */
+    bool joining;         /* in the exchange of a newcomer's state */
     int at, sent, synced; /* at: which exchange of the step; sent: frames of it, or COMMITs */
 } me;
 
@@ -128,6 +134,12 @@ static bool is_at(point p)
     if (p == IN_CHECKPOINT) /* which is written while steps go on */
         return me.step >= STRUCK_STEP;
     return me.step == STRUCK_STEP && (!is_of_exchange(p) || me.at == next->exchange);
+}
+
+static bool joins_at(int where)
+{
+    const strike *next = me.strike;
+    return next && next->point == IN_JOINING && next->exchange == where;
 }
 
 static const ls_link *link_of(const ls_line *line)
@@ -181,7 +193,8 @@ static ls_status write_line(ls_line *line, const struct iovec *parts, int count,
     uint64_t left = sizeof(ls_frame) - link->out_head + link->out_left;
     if (link->out_head == 0)
         before_frame(kind);
-    if (link->out_head == 0 && kind == LS_FRAME_PIECES && is_at(HALF_SENT))
+    if (link->out_head == 0 && kind == LS_FRAME_PIECES &&
+        (is_at(HALF_SENT) || (me.joining && link->out_left > 0 && joins_at(JOIN_HALF))))
         return send_half(line, parts, count, moved);
     LS_TRY(me.given->write(line, parts, count, moved));
     if (*moved == left)
@@ -189,22 +202,33 @@ static ls_status write_line(ls_line *line, const struct iovec *parts, int count,
     return LS_OK;
 }
 
+static void look_at_joining(const char *what)
+{
+    me.joining = strcmp(what, "the state") == 0;
+    if ((me.joining && joins_at(JOIN_STATE)) || (strcmp(what, "the size of the state") == 0 && joins_at(JOIN_SIZE)))
+        suffer();
+}
+
 static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     me.at++;
     me.sent = 0;
+    look_at_joining(what);
     return me.exchange(peers, tag, what, pieces, count);
 }
 
 static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *what)
 {
+    bool of_newcomer = strcmp(what, "the state of a newcomer") == 0;
     me.sent = 0;
-    if (me.step == STRUCK_STEP && me.at > 0)
+    if (of_newcomer && joins_at(JOIN_READY))
+        suffer();
+    if (me.step == STRUCK_STEP && me.at > 0 && !me.trial->newcomer)
         me.out->exchanges = me.at;
     if (is_at(BEFORE_READY))
         suffer();
     ls_status status = me.commit(peers, hash, what);
-    if (status == LS_OK && is_at(AFTER_COMMIT))
+    if (status == LS_OK && (is_at(AFTER_COMMIT) || (of_newcomer && joins_at(JOIN_COMMITTED))))
         suffer();
     me.at = 0;
     return status;
@@ -243,14 +267,27 @@ static ls_status begin_step(void *user, ls_model *model, const ls_logs *logs)
     return LS_OK;
 }
 
+/* Members look at their doors when they commit something, and all decide at the same commit that somebody is welcome.
+ */
+static ls_status wait_for_newcomer(ls_context *ctx)
+{
+    for (int i = 0; i < 20000 && me.mesh->peers.epoch == 1 && !(me.mesh->peers.decided & LS_WISH_WELCOME); i++) {
+        usleep(1000);
+        LS_TRY(ls_cluster_barrier(ctx, "until somebody comes"));
+    }
+    return LS_OK;
+}
+
 static ls_status end_step(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     outcome *out = user;
-    (void)model, (void)stop;
+    (void)stop;
+    if (out->steps == 0 && me.trial->newcomer && out == &outcomes[me.trial->size])
+        out->steps = logs->step - 1; /* it came in the middle */
     out->disordered |= logs->step != ++out->steps;
     if (out->steps <= STEPS)
         out->ends[out->steps] = ls_clock_now();
-    return LS_OK;
+    return me.trial->newcomer && logs->step == 2 ? wait_for_newcomer(ls_model_graph(model)->context) : LS_OK;
 }
 
 static ls_status make_model(ls_context *ctx, net kind, ls_model **model)
@@ -307,15 +344,18 @@ static void be_worker(const trial *t, int rank)
     ls_context *ctx = NULL;
     ls_model *model = NULL;
     outcome *out = me.out = &outcomes[rank];
+    me.trial = t;
     bool stops = false;
     for (int i = 0; i < 2; i++) {
         stops |= t->strikes[i].signal == SIGSTOP;
         if (t->strikes[i].signal && t->strikes[i].rank == rank)
             me.strike = &t->strikes[i];
     }
-    ls_cluster_options cluster = {
-        .rank = rank, .size = t->size, .join_limit = LIMIT, .silence_limit = stops ? SILENCE : PATIENCE
-    };
+    ls_cluster_options cluster = { .rank = rank,
+                                   .size = t->size + t->newcomer,
+                                   .begin = t->size,
+                                   .join_limit = LIMIT,
+                                   .silence_limit = stops ? SILENCE : PATIENCE };
     snprintf(cluster.job, sizeof(cluster.job), "kills-%d", (int)getppid());
     snprintf(cluster.transport, sizeof(cluster.transport), "%s", t->transport ? t->transport : "auto");
     if (is_tcp(t)) {
@@ -392,7 +432,8 @@ static void run_workers(const trial *t, const char *what)
     pid_t pids[MOST];
     memset(outcomes, 0, MOST * sizeof(*outcomes));
     make_root(is_tcp(t));
-    for (int r = 0; r < t->size; r++) {
+    int size = t->size + t->newcomer;
+    for (int r = 0; r < size; r++) {
         outcomes[r].status = LS_ERR_PEER;
         pids[r] = fork();
         assert_true(pids[r] >= 0);
@@ -402,7 +443,7 @@ static void run_workers(const trial *t, const char *what)
             _exit(0);
         }
     }
-    wait_for(pids, t->size, what);
+    wait_for(pids, size, what);
 }
 
 /* The hash of each step that is in the log, one behind the other: each step once, in order. */
@@ -498,7 +539,8 @@ static void run_trial(const trial *t)
     snprintf(what, sizeof(what), "%s, worker %d%s of %d over %s, exchange %d of %d: %s%s", net_names[t->net],
              t->strikes[0].rank, strikes == 2 ? " and another" : "", t->size, t->transport ? t->transport : "shm",
              t->strikes[0].exchange, undisturbed[t->net].exchanges, stops ? "stopped " : "",
-             names[t->strikes[0].point]);
+             t->strikes[0].point == IN_JOINING ? joining_names[t->strikes[0].exchange - 1]
+                                               : names[t->strikes[0].point]);
     run_workers(t, what);
     for (int i = 0; i < strikes; i++) {
         const outcome *out = &outcomes[t->strikes[i].rank];
@@ -508,7 +550,7 @@ static void run_trial(const trial *t)
             fail_msg("%s: worker %d was struck, and ended well", what, t->strikes[i].rank);
         struck = out->struck > struck ? out->struck : struck;
     }
-    for (int r = 0; r < t->size; r++)
+    for (int r = 0; r < t->size + t->newcomer; r++)
         if (r != t->strikes[0].rank && (strikes < 2 || r != t->strikes[1].rank))
             check_survivor(t, r, struck, &lost, what);
     read_log(log, what);
@@ -528,7 +570,7 @@ static bool all;
 /* Whether there is such a point for a rank. */
 static bool has_point(point p, int rank)
 {
-    return rank == 0 || (p != HALF_COMMIT && p != IN_CHECKPOINT);
+    return p != IN_JOINING && (rank == 0 || (p != HALF_COMMIT && p != IN_CHECKPOINT));
 }
 
 static void a_killed_worker_is_done_without(void **state)
@@ -592,6 +634,18 @@ static void at_every_level_of_resnet18(void **state)
         }
 }
 
+/* The giver, another member and the newcomer itself, while it gets the state; it is given by another one then. */
+static void while_a_worker_joins(void **state)
+{
+    (void)state;
+    learn(SMALL);
+    for (int rank = 0; rank < 4; rank++)
+        for (int where = 1; where <= JOIN_POINTS; where++)
+            if ((rank == 0 || where != JOIN_HALF) && (all || rank == 0 || where == JOIN_STATE + rank % 2 * 2))
+                run_trial(&(trial){
+                    .net = SMALL, .size = 3, .newcomer = true, .strikes = { { IN_JOINING, rank, where, SIGKILL } } });
+}
+
 static int finish(void **state)
 {
     (void)state;
@@ -610,9 +664,8 @@ int main(void)
     if (outcomes == MAP_FAILED)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_worker_is_done_without),
-        cmocka_unit_test(two_at_once),
-        cmocka_unit_test(a_stopped_worker_is_done_without),
+        cmocka_unit_test(a_killed_worker_is_done_without),  cmocka_unit_test(two_at_once),
+        cmocka_unit_test(a_stopped_worker_is_done_without), cmocka_unit_test(while_a_worker_joins),
         cmocka_unit_test(at_every_level_of_resnet18),
     };
     return cmocka_run_group_tests(tests, NULL, finish);

@@ -54,6 +54,12 @@ static void forget(const ls_door *d, hello *h)
 
 /* ---- Calling and being called on ---- */
 
+/* Whether a worker is one of those that begin the job. */
+static bool begins(const ls_door *d, int rank)
+{
+    return rank < d->mesh->peers.count;
+}
+
 static bool has_line(const ls_door *d, int rank, int line)
 {
     return line ? d->mesh->links[rank].lives : d->mesh->links[rank].line != NULL;
@@ -85,7 +91,7 @@ static bool should_call(const ls_door *d, int rank, bool asks)
         return false;
     if (d->joins)
         return ls_has_bit(d->members, rank);
-    return asks || (rank < d->options->rank && rank < d->mesh->peers.count);
+    return asks || (rank < d->options->rank && begins(d, rank));
 }
 
 static ls_status call_on_all(ls_door *d)
@@ -250,7 +256,8 @@ static ls_status hear_called(ls_door *d, int rank, int line)
     } else if (heard == HEARD_ALL && has_spoken(h)) {
         LS_TRY(compare(d, h));
         learn(d, &h->in);
-        bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank) : rank < d->options->rank;
+        bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
+                               : rank < d->options->rank && begins(d, d->options->rank);
         if (wanted && !has_line(d, rank, line))
             meet(d, h);
         else
@@ -269,7 +276,7 @@ static welcome judge_guest(const ls_door *d, const hello *h)
         return NEVER;
     if (d->mesh->begun)
         return ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line) ? LATER : WELCOME;
-    return from > d->options->rank && !d->joins && !has_line(d, from, line) ? WELCOME : NEVER;
+    return from > d->options->rank && begins(d, from) && !d->joins && !has_line(d, from, line) ? WELCOME : NEVER;
 }
 
 /* A guest is answered before anything is compared: the other side is told the difference, too. While a job runs, one
@@ -360,7 +367,7 @@ static bool is_complete(const ls_door *d)
     if (d->joins)
         return ls_door_has_met(d, d->members);
     ls_mesh_put_members(d->mesh, &all);
-    return d->options->rank < d->mesh->peers.count && ls_door_has_met(d, all.members);
+    return begins(d, d->options->rank) && ls_door_has_met(d, all.members);
 }
 
 static ls_status name_missing(const ls_door *d)

@@ -79,7 +79,7 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     m->options.every_partial |= m->settings->mutation != LS_MUTATE_NOTHING;
     if (graph->context->peers) {
         m->options.worker = ls_peers_place(graph->context->peers);
-        m->options.workers = graph->context->peers->count;
+        m->options.workers = graph->context->peers->count + graph->context->peers->joins; /* as it will be */
         m->options.weights = ls_peers_weights(graph->context->peers);
     }
     m->runs = runs;

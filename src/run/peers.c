@@ -23,7 +23,7 @@ bool ls_peers_has(const ls_peers *peers, int rank)
 int ls_peers_place(const ls_peers *peers)
 {
     int place = 0;
-    while (peers->members[place] != peers->rank)
+    while (place < peers->count && peers->members[place] != peers->rank)
         place++;
     return place;
 }

@@ -78,7 +78,7 @@ struct ls_peers {
 /* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */
 bool ls_peers_again(ls_peers *peers);
 
-/* Whether a worker is one of the members; the place of this one among them. */
+/* Whether a worker is one of the members; the place of this one among them, or behind all of them while it joins. */
 bool ls_peers_has(const ls_peers *peers, int rank);
 int ls_peers_place(const ls_peers *peers);
 

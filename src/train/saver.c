@@ -424,6 +424,13 @@ static ls_status take_lease(ls_saver *s)
     return ls_lease_take(&s->lease, context_of(s), path);
 }
 
+/* A worker that comes to a fit that runs is given its state by the others. */
+static bool joins(const ls_saver *s)
+{
+    const ls_peers *peers = context_of(s)->peers;
+    return peers && peers->joins;
+}
+
 static ls_status open_saver(ls_saver *s)
 {
     const ls_fit_options *o = s->options;
@@ -438,7 +445,7 @@ static ls_status open_saver(ls_saver *s)
     s->leads = s->saves && ls_is_chief(context_of(s));
     if (s->leads)
         LS_TRY(ls_checkpoint_lock(s->ops, o->checkpoint, &s->lock));
-    if (o->resume)
+    if (o->resume && !joins(s))
         LS_TRY(find(s));
     if (!s->leads)
         return LS_OK;
@@ -513,14 +520,21 @@ void ls_saver_log(ls_saver *s, ls_train_log *log)
         ls_train_log_resume(log, s->from, s->from_step, s->difference);
 }
 
-ls_status ls_saver_resume(ls_saver *s)
+/* Puts the job where the checkpoint that was found has it. */
+static ls_status put_back(ls_saver *s)
 {
-    if (!s || !s->found)
-        return LS_OK;
     LS_TRY(note_other_bits(s));
     LS_TRY(ls_checkpoint_best(s->found, s->monitor, &s->best));
     LS_TRY(ls_checkpoint_history(s->found, s->job->fit->history));
     LS_TRY(ls_checkpoint_put(s->found, s->job));
+    s->from_step = s->found->step;
+    s->saved = s->job->position;
+    s->best_there = s->best.known ? s->best.step : -1;
+    return LS_OK;
+}
+
+static void tell_where(const ls_saver *s)
+{
     const ls_position *at = &s->job->position;
     bool chief = ls_is_chief(context_of(s));
     const int64_t epochs = s->options->epochs ? s->options->epochs : 1;
@@ -533,10 +547,15 @@ ls_status ls_saver_resume(ls_saver *s)
         ls_log_always(s->log,
                       "going on from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in all",
                       s->found->path, at->epoch + 1, at->step, s->found->step);
+}
+
+ls_status ls_saver_resume(ls_saver *s)
+{
+    if (!s || !s->found)
+        return LS_OK;
+    LS_TRY(put_back(s));
+    tell_where(s);
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
-    s->from_step = s->found->step;
-    s->saved = *at;
-    s->best_there = s->best.known ? s->best.step : -1;
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
     ls_checkpoint_close(s->found); /* as large as the model */
@@ -546,9 +565,11 @@ ls_status ls_saver_resume(ls_saver *s)
 
 ls_status ls_saver_resume_from(ls_saver *s, ls_checkpoint *found)
 {
-    ls_checkpoint_close(s->found);
     s->found = found;
-    return ls_saver_resume(s);
+    ls_status status = put_back(s);
+    ls_checkpoint_close(found);
+    s->found = NULL;
+    return status;
 }
 
 /* ---- Going on in the place of a lost worker ---- */
