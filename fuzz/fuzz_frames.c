@@ -134,10 +134,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         add_frame(&in, (int)fuzz_take(&in, WORKERS));
     FUZZ_CHECK(ls_mesh_create(&options, &mesh) == LS_OK, "%s", ls_last_error());
     mesh->table = &fake;
+    mesh->begun = true;
     for (int r = 0; r < WORKERS; r++)
         if (r != options.rank) {
             mesh->links[r].line = (ls_line *)&streams[r];
-            mesh->links[r].met = true;
+            mesh->links[r].lives = true;
         }
     for (int round = 0; round < 2; round++) {
         check_exchange(mesh, 0, pieces);
