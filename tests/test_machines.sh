@@ -74,9 +74,9 @@ check "without a key they are refused, and told how to make one" without_key
 # A machine with another key is not let in, and both sides say so.
 other_key() {
     "$LOCKSTEP" key other >/dev/null
-    common="LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=tcp://10.77.7.1:20400 LOCKSTEP_JOIN_LIMIT=2"
-    on $TWO "$common LOCKSTEP_RANK=1 LOCKSTEP_KEY_FILE=$TMP/other" >one 2>&1 &
-    if on $ONE "$common LOCKSTEP_RANK=0 $KEY" >zero 2>&1; then cat zero one; return 1; fi
+    common="LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=tcp://10.77.7.1:20400"
+    on $TWO "$common LOCKSTEP_RANK=1 LOCKSTEP_KEY_FILE=$TMP/other LOCKSTEP_JOIN_LIMIT=2" >one 2>&1 &
+    if on $ONE "$common LOCKSTEP_RANK=0 $KEY LOCKSTEP_JOIN_LIMIT=5" >zero 2>&1; then cat zero one; return 1; fi
     if wait $!; then cat zero one; return 1; fi
     grep -q 'another key' zero && grep -q 'another key' one || { cat zero one; return 1; }
 }

@@ -560,7 +560,7 @@ static ls_status adopt(ls_mesh *mesh)
                        "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
                        p->size);
     if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
-        return ls_fail(LS_ERR_INTERNAL, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
+        return ls_fail(LS_ERR_PEER, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
                        (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
     p->epoch = frame.epoch;
     mesh->sequence = 0;
