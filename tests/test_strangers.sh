@@ -54,12 +54,12 @@ half_open() {
 }
 check "100 connections that say half, or nothing" half_open
 many() {
-    for i in $(seq 10000); do
+    for i in $(seq 1000); do
         call 2>/dev/null || { echo "connection $i was refused"; return 1; }
         exec {line}>&-
     done
 }
-check "10,000 connections, one behind the other" many
+check "1,000 connections, one behind the other" many # test_transport.c has 10,000
 another_key() {
     if log=log.2 limit=2 worker 2 other; then echo "it was let in"; return 1; fi
     grep -q 'another key' err.2 || { cat err.2; return 1; }
@@ -76,7 +76,7 @@ for line in "${held[@]}"; do exec {line}>&-; done
 goes_on() {
     last=$(steps log | tail -n 1 | cut -d' ' -f1)
     until_says log "\"step\":$((last + 20))," || return 1
-    pkill -TERM -P $chief # what timeout waits for
+    kill -TERM "$(pgrep -P "$(pgrep -P $chief)")" # what timeout waits for: it would pass a signal on twice
     wait $chief || [ $? = 143 ] || { cat err.0; return 1; }
     wait $second || [ $? = 143 ] || { cat err.1; return 1; }
     steps log >found
