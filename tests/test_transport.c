@@ -1109,7 +1109,7 @@ static void addresses_are_read_packed_and_printed(void **state)
 #define TCP(test) cmocka_unit_test_prestate(test, (void *)&ls_transport_tcp)
 
 /* Where a worker was lost UCX is left as it is; what it has is in memory that the sanitizer does not look through. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libucs.so";
