@@ -36,6 +36,22 @@ check() {
     checking=
 }
 
+# small_model FILTERS: a convolution, a batch norm and dropout over 12x12x1, as Keras writes it
+small_model() {
+    cat <<END_OF_MODEL
+{"module": "keras", "class_name": "Sequential", "registered_name": "Sequential", "config": {"name": "m", "layers": [
+  {"module": "keras.layers", "class_name": "InputLayer", "registered_name": null,
+   "config": {"batch_shape": [null, 12, 12, 1], "dtype": "float32", "name": "x"}},
+  {"module": "keras.layers", "class_name": "Conv2D", "registered_name": null,
+   "config": {"name": "c", "filters": $1, "kernel_size": [3, 3], "activation": "relu"}},
+  {"module": "keras.layers", "class_name": "BatchNormalization", "registered_name": null, "config": {"name": "b"}},
+  {"module": "keras.layers", "class_name": "Flatten", "registered_name": null, "config": {"name": "f"}},
+  {"module": "keras.layers", "class_name": "Dropout", "registered_name": null, "config": {"name": "o", "rate": 0.5}},
+  {"module": "keras.layers", "class_name": "Dense", "registered_name": null,
+   "config": {"name": "d", "units": 4, "activation": "softmax"}}]}}
+END_OF_MODEL
+}
+
 # make with the variables of the outer make (CC, CFLAGS, ...), but not with its jobs, which are not handed to scripts.
 MAKEFLAGS=$(printf '%s' "${MAKEFLAGS:-}" | sed -e 's/ -j[0-9]*//' -e 's/ --jobserver-[a-z]*=[^ ]*//' -e 's/ TESTS=.*//')
 export MAKEFLAGS

@@ -9,18 +9,7 @@ EPOCHS=6 STEPS=20 # of an epoch
 arguments=(train "$TMP/model.json" --data synthetic:12x12x1,classes=4,count=400 --batch-size 20 --verbose 2 --log log
     --log-hash --checkpoint ck --csv csv --save w.safetensors --save-best b.safetensors --tensorboard tb)
 
-cat >"$TMP/model.json" <<'END_OF_MODEL'
-{"module": "keras", "class_name": "Sequential", "registered_name": "Sequential", "config": {"name": "m", "layers": [
-  {"module": "keras.layers", "class_name": "InputLayer", "registered_name": null,
-   "config": {"batch_shape": [null, 12, 12, 1], "dtype": "float32", "name": "x"}},
-  {"module": "keras.layers", "class_name": "Conv2D", "registered_name": null,
-   "config": {"name": "c", "filters": 4, "kernel_size": [3, 3], "activation": "relu"}},
-  {"module": "keras.layers", "class_name": "BatchNormalization", "registered_name": null, "config": {"name": "b"}},
-  {"module": "keras.layers", "class_name": "Flatten", "registered_name": null, "config": {"name": "f"}},
-  {"module": "keras.layers", "class_name": "Dropout", "registered_name": null, "config": {"name": "o", "rate": 0.5}},
-  {"module": "keras.layers", "class_name": "Dense", "registered_name": null,
-   "config": {"name": "d", "units": 4, "activation": "softmax"}}]}}
-END_OF_MODEL
+small_model 4 >"$TMP/model.json"
 
 # One process: what is to come out, and what comes out of one more epoch behind it.
 mkdir "$TMP/one" && cd "$TMP/one"

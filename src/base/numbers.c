@@ -50,6 +50,16 @@ bool ls_parse_i64(const char *text, int64_t *out)
     return true;
 }
 
+bool ls_parse_pair(const char *text, int64_t *first, int64_t *second)
+{
+    char before[24];
+    const char *colon = strchr(text, ':');
+    if (!colon || (size_t)(colon - text) >= sizeof(before))
+        return false;
+    snprintf(before, sizeof(before), "%.*s", (int)(colon - text), text);
+    return ls_parse_i64(before, first) && ls_parse_i64(colon + 1, second);
+}
+
 bool ls_parse_u64(const char *text, uint64_t *out)
 {
     if (!starts_number(text)) /* strtoull would take -1 for 2^64 - 1 */

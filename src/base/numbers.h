@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-bool ls_parse_i64(const char *text, int64_t *out);  /* decimal, one sign allowed */
-bool ls_parse_u64(const char *text, uint64_t *out); /* decimal, or hexadecimal after 0x; no sign */
-bool ls_parse_f64(const char *text, double *out);   /* decimal, inf and nan; not a number beyond a double's range */
-bool ls_parse_bool(const char *text, bool *out);    /* on off, true false, yes no, 1 0 */
+bool ls_parse_i64(const char *text, int64_t *out);                     /* decimal, one sign allowed */
+bool ls_parse_pair(const char *text, int64_t *first, int64_t *second); /* "2:8", two of these */
+bool ls_parse_u64(const char *text, uint64_t *out);                    /* decimal, or hexadecimal after 0x; no sign */
+bool ls_parse_f64(const char *text, double *out); /* decimal, inf and nan; not a number beyond a double's range */
+bool ls_parse_bool(const char *text, bool *out);  /* on off, true false, yes no, 1 0 */
 
 /* Whether the text is a decimal number that ls_parse_f64 refuses for being too large for a double, or too small: it
  * would be read as infinity, or as 0. */

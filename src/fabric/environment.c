@@ -187,14 +187,12 @@ static ls_status settle(found *f)
 /* LOCKSTEP_ELASTIC=2:8: the world begins with its size, may shrink to 2, and grow to 8, with ranks up to 7. */
 static ls_status read_elastic(ls_cluster_options *out)
 {
-    const char *text = get("LOCKSTEP_ELASTIC"), *colon = text ? strchr(text, ':') : NULL;
+    const char *text = get("LOCKSTEP_ELASTIC");
     int64_t least = 0, most = 0;
-    char first[16];
     if (!text)
         return LS_OK;
-    snprintf(first, sizeof(first), "%.*s", colon && colon - text < 15 ? (int)(colon - text) : 0, text);
-    if (!colon || !ls_parse_i64(first, &least) || !ls_parse_i64(colon + 1, &most) || least < 1 || most < out->size ||
-        least > out->size || most > LS_MAX_CLUSTER)
+    if (!ls_parse_pair(text, &least, &most) || least < 1 || most < out->size || least > out->size ||
+        most > LS_MAX_CLUSTER)
         return ls_fail(
             LS_ERR_INVALID,
             "LOCKSTEP_ELASTIC=%s: expected the least and the most workers, as in 2:8, and " LS_WORLD_SIZE_VARIABLE

@@ -146,29 +146,16 @@ static bool is_alone(const ls_mesh *mesh)
     return true;
 }
 
-/* This worker is a member. */
+/* This worker is a member: the newcomer of the epoch that was announced. */
 static ls_status enter(ls_mesh *mesh)
 {
     ls_frame frame = mesh->announced;
-    ls_peers *p = &mesh->peers;
-    mesh->announced = (ls_frame){ 0 };
-    mesh->since[p->rank] = frame.epoch;
+    int newcomer;
     mesh->number = frame.number;
     mesh->begun = true;
-    mesh->leaves = mesh->regroup = mesh->slept = false;
-    p->joins = false;
-    p->epoch = frame.epoch;
-    p->newcomer = p->rank;
-    mesh->sequence = 0;
-    ls_mesh_set_members(mesh, frame.members);
-    for (int i = 0; i < p->count; i++) {
-        int r = p->members[i];
-        mesh->regroup |= r != p->rank && (mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch));
-        if (r != p->rank)
-            LS_TRY(ls_mesh_pass_on(mesh, r, frame));
-    }
-    ls_mesh_push(mesh);
-    return LS_OK;
+    mesh->leaves = mesh->slept = false;
+    mesh->peers.joins = false;
+    return ls_mesh_begin_epoch(mesh, &frame, &newcomer);
 }
 
 static ls_status join(ls_mesh *mesh, ls_answer *answer)

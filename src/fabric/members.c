@@ -265,8 +265,7 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     return frame;
 }
 
-/* Whether the coordinator, to whom all are ready, lets a newcomer in, or goes on waiting for one, instead of a commit.
- */
+/* Whether the coordinator, to whom all are ready, lets a newcomer in instead of a commit: by this announcement. */
 static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
 {
     if (mesh->waits_until == 0)
@@ -520,7 +519,7 @@ static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer)
                      frame->number > mesh->number ? "" : ", and begin again what was not finished");
 }
 
-ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+static ls_status pass_on(ls_mesh *mesh, int rank, ls_frame frame)
 {
     frame.from = (uint32_t)mesh->peers.rank;
     return ls_mesh_send(mesh, rank, &frame);
@@ -534,7 +533,7 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
         if (ls_has_bit(frame->members, r))
             continue;
         mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
-        LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+        LS_TRY(pass_on(mesh, r, *frame));
         ls_mesh_hang_up(mesh, r);
     }
     return LS_OK;
@@ -549,9 +548,37 @@ static int find_new(const ls_mesh *mesh, const ls_frame *frame)
     return -1;
 }
 
+ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcomer)
+{
+    ls_peers *p = &mesh->peers;
+    p->epoch = frame->epoch;
+    mesh->sequence = 0;
+    mesh->regroup = false;
+    mesh->announced = (ls_frame){ 0 };
+    *newcomer = find_new(mesh, frame);
+    if (*newcomer >= 0) {
+        mesh->since[*newcomer] = frame->epoch;
+        p->newcomer = *newcomer;
+    }
+    LS_TRY(part_from_others(mesh, frame));
+    ls_mesh_set_members(mesh, frame->members);
+    if (p->newcomer >= 0 && !ls_peers_has(p, p->newcomer))
+        p->newcomer = -1;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
+        if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *newcomer))
+            LS_TRY(pass_on(mesh, r, *frame));
+    }
+    ls_mesh_push(mesh);
+    memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
+    return LS_OK;
+}
+
 /* The announcement counts from now on. */
 static ls_status adopt(ls_mesh *mesh)
 {
+    int newcomer;
     ls_frame frame = mesh->announced;
     ls_peers *p = &mesh->peers;
     mesh->leaves = !ls_has_bit(frame.members, p->rank);
@@ -562,27 +589,7 @@ static ls_status adopt(ls_mesh *mesh)
     if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
         return ls_fail(LS_ERR_PEER, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
                        (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
-    p->epoch = frame.epoch;
-    mesh->sequence = 0;
-    mesh->regroup = false;
-    int newcomer = find_new(mesh, &frame);
-    if (newcomer >= 0) {
-        mesh->since[newcomer] = frame.epoch;
-        p->newcomer = newcomer;
-    }
-    LS_TRY(part_from_others(mesh, &frame));
-    ls_mesh_set_members(mesh, frame.members);
-    if (p->newcomer >= 0 && !ls_peers_has(&mesh->peers, p->newcomer))
-        p->newcomer = -1;
-    for (int i = 0; i < p->count; i++) {
-        int r = p->members[i];
-        mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
-        if (r != p->rank && (frame.from != (uint32_t)p->rank || r == newcomer))
-            LS_TRY(ls_mesh_pass_on(mesh, r, frame));
-    }
-    ls_mesh_push(mesh);
-    mesh->announced = (ls_frame){ 0 };
-    memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
+    LS_TRY(ls_mesh_begin_epoch(mesh, &frame, &newcomer));
     report(mesh, &frame, newcomer);
     if (frame.number > mesh->number) {
         p->decided |= frame.wishes;

@@ -237,8 +237,9 @@ void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
 /* All members say how far they are; the coordinator waits until each has. */
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
 
-/* The announcement goes to a worker from everyone who has it. */
-ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame announcement);
+/* What was announced counts from now on, and goes to all members from everyone who has it. *newcomer: the one that was
+ * no member before; -1: there is none. */
+ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *announcement, int *newcomer);
 
 /* A frame without a body has come. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);

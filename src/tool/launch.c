@@ -411,12 +411,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 static ls_status check_elastic(const tool_settings *settings)
 {
     int64_t least, most;
-    char text[32];
-    const char *colon = strchr(settings->elastic, ':');
-    size_t length = colon ? (size_t)(colon - settings->elastic) : 0;
-    snprintf(text, sizeof text, "%.*s", length < sizeof text ? (int)length : 0, settings->elastic);
-    if (!colon || !ls_parse_i64(text, &least) || !ls_parse_i64(colon + 1, &most) || least < 1 || most < least ||
-        most > LS_MAX_CLUSTER)
+    if (!ls_parse_pair(settings->elastic, &least, &most) || least < 1 || most < least || most > LS_MAX_CLUSTER)
         return ls_fail(LS_ERR_INVALID,
                        "--elastic %s: expected the least and the most workers, as in 2:8; up to %d are possible",
                        settings->elastic, LS_MAX_CLUSTER);
