@@ -553,6 +553,8 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
     ls_peers *p = &mesh->peers;
     p->epoch = frame->epoch;
     mesh->sequence = 0;
+    for (int r = 0; r < p->size; r++)
+        mesh->links[r].taken = 0;
     mesh->regroup = false;
     mesh->announced = (ls_frame){ 0 };
     *newcomer = find_new(mesh, frame);

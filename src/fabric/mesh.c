@@ -41,6 +41,9 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .newcomer = -1,
                               .epoch = 1,
                               .exchange = ls_mesh_exchange,
+                              .post = ls_mesh_post,
+                              .settle = ls_mesh_settle,
+                              .move_on = ls_mesh_move_on,
                               .commit = ls_mesh_commit,
                               .give_up = ls_mesh_give_up,
                               .end_all = ls_mesh_end_all,
@@ -165,6 +168,14 @@ bool ls_mesh_is_sent(const ls_link *link)
     return !link->line || link->deaf || link->out_count == 0;
 }
 
+const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame)
+{
+    for (int i = 0; i < LS_MOST_UNDER_WAY; i++)
+        if (mesh->at[i].going && mesh->at[i].head.sequence == frame->sequence)
+            return &mesh->at[i];
+    return NULL;
+}
+
 /* The parts of pieces that go between two workers, from a place on. */
 static int list_pieces(const ls_exchange_at *at, int from, int to, size_t piece, size_t offset, struct iovec *parts,
                        int n)
@@ -218,9 +229,9 @@ static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
         parts[n++] = (struct iovec){ (char *)link->out + link->out_head, sizeof(ls_frame) - link->out_head };
     if (link->padding)
         return list_zeros(link->out_left, parts, n);
-    return link->out_left > 0
-               ? list_pieces(&mesh->at, mesh->peers.rank, rank, link->out_piece, link->out_from, parts, n)
-               : n;
+    return link->out_left > 0 ? list_pieces(ls_mesh_exchange_of(mesh, &link->out[0]), mesh->peers.rank, rank,
+                                            link->out_piece, link->out_from, parts, n)
+                              : n;
 }
 
 /* A worker that does not listen any more has said why, or is gone: what it sent before is read, and tells. */
@@ -238,8 +249,9 @@ static void write_some(ls_mesh *mesh, int rank)
         link->out_head += head;
         moved -= head;
         link->out_left -= moved;
-        if (!link->padding)
-            advance(&mesh->at, mesh->peers.rank, rank, &link->out_piece, &link->out_from, moved);
+        if (!link->padding && moved > 0)
+            advance(ls_mesh_exchange_of(mesh, &link->out[0]), mesh->peers.rank, rank, &link->out_piece, &link->out_from,
+                    moved);
         if (link->out_head == sizeof(ls_frame) && link->out_left == 0)
             next_frame(link);
     }
@@ -290,7 +302,8 @@ static void expect_head(ls_link *link)
 /* The body of a frame is there, or was none. */
 static void end_body(ls_link *link)
 {
-    link->arrived |= link->reading == LS_TAKES;
+    if (link->reading == LS_TAKES)
+        link->taken = link->in.sequence;
     expect_head(link);
 }
 
@@ -342,7 +355,8 @@ static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struc
         return 1;
     }
     if (link->reading == LS_TAKES)
-        return list_pieces(&mesh->at, rank, mesh->peers.rank, link->in_piece, link->in_from, parts, 0);
+        return list_pieces(ls_mesh_exchange_of(mesh, &link->in), rank, mesh->peers.rank, link->in_piece, link->in_from,
+                           parts, 0);
     parts[0] = (struct iovec){ sink, link->in_left < room ? (size_t)link->in_left : room };
     return 1;
 }
@@ -369,7 +383,7 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
     }
     link->in_left -= moved;
     if (link->reading == LS_TAKES)
-        advance(&mesh->at, rank, mesh->peers.rank, &link->in_piece, &link->in_from, moved);
+        advance(ls_mesh_exchange_of(mesh, &link->in), rank, mesh->peers.rank, &link->in_piece, &link->in_from, moved);
     if (link->in_left == 0)
         end_body(link);
     return LS_OK;
@@ -442,7 +456,7 @@ void ls_mesh_abandon(ls_mesh *mesh)
         if (link->reading == LS_SKIPS && link->in_left == 0)
             expect_head(link);
     }
-    mesh->at = (ls_exchange_at){ 0 };
+    memset(mesh->at, 0, sizeof(mesh->at));
 }
 
 /* ---- The end ---- */

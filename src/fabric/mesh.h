@@ -78,7 +78,7 @@ typedef struct ls_link {
     size_t in_head;           /* bytes of it that are there */
     uint64_t in_left;         /* bytes of the body that are not */
     size_t in_piece, in_from; /* where the next go */
-    bool arrived;             /* the frame of this exchange */
+    uint64_t taken;           /* the last exchange of the epoch whose frame is here */
 
     ls_frame out[LS_MOST_QUEUED]; /* the first is under way */
     int out_count;
@@ -94,6 +94,9 @@ typedef struct ls_exchange_at {
     bool going;
     ls_frame head;
 } ls_exchange_at;
+
+/* Exchanges under way: the one that is waited for, and one that was posted before it. Frames of both go in order. */
+typedef enum ls_under_way { LS_WAITED_FOR, LS_POSTED, LS_MOST_UNDER_WAY } ls_under_way;
 
 typedef struct ls_door ls_door;
 
@@ -117,7 +120,7 @@ typedef struct ls_mesh {
     double outside;       /* seconds between calls of this collective: this worker's own work */
     double left;          /* when the last call ended; 0: there was none */
     atomic_int waits_for; /* what peers.waits_for shows */
-    ls_exchange_at at;
+    ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
     uint64_t number; /* of the collective at hand */
@@ -192,7 +195,7 @@ void ls_mesh_push(ls_mesh *mesh);
  * open until ls_mesh_hang_up. */
 ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
 
-/* No more of this exchange: frames that are under way end with zeros, and those that come are skipped. */
+/* No more of these exchanges: frames that are under way end with zeros, and those that come are skipped. */
 void ls_mesh_abandon(ls_mesh *mesh);
 
 /* Frames that wait for this exchange are taken now. */
@@ -202,6 +205,9 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank);
 
 /* Whether everything that was to go to a worker went. */
 bool ls_mesh_is_sent(const ls_link *link);
+
+/* The exchange under way that a frame of pieces belongs to; NULL: none of them. */
+const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame);
 
 /* A call of a run begins and ends. A failure is the end of the cluster, unless what failed is begun again: every worker
  * is told, and each later call fails with this status. */
@@ -216,6 +222,9 @@ void ls_mesh_end(ls_mesh *mesh, const char *why);
 /* ---- pieces.c ---- */
 
 ls_status ls_mesh_exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+ls_status ls_mesh_post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+ls_status ls_mesh_settle(ls_peers *peers);
+void ls_mesh_move_on(ls_peers *peers);
 
 /* Whether a piece goes to, or comes from, a worker. */
 static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)

@@ -124,12 +124,22 @@ static ls_status count_frames(ls_placement *p)
     return LS_OK;
 }
 
-/* Levels come one after the other, and share the room. */
+static bool has_late_joins(const ls_plan *plan)
+{
+    for (int i = 0; i < plan->join_count; i++)
+        if (plan->joins[i].late)
+            return true;
+    return false;
+}
+
+/* Levels come one after the other, and share the room; with late joins every other one does, for parts of a level are
+ * still in use during the next. */
 static void count_slots(ls_placement *p, int device, int *lanes)
 {
     const ls_plan *plan = p->plan;
     ls_place *place = &p->places[device];
-    size_t used = 0;
+    bool late = has_late_joins(plan);
+    size_t used = 0, most[2] = { 0 };
     for (int s = 0; s < plan->segment_count; s++) {
         const ls_segment *segment = &plan->segments[s];
         int count = 0;
@@ -146,8 +156,12 @@ static void count_slots(ls_placement *p, int device, int *lanes)
             place->slots[s]++;
         place->pool[s] = used;
         used += (size_t)place->slots[s] * segment->slot_bytes;
-        place->partial_bytes = used > place->partial_bytes ? used : place->partial_bytes;
+        size_t *room = &most[late ? segment->level % 2 : 0];
+        *room = used > *room ? used : *room;
     }
+    for (int s = 0; s < plan->segment_count; s++)
+        place->pool[s] += late && plan->segments[s].level % 2 ? most[0] : 0;
+    place->partial_bytes = most[0] + most[1];
 }
 
 ls_status ls_placement_in_flight(ls_placement *p)

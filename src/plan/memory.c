@@ -88,7 +88,8 @@ static ls_status place_whole(placer *p)
     for (int i = 0; i < plan->join_count; i++) {
         ls_join *join = &plan->joins[i];
         if (join->group->kernel->finish)
-            LS_TRY(ls_packer_add(&p->packer, join->level, join->level, join->stride, &join->joined));
+            LS_TRY(ls_packer_add(&p->packer, join->level, join->level + (join->late ? 2 : 0), join->stride,
+                                 &join->joined));
     }
     for (int i = 0; i < plan->prepared_count; i++) {
         ls_prepared *prepared = &plan->prepared[i];

@@ -103,6 +103,48 @@ void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t
     *to = *to < join->count ? *to : join->count;
 }
 
+/* Behind the lanes of a level: its joins. */
+static void join_phases(ls_plan *plan, int level, int first, int count)
+{
+    add_phase(plan, LS_PHASE_JOIN, level, first, count);
+    if (share_joins(plan, first, count))
+        add_phase(plan, LS_PHASE_SPREAD, level, first, count);
+    if (is_shared(plan, first, count))
+        add_phase(plan, LS_PHASE_SHARE, level, first, count);
+    if (has_finish(plan, first, count))
+        add_phase(plan, LS_PHASE_FINISH, level, first, count);
+}
+
+int ls_plan_late(const ls_plan *plan, int level, int *first)
+{
+    int end = 0;
+    while (end < plan->join_count && plan->joins[end].level <= level)
+        end++;
+    *first = end;
+    while (*first > 0 && plan->joins[*first - 1].level == level && plan->joins[*first - 1].late)
+        --*first;
+    return end - *first;
+}
+
+/* Late joins, behind the others of a level. Parts of this level's go to who joins them while the next one is computed;
+ * those of the last level's are here, and what is joined of them goes likewise; those of the one before are complete.
+ */
+static void late_phases(ls_plan *plan, int level)
+{
+    int now, last, before;
+    int parts = ls_plan_late(plan, level, &now), sums = ls_plan_late(plan, level - 1, &last);
+    int complete = ls_plan_late(plan, level - 2, &before);
+    share_joins(plan, now, parts);
+    bool spread = sums > 0 && plan->joins[last].shared;
+    if (sums > 0 || (complete > 0 && plan->joins[before].shared))
+        add_phase(plan, LS_PHASE_SETTLE, level, 0, 1);
+    if (has_finish(plan, before, complete))
+        add_phase(plan, LS_PHASE_FINISH, level, before, complete);
+    add_phase(plan, LS_PHASE_JOIN, level, last, sums);
+    if (parts > 0 || spread)
+        add_phase(plan, LS_PHASE_POST, level, 0, 1);
+}
+
 /* Two writes of one variable in a run would leave open which is last. */
 static ls_status check_writes(ls_plan *plan)
 {
@@ -130,11 +172,11 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * (8 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
+    size_t most = (size_t)plan->levels * (12 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
-    int whole = 0, prepared = 0, segment = 0, join = 0;
+    int whole = 0, prepared = 0, segment = 0, join = 0, late;
     for (int level = 0; level < plan->levels; level++) {
         int w = whole, p = prepared, s = segment, j = join;
         while (whole < plan->whole_count && plan->whole_steps[whole].group->level == level)
@@ -152,13 +194,8 @@ ls_status ls_plan_phases(ls_plan *plan)
             add_phase(plan, LS_PHASE_EXCHANGE, level, s, segment - s);
         if (join > j && segment > s)
             pair_phases(plan, level, s, segment - s);
-        add_phase(plan, LS_PHASE_JOIN, level, j, join - j);
-        if (share_joins(plan, j, join - j))
-            add_phase(plan, LS_PHASE_SPREAD, level, j, join - j);
-        if (is_shared(plan, j, join - j))
-            add_phase(plan, LS_PHASE_SHARE, level, j, join - j);
-        if (has_finish(plan, j, join - j))
-            add_phase(plan, LS_PHASE_FINISH, level, j, join - j);
+        join_phases(plan, level, j, join - j - ls_plan_late(plan, level, &late));
+        late_phases(plan, level);
     }
     if (plan->options.workers > 0 && plan->segment_count > 0)
         add_phase(plan, LS_PHASE_COLLECT, plan->levels, 0, plan->fetch_count);

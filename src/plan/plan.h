@@ -227,6 +227,7 @@ typedef struct ls_join {
     ls_dtype dtype;
     int level;
     bool shared;    /* each worker of a cluster joins a part and sends it to all; otherwise every one joins all */
+    bool late;      /* nobody looks at it for two levels: workers exchange its parts while these are computed */
     int64_t count;  /* elements of a partial */
     size_t bytes;   /* of a partial */
     size_t partial; /* offset in a lane's slot of the segment */
@@ -259,6 +260,8 @@ typedef enum ls_phase_kind {
     LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to who joins it */
     LS_PHASE_JOIN,     /* the joins of a level, in chunks, or each part by its owner */
     LS_PHASE_SPREAD,   /* what workers have joined of a level goes to all */
+    LS_PHASE_SETTLE,   /* what was posted behind the level before is here */
+    LS_PHASE_POST,     /* late parts of a level, and what was joined of those before, go while the next is computed */
     LS_PHASE_SHARE,    /* what owners have joined goes to the other devices that look at it */
     LS_PHASE_FINISH,   /* joined partials to values, side by side */
     LS_PHASE_COLLECT,  /* fetched samples of other workers */
@@ -315,7 +318,7 @@ struct ls_plan {
     int *task_device;     /* by segment and lane: the map's word */
     ls_step *whole_steps; /* by level */
     int whole_count;
-    ls_join *joins; /* by level */
+    ls_join *joins; /* by level, late ones last */
     int join_count;
     ls_prepared *prepared; /* by level */
     int prepared_count;
@@ -386,6 +389,9 @@ static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 
 /* The elements of a join that a worker of the cluster joins; all, where joins are not shared out. */
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to);
+
+/* The late joins of a level, which are its last: how many, and the first. */
+int ls_plan_late(const ls_plan *plan, int level, int *first);
 
 /* The lanes of this worker; all, where it is alone. */
 static inline int ls_plan_own_first(const ls_plan *plan)

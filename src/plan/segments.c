@@ -61,6 +61,27 @@ static void set_levels(ls_plan *plan)
         plan->levels = 1;
 }
 
+/* Whole groups are done as late as they may be: what joins have made is then looked at late, too (ls_join.late). */
+static ls_status delay_whole(ls_plan *plan)
+{
+    int *latest = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*latest));
+    if (!latest)
+        return LS_ERR_MEMORY;
+    for (int g = 0; g < plan->group_count; g++)
+        latest[g] = plan->levels - 1;
+    for (int g = plan->group_count; g-- > 0;) {
+        ls_group *group = &plan->groups[g];
+        if (!group->per_sample)
+            group->level = latest[g];
+        for (int k = 0; k < group->in_count; k++) {
+            int input = plan->nodes[group->in[k]].group;
+            if (input >= 0 && latest[input] > group->level)
+                latest[input] = group->level;
+        }
+    }
+    return LS_OK;
+}
+
 static void find_needed(cutter *c)
 {
     ls_plan *plan = c->plan;
@@ -407,6 +428,7 @@ ls_status ls_plan_segments(ls_plan *plan)
 {
     cutter c = { .plan = plan };
     set_levels(plan);
+    LS_TRY(delay_whole(plan));
     LS_TRY(cutter_prepare(&c));
     find_needed(&c);
     keep_fetches(&c);

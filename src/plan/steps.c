@@ -45,7 +45,30 @@ static int by_level(const void *a, const void *b)
     const ls_join *x = a, *y = b;
     if (x->level != y->level)
         return (x->level > y->level) - (x->level < y->level);
+    if (x->late != y->late)
+        return x->late - y->late;
     return (x->group > y->group) - (x->group < y->group);
+}
+
+/* The level in which somebody first looks at a group's value; the number of levels: nobody before the end. */
+static int first_look(const ls_plan *plan, int group)
+{
+    int level = plan->levels;
+    for (int g = 0; g < plan->group_count; g++) {
+        const ls_group *reader = &plan->groups[g];
+        for (int k = 0; !reader->in_place && !reader->alias && k < reader->in_count; k++)
+            if (ls_plan_source(plan, reader->in[k]) == group && !ls_plan_reads_lane(plan, reader, k) &&
+                reader->level < level)
+                level = reader->level;
+    }
+    return level;
+}
+
+/* Parts of a late join go while the next level is computed, what was joined of it during the one behind that. */
+static bool is_late(const ls_plan *plan, int group)
+{
+    return plan->options.workers > 1 && plan->groups[group].kind == LS_CPU &&
+           first_look(plan, group) > plan->groups[group].level + 2;
 }
 
 static void list_joins(ls_plan *plan)
@@ -60,6 +83,7 @@ static void list_joins(ls_plan *plan)
                        .kind = join_kind(group),
                        .dtype = group->root->dtype,
                        .level = group->level,
+                       .late = is_late(plan, g),
                        .bytes = bytes,
                        .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
                        .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) + (plan->options.guards ? LS_ALIGN : 0) };

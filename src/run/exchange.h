@@ -17,6 +17,14 @@ ls_status ls_exchange_fetches(ls_executor *e);
 /* What each has joined of a level goes to all. */
 ls_status ls_exchange_joined(ls_executor *e, const ls_phase *phase);
 
+/* Of late joins: this level's parts, and what was joined of the last level's, go to others while lanes are computed;
+ * what was posted before is here. */
+ls_status ls_exchange_post(ls_executor *e, int level);
+ls_status ls_exchange_settle(ls_executor *e, int level);
+
+/* Moves what can be moved at once of what was posted. NULL: there are no others. */
+void ls_exchange_move_on(ls_exchange *exchange);
+
 /* What owner and auditor of the audited lane have made of it goes to all. */
 ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2]);
 

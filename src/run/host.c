@@ -219,6 +219,7 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
                 pick_inputs(e, &segment->steps[i], worker, at, samples);
             LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples));
         }
+        ls_exchange_move_on(e->exchange);
     }
     for (int i = 0; first < end && i < segment->step_count; i++)
         keep_lane_part(e, &segment->steps[i], worker, lane);
@@ -367,6 +368,10 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         return ls_exchange_level(e, phase, worker);
     case LS_PHASE_SPREAD:
         return ls_exchange_joined(e, phase);
+    case LS_PHASE_SETTLE:
+        return ls_exchange_settle(e, phase->level);
+    case LS_PHASE_POST:
+        return ls_exchange_post(e, phase->level);
     case LS_PHASE_COLLECT:
         return ls_exchange_fetches(e);
     case LS_PHASE_COMMIT:

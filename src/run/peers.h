@@ -61,6 +61,12 @@ struct ls_peers {
      * between two others may be left out; in the same order of calls. `tag` is compared, and a difference is an error
      * that names both. */
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+    /* The same without waiting: list and pieces are in use until `settle` returns, and exchanges may be made meanwhile.
+     * One at a time. NULL, all three: there is nothing but exchanges. */
+    ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+    ls_status (*settle)(ls_peers *peers);
+    /* Moves what can be moved at once of what was posted; for any thread, between other things. */
+    void (*move_on)(ls_peers *peers);
     /* Returns when every worker has called it. hash: of what they have then; a worker with another one is named. */
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     /* This worker cannot go on, and tells why; the others do. */

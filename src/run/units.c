@@ -257,6 +257,8 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
         return LS_OK;
     case LS_PHASE_EXCHANGE:
     case LS_PHASE_SPREAD:
+    case LS_PHASE_SETTLE:
+    case LS_PHASE_POST:
     case LS_PHASE_COLLECT:
     case LS_PHASE_COMMIT:
         w->units[w->count++] = (ls_unit){ .device = -1 };
