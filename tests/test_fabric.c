@@ -193,6 +193,47 @@ static int swap_small(int rank, int size, void *user)
     return 0;
 }
 
+/* What is posted goes beside exchanges, of which some are made before it is settled, on some workers late. */
+static int post_some(int rank, int size, void *user)
+{
+    (void)user;
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("post", rank, size);
+    size_t large = 3000001;
+    unsigned char *posted = calloc(2, large), small[2];
+    WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
+    ls_peers *peers = &mesh->peers;
+    for (int round = 0; round < 6; round++) {
+        memset(posted, 0, 2 * large);
+        for (size_t i = 0; i < large && rank < 2; i++)
+            posted[(size_t)rank * large + i] = byte_at(rank, (size_t)round, i);
+        ls_piece late[] = { { 0, LS_ALL_WORKERS, posted, large }, { 1, LS_ALL_WORKERS, posted + large, large } };
+        ls_piece now[] = { { 0, LS_ALL_WORKERS, small, 1 }, { 1, LS_ALL_WORKERS, small + 1, 1 } };
+        WANT(peers->post(peers, 1, "large", late, 2) == LS_OK);
+        for (int i = 0; i < round; i++) {
+            memset(small, 10 * rank + i, sizeof(small));
+            for (int k = 0; k < 50 * (rank + 1); k++)
+                peers->move_on(peers);
+            WANT(peers->exchange(peers, 2, "small", now, 2) == LS_OK);
+            WANT(small[0] == i && small[1] == 10 + i);
+        }
+        WANT(peers->settle(peers) == LS_OK && peers->settle(peers) == LS_OK);
+        WANT(peers->commit(peers, (uint64_t[2]){ 5, 0 }, "both") == LS_OK);
+        for (size_t i = 0; i < 2 * large; i++)
+            WANT(posted[i] == byte_at(i >= large, (size_t)round, i % large));
+    }
+    free(posted);
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void what_is_posted_goes_beside_exchanges(void **state)
+{
+    (void)state;
+    run_workers(post_some, 2, NULL, NULL);
+    run_workers(post_some, 4, NULL, NULL);
+}
+
 static void many_pieces_go_in_one_exchange(void **state)
 {
     (void)state;
@@ -776,10 +817,11 @@ static void only_our_own_variables_count_by_themselves(void **state)
 #define CASE(test, name) cmocka_unit_test_prestate_setup_teardown(test, use_transport, NULL, name)
 #define EACH(name)                                                                                                     \
     CASE(pieces_of_all_sizes_pass, name), CASE(large_pieces_pass_each_other, name),                                    \
-        CASE(many_pieces_go_in_one_exchange, name), CASE(the_others_go_on_when_one_is_killed, name),                   \
-        CASE(the_others_go_on_when_one_leaves, name), CASE(the_others_go_on_without_a_stopped_one, name),              \
-        CASE(other_calls_and_wrong_frames_are_errors, name), CASE(differences_at_the_door_are_told_to_both, name),     \
-        CASE(strangers_are_dropped_and_the_others_meet, name), CASE(other_users_are_not_let_in, name)
+        CASE(what_is_posted_goes_beside_exchanges, name), CASE(many_pieces_go_in_one_exchange, name),                  \
+        CASE(the_others_go_on_when_one_is_killed, name), CASE(the_others_go_on_when_one_leaves, name),                 \
+        CASE(the_others_go_on_without_a_stopped_one, name), CASE(other_calls_and_wrong_frames_are_errors, name),       \
+        CASE(differences_at_the_door_are_told_to_both, name), CASE(strangers_are_dropped_and_the_others_meet, name),   \
+        CASE(other_users_are_not_let_in, name)
 
 int main(void)
 {

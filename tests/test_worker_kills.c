@@ -110,10 +110,12 @@ static struct {
     const ls_transport_table *given;
     ls_file_ops files;
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
+    ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
-    atomic_int step;      /* read by the thread that saves, too */
-    bool joining;         /* in the exchange of a newcomer's state */
-    int at, sent, synced; /* at: which exchange of the step; sent: frames of it, or COMMITs */
+    atomic_int step;     /* read by the thread that saves, too */
+    bool joining;        /* in the exchange of a newcomer's state */
+    atomic_int at, sent; /* at: which exchange of the step, waited for or posted; sent: frames of it, or COMMITs */
+    int synced;
 } me;
 
 static void suffer(void)
@@ -217,6 +219,13 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     return me.exchange(peers, tag, what, pieces, count);
 }
 
+static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    me.at++;
+    me.sent = 0;
+    return me.post(peers, tag, what, pieces, count);
+}
+
 static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *what)
 {
     bool of_newcomer = strcmp(what, "the state of a newcomer") == 0;
@@ -251,8 +260,10 @@ static void watch(ls_context *ctx, ls_model *model)
     me.table.write = write_line;
     me.mesh->table = &me.table;
     me.exchange = ctx->peers->exchange;
+    me.post = ctx->peers->post;
     me.commit = ctx->peers->commit;
     ctx->peers->exchange = exchange;
+    ctx->peers->post = post;
     ctx->peers->commit = commit;
     me.files = ls_system_file_ops;
     me.files.fsync = sync_file;

@@ -32,7 +32,7 @@ static int32_t labels[SAMPLES];
 /* ---- Jobs ---- */
 
 typedef struct job {
-    bool normed; /* with joins in mid-step */
+    bool normed; /* with joins in mid-step, and some that are posted */
     int lanes, batch, epochs;
 } job;
 
@@ -86,7 +86,8 @@ static ls_status train(ls_context *ctx, const job *j, outcome *out, ls_model **m
 {
     ls_status status =
         j->normed ? ls_sequential(ctx, "normed", model, ls_input(FEATURES), ls_dense(5), ls_batch_normalization(),
-                                  ls_relu(), ls_dense(CLASSES, .activation = LS_SOFTMAX))
+                                  ls_relu(), ls_dense(4), ls_batch_normalization(), ls_relu(),
+                                  ls_dense(CLASSES, .activation = LS_SOFTMAX))
                   : ls_sequential(ctx, "plain", model, ls_input(FEATURES), ls_dense(CLASSES, .activation = LS_SOFTMAX));
     if (status != LS_OK)
         return status;

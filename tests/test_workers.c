@@ -52,6 +52,10 @@ typedef struct member {
     ls_peers peers; /* first: it is found by it */
     cluster *c;
     uint32_t weights[MOST];
+    const ls_piece *posted; /* NULL: nothing is */
+    uint64_t posted_tag;
+    size_t posted_count;
+    int posts;
 } member;
 
 /* The next piece of a list that goes from one to another; count: there is none. */
@@ -91,6 +95,32 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
 }
 
+/* What is posted moves as late as it may: what somebody writes there before is seen. */
+static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
+{
+    member *m = (member *)peers;
+    if (m->posted)
+        return ls_backend_fail(LS_ERR_INTERNAL, "%s: posted twice", what);
+    m->posted = pieces;
+    m->posted_tag = tag;
+    m->posted_count = count;
+    m->posts++;
+    return LS_OK;
+}
+
+static ls_status settle(ls_peers *peers)
+{
+    member *m = (member *)peers;
+    const ls_piece *pieces = m->posted;
+    m->posted = NULL;
+    return pieces ? exchange(peers, m->posted_tag, "what was posted", pieces, m->posted_count) : LS_OK;
+}
+
+static void move_on(ls_peers *peers)
+{
+    (void)peers;
+}
+
 static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *what)
 {
     cluster *c = ((member *)peers)->c;
@@ -121,6 +151,9 @@ static member make_member(cluster *c, int rank, int size)
                                 .count = size,
                                 .epoch = 1,
                                 .exchange = exchange,
+                                .post = post,
+                                .settle = settle,
+                                .move_on = move_on,
                                 .commit = commit,
                                 .give_up = give_up },
                      .c = c };
@@ -128,7 +161,8 @@ static member make_member(cluster *c, int rank, int size)
 
 /* ---- A job ---- */
 
-typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, LARGE, NETS } net; /* LARGE: joins are shared out */
+/* LARGE: joins are shared out; DEEP: nobody looks at some for several levels, and they are posted */
+typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, LARGE, DEEP, DEEP_LARGE, NETS } net;
 
 typedef struct job {
     net net;
@@ -136,6 +170,7 @@ typedef struct job {
     int64_t batch;
     ls_strategy strategy;
     bool weighs; /* lanes are shared out anew with each step */
+    bool clips;  /* gradients, by the norm of all */
     int audit;   /* see ls_fit_options */
     int broken;  /* the worker, counted from 1, whose partials have a wrong bit; 0: none */
 } job;
@@ -157,7 +192,7 @@ static void centred(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs
     outputs[0] = ls_op_softmax(ls_op_sub(x, mean), -1);
 }
 
-static ls_status make_model(ls_context *ctx, net kind, ls_model **model)
+static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **model)
 {
     ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
     ls_status status =
@@ -168,14 +203,20 @@ static ls_status make_model(ls_context *ctx, net kind, ls_model **model)
         : kind == LARGE
             ? ls_sequential(ctx, "large", model, ls_input(SIDE, SIDE, 1), ls_flatten(),
                             ls_dense(300, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX))
+        : kind == DEEP || kind == DEEP_LARGE
+            ? ls_sequential(ctx, "deep", model, ls_input(SIDE, SIDE, 1), ls_flatten(),
+                            ls_dense(kind == DEEP ? 20 : 400), ls_batch_normalization(), ls_relu(),
+                            ls_dense(kind == DEEP ? 20 : 400), ls_batch_normalization(), ls_relu(),
+                            ls_dense(kind == DEEP ? 20 : 400), ls_batch_normalization(), ls_relu(),
+                            ls_dense(CLASSES, .activation = LS_SOFTMAX))
         : kind == GATHERED ? ls_custom(ctx, "gathered", &ls_input(SIDE, SIDE, 1), 1, 1, centred, NULL, model)
                            : ls_sequential(ctx, "normed", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
                                            ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
                                            ls_batch_normalization(.statistics = by), ls_relu(),
                                            ls_global_average_pool2d(), ls_dense(CLASSES, .activation = LS_SOFTMAX));
     if (status == LS_OK)
-        status = ls_compile(*model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
-                            .metrics = ls_metrics(ls_accuracy()));
+        status = ls_compile(*model, .optimizer = ls_adam(.global_clipnorm = clips ? 0.5 : 0),
+                            .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(ls_accuracy()));
     return status;
 }
 
@@ -242,7 +283,7 @@ static void *run_member(void *user)
     if (status == LS_OK && w->m.c)
         ctx->peers = &w->m.peers;
     if (status == LS_OK)
-        status = make_model(ctx, w->job->net, &model);
+        status = make_model(ctx, w->job->net, w->job->clips, &model);
     ls_runs *runs = NULL;
     if (status == LS_OK && w->m.c && w->job->broken == w->m.peers.rank + 1)
         status = ls_runs_of(ls_model_graph(model), &runs);
@@ -286,6 +327,8 @@ static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
     pthread_barrier_destroy(&c.barrier);
     for (int w = 0; w < size; w++)
         must_be_good(&works[w].out, expected, j, w, size);
+    if (j->net == PLAIN || j->net == DEEP || j->net == DEEP_LARGE)
+        assert_int_equal(works[0].m.posts > 0, j->net != PLAIN && size > 1);
 }
 
 static void any_number_of_workers_has_the_bits_of_one(void **state)
@@ -302,6 +345,9 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
         { PLAIN, .lanes = 7, .weighs = true },
         { NORMED, .lanes = 6, .weighs = true },
         { GATHERED, .lanes = 9, .weighs = true },
+        { DEEP, .lanes = 8, .cpus = 2 },
+        { DEEP, .lanes = 5, .batch = 33, .clips = true },
+        { DEEP_LARGE, .lanes = 7, .weighs = true },
         { LARGE, .lanes = 8, .weighs = true, .strategy = { .kind = LS_STRATEGY_MIRRORED, .work_split = "auto" } },
         { NORMED_BY_LANE, .lanes = 8, .cpus = 2, .strategy = { .kind = LS_STRATEGY_PIPELINE } },
         { NORMED, .lanes = 8, .cpus = 4,
@@ -399,7 +445,7 @@ static void *run_until_stopped(void *user)
     ls_status status = ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx);
     if (status == LS_OK) {
         ctx->peers = &s->m.peers;
-        status = make_model(ctx, PLAIN, &model);
+        status = make_model(ctx, PLAIN, false, &model);
     }
     if (status == LS_OK)
         status = ls_fit(model, set, .epochs = 5, .batch_size = 10, .verbose = LS_VERBOSE_SILENT, .stop = &s->stop,
