@@ -61,6 +61,7 @@ static void list_joins(ls_plan *plan)
                        .dtype = group->root->dtype,
                        .level = group->level,
                        .bytes = bytes,
+                       .plain = (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype)),
                        .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
                        .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) + (plan->options.guards ? LS_ALIGN : 0) };
     }
