@@ -30,7 +30,7 @@ check keeps_compiled_kernels keeps_kernels
 
 is_listed() {
     timeout 60 "$LOCKSTEP" devices >"$TMP/list" && grep -q '^  CUDA: 2 devices, driver 13.0 (.*), NVRTC 13.0 (.*)' "$TMP/list" &&
-        grep -q '^  cuda:1 .*at most' "$TMP/list" && grep -q 'CUDA canary' "$TMP/list"
+        grep -q '^  cuda:1 .*at most' "$TMP/list" && grep -q 'definition [0-9]*; canary [0-9a-f]*$' "$TMP/list"
 }
 check is_listed_and_used_by_itself is_listed
 

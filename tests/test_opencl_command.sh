@@ -33,7 +33,7 @@ check is_listed_and_not_used_by_itself is_listed
 
 is_named() {
     LOCKSTEP_VISIBLE_DEVICES=opencl:0 timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
-        grep -q '^  opencl:0 .*at most' "$TMP/list" && grep -q 'OPENCL canary' "$TMP/list"
+        grep -q '^  opencl:0 .*at most' "$TMP/list" && grep -q 'definition [0-9]*; canary [0-9a-f]*$' "$TMP/list"
 }
 check is_used_where_it_is_named is_named
 

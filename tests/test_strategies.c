@@ -196,6 +196,39 @@ static void strategies_on_gpus_have_the_bits_of_one(void **state)
     every_strategy_has_one_devices_bits(&(job){ .copies = true, .batch = 33, .lanes = 8 }, devices + 1, 3, true);
 }
 
+/* Devices of several kinds are replicas, or stages, of one another. */
+static void strategies_on_mixed_kinds_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *devices;
+        int count, cpus, gpus;
+    } mixed[] = { { "cpu:0,gpu:0", 2, 1, 1 }, { "gpu:1,cpu:0,gpu:0", 3, 1, 2 }, { "cpu:1,gpu:0-1,cpu:0", 4, 2, 2 } };
+    static const job jobs[] = { { .net = PLAIN },
+                                { .net = NORMED, .batch = 33, .lanes = 8, .copies = true },
+                                { .net = NORMED_BY_LANE, .batch = 7, .lanes = 9 } };
+    for (size_t n = 0; n < LENGTH(jobs); n++) {
+        outcome expected;
+        job one = jobs[n];
+        one.cpus = 1;
+        one.strategy = ls_one_device();
+        train(&one, &expected);
+        for (size_t i = 0; i < LENGTH(mixed); i++) {
+            ls_strategy list[MOST_STRATEGIES];
+            size_t strategies = list_strategies(mixed[i].count, list);
+            for (size_t k = 0; k < strategies; k++) {
+                job j = jobs[n];
+                j.strategy = list[k];
+                j.strategy.devices = mixed[i].devices;
+                j.gpus = mixed[i].gpus;
+                j.cpus = mixed[i].cpus;
+                if (j.strategy.kind != LS_STRATEGY_ONE_DEVICE)
+                    must_equal(&expected, &j);
+            }
+        }
+    }
+}
+
 /* The graph's strategy is another after every step; a fit keeps the one it began with. */
 static ls_status set_another(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
@@ -542,9 +575,6 @@ static void what_cannot_be_is_refused(void **state)
 #define REFUSED(strategy, ...) FAILS(ls_strategy_replicas(m.ctx, strategy, &count), LS_ERR_INVALID, __VA_ARGS__)
     REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 2), "3 devices", "2 stages");
     REFUSED(ls_pipeline(.devices = "cpu:0-2", .stages = 4), "3 devices", "4 stages");
-    REFUSED(ls_pipeline(.devices = "cpu:0,gpu:0"), "one kind", "CPU:0", "GPU:0");
-    REFUSED(ls_mirrored(.devices = "gpu:0,cpu:0", .work_split = "2:1"), "mirrored", "one kind", "GPU:0", "CPU:0");
-    REFUSED(ls_data_parallel(.devices = "cpu:0-1,gpu:0"), "data-parallel", "one kind");
     REFUSED(ls_one_device(.devices = "cpu:0-1"), "one-device", "2 devices");
     REFUSED(ls_mirrored(.stages = 2), "mirrored", "2 stages");
     REFUSED(ls_mirrored(.order = LS_FILL_DRAIN), "mirrored", "pipeline");
@@ -564,6 +594,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strategies_on_cpus_have_the_bits_of_one),
         cmocka_unit_test(strategies_on_gpus_have_the_bits_of_one),
+        cmocka_unit_test(strategies_on_mixed_kinds_have_the_bits_of_one),
         cmocka_unit_test(a_fit_keeps_the_graphs_strategy),
         cmocka_unit_test(layers_with_devices_are_the_stages),
         cmocka_unit_test(placed_layers_have_no_replicas),

@@ -169,10 +169,11 @@ typedef struct job {
     int lanes, cpus;
     int64_t batch;
     ls_strategy strategy;
-    bool weighs; /* lanes are shared out anew with each step */
-    bool clips;  /* gradients, by the norm of all */
-    int audit;   /* see ls_fit_options */
-    int broken;  /* the worker, counted from 1, whose partials have a wrong bit; 0: none */
+    bool weighs;   /* lanes are shared out anew with each step */
+    bool clips;    /* gradients, by the norm of all */
+    int audit;     /* see ls_fit_options */
+    unsigned gpus; /* by bit: workers that train on a device of another kind; 8 bits above, also on the CPU */
+    int broken;    /* the worker, counted from 1, whose partials have a wrong bit; 0: none */
 } job;
 
 typedef struct outcome {
@@ -236,7 +237,7 @@ static ls_status weigh(void *user, ls_model *model, const ls_logs *logs, bool *s
     return ls_peers_weigh(peers, weights);
 }
 
-static ls_status train(ls_model *model, const job *j, outcome *out, ls_peers *peers)
+static ls_status train(ls_model *model, const job *j, ls_strategy strategy, outcome *out, ls_peers *peers)
 {
     ls_results results;
     ls_history *history = NULL;
@@ -245,12 +246,12 @@ static ls_status train(ls_model *model, const job *j, outcome *out, ls_peers *pe
     const ls_callback weighs = { .user = peers, .on_batch_end = weigh };
     ls_status status =
         ls_fit(model, set, .epochs = 2, .batch_size = j->batch ? j->batch : 16, .lanes = j->lanes ? j->lanes : 5,
-               .verbose = LS_VERBOSE_SILENT, .strategy = j->strategy, .validation = set, .history = &history,
+               .verbose = LS_VERBOSE_SILENT, .strategy = strategy, .validation = set, .history = &history,
                .callbacks = &weighs, .callback_count = peers && j->weighs, .audit = j->audit);
     if (status == LS_OK)
-        status = ls_evaluate(model, set, &results, .batch_size = 20, .strategy = j->strategy);
+        status = ls_evaluate(model, set, &results, .batch_size = 20, .strategy = strategy);
     if (status == LS_OK)
-        status = ls_predict(model, set, &predicted, .batch_size = 20, .strategy = j->strategy);
+        status = ls_predict(model, set, &predicted, .batch_size = 20, .strategy = strategy);
     if (status == LS_OK)
         status = ls_model_state_sha256(model, out->hash);
     if (status == LS_OK)
@@ -272,14 +273,43 @@ typedef struct work {
     outcome out;
 } work;
 
+/* The context of a worker, with a GPU of the tests' where the job has one for it. */
+static ls_status open_member(const work *w, gpu **g, ls_context **ctx)
+{
+    int cpus = w->job->cpus ? w->job->cpus : 1;
+    ls_context_options options = { .cpu_devices = cpus, .threads = cpus };
+    if (!w->m.c || !(w->job->gpus >> w->m.peers.rank & 1))
+        return ls_context_open(&options, ctx);
+    *g = gpu_create((gpu_settings){ .devices = 1, .delay = -1, .copies = w->m.peers.rank % 2 });
+    ls_status status = ls_context_create(&options, ctx);
+    if (status == LS_OK)
+        status = ls_add_backend(*ctx, gpu_backend(*g));
+    ls_device_info *list = NULL;
+    size_t count;
+    if (status == LS_OK) /* which opens it */
+        status = ls_list_logical_devices(*ctx, "GPU", &list, &count);
+    free(list);
+    return status;
+}
+
+static ls_strategy strategy_of(const work *w)
+{
+    ls_strategy s = w->job->strategy;
+    if (w->m.c && w->job->gpus >> w->m.peers.rank & 1)
+        s.devices = w->job->gpus >> (w->m.peers.rank + MOST) & 1 ? "cpu:0,gpu:0" : "gpu:0";
+    return s;
+}
+
 static void *run_member(void *user)
 {
     work *w = user;
+    gpu *g = NULL;
     ls_context *ctx = NULL;
     ls_model *model = NULL;
-    int cpus = w->job->cpus ? w->job->cpus : 1;
-    ls_status status = ls_context_open(&(ls_context_options){ .cpu_devices = cpus, .threads = cpus }, &ctx);
+    ls_status status = open_member(w, &g, &ctx);
     w->m.peers.weights = w->m.weights;
+    if (status == LS_OK) /* while it is alone */
+        status = ls_bit_class(ctx, &ctx->bit_class);
     if (status == LS_OK && w->m.c)
         ctx->peers = &w->m.peers;
     if (status == LS_OK)
@@ -290,12 +320,15 @@ static void *run_member(void *user)
     if (runs)
         runs->settings.mutation = LS_MUTATE_BIT;
     if (status == LS_OK)
-        status = train(model, w->job, &w->out, w->m.c ? &w->m.peers : NULL);
+        status = train(model, w->job, strategy_of(w), &w->out, w->m.c ? &w->m.peers : NULL);
     w->out.status = status;
     if (status != LS_OK)
         strncpy(w->out.message, ls_last_error(), sizeof(w->out.message) - 1);
     ls_model_destroy(model);
     ls_context_close(ctx);
+    if (g && status == LS_OK && (gpu_counted(g).misuses || gpu_counted(g).buffers || !gpu_counted(g).calls[GPU_RUN]))
+        w->out = (outcome){ .status = LS_ERR_INTERNAL, .message = "the GPU was misused, kept busy or not used" };
+    gpu_destroy(g);
     return NULL;
 }
 
@@ -360,6 +393,29 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
         assert_int_equal(alone.out.status, LS_OK);
         for (int size = 1; size <= MOST; size += size < 5 ? 1 : 3)
             has_the_bits_of_one(&jobs[i], &alone.out, size);
+    }
+}
+
+/* Workers on CPUs, on devices of another kind, and on both at once. */
+static void workers_of_several_kinds_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const job jobs[] = {
+        { PLAIN, .lanes = 8, .gpus = 0x2 },
+        { NORMED, .lanes = 7, .batch = 33, .gpus = 0x5 },
+        { NORMED, .lanes = 8, .gpus = 0x101, .audit = 1 },
+        { NORMED_BY_LANE, .lanes = 16, .batch = 10, .gpus = 0xff },
+        { GATHERED, .lanes = 6, .gpus = 0x1, .weighs = true },
+        { LARGE, .lanes = 8, .gpus = 0x203, .weighs = true, .audit = 1 },
+    };
+    for (size_t i = 0; i < LENGTH(jobs); i++) {
+        static work alone;
+        alone = (work){ .job = &jobs[i] };
+        run_member(&alone);
+        assert_int_equal(alone.out.status, LS_OK);
+        for (int size = 1; size <= 3; size++)
+            if (jobs[i].gpus & ((1u << size) - 1))
+                has_the_bits_of_one(&jobs[i], &alone.out, size);
     }
 }
 
@@ -505,6 +561,7 @@ int main(void)
     alarm(300); /* a worker that failed alone would leave the others waiting */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_has_the_bits_of_one),
+        cmocka_unit_test(workers_of_several_kinds_have_the_bits_of_one),
         cmocka_unit_test(audits_change_no_bit),
         cmocka_unit_test(a_wrong_bit_is_found_by_audits),
         cmocka_unit_test(a_signal_to_one_ends_all_at_one_step),

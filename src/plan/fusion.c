@@ -15,12 +15,18 @@ static const ls_tensor *node_at(const fuser *f, int i)
     return f->plan->nodes[i].node;
 }
 
+/* Whether two nodes are for the same devices. */
+static bool is_together(const ls_plan_node *a, const ls_plan_node *b)
+{
+    return a->kind == b->kind && a->spread == b->spread;
+}
+
 /* The one user of node i that could follow it in a group, or -1. */
 static int follower(const fuser *f, int i, ls_op op)
 {
     const ls_plan_node *p = &f->plan->nodes[i];
     if (p->users != 1 || p->fetched || f->absorbed[f->user[i]] || node_at(f, f->user[i])->op != op ||
-        f->plan->nodes[f->user[i]].kind != p->kind)
+        !is_together(&f->plan->nodes[f->user[i]], p))
         return -1;
     return f->user[i];
 }
@@ -134,7 +140,7 @@ static bool takes_relu_grad(const fuser *f, int relu_grad, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     return nodes[relu_grad].node->op == LS_OP_relu_grad && nodes[relu_grad].in &&
-           nodes[relu_grad].node->attr.slope.slope == 0 && nodes[relu_grad].kind == nodes[i].kind &&
+           nodes[relu_grad].node->attr.slope.slope == 0 && is_together(&nodes[relu_grad], &nodes[i]) &&
            !f->inside[nodes[relu_grad].in[0]]; /* otherwise a pool's gradient has taken it in already */
 }
 
@@ -318,11 +324,12 @@ static void find_updates(ls_plan *plan)
     }
 }
 
-/* An update goes where its gradient is, if that kind has a kernel and nobody looks at the new value within the run. */
+/* An update goes where its gradient is (the host's memory, where that joins), if that kind has a kernel and nobody
+ * looks at the new value within the run. */
 static void place_updates(ls_plan *plan)
 {
     const ls_context *ctx = plan->graph->context;
-    for (int i = 0; i < plan->group_count; i++) {
+    for (int i = 0; !plan->at_home && i < plan->group_count; i++) {
         ls_group *group = &plan->groups[i];
         ls_plan_node *node = &plan->nodes[group->value];
         int from = group->in_place && !node->fetched ? ls_plan_source(plan, group->in[0]) : -1;
@@ -366,7 +373,8 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     if (ls_node_is(p->node, LS_TRAIT_ORDERS))
         group->in_count = 0; /* it looks at no value */
     ls_group plain = *group;
-    bool alone = plan->options.unfused || p->kind != LS_CPU; /* other backends fuse as they like, inside a program */
+    /* other backends fuse as they like, inside a program */
+    bool alone = plan->options.unfused || p->kind != LS_CPU || p->spread;
     *root = alone ? i : match(f, group, i);
     if (group->node_count > 1) {
         describe(plan, group);
@@ -381,6 +389,7 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     }
     group->value = *root;
     group->kind = p->kind;
+    group->spread = p->spread;
     group->device = p->device;
     describe(plan, group);
     return LS_OK;

@@ -53,7 +53,7 @@ static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
 {
     if (group->kernel)
         return LS_OK;
-    if (group->kind != LS_CPU)
+    if (group->kind != LS_CPU && !(plan->at_home && group->reduces)) /* else the host joins: in its kernel's format */
         return make_foreign(plan, group);
     if (k->count == 0)
         add_kind(k, 1); /* an empty batch: the kernel is asked for its formats, not run */

@@ -37,6 +37,19 @@ static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
                    ctx->kinds[kind].name, others);
 }
 
+/* Work on samples that every kind in the map has a kernel for. The kind that has none is told in *wanted. */
+static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
+{
+    const ls_context *ctx = plan->graph->context;
+    unsigned named = ls_map_kinds(&plan->options.map, ctx);
+    for (int k = ctx->kind_count; k-- > 1;)
+        if (named >> k & 1 && !supports(ctx, k, node)) {
+            *wanted = k;
+            return false;
+        }
+    return node->use != LS_USE_WHOLE || node->per_sample;
+}
+
 /* The kind a node would like; LS_ERR_UNSUPPORTED if that is asked for and cannot be. */
 static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node *p)
 {
@@ -55,6 +68,10 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
         p->device = can ? node->device : LS_ANY_DEVICE;
         p->reason = can ? LS_PLACED_ASKED : LS_PLACED_NO_KERNEL;
         p->wanted = kind;
+    } else if (ls_map_is_mixed(&plan->options.map, ctx)) {
+        p->wanted = LS_CPU;
+        p->spread = is_spread(plan, node, &p->wanted);
+        p->reason = p->wanted == LS_CPU ? LS_PLACED_FASTEST : LS_PLACED_NO_KERNEL;
     } else {
         for (int k = ctx->kind_count; k-- > 1;) {
             if (!has_device(ctx, k) || !is_allowed(plan, k))

@@ -8,7 +8,7 @@ static int device_of_kind(const ls_map *map, const ls_context *ctx, int kind, in
 {
     bool named = false;
     for (int i = 0; i < map->count; i++) {
-        bool of_kind = ctx->devices[map->devices[i]].kind == kind;
+        bool of_kind = kind == LS_ANY_KIND || ctx->devices[map->devices[i]].kind == kind;
         named = named || of_kind;
         if (of_kind && which-- == 0)
             return map->devices[i];
@@ -43,6 +43,12 @@ unsigned ls_map_kinds(const ls_map *map, const ls_context *ctx)
     for (int i = 0; i < map->count; i++)
         kinds |= 1u << ctx->devices[map->devices[i]].kind;
     return kinds;
+}
+
+bool ls_map_is_mixed(const ls_map *map, const ls_context *ctx)
+{
+    unsigned kinds = ls_map_kinds(map, ctx);
+    return (kinds & (kinds - 1)) != 0;
 }
 
 /* Lanes come to a replica as its share of all of them, rounded. */
@@ -80,7 +86,7 @@ ls_status ls_map_device(const ls_map *map, const ls_context *ctx, const ls_map_p
         device = shared_out(map, ctx, at);
     if (device < LS_ANY_DEVICE || device >= ctx->device_count)
         return ls_fail(LS_ERR_INVALID, "the map gives work to device %d; there are %d", device, ctx->device_count);
-    if (device != LS_ANY_DEVICE && ctx->devices[device].kind != at->kind)
+    if (device != LS_ANY_DEVICE && at->kind != LS_ANY_KIND && ctx->devices[device].kind != at->kind)
         return ls_fail(LS_ERR_INVALID, "the map gives work for a %s to %s", ctx->kinds[at->kind].name,
                        ctx->devices[device].name);
     *out = device;

@@ -11,9 +11,11 @@
 #include "device/context.h"
 #include "graph/node.h"
 
+#define LS_ANY_KIND (-1)
+
 /* A piece of work, as a map sees it. */
 typedef struct ls_map_point {
-    int kind;        /* of device that it is for */
+    int kind;        /* of device that it is for; LS_ANY_KIND: every one that the map names */
     int asked;       /* the device that a scope or a layer asked for; LS_ANY_DEVICE: none */
     int segment;     /* the natural segment; -1: work on whole values */
     int group;       /* the group's number in the plan: work is in this order */
@@ -51,7 +53,8 @@ ls_status ls_map_device(const ls_map *map, const ls_context *ctx, const ls_map_p
 
 int ls_map_owner(const ls_map *map, const int *makers, int count, int part);
 
-/* The devices of a kind that take part, in order; `out` has room for all devices (NULL: they are only counted). */
+/* The devices of a kind (LS_ANY_KIND: of all that are named) that take part, in order; `out` has room for all devices
+ * (NULL: they are only counted). */
 int ls_map_devices(const ls_map *map, const ls_context *ctx, int kind, int *out);
 
 /* Whether a device is one of them. */
@@ -62,6 +65,9 @@ int ls_map_replica(const ls_map *map, int replicas, int lane, int lanes);
 
 /* Kinds of which devices are named, by bit; 0: none is. */
 unsigned ls_map_kinds(const ls_map *map, const ls_context *ctx);
+
+/* Whether devices of several kinds are named. */
+bool ls_map_is_mixed(const ls_map *map, const ls_context *ctx);
 
 bool ls_map_equal(const ls_map *a, const ls_map *b);
 

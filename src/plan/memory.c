@@ -254,7 +254,7 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
     ls_step *step = &segment->steps[i];
     const ls_group *group = step->group;
     step->room = i;
-    if (!group->kernel->in_place || group->kept || group->reduces || group->in_count == 0)
+    if (!group->kernel->in_place || group->spread || group->kept || group->reduces || group->in_count == 0)
         return;
     int from = ls_plan_source(plan, group->in[0]), made = from >= 0 ? p->step_of[from] - 1 : -1;
     if (made < 0 || plan->groups[from].kept || plan->groups[from].reduces || last[made] != i ||

@@ -39,7 +39,7 @@ static bool has_finish(const ls_plan *plan, int first, int count)
 static bool is_shared(const ls_plan *plan, int first, int count)
 {
     for (int i = first; i < first + count; i++)
-        if (plan->joins[i].group->kind != LS_CPU)
+        if (plan->joins[i].group->kind != LS_CPU && !plan->at_home)
             return true;
     return false;
 }
@@ -47,8 +47,7 @@ static bool is_shared(const ls_plan *plan, int first, int count)
 /* Rounds of a map whose devices join by twos; the last pair, which is all lanes, is left to the join. */
 static void pair_phases(ls_plan *plan, int level, int first, int count)
 {
-    bool pairs =
-        plan->options.map.owners == LS_OWNERS_PAIRS && plan->options.workers == 0; /* else the exchange joins */
+    bool pairs = plan->options.map.owners == LS_OWNERS_PAIRS && !plan->at_home; /* else the host joins */
     for (int size = 2; size < plan->lanes && pairs; size *= 2) {
         add_phase(plan, LS_PHASE_PAIR, level, first, count);
         plan->phases[plan->phase_count - 1].size = size;
@@ -172,7 +171,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * (12 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
+    size_t most = (size_t)plan->levels * (13 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;
@@ -190,6 +189,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         whole_phases(plan, level, w, whole - w);
         add_phase(plan, LS_PHASE_PREPARE, level, p, prepared - p);
         add_phase(plan, LS_PHASE_LANES, level, s, segment - s);
+        if (plan->at_home && join > j)
+            add_phase(plan, LS_PHASE_HOME, level, s, segment - s);
         if (plan->options.workers > 0)
             add_phase(plan, LS_PHASE_EXCHANGE, level, s, segment - s);
         if (join > j && segment > s)

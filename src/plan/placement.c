@@ -145,7 +145,8 @@ static bool has_whole(const ls_placement *p, int value, int device)
     int g = plan->nodes[value].group;
     const ls_group *group = &plan->groups[g];
     if (group->reduces)
-        return group->kind == ls_kind_of(p, device); /* its owners send it to all of their kind that look at it */
+        return group->kind == ls_kind_of(p, device) &&
+               !plan->at_home; /* its owners send it to all of their kind that look at it */
     for (int i = 0; i < plan->whole_count; i++)
         if (plan->whole_steps[i].group == group)
             return ls_whole_runs_on(p, i, device);
@@ -206,6 +207,13 @@ static ls_status place_join(ls_placement *p, int join)
             i++;
         if (i == count)
             makers[count++] = device;
+    }
+    if (plan->at_home) { /* in chunks, by any CPU */
+        at->parts = ls_placement_alloc(p, at->part_count = 1, sizeof(*at->parts));
+        if (!at->parts)
+            return LS_ERR_MEMORY;
+        at->parts[0] = (ls_join_part){ .owner = p->home, .to = j->count };
+        return LS_OK;
     }
     at->part_count = j->count < PART_ELEMENTS || plan->options.map.owners != LS_OWNERS_ALL ? 1 : count;
     at->parts = ls_placement_alloc(p, (size_t)at->part_count, sizeof(*at->parts));

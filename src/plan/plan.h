@@ -68,6 +68,8 @@ struct ls_kernel {
     ls_prepare prepare;
     /* Of a reduction: the partials' own format, and how the joined one becomes the value. 0, NULL: the value's. */
     size_t partial_bytes;
+    /* Of one with a format of its own: the value's format to it. */
+    void (*pack)(ls_kernel *kernel, const void *value, void *to);
     /* Of a reduction: it leaves a block open from call to call, in `chain`, as large as a partial (docs/bits.md). */
     bool chains;
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
@@ -117,10 +119,11 @@ typedef struct ls_plan_node {
     int *in; /* plan nodes; may differ from node->in where an equal value serves better */
     int users;
     bool fetched;
-    bool aside; /* computed for the sums of metrics alone: it must not change how anything else is computed */
-    int group;  /* that computes it; -1: a leaf, or absorbed */
-    int kind;   /* of device */
-    int device; /* that was asked for and can be; LS_ANY_DEVICE: any of its kind */
+    bool aside;  /* computed for the sums of metrics alone: it must not change how anything else is computed */
+    int group;   /* that computes it; -1: a leaf, or absorbed */
+    int kind;    /* of device */
+    bool spread; /* its lanes may go to devices of every kind that the map names: all have a kernel; kind is LS_CPU */
+    int device;  /* that was asked for and can be; LS_ANY_DEVICE: any of its kind */
     ls_placed reason;
     int wanted; /* the kind without a kernel */
 } ls_plan_node;
@@ -159,6 +162,7 @@ struct ls_group {
     bool needed;   /* somebody looks at its value, or it writes */
     bool kept;     /* its samples are kept for other segments, or fetched */
     int kind;      /* of device */
+    bool spread;   /* as its node: lanes are on devices of several kinds */
     int device;    /* asked for by its first node; of a whole group: the map's word. LS_ANY_DEVICE: none */
     int level;
     int segment;   /* that computes it; -1: it is whole, or computed wherever it is needed */
@@ -203,6 +207,7 @@ typedef struct ls_segment {
     int level;
     int index; /* among all segments */
     int kind;
+    bool spread; /* as its groups */
     int64_t micro;
     ls_step *steps;
     int step_count;
@@ -230,6 +235,7 @@ typedef struct ls_join {
     bool late;      /* nobody looks at it for two levels: workers exchange its parts while these are computed */
     int64_t count;  /* elements of a partial */
     size_t bytes;   /* of a partial */
+    int64_t plain;  /* elements of a partial on a device that is not a CPU: those of the value */
     size_t partial; /* offset in a lane's slot of the segment */
     size_t stride;  /* room for it there */
     size_t joined;  /* offset in the whole arena of the joined partial */
@@ -256,6 +262,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_TILES,    /* one step on whole tensors, in tiles */
     LS_PHASE_PREPARE,  /* weights to their formats, side by side */
     LS_PHASE_LANES,    /* the segments of a level: tasks (segment, lane) */
+    LS_PHASE_HOME,     /* what other devices have made of a level's joins comes to the host, which joins it */
     LS_PHASE_PAIR,     /* blocks of lanes that two devices have made, by twos: one round of the tree */
     LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to who joins it */
     LS_PHASE_JOIN,     /* the joins of a level, in chunks, or each part by its owner */
@@ -299,6 +306,9 @@ struct ls_plan {
     ls_graph *graph;
     ls_plan_options options;
     ls_kernel_source source;
+    /* Joins and updates are the host's, whoever made parts of them: of a map with devices of several kinds, and of the
+     * workers of a cluster, which exchange what is in the host's memory. */
+    bool at_home;
     int64_t batch;
     int lanes;         /* that have samples or not: lane v holds samples floor(v n / V) .. floor((v+1) n / V) - 1 */
     int *worker_first; /* by worker of a cluster: its first lane; one more at the end */

@@ -98,7 +98,8 @@ static ls_status add_joins(packing *k, int device, size_t *receive)
             size_t needed = receive_bytes(k->p, join, part->to - part->from, device);
             *receive = needed > *receive ? needed : *receive;
         }
-        if (plan->options.map.owners == LS_OWNERS_PAIRS && ls_runs_on(k->p, join->group->segment, device)) {
+        if (plan->options.map.owners == LS_OWNERS_PAIRS && !plan->at_home &&
+            ls_runs_on(k->p, join->group->segment, device)) {
             size_t needed = receive_bytes(k->p, join, join->count, device);
             *receive = needed > *receive ? needed : *receive;
         }
@@ -161,6 +162,8 @@ static void count_needs(ls_placement *p)
             place->needed_bytes = place->total_bytes;
             if (place->total_bytes > 0) /* rows that its driver picks, in the host's memory; CPUs come first */
                 p->places[p->home].needed_bytes += ls_block_bytes(plan->stage_bytes);
+            if (plan->at_home) /* what it has made of joins, for the host to join */
+                p->places[p->home].needed_bytes += ls_block_bytes(place->partial_bytes);
             continue;
         }
         place->needed_bytes =

@@ -18,6 +18,7 @@ typedef struct cutter {
     bool *needed; /* by group: somebody looks at its value, or it writes */
     bool *kept;   /* by group */
     int kind;     /* of the segment being built */
+    bool spread;  /* its lanes may be on several kinds */
     int *step_of; /* by group: step of the segment being built + 1; 0: not in it */
     int *touched; /* groups with a step in it, to be undone */
     int touched_count;
@@ -139,7 +140,7 @@ typedef enum wish { NO_WISH, SMALL, WHOLE_LANE } wish;
 static wish wish_of(const ls_plan *plan, const ls_group *group)
 {
     size_t bytes = weight_bytes(plan, group);
-    if (group->kind != LS_CPU)
+    if (group->kind != LS_CPU || group->spread)
         return WHOLE_LANE; /* no cache to fit in: the larger the better */
     return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
@@ -191,7 +192,7 @@ static int64_t micro_size(cutter *c, bool heavy)
     if (lane < 1)
         return 1;
     int64_t micro = (int64_t)(LS_MICRO_BYTES / busiest_bytes(c));
-    if (plan->options.micro > 0 && c->kind == LS_CPU)
+    if (plan->options.micro > 0 && c->kind == LS_CPU && !c->spread)
         micro = plan->options.micro;
     else if (heavy)
         micro = lane;
@@ -211,6 +212,7 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
     ls_segment *segment = &plan->segments[plan->segment_count];
     *segment = (ls_segment){ .level = level, .index = plan->segment_count, .step_count = c->step_count };
     segment->kind = c->kind;
+    segment->spread = c->spread;
     segment->steps = ls_plan_alloc(plan, (size_t)c->step_count, sizeof(*segment->steps));
     if (!segment->steps)
         return LS_ERR_MEMORY;
@@ -230,6 +232,7 @@ static void add_own(cutter *c, int g)
 {
     ls_group *group = &c->plan->groups[g];
     c->kind = group->kind;
+    c->spread = group->spread;
     for (int k = 0; k < group->in_count; k++)
         demand(c, group->in[k]);
     add_step(c, g);
@@ -267,8 +270,8 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
         const ls_group *group = &c->plan->groups[groups[i]];
         wish next = wish_of(c->plan, group);
         bool other = c->step_count > 0 &&
-                     (group->kind != c->kind || is_aside(c->plan, groups[i]) != is_aside(c->plan, groups[i - 1]) ||
-                      waits_for_lane(c, groups[i]));
+                     (group->kind != c->kind || group->spread != c->spread ||
+                      is_aside(c->plan, groups[i]) != is_aside(c->plan, groups[i - 1]) || waits_for_lane(c, groups[i]));
         if (other || (next != NO_WISH && now != NO_WISH && next != now))
             LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
         now = other ? NO_WISH : now;
@@ -349,7 +352,7 @@ static void keep_across_kinds(cutter *c)
         for (int k = 0; c->needed[i] && k < plan->groups[i].in_count; k++) {
             int g = ls_plan_source(plan, plan->groups[i].in[k]);
             if (g >= 0 && plan->groups[g].per_sample && !plan->groups[g].reduces && !plan->groups[i].alias &&
-                plan->groups[g].kind != plan->groups[i].kind)
+                (plan->groups[g].kind != plan->groups[i].kind || plan->groups[g].spread != plan->groups[i].spread))
                 c->kept[g] = true;
         }
 }
@@ -366,9 +369,12 @@ static ls_status ask_map(ls_plan *plan, natural *n)
     LS_TRY(ls_plan_stages(plan, stage, asked));
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
-        ls_map_point at = {
-            .kind = group->kind, .asked = asked[g], .group = g, .segment = -1, .stage = stage[g], .lane = -1
-        };
+        ls_map_point at = { .kind = group->spread ? LS_ANY_KIND : group->kind,
+                            .asked = asked[g],
+                            .group = g,
+                            .segment = -1,
+                            .stage = stage[g],
+                            .lane = -1 };
         if (!group->per_sample)
             LS_TRY(ls_map_device(map, ctx, &at, &group->device));
         if (group->segment < 0)

@@ -67,8 +67,7 @@ static int first_look(const ls_plan *plan, int group)
 /* Parts of a late join go while the next level is computed, what was joined of it during the one behind that. */
 static bool is_late(const ls_plan *plan, int group)
 {
-    return plan->options.workers > 1 && plan->groups[group].kind == LS_CPU &&
-           first_look(plan, group) > plan->groups[group].level + 2;
+    return plan->options.workers > 1 && first_look(plan, group) > plan->groups[group].level + 2;
 }
 
 static void list_joins(ls_plan *plan)
@@ -85,6 +84,7 @@ static void list_joins(ls_plan *plan)
                        .level = group->level,
                        .late = is_late(plan, g),
                        .bytes = bytes,
+                       .plain = (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype)),
                        .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
                        .stride = ls_size_align(bytes ? bytes : 1, LS_ALIGN) + (plan->options.guards ? LS_ALIGN : 0) };
     }

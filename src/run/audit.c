@@ -1,6 +1,9 @@
 /* A lane that two workers compute: which, who, and whether they made the same of it. */
 #include "run/audit.h"
 
+#include <string.h>
+
+#include "base/hash.h"
 #include "base/philox.h"
 #include "run/exchange.h"
 #include "run/partials.h"
@@ -39,7 +42,7 @@ void ls_audit_begin(ls_executor *e)
     for (e->owner = 0; ls_plan_worker_first(plan, e->owner + 1) <= e->audited;)
         e->owner++;
     e->auditor = (e->owner + 1 + (int)(random.word[1] % (uint32_t)(workers - 1))) % workers;
-    ls_hash_begin(&e->audit);
+    e->audit[0] = e->audit[1] = 0;
     for (int p = 0; p < e->phase_count && ls_audit_is_foreign(e, e->audited); p++)
         if (plan->phases[p].kind == LS_PHASE_LANES)
             ls_units_add_lane(e, &plan->phases[p], &e->phases[p], e->audited);
@@ -53,11 +56,35 @@ void ls_audit_end(ls_executor *e)
     e->audited = -1;
 }
 
-/* Units of a lane come one after the other. Of a mutated run one bit of the first partial is another one. */
-void ls_audit_lane(ls_executor *e, const ls_unit *u)
+/* What a lane has added to a join, as the value's format has it: in a kernel's own there may be room between. */
+static ls_status hash_partial(ls_executor *e, int join, const char *partial, int worker)
 {
-    if ((u->lane != e->audited && e->mutation != LS_MUTATE_BIT) || e->drivers[u->device])
-        return;
+    const ls_join *j = &e->plan->joins[join];
+    ls_kernel *kernel = j->group->kernel;
+    size_t bytes = (size_t)j->plain * ls_dtype_bytes(j->dtype);
+    ls_hash hash;
+    uint64_t out[2];
+    if (kernel->finish) {
+        LS_TRY(kernel->finish(kernel, partial, e->audit_room, worker, NULL));
+        partial = e->audit_room;
+    }
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, &join, sizeof(join));
+    ls_hash_add(&hash, partial, bytes);
+    ls_hash_end(&hash, out);
+    e->audit[0] += out[0]; /* in any order: devices of another kind have other segments */
+    e->audit[1] += out[1];
+    return LS_OK;
+}
+
+/* Units of a lane come one after the other. Of a mutated run one bit of the first partial is another one. */
+ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int worker)
+{
+    ls_driver *driver = e->drivers[u->device];
+    if (u->lane != e->audited && (e->mutation != LS_MUTATE_BIT || driver))
+        return LS_OK;
+    for (int s = u->index; driver && s < u->index + u->count; s++)
+        LS_TRY(ls_driver_bring_home(driver, e, s, u->lane));
     for (int i = 0; i < e->plan->join_count; i++) {
         const ls_join *join = &e->plan->joins[i];
         int s = join->group->segment;
@@ -65,8 +92,9 @@ void ls_audit_lane(ls_executor *e, const ls_unit *u)
         if (slot && e->mutation == LS_MUTATE_BIT)
             slot[join->partial] ^= 1;
         if (slot && u->lane == e->audited)
-            ls_hash_add(&e->audit, slot + join->partial, join->bytes);
+            LS_TRY(hash_partial(e, i, slot + join->partial, worker));
     }
+    return LS_OK;
 }
 
 ls_status ls_audit_compare(ls_executor *e)
@@ -75,7 +103,7 @@ ls_status ls_audit_compare(ls_executor *e)
     uint64_t found[2][2];
     if (e->audited < 0)
         return LS_OK;
-    ls_hash_end(&e->audit, found[e->auditor == e->plan->options.worker]);
+    memcpy(found[e->auditor == e->plan->options.worker], e->audit, sizeof(e->audit));
     LS_TRY(ls_exchange_audit(e, found));
     if (found[0][0] == found[1][0] && found[0][1] == found[1][1])
         return LS_OK;

@@ -16,8 +16,8 @@ static inline bool ls_audit_is_foreign(const ls_executor *e, int lane)
     return e->audited >= 0 && lane == e->audited && e->auditor == e->plan->options.worker;
 }
 
-/* A unit of a lane is done; its partials are where it made them. */
-void ls_audit_lane(ls_executor *e, const ls_unit *unit);
+/* A unit of a lane is done; its partials are where it made them: those on another device come to the host's room. */
+ls_status ls_audit_lane(ls_executor *e, const ls_unit *unit, int worker);
 
 /* All levels are done: what both made of the lane is compared, by all. */
 ls_status ls_audit_compare(ls_executor *e);

@@ -104,7 +104,7 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
 {
     LS_OWN_FP_MODE;
     ls_runtime *runtime = NULL;
-    char hex[65];
+    char hex[65], other[65];
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
     LS_TRY(ls_runtime_of(ctx, &runtime));
@@ -116,15 +116,17 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     LS_TRY(run_canary(ctx, 0, hex));
     ls_text text = { 0 };
     ls_text_add(&text, "definition %d; canary %.16s", DEFINITION, hex);
-    for (int d = 1; d < ctx->device_count; d++) { /* the first device of each other kind */
+    /* The first device of each other kind: one that has the CPU's bits is of the same class, and is not named. */
+    for (int d = 1; d < ctx->device_count; d++) {
         if (ctx->devices[d].kind == ctx->devices[d - 1].kind)
             continue;
-        ls_status status = run_canary(ctx, d, hex);
+        ls_status status = run_canary(ctx, d, other);
         if (status != LS_OK) {
             ls_text_free(&text);
             return status;
         }
-        ls_text_add(&text, "; %s canary %.16s", ctx->kinds[ctx->devices[d].kind].name, hex);
+        if (strcmp(other, hex) != 0)
+            ls_text_add(&text, "; %s canary %.16s", ctx->kinds[ctx->devices[d].kind].name, other);
     }
     return ls_text_take(&text, out);
 }

@@ -21,25 +21,10 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     return flops > SMALL_FLOPS;
 }
 
-/* What other workers send comes to the host's memory. */
-static ls_status check_kinds(const ls_plan *plan)
-{
-    for (int s = 0; plan->options.workers > 0 && s < plan->segment_count; s++)
-        if (plan->segments[s].kind != LS_CPU)
-            return ls_fail(LS_ERR_UNSUPPORTED, "workers of a cluster compute on CPUs; a %s is not possible yet",
-                           plan->graph->context->kinds[plan->segments[s].kind].name);
-    return LS_OK;
-}
-
 ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
 {
     m->options.batch = batch;
     LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
-    ls_status possible = check_kinds(m->plan);
-    if (possible != LS_OK) {
-        ls_plan_destroy(m->plan);
-        return possible;
-    }
     ls_status status = ls_placement_make(m->plan, m->crew != NULL, &m->placement);
     if (status != LS_OK)
         ls_plan_destroy(m->plan);

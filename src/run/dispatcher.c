@@ -270,7 +270,7 @@ static void wait_for_progress(ls_executor *e, bool spin)
 /* What a worker did, and what it waited for, by the kind of phase. */
 static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
 {
-    *(kind < LS_PHASE_PAIR ? &m->busy : &m->joins) += seconds;
+    *(kind < LS_PHASE_HOME ? &m->busy : &m->joins) += seconds;
     m->lanes += kind == LS_PHASE_LANES ? seconds : 0;
 }
 
@@ -278,7 +278,7 @@ static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)
 {
     m->waiting += seconds;
     m->idle += kind == LS_PHASE_LANES ? seconds : 0;
-    m->joins += kind >= LS_PHASE_PAIR ? seconds : 0;
+    m->joins += kind >= LS_PHASE_HOME ? seconds : 0;
 }
 
 /* Does a unit, for which the mutex is given up, and says how it went. */
@@ -291,7 +291,7 @@ static void do_unit(ls_executor *e, int index, int worker)
     double start = ls_clock_now();
     ls_status status = driver ? ls_driver_run(driver, e, phase, u, worker) : ls_host_run(e, phase, u, worker);
     if (phase->kind == LS_PHASE_LANES && status == LS_OK)
-        ls_audit_lane(e, u);
+        status = ls_audit_lane(e, u, worker);
     double end = ls_clock_now(), seconds = end - start;
     e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
     count_work(&e->meters[worker], phase->kind, seconds);

@@ -75,7 +75,8 @@ static size_t part_bytes(const ls_plan *plan)
     size_t most = 1;
     for (int i = 0; i < plan->kept_count; i++)
         most = plan->kept[i].by_lane && plan->kept[i].unit > most ? plan->kept[i].unit : most;
-    for (int i = 0; plan->options.map.owners == LS_OWNERS_PAIRS && i < plan->join_count; i++)
+    bool pairs = plan->options.map.owners == LS_OWNERS_PAIRS;
+    for (int i = 0; (pairs || plan->at_home) && i < plan->join_count; i++)
         most = plan->joins[i].bytes > most ? plan->joins[i].bytes : most;
     return most;
 }
@@ -219,6 +220,7 @@ static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, 
     uint64_t *fresh = &d->fresh[o->value];
     if (*fresh == d->now || (node->op == LS_OP_constant && *fresh > 0) || (leaf && node->op == LS_OP_variable))
         return LS_OK;
+    o = &plan_of(d)->value_of[o->value]; /* as it is: a CPU's kernel may read it in a form of its own */
     LS_TRY(upload(d, d->place->whole[o->value], ls_executor_locate(e, o, worker, 0, 0), o->unit));
     *fresh = d->now;
     d->brought[o->value] = true;
@@ -477,7 +479,7 @@ ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int
         const ls_join *join = &plan->joins[i];
         if (join->group->segment != segment)
             continue;
-        ls_join_call call = { .kind = join->kind, .dtype = join->dtype, .count = join->count };
+        ls_join_call call = { .kind = join->kind, .dtype = join->dtype, .count = join->plain };
         call.to = call.left = (ls_memory_place){ to.memory, to.offset + join->partial };
         call.right = (ls_memory_place){ from.memory, from.offset + join->partial };
         status = explain_join(d, last = join, "joining on", ls_device_join(d->device, &call));
@@ -485,6 +487,42 @@ ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int
     if (status == LS_OK && last)
         status = explain_join(d, last, "joining on", ls_device_sync(d->device));
     return settle(d, ls_fail_within(status, "lanes %d and %d", left, right));
+}
+
+/* A lane's partials of one segment to the host's room for them, in the format of the host's kernel. */
+static ls_status bring_home(ls_driver *d, ls_executor *e, int segment, int lane)
+{
+    const ls_plan *plan = plan_of(d);
+    char *room = ls_partials_of(e, segment, lane);
+    for (int i = 0; room && i < plan->join_count; i++) {
+        const ls_join *join = &plan->joins[i];
+        ls_kernel *kernel = join->group->kernel;
+        size_t bytes = (size_t)join->plain * ls_dtype_bytes(join->dtype);
+        if (join->group->segment != segment)
+            continue;
+        char *to = room + join->partial;
+        LS_TRY(explain_join(
+            d, join, "copying from",
+            download(d, partials_at(d, e, segment, lane) + join->partial, kernel->pack ? d->part : to, bytes)));
+        if (kernel->pack)
+            kernel->pack(kernel, d->part, to);
+        count(d, join->group->value, d->device->index, d->placement->home, bytes);
+    }
+    return LS_OK;
+}
+
+ls_status ls_driver_bring_home(ls_driver *d, ls_executor *e, int segment, int lane)
+{
+    return settle(d, bring_home(d, e, segment, lane));
+}
+
+static ls_status bring_all_home(ls_driver *d, ls_executor *e, const ls_unit *u)
+{
+    for (int s = u->index; s < u->index + u->count; s++)
+        for (int lane = 0; lane < plan_of(d)->lanes; lane++)
+            if (ls_task_device(plan_of(d), s, lane) == d->device->index)
+                LS_TRY(bring_home(d, e, s, lane));
+    return LS_OK;
 }
 
 /* A part of a join at work: where each lane's partial is, this device's own or received from another. */
@@ -652,6 +690,8 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
         return run_lane(d, e, u, worker);
     case LS_PHASE_WHOLE:
         return run_whole(d, e, u, worker);
+    case LS_PHASE_HOME:
+        return bring_all_home(d, e, u);
     case LS_PHASE_PAIR:
         return join_pair(d, e, u, worker);
     case LS_PHASE_JOIN:

@@ -24,6 +24,9 @@ void ls_driver_commit(ls_driver *driver, const ls_variable *variable);
 ls_status ls_driver_run(ls_driver *driver, struct ls_executor *e, const ls_phase *phase, const struct ls_unit *unit,
                         int worker);
 
+/* A lane's partials of a segment to the host's room for them, which a plan that joins at home has. */
+ls_status ls_driver_bring_home(ls_driver *driver, struct ls_executor *e, int segment, int lane);
+
 /* The partials of two blocks of lanes that are both here become one, at the left one's. */
 ls_status ls_driver_join_siblings(ls_driver *driver, struct ls_executor *e, int segment, int left, int right);
 

@@ -598,7 +598,7 @@ static int uncut(const ls_map *map, const ls_map_point *at)
 {
     const ls_context *ctx = map->user;
     int device = 0;
-    while (ctx->devices[device].kind != at->kind)
+    while (at->kind != LS_ANY_KIND && ctx->devices[device].kind != at->kind)
         device++;
     return at->lane < 0 ? LS_ANY_DEVICE : device;
 }

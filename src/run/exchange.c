@@ -370,14 +370,18 @@ ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2])
     return send(e, e->plan->levels, AT_AUDIT, "the audit");
 }
 
-/* What every worker has joined, and what the last update left of the state. */
+/* What every worker has joined, as far as it is still there (gradients are, and losses: others may have given way to
+ * values that only some kinds of devices have in the host's memory), and what the last update left of the state. */
 static void hash_run(const ls_executor *e, uint64_t out[2])
 {
     const ls_plan *plan = e->plan;
     ls_hash hash;
     ls_hash_begin(&hash);
-    for (int i = 0; i < plan->join_count; i++)
-        ls_hash_add(&hash, e->whole + plan->joins[i].joined, plan->joins[i].bytes);
+    for (int i = 0; i < plan->join_count; i++) {
+        const ls_join *join = &plan->joins[i];
+        if (plan->whole_last[join->group - plan->groups] >= plan->levels)
+            ls_hash_add(&hash, e->whole + join->out.offset, join->out.unit);
+    }
     for (int i = 0; i < plan->update_count; i++) {
         const ls_attrs *attr = &plan->updates[i].group->root->attr;
         const ls_variable *state[] = { attr->apply.variable, attr->apply.slot[0], attr->apply.slot[1] };

@@ -82,7 +82,8 @@ static void name_whole(const ls_plan *plan, char text[160])
         snprintf(text, 160, "whole values");
 }
 
-/* What the lanes of each CPU device keep: for the batch, in frames, and as partials. */
+/* What the lanes of each CPU device keep: for the batch, in frames, and as partials. Of other devices the partials that
+ * the host joins. */
 static ls_status make_lane_rooms(ls_executor *e)
 {
     const ls_placement *p = e->placement;
@@ -95,6 +96,9 @@ static ls_status make_lane_rooms(ls_executor *e)
                     &e->frame_block[d], &e->frames[d]));
         LS_TRY(take(e, d, place->partial_bytes, "partials", &e->partial_block[d], &e->partials[d]));
     }
+    for (int d = p->ctx->cpu_count; e->plan->at_home && d < e->devices; d++)
+        LS_TRY(take(e, p->home, p->places[d].partial_bytes, "partials of other devices", &e->partial_block[d],
+                    &e->partials[d]));
     return LS_OK;
 }
 
@@ -155,11 +159,17 @@ static ls_status make_lists(ls_executor *e)
     e->meters = calloc(workers, sizeof(*e->meters));
     e->lane_flops = calloc(devices, sizeof(*e->lane_flops));
     e->lane_seconds = calloc(devices, sizeof(*e->lane_seconds));
-    bool all = e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes && e->places && e->kept &&
-               e->frames && e->partials && e->kept_block && e->frame_block && e->partial_block && e->lane &&
-               e->in_flight && e->next && e->next_begin && e->frame_of && e->free_frames && e->frame_count &&
-               e->slot_of && e->block && e->units_of && e->drivers && e->broken && e->phase_seconds && e->meters &&
-               e->lane_flops && e->lane_seconds;
+    size_t largest = 1;
+    for (int i = 0; plan->options.audits && i < plan->join_count; i++) {
+        size_t bytes = (size_t)plan->joins[i].plain * ls_dtype_bytes(plan->joins[i].dtype);
+        largest = plan->joins[i].group->kernel->finish && bytes > largest ? bytes : largest;
+    }
+    e->audit_room = malloc(largest);
+    bool all = e->audit_room && e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes &&
+               e->places && e->kept && e->frames && e->partials && e->kept_block && e->frame_block &&
+               e->partial_block && e->lane && e->in_flight && e->next && e->next_begin && e->frame_of &&
+               e->free_frames && e->frame_count && e->slot_of && e->block && e->units_of && e->drivers && e->broken &&
+               e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -268,20 +278,19 @@ void ls_executor_destroy(ls_executor *e)
     for (int d = 0; d < e->devices; d++) {
         for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
             if (blocks[i])
-                give(e, d, blocks[i][d]);
+                give(e, d < e->placement->ctx->cpu_count ? d : e->placement->home, blocks[i][d]);
         if (e->drivers)
             ls_driver_destroy(e->drivers[d]);
     }
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
         free(e->pools[i].free);
-    void *lists[] = { e->pools,         e->arena,       e->stage,         e->arena_block, e->inputs,
-                      e->lanes,         e->places,      e->kept,          e->frames,      e->partials,
-                      e->kept_block,    e->frame_block, e->partial_block, e->lane,        e->in_flight,
-                      e->next_begin,    e->frame_of,    e->free_frames,   e->frame_count, e->slot_of,
-                      e->block,         e->units_of,    e->drivers,       e->broken,      e->group_seconds,
-                      e->phase_seconds, e->phases,      e->outside,       e->device_of,   e->next,
-                      e->wanted,        e->lane_flops,  e->lane_seconds,  e->meters };
+    void *lists[] = { e->pools,         e->arena,         e->stage,      e->arena_block,  e->inputs,     e->lanes,
+                      e->places,        e->kept,          e->frames,     e->partials,     e->kept_block, e->frame_block,
+                      e->partial_block, e->lane,          e->in_flight,  e->next_begin,   e->frame_of,   e->free_frames,
+                      e->frame_count,   e->slot_of,       e->block,      e->units_of,     e->drivers,    e->broken,
+                      e->group_seconds, e->phase_seconds, e->phases,     e->outside,      e->device_of,  e->next,
+                      e->audit_room,    e->wanted,        e->lane_flops, e->lane_seconds, e->meters };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);

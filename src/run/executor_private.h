@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/hash.h"
 #include "run/driver.h"
 #include "run/executor.h"
 
@@ -92,7 +91,8 @@ struct ls_executor {
     bool audits;        /* the next run is audited (audit.c): */
     int audited;        /* the lane that is computed twice; -1: none */
     int owner, auditor; /* places of the workers that do */
-    ls_hash audit;      /* of what this one made of it */
+    uint64_t audit[2];  /* sums of hashes of what this one made of it */
+    char *audit_room;   /* for a part of a join in the value's format */
     pthread_mutex_t mutex;
     pthread_cond_t progress;
     int phase, done;

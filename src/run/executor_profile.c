@@ -43,7 +43,7 @@ double ls_executor_join_seconds(const ls_executor *e)
     int workers = 0;
     for (int w = 0; w < e->workers; w++) {
         workers += !e->crew || e->wanted[w];
-        for (int k = LS_PHASE_PAIR; k < LS_PHASE_KINDS; k++)
+        for (int k = LS_PHASE_HOME; k < LS_PHASE_KINDS; k++)
             seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
     }
     return seconds / workers;
@@ -64,9 +64,9 @@ static int by_seconds(const void *a, const void *b)
 
 ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
 {
-    static const char *const names[] = { "whole",   "tiles",  "prepare", "lanes", "pair",  "exchange",
-                                         "join",    "spread", "settle",  "post",  "share", "finish",
-                                         "collect", "commit", "guard",   "check", "update" };
+    static const char *const names[] = { "whole",    "tiles",   "prepare", "lanes",  "home",  "pair",
+                                         "exchange", "join",    "spread",  "settle", "post",  "share",
+                                         "finish",   "collect", "commit",  "guard",  "check", "update" };
     int groups = e->plan->group_count;
     share *shares = calloc((size_t)groups + 1, sizeof(*shares));
     if (!e->group_seconds || !shares) {

@@ -128,7 +128,7 @@ static bool joins_now(const ls_executor *e, int segment, int device, int size)
     const ls_plan *plan = e->plan;
     if (plan->options.every_partial)
         return false;
-    if (plan->segments[segment].kind != LS_CPU)
+    if (e->drivers[device])
         return size < plan->lanes;
     return size * 2 < plan->lanes && e->placement->places[device].slots[segment] < plan->lanes;
 }

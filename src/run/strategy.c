@@ -82,7 +82,7 @@ static ls_status find_devices(ls_context *ctx, const ls_strategy *s, int **list,
     return s->list ? listed_devices(ctx, s, list, count) : fastest_devices(ctx, list, count);
 }
 
-static ls_status check_devices(const ls_context *ctx, const ls_strategy *s, const int *list, int *count)
+static ls_status check_devices(const ls_strategy *s, int *count)
 {
     if (*count == 0)
         return ls_fail(LS_ERR_INVALID, "the strategy %s was given no device", name_of(s->kind));
@@ -91,10 +91,6 @@ static ls_status check_devices(const ls_context *ctx, const ls_strategy *s, cons
             return ls_fail(LS_ERR_INVALID, "the strategy one-device was given %d devices", *count);
         *count = 1;
     }
-    for (int i = 1; i < *count; i++) /* the work is done by one kind alone: others have other bits */
-        if (ctx->devices[list[i]].kind != ctx->devices[list[0]].kind)
-            return ls_fail(LS_ERR_INVALID, "the devices of the strategy %s are of one kind: %s and %s are not",
-                           name_of(s->kind), ctx->devices[list[0]].name, ctx->devices[list[i]].name);
     if (s->stages > *count || (s->stages > 0 && *count % s->stages != 0))
         return ls_fail(LS_ERR_INVALID, "%d devices are no whole number of replicas of %d stages", *count, s->stages);
     return LS_OK;
@@ -184,7 +180,7 @@ ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls
     int *found = NULL, count = 0;
     LS_TRY(check(s));
     LS_TRY(find_devices(ctx, s, &found, &count));
-    ls_status status = check_devices(ctx, s, found, &count);
+    ls_status status = check_devices(s, &count);
     int *both = status == LS_OK ? calloc((size_t)count * 2, sizeof(*both)) : NULL;
     if (status == LS_OK && !both)
         status = ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", count);

@@ -57,6 +57,8 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
         case LS_PHASE_SHARE:
             count += devices;
             break;
+        case LS_PHASE_HOME:
+            return devices;
         case LS_PHASE_EXCHANGE:
         case LS_PHASE_SPREAD:
         case LS_PHASE_COLLECT:
@@ -181,12 +183,24 @@ static void add_whole(const ls_executor *e, const ls_phase *phase, ls_work *w)
         }
 }
 
+/* Of each device that has partials in memory of its own. */
+static void add_home(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
+        bool has = false;
+        for (int s = phase->first; s < phase->first + phase->count; s++)
+            has = has || (e->plan->segments[s].slot_bytes > 0 && ls_runs_on(e->placement, s, d));
+        if (has)
+            w->units[w->count++] = (ls_unit){ .device = d, .index = phase->first, .count = phase->count };
+    }
+}
+
 /* Each part for its owner; of a CPU in chunks, for its workers; in a cluster, what this process joins of it. */
 static void add_join(const ls_executor *e, int join, ls_work *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
     bool cpu = e->plan->joins[join].group->kind == LS_CPU;
-    if (e->plan->options.workers > 0) {
+    if (e->plan->at_home) {
         int64_t from, to;
         ls_plan_owned(e->plan, &e->plan->joins[join], e->plan->options.worker, &from, &to);
         add_pieces(w, -1, join, from, to, JOIN_CHUNK);
@@ -254,6 +268,9 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
         return make_lanes(e, phase, w);
     case LS_PHASE_PAIR:
         add_pairs(e, phase, w);
+        return LS_OK;
+    case LS_PHASE_HOME:
+        add_home(e, phase, w);
         return LS_OK;
     case LS_PHASE_EXCHANGE:
     case LS_PHASE_SPREAD:

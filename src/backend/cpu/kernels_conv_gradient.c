@@ -331,6 +331,27 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- From panels to HWIO ---- */
 
+/* ... and back: what others have made of a lane. Columns that fill a panel up are zero. */
+static void pack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
+{
+    int64_t rows = g->taps * g->rows, width = ls_gemm_padded(count);
+    memset(to, 0, (size_t)(rows * width) * sizeof(*to));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < count; i++)
+            to[r * width + i] = g->swapped ? from[(column + i) * g->conv.o + r] : from[r * g->conv.o + column + i];
+}
+
+static void pack(ls_kernel *kernel, const void *value, void *to)
+{
+    const gradient *g = (const gradient *)kernel;
+    for (int64_t i = 0; i < g->conv.groups; i++)
+        for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL) {
+            int64_t count = g->columns - column < LS_GEMM_PANEL ? g->columns - column : LS_GEMM_PANEL;
+            pack_panel(g, (const float *)value + i * (g->conv.o / g->conv.groups),
+                       (float *)to + i * g->part + column * g->taps * g->rows, column, count);
+        }
+}
+
 /* A panel of `count` columns to rows of HWIO, or, swapped, to columns. */
 static void unpack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
@@ -395,6 +416,7 @@ static void set_sizes(gradient *g)
     if (!g->in_place && !g->by_channel) { /* otherwise a partial is HWIO itself */
         base->partial_bytes = (size_t)(c->groups * g->part) * sizeof(float);
         base->finish = unpack;
+        base->pack = pack;
     }
 }
 
