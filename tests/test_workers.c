@@ -407,6 +407,8 @@ static void workers_of_several_kinds_have_the_bits_of_one(void **state)
         { NORMED_BY_LANE, .lanes = 16, .batch = 10, .gpus = 0xff },
         { GATHERED, .lanes = 6, .gpus = 0x1, .weighs = true },
         { LARGE, .lanes = 8, .gpus = 0x203, .weighs = true, .audit = 1 },
+        { DEEP, .lanes = 8, .gpus = 0x102 },
+        { DEEP_LARGE, .lanes = 6, .gpus = 0x1, .audit = 1 },
     };
     for (size_t i = 0; i < LENGTH(jobs); i++) {
         static work alone;
