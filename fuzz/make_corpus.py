@@ -214,6 +214,49 @@ def checkpoint_seeds():
     changed("no-files", files={})
 
 
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def record_line(value):
+    text = json.dumps(value, separators=(",", ":"))[:-1]
+    return '%s,"crc":"%08x"}\n' % (text, crc32c(text.encode()))
+
+
+def record_seeds():
+    head = {"lockstep_record": 1, "id": "0123456789abcdef" * 2, "server": 0, "servers": 2, "staleness": 4, "accumulate": 1,
+            "scale_rate": False, "version": 0, "sha256": "0" * 64, "job": {"model": "m", "fit": {"batch_size": 32}},
+            "own": ["train", "mnist-cnn"]}
+
+    def push(version, read, **keys):
+        value = {"version": version, "worker": version % 3, "epoch": 0, "batch": version - 1, "run": version - 1, "read": read,
+                 "rate": 0.001, "sha256": "a" * 64}
+        return {key: v for key, v in {**value, **keys}.items() if v is not None}
+
+    def lines(name, *values):
+        seed("record", name, "".join(record_line(v) for v in values))
+    three = [push(1, [0, 0]), push(2, [0, 3]), push(3, [2, 2])]
+    lines("good", head, *three)
+    lines("head-alone", head)
+    lines("accumulated", dict(head, accumulate=2), push(1, [0, 0], sha256=None), push(1, [0, 0], batch=1), push(2, [1, 0], sha256=None))
+    lines("gap", head, push(1, [0, 0]), push(3, [1, 0]))
+    lines("read-too-new", head, push(1, [1, 0]))
+    lines("large", dict(head, version=2 ** 62 - 1, staleness=2 ** 63 - 1), push(2 ** 62, [2 ** 62 - 1, 2 ** 63 - 1]))
+    lines("many-servers", dict(head, servers=64, server=63), push(1, [0] * 64))
+    lines("too-many-servers", dict(head, servers=10 ** 9, server=7), push(1, [0]))
+    lines("no-job", {key: v for key, v in head.items() if key != "job"})
+    whole = "".join(record_line(v) for v in [head] + three)
+    seed("record", "torn", whole[:-30])
+    seed("record", "zeros-behind", whole + "\0" * 40)
+    seed("record", "damaged", whole.replace('"read":[0,3]', '"read":[0,4]'))
+    seed("record", "empty", "")
+
+
 def layer(kind, **config):
     return {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
 
@@ -280,5 +323,5 @@ def program_seeds():
 
 
 for make in (idx_seeds, door_seeds, frame_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
-             keras_seeds, text_seeds, program_seeds):
+             record_seeds, keras_seeds, text_seeds, program_seeds):
     make()

@@ -138,6 +138,7 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_model_parallel() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_pipeline() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_multi_worker() }));
+    LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_parameter_server() }));
     LS_CHECK(ls_explain_fit(model, data, &fits, &text, { .batch_size = 4096 }));
     LS_CHECK(ls_checkpoint_save(model, "checkpoints"));
     LS_CHECK(ls_checkpoint_restore(model, "checkpoints", { .allow_other_bits = true }));

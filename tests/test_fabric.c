@@ -565,6 +565,8 @@ static void forget_environment(void)
     static const char *const names[] = { "LOCKSTEP_RANK",
                                          "LOCKSTEP_WORLD_SIZE",
                                          "LOCKSTEP_RENDEZVOUS",
+                                         "LOCKSTEP_SERVERS",
+                                         "LOCKSTEP_ELASTIC",
                                          "RANK",
                                          "WORLD_SIZE",
                                          "LOCAL_WORLD_SIZE",
@@ -602,6 +604,7 @@ static void forget_environment(void)
 
 #define TF(worker, task) "{\"cluster\":{\"chief\":[\"localhost:1\"],\"worker\":" worker "},\"task\":" task "}"
 #define TWO              "[\"127.0.0.1:2\",\"localhost:3\"]"
+#define PS               ",\"ps\":[\"localhost:4\",\"localhost:5\"]"
 #define KEY              "LOCKSTEP_KEY_FILE=/key "
 #define SLURM            "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_JOB_ID=12 SLURM_STEP_ID=1 SLURM_NNODES=2 "
 
@@ -636,10 +639,6 @@ static const struct {
       "cluster.worker[0]" },
     { "TF_CONFIG=" TF("[\"192.0.2.1:3\"]", "{\"type\":\"worker\",\"index\":0}"), LS_ERR_UNSUPPORTED, 0, 0,
       "192.0.2.1" },
-    { "TF_CONFIG=" TF(TWO ",\"ps\":[\"host4:1\"]", "{\"type\":\"ps\",\"index\":0}"), LS_ERR_UNSUPPORTED, 0, 0,
-      "parameter server" },
-    { "TF_CONFIG=" TF(TWO ",\"ps\":[\"host4:1\"],\"evaluator\":[]", "{\"type\":\"worker\",\"index\":1}"), LS_OK, 2, 3,
-      "TF_CONFIG/" },
     { "TF_CONFIG={\"clutser\":{}}", LS_ERR_DATA, 0, 0, "clutser" },
     { "TF_CONFIG=nonsense", LS_ERR_DATA, 0, 0, "TF_CONFIG" },
     { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=77", LS_OK, 1, 2, "77" },
@@ -662,6 +661,29 @@ static const struct {
     { "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_NNODES=2", LS_ERR_UNSUPPORTED, 0, 0,
       "SLURM_NNODES=2" },
     { "PMIX_RANK=0", LS_ERR_UNSUPPORTED, 0, 0, "PMIX_RANK" },
+};
+
+/* Parameter servers: how many of the workers. */
+static const struct {
+    const char *set;
+    ls_status status;
+    int rank, size;
+    const char *says;
+    int servers;
+} with_servers[] = {
+    { "TF_CONFIG=" TF(TWO PS, "{\"type\":\"ps\",\"index\":1}"), LS_OK, 4, 5, "TF_CONFIG/", 2 },
+    { "TF_CONFIG=" TF(TWO PS ",\"evaluator\":[]", "{\"type\":\"worker\",\"index\":1}"), LS_OK, 2, 5, "TF_CONFIG/", 2 },
+    { "TF_CONFIG=" TF(TWO PS, "{\"type\":\"ps\",\"index\":2}"), LS_ERR_INVALID, 0, 0, "TF_CONFIG.task.index", 0 },
+    { "TF_CONFIG={\"cluster\":{\"ps\":[\"localhost:4\"]},\"task\":{\"type\":\"ps\",\"index\":0}}", LS_ERR_INVALID, 0, 0,
+      "neither chief nor worker", 0 },
+    { "RANK=2 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 LOCKSTEP_SERVERS=1", LS_OK, 2, 3, "127", 1 },
+    { "LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=a LOCKSTEP_SERVERS=3", LS_OK, 1, 4, "a", 3 },
+    { "LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=a LOCKSTEP_SERVERS=4", LS_ERR_INVALID, 0, 0,
+      "LOCKSTEP_SERVERS=4", 0 },
+    { "LOCKSTEP_RANK=6 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=a LOCKSTEP_SERVERS=1 LOCKSTEP_ELASTIC=1:6", LS_OK, 6,
+      7, "a", 1 },
+    { "LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=a LOCKSTEP_SERVERS=1 LOCKSTEP_ELASTIC=4:6",
+      LS_ERR_INVALID, 0, 0, "3 without the servers", 0 },
 };
 
 /* Where workers meet that are on several machines. */
@@ -720,7 +742,7 @@ static void set_environment(const char *variables)
 }
 
 static void check_environment(const char *set, ls_status wanted, int rank, int size, const char *says,
-                              const char *meets)
+                              const char *meets, int servers)
 {
     ls_cluster_options found = { .rank = -7 };
     char place[600];
@@ -728,11 +750,12 @@ static void check_environment(const char *set, ls_status wanted, int rank, int s
     ls_status status = ls_cluster_environment(&found);
     const char *told = status == LS_OK ? found.job : ls_last_error();
     snprintf(place, sizeof(place), "%s %s", found.rendezvous, found.listen);
-    bool right = status == wanted && strcmp(place, meets ? meets : " ") == 0 && strstr(told, says) &&
-                 (status == LS_OK ? found.rank == rank && found.size == size : found.rank == -7);
+    bool right =
+        status == wanted && strcmp(place, meets ? meets : " ") == 0 && strstr(told, says) &&
+        (status == LS_OK ? found.rank == rank && found.size == size && found.servers == servers : found.rank == -7);
     if (!right)
-        fail_msg("%s: %s, worker %d of %d, meets at \"%s\", %s", set, ls_status_name(status), found.rank, found.size,
-                 place, told);
+        fail_msg("%s: %s, worker %d of %d, %d servers, meets at \"%s\", %s", set, ls_status_name(status), found.rank,
+                 found.size, found.servers, place, told);
 }
 
 static void environments_are_read_and_refused(void **state)
@@ -740,10 +763,13 @@ static void environments_are_read_and_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(environments) / sizeof(*environments); i++)
         check_environment(environments[i].set, environments[i].status, environments[i].rank, environments[i].size,
-                          environments[i].says, NULL);
+                          environments[i].says, NULL, 0);
+    for (size_t i = 0; i < sizeof(with_servers) / sizeof(*with_servers); i++)
+        check_environment(with_servers[i].set, with_servers[i].status, with_servers[i].rank, with_servers[i].size,
+                          with_servers[i].says, NULL, with_servers[i].servers);
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
         check_environment(places[i].set, places[i].status, places[i].rank, places[i].size, places[i].says,
-                          places[i].meets);
+                          places[i].meets, 0);
     forget_environment();
 }
 

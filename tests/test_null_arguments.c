@@ -396,6 +396,8 @@ static void run_calls(void **state)
     STATUS(ls_cluster_join(t.fresh, NULL));
     CALL(ls_cluster_rank(NULL));
     CALL(ls_cluster_size(NULL));
+    CALL(ls_cluster_servers(NULL));
+    CALL(ls_is_server(NULL));
     CALL(ls_is_chief(NULL));
     REFUSED(ls_cluster_barrier(NULL, "all"));
     STATUS(ls_cluster_barrier(t.ctx, NULL));

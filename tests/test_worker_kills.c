@@ -79,6 +79,7 @@ typedef struct trial {
     int size;
     strike strikes[2];
     bool newcomer;         /* one more worker comes while the job runs */
+    int servers;           /* the last ranks of those that begin join for all */
     const char *transport; /* NULL: as workers of one machine choose, shared memory */
 } trial;
 
@@ -354,6 +355,7 @@ static void be_worker(const trial *t, int rank)
     ls_cluster_options cluster = { .rank = rank,
                                    .size = t->size + t->newcomer,
                                    .begin = t->size,
+                                   .servers = t->servers,
                                    .join_limit = LIMIT,
                                    .silence_limit = stops ? SILENCE : PATIENCE };
     snprintf(cluster.job, sizeof(cluster.job), "kills-%d", (int)getppid());
@@ -536,9 +538,10 @@ static void run_trial(const trial *t)
     int strikes = t->strikes[1].signal ? 2 : 1;
     bool stops = t->strikes[0].signal == SIGSTOP;
     learn(t->net);
-    snprintf(what, sizeof(what), "%s, worker %d%s of %d over %s, exchange %d of %d: %s%s", net_names[t->net],
-             t->strikes[0].rank, strikes == 2 ? " and another" : "", t->size, t->transport ? t->transport : "shm",
-             t->strikes[0].exchange, undisturbed[t->net].exchanges, stops ? "stopped " : "",
+    snprintf(what, sizeof(what), "%s, worker %d%s of %d, %d servers, over %s, exchange %d of %d: %s%s",
+             net_names[t->net], t->strikes[0].rank, strikes == 2 ? " and another" : "", t->size, t->servers,
+             t->transport ? t->transport : "shm", t->strikes[0].exchange, undisturbed[t->net].exchanges,
+             stops ? "stopped " : "",
              t->strikes[0].point == IN_JOINING ? joining_names[t->strikes[0].exchange - 1]
                                                : names[t->strikes[0].point]);
     run_workers(t, what);
@@ -609,6 +612,28 @@ static void two_at_once(void **state)
         }
 }
 
+/* Of two workers and a server, and of two workers and two servers: the joins of a lost server go to the other one, or
+ * to all; the lanes of lost workers to the other, or to the servers. */
+static void with_parameter_servers(void **state)
+{
+    (void)state;
+    learn(SMALL);
+    for (int rank = 0; rank < 3; rank++)
+        for (point p = 0; p < IN_CHECKPOINT; p++)
+            if (has_point(p, rank) && (all || ((int)p + rank) % 3 == 0))
+                run_trial(&(trial){ .net = SMALL,
+                                    .size = 3,
+                                    .servers = 1,
+                                    .strikes = { { p, rank, 1 + (int)p % undisturbed[SMALL].exchanges, SIGKILL } } });
+    static const int pairs[][2] = { { 2, 3 }, { 0, 1 }, { 1, 2 } };
+    for (size_t i = 0; i < 3; i++)
+        run_trial(&(trial){
+            .net = SMALL,
+            .size = 4,
+            .servers = 2,
+            .strikes = { { BEFORE_SEND, pairs[i][0], 2, SIGKILL }, { BETWEEN_SENDS, pairs[i][1], 1, SIGKILL } } });
+}
+
 static void a_stopped_worker_is_done_without(void **state)
 {
     (void)state;
@@ -664,8 +689,11 @@ int main(void)
     if (outcomes == MAP_FAILED)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_worker_is_done_without),  cmocka_unit_test(two_at_once),
-        cmocka_unit_test(a_stopped_worker_is_done_without), cmocka_unit_test(while_a_worker_joins),
+        cmocka_unit_test(a_killed_worker_is_done_without),
+        cmocka_unit_test(two_at_once),
+        cmocka_unit_test(with_parameter_servers),
+        cmocka_unit_test(a_stopped_worker_is_done_without),
+        cmocka_unit_test(while_a_worker_joins),
         cmocka_unit_test(at_every_level_of_resnet18),
     };
     return cmocka_run_group_tests(tests, NULL, finish);

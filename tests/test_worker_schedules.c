@@ -1,6 +1,7 @@
 /* What workers say to each other, under seeded schedules of a simulated network: workers die at any call, two at once,
- * stand still, vanish, lose lines and are split from each other; others come later, or come back. Whoever is left ends
- * with the bits of one process, has made every step once, and nobody hangs.
+ * stand still, vanish, lose lines and are split from each other; others come later, or come back. In a third of them
+ * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, and
+ * nobody hangs.
  *
  * LS_SCHEDULES=N runs that many (1,000 by default), LS_SCHEDULE=SEED one of them, with its story on standard error. */
 #include <setjmp.h>
@@ -142,6 +143,7 @@ typedef struct schedule {
     double begins[MOST + MORE];
     int ranks[MOST + MORE];
     int begin, more;   /* so many begin; and so many come later */
+    int servers;       /* of those that begin, the last ones */
     int must_end_well; /* so many workers, with those that are killed; if all have met before */
     ls_philox_key key;
     uint32_t drawn;
@@ -229,6 +231,7 @@ static void draw_schedule(uint64_t seed, schedule *s)
     }
     s->must_end_well = count_that_must_end_well(s);
     s->begin = s->size;
+    s->servers = seed % 3 == 2 ? 1 + (int)(seed / 3) % (s->size - 1) : 0;
     if (grows)
         draw_newcomers(s);
 }
@@ -236,9 +239,9 @@ static void draw_schedule(uint64_t seed, schedule *s)
 static void describe(const schedule *s, char *out, size_t bytes)
 {
     static const char *const fates[] = { "kill", "vanish", "stop", "cut", "split" };
-    size_t n =
-        (size_t)snprintf(out, bytes, "seed %llu: %s; %d workers, %d lanes, batch %d%s", (unsigned long long)s->seed,
-                         names[s->what], s->size, s->job->lanes, s->job->batch, s->job->normed ? ", normed" : "");
+    size_t n = (size_t)snprintf(out, bytes, "seed %llu: %s; %d workers, %d of them servers, %d lanes, batch %d%s",
+                                (unsigned long long)s->seed, names[s->what], s->size, s->servers, s->job->lanes,
+                                s->job->batch, s->job->normed ? ", normed" : "");
     for (int w = s->size; w < s->size + s->more && n < bytes; w++)
         n += (size_t)snprintf(out + n, bytes - n, "; worker %d comes as %d at %g s", w, s->ranks[w], s->begins[w]);
     for (int i = 0; i < s->event_count && n < bytes; i++) {
@@ -276,6 +279,7 @@ static void start(run *r, bool story)
         r->members[w] = (member){ .job = s->job, .out.status = LS_ERR_STATE };
         r->members[w].cluster =
             (ls_cluster_options){ s->ranks[w], s->size, "simulated", .join_limit = 10, .silence_limit = 1 };
+        r->members[w].cluster.servers = s->servers;
         assert_int_equal(ls_sim_add_worker(r->sim, s->begins[w], run_member, &r->members[w]), LS_OK);
     }
     for (int i = 0; i < s->event_count; i++)

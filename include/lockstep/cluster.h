@@ -35,9 +35,15 @@ typedef struct ls_cluster_options {
     /* Workers may come, and come back, while ls_fit runs. */
     int begin; /* workers 0 to begin - 1 begin the job; 0: all */
     int least; /* fewer than these wait for others, for join_limit seconds, and then end; 0: any number goes on */
+
+    /* Parameter servers: so many of those that begin, the last ranks. They have no samples to compute: they join what
+     * the workers made, a part each, and give it to all, who have the same bits as without them. 0: workers join
+     * among themselves. */
+    int servers;
 } ls_cluster_options;
 
-/* What the environment says: LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS (lockstep launch), TF_CONFIG,
+/* What the environment says: LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS (lockstep launch; how many of
+ * them are parameter servers is in LOCKSTEP_SERVERS), TF_CONFIG (whose "ps" tasks are the parameter servers),
  * RANK and WORLD_SIZE with MASTER_ADDR and MASTER_PORT (torchrun), OMPI_COMM_WORLD_RANK and _SIZE (mpirun),
  * SLURM_PROCID and SLURM_NTASKS (srun): the first of these that is there. Where none is: rank 0 of 1. For all of them
  * LOCKSTEP_KEY_FILE, LOCKSTEP_LISTEN and LOCKSTEP_TRANSPORT count, and a LOCKSTEP_RENDEZVOUS that begins with tcp:// or
@@ -57,6 +63,10 @@ LS_API ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *opti
 /* 0 and 1 in a context that is in no cluster. */
 LS_API int ls_cluster_rank(const ls_context *ctx);
 LS_API int ls_cluster_size(const ls_context *ctx);
+
+/* How many of these are parameter servers, and whether this process is one. */
+LS_API int ls_cluster_servers(const ls_context *ctx);
+LS_API bool ls_is_server(const ls_context *ctx);
 
 /* Whether this is the worker that prints, logs and saves: the lowest rank of those that are left. So it is worker 0,
  * and becomes another one when that is lost, also while ls_fit runs. True in a context that is in no cluster. */

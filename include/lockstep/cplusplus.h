@@ -447,6 +447,7 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_model_parallel
 #undef ls_pipeline
 #undef ls_multi_worker
+#undef ls_parameter_server
 #undef ls_fit
 #undef ls_fit_arrays
 #undef ls_explain_fit
@@ -531,6 +532,13 @@ inline ls_strategy ls_pipeline(const char *devices = nullptr)
 inline ls_strategy ls_multi_worker(const char *devices = nullptr)
 {
     return ls_strategy_of_(LS_STRATEGY_MULTI_WORKER, devices);
+}
+
+inline ls_strategy ls_parameter_server(int64_t staleness = 0, const char *devices = nullptr)
+{
+    ls_strategy strategy = ls_strategy_of_(LS_STRATEGY_PARAMETER_SERVER, devices);
+    strategy.staleness = staleness;
+    return strategy;
 }
 
 inline ls_status ls_fit(ls_model *model, ls_dataset *data, ls_fit_options options = {})

@@ -16,11 +16,12 @@ extern "C" {
 typedef enum ls_strategy_kind {
     LS_STRATEGY_DEFAULT = 0, /* mirrored over all devices of the fastest kind */
     LS_STRATEGY_ONE_DEVICE,
-    LS_STRATEGY_MIRRORED,       /* lanes are dealt out; every device has the variables and updates them itself */
-    LS_STRATEGY_DATA_PARALLEL,  /* lanes are dealt out; the first device joins, updates, and hands the variables on */
-    LS_STRATEGY_MODEL_PARALLEL, /* layers are dealt out */
-    LS_STRATEGY_PIPELINE,       /* the same, with lanes following each other from stage to stage */
-    LS_STRATEGY_MULTI_WORKER,   /* mirrored over the devices of every worker of the cluster */
+    LS_STRATEGY_MIRRORED,         /* lanes are dealt out; every device has the variables and updates them itself */
+    LS_STRATEGY_DATA_PARALLEL,    /* lanes are dealt out; the first device joins, updates, and hands the variables on */
+    LS_STRATEGY_MODEL_PARALLEL,   /* layers are dealt out */
+    LS_STRATEGY_PIPELINE,         /* the same, with lanes following each other from stage to stage */
+    LS_STRATEGY_MULTI_WORKER,     /* mirrored over the devices of every worker of the cluster */
+    LS_STRATEGY_PARAMETER_SERVER, /* the same, with servers that join, or apply gradients as they come */
 } ls_strategy_kind;
 
 /* Who joins the parts of a gradient that devices have made. */
@@ -48,6 +49,7 @@ typedef struct ls_strategy {
     ls_pipeline_order order;
     const char *work_split; /* of lanes over replicas: "3:1"; "auto": by how fast each device was, and each worker of
                                a cluster; NULL: evenly */
+    int64_t staleness;      /* of parameter-server: how many versions behind a gradient may be; 0: none, synchronous */
 } ls_strategy;
 
 #define ls_one_device(...)     ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
@@ -62,12 +64,18 @@ typedef struct ls_strategy {
  * error, LS_ERR_STATE, and no training of each worker by itself. Without a cluster it is ls_mirrored. */
 #define ls_multi_worker(...) ((ls_strategy){ .kind = LS_STRATEGY_MULTI_WORKER, .ls_first = 0, __VA_ARGS__ })
 
+/* ls_fit(model, data, .strategy = ls_parameter_server()): workers compute, parameter servers join (lockstep launch
+ * --servers 1, "ps" tasks of TF_CONFIG, LOCKSTEP_SERVERS, .servers of ls_cluster_options). With staleness 0 all workers
+ * compute lanes of the same batch, servers join them, a part each, and the bits are those of any other strategy. In a
+ * cluster without servers it is an error, LS_ERR_STATE; without a cluster it is ls_mirrored. */
+#define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
+
 /* The strategy of all runs of a graph that are not told another: of ls_eval, ls_eval_rows, and of reading a tensor. */
 LS_API ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy);
 
 /* Among how many the lanes of a batch are dealt out: the devices of mirrored and data-parallel, the replicas of a
- * pipeline, 1 of the others; of multi-worker the devices times the workers that the cluster began with. For the
- * arithmetic of batch sizes; nothing is ever scaled by it. */
+ * pipeline, 1 of the others; of multi-worker and parameter-server the devices times the workers that the cluster began
+ * with. For the arithmetic of batch sizes; nothing is ever scaled by it. */
 LS_API ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out);
 
 /* Proves that what devices have of a graph's variables is equal: weights, optimizer slots, metrics, all there are. The

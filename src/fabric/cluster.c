@@ -18,6 +18,10 @@ static ls_status check_options(const ls_cluster_options *o, const char *call)
     if (o->begin < 0 || o->begin > o->size || o->least < 0 || o->least > o->size)
         return ls_fail(LS_ERR_INVALID, "%s: %d of %d workers begin, at least %d go on: 0 to %d are possible", call,
                        o->begin, o->size, o->least, o->size);
+    int begin = o->begin > 0 ? o->begin : o->size;
+    if (o->servers < 0 || o->servers >= begin)
+        return ls_fail(LS_ERR_INVALID, "%s: %d parameter servers among the %d that begin: there must be a worker, too",
+                       call, o->servers, begin);
     if (!memchr(o->job, '\0', sizeof(o->job)))
         return ls_fail(LS_ERR_INVALID, "%s: the job's name has more than %zu characters", call, sizeof(o->job) - 1);
     if (o->size > 1 && o->job[0] == '\0')
@@ -105,6 +109,8 @@ static ls_status meet(ls_context *ctx, ls_cluster *cluster)
     ls_text text = { 0 };
     LS_TRY(ls_bit_class(ctx, &ctx->bit_class));
     ls_text_add(&text, "library %s; %s", LS_VERSION, ctx->bit_class);
+    if (cluster->options.servers > 0)
+        ls_text_add(&text, "; parameter servers: %d", cluster->options.servers);
     LS_TRY(ls_text_take(&text, &about));
     ls_status status =
         ls_mesh_open(&cluster->options, atomic_fetch_add(&meetings, 1), about, &ctx->log, &cluster->mesh);
@@ -142,6 +148,20 @@ int ls_cluster_rank(const ls_context *ctx)
 int ls_cluster_size(const ls_context *ctx)
 {
     return ctx && ctx->cluster ? ctx->cluster->options.size : 1;
+}
+
+int ls_cluster_servers(const ls_context *ctx)
+{
+    return ctx && ctx->cluster ? ctx->cluster->options.servers : 0;
+}
+
+bool ls_is_server(const ls_context *ctx)
+{
+    if (!ctx || !ctx->cluster)
+        return false;
+    const ls_cluster_options *o = &ctx->cluster->options;
+    int end = o->begin > 0 ? o->begin : o->size;
+    return o->rank < end && o->rank >= end - o->servers;
 }
 
 bool ls_is_chief(const ls_context *ctx)

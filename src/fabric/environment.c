@@ -156,12 +156,21 @@ static ls_status read_own(ls_cluster_options *out)
     return LS_OK;
 }
 
+/* LOCKSTEP_SERVERS=1: the last rank of those that begin is a parameter server. Those of TF_CONFIG are its own. */
+static ls_status read_servers(ls_cluster_options *out)
+{
+    const char *text = get("LOCKSTEP_SERVERS");
+    return text && out->size > 1 ? read_int("LOCKSTEP_SERVERS", text, 0, out->size - 1, &out->servers) : LS_OK;
+}
+
 /* Workers that are all on this machine need no place to meet, unless somebody wants it so. */
 static ls_status settle(found *f)
 {
     ls_cluster_options *o = &f->options;
     const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
     LS_TRY(read_own(o));
+    if (o->servers == 0)
+        LS_TRY(read_servers(o));
     bool asked = rendezvous && is_place(rendezvous), any = !o->transport[0] || strcmp(o->transport, "auto") == 0;
     if (f->mpi && any && !asked && ls_mpi_is_there())
         snprintf(o->transport, sizeof(o->transport), "%s", ls_transport_mpi.name);
@@ -184,23 +193,25 @@ static ls_status settle(found *f)
 
 /* ---- lockstep launch and ls_spawn ---- */
 
-/* LOCKSTEP_ELASTIC=2:8: the world begins with its size, may shrink to 2, and grow to 8, with ranks up to 7. */
+/* LOCKSTEP_ELASTIC=2:8: the world begins with its size, may shrink to 2, and grow to 8, with ranks up to 7. Parameter
+ * servers are not counted; with one of them, ranks go up to 8. */
 static ls_status read_elastic(ls_cluster_options *out)
 {
     const char *text = get("LOCKSTEP_ELASTIC");
     int64_t least = 0, most = 0;
     if (!text)
         return LS_OK;
-    if (!ls_parse_pair(text, &least, &most) || least < 1 || most < out->size || least > out->size ||
-        most > LS_MAX_CLUSTER)
+    const int workers = out->size - out->servers;
+    if (!ls_parse_pair(text, &least, &most) || least < 1 || most < workers || least > workers ||
+        most > LS_MAX_CLUSTER - out->servers)
         return ls_fail(
             LS_ERR_INVALID,
             "LOCKSTEP_ELASTIC=%s: expected the least and the most workers, as in 2:8, and " LS_WORLD_SIZE_VARIABLE
-            ", %d, between; up to %d are possible",
-            text, out->size, LS_MAX_CLUSTER);
+            ", %d%s, between; up to %d are possible",
+            text, workers, out->servers ? " without the servers" : "", LS_MAX_CLUSTER - out->servers);
     out->begin = out->size;
     out->least = (int)least;
-    out->size = (int)most;
+    out->size = (int)most + out->servers;
     return LS_OK;
 }
 
@@ -210,6 +221,7 @@ static ls_status read_own_rank(ls_cluster_options *out)
     LS_TRY(need(LS_RANK_VARIABLE, LS_WORLD_SIZE_VARIABLE, &rank));
     LS_TRY(need(LS_WORLD_SIZE_VARIABLE, LS_RANK_VARIABLE, &size));
     LS_TRY(read_int(LS_WORLD_SIZE_VARIABLE, size, 1, LS_MAX_CLUSTER, &out->size));
+    LS_TRY(read_servers(out));
     LS_TRY(read_elastic(out));
     return read_int(LS_RANK_VARIABLE, rank, 0, out->size - 1, &out->rank);
 }
@@ -301,20 +313,17 @@ static ls_status find_listen(found *f, const ls_json_at *cluster, const char *ty
     return LS_OK;
 }
 
-/* Parameter servers and evaluators may be listed; they take no part, and have no use for a context that joins. */
-static ls_status refuse_task(const ls_json_at *at, const char *type)
+/* Evaluators may be listed; they take no part, and have no use for a context that joins. */
+static ls_status refuse_evaluator(const ls_json_at *at)
 {
-    return strcmp(type, "ps") == 0
-               ? ls_json_fail(at, LS_ERR_UNSUPPORTED,
-                              "this process is a parameter server (\"ps\"), and there are none here: all workers have "
-                              "the whole state, and go on without it")
-               : ls_json_fail(at, LS_ERR_UNSUPPORTED,
-                              "this process is an \"evaluator\", which is no part of the cluster: evaluate checkpoints "
-                              "there in a process of its own, without TF_CONFIG");
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                        "this process is an \"evaluator\", which is no part of the cluster: evaluate checkpoints "
+                        "there in a process of its own, without TF_CONFIG");
 }
 
-/* The chief is rank 0; without one, the first worker is. */
-static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *cluster, int chiefs, int workers)
+/* The chief is rank 0; without one, the first worker is. Parameter servers are the last. */
+static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *cluster, int chiefs, int workers,
+                           int servers)
 {
     ls_cluster_options *out = &f->options;
     static const char *const known[] = { "type", "index", "trial" };
@@ -326,18 +335,23 @@ static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *c
     LS_TRY(ls_json_get(&task, "type", &at));
     LS_TRY(ls_json_string(&at, &type));
     bool chief = strcmp(type, "chief") == 0 || strcmp(type, "master") == 0;
-    if (strcmp(type, "ps") == 0 || strcmp(type, "evaluator") == 0)
-        return refuse_task(&at, type);
-    if (!chief && strcmp(type, "worker") != 0)
-        return ls_json_fail(&at, LS_ERR_INVALID, "expected \"chief\" or \"worker\", found \"%s\"", type);
+    bool server = strcmp(type, "ps") == 0;
+    if (strcmp(type, "evaluator") == 0)
+        return refuse_evaluator(&at);
+    if (!chief && !server && strcmp(type, "worker") != 0)
+        return ls_json_fail(&at, LS_ERR_INVALID, "expected \"chief\", \"worker\" or \"ps\", found \"%s\"", type);
     LS_TRY(ls_json_get(&task, "index", &at));
     LS_TRY(ls_json_i64(&at, &index));
-    int count = chief ? chiefs : workers;
+    int count = chief ? chiefs : server ? servers : workers;
     if (index < 0 || index >= count)
         return ls_json_fail(&at, LS_ERR_INVALID, "%lld, but the cluster has %d of type \"%s\"", (long long)index, count,
                             type);
-    out->rank = (int)index + (chief ? 0 : chiefs);
-    out->size = chiefs + workers;
+    if (servers > 0 && chiefs + workers == 0)
+        return ls_json_fail(cluster, LS_ERR_INVALID, "%d parameter servers (\"ps\"), and neither chief nor worker",
+                            servers);
+    out->rank = (int)index + (chief ? 0 : server ? chiefs + workers : chiefs);
+    out->size = chiefs + workers + servers;
+    out->servers = servers;
     return out->size <= LS_MAX_CLUSTER
                ? find_listen(f, cluster, type, (int)index)
                : ls_json_fail(root, LS_ERR_INVALID, "%d workers; up to %d are possible", out->size, LS_MAX_CLUSTER);
@@ -348,7 +362,7 @@ static ls_status read_tf_root(found *f, const ls_json_at *root, ls_text *job)
     static const char *const known[] = { "cluster", "task", "environment", "rpc_layer", "job" };
     static const char *const types[] = { "chief", "master", "worker", "ps", "evaluator" };
     ls_json_at cluster;
-    int chiefs, masters, workers;
+    int chiefs, masters, workers, servers;
     LS_TRY(ls_json_is_object(root));
     LS_TRY(ls_json_known_keys(root, known, 5));
     LS_TRY(ls_json_get_object(root, "cluster", &cluster));
@@ -356,7 +370,8 @@ static ls_status read_tf_root(found *f, const ls_json_at *root, ls_text *job)
     LS_TRY(count_tasks(f, &cluster, "chief", &chiefs, job));
     LS_TRY(count_tasks(f, &cluster, "master", &masters, job));
     LS_TRY(count_tasks(f, &cluster, "worker", &workers, job));
-    return read_task(f, root, &cluster, chiefs + masters, workers);
+    LS_TRY(count_tasks(f, &cluster, "ps", &servers, job));
+    return read_task(f, root, &cluster, chiefs + masters, workers, servers);
 }
 
 static ls_status read_tf_config(const char *text, found *f)

@@ -283,7 +283,7 @@ static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
 
 static bool is_too_few(const ls_mesh *mesh)
 {
-    return mesh->waits_until > 0 && mesh->peers.count < mesh->peers.least;
+    return mesh->waits_until > 0 && ls_peers_workers(&mesh->peers) < mesh->peers.least;
 }
 
 /* What the coordinator does when all are ready; *decided: there is nothing left to wait for. */

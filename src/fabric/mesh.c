@@ -12,9 +12,12 @@ static const char zeros[65536];
 
 /* ---- Making ---- */
 
+_Static_assert(LS_MOST_PEERS == LS_MAX_CLUSTER, "one number of workers");
+
 ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
 {
     size_t size = (size_t)options->size;
+    int begin = options->begin > 0 ? options->begin : options->size;
     ls_mesh *mesh = calloc(1, sizeof(*mesh));
     if (!mesh)
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
@@ -36,7 +39,9 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .seconds = mesh->seconds,
                               .weights = mesh->weights,
                               .waits_for = &mesh->waits_for,
-                              .count = options->begin > 0 ? options->begin : options->size,
+                              .count = begin,
+                              .first_server = begin - options->servers,
+                              .servers = options->servers,
                               .least = options->least,
                               .newcomer = -1,
                               .epoch = 1,

@@ -78,14 +78,16 @@ static ls_status list_writes(ls_plan *plan)
 #define MUCH   (1 << 19) /* that are worth it also for two workers, which save no bytes by it, but half of the sums */
 #define GRAIN  64        /* elements: workers' parts begin at multiples of it */
 
-/* Whether the joins of a level are shared out over the workers. Otherwise every worker gets what all have, and joins it
- * itself: one message less, which counts when there is little to send or to add. */
+/* Whether the joins of a level are shared out over the workers, or the servers where there are any. Otherwise every
+ * worker gets what all have, and joins it itself: one message less, which counts when there is little to send or to
+ * add. */
 static bool share_joins(ls_plan *plan, int first, int count)
 {
     size_t bytes = 0;
     for (int i = first; i < first + count; i++)
         bytes += plan->joins[i].bytes;
-    bool shared = plan->options.workers > 1 && bytes > (plan->options.workers > 2 ? LITTLE : MUCH);
+    bool shared =
+        plan->options.workers > 1 && (plan->has_servers || bytes > (plan->options.workers > 2 ? LITTLE : MUCH));
     for (int i = first; i < first + count; i++)
         plan->joins[i].shared = shared;
     return shared;
@@ -93,13 +95,14 @@ static bool share_joins(ls_plan *plan, int first, int count)
 
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to)
 {
-    int64_t grains = (join->count + GRAIN - 1) / GRAIN, workers = plan->options.workers;
+    int64_t grains = (join->count + GRAIN - 1) / GRAIN, parts = plan->join_parts;
+    int part = join->shared ? plan->join_part[worker] : 0;
     *from = 0;
-    *to = join->count;
-    if (!join->shared)
+    *to = part < 0 ? 0 : join->count;
+    if (!join->shared || part < 0)
         return;
-    *from = grains * worker / workers * GRAIN;
-    *to = grains * (worker + 1) / workers * GRAIN;
+    *from = grains * part / parts * GRAIN;
+    *to = grains * (part + 1) / parts * GRAIN;
     *to = *to < join->count ? *to : join->count;
 }
 

@@ -101,6 +101,21 @@ void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first)
         first[w + 1] += first[w];
 }
 
+/* Who joins what: servers, where there are any, otherwise all. */
+static ls_status share_parts(ls_plan *plan)
+{
+    ls_plan_options *o = &plan->options;
+    plan->join_part = ls_plan_alloc(plan, (size_t)o->workers, sizeof(*plan->join_part));
+    if (!plan->join_part)
+        return LS_ERR_MEMORY;
+    for (int w = 0; w < o->workers; w++)
+        plan->has_servers |= o->weights && o->weights[w] == 0;
+    for (int w = 0; w < o->workers; w++)
+        plan->join_part[w] = plan->has_servers && o->weights[w] > 0 ? -1 : plan->join_parts++;
+    o->weights = NULL;
+    return LS_OK;
+}
+
 static ls_status share_lanes(ls_plan *plan)
 {
     ls_plan_options *o = &plan->options;
@@ -110,8 +125,7 @@ static ls_status share_lanes(ls_plan *plan)
     if (!plan->worker_first)
         return LS_ERR_MEMORY;
     ls_share_lanes(o->weights, o->workers, plan->lanes, plan->worker_first);
-    o->weights = NULL;
-    return LS_OK;
+    return share_parts(plan);
 }
 
 ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count,

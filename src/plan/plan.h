@@ -287,7 +287,8 @@ typedef struct ls_plan_options {
     bool audits;         /* room for one more lane, of another worker, among those that run at the same time */
     ls_map map;          /* tasks to devices */
     int worker, workers; /* of a cluster: which of how many; 0, 0: this process is alone */
-    /* By worker: how many lanes it gets beside the others; NULL: as many as they. Read while the plan is made. */
+    /* By worker: how many lanes it gets beside the others; 0: none, it joins for all (a parameter server). NULL: all
+     * get as many, and join. Read while the plan is made. */
     const uint32_t *weights;
 } ls_plan_options;
 
@@ -299,6 +300,9 @@ struct ls_plan {
     int64_t batch;
     int lanes;         /* that have samples or not: lane v holds samples floor(v n / V) .. floor((v+1) n / V) - 1 */
     int *worker_first; /* by worker of a cluster: its first lane; one more at the end */
+    int *join_part;    /* by worker: which of join_parts parts of a shared join is its own; -1: none */
+    int join_parts;
+    bool has_servers; /* some workers have no lanes, and join for all */
 
     ls_plan_node *nodes;
     int node_count;

@@ -80,7 +80,7 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     if (graph->context->peers) {
         m->options.worker = ls_peers_place(graph->context->peers);
         m->options.workers = graph->context->peers->count + graph->context->peers->joins; /* as it will be */
-        m->options.weights = ls_peers_weights(graph->context->peers);
+        m->options.weights = ls_peers_weights(graph->context->peers, m->weights);
     }
     m->runs = runs;
     LS_TRY(make_states(graph, runs));

@@ -2,6 +2,7 @@
 #ifndef LS_RUN_COMPILE_H
 #define LS_RUN_COMPILE_H
 
+#include "run/peers.h"
 #include "run/runs.h"
 
 /* A compilation: what is asked for, and the plan made from it. */
@@ -12,6 +13,7 @@ typedef struct ls_compilation {
     bool (*stop)(const ls_tensor *, void *);
     void *user;
     ls_plan_options options;
+    uint32_t weights[LS_MOST_PEERS]; /* of the options, where they need room */
     ls_kernel_source source;
     const ls_run_settings *settings;
     ls_runs *runs;

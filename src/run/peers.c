@@ -60,9 +60,31 @@ void ls_peers_stops(ls_peers *peers, bool *flag)
     *flag = peers->decided & LS_WISH_STOP;
 }
 
-const uint32_t *ls_peers_weights(const ls_peers *peers)
+bool ls_peers_is_server(const ls_peers *peers, int rank)
 {
-    return peers->weights && peers->weighed == peers->epoch ? peers->weights : NULL;
+    return rank >= peers->first_server && rank < peers->first_server + peers->servers;
+}
+
+int ls_peers_workers(const ls_peers *peers)
+{
+    int count = 0;
+    for (int i = 0; i < peers->count; i++)
+        count += !ls_peers_is_server(peers, peers->members[i]);
+    return count;
+}
+
+const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PEERS])
+{
+    const uint32_t *weights = peers->weights && peers->weighed == peers->epoch ? peers->weights : NULL;
+    int workers = 0, count = peers->count + peers->joins;
+    if (peers->servers == 0)
+        return weights;
+    for (int i = 0; i < count; i++) {
+        int rank = i < peers->count ? peers->members[i] : peers->rank;
+        room[i] = ls_peers_is_server(peers, rank) ? 0 : weights && weights[i] > 0 ? weights[i] : 1;
+        workers += room[i] > 0;
+    }
+    return workers > 0 && workers < count ? room : weights;
 }
 
 /* The message names the epoch that it was made in. Who has gone on from that one has other members, and even shares; so

@@ -12,6 +12,7 @@
 #include "base/status.h"
 
 #define LS_ALL_WORKERS (-1)
+#define LS_MOST_PEERS  256 /* LS_MAX_CLUSTER */
 
 /* What worker `from` has, and worker `to`, or all others, get. */
 typedef struct ls_piece {
@@ -39,14 +40,15 @@ struct ls_peers {
     int rank, size;     /* this worker, and how many there can be */
     const int *members; /* the ranks that are there, who came first first; they change when something is begun again */
     int count;
-    int least;        /* fewer do not go on */
-    bool joins;       /* this worker is none of them yet */
-    int newcomer;     /* a member that has to be given the state; -1: there is none */
-    uint64_t fit;     /* the how manieth of this context is made: a newcomer enters the same */
-    unsigned epoch;   /* changes with the members */
-    uint64_t wishes;  /* of this worker, until they are decided */
-    uint64_t decided; /* by commits, the same on all workers, until they take it off */
-    bool again;       /* the last failure was the loss of a worker, and the others go on */
+    int first_server, servers; /* ranks of parameter servers, whether they are there or not; servers 0: none */
+    int least;                 /* fewer workers do not go on */
+    bool joins;                /* this worker is none of them yet */
+    int newcomer;              /* a member that has to be given the state; -1: there is none */
+    uint64_t fit;              /* the how manieth of this context is made: a newcomer enters the same */
+    unsigned epoch;            /* changes with the members */
+    uint64_t wishes;           /* of this worker, until they are decided */
+    uint64_t decided;          /* by commits, the same on all workers, until they take it off */
+    bool again;                /* the last failure was the loss of a worker, and the others go on */
     /* By rank: seconds of a worker's own work, not waiting for others, as it said with each commit. Only the lowest
      * member has them, and counts from the moment on when it became that. NULL: nobody says it. */
     const double *seconds;
@@ -82,10 +84,15 @@ bool ls_peers_again(ls_peers *peers);
 bool ls_peers_has(const ls_peers *peers, int rank);
 int ls_peers_place(const ls_peers *peers);
 
+/* Whether a worker is a parameter server; how many of the members are none. */
+bool ls_peers_is_server(const ls_peers *peers, int rank);
+int ls_peers_workers(const ls_peers *peers);
+
 /* Gives all workers the first one's weights, by place; it may give none (NULL), and nothing changes. Called by all. */
 ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights);
-/* Those that hold; NULL: none do. */
-const uint32_t *ls_peers_weights(const ls_peers *peers);
+/* Those that hold, also of one that joins, behind the others; 0: of a parameter server, which joins for all. Where no
+ * worker is left servers compute as workers do. NULL: all have the same. `room` is where they may be put. */
+const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PEERS]);
 
 /* One exchange and its commit, begun again where that is needed. */
 ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);

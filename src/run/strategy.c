@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "run/peers.h"
 #include "run/runs.h"
 
 static const char *name_of(ls_strategy_kind kind)
 {
-    static const char *const names[] = { "mirrored",       "one-device", "mirrored",    "data-parallel",
-                                         "model-parallel", "pipeline",   "multi-worker" };
+    static const char *const names[] = { "mirrored",       "one-device", "mirrored",     "data-parallel",
+                                         "model-parallel", "pipeline",   "multi-worker", "parameter-server" };
     return names[kind];
 }
 
@@ -22,7 +23,7 @@ static bool has_stages(const ls_strategy *s)
 
 static ls_status check(const ls_strategy *s)
 {
-    if ((unsigned)s->kind > LS_STRATEGY_MULTI_WORKER)
+    if ((unsigned)s->kind > LS_STRATEGY_PARAMETER_SERVER)
         return ls_fail(LS_ERR_INVALID, "there is no strategy %d", (int)s->kind);
     if ((unsigned)s->all_reduce > LS_ALL_REDUCE_TO_ONE || (unsigned)s->order > LS_FILL_DRAIN)
         return ls_fail(LS_ERR_INVALID, "the strategy %s has an all-reduce %d or an order %d that does not exist",
@@ -34,6 +35,9 @@ static ls_status check(const ls_strategy *s)
     if (s->order != LS_ONE_FORWARD_ONE_BACKWARD && s->kind != LS_STRATEGY_PIPELINE)
         return ls_fail(LS_ERR_INVALID, "the strategy %s has no order of lanes: that is the pipeline's",
                        name_of(s->kind));
+    if (s->staleness < 0 || (s->staleness > 0 && s->kind != LS_STRATEGY_PARAMETER_SERVER))
+        return ls_fail(LS_ERR_INVALID, "the strategy %s was given a staleness of %lld", name_of(s->kind),
+                       (long long)s->staleness);
     return LS_OK;
 }
 
@@ -244,8 +248,8 @@ ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out)
     LS_TRY(ls_context_begin(ctx, "ls_strategy_replicas"));
     LS_TRY(ls_strategy_map(ctx, &strategy, &lists, &map));
     *out = replicas_of(&strategy, map.count);
-    if (strategy.kind == LS_STRATEGY_MULTI_WORKER && ctx->worker_count > 1)
-        *out *= ctx->worker_count;
+    if (strategy.kind >= LS_STRATEGY_MULTI_WORKER && ctx->worker_count > 1)
+        *out *= ctx->worker_count - ctx->peers->servers;
     free(lists);
     return LS_OK;
 }

@@ -127,7 +127,12 @@ static bool shares_batch(ls_strategy_kind kind)
 
 static bool reduces(ls_strategy_kind kind)
 {
-    return kind == LS_STRATEGY_MIRRORED || tool_has_stages(kind);
+    return kind == LS_STRATEGY_MIRRORED || kind == LS_STRATEGY_PARAMETER_SERVER || tool_has_stages(kind);
+}
+
+static bool has_servers(ls_strategy_kind kind)
+{
+    return kind == LS_STRATEGY_PARAMETER_SERVER;
 }
 
 static bool is_pipeline(ls_strategy_kind kind)
@@ -146,6 +151,7 @@ static const struct {
     { "--all-reduce", "mirrored, model-parallel and pipeline take it; elsewhere the first device joins", reduces },
     { "--pipeline", "it is the order of a pipeline's lanes", is_pipeline },
     { "--work-split", "one device has the whole batch", shares_batch },
+    { "--staleness", "it is how far behind the gradients of parameter-server may be", has_servers },
 };
 
 static void forget_flag(tool_settings *settings, const char *name)
@@ -158,6 +164,8 @@ static void forget_flag(tool_settings *settings, const char *name)
         settings->all_reduce = LS_ALL_REDUCE_SHARDED;
     else if (strcmp(name, "--pipeline") == 0)
         settings->pipeline = LS_ONE_FORWARD_ONE_BACKWARD;
+    else if (strcmp(name, "--staleness") == 0)
+        settings->staleness = 0;
     else
         settings->work_split = NULL;
 }
@@ -229,10 +237,10 @@ static ls_status check_one_device(const ls_options *options, tool_settings *sett
 ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
 {
     tool_session session = { 0 };
-    if (settings->strategy == LS_STRATEGY_MULTI_WORKER) {
-        settings->strategy = LS_STRATEGY_MIRRORED;
+    if (settings->strategy >= LS_STRATEGY_MULTI_WORKER)
         settings->multi_worker = true;
-    }
+    if (settings->strategy == LS_STRATEGY_MULTI_WORKER)
+        settings->strategy = LS_STRATEGY_MIRRORED;
     LS_TRY(check_strategy(options, settings));
     if (settings->place && !tool_given(options, "--devices"))
         settings->devices = NULL;

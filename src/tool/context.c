@@ -95,6 +95,7 @@ static void choose_strategy(const tool_settings *settings, tool_session *session
     s->all_reduce = (ls_all_reduce)settings->all_reduce;
     s->order = (ls_pipeline_order)settings->pipeline;
     s->work_split = settings->work_split;
+    s->staleness = settings->staleness;
     session->replicas = s->kind == LS_STRATEGY_ONE_DEVICE ? 1 : session->devices;
     if (tool_has_stages(s->kind)) {
         s->stages = (int)(settings->stages     ? settings->stages
@@ -162,7 +163,9 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
     int open = 0;
     LS_TRY(ls_context_create(&options, &session->ctx));
     if (settings->multi_worker)
-        LS_TRY(ls_fail_within(ls_cluster_join(session->ctx, NULL), "--strategy multi-worker"));
+        LS_TRY(
+            ls_fail_within(ls_cluster_join(session->ctx, NULL), "--strategy %s",
+                           settings->strategy == LS_STRATEGY_PARAMETER_SERVER ? "parameter-server" : "multi-worker"));
     if (settings->alone)
         LS_TRY(ls_cluster_join(session->ctx, &(ls_cluster_options){ .size = 1 }));
     LS_TRY(look(session->ctx));

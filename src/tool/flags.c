@@ -58,8 +58,9 @@ static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
                                                LS_METRIC_RECALL,
                                                LS_METRIC_AUC };
 
-static const char *const strategy_names[] = { "auto",           "one-device", "mirrored",    "data-parallel",
-                                              "model-parallel", "pipeline",   "multi-worker" }; /* ls_strategy_kind */
+static const char *const strategy_names[] = {
+    "auto", "one-device", "mirrored", "data-parallel", "model-parallel", "pipeline", "multi-worker", "parameter-server"
+};                                                                                              /* ls_strategy_kind */
 static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", "one-device" }; /* ls_all_reduce */
 static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
@@ -71,7 +72,7 @@ static const char *const verbose_names[] = { "auto", "0", "1", "2" };           
 _Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
 _Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
 _Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
-_Static_assert(COUNT(strategy_names) == LS_STRATEGY_MULTI_WORKER + 1, "a name for each strategy");
+_Static_assert(COUNT(strategy_names) == LS_STRATEGY_PARAMETER_SERVER + 1, "a name for each strategy");
 _Static_assert(LS_PER_BATCH == 0 && LS_PER_LANE == 1, "in the order of the names");
 _Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
 _Static_assert(COUNT(pipeline_names) == LS_FILL_DRAIN + 1, "a name for each order");
@@ -209,7 +210,8 @@ static const ls_option device_rows[] = {
             "which device does what: mirrored and data-parallel deal out the batch, model-parallel and pipeline the "
             "layers; multi-worker: mirrored, in the cluster that TF_CONFIG, torchrun, mpirun or srun tells of (with "
             "lockstep "
-            "launch it needs no flag); auto: mirrored, or model-parallel with --place. Results do not depend on it "
+            "launch it needs no flag); parameter-server: the same, with the servers of lockstep launch --servers or of "
+            "TF_CONFIG's \"ps\" tasks; auto: mirrored, or model-parallel with --place. Results do not depend on it "
             "either",
         LS_OPTION_CHOICES(strategy_names)),
     ROW("--stages", stages, .value = "0", .range = "[0, 1024]",
@@ -225,6 +227,9 @@ static const ls_option device_rows[] = {
     ROW("--work-split", work_split, .metavar = "SPLIT",
         .help = "how replicas share the lanes: auto, by how fast each was (also the workers of a cluster), or as in "
                 "3:1; not given: evenly"),
+    ROW("--staleness", staleness, .value = "0", .range = "[0, inf)",
+        .help = "of parameter-server: how many versions behind a gradient may be that is applied; 0: none, which has "
+                "the results of the others"),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
@@ -259,6 +264,9 @@ const char *const tool_transport_names[] = { "auto", "shm", "unix", "tcp", "ucx"
 static const ls_option launch_rows[] = {
     ROW("--workers", workers, .value = "2", .range = "[1, 256]",
         .help = "processes to start; each gets its share of the cores"),
+    ROW("--servers", servers, .value = "0", .range = "[0, 64]",
+        .help = "parameter servers to start beside them: with --strategy parameter-server they join what workers "
+                "made, or apply it as it comes; their ranks are the last"),
     ROW("--elastic", elastic, .metavar = "MIN:MAX",
         .help = "with fewer workers than MIN the job waits for others and then ends with a checkpoint; MAX is the most "
                 "that it may have; not given: it goes on with any number"),

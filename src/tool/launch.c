@@ -386,7 +386,9 @@ static int end_of_job(const launch *l)
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
-    launch l = { .settings = settings, .count = (int)settings->workers, .signals = -1, .failed = -1 };
+    launch l = {
+        .settings = settings, .count = (int)(settings->workers + settings->servers), .signals = -1, .failed = -1
+    };
     tool_ignore_signal(SIGPIPE);
     ls_status status = prepare(&l);
     if (status == LS_OK)
@@ -433,6 +435,9 @@ static ls_status check(const ls_options *options, tool_settings *settings)
                                      "already, and starts no others");
     if (settings->job && (!settings->job[0] || strlen(settings->job) > 60 || strstr(settings->job, "://")))
         return ls_fail(LS_ERR_INVALID, "--job '%.40s': expected a name of 1 to 60 letters", settings->job);
+    if (settings->workers + settings->servers > LS_MAX_CLUSTER)
+        return ls_fail(LS_ERR_INVALID, "--workers %d and --servers %d: up to %d processes are possible in all",
+                       (int)settings->workers, (int)settings->servers, LS_MAX_CLUSTER);
     return settings->elastic ? check_elastic(settings) : LS_OK;
 }
 

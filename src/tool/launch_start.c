@@ -75,6 +75,9 @@ static void set_environment(const launch *l, int rank)
 {
     set_number("LOCKSTEP_RANK", "%.0f", rank);
     set_number("LOCKSTEP_WORLD_SIZE", "%.0f", l->count);
+    unsetenv("LOCKSTEP_SERVERS");
+    if (l->settings->servers > 0)
+        set_number("LOCKSTEP_SERVERS", "%.0f", (double)l->settings->servers);
     set_number("LOCKSTEP_JOIN_LIMIT", "%.17g", l->settings->join_limit);
     set_number("LOCKSTEP_SILENCE_LIMIT", "%.17g", l->settings->silence_limit);
     setenv("LOCKSTEP_RENDEZVOUS", l->job, 1);

@@ -63,6 +63,7 @@ typedef struct tool_settings {
     bool multi_worker;        /* the environment tells of a cluster, whoever started it */
     bool alone;               /* in no cluster, whatever the environment says */
     int64_t stages, replicas; /* 0: not said */
+    int64_t staleness;        /* of parameter-server */
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
     int64_t lanes, audit;
@@ -70,7 +71,7 @@ typedef struct tool_settings {
     const char *strategies, *device_counts, *worker_counts, *lane_counts;
     int64_t steps, break_run;
     /* launch */
-    int64_t workers, restarts;
+    int64_t workers, servers, restarts;
     const char *elastic, *job, *key_file; /* elastic: "2:8" */
     int transport;                        /* tool_transport */
     double grace, join_limit, silence_limit;

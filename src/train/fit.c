@@ -139,7 +139,7 @@ static ls_status welcome(fit *f)
     return ls_fail(LS_ERR_PEER,
                    "%d worker%s left, at least %d are needed, and no other came in time; training ends "
                    "behind step %" PRId64 "%s",
-                   peers->count, peers->count == 1 ? " is" : "s are", peers->least, f->step,
+                   ls_peers_workers(peers), ls_peers_workers(peers) == 1 ? " is" : "s are", peers->least, f->step,
                    f->job->saver ? ", which is saved" : "");
 }
 

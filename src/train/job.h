@@ -175,6 +175,7 @@ void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
 typedef struct ls_worker_time {
     int rank, lanes; /* lanes of a whole batch */
+    int place;       /* among the members */
     double seconds;  /* of its own work in this epoch: not waiting for other workers */
 } ls_worker_time;
 typedef struct ls_worker_times {
@@ -183,7 +184,7 @@ typedef struct ls_worker_times {
     int64_t steps;                 /* counted since then */
     unsigned epoch;                /* of the members, then */
     double speed[LS_MAX_CLUSTER];  /* by rank: lanes a second, when it last had some; 0: not known */
-    int count;                     /* those that are there, by place; 0: this process is alone, or no chief */
+    int count; /* those that are there and no parameter servers, by place; 0: this process is alone, or no chief */
     ls_worker_time list[LS_MAX_CLUSTER];
 } ls_worker_times;
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx); /* an epoch */

@@ -113,7 +113,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
     *too_few = false;
     if (peers && peers->count == 1) /* there are no commits else, with which wishes go along */
         LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
-    while (peers && (peers->decided & LS_WISH_WELCOME || peers->count < peers->least) && !*too_few) {
+    while (peers && (peers->decided & LS_WISH_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
         ls_package package = { .bytes = NULL };
         peers->decided &= ~(uint64_t)(LS_WISH_WELCOME | LS_WISH_TOO_FEW);
         ls_status status = peers->welcome(peers);

@@ -57,7 +57,10 @@ typedef struct ls_record_writer {
     int64_t version; /* the last one that is whole in the file */
 } ls_record_writer;
 
-#define LS_RECORD_CLOSED { .file = LS_APPEND_CLOSED }
+#define LS_RECORD_CLOSED                                                                                               \
+    {                                                                                                                  \
+        .file = LS_APPEND_CLOSED                                                                                       \
+    }
 
 /* A new file, in the place of an old one, with its head. */
 ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_record_head *head);

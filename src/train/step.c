@@ -11,21 +11,31 @@
 
 /* ---- Settings ---- */
 
-/* Workers that were meant to train together must not each train alone. */
+/* Workers that were meant to train together must not each train alone, and servers must be there. */
 static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strategy)
 {
     ls_cluster_options found;
-    if (strategy->kind != LS_STRATEGY_MULTI_WORKER || ctx->joined)
+    bool servers = strategy->kind == LS_STRATEGY_PARAMETER_SERVER;
+    const char *name = servers ? "parameter-server" : "multi-worker";
+    if (servers && ls_cluster_size(ctx) > 1 && ls_cluster_servers(ctx) == 0)
+        return ls_fail(LS_ERR_STATE,
+                       "the strategy parameter-server: none of the %d workers is a server: start them with `lockstep "
+                       "launch --servers 1`, with \"ps\" tasks in TF_CONFIG, or with LOCKSTEP_SERVERS",
+                       ls_cluster_size(ctx));
+    if (strategy->staleness > 0)
+        return ls_fail(LS_ERR_UNSUPPORTED, "the strategy parameter-server: a staleness of %lld: only 0 is there so far",
+                       (long long)strategy->staleness);
+    if ((!servers && strategy->kind != LS_STRATEGY_MULTI_WORKER) || ctx->joined)
         return LS_OK;
-    LS_TRY(ls_fail_within(ls_cluster_environment(&found), "the strategy multi-worker"));
+    LS_TRY(ls_fail_within(ls_cluster_environment(&found), "the strategy %s", name));
     if (found.size == 1)
         return LS_OK;
     return ls_fail(
         LS_ERR_STATE,
-        "the strategy multi-worker: the environment says that this is worker %d of %d, but the context is in "
+        "the strategy %s: the environment says that this is worker %d of %d, but the context is in "
         "no cluster: call ls_cluster_join(ctx, NULL) between ls_context_create and the first call that opens "
         "it",
-        found.rank, found.size);
+        name, found.rank, found.size);
 }
 
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out)

@@ -35,10 +35,15 @@ void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx)
     if (!peers || !peers->seconds || peers->members[0] != peers->rank)
         return;
     int first[LS_MAX_CLUSTER + 1];
-    ls_share_lanes(ls_peers_weights(peers), peers->count, times->lanes, first);
+    uint32_t room[LS_MAX_CLUSTER];
+    const uint32_t *weights = ls_peers_weights(peers, room);
+    ls_share_lanes(weights, peers->count, times->lanes, first);
     for (int i = 0; i < peers->count; i++) {
         int rank = peers->members[i];
+        if (weights && weights[i] == 0) /* a parameter server */
+            continue;
         times->list[times->count++] = (ls_worker_time){ .rank = rank,
+                                                        .place = i,
                                                         .lanes = first[i + 1] - first[i],
                                                         .seconds = peers->seconds[rank] - times->before[rank] };
     }
@@ -171,14 +176,19 @@ static bool find_weights(ls_worker_times *times, uint32_t *weights)
         double part = speed[i] / most * PARTS;
         weights[i] = part < 1 ? 1 : (uint32_t)(part + 0.5);
     }
-    return most > 0 && longest(times, speed, weights) * (double)times->steps < GAIN * now;
+    if (most == 0 || !(longest(times, speed, weights) * (double)times->steps < GAIN * now))
+        return false;
+    for (int i = times->count; i-- > 0;) /* from the list to places: parameter servers are in between */
+        weights[times->list[i].place] = weights[i];
+    return true;
 }
 
 static void report_split(const ls_worker_times *times, ls_context *ctx)
 {
     ls_text text = { 0 };
     int first[LS_MAX_CLUSTER + 1];
-    ls_share_lanes(ls_peers_weights(ctx->peers), ctx->peers->count, times->lanes, first);
+    uint32_t room[LS_MAX_CLUSTER];
+    ls_share_lanes(ls_peers_weights(ctx->peers, room), ctx->peers->count, times->lanes, first);
     for (int i = 0; i < ctx->peers->count; i++)
         ls_text_add(&text, "%s%d: %d", i ? ", " : "", ctx->peers->members[i], first[i + 1] - first[i]);
     ls_log_write(&ctx->log, LS_LOG_INFO, "lanes of workers from now on: %s", ls_text_get(&text));
@@ -187,7 +197,7 @@ static void report_split(const ls_worker_times *times, ls_context *ctx)
 
 ls_status ls_worker_times_split(ls_worker_times *times, ls_context *ctx)
 {
-    uint32_t weights[LS_MAX_CLUSTER];
+    uint32_t weights[LS_MAX_CLUSTER] = { 0 };
     ls_peers *peers = ctx->peers;
     bool found = false;
     if (!peers)

@@ -128,13 +128,14 @@ static ls_status tell_idle(ls_job *job)
                             fit->data->first, &placement));
     const ls_plan *plan = placement->plan;
     for (int i = 0; i < plan->options.workers && i < peers->count; i++)
-        if (ls_plan_worker_first(plan, i) == ls_plan_worker_first(plan, i + 1))
+        if (ls_plan_worker_first(plan, i) == ls_plan_worker_first(plan, i + 1) &&
+            !ls_peers_is_server(peers, peers->members[i]))
             ls_text_add(&ranks, "%s%d", idle++ ? ", " : "", peers->members[i]);
     if (idle > 0 && ls_is_chief(graph->context))
         ls_log_write(&graph->context->log, LS_LOG_WARNING,
                      "a batch of %lld samples has %d lanes for %d workers: %d of them (%s) compute nothing, and are "
                      "there when another one is lost",
-                     (long long)fit->data->first, plan->lanes, peers->count, idle, ls_text_get(&ranks));
+                     (long long)fit->data->first, plan->lanes, ls_peers_workers(peers), idle, ls_text_get(&ranks));
     ls_text_free(&ranks);
     return LS_OK;
 }
