@@ -409,7 +409,7 @@ static ls_status sleep_until(const shm_transport *t, ls_want *wants, int count, 
     double begun = ls_clock_now();
     for (int i = 0; i < count; i++) {
         const shm_line *line = (const shm_line *)wants[i].line;
-        ls_want socket = { .line = wants[i].line, .read = wants[i].read || wants[i].write };
+        ls_want socket = { .line = wants[i].line, .bell = wants[i].bell, .read = wants[i].read || wants[i].write };
         polls[i] = ls_unix_poll_of(&t->door, &socket, line ? line->fd : -1);
     }
     if (!*any)

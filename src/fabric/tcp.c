@@ -149,8 +149,12 @@ static bool list_line(ls_want *want, struct pollfd *out, double *end)
     return want->read && !line->drained && ls_secured_has_bytes(line->secured);
 }
 
-static bool list_door(ls_tcp *tcp, struct pollfd *out)
+static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
 {
+    if (want->bell > 0) {
+        *out = (struct pollfd){ .fd = want->bell, .events = POLLIN };
+        return false;
+    }
     pthread_mutex_lock(&tcp->mutex);
     bool ready = ls_tcp_door_look(tcp);
     pthread_mutex_unlock(&tcp->mutex);
@@ -174,7 +178,7 @@ static bool wait_once(ls_tcp *tcp, ls_want *wants, int count, double end)
     for (int i = 0; i < count; i++) {
         ls_want *w = &wants[i];
         polls[i] = (struct pollfd){ .fd = -1 };
-        w->ready = w->line ? list_line(w, &polls[i], &end) : list_door(tcp, &polls[i]);
+        w->ready = w->line ? list_line(w, &polls[i], &end) : list_door(tcp, w, &polls[i]);
         any |= w->ready;
     }
     double left = end - ls_clock_now();
@@ -183,7 +187,7 @@ static bool wait_once(ls_tcp *tcp, ls_want *wants, int count, double end)
     if (ppoll(polls, (nfds_t)count, &limit, NULL) <= 0)
         return any;
     for (int i = 0; i < count; i++)
-        if (wants[i].line && look(&wants[i], &polls[i]))
+        if (wants[i].line ? look(&wants[i], &polls[i]) : wants[i].bell > 0 && polls[i].revents)
             any = wants[i].ready = true;
     return any;
 }

@@ -16,7 +16,8 @@ typedef struct ls_line ls_line;           /* likewise */
 
 /* What somebody waits for; `ready` is set where it may be there. A line that has ended is ready for everything. */
 typedef struct ls_want {
-    ls_line *line; /* NULL: a caller at the door */
+    ls_line *line; /* NULL: a caller at the door, or: */
+    int bell;      /* this descriptor can be read, one of whoever waits (shm, unix and tcp alone); 0: none */
     bool read, write;
     bool ready;
 } ls_want;

@@ -101,7 +101,8 @@ int ls_unix_door_answer(const ls_unix_door *door)
 struct pollfd ls_unix_poll_of(const ls_unix_door *door, const ls_want *want, int fd)
 {
     short events = (short)((want->read || !want->line ? POLLIN : 0) | (want->write ? POLLOUT : 0));
-    return (struct pollfd){ .fd = !events ? -1 : want->line ? fd : door->fd, .events = events };
+    int other = want->bell > 0 ? want->bell : door->fd;
+    return (struct pollfd){ .fd = !events ? -1 : want->line ? fd : other, .events = events };
 }
 
 ls_status ls_unix_poll(struct pollfd *polls, int count, double seconds, int *ready)

@@ -489,6 +489,32 @@ static ls_status clip(application *app)
     return LS_OK;
 }
 
+ls_status ls_optimizer_clip(const ls_optimizer *optimizer, ls_tensor **gradients, size_t count)
+{
+    application app = { .again = true };
+    size_t at = 0;
+    LS_TRY(resolve(optimizer, &app.r));
+    app.gradients = calloc(count + 1, sizeof(*app.gradients));
+    if (!app.gradients)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", count);
+    for (size_t i = 0; i < count; i++)
+        if (gradients[i])
+            app.gradients[app.count++] = gradients[i];
+    ls_status status = app.count ? clip(&app) : LS_OK;
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        if (gradients[i])
+            gradients[i] = app.gradients[at++];
+    free(app.gradients);
+    return status;
+}
+
+ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer)
+{
+    ls_optimizer_options *o = &optimizer.options;
+    o->clipvalue = o->clipnorm = o->global_clipnorm = 0;
+    return optimizer;
+}
+
 /* ---- Updates ---- */
 
 /* All at once, in place; where gradients are accumulated, by the last batch alone. */

@@ -33,4 +33,9 @@ ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out)
 ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                  size_t count, ls_tensor *learning_rate, ls_tensor *samples);
 
+/* Clips gradients as the optimizer would, norms over all of them: where they are applied elsewhere, in parts. NULL ones
+ * stay. An optimizer that is applied to what comes out must not clip again: ls_optimizer_without_clipping. */
+ls_status ls_optimizer_clip(const ls_optimizer *optimizer, ls_tensor **gradients, size_t count);
+ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer);
+
 #endif

@@ -249,6 +249,9 @@ typedef struct ls_given {
 } ls_given;
 ls_status ls_job_gradients(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                            const double *class_weights, ls_given *out);
+/* A run that is a part of the next training step, and writes nothing: these tensors hold what came out. */
+ls_status ls_job_fetch(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
+                       const double *class_weights, ls_tensor *const *fetches, size_t count);
 ls_status ls_job_apply(ls_job *job, ls_function *function, const ls_settings *settings, const ls_given *given);
 
 /* Training steps since the model was compiled: batches. */

@@ -234,16 +234,15 @@ static ls_status take_given(const ls_function *f, ls_given *out)
     return LS_OK;
 }
 
-ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
-                           const double *class_weights, ls_given *out)
+ls_status ls_job_fetch(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                       const double *class_weights, ls_tensor *const *fetches, size_t count)
 {
     feeds fed = { .count = 0 };
     ls_run_report report;
-    LS_TRY(ls_function_halve(job, f));
     ls_status status = feed_batch(&fed, job, f, batch, class_weights);
     ls_run_request request = request_of(job, f, settings, &fed, batch);
-    request.fetches = f->halves.fetches;
-    request.fetch_count = f->halves.fetch_count;
+    request.fetches = fetches;
+    request.fetch_count = count;
     request.of_step = true;
     if (status == LS_OK)
         status = ls_run(&request, &report);
@@ -251,6 +250,14 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
     LS_TRY(status);
     note_times(job, &report);
     job->used_lanes = report.lanes;
+    return LS_OK;
+}
+
+ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                           const double *class_weights, ls_given *out)
+{
+    LS_TRY(ls_function_halve(job, f));
+    LS_TRY(ls_job_fetch(job, f, settings, batch, class_weights, f->halves.fetches, f->halves.fetch_count));
     out->samples = batch->samples;
     return take_given(f, out);
 }
