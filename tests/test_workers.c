@@ -149,6 +149,7 @@ static member make_member(cluster *c, int rank, int size)
                                 .size = size,
                                 .members = members,
                                 .count = size,
+                                .slice = 1000,
                                 .epoch = 1,
                                 .exchange = exchange,
                                 .post = post,
