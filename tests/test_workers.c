@@ -45,7 +45,8 @@ typedef struct cluster {
     uint64_t tag[MOST], hash[MOST][2], wishes[MOST];
     const ls_piece *pieces[MOST];
     size_t count[MOST];
-    bool failed;
+    int servers; /* the last of them */
+    bool strays; /* what lanes made went to one that is no server */
 } cluster;
 
 typedef struct member {
@@ -85,6 +86,9 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
 {
     cluster *c = ((member *)peers)->c;
     bool same = true;
+    for (size_t i = 0; i < count && c->servers > 0 && strncmp(what, "the joins", 9) == 0; i++)
+        if (pieces[i].to < c->size - c->servers)
+            c->strays = true;
     c->tag[peers->rank] = tag;
     c->pieces[peers->rank] = pieces;
     c->count[peers->rank] = count;
@@ -150,6 +154,9 @@ static member make_member(cluster *c, int rank, int size)
                                 .members = members,
                                 .count = size,
                                 .slice = 1000,
+
+                                .first_server = size - c->servers,
+                                .servers = c->servers,
                                 .epoch = 1,
                                 .exchange = exchange,
                                 .post = post,
@@ -172,6 +179,7 @@ typedef struct job {
     ls_strategy strategy;
     bool weighs;   /* lanes are shared out anew with each step */
     bool clips;    /* gradients, by the norm of all */
+    int servers;   /* of the workers, where there are more */
     int audit;     /* see ls_fit_options */
     unsigned gpus; /* by bit: workers that train on a device of another kind; 8 bits above, also on the CPU */
     int broken;    /* the worker, counted from 1, whose partials have a wrong bit; 0: none */
@@ -348,7 +356,7 @@ static void must_be_good(const outcome *found, const outcome *expected, const jo
 
 static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
 {
-    cluster c = { .size = size };
+    cluster c = { .size = size, .servers = j->servers < size ? j->servers : 0 };
     static work works[MOST];
     pthread_t threads[MOST];
     pthread_barrier_init(&c.barrier, NULL, (unsigned)size);
@@ -363,6 +371,8 @@ static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
         must_be_good(&works[w].out, expected, j, w, size);
     if (j->net == PLAIN || j->net == DEEP || j->net == DEEP_LARGE)
         assert_int_equal(works[0].m.posts > 0, j->net != PLAIN && size > 1);
+    if (c.strays && j->net != GATHERED) /* whose rows go to all */
+        fail_msg("net %d, %d workers, %d of them servers: partials went to workers", (int)j->net, size, c.servers);
 }
 
 static void any_number_of_workers_has_the_bits_of_one(void **state)
@@ -386,6 +396,14 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
         { NORMED_BY_LANE, .lanes = 8, .cpus = 2, .strategy = { .kind = LS_STRATEGY_PIPELINE } },
         { NORMED, .lanes = 8, .cpus = 4,
           .strategy = { .kind = LS_STRATEGY_MIRRORED, .all_reduce = LS_ALL_REDUCE_HIERARCHICAL_COPY } },
+        { PLAIN, .lanes = 8, .servers = 1 },
+        { PLAIN, .lanes = 3, .batch = 7, .cpus = 2, .servers = 2 },
+        { NORMED, .lanes = 7, .servers = 2, .audit = 1 },
+        { NORMED_BY_LANE, .lanes = 16, .batch = 10, .servers = 1 },
+        { GATHERED, .lanes = 6, .servers = 2, .weighs = true },
+        { LARGE, .lanes = 8, .servers = 3, .weighs = true },
+        { DEEP, .lanes = 6, .servers = 2, .clips = true },
+        { DEEP_LARGE, .lanes = 8, .servers = 1 },
     };
     for (size_t i = 0; i < LENGTH(jobs); i++) {
         static work alone;
