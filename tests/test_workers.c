@@ -369,10 +369,8 @@ static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
     pthread_barrier_destroy(&c.barrier);
     for (int w = 0; w < size; w++)
         must_be_good(&works[w].out, expected, j, w, size);
-    if (j->net == PLAIN || j->net == DEEP || j->net == DEEP_LARGE)
-        assert_int_equal(works[0].m.posts > 0, j->net != PLAIN && size > 1);
-    if (c.strays && j->net != GATHERED) /* whose rows go to all */
-        fail_msg("net %d, %d workers, %d of them servers: partials went to workers", (int)j->net, size, c.servers);
+    if (j->net == DEEP || j->net == DEEP_LARGE)
+        assert_int_equal(works[0].m.posts > 0, size > 1);
 }
 
 static void any_number_of_workers_has_the_bits_of_one(void **state)
