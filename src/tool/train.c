@@ -240,7 +240,8 @@ static ls_status find_results(outcome *out, const ls_history *history)
 {
     const tool_settings *settings = out->settings;
     const tool_session *session = out->session;
-    if (out->stopped_by != 0 || !session->test)
+    bool apart = session->strategy.staleness > 0 && !ls_is_chief(session->ctx); /* the chief alone has results */
+    if (out->stopped_by != 0 || !session->test || apart)
         return LS_OK;
     out->tested = true;
     if (settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &out->results))
