@@ -248,13 +248,15 @@ static ls_status hear_letters(ls_chief *c, double seconds, ls_letter *states)
 
 /* ---- Opening ---- */
 
-static ls_status make_id(char id[LS_RUN_ID])
+static ls_status make_id(char id[LS_RUN_ID], int64_t *run)
 {
     unsigned char random[(LS_RUN_ID - 1) / 2];
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return ls_fail(LS_ERR_IO, "no random number for the name of this run");
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
+    memcpy(run, random, sizeof(*run));
+    *run |= 1; /* 0: none is known */
     return LS_OK;
 }
 
@@ -270,7 +272,7 @@ static ls_status open_chief(ls_chief *c)
 {
     ls_served *v = c->served;
     const ls_worker_desk desk = { .ask = ask_itself, .done = be_done, .user = c };
-    LS_TRY(make_id(c->id));
+    LS_TRY(make_id(c->id, &v->run));
     LS_TRY(ls_worker_make(v, desk, &c->worker));
     LS_TRY(ls_dealer_make(LS_MAX_CLUSTER, c->first, give, c, &c->dealer));
     LS_TRY(ls_served_open(v, hear, c));

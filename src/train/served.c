@@ -58,6 +58,7 @@ ls_status ls_served_open(ls_served *s, bool (*hear)(void *user, ls_letter *lette
                           .number = s->number,
                           .about = about,
                           .most = largest_body(s),
+                          .hello = { s->run },
                           .hear = hear,
                           .user = user,
                           .log = s->log };
@@ -76,6 +77,15 @@ void ls_served_close(ls_served *s)
     ls_parts_free(s->parts);
     s->post = NULL;
     s->parts = NULL;
+}
+
+ls_status ls_served_meet_chief(ls_served *s, const ls_letter *met)
+{
+    if (s->run != 0 && s->run != met->numbers[0])
+        return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and has begun another run, without this process: "
+                                    "start that again, too");
+    s->run = met->numbers[0];
+    return LS_OK;
 }
 
 ls_status ls_served_say(ls_served *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)

@@ -469,6 +469,12 @@ static ls_status hear(server *s, ls_letter *letter)
         s->lost_at = ls_clock_now();
     }
     switch (letter->kind) {
+    case LS_LETTER_MET:
+        if (letter->rank == 0 && ls_served_meet_chief(s->served, letter) != LS_OK) {
+            s->over = true;
+            ls_error_keep(&s->end, LS_ERR_PEER);
+        }
+        return LS_OK;
     case LS_LETTER_LOST:
         lose(s, letter->rank);
         return LS_OK;

@@ -55,6 +55,8 @@ typedef struct ls_served {
     size_t reads_bytes; /* of the versions in front of a push */
     ls_post *post;
     ls_logger *log;
+    int64_t
+        run; /* of the chief: a number that its HELLO has, and that of no other run; of others: their chief's, or 0 */
 } ls_served;
 
 /* Whether a fit with this strategy in this context is one. */
@@ -68,6 +70,9 @@ static inline bool ls_served_is_server(const ls_served *s, int rank)
 {
     return rank >= s->first_server && rank < s->first_server + s->servers;
 }
+
+/* The chief is met. Another one than before was begun again, with another run: this process has no part in it. */
+ls_status ls_served_meet_chief(ls_served *served, const ls_letter *met);
 
 /* A letter without a body, or with a text for one. */
 ls_status ls_served_say(ls_served *served, int rank, ls_ps_kind kind, int64_t first, int64_t second);

@@ -405,6 +405,11 @@ static void end_process(process *p, ls_status status)
 
 static void hear_chief(process *p, const ls_letter *letter)
 {
+    if (letter->kind == LS_LETTER_MET && ls_served_meet_chief(p->served, letter) != LS_OK) {
+        end_process(p, LS_ERR_PEER);
+        ls_worker_wake(p->worker);
+        return;
+    }
     if (letter->kind == LS_PS_TAKE) {
         pthread_mutex_lock(&p->mutex);
         p->asking = false;
