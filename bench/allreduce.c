@@ -40,27 +40,70 @@ static ls_status reduce_at_once(vectors *v)
     return status;
 }
 
+#define SLICE (1 << 15) /* floats of a worker's part that are under way at once: 128 KiB, as of the transport */
+
+/* Elements of a worker's part that are in a slice. */
+static void slice_of(const vectors *v, int rank, int64_t slice, int64_t *from, int64_t *to)
+{
+    int64_t first = part(v, rank), end = part(v, rank + 1);
+    *from = first + slice * SLICE < end ? first + slice * SLICE : end;
+    *to = *from + SLICE < end ? *from + SLICE : end;
+}
+
+static size_t add_slice(const vectors *v, int64_t slice, bool sums, ls_piece *pieces, size_t count)
+{
+    int me = v->peers->rank;
+    int64_t from, to;
+    for (int r = 0; r < v->peers->size; r++) {
+        slice_of(v, r, slice, &from, &to);
+        size_t bytes = (size_t)(to - from) * sizeof(float);
+        if (bytes == 0)
+            continue;
+        if (sums)
+            pieces[count++] = (ls_piece){ r, LS_ALL_WORKERS, v->own + from, bytes };
+        else if (r != me)
+            pieces[count++] = (ls_piece){ me, r, v->own + from, bytes };
+    }
+    slice_of(v, me, slice, &from, &to);
+    for (int r = 0; r < v->peers->size && !sums; r++)
+        if (r != me && to > from)
+            pieces[count++] =
+                (ls_piece){ r, me, v->came + (r * 2 + slice % 2) * SLICE, (size_t)(to - from) * sizeof(float) };
+    return count;
+}
+
+static void add_rows(const vectors *v, int64_t slice)
+{
+    const float *rows[LS_MAX_CLUSTER];
+    int64_t from, to;
+    slice_of(v, v->peers->rank, slice, &from, &to);
+    for (int r = 0; r < v->peers->size; r++)
+        rows[r] = r == v->peers->rank ? v->own + from : v->came + (r * 2 + slice % 2) * SLICE;
+    v->simd->join_f32(v->own + from, rows, v->peers->size, 0, (size_t)(to - from));
+}
+
+/* As runs do it (src/run/slices.c): parts of a slice go to who adds them while those of the last are added; sums go
+ * with the parts of the next. */
 static ls_status reduce_by_parts(vectors *v)
 {
-    ls_piece pieces[LS_MAX_CLUSTER * 2];
-    size_t count = 0;
-    int me = v->peers->rank;
-    int64_t first = part(v, me), length = part(v, me + 1) - first;
-    for (int r = 0; r < v->peers->size; r++) {
-        if (r == me)
-            continue;
-        pieces[count++] =
-            (ls_piece){ me, r, v->own + part(v, r), (size_t)(part(v, r + 1) - part(v, r)) * sizeof(float) };
-        pieces[count++] = (ls_piece){ r, me, v->came + r * length, (size_t)length * sizeof(float) };
-    }
-    ls_status status = v->peers->exchange(v->peers, 2, "parts", pieces, count);
-    if (status != LS_OK)
-        return status;
-    add_all(v, v->own + first, length);
+    ls_piece pieces[LS_MAX_CLUSTER * 4];
+    int64_t most = 0, rounds;
     for (int r = 0; r < v->peers->size; r++)
-        pieces[r] =
-            (ls_piece){ r, LS_ALL_WORKERS, v->own + part(v, r), (size_t)(part(v, r + 1) - part(v, r)) * sizeof(float) };
-    return v->peers->exchange(v->peers, 3, "sums", pieces, (size_t)v->peers->size);
+        most = part(v, r + 1) - part(v, r) > most ? part(v, r + 1) - part(v, r) : most;
+    rounds = (most + SLICE - 1) / SLICE;
+    for (int64_t k = 0; k <= rounds + 1; k++) { /* round k: parts of slice k, sums of k - 2 */
+        size_t count = k < rounds ? add_slice(v, k, false, pieces, 0) : 0;
+        if (k >= 2)
+            count = add_slice(v, k - 2, true, pieces, count);
+        ls_status status = v->peers->post(v->peers, 2, "parts", pieces, count);
+        if (status == LS_OK && k >= 1 && k <= rounds)
+            add_rows(v, k - 1);
+        if (status == LS_OK)
+            status = v->peers->settle(v->peers);
+        if (status != LS_OK)
+            return status;
+    }
+    return LS_OK;
 }
 
 static bool goes_at_once(const vectors *v)
@@ -90,7 +133,7 @@ double bench_all_reduce(ls_peers *peers, int64_t count, int rounds)
 {
     vectors v = { .peers = peers, .simd = ls_simd_choose(), .count = count };
     size_t bytes = (size_t)count * sizeof(float);
-    size_t room = goes_at_once(&v) ? bytes * (size_t)peers->size : bytes + sizeof(float) * LS_MAX_CLUSTER;
+    size_t room = goes_at_once(&v) ? bytes * (size_t)peers->size : sizeof(float) * 2 * SLICE * LS_MAX_CLUSTER;
     double best = 0;
     v.own = malloc(bytes);
     v.came = calloc(1, room);

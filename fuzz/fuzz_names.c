@@ -27,8 +27,8 @@ static void check_cores(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const ls_kind_count machines[][3] = { { { "CPU", 1 }, { "GPU", 2 }, { "XPU_2", 1 } },
-                                                 { { "CPU", 1000 }, { "GPU", 0 }, { "TPU", 5 } } };
+    static const ls_kind_count machines[][3] = { { { "CPU", 1, 0 }, { "GPU", 2, 0 }, { "XPU_2", 1, 0 } },
+                                                 { { "CPU", 1000, 0 }, { "GPU", 0, 0 }, { "TPU", 5, 0x12 } } };
     char text[4096];
     if (size < 1 || size >= sizeof text)
         return 0;

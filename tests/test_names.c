@@ -13,12 +13,12 @@
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* One CPU and two GPUs: what most rows are read with. */
-static const ls_kind_count few[] = { { "CPU", 1 }, { "GPU", 2 } };
-static const ls_kind_count many[] = { { "CPU", 4 }, { "GPU", 2 }, { "XPU_2", 1 } };
-static const ls_kind_count no_gpu[] = { { "CPU", 1 } };
-static const ls_kind_count empty_gpu[] = { { "CPU", 1 }, { "GPU", 0 } };
-static const ls_kind_count nothing[] = { { "CPU", 0 } };
-static const ls_kind_count endless[] = { { "CPU", INT_MAX } };
+static const ls_kind_count few[] = { { "CPU", 1, 0 }, { "GPU", 2, 0 } };
+static const ls_kind_count many[] = { { "CPU", 4, 0 }, { "GPU", 2, 0 }, { "XPU_2", 1, 0 } };
+static const ls_kind_count no_gpu[] = { { "CPU", 1, 0 } };
+static const ls_kind_count empty_gpu[] = { { "CPU", 1, 0 }, { "GPU", 0, 0 } };
+static const ls_kind_count nothing[] = { { "CPU", 0, 0 } };
+static const ls_kind_count endless[] = { { "CPU", INT_MAX, 0 } };
 
 #define KINDS(table) table, (int)COUNT(table), LS_NO_WORKER
 
@@ -210,6 +210,48 @@ static void bad_names(void **state)
     }
 }
 
+/* "gpu" counts the devices of CUDA, and behind them what other kinds have of GPUs. */
+static void gpus_of_several_kinds(void **state)
+{
+    (void)state;
+    static const ls_kind_count both[] = { { "CPU", 1, 0 }, { "OPENCL", 4, 0xa }, { "CUDA", 2, 0 } };
+    static const ls_kind_count opencl[] = { { "CPU", 1, 0 }, { "OPENCL", 3, 0x5 }, { "CUDA", 0, 0 } };
+    static const ls_kind_count none[] = { { "CPU", 1, 0 }, { "OPENCL", 3, 0 } };
+    static const ls_kind_count own[] = { { "CPU", 1, 0 }, { "OPENCL", 3, 0x7 }, { "CUDA", 2, 0 }, { "GPU", 1, 0 } };
+    static const struct {
+        const char *text;
+        const ls_kind_count *kinds;
+        int kind_count, worker;
+        const char *devices; /* NULL: */
+        const char *message;
+    } rows[] = {
+        { "gpu", KINDS(both), "CUDA:0", NULL },
+        { "gpu:0-3", KINDS(both), "CUDA:0 CUDA:1 OPENCL:1 OPENCL:3", NULL },
+        { "/device:GPU:3, cuda:1,opencl:0", KINDS(both), "OPENCL:3 CUDA:1 OPENCL:0", NULL },
+        { "gpu:1", KINDS(opencl), "OPENCL:2", NULL },
+        { "gpu", KINDS(own), "GPU:0", NULL },
+        { "gpu:4", KINDS(both), NULL, "there is no GPU:4; there are CPU:0, OPENCL:0 to OPENCL:3, CUDA:0 to CUDA:1" },
+        { "gpu:1-2", KINDS(opencl), NULL, "there is no GPU:2;" },
+        { "gpu:2,opencl:1", KINDS(both), NULL, "OPENCL:1 stands twice" },
+        { "gpu:2[0]", KINDS(both), NULL, "no GPU has" },
+        { "gpu:0", KINDS(none), NULL, "there is no GPU;" },
+        { "cuda:0", KINDS(opencl), NULL, "there is no GPU;" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ls_named_device *devices = NULL;
+        int count = 0;
+        ls_status status =
+            ls_names_read(rows[i].text, rows[i].kinds, rows[i].kind_count, rows[i].worker, &devices, &count);
+        if ((status == LS_OK) != (rows[i].devices != NULL))
+            fail_msg("%s: %s", rows[i].text, ls_last_error());
+        if (rows[i].devices)
+            assert_string_equal(describe(rows[i].kinds, devices, count), rows[i].devices);
+        else if (!strstr(ls_last_error(), rows[i].message))
+            fail_msg("%s: %s", rows[i].text, ls_last_error());
+        free(devices);
+    }
+}
+
 static void what_there_is(void **state)
 {
     (void)state;
@@ -363,6 +405,7 @@ int main(void)
         cmocka_unit_test(good_names),
         cmocka_unit_test(bad_names),
         cmocka_unit_test(what_there_is),
+        cmocka_unit_test(gpus_of_several_kinds),
         cmocka_unit_test(cores_are_those_of_one_cpu),
         cmocka_unit_test(long_texts_are_clipped_not_what_there_is),
         cmocka_unit_test(workers_name_their_own_devices),

@@ -23,6 +23,21 @@ same_hash() {
 check trains_on_opencl_as_on_the_cpu same_hash opencl:0
 check trains_on_the_second_alone same_hash opencl:1
 check trains_on_two_halves same_hash opencl:0-1
+check trains_on_the_cpu_and_opencl same_hash cpu:0,opencl:0
+
+# Two workers, of which $1 is the first's device and $2 the second's.
+same_hash_of_workers() {
+    cpu=$(hash_on cpu:0)
+    # shellcheck disable=SC2016 # it is the worker's shell that knows its number
+    both=$(timeout 200 "$LOCKSTEP" launch --workers 2 -- sh -c '[ "$LOCKSTEP_RANK" = 0 ] || shift; exec "$LOCKSTEP" train mnist-cnn \
+        --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 --devices "$1"' - "$1" "$2" |
+        sed -n 's/^weights sha256: //p')
+    [ -n "$cpu" ] && [ "$cpu" = "$both" ] || { echo "on the CPU: $cpu, on workers with $1 and $2: $both"; return 1; }
+}
+export LOCKSTEP LOCKSTEP_GRACE=5
+check workers_train_on_opencl same_hash_of_workers opencl:0 opencl:1
+check workers_on_devices_of_different_kinds_meet same_hash_of_workers opencl:0 cpu:0
+check a_worker_may_have_several_kinds same_hash_of_workers cpu:0 opencl:0,cpu:0
 
 is_listed() {
     timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&

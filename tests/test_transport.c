@@ -248,7 +248,7 @@ static void *run_pump(void *user)
     unsigned char *data = malloc(x->most);
     double end = ls_clock_now() + 3 * LIMIT;
     while (sent < x->send || got < x->receive) {
-        ls_want want = { x->p->line[x->me], got < x->receive, sent < x->send, false };
+        ls_want want = { .line = x->p->line[x->me], .read = got < x->receive, .write = sent < x->send, .ready = false };
         if (ls_clock_now() > end) {
             x->status = LS_ERR_INTERNAL;
             snprintf(x->why, sizeof(x->why), "%zu sent, %zu received, and then nothing", sent, got);
@@ -306,7 +306,7 @@ static size_t read_to_end(pair *p, int me, size_t already)
     unsigned char data[4096];
     double end = ls_clock_now() + LIMIT;
     while (ls_clock_now() < end) {
-        ls_want want = { p->line[me], true, false, false };
+        ls_want want = { .line = p->line[me], .read = true, .write = false, .ready = false };
         assert_int_equal(p->t->wait(p->worker[me], &want, 1, 0.1), LS_OK);
         ls_status status = p->t->read(p->line[me], &(struct iovec){ data, sizeof(data) }, 1, &moved);
         if (status != LS_OK) {
@@ -374,7 +374,7 @@ static void what_was_taken_arrives_by_itself(void **state)
     }
     while (got < sent + (MESSAGE - sent % MESSAGE) % MESSAGE && ls_clock_now() < end) {
         size_t at = sent % MESSAGE; /* of one that was taken in part, the rest */
-        ls_want want = { p.line[1], true, false, false };
+        ls_want want = { .line = p.line[1], .read = true, .write = false, .ready = false };
         if (at > 0) {
             assert_int_equal(p.t->write(p.line[0], &(struct iovec){ data + at, MESSAGE - at }, 1, &moved), LS_OK);
             sent += moved;
@@ -446,7 +446,7 @@ static void a_killed_worker_ends_its_lines(void **state)
     ls_status status = LS_OK;
     double end = ls_clock_now() + LIMIT;
     while (ls_clock_now() < end && status == LS_OK) {
-        ls_want want = { line, true, false, false };
+        ls_want want = { .line = line, .read = true, .write = false, .ready = false };
         t->wait(worker, &want, 1, 0.1);
         if (!line)
             assert_int_equal(t->answer(worker, &line), LS_OK);
@@ -475,7 +475,7 @@ static void *echo(void *user)
 {
     waiter *w = user;
     for (double end = ls_clock_now() + LIMIT; ls_clock_now() < end;) {
-        ls_want want = { w->line, true, false, false };
+        ls_want want = { .line = w->line, .read = true, .write = false, .ready = false };
         char c;
         size_t moved = 0, back = 0;
         w->t->wait(w->worker, &want, 1, 5);
@@ -509,7 +509,8 @@ static void threads_wait_for_lines_of_their_own(void **state)
         while (moved == 0 && ls_clock_now() < end)
             assert_int_equal(t->write(mine[i], &(struct iovec){ &c, 1 }, 1, &moved), LS_OK);
         for (moved = 0; moved == 0 && ls_clock_now() < end;) {
-            ls_want wants[2] = { { mine[0], true, false, false }, { mine[1], true, false, false } };
+            ls_want wants[2] = { { .line = mine[0], .read = true, .write = false, .ready = false },
+                                 { .line = mine[1], .read = true, .write = false, .ready = false } };
             assert_int_equal(t->wait(p.worker[1], wants, 2, 1), LS_OK);
             assert_int_equal(t->read(mine[i], &(struct iovec){ &back, 1 }, 1, &moved), LS_OK);
         }
@@ -529,7 +530,8 @@ static void threads_wait_for_lines_of_their_own(void **state)
 static void waiting_ends_when_its_time_is_over(void **state)
 {
     pair p = open_pair(*state);
-    ls_want wants[2] = { { p.line[0], true, false, true }, { .line = NULL, .read = true, .ready = true } };
+    ls_want wants[2] = { { .line = p.line[0], .read = true, .write = false, .ready = true },
+                         { .line = NULL, .read = true, .ready = true } };
     double begin = p.t->now(p.worker[0]);
     assert_int_equal(p.t->wait(p.worker[0], wants, 2, 0.05), LS_OK);
     assert_false(wants[0].ready || wants[1].ready);
@@ -623,7 +625,7 @@ static void call_and_be_refused(const ls_transport_table *t, ls_transport *calle
     assert_int_equal(t->call(caller, 0, &line), LS_OK);
     assert_non_null(line);
     for (double end = ls_clock_now() + LIMIT; status == LS_OK && ls_clock_now() < end;) {
-        ls_want want = { line, true, false, false };
+        ls_want want = { .line = line, .read = true, .write = false, .ready = false };
         assert_int_equal(t->wait(caller, &want, 1, 0.001), LS_OK);
         assert_int_equal(t->answer(called, &in), LS_OK);
         assert_null(in);

@@ -89,6 +89,7 @@ typedef struct ls_backend_device {
     size_t memory;   /* bytes; 0: not known */
     bool growth;     /* memory is taken as it is needed, unless the user says otherwise */
     bool only_named; /* used only where it is made visible by name: one that computes on the host's cores */
+    bool gpu;        /* of a kind that is not called GPU or CUDA: "gpu:N" counts it, behind those of CUDA */
 } ls_backend_device;
 
 typedef struct ls_backend {

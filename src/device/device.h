@@ -24,7 +24,7 @@ typedef struct ls_physical {
     char about[256];
     size_t memory;
     bool visible;
-    bool only_named;          /* ls_backend_device's */
+    bool only_named, gpu;     /* ls_backend_device's */
     bool hidden;              /* by the environment: it cannot be made visible */
     int growth;               /* 0: not said; 1: on; -1: off */
     ls_logical_device *parts; /* NULL: one, without a limit of its own */

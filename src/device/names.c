@@ -216,26 +216,47 @@ static int find_named(const reader *r, const char *kind)
     return -1;
 }
 
-/* The kind that "gpu" or "cuda" means: one that is called so, if it has devices, or the other one. -1: no GPU is there,
- * though nothing was misspelt. */
-static int find_gpu(const reader *r, const char *first, const char *second)
+/* A kind by its name, if it has devices; -1: none. */
+static int find_filled(const reader *r, const char *kind)
 {
-    int a = find_named(r, first), b = find_named(r, second);
-    if (a >= 0 && r->kinds[a].count > 0)
-        return a;
-    return b >= 0 && r->kinds[b].count > 0 ? b : -1;
+    int found = find_named(r, kind);
+    return found >= 0 && r->kinds[found].count > 0 ? found : -1;
+}
+
+#define ANY_GPU (-1) /* in the place of a kind: those of CUDA, and behind them what other kinds have */
+
+/* How many those are. *out, if it is given: number `which` of them. */
+static int find_gpu(const reader *r, int which, ls_named_device *out)
+{
+    int count = 0, cuda = find_named(r, "CUDA");
+    for (int i = -1; i < r->kind_count; i++) {
+        int kind = i < 0 ? cuda : i == cuda ? -1 : i;
+        for (int n = 0; kind >= 0 && n < r->kinds[kind].count && (kind == cuda || n < 64); n++) {
+            if (kind != cuda && !(r->kinds[kind].gpus >> n & 1))
+                continue;
+            if (out && count == which)
+                *out = (ls_named_device){ .kind = kind, .number = n };
+            count++;
+        }
+    }
+    return count;
+}
+
+/* How a kind is called, and how many devices it has. */
+static ls_kind_count count_of(const reader *r, int kind)
+{
+    return kind == ANY_GPU ? (ls_kind_count){ "GPU", find_gpu(r, 0, NULL), 0 } : r->kinds[kind];
 }
 
 static ls_status find_kind(const reader *r, span word, int *out)
 {
     if (!is_word(word))
         return refuse(r, LS_ERR_INVALID, "\"%.*s\" is no kind of device", QUOTE(word));
-    bool gpu = is_in_any_case(word, "GPU"), cuda = is_in_any_case(word, "CUDA");
-    if (gpu || cuda) {
-        int found = gpu ? find_gpu(r, "GPU", "CUDA") : find_gpu(r, "CUDA", "GPU");
-        if (found < 0)
+    if (is_in_any_case(word, "GPU") || is_in_any_case(word, "CUDA")) {
+        int cuda = is_in_any_case(word, "CUDA") ? find_filled(r, "CUDA") : -1, gpu = find_filled(r, "GPU");
+        if (cuda < 0 && gpu < 0 && (is_in_any_case(word, "CUDA") || find_gpu(r, 0, NULL) == 0))
             return refuse(r, LS_ERR_NOT_FOUND, "there is no GPU");
-        *out = found;
+        *out = cuda >= 0 ? cuda : gpu >= 0 ? gpu : ANY_GPU;
         return LS_OK;
     }
     for (int i = 0; i < r->kind_count; i++)
@@ -256,13 +277,13 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
     *n = (numbers){ .first_digits = { "0", 1 } };
     if (numbered && !read_numbers(digits, n, why))
         return refuse(r, LS_ERR_INVALID, "%s", why);
-    const ls_kind_count *k = &r->kinds[*kind];
-    if (k->count == 0)
-        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s", k->kind);
-    if (n->first >= k->count) /* as it was written: it may be too large for an int */
-        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%.*s", k->kind, QUOTE(n->first_digits));
-    if (n->last >= k->count)
-        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%d", k->kind, k->count);
+    ls_kind_count k = count_of(r, *kind);
+    if (k.count == 0)
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s", k.kind);
+    if (n->first >= k.count) /* as it was written: it may be too large for an int */
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%.*s", k.kind, QUOTE(n->first_digits));
+    if (n->last >= k.count)
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%d", k.kind, k.count);
     return LS_OK;
 }
 
@@ -383,8 +404,8 @@ static ls_status check_cores(const reader *r, span cores, int kind, const number
     int count;
     if (cores.length == 0)
         return LS_OK;
-    if (strcmp(r->kinds[kind].kind, "CPU") != 0)
-        return refuse(r, LS_ERR_INVALID, "only a CPU has cores to choose, no %s has", r->kinds[kind].kind);
+    if (strcmp(count_of(r, kind).kind, "CPU") != 0)
+        return refuse(r, LS_ERR_INVALID, "only a CPU has cores to choose, no %s has", count_of(r, kind).kind);
     if (n->first != n->last)
         return refuse(r, LS_ERR_INVALID, "cores are chosen for one CPU, not for a range");
     if (!read_cores(cores, NULL, &count, why))
@@ -395,20 +416,20 @@ static ls_status check_cores(const reader *r, span cores, int kind, const number
 /* All are known to be there, so that a range cannot ask for more than there is. */
 static ls_status add_devices(reader *r, int kind, const numbers *n, span cores)
 {
-    for (int i = 0; i < r->count; i++) {
-        const ls_named_device *d = &r->devices[i];
-        if (d->kind == kind && d->number >= n->first && d->number <= n->last)
-            return refuse(r, LS_ERR_INVALID, "%s:%d stands twice", r->kinds[kind].kind, d->number);
-    }
-    int added = n->last - n->first + 1;
+    int added = n->last - n->first + 1, before = r->count;
     ls_named_device *devices = realloc(r->devices, ((size_t)r->count + (size_t)added) * sizeof(*devices));
     if (!devices)
         return ls_fail(LS_ERR_MEMORY, "no memory for the names of %d devices", added);
     r->devices = devices;
     for (int i = 0; i < added; i++) {
-        ls_named_device *d = &devices[r->count++];
-        *d = (ls_named_device){ .kind = kind, .number = n->first + i };
-        memcpy(d->cores, cores.at, cores.length);
+        ls_named_device d = { .kind = kind, .number = n->first + i };
+        if (kind == ANY_GPU)
+            find_gpu(r, n->first + i, &d);
+        for (int k = 0; k < before; k++)
+            if (devices[k].kind == d.kind && devices[k].number == d.number)
+                return refuse(r, LS_ERR_INVALID, "%s:%d stands twice", r->kinds[d.kind].kind, d.number);
+        memcpy(d.cores, cores.at, cores.length);
+        devices[r->count++] = d;
     }
     return LS_OK;
 }

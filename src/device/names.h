@@ -1,6 +1,7 @@
 /* Names of devices: "/job:localhost/replica:0/task:0/device:GPU:1" (of worker 3 of a cluster also
  * "/job:worker/replica:0/task:3/device:GPU:1"), any part of it that has the device, "/gpu:0", "gpu"
- * (number 0), "cuda:1" (a GPU: a kind CUDA, or GPU, whichever has devices), "cpu:0-3", "cpu:0[2,5-7]" (cores), and
+ * (number 0), "cuda:1" (a GPU: a kind CUDA, or GPU, whichever has devices), "gpu:1" (a kind GPU; where there is none,
+ * devices of a kind CUDA, and behind them those of other kinds that are GPUs), "cpu:0-3", "cpu:0[2,5-7]" (cores), and
  * lists of them: "cpu:0, gpu:0-1". Kinds compare without case. "/physical_device:GPU:0" is read as "/device:GPU:0". */
 #ifndef LS_DEVICE_NAMES_H
 #define LS_DEVICE_NAMES_H
@@ -11,6 +12,7 @@
 typedef struct ls_kind_count {
     const char *kind; /* "GPU" */
     int count;
+    uint64_t gpus; /* by bit: devices of another kind that "gpu:N" counts, too */
 } ls_kind_count;
 
 typedef struct ls_named_device {

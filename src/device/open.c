@@ -133,17 +133,21 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         opened += status == LS_OK;
     }
     pthread_mutex_unlock(&ctx->mutex);
-    return status == LS_OK && ctx->cluster ? ls_context_meet_cluster(ctx) : status;
+    return status == LS_OK && ctx->cluster && !ls_context_meets_later(ctx) ? ls_context_meet_cluster(ctx) : status;
 }
 
 /* ---- Names ---- */
 
-/* All devices of a kind that are used only where one is named: numbers are then those of the machine. */
+/* All devices of a kind that are used only where one is named: numbers are then those of the machine. Where some of
+ * them are visible already, those are the ones there are. */
 static ls_status open_kind(ls_context *ctx, int kind)
 {
     int number = 0;
     for (int d = 0; d < ctx->device_count; d++)
         number += ctx->devices[d].kind == kind;
+    for (int i = 0; i < ctx->physical_count; i++)
+        if (ctx->physical[i].kind == kind && ctx->physical[i].only_named && ctx->physical[i].visible)
+            return LS_OK;
     for (int i = 0; i < ctx->physical_count; i++) {
         ls_physical *p = &ctx->physical[i];
         if (p->kind != kind || !p->only_named || p->visible || p->hidden)

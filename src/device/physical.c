@@ -76,6 +76,7 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
         p->memory = known.memory;
         p->growth = known.growth;
         p->only_named = known.only_named;
+        p->gpu = known.gpu;
         p->visible = !known.only_named;
     }
     return LS_OK;
@@ -238,14 +239,23 @@ ls_status ls_context_look_for(ls_context *ctx, const char *names)
     return wake(ctx, names);
 }
 
+/* One more, with the next number. */
+static void count_kind(const ls_context *ctx, ls_kind_count *k, int kind, int physical)
+{
+    int at = find_physical(ctx, kind, physical);
+    if (at >= 0 && ctx->physical[at].gpu && k->count < 64)
+        k->gpus |= (uint64_t)1 << k->count;
+    k->count++;
+}
+
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS])
 {
     for (int k = 0; k < ctx->kind_count; k++)
         out[k] = (ls_kind_count){ .kind = ctx->kinds[k].name };
     for (int i = 0; logical && i < ctx->device_count; i++)
-        out[ctx->devices[i].kind].count++;
+        count_kind(ctx, &out[ctx->devices[i].kind], ctx->devices[i].kind, ctx->devices[i].physical);
     for (int i = 0; !logical && i < ctx->physical_count; i++)
-        out[ctx->physical[i].kind].count++;
+        count_kind(ctx, &out[ctx->physical[i].kind], ctx->physical[i].kind, ctx->physical[i].number);
     return ctx->kind_count;
 }
 

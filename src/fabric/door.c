@@ -482,6 +482,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
         ls_mesh_free(mesh);
         return status;
     }
+    mesh->peers.slice = mesh->table->slice;
     if (d->joins)
         ls_mesh_come_later(mesh, d->members, d->epoch);
     else

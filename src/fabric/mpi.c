@@ -331,6 +331,7 @@ const ls_transport_table ls_transport_mpi = {
     .name = "mpi",
     .elastic = false,
     .beats = true,
+    .slice = 256 << 10,
     .open = mpi_open,
     .close = mpi_close,
     .call = mpi_call,

@@ -474,6 +474,7 @@ const ls_transport_table ls_transport_shm = {
     .name = "shm",
     .elastic = true,
     .beats = true,
+    .slice = 128 << 10,
     .open = shm_open_door,
     .close = shm_close,
     .call = shm_call,

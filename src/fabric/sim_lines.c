@@ -548,6 +548,7 @@ static double sim_now(ls_transport *t)
 const ls_transport_table ls_transport_sim = {
     .name = "sim",
     .elastic = true,
+    .slice = 1 << 10,
     .open = sim_open,
     .close = sim_close,
     .call = sim_call,

@@ -213,6 +213,7 @@ const ls_transport_table ls_transport_tcp = {
     .name = "tcp",
     .elastic = true,
     .beats = true,
+    .slice = 1 << 20,
     .open = tcp_open,
     .close = tcp_close,
     .call = tcp_call,

@@ -26,6 +26,7 @@ typedef struct ls_transport_table {
     const char *name;
     bool elastic; /* workers may come and go; otherwise a lost worker is the end of the job */
     bool beats;   /* a thread of its own gives signs of life; otherwise workers do while they wait */
+    size_t slice; /* bytes of a long vector that are best under way at once: few fill the cache, many the line */
 
     /* Opens the door of worker options->rank. number: the how manieth cluster of this process it is, for contexts of
      * one job do not meet each other's. */

@@ -557,6 +557,7 @@ const ls_transport_table ls_transport_ucx = {
     .name = "ucx",
     .elastic = true,
     .beats = true,
+    .slice = 256 << 10,
     .open = ucx_open,
     .close = ucx_close,
     .call = ucx_call,

@@ -218,6 +218,7 @@ const ls_transport_table ls_transport_unix = {
     .name = "unix",
     .elastic = true,
     .beats = true,
+    .slice = 256 << 10,
     .open = unix_open,
     .close = unix_close,
     .call = unix_call,

@@ -108,9 +108,7 @@ void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t
 /* Behind the lanes of a level: its joins. */
 static void join_phases(ls_plan *plan, int level, int first, int count)
 {
-    add_phase(plan, LS_PHASE_JOIN, level, first, count);
-    if (share_joins(plan, first, count))
-        add_phase(plan, LS_PHASE_SPREAD, level, first, count);
+    add_phase(plan, share_joins(plan, first, count) ? LS_PHASE_REDUCE : LS_PHASE_JOIN, level, first, count);
     if (is_shared(plan, first, count))
         add_phase(plan, LS_PHASE_SHARE, level, first, count);
     if (has_finish(plan, first, count))
@@ -138,13 +136,19 @@ static void late_phases(ls_plan *plan, int level)
     int complete = ls_plan_late(plan, level - 2, &before);
     share_joins(plan, now, parts);
     bool spread = sums > 0 && plan->joins[last].shared;
-    if (sums > 0 || (complete > 0 && plan->joins[before].shared))
-        add_phase(plan, LS_PHASE_SETTLE, level, 0, 1);
     if (has_finish(plan, before, complete))
         add_phase(plan, LS_PHASE_FINISH, level, before, complete);
     add_phase(plan, LS_PHASE_JOIN, level, last, sums);
     if (parts > 0 || spread)
         add_phase(plan, LS_PHASE_POST, level, 0, 1);
+}
+
+/* Whether something was posted behind the level before. */
+static bool is_posted(const ls_plan *plan, int level)
+{
+    int last, before;
+    return ls_plan_late(plan, level - 1, &last) > 0 ||
+           (ls_plan_late(plan, level - 2, &before) > 0 && plan->joins[before].shared);
 }
 
 /* Two writes of one variable in a run would leave open which is last. */
@@ -194,6 +198,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         add_phase(plan, LS_PHASE_LANES, level, s, segment - s);
         if (plan->at_home && join > j)
             add_phase(plan, LS_PHASE_HOME, level, s, segment - s);
+        if (is_posted(plan, level))
+            add_phase(plan, LS_PHASE_SETTLE, level, 0, 1);
         if (plan->options.workers > 0)
             add_phase(plan, LS_PHASE_EXCHANGE, level, s, segment - s);
         if (join > j && segment > s)

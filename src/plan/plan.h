@@ -266,7 +266,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_PAIR,     /* blocks of lanes that two devices have made, by twos: one round of the tree */
     LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to who joins it */
     LS_PHASE_JOIN,     /* the joins of a level, in chunks, or each part by its owner */
-    LS_PHASE_SPREAD,   /* what workers have joined of a level goes to all */
+    LS_PHASE_REDUCE,   /* joins of a level that workers share out: each joins a part, and sends it to all */
     LS_PHASE_SETTLE,   /* what was posted behind the level before is here */
     LS_PHASE_POST,     /* late parts of a level, and what was joined of those before, go while the next is computed */
     LS_PHASE_SHARE,    /* what owners have joined goes to the other devices that look at it */

@@ -50,28 +50,59 @@ static int by_level(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-/* The level in which somebody first looks at a group's value; the number of levels: nobody before the end. */
-static int first_look(const ls_plan *plan, int group)
+/* Levels of nodes as they are when nothing is fused: what is fused depends on the kind of device, and workers whose
+ * devices are of different kinds must find the same joins late. */
+static void set_node_levels(const ls_plan *plan, int *level, int *latest)
 {
-    int level = plan->levels;
-    for (int g = 0; g < plan->group_count; g++) {
-        const ls_group *reader = &plan->groups[g];
-        for (int k = 0; !reader->in_place && !reader->alias && k < reader->in_count; k++)
-            if (ls_plan_source(plan, reader->in[k]) == group && !ls_plan_reads_lane(plan, reader, k) &&
-                reader->level < level)
-                level = reader->level;
+    const ls_plan_node *nodes = plan->nodes;
+    for (int i = 0; i < plan->node_count; i++) {
+        level[i] = 0;
+        latest[i] = plan->levels - 1;
+        for (int k = 0; nodes[i].in && k < nodes[i].node->input_count; k++) {
+            const ls_tensor *in = nodes[nodes[i].in[k]].node;
+            bool by_lane = ls_node_is_by_lane(in) && ls_node_is_by_lane(nodes[i].node);
+            int after = level[nodes[i].in[k]] + (in->use == LS_USE_REDUCES && nodes[nodes[i].in[k]].in && !by_lane);
+            level[i] = after > level[i] ? after : level[i];
+        }
     }
-    return level;
+    for (int i = plan->node_count; i-- > 0;) { /* whole ones are done as late as they may be */
+        if (nodes[i].node->use == LS_USE_WHOLE && !nodes[i].node->per_sample)
+            level[i] = latest[i];
+        for (int k = 0; nodes[i].in && k < nodes[i].node->input_count; k++)
+            if (latest[nodes[i].in[k]] > level[i])
+                latest[nodes[i].in[k]] = level[i];
+    }
 }
 
-/* Parts of a late join go while the next level is computed, what was joined of it during the one behind that. */
-static bool is_late(const ls_plan *plan, int group)
+/* By node: the level in which somebody first looks at its value; the number of levels: nobody before the end. */
+static ls_status find_looks(ls_plan *plan, int **out)
 {
-    return plan->options.workers > 1 && first_look(plan, group) > plan->groups[group].level + 2;
+    int *level = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*level));
+    int *look = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*look));
+    if (!level || !look)
+        return LS_ERR_MEMORY;
+    set_node_levels(plan, level, look);
+    for (int i = 0; i < plan->node_count; i++)
+        look[i] = plan->levels;
+    for (int i = plan->node_count; i-- > 0;) {
+        const ls_plan_node *reader = &plan->nodes[i];
+        const ls_group *group = reader->group >= 0 ? &plan->groups[reader->group] : NULL;
+        int when = group && group->in_place ? plan->levels : group && group->alias ? look[i] : level[i];
+        for (int k = 0; reader->in && !ls_node_is(reader->node, LS_TRAIT_ORDERS) && k < reader->node->input_count;
+             k++) {
+            int in = reader->in[k];
+            bool by_lane = ls_node_is_by_lane(plan->nodes[in].node) && ls_node_is_by_lane(reader->node);
+            look[in] = when < look[in] && !by_lane ? when : look[in];
+        }
+    }
+    *out = look;
+    return LS_OK;
 }
 
-static void list_joins(ls_plan *plan)
+static ls_status list_joins(ls_plan *plan)
 {
+    int *look = NULL;
+    LS_TRY(find_looks(plan, &look));
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
         if (!group->reduces || !group->needed || ls_node_is(group->root, LS_TRAIT_GATHERS) || !group->kernel)
@@ -82,7 +113,8 @@ static void list_joins(ls_plan *plan)
                        .kind = join_kind(group),
                        .dtype = group->root->dtype,
                        .level = group->level,
-                       .late = is_late(plan, g),
+                       /* its parts go while the next level is computed, what was joined during the one behind that */
+                       .late = plan->options.workers > 1 && look[group->value] > group->level + 2,
                        .bytes = bytes,
                        .plain = (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype)),
                        .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),
@@ -91,6 +123,7 @@ static void list_joins(ls_plan *plan)
     qsort(plan->joins, (size_t)plan->join_count, sizeof(*plan->joins), by_level);
     for (int i = 0; i < plan->join_count; i++)
         plan->joins[i].group->join = i;
+    return LS_OK;
 }
 
 static int steps_by_level(const void *a, const void *b)
@@ -158,7 +191,7 @@ ls_status ls_plan_steps(ls_plan *plan)
     plan->value_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->value_of));
     if (!plan->joins || !plan->prepared || !plan->whole_steps || !plan->updates || !plan->value_of)
         return LS_ERR_MEMORY;
-    list_joins(plan);
+    LS_TRY(list_joins(plan));
     for (int g = 0; g < plan->group_count; g++)
         list_prepared(plan, &plan->groups[g]);
     qsort(plan->prepared, (size_t)plan->prepared_count, sizeof(*plan->prepared), prepared_by_level);

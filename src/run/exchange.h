@@ -14,8 +14,8 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker);
 /* All levels are: samples of fetched values. */
 ls_status ls_exchange_fetches(ls_executor *e);
 
-/* What each has joined of a level goes to all. */
-ls_status ls_exchange_joined(ls_executor *e, const ls_phase *phase);
+/* Joins that workers share out: parts to who joins them, and what is joined to all. */
+ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker);
 
 /* Of late joins: this level's parts, and what was joined of the last level's, go to others while lanes are computed;
  * what was posted before is here. */

@@ -128,6 +128,8 @@ void ls_units_drop_lane(ls_work *work, int lane);
 void ls_dispatch(ls_executor *e);
 
 /* T of a block of lanes, or of a pair of blocks, in place of its first partials. */
+/* Elements of a join, from what is here of all lanes. */
+ls_status ls_host_join(ls_executor *e, int join, int worker, int64_t from, int64_t to);
 void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker);
 
 /* One unit, by a CPU worker. */

@@ -264,8 +264,9 @@ void ls_host_join_block(ls_executor *e, int segment, int first, int count, int w
     ls_partials_merge(e, segment, first, count);
 }
 
-static ls_status run_join(ls_executor *e, const ls_join *join, int worker, int64_t from, int64_t to)
+ls_status ls_host_join(ls_executor *e, int index, int worker, int64_t from, int64_t to)
 {
+    const ls_join *join = &e->plan->joins[index];
     const void **lanes = e->lanes[worker];
     const ls_kernel_source *host = &e->plan->source;
     list_lanes(e, join, lanes);
@@ -366,8 +367,8 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         return LS_OK;
     case LS_PHASE_EXCHANGE:
         return ls_exchange_level(e, phase, worker);
-    case LS_PHASE_SPREAD:
-        return ls_exchange_joined(e, phase);
+    case LS_PHASE_REDUCE:
+        return ls_exchange_reduce(e, phase, worker);
     case LS_PHASE_SETTLE:
         return ls_exchange_settle(e, phase->level);
     case LS_PHASE_POST:
@@ -377,7 +378,7 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_COMMIT:
         return ls_exchange_commit(e);
     case LS_PHASE_JOIN:
-        return run_join(e, &plan->joins[u->index], worker, u->from, u->to);
+        return ls_host_join(e, u->index, worker, u->from, u->to);
     case LS_PHASE_FINISH:
         return run_finish(e, &plan->joins[u->index], worker);
     case LS_PHASE_GUARD:

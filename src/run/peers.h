@@ -41,6 +41,7 @@ struct ls_peers {
     const int *members; /* the ranks that are there, who came first first; they change when something is begun again */
     int count;
     int first_server, servers; /* ranks of parameter servers, whether they are there or not; servers 0: none */
+    size_t slice;              /* bytes of a long vector that are best exchanged at once; the same on all */
     int least;                 /* fewer workers do not go on */
     bool joins;                /* this worker is none of them yet */
     int newcomer;              /* a member that has to be given the state; -1: there is none */
@@ -64,7 +65,7 @@ struct ls_peers {
      * that names both. */
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     /* The same without waiting: list and pieces are in use until `settle` returns, and exchanges may be made meanwhile.
-     * One at a time. NULL, all three: there is nothing but exchanges. */
+     * One at a time. */
     ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*settle)(ls_peers *peers);
     /* Moves what can be moved at once of what was posted; for any thread, between other things. */

@@ -284,7 +284,7 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
     case LS_PHASE_PREPARE:
         return plan->prepared[u->index].value;
     case LS_PHASE_EXCHANGE:
-    case LS_PHASE_SPREAD:
+    case LS_PHASE_REDUCE:
     case LS_PHASE_SETTLE:
     case LS_PHASE_POST:
     case LS_PHASE_COLLECT:
@@ -306,7 +306,7 @@ void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const l
     static const short doing[LS_PHASE_KINDS] = {
         [LS_PHASE_WHOLE] = WHOLE,  [LS_PHASE_TILES] = WHOLE,    [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
         [LS_PHASE_HOME] = SHARE,   [LS_PHASE_PAIR] = JOIN,      [LS_PHASE_JOIN] = JOIN,       [LS_PHASE_SHARE] = SHARE,
-        [LS_PHASE_FINISH] = JOIN,  [LS_PHASE_EXCHANGE] = SHARE, [LS_PHASE_COLLECT] = SHARE,   [LS_PHASE_SPREAD] = SHARE,
+        [LS_PHASE_FINISH] = JOIN,  [LS_PHASE_EXCHANGE] = SHARE, [LS_PHASE_COLLECT] = SHARE,   [LS_PHASE_REDUCE] = SHARE,
         [LS_PHASE_SETTLE] = SHARE, [LS_PHASE_POST] = SHARE,     [LS_PHASE_COMMIT] = SHARE,    [LS_PHASE_GUARD] = CHECK,
         [LS_PHASE_CHECK] = CHECK,  [LS_PHASE_UPDATE] = UPDATE
     };

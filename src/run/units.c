@@ -60,7 +60,7 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
         case LS_PHASE_HOME:
             return devices;
         case LS_PHASE_EXCHANGE:
-        case LS_PHASE_SPREAD:
+        case LS_PHASE_REDUCE:
         case LS_PHASE_COLLECT:
         case LS_PHASE_COMMIT:
             return 1;
@@ -273,7 +273,7 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
         add_home(e, phase, w);
         return LS_OK;
     case LS_PHASE_EXCHANGE:
-    case LS_PHASE_SPREAD:
+    case LS_PHASE_REDUCE:
     case LS_PHASE_SETTLE:
     case LS_PHASE_POST:
     case LS_PHASE_COLLECT:

@@ -254,6 +254,7 @@ static ls_status opencl_query(void *user, int number, ls_backend_device *out)
     out->memory = d->memory;
     out->growth = true;
     out->only_named = d->cpu;
+    out->gpu = d->gpu;
     return LS_OK;
 }
 

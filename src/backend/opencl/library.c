@@ -76,6 +76,7 @@ static void describe(ls_opencl_device *d, const char *platform)
     snprintf(d->platform, sizeof(d->platform), "%.127s", platform);
     d->memory = (size_t)number(d->id, LS_CL_DEVICE_GLOBAL_MEM_SIZE);
     d->cpu = number(d->id, LS_CL_DEVICE_TYPE) & LS_CL_DEVICE_TYPE_CPU;
+    d->gpu = number(d->id, LS_CL_DEVICE_TYPE) & LS_CL_DEVICE_TYPE_GPU;
     d->rounded = floats & LS_CL_FP_CORRECT_DIVIDE;
     d->subnormals = floats & LS_CL_FP_DENORM;
     d->wide = number(d->id, LS_CL_DEVICE_DOUBLE_FP_CONFIG) != 0;

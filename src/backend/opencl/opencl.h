@@ -14,6 +14,7 @@ typedef struct ls_opencl_device {
     char name[128], platform[128], driver[128];
     size_t memory;
     bool cpu;        /* it computes on the host's cores: used only where it is named */
+    bool gpu;        /* of type GPU: "gpu:N" counts it, too */
     bool rounded;    /* divides floats, and takes their roots, with one rounding */
     bool subnormals; /* has them in float32; without, its bits are its own */
     bool wide;       /* has float64: without it there are no kernels */
