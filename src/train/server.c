@@ -27,6 +27,8 @@ typedef struct server {
     ls_applied applied;
     ls_letter *pulls, *pushes; /* that wait, in the order in which they came */
     size_t pull_count, pull_room, push_count, push_room;
+    ls_letter *early; /* pushes that came before this server had its state again */
+    size_t early_count, early_room;
     ls_parcel *newest; /* weights of the newest version; NULL: nobody has read it yet */
     double rate;       /* that was set; NAN: none */
     char id[LS_RUN_ID];
@@ -326,8 +328,10 @@ static void tell_both(server *s, int64_t ordinal, int rank)
 static ls_status hear_push(server *s, ls_letter *letter)
 {
     int64_t ordinal = letter->numbers[0];
-    if (s->failed || !s->part)
+    if (s->failed)
         return LS_OK;
+    if (!s->part)
+        return wait_in(&s->early, &s->early_count, &s->early_room, letter);
     if (!is_sane(s, letter))
         return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", letter->rank);
     if (ls_applied_has(&s->applied, ordinal))
@@ -348,6 +352,15 @@ static ls_status hear_push(server *s, ls_letter *letter)
     LS_TRY(ls_reads_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
     letter->numbers[OTHER] = 0;
     return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
+}
+
+/* There is a state: what came before it is heard now. */
+static ls_status hear_early(server *s)
+{
+    ls_status status = LS_OK;
+    for (; s->early_count > 0 && status == LS_OK && s->part; forget(s->early, &s->early_count, 0))
+        status = hear_push(s, &s->early[0]);
+    return status;
 }
 
 static void set_bound(server *s)
@@ -412,6 +425,7 @@ static ls_status begin_run(server *s, const ls_letter *letter)
         if (found)
             ls_log_always(s->served->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
                           ls_part_pushes(s->part));
+        LS_TRY(hear_early(s));
     }
     return ls_served_say(s->served, 0, LS_PS_HAVE, s->part != NULL, s->part ? ls_part_pushes(s->part) : 0);
 }
@@ -419,6 +433,7 @@ static ls_status begin_run(server *s, const ls_letter *letter)
 static ls_status give_and_have(server *s, const ls_letter *letter)
 {
     LS_TRY(take_state(s, letter));
+    LS_TRY(hear_early(s));
     return ls_served_say(s->served, 0, LS_PS_HAVE, 1, ls_part_pushes(s->part));
 }
 
@@ -533,8 +548,11 @@ static void release(server *s)
         forget(s->pulls, &s->pull_count, s->pull_count - 1);
     while (s->push_count > 0)
         forget(s->pushes, &s->push_count, s->push_count - 1);
+    while (s->early_count > 0)
+        forget(s->early, &s->early_count, s->early_count - 1);
     free(s->pulls);
     free(s->pushes);
+    free(s->early);
     ls_parcel_drop(s->newest);
     ls_reads_free(&s->reads);
     ls_applied_free(&s->applied);
