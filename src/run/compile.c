@@ -31,6 +31,19 @@ static ls_status check_kinds(const ls_plan *plan)
     return LS_OK;
 }
 
+/* As many lanes run together as all devices have room for. */
+static ls_status place(ls_compilation *m)
+{
+    int together = m->plan->lanes, device;
+    LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    while ((device = ls_fitting_too_small(m->placement)) >= 0 && m->placement->places[device].together > 1) {
+        together = m->placement->places[device].together / 2;
+        ls_placement_destroy(m->placement);
+        LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    }
+    return LS_OK;
+}
+
 ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
 {
     m->options.batch = batch;
@@ -40,7 +53,7 @@ ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
         ls_plan_destroy(m->plan);
         return possible;
     }
-    ls_status status = ls_placement_make(m->plan, m->crew != NULL, &m->placement);
+    ls_status status = place(m);
     if (status != LS_OK)
         ls_plan_destroy(m->plan);
     return status;
