@@ -470,77 +470,19 @@ static ls_status run_epoch(fit *f)
 
 /* ---- Setting up ---- */
 
-static ls_status check_options(const ls_fit_options *o)
-{
-    const struct {
-        const char *name;
-        int64_t value;
-    } counts[] = { { "epochs", o->epochs },
-                   { "batch_size", o->batch_size },
-                   { "initial_epoch", o->initial_epoch },
-                   { "steps_per_epoch", o->steps_per_epoch },
-                   { "max_steps", o->max_steps },
-                   { "validation_batch_size", o->validation_batch_size },
-                   { "lanes", o->lanes },
-                   { "audit", o->audit },
-                   { "trace_first", o->trace_first },
-                   { "trace_last", o->trace_last } };
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i].value < 0)
-            return ls_fail(LS_ERR_INVALID, "ls_fit: %s is %" PRId64, counts[i].name, counts[i].value);
-    if (!(o->validation_split >= 0 && o->validation_split < 1))
-        return ls_fail(LS_ERR_INVALID, "ls_fit: validation_split is %g, it goes from 0 to below 1",
-                       o->validation_split);
-    if (o->validation && o->validation_split > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: validation data and validation_split contradict each other");
-    if (o->trace_last > 0 && o->trace_last < o->trace_first)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: a timeline from step %" PRId64 " to step %" PRId64, o->trace_first,
-                       o->trace_last);
-    if (o->class_count > 0 && !o->class_weights)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: %zu class weights were announced, but not given", o->class_count);
-    return LS_OK;
-}
-
-/* Data for training and validation, split where asked. */
-static ls_status open_data(fit *f, ls_dataset *data)
-{
-    const ls_fit_options *o = f->options;
-    int64_t batch = o->batch_size ? o->batch_size : 32,
-            val_batch = o->validation_batch_size ? o->validation_batch_size : batch;
-    ls_dataset *train = data, *held_back = NULL;
-    ls_status status = LS_OK;
-    if (o->validation_split > 0)
-        status = ls_dataset_split(data, o->validation_split, &train, &held_back);
-    if (status == LS_OK)
-        status = ls_passes_open(&f->data, train, batch, o->shuffle != LS_OFF, o->seed);
-    ls_dataset *validation = held_back ? held_back : o->validation;
-    if (status == LS_OK && validation) {
-        status = ls_passes_open(&f->validation, validation, val_batch, false, 0);
-        f->validates = status == LS_OK;
-    }
-    if (o->validation_split > 0 && train != data) {
-        ls_dataset_destroy(train);
-        ls_dataset_destroy(held_back);
-    }
-    return status;
-}
-
 /* Everything that decides what a step is. */
 static ls_status open_passes(fit *f, ls_dataset *data)
 {
-    const ls_fit_options *o = f->options;
-    LS_TRY(check_options(o));
-    LS_TRY(ls_settings_make(f->job, &o->strategy, o->lanes, &f->settings));
-    f->settings.run.plan.audits = o->audit > 0;
-    f->job->audit = o->audit;
-    LS_TRY(open_data(f, data));
-    f->job->batch_size = f->data.spec.batch;
-    f->epochs = o->epochs ? o->epochs : 1;
-    f->steps = o->steps_per_epoch ? o->steps_per_epoch : f->data.steps;
-    if (f->steps == LS_INFINITE)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: data without an end needs steps_per_epoch");
-    return ls_job_function(f->job, LS_FUNCTION_TRAIN, &f->data.spec,
-                           (ls_function_choice){ .class_count = o->class_count }, &f->function);
+    ls_fit_setup setup;
+    LS_TRY(ls_fit_set_up(f->job, data, f->options, "ls_fit", &setup));
+    f->settings = setup.settings;
+    f->data = setup.data;
+    f->validation = setup.validation;
+    f->validates = setup.validates;
+    f->epochs = setup.epochs;
+    f->steps = setup.steps;
+    f->function = setup.function;
+    return LS_OK;
 }
 
 /* Whether lanes go there. (Any CPU that takes part may help with joins and updates, too: that alone does not count.) */

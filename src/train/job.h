@@ -341,6 +341,20 @@ ls_status ls_passes_begin(ls_passes *passes, uint64_t epoch);
 ls_status ls_passes_next(ls_passes *passes, ls_batch_view *out, bool *end);
 void ls_passes_close(ls_passes *passes);
 
+/* ---- What a call that trains begins with (setup.c) ---- */
+
+typedef struct ls_fit_setup {
+    ls_settings settings;
+    ls_passes data, validation;
+    bool validates;
+    int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
+    ls_function *function; /* the job's */
+} ls_fit_setup;
+/* `call` is for messages. */
+ls_status ls_fit_set_up(ls_job *job, ls_dataset *data, const ls_fit_options *options, const char *call,
+                        ls_fit_setup *out);
+void ls_fit_setup_free(ls_fit_setup *setup);
+
 /* ---- Results of a pass ---- */
 
 ls_status ls_tally_begin(ls_tally *tally, const ls_job *job);
