@@ -77,7 +77,7 @@ static void open_bench(bench *b, ls_optimizer optimizer, int servers, bool scale
     b->model->job->batch_size = BATCH;
     OK(ls_job_function(b->model->job, LS_FUNCTION_TRAIN, &b->passes.spec, (ls_function_choice){ 0 }, &b->function));
     OK(ls_parts_make(b->model->job, b->function, servers, &b->parts));
-    assert_true(ls_parts_result_count(b->parts) <= 64);
+    assert_true(ls_results_count(b->model->job) <= 64);
     for (int s = 0; s < servers; s++) {
         OK(ls_part_create(b->parts, s, scale, &b->part[s]));
         b->pushes[s] = malloc(ls_parts_push_bytes(b->parts, s));

@@ -49,7 +49,10 @@ typedef struct ls_strategy {
     ls_pipeline_order order;
     const char *work_split; /* of lanes over replicas: "3:1"; "auto": by how fast each device was, and each worker of
                                a cluster; NULL: evenly */
-    int64_t staleness;      /* of parameter-server: how many versions behind a gradient may be; 0: none, synchronous */
+    /* Of parameter-server: */
+    int64_t staleness;       /* how many versions behind a gradient may be; 0: none, synchronous */
+    bool scale_by_staleness; /* the learning rate of a gradient n versions behind is divided by n */
+    bool overlap;            /* a worker reads and pushes while it computes: its gradients are a version older */
 } ls_strategy;
 
 #define ls_one_device(...)     ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
@@ -67,7 +70,13 @@ typedef struct ls_strategy {
 /* ls_fit(model, data, .strategy = ls_parameter_server()): workers compute, parameter servers join (lockstep launch
  * --servers 1, "ps" tasks of TF_CONFIG, LOCKSTEP_SERVERS, .servers of ls_cluster_options). With staleness 0 all workers
  * compute lanes of the same batch, servers join them, a part each, and the bits are those of any other strategy. In a
- * cluster without servers it is an error, LS_ERR_STATE; without a cluster it is ls_mirrored. */
+ * cluster without servers it is an error, LS_ERR_STATE; without a cluster it is ls_mirrored.
+ *
+ * .staleness = 8: asynchronous. Each worker computes batches of its own, at its own pace; a server applies gradients as
+ * they come, never one that was computed from weights more than 8 versions old. Workers come and go while ls_fit runs,
+ * and servers come back. ls_fit in worker 0, the chief, is as ever; in other workers and in servers it returns when that
+ * one has ended, with the same weights. With .record of ls_fit every step can be had again: docs/parameter-servers.md.
+ */
 #define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
 
 /* The strategy of all runs of a graph that are not told another: of ls_eval, ls_eval_rows, and of reading a tensor. */

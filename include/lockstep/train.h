@@ -305,6 +305,13 @@ typedef struct ls_fit_options {
     /* In a cluster: in every so manieth step one lane, chosen at random, is computed by two workers. Where they differ,
      * LS_ERR_PEER names both. 0: never. */
     int64_t audit;
+    /* Of asynchronous parameter servers. Which gradients each server applied, in its order, from which versions: server
+     * 0 writes this file, server 1 FILE.1, ... `lockstep replay FILE` trains the same again, bit for bit. */
+    const char *record;
+    const char *record_own; /* a JSON object that is kept with it: what the program needs to make this job again */
+    /* A folder where servers keep what they need to come back when they are lost; every one must find its own again.
+     * NULL: that of LOCKSTEP_JOURNAL (lockstep launch sets it); "" or none: the job ends when a server is lost. */
+    const char *journal;
 } ls_fit_options;
 
 /* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided

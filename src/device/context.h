@@ -104,6 +104,7 @@ int ls_contexts_opened(void);
 /* What a context asks of the layer of clusters. The answers are in src/fabric/cluster.c. When it is made: whether the
  * environment says that it is one of a cluster. When it was opened: meeting the others. At its end. */
 ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
+bool ls_context_meets_later(const ls_context *ctx); /* not when it is opened, but when it must */
 ls_status ls_context_meet_cluster(ls_context *ctx);
 void ls_context_leave_cluster(ls_context *ctx);
 

@@ -133,7 +133,7 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         opened += status == LS_OK;
     }
     pthread_mutex_unlock(&ctx->mutex);
-    return status == LS_OK && ctx->cluster ? ls_context_meet_cluster(ctx) : status;
+    return status == LS_OK && ctx->cluster && !ls_context_meets_later(ctx) ? ls_context_meet_cluster(ctx) : status;
 }
 
 /* ---- Names ---- */

@@ -120,6 +120,30 @@ static ls_status meet(ls_context *ctx, ls_cluster *cluster)
     return status;
 }
 
+/* Whether a job with parameter servers is one of a mesh is known when it trains: with a staleness it is not, and then
+ * processes come and go by themselves. */
+bool ls_context_meets_later(const ls_context *ctx)
+{
+    return ctx->cluster->options.servers > 0;
+}
+
+ls_status ls_cluster_go_apart(ls_context *ctx, ls_cluster_options *out, int *number)
+{
+    ls_cluster *cluster = ctx->cluster;
+    ls_status status = LS_OK;
+    pthread_mutex_lock(&cluster->mutex);
+    if (cluster->mesh || cluster->meeting)
+        status = ls_fail(LS_ERR_STATE, "the processes of this context have met to run together, by an earlier call: "
+                                       "asynchronous training needs a context of its own");
+    if (status == LS_OK) {
+        cluster->apart = true;
+        *out = cluster->options;
+        *number = atomic_fetch_add(&meetings, 1);
+    }
+    pthread_mutex_unlock(&cluster->mutex);
+    return status;
+}
+
 ls_status ls_context_meet_cluster(ls_context *ctx)
 {
     ls_cluster *cluster = ctx->cluster;
@@ -127,7 +151,7 @@ ls_status ls_context_meet_cluster(ls_context *ctx)
     pthread_mutex_lock(&cluster->mutex);
     if (cluster->failed.status != LS_OK) {
         status = ls_error_give(&cluster->failed);
-    } else if (!cluster->mesh && !cluster->meeting) {
+    } else if (!cluster->mesh && !cluster->meeting && !cluster->apart) {
         cluster->meeting = true;
         status = meet(ctx, cluster);
         if (status != LS_OK)
@@ -173,9 +197,15 @@ bool ls_is_chief(const ls_context *ctx)
 
 #define TAG(number) (0x636c757374657200u + (number)) /* "cluster", then the call */
 
+static ls_status begin_together(ls_context *ctx, const char *call)
+{
+    LS_TRY(ls_context_begin(ctx, call));
+    return ctx->cluster ? ls_context_meet_cluster(ctx) : LS_OK;
+}
+
 ls_status ls_cluster_barrier(ls_context *ctx, const char *what)
 {
-    LS_TRY(ls_context_begin(ctx, "ls_cluster_barrier"));
+    LS_TRY(begin_together(ctx, "ls_cluster_barrier"));
     if (!ctx->peers)
         return LS_OK;
     return ls_peers_share(ctx->peers, TAG(1), what ? what : "ls_cluster_barrier", NULL, 0);
@@ -183,7 +213,7 @@ ls_status ls_cluster_barrier(ls_context *ctx, const char *what)
 
 ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void *data, size_t bytes)
 {
-    LS_TRY(ls_context_begin(ctx, "ls_cluster_broadcast"));
+    LS_TRY(begin_together(ctx, "ls_cluster_broadcast"));
     if (!data && bytes > 0)
         return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: no place for %zu bytes was given", bytes);
     if (from < 0 || from >= ls_cluster_size(ctx))
@@ -197,7 +227,7 @@ ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void
 ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data, size_t bytes, void *out)
 {
     ls_piece pieces[LS_MAX_CLUSTER];
-    LS_TRY(ls_context_begin(ctx, "ls_cluster_gather"));
+    LS_TRY(begin_together(ctx, "ls_cluster_gather"));
     int size = ls_cluster_size(ctx), rank = ls_cluster_rank(ctx);
     if ((!data || !out) && bytes > 0)
         return ls_fail(LS_ERR_INVALID, "ls_cluster_gather: %zu bytes and a place for those of %d workers are needed",

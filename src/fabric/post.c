@@ -684,13 +684,13 @@ ls_status ls_post_open(const ls_post_options *options, ls_post **out)
     pthread_cond_init(&post->come, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&post->mutex, NULL);
+    *out = post; /* before the thread, which may send with it */
     ls_status status = start(post);
-    if (status == LS_OK) {
-        *out = post;
+    if (status == LS_OK)
         return LS_OK;
-    }
     ls_error why;
     ls_error_keep(&why, status);
+    *out = NULL;
     ls_post_close(post);
     return ls_error_give(&why);
 }

@@ -183,6 +183,8 @@ ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls
 {
     int *found = NULL, count = 0;
     LS_TRY(check(s));
+    if (ctx->cluster && s->staleness == 0) /* processes that had not to meet before do it now */
+        LS_TRY(ls_context_meet_cluster(ctx));
     LS_TRY(find_devices(ctx, s, &found, &count));
     ls_status status = check_devices(s, &count);
     int *both = status == LS_OK ? calloc((size_t)count * 2, sizeof(*both)) : NULL;
@@ -244,7 +246,7 @@ ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out)
     LS_TRY(ls_context_begin(ctx, "ls_strategy_replicas"));
     LS_TRY(ls_strategy_map(ctx, &strategy, &lists, &map));
     *out = replicas_of(&strategy, map.count);
-    if (strategy.kind >= LS_STRATEGY_MULTI_WORKER && ctx->worker_count > 1)
+    if (strategy.kind >= LS_STRATEGY_MULTI_WORKER && ctx->peers)
         *out *= ctx->worker_count - ctx->peers->servers;
     free(lists);
     return LS_OK;

@@ -152,6 +152,9 @@ static const struct {
     { "--pipeline", "it is the order of a pipeline's lanes", is_pipeline },
     { "--work-split", "one device has the whole batch", shares_batch },
     { "--staleness", "it is how far behind the gradients of parameter-server may be", has_servers },
+    { "--scale-by-staleness", "the gradients of parameter-server alone can be behind", has_servers },
+    { "--overlap", "it is for the workers of parameter-server", has_servers },
+    { "--record", "it is of what the servers of parameter-server apply", has_servers },
 };
 
 static void forget_flag(tool_settings *settings, const char *name)
@@ -166,6 +169,12 @@ static void forget_flag(tool_settings *settings, const char *name)
         settings->pipeline = LS_ONE_FORWARD_ONE_BACKWARD;
     else if (strcmp(name, "--staleness") == 0)
         settings->staleness = 0;
+    else if (strcmp(name, "--scale-by-staleness") == 0)
+        settings->scale_by_staleness = false;
+    else if (strcmp(name, "--overlap") == 0)
+        settings->overlap = false;
+    else if (strcmp(name, "--record") == 0)
+        settings->record = NULL;
     else
         settings->work_split = NULL;
 }

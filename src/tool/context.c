@@ -96,6 +96,8 @@ static void choose_strategy(const tool_settings *settings, tool_session *session
     s->order = (ls_pipeline_order)settings->pipeline;
     s->work_split = settings->work_split;
     s->staleness = settings->staleness;
+    s->scale_by_staleness = settings->scale_by_staleness;
+    s->overlap = settings->overlap;
     session->replicas = s->kind == LS_STRATEGY_ONE_DEVICE ? 1 : session->devices;
     if (tool_has_stages(s->kind)) {
         s->stages = (int)(settings->stages     ? settings->stages

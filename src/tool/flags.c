@@ -134,6 +134,8 @@ static const ls_option optimizer_rows[] = {
         .help = "learning rate; 0: the optimizer's own, as in Keras (rmsprop-tf1 has none)"),
     ROW("--momentum", momentum, .value = "0", .range = "[0, 1)", .help = "of sgd, rmsprop and rmsprop-tf1"),
     ROW("--nesterov", nesterov, .value = "off", .help = "Nesterov's momentum, of sgd"),
+    ROW("--accumulate", accumulate, .value = "1", .range = "[1, 1000000]",
+        .help = "batches whose gradients make one update; of parameter-server, pushes that a server adds up"),
 };
 const ls_option_table tool_optimizer_flags = LS_OPTION_TABLE("Optimizer", optimizer_rows);
 
@@ -229,7 +231,13 @@ static const ls_option device_rows[] = {
                 "3:1; not given: evenly"),
     ROW("--staleness", staleness, .value = "0", .range = "[0, inf)",
         .help = "of parameter-server: how many versions behind a gradient may be that is applied; 0: none, which has "
-                "the results of the others"),
+                "the results of the others. Above 0 workers compute batches of their own, and results depend on who "
+                "came when: --record keeps that"),
+    ROW("--scale-by-staleness", scale_by_staleness, .value = "off",
+        .help = "of parameter-server: the learning rate of a gradient that is N versions behind is divided by N"),
+    ROW("--overlap", overlap, .value = "off",
+        .help = "of parameter-server: workers read weights and push gradients while they compute, from weights that "
+                "are a version older"),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
@@ -302,6 +310,12 @@ static const ls_option save_rows[] = {
             "show there what training is at, for `lockstep top FILE`, as long as it runs; not given: where `lockstep "
             "top` looks; none: nowhere"),
     ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
+    ROW("--record", record, .metavar = "FILE",
+        .help = "of parameter-server with a staleness: server 0 writes there, and server 1 to FILE.1, what it applied; "
+                "`lockstep replay FILE` trains the same again"),
+    ROW("--journal", journal, .metavar = "DIR",
+        .help = "of parameter-server with a staleness: where servers keep what they need to come back; not given: "
+                "where lockstep launch says"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);
 
@@ -368,10 +382,11 @@ const ls_option_table tool_common_flags = LS_OPTION_TABLE("Others", common_rows)
 
 ls_optimizer tool_optimizer(const tool_settings *settings)
 {
-    return (ls_optimizer){
-        .kind = optimizer_kinds[settings->optimizer],
-        .options = { .learning_rate = settings->lr, .momentum = settings->momentum, .nesterov = settings->nesterov }
-    };
+    return (ls_optimizer){ .kind = optimizer_kinds[settings->optimizer],
+                           .options = { .learning_rate = settings->lr,
+                                        .momentum = settings->momentum,
+                                        .nesterov = settings->nesterov,
+                                        .gradient_accumulation_steps = settings->accumulate } };
 }
 
 const char *tool_optimizer_name(const tool_settings *settings)

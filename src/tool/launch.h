@@ -32,6 +32,7 @@ typedef struct launch {
     const char **program; /* with its arguments; NULL behind the last */
     char job[64], *key_file;
     char folder[256], made_key[300]; /* where workers meet over tcp, and the key that was made there; "": neither */
+    char journal[256];               /* where parameter servers keep what they need to come back; "": nowhere */
     int count, running;
     launch_worker *workers;
     int *cores, core_count, share; /* the cores, and how many of them a worker gets */

@@ -105,7 +105,7 @@ static ls_status read_options(const tool_command *command, int argc, const char 
 static int run(const tool_command *command, int argc, const char *const *argv)
 {
     ls_options options = { 0 };
-    tool_settings settings = { .devices = "1" };
+    tool_settings settings = { .devices = "1", .arguments = argv, .argument_count = argc };
     int result = DONE;
     if (read_options(command, argc, argv, &options, &settings) != LS_OK) {
         result = fail(WRONG_USE);

@@ -27,6 +27,8 @@ typedef struct tool_settings {
     const char *model;        /* the positional argument */
     const char *const *files; /* in its place, of commands that take files */
     size_t file_count;
+    const char *const *arguments; /* everything behind the command's name, as it was typed */
+    int argument_count;
     /* data */
     const char *data;
     int64_t take;
@@ -46,6 +48,7 @@ typedef struct tool_settings {
     int optimizer;
     double lr, momentum;
     bool nesterov;
+    int64_t accumulate;
     /* training */
     int64_t epochs, max_steps, batch_size, batch_size_per_device;
     bool epochs_given;
@@ -64,6 +67,8 @@ typedef struct tool_settings {
     bool alone;               /* in no cluster, whatever the environment says */
     int64_t stages, replicas; /* 0: not said */
     int64_t staleness;        /* of parameter-server */
+    bool scale_by_staleness, overlap;
+    const char *record, *journal;
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
     int64_t lanes, audit;

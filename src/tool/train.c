@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
@@ -145,6 +146,8 @@ static ls_status fit_options(const tool_settings *settings, tool_session *sessio
         .trace = settings->trace,
         .trace_first = settings->trace_first,
         .trace_last = settings->trace_last,
+        .record = settings->record,
+        .journal = settings->journal,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -157,15 +160,37 @@ static const char *status_file(const tool_settings *settings, char path[PATH_MAX
     return tool_status_file(path) ? path : NULL;
 }
 
+/* What `lockstep replay` makes the job again from: how this command was called, and where. NULL: no record is asked
+ * for.
+ */
+static ls_status describe_call(const tool_settings *settings, char **out)
+{
+    char folder[PATH_MAX];
+    *out = NULL;
+    if (!settings->record)
+        return LS_OK;
+    json_t *list = json_array(), *all;
+    for (int i = 0; i < settings->argument_count; i++)
+        json_array_append_new(list, json_string(settings->arguments[i]));
+    all = json_pack("{s:s,s:o,s:s}", "command", "train", "arguments", list, "folder",
+                    getcwd(folder, sizeof folder) ? folder : "");
+    *out = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    return *out ? LS_OK : ls_fail(LS_ERR_INVALID, "--record: the arguments of this command are not UTF-8");
+}
+
 static ls_status fit(const tool_settings *settings, tool_session *session, ls_history **history)
 {
     ls_fit_options options;
     char status_path[PATH_MAX];
     tool_callbacks callbacks = { .count = 0 };
     bool validates = settings->validation_split > 0 || session->test;
+    char *call = NULL;
     LS_TRY(fit_options(settings, session, &options));
+    LS_TRY(describe_call(settings, &call));
     ls_status status = tool_make_callbacks(settings, validates, &callbacks);
     if (status == LS_OK) {
+        options.record_own = call;
         options.callbacks = callbacks.list;
         options.callback_count = callbacks.count;
         options.history = history;
@@ -181,6 +206,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
         *history = NULL;
     }
     tool_free_callbacks(&callbacks);
+    free(call);
     return status;
 }
 
@@ -240,7 +266,8 @@ static ls_status find_results(outcome *out, const ls_history *history)
 {
     const tool_settings *settings = out->settings;
     const tool_session *session = out->session;
-    if (out->stopped_by != 0 || !session->test)
+    bool apart = session->strategy.staleness > 0 && !ls_is_chief(session->ctx); /* the chief alone has results */
+    if (out->stopped_by != 0 || !session->test || apart)
         return LS_OK;
     out->tested = true;
     if (settings->validation_split == 0 && known_results(history, &session->metrics, session->test, &out->results))

@@ -195,6 +195,9 @@ void ls_saver_log(ls_saver *saver, ls_train_log *log);
 void ls_saver_go_on(ls_saver *saver);
 /* After each step: saves where that is due, was asked for, or training stops here. */
 void ls_saver_step(ls_saver *saver, bool stopping);
+/* Whether a checkpoint is due, or was asked for, behind that step; then ls_saver_step makes it, there or later. For a
+ * fit that has to come to a halt first. */
+bool ls_saver_wants(ls_saver *saver, int64_t step);
 /* After each whole epoch, with its results. */
 void ls_saver_epoch(ls_saver *saver, const ls_results *results, const ls_results *validation);
 /* Training is at its end: saves what is not saved yet, unless it stopped inside an epoch. */

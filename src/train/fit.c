@@ -14,6 +14,7 @@
 #include "run/timeline.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
+#include "train/servers.h"
 
 /* One fit at work. */
 typedef struct fit {
@@ -44,6 +45,9 @@ typedef struct fit {
     ls_worker_times workers, pace; /* of the epoch; since lanes were shared out */
     ls_fit_status *status;
     double epoch_start, looked; /* when the epoch began; when workers were looked at */
+    bool asynchronous;          /* with parameter servers that apply gradients as they come (servers.h) */
+    ls_served served;           /* then, */
+    ls_chief *dealer;           /* and in the chief */
 } fit;
 
 static ls_context *context_of(const fit *f)
@@ -168,22 +172,29 @@ static ls_status wait_for_chief(fit *f)
 
 /* ---- Steps and epochs ---- */
 
-static ls_status log_step(fit *f, int64_t samples)
+static ls_status log_step(fit *f, double loss, int64_t samples, int lanes)
 {
-    double loss;
     char hex[65];
+    bool hash = f->options->log_hash && !f->asynchronous; /* then this process has no state between two halts */
     if (!f->log)
         return LS_OK;
-    LS_TRY(ls_read_scalar(f->function->loss, &loss));
-    if (f->options->log_hash)
+    if (hash)
         LS_TRY(ls_model_state_sha256(f->job->model, hex));
     ls_train_log_step(f->log, &(ls_step_facts){ .step = f->step,
                                                 .loss = loss,
                                                 .samples = samples,
-                                                .lanes = f->job->used_lanes,
+                                                .lanes = lanes,
                                                 .learning_rate = f->rate,
-                                                .hash = f->options->log_hash ? hex : NULL });
+                                                .hash = hash ? hex : NULL });
     return LS_OK;
+}
+
+static ls_status log_own_step(fit *f, int64_t samples)
+{
+    double loss = 0;
+    if (f->log)
+        LS_TRY(ls_read_scalar(f->function->loss, &loss));
+    return log_step(f, loss, samples, f->job->used_lanes);
 }
 
 /* A step that is not finite changed nothing: training fails, or with ls_terminate_on_nan ends before it. */
@@ -345,7 +356,7 @@ static ls_status train_epoch(fit *f)
         LS_TRY(split_lanes(f, f->step % SPLIT_EVERY == 0));
         follow_chief(f);
         ls_tally_results(&f->job->tally, f->job, &f->results);
-        LS_TRY(log_step(f, batch.samples));
+        LS_TRY(log_own_step(f, batch.samples));
         show(f, "training");
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
@@ -361,6 +372,88 @@ static ls_status train_epoch(fit *f)
     f->whole = true;
     if (at->step == 0)
         return ls_fail(LS_ERR_DATA, "epoch %" PRId64 ": the data gave no batch", epoch + 1);
+    return LS_OK;
+}
+
+/* ---- Steps of asynchronous parameter servers ---- */
+
+/* The rate that servers take for the step behind those that are done. */
+static ls_status find_server_rate(fit *f)
+{
+    if (isnan(f->job->rate))
+        return ls_optimizer_rate(&f->job->optimizer, f->step, f->job->batch_size, &f->rate);
+    f->rate = f->job->rate;
+    return LS_OK;
+}
+
+/* A batch is done, by whomever. */
+static ls_status count_done(fit *f, const ls_chief_done *done)
+{
+    ls_position *at = &f->job->position;
+    const double *values = ls_parcel_bytes(done->results);
+    f->clean = false;
+    LS_TRY(call_back(f, LS_BATCH_BEGIN, at->epoch));
+    LS_TRY(find_server_rate(f));
+    ls_tally_add_values(&f->job->tally, f->job, values, done->samples);
+    at->step++;
+    at->batch++;
+    f->made++;
+    f->step++;
+    ls_tally_results(&f->job->tally, f->job, &f->results);
+    LS_TRY(log_step(f, values[0], done->samples, done->lanes));
+    show(f, "training");
+    ls_progress_step(&f->progress, at->step, &f->results);
+    return call_back(f, LS_BATCH_END, at->epoch);
+}
+
+/* Nothing is being computed: the job is what its servers have. */
+static ls_status settle(fit *f)
+{
+    LS_TRY(ls_chief_settle(f->dealer, false));
+    f->clean = true;
+    return ls_job_step(f->job, &f->step);
+}
+
+static ls_status next_done(fit *f)
+{
+    ls_chief_done done;
+    ls_status status = ls_chief_next(f->dealer, &done);
+    if (status == LS_ERR_NOT_FINITE)
+        LS_TRY(refuse_step(f));
+    else
+        LS_TRY(status);
+    if (f->stopped) /* by a batch that is not finite: it was not pushed, and others are still being computed */
+        return ls_chief_settle(f->dealer, true);
+    status = count_done(f, &done);
+    ls_parcel_drop(done.results);
+    return status;
+}
+
+/* The epoch's batches, until all that were dealt out are done; a halt inside it is for a checkpoint. */
+static ls_status serve_epoch(fit *f)
+{
+    ls_position *at = &f->job->position;
+    int64_t most = f->options->max_steps, end = f->made + f->steps - at->step;
+    if (most > 0 && end > f->made + most - f->step)
+        end = f->made + most - f->step;
+    int64_t all = end;
+    ls_chief_allow(f->dealer, all);
+    while (f->made < all) {
+        bool stopped = f->stopped;
+        LS_TRY(next_done(f));
+        if (f->stopped && strcmp(f->reason, "not_finite") == 0)
+            return LS_OK;
+        bool stops = should_stop(f);
+        if ((stops && !stopped) || (all == end && ls_saver_wants(f->job->saver, f->step)))
+            all = ls_chief_stop(f->dealer);
+        if (f->made < all)
+            continue;
+        LS_TRY(settle(f));
+        ls_saver_step(f->job->saver, f->stopped);
+        if (!f->stopped)
+            ls_chief_allow(f->dealer, all = end);
+    }
+    f->whole = at->step >= f->steps && !is_interrupted(f);
     return LS_OK;
 }
 
@@ -432,7 +525,7 @@ static ls_status run_epoch(fit *f)
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
-    LS_TRY(train_epoch(f));
+    LS_TRY(f->asynchronous ? serve_epoch(f) : train_epoch(f));
     if (f->job->position.step == 0) /* its first step was not finite: there is nothing to tell of it */
         return LS_OK;
     double seconds = ls_clock_now() - start;
@@ -678,9 +771,56 @@ static ls_status find_last_rate(fit *f)
     return ls_optimizer_rate(&job->optimizer, f->step - 1, job->batch_size, &f->rate);
 }
 
+/* ---- Asynchronous parameter servers ---- */
+
+static ls_status check_served(const fit *f)
+{
+    if (f->steps < 0)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: batches are dealt out by their numbers, so parameter servers have to "
+                                       "know how many an epoch has: give steps_per_epoch");
+    if (f->options->audit > 0 || f->options->trace)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_fit: %s is for processes that run together; asynchronous workers do not",
+                       f->options->trace ? "a timeline" : "an audit");
+    return LS_OK;
+}
+
+static void set_served(fit *f)
+{
+    f->served = (ls_served){
+        .job = f->job, .function = f->function, .settings = &f->settings, .options = f->options, .data = &f->data
+    };
+}
+
+/* A worker that is not the chief, or a server: it prints, logs and saves nothing. */
+static ls_status serve_fit(fit *f, ls_dataset *data)
+{
+    open_progress(f);
+    LS_TRY(open_passes(f, data));
+    LS_TRY(check_served(f));
+    f->job->times = (ls_times){ 0 };
+    begin_job(f);
+    set_served(f);
+    return ls_is_server(context_of(f)) ? ls_serve_as_server(&f->served) : ls_serve_as_worker(&f->served);
+}
+
+/* Whatever made it fail, the weights are those that the servers have, if they can be had. */
+static void close_served(fit *f, ls_error *failure)
+{
+    if (failure->status != LS_OK && failure->status != LS_ERR_PEER && ls_chief_settle(f->dealer, true) != LS_OK)
+        ls_clear_error();
+    ls_chief_close(f->dealer, failure->status, failure->status == LS_OK ? "" : failure->message);
+    f->dealer = NULL;
+}
+
+/* ---- All of it ---- */
+
 static ls_status run_fit(fit *f, ls_dataset *data)
 {
+    if (f->asynchronous && !f->chief)
+        return serve_fit(f, data);
     LS_TRY(open_fit(f, data));
+    if (f->asynchronous)
+        LS_TRY(check_served(f));
     LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     const ls_peers *peers = context_of(f)->peers;
     bool joins = peers && peers->joins;
@@ -704,6 +844,10 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = ls_job_begins(f->job, f->options->stop, &interrupted);
     if (status == LS_OK && !joins && (resumes || interrupted))
         stops = should_stop(f);
+    if (status == LS_OK && f->asynchronous) {
+        set_served(f);
+        status = ls_chief_open(&f->served, f->steps, &f->dealer);
+    }
     if (stops) /* a signal came before the first step, or all are done */
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
@@ -736,15 +880,22 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_use use;
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
+    f.asynchronous = ls_served_is(context_of(&f), &options.strategy);
+    ls_status status = LS_OK;
+    if (context_of(&f)->cluster && !f.asynchronous)
+        status = ls_context_meet_cluster(context_of(&f));
     f.chief = ls_is_chief(context_of(&f));
     if (context_of(&f)->peers)
         context_of(&f)->peers->fit++;
-    ls_status status = run_fit(&f, data);
+    if (status == LS_OK)
+        status = run_fit(&f, data);
     bool waits = !f.chief;
     if (status == LS_OK && waits && !f.over)
         status = wait_for_chief(&f);
     ls_error failure;
     ls_error_keep(&failure, status);
+    if (f.dealer)
+        close_served(&f, &failure);
     ls_progress_close(&f.progress);
     ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)

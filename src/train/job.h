@@ -230,6 +230,8 @@ ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *inter
 /* All workers compare what they are about to train, and on which data: what differs is named, on all of them. One line
  * tells which of them have no lanes. Nothing where this process is alone. (workers.c) */
 ls_status ls_workers_compare(ls_job *job);
+/* What they compare, as a text to free(). */
+ls_status ls_workers_describe(ls_job *job, char **out);
 
 /* ---- Running (step.c) ---- */
 
@@ -359,6 +361,10 @@ void ls_fit_setup_free(ls_fit_setup *setup);
 
 ls_status ls_tally_begin(ls_tally *tally, const ls_job *job);
 void ls_tally_clear(ls_tally *tally, const ls_job *job);
+/* What a batch gave: the loss, those of several outputs, then the sums of each metric; and adding that up. */
+size_t ls_results_count(const ls_job *job);
+ls_status ls_results_read(const ls_job *job, const ls_function *function, double *values);
+void ls_tally_add_values(ls_tally *tally, const ls_job *job, const double *values, int64_t samples);
 ls_status ls_tally_add(ls_tally *tally, const ls_job *job, const ls_function *function, int64_t samples);
 void ls_tally_results(const ls_tally *tally, const ls_job *job, ls_results *out);
 void ls_tally_end(ls_tally *tally);

@@ -169,9 +169,6 @@ static ls_status choose_fetches(ls_parts *p)
             p->fetches[p->fetch_count++] = e->gradient;
     }
     free(gradients);
-    p->results = 1 + (p->job->target_count > 1 ? p->job->target_count : 0);
-    for (size_t i = 0; i < p->job->metric_count; i++)
-        p->results += ls_metric_sums_count(&p->job->metrics[i]);
     return status;
 }
 
@@ -239,11 +236,6 @@ size_t ls_parts_state_bytes(const ls_parts *p, int server)
 size_t ls_parts_push_bytes(const ls_parts *p, int server)
 {
     return p->push_bytes[server];
-}
-
-size_t ls_parts_result_count(const ls_parts *p)
-{
-    return p->results;
 }
 
 /* ---- The whole model in and out ---- */
@@ -339,23 +331,6 @@ static ls_status check_finite(const ls_parts *p, double loss)
     return LS_OK;
 }
 
-static ls_status read_results(const ls_parts *p, double *results)
-{
-    const ls_function *f = p->function;
-    const ls_job *job = p->job;
-    LS_TRY(ls_read_scalar(f->loss, results++));
-    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
-        LS_TRY(ls_read_scalar(f->losses[i], results++));
-    for (size_t i = 0; i < job->metric_count; i++) {
-        size_t count = ls_metric_sums_count(&job->metrics[i]);
-        ls_array sums;
-        LS_TRY(ls_value(f->sums[i], &sums));
-        memcpy(results, sums.data, count * sizeof(*results));
-        results += count;
-    }
-    return LS_OK;
-}
-
 /* Of a moving average the value that it would have, and the one it was made from. */
 static ls_status fill_push(const ls_parts *p, int server, char *bytes)
 {
@@ -384,7 +359,7 @@ ls_status ls_parts_gradients(ls_parts *p, const ls_parts_step *step, void *const
         ls_job_fetch(p->job, p->function, step->settings, step->batch, step->class_weights, p->fetches, p->fetch_count);
     graph->step = before;
     LS_TRY(status);
-    LS_TRY(read_results(p, results));
+    LS_TRY(ls_results_read(p->job, p->function, results));
     LS_TRY(check_finite(p, results[0]));
     for (int s = 0; s < p->servers; s++)
         LS_TRY(fill_push(p, s, pushes[s]));

@@ -35,9 +35,6 @@ ls_status ls_parts_put_weights(const ls_parts *parts, int server, const void *by
 ls_status ls_parts_put_state(const ls_parts *parts, int server, const void *bytes);
 ls_status ls_parts_get_state(const ls_parts *parts, int server, void *bytes);
 
-/* What a batch gave beside its gradient: the loss, those of several outputs, then the sums of each metric. */
-size_t ls_parts_result_count(const ls_parts *parts);
-
 typedef struct ls_parts_step {
     const ls_settings *settings;
     const ls_batch_view *batch;
@@ -45,7 +42,7 @@ typedef struct ls_parts_step {
     uint64_t run; /* counter that random numbers are drawn by */
 } ls_parts_step;
 
-/* pushes[s] has room for ls_parts_push_bytes(parts, s), results for ls_parts_result_count numbers. A loss or gradient
+/* pushes[s] has room for ls_parts_push_bytes(parts, s), results for ls_results_count numbers. A loss or gradient
  * that is not finite is LS_ERR_NOT_FINITE, by name. The model's weights stay as they are. */
 ls_status ls_parts_gradients(ls_parts *parts, const ls_parts_step *step, void *const *pushes, double *results);
 

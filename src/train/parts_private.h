@@ -41,7 +41,7 @@ struct ls_parts {
     size_t first[LS_MAX_SERVERS + 1]; /* where part s begins */
     size_t weight_bytes[LS_MAX_SERVERS], push_bytes[LS_MAX_SERVERS], state_bytes[LS_MAX_SERVERS];
     ls_tensor **fetches; /* of a worker's run: losses and metrics, gradients, new averages */
-    size_t fetch_count, results;
+    size_t fetch_count;
 };
 
 #endif

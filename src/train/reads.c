@@ -49,7 +49,7 @@ bool ls_reads_may_add(const ls_reads *r, int64_t version, int64_t pushes)
     return all_in_time(r, -1, version, pushes);
 }
 
-ls_status ls_reads_add(ls_reads *r, ls_read read)
+ls_status ls_reads_add(ls_reads *r, ls_read_entry read)
 {
     ls_reads_remove(r, read.ordinal);
     LS_TRY(ls_grow(&r->list, r->count, &r->room, sizeof(*r->list)));
@@ -60,7 +60,7 @@ ls_status ls_reads_add(ls_reads *r, ls_read read)
     return LS_OK;
 }
 
-ls_read *ls_reads_find(const ls_reads *r, int64_t ordinal)
+ls_read_entry *ls_reads_find(const ls_reads *r, int64_t ordinal)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->list[i].ordinal == ordinal)
@@ -76,7 +76,7 @@ static void remove_at(ls_reads *r, size_t at)
 
 void ls_reads_remove(ls_reads *r, int64_t ordinal)
 {
-    const ls_read *found = ls_reads_find(r, ordinal);
+    const ls_read_entry *found = ls_reads_find(r, ordinal);
     if (found)
         remove_at(r, (size_t)(found - r->list));
 }

@@ -10,16 +10,16 @@
 
 #include "base/status.h"
 
-typedef struct ls_read {
+typedef struct ls_read_entry {
     int rank;
     int64_t ordinal; /* of the batch: at most one read has it */
     int64_t version;
     bool arrived; /* its gradient is here, and waits to be applied */
-} ls_read;
+} ls_read_entry;
 
 typedef struct ls_reads {
     int64_t bound, every; /* every: pushes that make a version */
-    ls_read *list;        /* by version, the oldest first */
+    ls_read_entry *list;  /* by version, the oldest first */
     size_t count, room;
 } ls_reads;
 
@@ -33,8 +33,8 @@ bool ls_reads_may_apply(const ls_reads *reads, int64_t ordinal, int64_t pushes);
 bool ls_reads_may_add(const ls_reads *reads, int64_t version, int64_t pushes);
 
 /* A read of a batch that has one replaces it. */
-ls_status ls_reads_add(ls_reads *reads, ls_read read);
-ls_read *ls_reads_find(const ls_reads *reads, int64_t ordinal);
+ls_status ls_reads_add(ls_reads *reads, ls_read_entry read);
+ls_read_entry *ls_reads_find(const ls_reads *reads, int64_t ordinal);
 void ls_reads_remove(ls_reads *reads, int64_t ordinal);
 /* Those of a process that is lost, but for what has arrived. */
 void ls_reads_lose(ls_reads *reads, int rank);

@@ -42,28 +42,49 @@ static bool is_sum_of_sums(const ls_job *job)
     return all;
 }
 
-static ls_status add_loss(double *sum, ls_tensor *loss, bool by_step, int64_t samples)
+void ls_tally_add_values(ls_tally *t, const ls_job *job, const double *values, int64_t samples)
 {
-    double value;
-    LS_TRY(ls_read_scalar(loss, &value));
-    *sum += value * (by_step ? 1 : (double)samples);
+    t->loss += *values++ * (is_sum_of_sums(job) ? 1 : (double)samples);
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        t->losses[i] += *values++ * (is_sum(job, i) ? 1 : (double)samples);
+    t->samples += samples;
+    t->steps++;
+    for (size_t i = 0; i < job->metric_count; i++)
+        for (size_t k = 0; k < ls_metric_sums_count(&job->metrics[i]); k++)
+            t->sums[i][k] += *values++;
+}
+
+size_t ls_results_count(const ls_job *job)
+{
+    size_t count = 1 + (job->target_count > 1 ? job->target_count : 0);
+    for (size_t i = 0; i < job->metric_count; i++)
+        count += ls_metric_sums_count(&job->metrics[i]);
+    return count;
+}
+
+ls_status ls_results_read(const ls_job *job, const ls_function *f, double *values)
+{
+    LS_TRY(ls_read_scalar(f->loss, values++));
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        LS_TRY(ls_read_scalar(f->losses[i], values++));
+    for (size_t i = 0; i < job->metric_count; i++) {
+        size_t count = ls_metric_sums_count(&job->metrics[i]);
+        ls_array sums;
+        LS_TRY(ls_value(f->sums[i], &sums));
+        memcpy(values, sums.data, count * sizeof(*values));
+        values += count;
+    }
     return LS_OK;
 }
 
 ls_status ls_tally_add(ls_tally *t, const ls_job *job, const ls_function *f, int64_t samples)
 {
-    LS_TRY(add_loss(&t->loss, f->loss, is_sum_of_sums(job), samples));
-    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
-        LS_TRY(add_loss(&t->losses[i], f->losses[i], is_sum(job, i), samples));
-    t->samples += samples;
-    t->steps++;
-    for (size_t i = 0; i < job->metric_count; i++) {
-        ls_array sums;
-        LS_TRY(ls_value(f->sums[i], &sums));
-        for (size_t k = 0; k < ls_metric_sums_count(&job->metrics[i]); k++)
-            t->sums[i][k] += ((const double *)sums.data)[k];
-    }
-    return LS_OK;
+    double *values = malloc(ls_results_count(job) * sizeof(*values));
+    ls_status status = values ? ls_results_read(job, f, values) : ls_fail(LS_ERR_MEMORY, "no memory for results");
+    if (status == LS_OK)
+        ls_tally_add_values(t, job, values, samples);
+    free(values);
+    return status;
 }
 
 void ls_tally_results(const ls_tally *t, const ls_job *job, ls_results *out)

@@ -280,6 +280,22 @@ static bool was_asked(ls_saver *s)
     return asked;
 }
 
+static void look_if_due(ls_saver *s, int64_t step)
+{
+    if (s->every.unit == LS_EVERY_STEPS && step % (int64_t)s->every.count == 0)
+        s->due = true;
+    if (s->every.unit == LS_EVERY_SECONDS && s->leads && ls_clock_now() - s->saved_at >= s->every.count)
+        s->due = true;
+}
+
+bool ls_saver_wants(ls_saver *s, int64_t step)
+{
+    if (!s || !s->saves || s->stopped)
+        return false;
+    look_if_due(s, step);
+    return s->due || (s->options->save && *s->options->save != s->asked);
+}
+
 void ls_saver_step(ls_saver *s, bool stopping)
 {
     int64_t step = 0;
@@ -287,10 +303,7 @@ void ls_saver_step(ls_saver *s, bool stopping)
         return;
     collect(s);
     bool asked = was_asked(s);
-    if (s->every.unit == LS_EVERY_STEPS && step % (int64_t)s->every.count == 0)
-        s->due = true;
-    if (s->every.unit == LS_EVERY_SECONDS && s->leads && ls_clock_now() - s->saved_at >= s->every.count)
-        s->due = true;
+    look_if_due(s, step);
     if (asked || stopping || s->due)
         save_if_possible(s, asked || stopping);
     s->stopped = stopping;

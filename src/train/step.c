@@ -22,9 +22,6 @@ static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strateg
                        "the strategy parameter-server: none of the %d workers is a server: start them with `lockstep "
                        "launch --servers 1`, with \"ps\" tasks in TF_CONFIG, or with LOCKSTEP_SERVERS",
                        ls_cluster_size(ctx));
-    if (strategy->staleness > 0)
-        return ls_fail(LS_ERR_UNSUPPORTED, "the strategy parameter-server: a staleness of %lld: only 0 is there so far",
-                       (long long)strategy->staleness);
     if ((!servers && strategy->kind != LS_STRATEGY_MULTI_WORKER) || ctx->joined)
         return LS_OK;
     LS_TRY(ls_fail_within(ls_cluster_environment(&found), "the strategy %s", name));

@@ -53,7 +53,7 @@ static ls_status tell_difference(int a, const char *text_a, int b, const char *t
 
 /* ---- Comparing ---- */
 
-static ls_status describe(ls_job *job, char **out)
+ls_status ls_workers_describe(ls_job *job, char **out)
 {
     ls_facts facts;
     LS_TRY(ls_facts_make(job, &facts));
@@ -146,7 +146,7 @@ ls_status ls_workers_compare(ls_job *job)
     char *own = NULL;
     if (!ctx->peers)
         return LS_OK;
-    LS_TRY(describe(job, &own));
+    LS_TRY(ls_workers_describe(job, &own));
     ls_status status = compare_texts(ctx, own);
     free(own);
     return status == LS_OK ? tell_idle(job) : status;
