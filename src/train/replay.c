@@ -210,7 +210,7 @@ static ls_status open_replay(replay *r, ls_dataset *data, const char *file)
     for (int s = 0; s < r->recording.servers; s++)
         LS_TRY(open_part(r, s));
     LS_TRY(check_accumulation(r));
-    r->results = calloc(ls_parts_result_count(r->parts) + 1, sizeof(*r->results));
+    r->results = calloc(ls_results_count(r->job) + 1, sizeof(*r->results));
     if (!r->results)
         return ls_fail(LS_ERR_MEMORY, "no memory for the results of a batch");
     count_workers(r);
