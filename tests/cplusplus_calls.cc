@@ -140,6 +140,9 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_multi_worker() }));
     LS_CHECK(ls_fit_arrays(model, x, x, { .strategy = ls_parameter_server() }));
     LS_CHECK(ls_explain_fit(model, data, &fits, &text, { .batch_size = 4096 }));
+    ls_replayed replayed;
+    if (ls_replay(model, data, "run.record", &replayed, { .batch_size = 32 }) == LS_OK)
+        LS_CHECK(ls_record_own("run.record", &text));
     LS_CHECK(ls_checkpoint_save(model, "checkpoints"));
     LS_CHECK(ls_checkpoint_restore(model, "checkpoints", { .allow_other_bits = true }));
     LS_CHECK(ls_evaluate(model, data, &results));

@@ -667,6 +667,11 @@ static void train_calls(void **state)
     REFUSED(ls_explain_fit_with(t.model, NULL, (ls_fit_options){ .ls_first = 0 }, &t.flag, &t.text));
     STATUS(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, NULL, &t.text));
     REFUSED(ls_explain_fit_with(t.model, t.data, (ls_fit_options){ .ls_first = 0 }, &t.flag, NULL));
+    REFUSED(ls_replay_with(NULL, t.data, "record", (ls_fit_options){ .ls_first = 0 }, NULL));
+    REFUSED(ls_replay_with(t.model, NULL, "record", (ls_fit_options){ .ls_first = 0 }, NULL));
+    REFUSED(ls_replay_with(t.model, t.data, NULL, (ls_fit_options){ .ls_first = 0 }, NULL));
+    REFUSED(ls_record_own(NULL, &t.text));
+    REFUSED(ls_record_own("record", NULL));
     REFUSED(ls_evaluate_with(NULL, t.data, (ls_evaluate_options){ .ls_first = 0 }));
     REFUSED(ls_evaluate_with(t.model, NULL, (ls_evaluate_options){ .ls_first = 0 }));
     REFUSED(ls_predict(NULL, t.data, &t.array, .batch_size = 1));

@@ -287,8 +287,8 @@ static void test_go_on(void **state)
     size_t bytes = file_bytes();
     head.staleness = 9;
     json_object_set_new(json_object_get(head.job, "fit"), "batch_size", json_integer(64));
-    assert_message(ls_record_go_on(&writer, path, &head, -1), LS_ERR_STATE, "staleness is 4 in ");
-    assert_non_null(strstr(ls_last_error(), "fit/batch_size is 32 in"));
+    assert_message(ls_record_go_on(&writer, path, &head, -1), LS_ERR_STATE, "staleness is 4 in the first and 9");
+    assert_non_null(strstr(ls_last_error(), "fit/batch_size is 32 in the first and 64"));
     json_decref(head.job);
     head = make_head();
     head.id[0] = 'f';

@@ -451,6 +451,7 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_fit
 #undef ls_fit_arrays
 #undef ls_explain_fit
+#undef ls_replay
 #undef ls_checkpoint_restore
 #undef ls_evaluate
 #undef ls_evaluate_arrays
@@ -554,6 +555,12 @@ inline ls_status ls_fit_arrays(ls_model *model, ls_array x, ls_array y, ls_fit_o
 inline ls_status ls_explain_fit(ls_model *model, ls_dataset *data, bool *fits, char **out, ls_fit_options options = {})
 {
     return ls_explain_fit_with(model, data, options, fits, out);
+}
+
+inline ls_status ls_replay(ls_model *model, ls_dataset *data, const char *record, ls_replayed *out = nullptr,
+                           ls_fit_options options = {})
+{
+    return ls_replay_with(model, data, record, options, out);
 }
 
 inline ls_status ls_checkpoint_restore(ls_model *model, const char *from, ls_restore_options options = {})

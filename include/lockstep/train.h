@@ -375,6 +375,34 @@ LS_API ls_status ls_checkpoint_restore_with(ls_model *model, const char *from, l
                         LS_ARGUMENT_4_(__VA_ARGS__, ))
 LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out);
 
+/* ---- Replay ---- */
+
+/* What was replayed. */
+typedef struct ls_replayed {
+    int servers, workers;        /* that the record is of */
+    int64_t gradients, versions; /* computed; made and compared, of all servers together */
+    int64_t most_kept;           /* versions of parts that had to be kept at one time */
+    bool torn;                   /* a last record was cut short: what it was of is not replayed */
+    bool stopped;                /* by options.stop, before the end */
+} ls_replayed;
+
+/* ls_replay(model, data, "run.record", &replayed, .batch_size = 32): what asynchronous parameter servers trained, made
+ * again by this process from the record of it. Model, data and options are those of the ls_fit that was
+ * recorded, but for the strategy, which is any that runs in one process: devices change no bit. Whether they are is
+ * compared, and what differs is told. The SHA-256 of every version of every server's part is compared with the recorded
+ * one; the first that differs is named with LS_ERR_DATA. At the end the model has the weights of that training; after a
+ * failure, those it had before. Callbacks, logs and checkpoints of the options are not looked at. replayed may be
+ * NULL. */
+#define ls_replay(...)                                                                                                 \
+    ls_replay_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),        \
+                   (ls_fit_options){ .ls_first = 0, LS_AFTER_4_(__VA_ARGS__, ) }, LS_ARGUMENT_4_(__VA_ARGS__, ))
+LS_API ls_status ls_replay_with(ls_model *model, ls_dataset *data, const char *record, ls_fit_options options,
+                                ls_replayed *out);
+
+/* What the program that wrote the record kept in it (record_own of ls_fit), as JSON; free() it. LS_ERR_NOT_FOUND where
+ * it kept nothing. */
+LS_API ls_status ls_record_own(const char *record, char **out);
+
 /* ---- Evaluate and predict ---- */
 
 #define LS_MAX_RESULTS (LS_MAX_METRICS + LS_MAX_OUTPUTS + 1)

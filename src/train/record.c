@@ -35,7 +35,6 @@ ls_status ls_record_path(const char *file, int server, char out[PATH_MAX])
 typedef struct differences {
     ls_text text;
     size_t count;
-    const char *what, *other;
 } differences;
 
 static void tell(void *user, const char *path, const json_t *a, const json_t *b)
@@ -43,21 +42,21 @@ static void tell(void *user, const char *path, const json_t *a, const json_t *b)
     differences *d = user;
     char one[LS_JSON_SHORT], two[LS_JSON_SHORT];
     if (d->count++ < NAMED)
-        ls_text_add(&d->text, "%s%s is %s in %s and %s in %s", d->text.length ? "; " : "", path, ls_json_show(a, one),
-                    d->what, ls_json_show(b, two), d->other);
+        ls_text_add(&d->text, "%s%s is %s in the first and %s in the second", d->text.length ? "; " : "", path,
+                    ls_json_show(a, one), ls_json_show(b, two));
 }
 
 static void tell_number(differences *d, const char *name, int64_t a, int64_t b)
 {
     if (a != b && d->count++ < NAMED)
-        ls_text_add(&d->text, "%s%s is %lld in %s and %lld in %s", d->text.length ? "; " : "", name, (long long)a,
-                    d->what, (long long)b, d->other);
+        ls_text_add(&d->text, "%s%s is %lld in the first and %lld in the second", d->text.length ? "; " : "", name,
+                    (long long)a, (long long)b);
 }
 
 ls_status ls_record_compare(const ls_record_head *a, const char *what, const ls_record_head *b, const char *other,
                             bool same_run)
 {
-    differences d = { .what = what, .other = other };
+    differences d = { .count = 0 };
     tell_number(&d, "servers", a->servers, b->servers);
     tell_number(&d, "staleness", a->staleness, b->staleness);
     tell_number(&d, "accumulate", a->accumulate, b->accumulate);
@@ -185,6 +184,9 @@ ls_status ls_record_go_on(ls_record_writer *writer, const char *path, const ls_r
 ls_status ls_record_add(ls_record_writer *writer, const ls_record_push *push)
 {
     ls_text line = { 0 };
+    if (push->version != writer->version + 1)
+        return ls_fail(LS_ERR_STATE, "record '%s' ends with version %lld, and version %lld cannot follow it",
+                       writer->path, (long long)writer->version, (long long)push->version);
     ls_text_add(&line, "{\"version\":%lld,\"worker\":%d,\"epoch\":%lld,\"batch\":%lld,\"run\":%lld,\"read\":[",
                 (long long)push->version, push->worker, (long long)push->epoch, (long long)push->batch,
                 (long long)push->run);
