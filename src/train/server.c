@@ -35,7 +35,7 @@ typedef struct server {
     bool has_journal, records;
     ls_journal journal;
     ls_record_writer record;
-    bool chief_there, met_before, over;
+    bool chief_there, over;
     bool failed; /* a push could not be applied: nothing more is, and the chief ends the job */
     double lost_at;
     ls_error end;
@@ -480,7 +480,6 @@ static ls_status hear(server *s, ls_letter *letter)
 {
     if (letter->rank == 0 && (letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST)) {
         s->chief_there = letter->kind == LS_LETTER_MET;
-        s->met_before |= s->chief_there;
         s->lost_at = ls_clock_now();
     }
     switch (letter->kind) {
@@ -509,18 +508,6 @@ static ls_status hear(server *s, ls_letter *letter)
 
 /* ---- Serving ---- */
 
-static ls_status look_for_chief(server *s)
-{
-    double join = s->served->cluster.join_limit > 0 ? s->served->cluster.join_limit : JOIN_LIMIT;
-    double limit = s->met_before ? LS_CHIEF_GRACE : join;
-    if (s->over || s->chief_there || ls_clock_now() - s->lost_at <= limit)
-        return LS_OK;
-    return s->met_before ? ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, "
-                                                "with --resume from its last checkpoint")
-                         : ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s",
-                                   s->served->cluster.job, limit);
-}
-
 static ls_status serve(server *s)
 {
     while (!s->over) {
@@ -537,7 +524,8 @@ static ls_status serve(server *s)
             apply_waiting(s);
             give_waiting(s);
         }
-        LS_TRY(look_for_chief(s));
+        if (!s->over && !s->chief_there)
+            LS_TRY(ls_served_miss_chief(s->served, s->lost_at));
     }
     return LS_OK;
 }
