@@ -12,7 +12,6 @@
 #include "train/reads.h"
 #include "train/servers.h"
 
-#define JOIN_LIMIT 30.0 /* seconds, where the options do not say */
 #define LOG_BYTES                                                                                                      \
     ((int64_t)64 << 20) /* a journal with this many bytes of pushes, and more than twice the state, begins             \
                           again with a new state */
