@@ -433,6 +433,35 @@ static void ranges_of_whole_numbers_are_exact(void **state)
     ls_options_free(&o);
 }
 
+/* What was given elsewhere is given here, but for what this command line says. */
+static void given_flags_are_handed_on(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "--batch-size", "--learning-rate", "--nesterov", "--optimizer", "--seed",
+                                         "--data",       "--name",          "--threads",  "--unknown" };
+    values then;
+    ls_options from = { 0 };
+    assert_int_equal(ls_options_add(&from, &table, &then), LS_OK);
+    assert_int_equal(ls_options_parse(&from, 5,
+                                      (const char *const[]){ "--batch-size=64", "--learning-rate=0.1", "--nesterov",
+                                                             "--data=a b", "--optimizer=sgd" }),
+                     LS_OK);
+    setenv("LOCKSTEP_LEARNING_RATE", "0.5", 1);
+    assert_int_equal(ls_options_environment(&options), LS_OK);
+    assert_int_equal(PARSE("--batch-size=16", "--name=mine"), LS_OK);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        assert_int_equal(ls_options_hand_on(&options, &from, flags[i]), LS_OK);
+    ls_options_free(&from);
+    assert_int_equal(v.batch_size, 16);
+    assert_true(v.rate == 0.1);
+    assert_true(v.nesterov);
+    assert_int_equal(v.optimizer, 0);
+    assert_int_equal(v.seed, 16);
+    assert_string_equal(v.data, "a b");
+    assert_string_equal(v.name, "mine");
+    assert_int_equal(ls_options_source(&options, "--data"), LS_OPTION_FROM_COMMAND_LINE);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
 
 int main(void)
@@ -455,6 +484,7 @@ int main(void)
         TEST(current_values_say_where_they_come_from),
         TEST(bad_tables_are_found_when_added),
         TEST(ranges_of_whole_numbers_are_exact),
+        TEST(given_flags_are_handed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,3 +298,21 @@ ls_option_source ls_options_source(const ls_options *options, const char *flag)
     const ls_option *row = find(options, flag, strlen(flag), &part);
     return row == NULL ? LS_OPTION_FROM_DEFAULT : (ls_option_source)part->sources[row - part->table->rows];
 }
+
+ls_status ls_options_hand_on(ls_options *to, const ls_options *from, const char *flag)
+{
+    ls_option_part *theirs = NULL, *own = NULL;
+    const ls_option *given = find(from, flag, strlen(flag), &theirs), *row = find(to, flag, strlen(flag), &own);
+    if (!given || !row || ls_options_source(from, flag) == LS_OPTION_FROM_DEFAULT ||
+        ls_options_source(to, flag) == LS_OPTION_FROM_COMMAND_LINE)
+        return LS_OK;
+    ls_text text = { 0 };
+    char *value = NULL;
+    ls_option_put_value(given, theirs->values, &text);
+    LS_TRY(ls_text_take(&text, &value));
+    ls_status status = ls_option_assign(row, value, row->flag, " ", own->values, &to->arena);
+    free(value);
+    if (status == LS_OK)
+        own->sources[row - own->table->rows] = LS_OPTION_FROM_COMMAND_LINE;
+    return status;
+}

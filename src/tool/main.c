@@ -11,7 +11,7 @@ enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict, &tool_verify,
                                                 &tool_summary, &tool_export,   &tool_diff,    &tool_report,
                                                 &tool_devices, &tool_doctor,   &tool_launch,  &tool_top,
-                                                &tool_key };
+                                                &tool_replay,  &tool_key };
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
  * for us, which worker of which cluster this is. */
@@ -97,6 +97,8 @@ static ls_status read_options(const tool_command *command, int argc, const char 
     settings->files = options->positional;
     settings->file_count = command->takes_files > 0 ? options->positional_count : 0;
     settings->model = command->takes_model && options->positional_count > 0 ? options->positional[0] : NULL;
+    if (command->complete)
+        LS_TRY(command->complete(options, settings));
     if (command->takes_model)
         LS_TRY(tool_check_model(options, settings));
     return command->check ? command->check(options, settings) : LS_OK;

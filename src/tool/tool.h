@@ -197,7 +197,9 @@ typedef struct tool_command {
     bool takes_model;
     size_t takes_files; /* so many, or TOOL_ANY_FILES */
     bool compares;      /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
-    const ls_option_table *tables[TOOL_MOST_TABLES];                        /* NULL after the last */
+    const ls_option_table *tables[TOOL_MOST_TABLES]; /* NULL after the last */
+    /* What is not on the command line, before the checks: wrong use, too; may be NULL. */
+    ls_status (*complete)(ls_options *options, tool_settings *settings);
     ls_status (*check)(const ls_options *options, tool_settings *settings); /* wrong use: exit status 2; may be NULL */
     /* Failure: exit status 1. *stopped_by: the signal that ended it early, after what was done is saved; its exit
      * status is 128 more. */
@@ -209,7 +211,7 @@ typedef struct tool_command {
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top;
+    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay;
 
 /* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c), as it begins. */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
@@ -253,6 +255,12 @@ ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, 
 /* Loss and metrics as the flags say, or as model and data suggest. */
 ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
 void tool_close(tool_session *session);
+
+/* What `train` begins with, and others that train (train.c): everything opened and compiled; what is told of it; the
+ * options of ls_fit. */
+ls_status tool_open_training(const tool_settings *settings, tool_session *session);
+ls_status tool_introduce(const tool_settings *settings, tool_session *session);
+ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out);
 
 /* "32x32x3" (flags.c). */
 ls_status tool_input_shape(const char *text, ls_shape *out);

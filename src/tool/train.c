@@ -55,7 +55,7 @@ static ls_status measure(const tool_settings *settings, tool_session *session, t
 
 /* ---- Steps of the command ---- */
 
-static ls_status open_all(const tool_settings *settings, tool_session *session)
+ls_status tool_open_training(const tool_settings *settings, tool_session *session)
 {
     if (!tool_is_muted()) { /* the worker that writes finds out now, not after hours of training */
         LS_TRY(tool_check_writable("--save", settings->save));
@@ -96,7 +96,7 @@ static void introduce_strategy(const tool_session *session)
     printf("\n");
 }
 
-static ls_status introduce(const tool_settings *settings, tool_session *session)
+ls_status tool_introduce(const tool_settings *settings, tool_session *session)
 {
     int64_t count;
     char number[32];
@@ -122,7 +122,7 @@ static ls_status introduce(const tool_settings *settings, tool_session *session)
     return LS_OK;
 }
 
-static ls_status fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out)
+ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out)
 {
     *out = (ls_fit_options){
         .batch_size = tool_batch_size(settings, session),
@@ -186,7 +186,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     tool_callbacks callbacks = { .count = 0 };
     bool validates = settings->validation_split > 0 || session->test;
     char *call = NULL;
-    LS_TRY(fit_options(settings, session, &options));
+    LS_TRY(tool_fit_options(settings, session, &options));
     LS_TRY(describe_call(settings, &call));
     ls_status status = tool_make_callbacks(settings, validates, &callbacks);
     if (status == LS_OK) {
@@ -216,7 +216,7 @@ static ls_status explain(const tool_settings *settings, tool_session *session)
     ls_fit_options options;
     char *text;
     bool fits;
-    LS_TRY(fit_options(settings, session, &options));
+    LS_TRY(tool_fit_options(settings, session, &options));
     LS_TRY(ls_explain_fit_with(session->model, session->train, options, &fits, &text));
     printf("%s", text);
     free(text);
@@ -353,9 +353,9 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     tool_session session = { 0 };
     tool_ignore_signal(SIGPIPE); /* whoever reads the progress may leave before training ends */
-    ls_status status = open_all(settings, &session);
+    ls_status status = tool_open_training(settings, &session);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
-        status = introduce(settings, &session);
+        status = tool_introduce(settings, &session);
     if (status == LS_OK)
         status = settings->dry_run ? explain(settings, &session) : train(settings, &session, stopped_by);
     tool_close(&session);
