@@ -748,6 +748,37 @@ static ls_status gpu_join(void *device_, const ls_join_call *call)
     return status;
 }
 
+/* T[a,b), in place of its left part. */
+static ls_status join_part(device *d, const ls_join_lanes_call *call, int a, int b, ls_memory_place *out)
+{
+    ls_memory_place left = call->lane[a], right = { NULL, 0 };
+    if (b - a > 1) {
+        int k = 1;
+        while (k * 2 < b - a)
+            k *= 2;
+        ls_status status = join_part(d, call, a, a + k, &left);
+        if (status == LS_OK)
+            status = join_part(d, call, a + k, b, &right);
+        if (status != LS_OK)
+            return status;
+    }
+    *out = left.memory ? left : right;
+    if (!left.memory || !right.memory)
+        return LS_OK;
+    return gpu_join(d, &(ls_join_call){ call->kind, call->dtype, call->count, left, left, right });
+}
+
+static ls_status gpu_join_lanes(void *device_, const ls_join_lanes_call *call)
+{
+    ls_memory_place out = { NULL, 0 };
+    ls_status status = join_part(device_, call, 0, call->lanes, &out);
+    if (status == LS_OK && !out.memory)
+        return misuse(device_, "%d lanes are joined, and none has anything", call->lanes);
+    if (status != LS_OK || (out.memory == call->to.memory && out.offset == call->to.offset))
+        return status;
+    return gpu_join(device_, &(ls_join_call){ call->kind, call->dtype, call->count, call->to, out, { NULL, 0 } });
+}
+
 static ls_status queue_finite(device *d, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)
 {
     size_t bytes = bytes_of(dtype, count);
@@ -1006,6 +1037,19 @@ static ls_status gpu_plan_run(void *device_, void *plan_, const ls_program_run *
     return status;
 }
 
+/* The last lane first: none may need another's room. */
+static ls_status gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run *runs, int count)
+{
+    device *d = device_;
+    plan *p = plan_;
+    ls_status status = LS_OK;
+    if (count < 1 || count > p->program.lanes)
+        return misuse(d, "%d lanes of a program for %d", count, p->program.lanes);
+    for (int i = count; i-- > 0 && status == LS_OK;)
+        status = gpu_plan_run(d, p, &runs[i]);
+    return status;
+}
+
 static ls_status gpu_sync(void *device_)
 {
     device *d = device_;
@@ -1163,6 +1207,8 @@ gpu *gpu_create(gpu_settings settings)
     g->table = functions;
     g->table.user = g;
     g->table.copy = settings.copies ? gpu_copy : NULL;
+    g->table.plan_run_lanes = settings.copies ? gpu_plan_run_lanes : NULL;
+    g->table.join_lanes = settings.copies ? gpu_join_lanes : NULL;
     g->used = calloc((size_t)settings.devices + 1, sizeof *g->used);
     g->losses = calloc((size_t)settings.devices + 1, sizeof *g->losses);
     g->deny = strdup(g->settings.deny);

@@ -22,10 +22,10 @@ typedef struct gpu_settings {
     int devices;
     size_t memory;    /* of each; 0: 64 MiB */
     const char *deny; /* ops that it has no kernels for, copied: GPU_DENY ",relu"; NULL: GPU_DENY */
-    bool copies;      /* it copies between its devices, and within one, itself */
-    int queue;        /* calls that may wait; then callers do. 0: 16 */
-    int delay;        /* most microseconds before a command; 0: 100; -1: none */
-    uint32_t seed;    /* of the delays */
+    bool copies;   /* it copies between its devices, and within one, itself; and runs and joins several lanes at once */
+    int queue;     /* calls that may wait; then callers do. 0: 16 */
+    int delay;     /* most microseconds before a command; 0: 100; -1: none */
+    uint32_t seed; /* of the delays */
 } gpu_settings;
 
 typedef enum gpu_call {

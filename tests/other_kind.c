@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/gpu/gpu.h"
 #include "lockstep.h"
 #include "machine.h"
 
@@ -57,7 +58,7 @@ static void must_equal(const other_kind *k, other_job *j, const char *devices, c
 void other_trains_as_the_cpu(const other_kind *k)
 {
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
-        other_job j = { kind, kind == NETWORK_CNN ? 33 : 7, kind == NETWORK_MLP ? 1 : 3, { NULL, NULL } };
+        other_job j = { kind, kind == NETWORK_CNN ? 33 : 7, kind == NETWORK_MLP ? 16 : 3, { NULL, NULL } };
         char expected[65];
         other_train(k, &j, "cpu:0", expected);
         must_equal(k, &j, k->first, expected);
@@ -119,6 +120,68 @@ void other_moves_no_weights(const other_kind *k)
             network_destroy(&n);
             ls_context_close(ctx);
         }
+}
+
+/* ---- Lanes together ---- */
+
+/* Launches of a step that is not the first. */
+static int64_t launches_of(const other_kind *k, const char *devices, network_kind kind, int lanes)
+{
+    ls_context *ctx = other_open(k, devices);
+    network n;
+    OK(network_create(ctx, kind, &n));
+    OK(ls_graph_set_lanes(n.graph, lanes));
+    OK(network_step(&n, 256, 0));
+    int64_t before = ls_gpu_launches();
+    OK(network_step(&n, 256, 1));
+    int64_t count = ls_gpu_launches() - before;
+    network_destroy(&n);
+    ls_context_close(ctx);
+    return count;
+}
+
+void other_launches_all_lanes_at_once(const other_kind *k)
+{
+    static const int lanes[] = { 8, 4, 32 };
+    const char *const devices[] = { k->first, k->both };
+    for (size_t d = 0; d < LENGTH(devices); d++)
+        for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
+            int64_t first = launches_of(k, devices[d], kind, lanes[0]);
+            assert_true(first > 0);
+            for (size_t i = 1; i < LENGTH(lanes); i++) {
+                int64_t count = launches_of(k, devices[d], kind, lanes[i]);
+                if (count != first)
+                    fail_msg("%s on \"%s\": %d launches with %d lanes, %d with %d", network_name(kind), devices[d],
+                             (int)count, lanes[i], (int)first, lanes[0]);
+            }
+        }
+}
+
+/* Less memory, fewer lanes at once, more launches; the same bits. */
+void other_runs_as_many_lanes_as_fit(const other_kind *k)
+{
+    static const size_t limits[] = { 0, 6 << 20, 3 << 20 };
+    other_job j = { NETWORK_CNN, 250, 16, { NULL, NULL } };
+    int64_t launches[LENGTH(limits)];
+    char expected[65], hash[65];
+    other_train(k, &j, "cpu:0", expected);
+    for (size_t i = 0; i < LENGTH(limits); i++) {
+        ls_context *ctx;
+        network n;
+        assert_true(k->open(&(ls_context_options){ .threads = 1 }, k->first, &ctx));
+        if (limits[i])
+            OK(ls_set_logical_devices(ctx, k->first, &(ls_logical_device){ limits[i] }, 1));
+        OK(network_create(ctx, j.kind, &n));
+        OK(ls_graph_set_lanes(n.graph, j.lanes));
+        launches[i] = -ls_gpu_launches();
+        OK(network_train(&n, j.batch, OTHER_STEPS, hash));
+        launches[i] += ls_gpu_launches();
+        assert_string_equal(hash, expected);
+        network_destroy(&n);
+        ls_context_close(ctx);
+        if (i > 0 && launches[i] <= launches[i - 1])
+            fail_msg("%zu bytes: %d launches, %d with more", limits[i], (int)launches[i], (int)launches[i - 1]);
+    }
 }
 
 /* ---- What is wrong ---- */

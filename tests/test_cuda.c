@@ -66,6 +66,20 @@ static void a_steady_step_moves_no_weights(void **state)
     other_moves_no_weights(&cuda);
 }
 
+static void launches_do_not_depend_on_lanes(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_launches_all_lanes_at_once(&cuda);
+}
+
+static void as_many_lanes_as_fit_are_run_at_once(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_runs_as_many_lanes_as_fit(&cuda);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -172,11 +186,10 @@ static void every_call_of_the_driver_may_fail(void **state)
 {
     (void)state;
     NEED_STAND_IN;
-    static const char *const calls[] = { "cuMemAlloc",         "cuMemHostAlloc",      "cuMemcpyHtoDAsync",
-                                         "cuMemcpyDtoHAsync",  "cuMemcpyDtoDAsync",   "cuMemcpyPeerAsync",
-                                         "cuEventCreate",      "cuEventRecord",       "cuEventSynchronize",
-                                         "cuLaunchKernel",     "cuStreamSynchronize", "cuModuleLoadData",
-                                         "cuModuleGetFunction" };
+    static const char *const calls[] = { "cuMemAlloc",          "cuMemHostAlloc",     "cuMemcpyHtoDAsync",
+                                         "cuMemcpyDtoHAsync",   "cuMemcpyPeerAsync",  "cuEventCreate",
+                                         "cuEventRecord",       "cuEventSynchronize", "cuLaunchKernel",
+                                         "cuStreamSynchronize", "cuModuleLoadData",   "cuModuleGetFunction" };
     char hash[65], expected[65];
     int noticed[LENGTH(calls)] = { 0 };
     OK(two_steps(expected));
@@ -394,7 +407,8 @@ int main(void)
         TEST(a_device_that_does_not_open_is_told),    TEST(memory_that_is_not_there_is_told),
         TEST(training_goes_on_without_a_lost_device), TEST(a_memory_limit_holds),
         TEST(the_thread_s_context_is_left_alone),     TEST(kernels_are_kept_on_disk),
-        TEST(numbers_are_those_of_the_headers),
+        TEST(numbers_are_those_of_the_headers),       TEST(launches_do_not_depend_on_lanes),
+        TEST(as_many_lanes_as_fit_are_run_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

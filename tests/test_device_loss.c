@@ -113,16 +113,17 @@ typedef struct losing {
 static char middle[65], end[65]; /* hashes of the undisturbed run */
 static int told_lanes, told_joins, told_updates;
 
-/* A step, a lane's task, device and op; a join, an update and a value of the whole batch have no lane. */
+/* A step, a lane's task or those of several, device and op; a join, an update and a value of the whole batch have no
+ * lane. */
 static void check_message(const losing *l, int nth)
 {
     char lost[32];
     const char *text = ls_last_error();
     snprintf(lost, sizeof lost, "device:GPU:%d", l->device);
     bool named = strstr(text, "step 6: ") && strstr(text, lost) && strstr(text, "(op ");
-    if (!named || (strstr(text, "conv2d/add") && !strstr(text, "step 6: lane ")))
+    if (!named || (strstr(text, "conv2d/add") && !strstr(text, "step 6: lane")))
         fail_msg("%s %d: step, device, op or lane is missing in \"%s\"", gpu_call_name(l->call), nth, text);
-    told_lanes += strstr(text, "step 6: lane ") != NULL;
+    told_lanes += strstr(text, "step 6: lane") != NULL;
     told_joins += strstr(text, "): joining on") != NULL;
     told_updates += strstr(text, "(op apply): updating on") != NULL;
 }

@@ -52,6 +52,20 @@ static void a_steady_step_moves_no_weights(void **state)
     other_moves_no_weights(&opencl);
 }
 
+static void launches_do_not_depend_on_lanes(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_launches_all_lanes_at_once(&opencl);
+}
+
+static void as_many_lanes_as_fit_are_run_at_once(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_runs_as_many_lanes_as_fit(&opencl);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -88,7 +102,7 @@ static void a_launch_that_fails_changes_nothing(void **state)
     OK(network_state(&n, before));
     real_launch = cl->EnqueueNDRangeKernel;
     cl->EnqueueNDRangeKernel = failing_launch;
-    for (int at = 90; at < 150; at += 20) { /* beyond those that warm kernels up */
+    for (int at = 10; at < 70; at += 20) { /* the first while kernels are warmed up */
         launches_left = at;
         ls_status status = network_step(&n, j.batch, 0);
         if (status == LS_OK)
@@ -229,6 +243,8 @@ int main(void)
         cmocka_unit_test(trainings_have_the_cpu_s_bits),
         cmocka_unit_test(layers_on_both_have_the_cpu_s_bits),
         cmocka_unit_test(a_steady_step_moves_no_weights),
+        cmocka_unit_test(launches_do_not_depend_on_lanes),
+        cmocka_unit_test(as_many_lanes_as_fit_are_run_at_once),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(a_launch_that_fails_changes_nothing),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),

@@ -30,6 +30,7 @@ typedef enum ls_room {
     LS_ROOM_PARTIALS,  /* for one lane's parts of reductions */
     LS_ROOM_STATE,     /* variables and optimizer slots, as the run reads them */
     LS_ROOM_NEW_STATE, /* and as it leaves them */
+    LS_ROOM_TASK,      /* for one lane, while a program runs */
     LS_ROOM_COUNT,
 } ls_room;
 
@@ -56,6 +57,7 @@ typedef struct ls_program {
     const ls_program_step *steps; /* live, with all they point to, as long as the plan made from them */
     int step_count;
     int64_t samples; /* upper bound per run, at least 1; 1 where there is no batch axis */
+    int lanes;       /* upper bound of the runs that plan_run_lanes is given at once, at least 1 */
 } ls_program;
 
 /* A place in memory of `alloc`. */
@@ -83,6 +85,17 @@ typedef struct ls_join_call {
     int64_t count;                   /* elements */
     ls_memory_place to, left, right; /* of one device; `to` may be `left`. right.memory NULL: left alone, a copy */
 } ls_join_call;
+
+/* Partial results of several lanes become one, by the tree of docs/bits.md: T[a,b) is lane a's own value if b-a is 1,
+ * else T[a,a+k) joined with T[a+k,b), k the largest power of two below b-a; nothing joined with x is x. */
+typedef struct ls_join_lanes_call {
+    ls_join_kind kind;
+    ls_dtype dtype;
+    int64_t count;               /* elements */
+    const ls_memory_place *lane; /* by lane, all in one memory; memory NULL: it has nothing */
+    int lanes;                   /* at least one of them has something */
+    ls_memory_place to;          /* where the result goes, in the same memory; it may be where a lane's is */
+} ls_join_lanes_call;
 
 typedef struct ls_backend_device {
     char about[256]; /* "NVIDIA H100 80GB" */
@@ -119,6 +132,10 @@ typedef struct ls_backend {
 
     ls_status (*plan_create)(void *device, const ls_program *program, void **plan);
     ls_status (*plan_run)(void *device, void *plan, const ls_program_run *run); /* allocates nothing */
+    /* The program on several lanes at once, which have rooms LANE, TASK and PARTIALS of their own, and may differ by a
+     * sample. NULL, or join_lanes NULL: plan_run is called for one after the other. */
+    ls_status (*plan_run_lanes)(void *device, void *plan, const ls_program_run *runs, int count);
+    ls_status (*join_lanes)(void *device, const ls_join_lanes_call *call); /* NULL: by `join`, two at a time */
     void (*plan_destroy)(void *device, void *plan);
     ls_status (*sync)(void *device); /* returns when everything asked for is done; NULL: it always is */
 } ls_backend;

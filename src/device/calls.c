@@ -54,6 +54,11 @@ ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run
     LOCKED(device, device->backend->plan_run(device->handle, plan, run));
 }
 
+ls_status ls_device_plan_run_lanes(ls_device *device, void *plan, const ls_program_run *runs, int count)
+{
+    LOCKED(device, device->backend->plan_run_lanes(device->handle, plan, runs, count));
+}
+
 void ls_device_plan_destroy(ls_device *device, void *plan)
 {
     pthread_mutex_lock(&device->mutex);
@@ -73,6 +78,13 @@ ls_status ls_device_join(ls_device *device, const ls_join_call *call)
     if (call->count == 0)
         return LS_OK;
     LOCKED(device, device->backend->join(device->handle, call));
+}
+
+ls_status ls_device_join_lanes(ls_device *device, const ls_join_lanes_call *call)
+{
+    if (call->count == 0)
+        return LS_OK;
+    LOCKED(device, device->backend->join_lanes(device->handle, call));
 }
 
 ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)

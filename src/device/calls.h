@@ -12,8 +12,10 @@ ls_status ls_device_copy(ls_device *to_device, void *to, size_t to_offset, ls_de
                          size_t from_offset, size_t bytes);
 ls_status ls_device_plan_create(ls_device *device, const ls_program *program, void **plan);
 ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run *run);
+ls_status ls_device_plan_run_lanes(ls_device *device, void *plan, const ls_program_run *runs, int count);
 void ls_device_plan_destroy(ls_device *device, void *plan);
 ls_status ls_device_join(ls_device *device, const ls_join_call *call);
+ls_status ls_device_join_lanes(ls_device *device, const ls_join_lanes_call *call);
 ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
 ls_status ls_device_sync(ls_device *device);
 

@@ -140,6 +140,7 @@ struct ls_post {
     bool reachable[LS_MAX_CLUSTER];
     int waiting[LS_MAX_CLUSTER]; /* letters in `in`, by rank */
     bool over;                   /* the thread has ended */
+    char why[300];               /* the last line that came to nothing did; "": none did */
 };
 
 static void put(queue *q, item *i)
@@ -308,9 +309,11 @@ static void end_link(ls_post *post, connection *l)
 
 static void lose(ls_post *post, int rank, const char *why)
 {
-    bool met = post->links[rank].met;
+    bool met = post->links[rank].met, called = post->links[rank].caller;
     end_link(post, &post->links[rank]);
     pthread_mutex_lock(&post->mutex);
+    if (!met && called)
+        snprintf(post->why, sizeof(post->why), "process %d: %s", rank, why);
     post->reachable[rank] = false;
     clear(&post->out[rank]);
     pthread_mutex_unlock(&post->mutex);
@@ -558,6 +561,21 @@ static void look_for_silence(ls_post *post)
     }
 }
 
+/* Callers that the transport did not let in are told of. */
+static void look_for_strangers(ls_post *post)
+{
+    char why[300];
+    if (!post->table->refused || !post->table->refused(post->transport, why, sizeof(why)))
+        return;
+    ls_make_printable(why, strlen(why));
+    pthread_mutex_lock(&post->mutex);
+    bool again = strcmp(post->why, why) == 0;
+    snprintf(post->why, sizeof(post->why), "%s", why);
+    pthread_mutex_unlock(&post->mutex);
+    if (post->options.log && !again)
+        ls_log_write(post->options.log, LS_LOG_INFO, "not let in: %s", why);
+}
+
 /* Letters of this turn go to whoever hears them first, and then to the queue. */
 static void hand_over(ls_post *post)
 {
@@ -615,6 +633,7 @@ static ls_status turn(ls_post *post, double seconds)
         if (post->links[r].line)
             move_link(post, r);
     look_for_silence(post);
+    look_for_strangers(post);
     hand_over(post);
     return LS_OK;
 }
@@ -716,6 +735,13 @@ void ls_post_close(ls_post *post)
     pthread_mutex_destroy(&post->mutex);
     free(post->about);
     free(post);
+}
+
+void ls_post_why(ls_post *post, char text[LS_POST_WHY])
+{
+    pthread_mutex_lock(&post->mutex);
+    snprintf(text, LS_POST_WHY, "%s%s", post->why[0] ? "; the last that called, or was called: " : "", post->why);
+    pthread_mutex_unlock(&post->mutex);
 }
 
 static struct timespec after(double seconds)

@@ -72,6 +72,11 @@ void ls_post_close(ls_post *post);
  * dropped: whoever needs an answer sends again when the process is met. Any thread may send. */
 ls_status ls_post_send(ls_post *post, const ls_letter *letter);
 
+/* Why lines came to nothing so far, before anybody was met: a wrong key, say. "" or "; the last that called, or was
+ * called: ...", for the message about who did not come. */
+#define LS_POST_WHY 400
+void ls_post_why(ls_post *post, char text[LS_POST_WHY]);
+
 /* The next letter; *got is false when none came within so many seconds. */
 ls_status ls_post_receive(ls_post *post, double seconds, ls_letter *out, bool *got);
 

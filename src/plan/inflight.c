@@ -5,7 +5,7 @@
  * lane that has not begun is always the next of all its devices: nothing can wait for ever.
  *
  * Frames of a device: as many as there are workers on the devices that its lanes visit, so that none of them is idle
- * for want of one; for all lanes, where the map fills.
+ * for want of one; for all lanes, where the map fills, and for as many as a call of its backend runs together.
  *
  * Slots of a segment on a device. A lane has a slot from its task's beginning on; when both siblings of the tree are
  * complete and here, the right one's slot is free. Let the lanes begun here be a prefix of its list, and B the largest
@@ -106,6 +106,30 @@ static int workers_of(const ls_placement *p, int device)
     return p->crewed ? p->ctx->devices[device].worker_count : 1;
 }
 
+/* Lanes that stay on one device throughout a level can be run together; where they go on to another, it would wait for
+ * all of them. */
+static int count_together(const ls_placement *p, int device)
+{
+    const ls_plan *plan = p->plan;
+    const ls_backend *backend = p->ctx->devices[device].backend;
+    int most = 1;
+    if (ls_kind_of(p, device) == LS_CPU || !backend->plan_run_lanes || !backend->join_lanes || plan->options.map.fills)
+        return 1;
+    for (int first = 0, end = 0; first < plan->segment_count; first = end) {
+        int count = 0;
+        while (end < plan->segment_count && plan->segments[end].level == plan->segments[first].level)
+            end++;
+        for (int lane = 0; lane < plan->lanes; lane++) {
+            int tasks = 0;
+            for (int s = first; s < end; s++)
+                tasks += ls_task_device(plan, s, lane) == device;
+            count += tasks == end - first;
+        }
+        most = count > most ? count : most;
+    }
+    return most < p->together ? most : p->together;
+}
+
 static ls_status count_frames(ls_placement *p)
 {
     int devices = p->ctx->device_count;
@@ -119,6 +143,8 @@ static ls_status count_frames(ls_placement *p)
             frames += neighbour[other] ? workers_of(p, other) : 0;
         if (p->plan->options.map.fills)
             frames = p->plan->lanes;
+        p->places[d].together = count_together(p, d);
+        frames = frames > p->places[d].together ? frames : p->places[d].together;
         p->places[d].frames = frames < p->plan->lanes ? frames : p->plan->lanes;
     }
     return LS_OK;

@@ -378,7 +378,7 @@ static ls_status make(ls_placement *p)
     return ls_placement_rooms(p);
 }
 
-ls_status ls_placement_make(const ls_plan *plan, bool crewed, ls_placement **out)
+ls_status ls_placement_make(const ls_plan *plan, bool crewed, int together, ls_placement **out)
 {
     ls_placement *p = calloc(1, sizeof(*p));
     if (!p)
@@ -386,6 +386,7 @@ ls_status ls_placement_make(const ls_plan *plan, bool crewed, ls_placement **out
     p->plan = plan;
     p->ctx = plan->graph->context;
     p->crewed = crewed;
+    p->together = together;
     ls_status status = make(p);
     if (status != LS_OK) {
         ls_placement_destroy(p);

@@ -32,17 +32,21 @@ typedef struct ls_place {
     size_t kept_bytes;
     int frames; /* lanes that are in flight here at once, at most */
     size_t frame_bytes;
+    int together; /* lanes that one call of its backend runs, at most; at least 1 */
     int *slots;   /* by segment: lanes that have partials of it here at once, at most */
     size_t *pool; /* by segment: where its slots begin among the partials */
     size_t partial_bytes;
     /* of devices that are not CPUs: everything in one block, state apart */
     size_t *whole;             /* by plan node: the offset of a whole value that is looked at or made here */
-    size_t *stage;             /* by plan node: of a lane's samples that were fed */
+    size_t *stage;             /* by plan node: of a lane's samples that were fed, in the room of its task */
     size_t kept_at, frames_at; /* offsets of the parts */
-    size_t partials_at, micro; /* `micro`: what a segment needs for itself */
-    size_t receive;            /* partials of other devices, for the part of a join that is owned here */
-    size_t total_bytes;        /* of the block; 0: nothing runs here */
-    ls_variable **state;       /* variables and slots that are updated here, then those that are only read */
+    size_t partials_at;
+    size_t tasks_at,
+        task_bytes; /* rooms of `together` tasks: fed samples, and what a segment needs for itself, from: */
+    size_t micro;
+    size_t receive;      /* partials of other devices, for the part of a join that is owned here */
+    size_t total_bytes;  /* of the block; 0: nothing runs here */
+    ls_variable **state; /* variables and slots that are updated here, then those that are only read */
     int state_count, written_count;
     size_t needed_bytes;  /* on this device, in all, state apart */
     size_t fetched_bytes; /* beside these, for the values that a run is to hold */
@@ -64,6 +68,7 @@ typedef struct ls_placement {
     const ls_plan *plan;
     const ls_context *ctx;
     bool crewed;       /* all workers take part */
+    int together;      /* upper bound of places' */
     ls_place *places;  /* by device */
     int *whole_device; /* by whole step; -1: any CPU, or every active device of its kind */
     int home;          /* the CPU device that has whole values */
@@ -76,8 +81,9 @@ typedef struct ls_placement {
     double moved_bytes; /* between devices, by the joins of a step */
 } ls_placement;
 
-/* crewed: all workers take part, and need room; otherwise the caller does everything. */
-ls_status ls_placement_make(const ls_plan *plan, bool crewed, ls_placement **out);
+/* crewed: all workers take part, and need room; otherwise the caller does everything. together: upper bound of the
+ * lanes that a call of a backend runs; each has room of its own. */
+ls_status ls_placement_make(const ls_plan *plan, bool crewed, int together, ls_placement **out);
 void ls_placement_destroy(ls_placement *placement);
 
 /* Steps of making one. */

@@ -110,10 +110,9 @@ static ls_status add_joins(packing *k, int device, size_t *receive)
 /* Whole values, kept values, frames, partials, what a segment needs for itself, what comes from others, fed samples. */
 static ls_status place_block(ls_placement *p, int device)
 {
-    const ls_plan *plan = p->plan;
     packing k = { .p = p, .place = &p->places[device] };
     ls_place *place = k.place;
-    size_t micro = 0, whole = 0, receive = 0;
+    size_t micro = 0, whole = 0, receive = 0, together = (size_t)place->together;
     ls_status status = add_steps(&k, device, &micro);
     if (status == LS_OK)
         status = add_joins(&k, device, &receive);
@@ -124,13 +123,11 @@ static ls_status place_block(ls_placement *p, int device)
     place->kept_at = ls_size_align(whole, LS_ALIGN);
     place->frames_at = place->kept_at + ls_size_align(place->kept_bytes, LS_ALIGN);
     place->partials_at = place->frames_at + (size_t)place->frames * place->frame_bytes;
-    place->micro = place->partials_at + ls_size_align(place->partial_bytes, LS_ALIGN);
-    place->receive = place->micro + ls_size_align(micro, LS_ALIGN);
-    size_t stage = place->receive + ls_size_align(receive, LS_ALIGN);
-    for (int i = 0; i < plan->node_count; i++)
-        if (place->stage[i] != LS_NOT_HERE)
-            place->stage[i] += stage;
-    place->total_bytes = place->active ? ls_block_bytes(stage + k.stage_bytes + LS_ALIGN) : 0;
+    place->receive = place->partials_at + ls_size_align(place->partial_bytes, LS_ALIGN);
+    place->tasks_at = place->receive + ls_size_align(receive, LS_ALIGN);
+    place->micro = k.stage_bytes;
+    place->task_bytes = k.stage_bytes + ls_size_align(micro, LS_ALIGN);
+    place->total_bytes = place->active ? ls_block_bytes(place->tasks_at + together * place->task_bytes + LS_ALIGN) : 0;
     return LS_OK;
 }
 

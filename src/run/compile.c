@@ -21,11 +21,24 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     return flops > SMALL_FLOPS;
 }
 
+/* As many lanes run together as all devices have room for. */
+static ls_status place(ls_compilation *m)
+{
+    int together = m->plan->lanes, device;
+    LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    while ((device = ls_fitting_too_small(m->placement)) >= 0 && m->placement->places[device].together > 1) {
+        together = m->placement->places[device].together / 2;
+        ls_placement_destroy(m->placement);
+        LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    }
+    return LS_OK;
+}
+
 ls_status ls_compilation_make(ls_compilation *m, int64_t batch)
 {
     m->options.batch = batch;
     LS_TRY(ls_plan_create(m->graph, m->fetches, m->count, m->stop, m->user, m->options, m->source, &m->plan));
-    ls_status status = ls_placement_make(m->plan, m->crew != NULL, &m->placement);
+    ls_status status = place(m);
     if (status != LS_OK)
         ls_plan_destroy(m->plan);
     return status;

@@ -141,6 +141,28 @@ static int find_lane_unit(ls_executor *e, int device)
     return best;
 }
 
+/* Beside the unit that was found: those of the device's next lanes that can begin and are alike, which are then run
+ * together. Lanes that go on to another device come one by one. The number of all of them. */
+static int find_more_lanes(ls_executor *e, int device, int *units)
+{
+    const ls_work *w = &e->phases[e->phase];
+    const ls_unit *first = &w->units[units[0]];
+    int most = e->placement->places[device].together, end = unit_end(e, w), count = 1, lanes = e->plan->lanes;
+    if (w->end[first->lane] - w->first[first->lane] != 1)
+        return 1;
+    while (count < most && device * lanes + e->next_begin[device] < w->order_end[device]) {
+        int lane = w->order[device * lanes + e->next_begin[device]];
+        const ls_unit *u = &w->units[w->first[lane]];
+        if (w->end[lane] - w->first[lane] != 1 || u->index != first->index || u->count != first->count ||
+            begin_next_lane(e, w, device, end) < 0)
+            break;
+        units[count++] = w->first[lane];
+        e->lane[lane].running = true;
+        ls_partials_claim(e, device, u->index, u->count, lane);
+    }
+    return count;
+}
+
 static bool is_started(const ls_executor *e, const ls_work *w, int unit)
 {
     const ls_lane *lane = &e->lane[w->units[unit].lane];
@@ -169,26 +191,57 @@ static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
     e->failed_unit = unit;
 }
 
-/* A lane's unit is done: what it reduced may be joined with its neighbours. */
-static void end_lane_unit(ls_executor *e, int unit, int worker, ls_status status)
+/* What a lane's unit reduced may be joined with its neighbours. */
+static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
 {
-    const ls_phase *phase = phase_at(e, e->phase);
-    const ls_work *w = &e->phases[e->phase];
-    const ls_unit *u = &w->units[unit];
-    ls_lane *lane = &e->lane[u->lane];
-    for (int s = u->index; s < u->index + u->count && status == LS_OK; s++)
+    for (int s = u->index; s < u->index + u->count; s++)
         if (ls_audit_is_foreign(e, u->lane))
             ls_partials_drop(e, s, u->lane);
         else
-            status = ls_partials_complete(e, s, u->lane, worker);
+            LS_TRY(ls_partials_complete(e, s, u->lane, worker));
+    return LS_OK;
+}
+
+/* The same for units that were run together. */
+static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int worker)
+{
+    int *lanes = e->complete + worker * e->plan->lanes;
+    for (int s = units[which[0]].index; s < units[which[0]].index + units[which[0]].count; s++) {
+        int own = 0;
+        for (int i = 0; i < count; i++)
+            if (ls_audit_is_foreign(e, units[which[i]].lane))
+                ls_partials_drop(e, s, units[which[i]].lane);
+            else
+                lanes[own++] = units[which[i]].lane;
+        LS_TRY(ls_partials_complete_lanes(e, s, lanes, own, worker));
+    }
+    return LS_OK;
+}
+
+static void end_lane_unit(ls_executor *e, const ls_work *w, int lane)
+{
+    e->lane[lane].running = false;
+    e->lane[lane].done++;
+    if (w->first[lane] + e->lane[lane].done == w->end[lane])
+        end_lane(e, w, lane);
+}
+
+/* Units of lanes are done; those from number `failed` on are not, if `status` says so. */
+static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int worker, ls_status status)
+{
+    const ls_work *w = &e->phases[e->phase];
+    int good = status == LS_OK ? count : failed;
     if (status != LS_OK)
-        note_failure(e, e->phase, unit, status);
-    lane->running = false;
-    lane->done++;
-    if (w->first[u->lane] + lane->done == w->end[u->lane])
-        end_lane(e, w, u->lane);
+        note_failure(e, e->phase, which[failed], status);
+    status = good == 0   ? LS_OK
+             : count > 1 ? complete_units(e, w->units, which, good, worker)
+                         : complete_unit(e, &w->units[which[0]], worker);
+    if (status != LS_OK)
+        note_failure(e, e->phase, which[0], status);
+    for (int i = 0; i < count; i++)
+        end_lane_unit(e, w, w->units[which[i]].lane);
     if (e->failure.status != LS_OK)
-        give_up_lanes(e, phase, w);
+        give_up_lanes(e, phase_at(e, e->phase), w);
 }
 
 /* ---- Phases ---- */
@@ -281,33 +334,49 @@ static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)
     m->joins += kind >= LS_PHASE_HOME ? seconds : 0;
 }
 
-/* Does a unit, for which the mutex is given up, and says how it went. */
-static void do_unit(ls_executor *e, int index, int worker)
+static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *which, int count, int worker, int *failed)
+{
+    const ls_unit *units = e->phases[e->phase].units, *u = &units[which[0]];
+    ls_driver *driver = u->device >= 0 ? e->drivers[u->device] : NULL;
+    *failed = 0;
+    if (!driver)
+        return ls_host_run(e, phase, u, worker);
+    if (count == 1)
+        return ls_driver_run(driver, e, phase, u, worker);
+    const ls_unit **list = e->together + worker * e->plan->lanes;
+    for (int i = 0; i < count; i++)
+        list[i] = &units[which[i]];
+    return ls_driver_run_lanes(driver, e, list, count, worker, failed);
+}
+
+/* Does a unit, or several of different lanes together, for which the mutex is given up, and says how it went. */
+static void do_units(ls_executor *e, const int *which, int count, int worker)
 {
     const ls_phase *phase = phase_at(e, e->phase);
-    const ls_unit *u = &e->phases[e->phase].units[index];
-    ls_driver *driver = u->device >= 0 ? e->drivers[u->device] : NULL;
+    const ls_unit *units = e->phases[e->phase].units, *u = &units[which[0]];
+    int failed;
     pthread_mutex_unlock(&e->mutex);
     double start = ls_clock_now();
-    ls_status status = driver ? ls_driver_run(driver, e, phase, u, worker) : ls_host_run(e, phase, u, worker);
-    if (phase->kind == LS_PHASE_LANES && status == LS_OK)
-        status = ls_audit_lane(e, u, worker);
+    ls_status status = run_units(e, phase, which, count, worker, &failed);
+    for (int i = 0; phase->kind == LS_PHASE_LANES && status == LS_OK && i < count; i++)
+        status = ls_audit_lane(e, &units[which[i]], worker);
     double end = ls_clock_now(), seconds = end - start;
     e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
     count_work(&e->meters[worker], phase->kind, seconds);
     if (e->timeline)
         ls_timeline_unit(e, worker, phase, u, start, end);
     pthread_mutex_lock(&e->mutex);
-    if (phase->kind == LS_PHASE_LANES) {
-        e->lane_flops[u->device] += u->flops;
-        e->lane_seconds[u->device] += seconds;
-    }
-    e->units_of[e->device_of[worker]]++;
-    if (status != LS_OK)
-        note_failure(e, e->phase, index, status);
+    for (int i = 0; phase->kind == LS_PHASE_LANES && i < count; i++)
+        e->lane_flops[u->device] += units[which[i]].flops;
     if (phase->kind == LS_PHASE_LANES)
-        end_lane_unit(e, index, worker, status);
-    if (++e->done == e->phases[e->phase].count) {
+        e->lane_seconds[u->device] += seconds;
+    e->units_of[e->device_of[worker]] += count;
+    if (phase->kind == LS_PHASE_LANES)
+        end_lane_units(e, which, count, failed, worker, status);
+    else if (status != LS_OK)
+        note_failure(e, e->phase, which[0], status);
+    e->done += count;
+    if (e->done == e->phases[e->phase].count) {
         e->phase++;
         start_phase(e);
     }
@@ -328,7 +397,11 @@ static void worker_loop(void *user, int worker)
             count_waiting(&e->meters[worker], phase_at(e, phase)->kind, ls_clock_now() - start);
             continue;
         }
-        do_unit(e, index, worker);
+        int *which = e->taken + worker * e->plan->lanes, count = 1;
+        which[0] = index;
+        if (phase_at(e, phase)->kind == LS_PHASE_LANES)
+            count = find_more_lanes(e, device, which);
+        do_units(e, which, count, worker);
         if (e->phase != phase || e->failure.status != LS_OK || e->devices > 1 ||
             phase_at(e, phase)->kind == LS_PHASE_LANES)
             signal_progress(e);
@@ -347,7 +420,7 @@ static void run_alone(ls_executor *e)
         int index = e->done;
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
             index = find_lane_unit(e, w->units[index].device); /* lanes come one after the other */
-        do_unit(e, index, 0);
+        do_units(e, &index, 1, 0);
     }
     pthread_mutex_unlock(&e->mutex);
     e->meters[0].present = ls_clock_now() - begin;

@@ -16,13 +16,14 @@ struct ls_driver {
     ls_device *device;
     const ls_place *place;
     ls_block *block;
-    ls_state **states; /* by device */
-    ls_state *state;   /* of this one; NULL: no variable is here */
-    uint64_t now;      /* number of the run at hand */
-    uint64_t *fresh;   /* by plan node: the run that brought or made its whole value here */
-    bool *brought;     /* by plan node: it came from the host; otherwise it was made here */
-    uint64_t *arrived; /* by kept value and lane: the run that brought it here */
-    void *part;        /* the host's room for a part of a sum, on its way */
+    ls_state **states;    /* by device */
+    ls_state *state;      /* of this one; NULL: no variable is here */
+    uint64_t now;         /* number of the run at hand */
+    uint64_t *fresh;      /* by plan node: the run that brought or made its whole value here */
+    bool *brought;        /* by plan node: it came from the host; otherwise it was made here */
+    uint64_t *arrived;    /* by kept value and lane: the run that brought it here */
+    void *part;           /* the host's room for a part of a sum, on its way */
+    ls_program_run *runs; /* of the lanes at hand */
 
     ls_executor *executor; /* of the unit at hand, and its worker: whose time copies take */
     int worker;
@@ -89,7 +90,8 @@ static ls_status fill(ls_driver *d)
     d->brought = calloc((size_t)plan->node_count + 1, sizeof(*d->brought));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
     d->part = malloc(part_bytes(plan));
-    if (!d->fresh || !d->brought || !d->arrived || !d->part)
+    d->runs = calloc((size_t)d->place->together, sizeof(*d->runs));
+    if (!d->fresh || !d->brought || !d->arrived || !d->part || !d->runs)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
     if (!d->states[device])
         LS_TRY(ls_state_create(plan->graph, device, &d->states[device]));
@@ -133,6 +135,7 @@ void ls_driver_destroy(ls_driver *d)
     free(d->brought);
     free(d->arrived);
     free(d->part);
+    free(d->runs);
     free(d);
 }
 
@@ -230,14 +233,24 @@ static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, 
     return LS_OK;
 }
 
-/* The samples of a lane that were fed, or are rows of a gathered value. */
-static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o, int worker, int64_t first,
-                               int64_t samples)
+/* A lane's part of a segment, and which of the rooms for tasks it has; of whole values neither counts. */
+typedef struct task {
+    int segment, lane, number;
+    int64_t first, samples;
+} task;
+
+static size_t task_at(const ls_driver *d, const task *t)
 {
-    size_t bytes = o->unit * (size_t)samples;
+    return d->place->tasks_at + (size_t)t->number * d->place->task_bytes;
+}
+
+/* The samples of a lane that were fed, or are rows of a gathered value. */
+static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o, int worker, const task *t)
+{
+    size_t bytes = o->unit * (size_t)t->samples;
     if (o->storage == LS_OUTSIDE && e->outside[o->value].rows)
-        ls_executor_pick_rows(e, o, worker, first, samples);
-    LS_TRY(upload(d, d->place->stage[o->value], ls_executor_locate(e, o, worker, 0, first), bytes));
+        ls_executor_pick_rows(e, o, worker, t->first, t->samples);
+    LS_TRY(upload(d, task_at(d, t) + d->place->stage[o->value], ls_executor_locate(e, o, worker, 0, t->first), bytes));
     count(d, o->value, d->placement->home, d->device->index, bytes);
     return LS_OK;
 }
@@ -279,43 +292,48 @@ static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, i
     return LS_OK;
 }
 
-static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
-                              int64_t samples)
+static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker, const task *t)
 {
     for (int k = 0; k < step->group->in_count; k++) {
         const ls_operand *o = &step->in[k];
         if (ls_is_staged(o))
-            LS_TRY(bring_samples(d, e, o, worker, first, samples));
+            LS_TRY(bring_samples(d, e, o, worker, t));
         else if (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE)
             LS_TRY(bring_whole(d, e, o, worker));
         else if (o->storage == LS_KEPT)
-            LS_TRY(bring_kept(d, e, o, lane, samples));
+            LS_TRY(bring_kept(d, e, o, t->lane, t->samples));
     }
     return LS_OK;
 }
 
 /* A kept value that the host needs. */
-static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, int lane, int64_t first, int64_t samples)
+static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, const task *t)
 {
-    int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)lane];
-    size_t bytes = ls_kept_bytes(&plan_of(d)->kept[o->offset], samples);
+    int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)t->lane];
+    size_t bytes = ls_kept_bytes(&plan_of(d)->kept[o->offset], t->samples);
     if (host < 0)
         return LS_OK;
-    LS_TRY(download(d, kept_at(d, e, o->offset, lane), ls_executor_locate(e, o, 0, lane, first), bytes));
+    LS_TRY(download(d, kept_at(d, e, o->offset, t->lane), ls_executor_locate(e, o, 0, t->lane, t->first), bytes));
     count(d, o->value, d->device->index, host, bytes);
     return LS_OK;
 }
 
 /* ---- Programs ---- */
 
-static ls_status run_program(const ls_driver *d, const ls_executor *e, const ls_compiled *p, ls_program_run run)
+/* What does not depend on lanes. */
+static ls_program_run any_run(const ls_driver *d, const ls_executor *e)
 {
+    ls_program_run run = { .samples = 1, .batch = plan_of(d)->batch, .seed = e->seed, .run = e->run };
     run.room[LS_ROOM_PLAN] = at(d, 0);
     run.room[LS_ROOM_STATE] = ls_state_read(d->state);
     run.room[LS_ROOM_NEW_STATE] = ls_state_written(d->state);
-    run.batch = plan_of(d)->batch;
-    run.seed = e->seed;
-    run.run = e->run;
+    return run;
+}
+
+/* A program without lanes. */
+static ls_status run_program(const ls_driver *d, const ls_executor *e, const ls_compiled *p)
+{
+    ls_program_run run = any_run(d, e);
     return ls_device_plan_run(d->device, p->plan, &run);
 }
 
@@ -335,36 +353,68 @@ static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *ste
 }
 
 /* What a step leaves for other segments, and for the host. */
-static ls_status give_kept(ls_driver *d, ls_executor *e, const ls_step *step, int lane, int64_t first, int64_t samples)
+static ls_status give_kept(ls_driver *d, ls_executor *e, const ls_step *step, const task *t)
 {
     if (step->group->lane_kept >= 0) {
         ls_operand part = { .value = step->group->value,
                             .storage = LS_KEPT,
                             .offset = (size_t)step->group->lane_kept,
                             .unit = plan_of(d)->kept[step->group->lane_kept].unit };
-        LS_TRY(keep_lane_part(d, e, step, lane));
-        return take_back(d, e, &part, lane, first, samples);
+        LS_TRY(keep_lane_part(d, e, step, t->lane));
+        return take_back(d, e, &part, t);
     }
-    return step->out.storage == LS_KEPT ? take_back(d, e, &step->out, lane, first, samples) : LS_OK;
+    return step->out.storage == LS_KEPT ? take_back(d, e, &step->out, t) : LS_OK;
+}
+
+static task task_of(const ls_plan *plan, int segment, int lane)
+{
+    int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
+    return (task){ .segment = segment,
+                   .lane = lane,
+                   .first = first,
+                   .samples = ls_lane_first(plan->batch, plan->lanes, lane + 1) - first };
+}
+
+static ls_program_run run_of(const ls_driver *d, const ls_executor *e, const task *t)
+{
+    ls_program_run run = any_run(d, e);
+    run.samples = t->samples;
+    run.row = d->place->row[t->lane];
+    run.first = t->first;
+    run.room[LS_ROOM_LANE] = at(d, frame_at(d, e, t->lane));
+    run.room[LS_ROOM_TASK] = at(d, task_at(d, t));
+    if (plan_of(d)->segments[t->segment].slot_bytes > 0)
+        run.room[LS_ROOM_PARTIALS] = at(d, partials_at(d, e, t->segment, t->lane));
+    return run;
+}
+
+static ls_status bring_task(ls_driver *d, ls_executor *e, const task *t, int worker)
+{
+    const ls_segment *s = &plan_of(d)->segments[t->segment];
+    for (int i = 0; i < s->step_count; i++)
+        LS_TRY(explain(d, &s->steps[i], "copying to", bring_inputs(d, e, &s->steps[i], worker, t)));
+    return LS_OK;
+}
+
+static ls_status give_task(ls_driver *d, ls_executor *e, const task *t)
+{
+    const ls_segment *s = &plan_of(d)->segments[t->segment];
+    for (int i = 0; i < s->step_count; i++)
+        LS_TRY(explain(d, &s->steps[i], "copying from", give_kept(d, e, &s->steps[i], t)));
+    return LS_OK;
 }
 
 static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
 {
-    const ls_plan *plan = plan_of(d);
-    const ls_segment *s = &plan->segments[segment];
-    int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
-    int64_t samples = ls_lane_first(plan->batch, plan->lanes, lane + 1) - first;
-    if (samples == 0)
+    const ls_segment *s = &plan_of(d)->segments[segment];
+    task t = task_of(plan_of(d), segment, lane);
+    if (t.samples == 0)
         return LS_OK;
-    for (int i = 0; i < s->step_count; i++)
-        LS_TRY(explain(d, &s->steps[i], "copying to", bring_inputs(d, e, &s->steps[i], worker, lane, first, samples)));
-    ls_program_run run = { .samples = samples, .row = d->place->row[lane], .first = first };
-    run.room[LS_ROOM_LANE] = at(d, frame_at(d, e, lane));
-    if (s->slot_bytes > 0)
-        run.room[LS_ROOM_PARTIALS] = at(d, partials_at(d, e, segment, lane));
-    LS_TRY(explain(d, &s->steps[0], "running on", run_program(d, e, &d->programs.segments[segment], run)));
-    for (int i = 0; i < s->step_count; i++)
-        LS_TRY(explain(d, &s->steps[i], "copying from", give_kept(d, e, &s->steps[i], lane, first, samples)));
+    LS_TRY(bring_task(d, e, &t, worker));
+    ls_program_run run = run_of(d, e, &t);
+    LS_TRY(explain(d, &s->steps[0], "running on",
+                   ls_device_plan_run(d->device, d->programs.segments[segment].plan, &run)));
+    LS_TRY(give_task(d, e, &t));
     return explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
 }
 
@@ -380,6 +430,76 @@ static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int wo
     return ls_fail_within(status, "lane %d", u->lane);
 }
 
+/* ---- Lanes together ---- */
+
+/* The same segment of several lanes: what each needs comes first, then all are run by one call. */
+static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const ls_unit *const *units, int count,
+                              int worker)
+{
+    const ls_step *steps = plan_of(d)->segments[segment].steps;
+    int runs = 0;
+    for (int i = 0; i < count; i++) {
+        task t = task_of(plan_of(d), segment, units[i]->lane);
+        if (t.samples == 0)
+            continue;
+        t.number = runs;
+        LS_TRY(bring_task(d, e, &t, worker));
+        d->runs[runs++] = run_of(d, e, &t);
+    }
+    if (runs > 0)
+        LS_TRY(explain(d, &steps[0], "running on",
+                       ls_device_plan_run_lanes(d->device, d->programs.segments[segment].plan, d->runs, runs)));
+    for (int i = 0; i < count; i++) {
+        task t = task_of(plan_of(d), segment, units[i]->lane);
+        if (t.samples > 0)
+            LS_TRY(give_task(d, e, &t));
+    }
+    return LS_OK;
+}
+
+static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker)
+{
+    int first = units[0]->index, end = first + units[0]->count;
+    for (int s = first; s < end; s++) {
+        double start = e->timeline ? ls_clock_now() : 0;
+        LS_TRY(ls_fail_within(launch_tasks(d, e, s, units, count, worker), "lanes %d to %d", units[0]->lane,
+                              units[count - 1]->lane));
+        if (e->timeline)
+            ls_timeline_tasks(e, worker, s, units, count, start);
+    }
+    const ls_segment *last = &plan_of(d)->segments[end - 1];
+    return ls_fail_within(explain(d, &last->steps[last->step_count - 1], "running on", ls_device_sync(d->device)),
+                          "lanes %d to %d", units[0]->lane, units[count - 1]->lane);
+}
+
+/* Something is wrong with the data of some lane: one after the other tells what, and in which. */
+static ls_status find_bad_lane(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker,
+                               int *failed)
+{
+    ls_error failure;
+    ls_error_keep(&failure, LS_ERR_DATA);
+    for (int i = 0; i < count; i++) {
+        ls_status status = settle(d, run_lane(d, e, units[i], worker));
+        *failed = i;
+        if (status != LS_OK)
+            return status;
+    }
+    *failed = 0;
+    return ls_error_give(&failure);
+}
+
+ls_status ls_driver_run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker,
+                              int *failed)
+{
+    d->executor = e;
+    d->worker = worker;
+    *failed = 0;
+    ls_status status = settle(d, run_lanes(d, e, units, count, worker));
+    return status == LS_ERR_DATA ? find_bad_lane(d, e, units, count, worker, failed) : status;
+}
+
+/* ---- Whole values, and updates ---- */
+
 /* Of several devices that compute the same whole value the first gives it to the host. */
 static bool gives_whole(const ls_driver *d, int step)
 {
@@ -392,9 +512,8 @@ static bool gives_whole(const ls_driver *d, int step)
 static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int worker)
 {
     const ls_step *step = &plan_of(d)->whole_steps[index];
-    ls_program_run run = { .samples = 1 };
-    LS_TRY(explain(d, step, "copying to", bring_inputs(d, e, step, worker, 0, 0, 1)));
-    LS_TRY(explain(d, step, "running on", run_program(d, e, &d->programs.wholes[index], run)));
+    LS_TRY(explain(d, step, "copying to", bring_inputs(d, e, step, worker, &(task){ .samples = 1 })));
+    LS_TRY(explain(d, step, "running on", run_program(d, e, &d->programs.wholes[index])));
     d->fresh[step->out.value] = d->now;
     if (!d->placement->comes_home[step->out.value] || !gives_whole(d, index))
         return LS_OK;
@@ -438,13 +557,12 @@ static ls_status run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int
 {
     const ls_plan *plan = plan_of(d);
     const ls_step *last = NULL;
-    ls_program_run run = { .samples = 1 };
     for (int i = u->index; i < u->index + u->count; i++)
         if (ls_updates_on(d->placement, i, d->device->index)) {
             last = &plan->updates[i];
-            LS_TRY(explain(d, last, "copying to", bring_inputs(d, e, last, worker, 0, 0, 1)));
+            LS_TRY(explain(d, last, "copying to", bring_inputs(d, e, last, worker, &(task){ .samples = 1 })));
         }
-    LS_TRY(explain(d, last, "updating on", run_program(d, e, &d->programs.updates, run)));
+    LS_TRY(explain(d, last, "updating on", run_program(d, e, &d->programs.updates)));
     for (int i = u->index; i < u->index + u->count; i++)
         if (ls_updates_on(d->placement, i, d->device->index))
             LS_TRY(check_update(d, &plan->updates[i]));
@@ -525,6 +643,30 @@ static ls_status bring_all_home(ls_driver *d, ls_executor *e, const ls_unit *u)
     return LS_OK;
 }
 
+ls_status ls_driver_join_lanes(ls_driver *d, ls_executor *e, int segment, int first, int count, int worker)
+{
+    const ls_plan *plan = plan_of(d);
+    ls_memory_place *lane = e->places[worker];
+    const ls_join *last = NULL;
+    ls_status status = LS_OK;
+    for (int i = 0; i < plan->join_count && status == LS_OK; i++) {
+        const ls_join *join = &plan->joins[i];
+        ls_join_lanes_call call = { join->kind, join->dtype, join->plain, lane, count, { NULL, 0 } };
+        if (join->group->segment != segment)
+            continue;
+        for (int v = 0; v < count; v++) {
+            bool here = ls_partials_slot(e, segment, first + v) >= 0;
+            lane[v] =
+                here ? at(d, partials_at(d, e, segment, first + v) + join->partial) : (ls_memory_place){ NULL, 0 };
+            call.to = here && !call.to.memory ? lane[v] : call.to;
+        }
+        status = explain_join(d, last = join, "joining on", ls_device_join_lanes(d->device, &call));
+    }
+    if (status == LS_OK && last)
+        status = explain_join(d, last, "joining on", ls_device_sync(d->device));
+    return settle(d, ls_fail_within(status, "lanes %d to %d", first, first + count - 1));
+}
+
 /* A part of a join at work: where each lane's partial is, this device's own or received from another. */
 typedef struct joining {
     ls_driver *driver;
@@ -561,6 +703,15 @@ static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, l
     if (left.memory && (right.memory || to.memory))
         return join_two(j, *out, left, right);
     return LS_OK;
+}
+
+/* T of all lanes, of which one at least has something. */
+static ls_status join_all(const joining *j, int lanes, ls_memory_place to)
+{
+    ls_join_lanes_call call = { j->join->kind, j->join->dtype, j->count, j->lane, lanes, to };
+    ls_memory_place out;
+    return j->driver->device->backend->join_lanes ? ls_device_join_lanes(j->driver->device, &call)
+                                                  : join_tree(j, 0, lanes, to, &out);
 }
 
 /* A part of a join's elements, of some lanes. */
@@ -630,16 +781,17 @@ static ls_status join_part(ls_driver *d, ls_executor *e, const ls_unit *u, int w
     int value = join->group->value;
     size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)u->from * element;
     size_t bytes = (size_t)(u->to - u->from) * element;
-    ls_memory_place *lane = e->places[worker], out, to = at(d, d->place->whole[value] + skip);
+    ls_memory_place *lane = e->places[worker], to = at(d, d->place->whole[value] + skip);
     char *host = e->whole + join->out.offset + skip;
     gathering g = { .join = join, .from = u->from, .to = u->to, .count = plan_of(d)->lanes };
     g.host = e->whole + join->joined + skip;
     LS_TRY(gather_partials(d, e, &g, lane));
     joining j = { .driver = d, .join = join, .count = u->to - u->from, .lane = lane };
-    LS_TRY(join_tree(&j, 0, plan_of(d)->lanes, to, &out));
     bool empty = true;
     for (int v = 0; v < plan_of(d)->lanes; v++)
         empty = empty && !lane[v].memory;
+    if (!empty)
+        LS_TRY(join_all(&j, plan_of(d)->lanes, to));
     if (empty) { /* no samples at all: the sum of nothing */
         memset(host, 0, bytes);
         LS_TRY(upload(d, d->place->whole[value] + skip, host, bytes));

@@ -27,6 +27,14 @@ ls_status ls_driver_run(ls_driver *driver, struct ls_executor *e, const ls_phase
 /* A lane's partials of a segment to the host's room for them, which a plan that joins at home has. */
 ls_status ls_driver_bring_home(ls_driver *driver, struct ls_executor *e, int segment, int lane);
 
+/* Several units of a phase of lanes, at most as many as the place runs together: the same segments of different lanes,
+ * which are all here. *failed: which of them did, if one did. */
+ls_status ls_driver_run_lanes(ls_driver *driver, struct ls_executor *e, const struct ls_unit *const *units, int count,
+                              int worker, int *failed);
+
+/* The partials of a block of lanes that are all here become one, at the first that has any. */
+ls_status ls_driver_join_lanes(ls_driver *driver, struct ls_executor *e, int segment, int first, int count, int worker);
+
 /* The partials of two blocks of lanes that are both here become one, at the left one's. */
 ls_status ls_driver_join_siblings(ls_driver *driver, struct ls_executor *e, int segment, int left, int right);
 

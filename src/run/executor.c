@@ -145,6 +145,9 @@ static ls_status make_lists(ls_executor *e)
     e->partial_block = calloc(devices, sizeof(*e->partial_block));
     e->lane = calloc(lanes, sizeof(*e->lane));
     e->in_flight = calloc(lanes, sizeof(*e->in_flight));
+    e->taken = calloc(workers * lanes, sizeof(*e->taken));
+    e->together = calloc(workers * lanes, sizeof(*e->together));
+    e->complete = calloc(workers * lanes, sizeof(*e->complete));
     e->next = calloc(devices + 1, sizeof(*e->next));
     e->next_begin = calloc(devices, sizeof(*e->next_begin));
     e->frame_of = calloc(devices * lanes, sizeof(*e->frame_of));
@@ -169,7 +172,8 @@ static ls_status make_lists(ls_executor *e)
                e->places && e->kept && e->frames && e->partials && e->kept_block && e->frame_block &&
                e->partial_block && e->lane && e->in_flight && e->next && e->next_begin && e->frame_of &&
                e->free_frames && e->frame_count && e->slot_of && e->block && e->units_of && e->drivers && e->broken &&
-               e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds;
+               e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken && e->together &&
+               e->complete;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -290,7 +294,8 @@ void ls_executor_destroy(ls_executor *e)
                       e->partial_block, e->lane,          e->in_flight,  e->next_begin,   e->frame_of,   e->free_frames,
                       e->frame_count,   e->slot_of,       e->block,      e->units_of,     e->drivers,    e->broken,
                       e->group_seconds, e->phase_seconds, e->phases,     e->outside,      e->device_of,  e->next,
-                      e->audit_room,    e->wanted,        e->lane_flops, e->lane_seconds, e->meters };
+                      e->audit_room,    e->wanted,        e->lane_flops, e->lane_seconds, e->meters,     e->taken,
+                      e->together,      e->complete };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);

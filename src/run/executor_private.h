@@ -101,6 +101,9 @@ struct ls_executor {
     atomic_int overflow; /* an update in the host's memory whose new values are not finite; -1: none */
     ls_lane *lane;
     int *in_flight, in_flight_count; /* lanes that are begun and not at their end */
+    int *taken;                      /* by worker and number: units that it does at once */
+    const ls_unit **together;        /* by worker and number: the same */
+    int *complete;                   /* by worker and number: lanes whose partials are complete */
     int *next_begin;                 /* by device: which of its lanes comes next */
     int *frame_of;                   /* by device and lane; -1: it has none there */
     int *free_frames, *frame_count;  /* by device: a list of lanes' length, and how many are in it */

@@ -160,6 +160,76 @@ ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker
     return LS_OK;
 }
 
+/* Of a lane that is complete: its block grows as far as siblings are complete; nothing is joined yet. */
+static void grow_block(ls_executor *e, int segment, int lane)
+{
+    int device = ls_task_device(e->plan, segment, lane), start = lane, *block = e->block + at(e, segment, 0);
+    block[start] = 1;
+    for (int size = 1; joins_now(e, segment, device, size); size *= 2) {
+        int left = start / (size * 2) * (size * 2), right = left + size;
+        if (right < e->plan->lanes) {
+            if (block[left] != size || block[right] != size || ls_task_device(e->plan, segment, left) != device ||
+                ls_task_device(e->plan, segment, right) != device)
+                return;
+            block[right] = 0;
+        }
+        start = left;
+        block[start] = size * 2;
+    }
+}
+
+/* The parts of a block become one, at its first lane's slot. */
+static ls_status join_block(ls_executor *e, int segment, int first, int count, int worker)
+{
+    int *slot = e->slot_of + at(e, segment, first), *block = e->block + at(e, segment, first), size = *block;
+    int have = 0, kept = -1;
+    for (int v = 0; v < count; v++) {
+        kept = kept < 0 && slot[v] >= 0 ? v : kept;
+        have += slot[v] >= 0;
+    }
+    ls_status status = LS_OK;
+    if (have > 1 && e->failure.status == LS_OK) {
+        for (int v = 0; v < count; v++)
+            block[v] = JOINING;
+        pthread_mutex_unlock(&e->mutex);
+        double start = ls_clock_now();
+        status =
+            ls_driver_join_lanes(e->drivers[ls_task_device(e->plan, segment, first)], e, segment, first, count, worker);
+        e->meters[worker].joins += ls_clock_now() - start;
+        if (e->timeline)
+            ls_timeline_siblings(e, worker, segment, first, start);
+        pthread_mutex_lock(&e->mutex);
+        for (int v = 0; v < count; v++)
+            block[v] = 0;
+        block[0] = status == LS_OK ? size : 0;
+    }
+    for (int v = kept + 1; v < count; v++)
+        free_slot(e, segment, first + v);
+    if (kept > 0) { /* nothing and x is x */
+        slot[0] = slot[kept];
+        slot[kept] = -1;
+    }
+    return status;
+}
+
+ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lanes, int count, int worker)
+{
+    int total = e->plan->lanes;
+    if (e->plan->segments[segment].slot_bytes == 0 || count == 0)
+        return LS_OK;
+    for (int i = 0; i < count; i++)
+        grow_block(e, segment, lanes[i]);
+    for (int i = 0; i < count; i++) {
+        int first = lanes[i], *block = e->block + at(e, segment, 0);
+        while (first > 0 && block[first] == 0)
+            first--;
+        int size = block[first], end = first + size < total ? first + size : total;
+        if (size > 1 && ls_task_device(e->plan, segment, first) == ls_task_device(e->plan, segment, lanes[i]))
+            LS_TRY(join_block(e, segment, first, end - first, worker));
+    }
+    return LS_OK;
+}
+
 void ls_partials_fail(ls_executor *e, int first, int count, int lane)
 {
     for (int s = first; s < first + count; s++)

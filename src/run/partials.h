@@ -16,6 +16,9 @@ void ls_partials_claim(ls_executor *e, int device, int first, int count, int lan
 /* A task has made all its parts; joins what it completes, for which the mutex is given up for a while. */
 ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker);
 
+/* The same for several lanes of one device, whose backend joins lanes: what is complete then is joined at once. */
+ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lanes, int count, int worker);
+
 /* Nobody wants the parts of a lane. */
 void ls_partials_drop(ls_executor *e, int segment, int lane);
 

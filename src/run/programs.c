@@ -37,8 +37,10 @@ static ls_program_slot slot_of(const ls_programs *p, const ls_operand *o)
         slot.room = LS_ROOM_PARTIALS;
         slot.offset = o->offset;
     } else if (o->storage == LS_MICRO) {
+        slot.room = LS_ROOM_TASK;
         slot.offset = p->place->micro + o->offset;
     } else if (ls_is_staged(o)) {
+        slot.room = LS_ROOM_TASK;
         slot.offset = p->place->stage[o->value];
     } else if (node->group < 0 && node->node->op == LS_OP_variable) {
         slot.room = LS_ROOM_STATE;
@@ -69,7 +71,8 @@ static ls_program_slot *add_state(const ls_programs *p, const ls_tensor *node, l
     return slot + 2 * step->state_count;
 }
 
-static ls_status make(ls_programs *p, const ls_step *const *steps, int count, int64_t samples, ls_compiled *out)
+static ls_status make(ls_programs *p, const ls_step *const *steps, int count, int64_t samples, int lanes,
+                      ls_compiled *out)
 {
     size_t slots = 0;
     for (int i = 0; i < count; i++)
@@ -89,7 +92,7 @@ static ls_status make(ls_programs *p, const ls_step *const *steps, int count, in
         else
             out->steps[i].out = slot_of(p, &steps[i]->out);
     }
-    out->program = (ls_program){ .steps = out->steps, .step_count = count, .samples = samples };
+    out->program = (ls_program){ .steps = out->steps, .step_count = count, .samples = samples, .lanes = lanes };
     return ls_programs_explain(p, steps[0], "planning for",
                                ls_device_plan_create(p->device, &out->program, &out->plan));
 }
@@ -103,17 +106,17 @@ static ls_status make_list(ls_programs *p, const ls_step **list)
             const ls_segment *segment = &plan->segments[s];
             for (int i = 0; i < segment->step_count; i++)
                 list[i] = &segment->steps[i];
-            LS_TRY(make(p, list, segment->step_count, segment->micro, &p->segments[s]));
+            LS_TRY(make(p, list, segment->step_count, segment->micro, p->place->together, &p->segments[s]));
         }
     for (int i = 0; i < plan->whole_count; i++)
         if (ls_whole_runs_on(p->placement, i, device)) {
             list[0] = &plan->whole_steps[i];
-            LS_TRY(make(p, list, 1, 1, &p->wholes[i]));
+            LS_TRY(make(p, list, 1, 1, 1, &p->wholes[i]));
         }
     for (int i = 0; i < plan->update_count; i++)
         if (ls_updates_on(p->placement, i, device))
             list[updates++] = &plan->updates[i];
-    return updates ? make(p, list, updates, 1, &p->updates) : LS_OK;
+    return updates ? make(p, list, updates, 1, 1, &p->updates) : LS_OK;
 }
 
 ls_status ls_programs_make(ls_programs *p)

@@ -259,6 +259,13 @@ void ls_timeline_task(ls_executor *e, int worker, int segment, int lane, double 
     add_of_lane(e, worker, TASK, segment, lane, start, ls_clock_now());
 }
 
+void ls_timeline_tasks(ls_executor *e, int worker, int segment, const ls_unit *const *units, int count, double start)
+{
+    double end = ls_clock_now();
+    for (int i = 0; i < count; i++)
+        add_of_lane(e, worker, TASK, segment, units[i]->lane, start, end);
+}
+
 void ls_timeline_siblings(ls_executor *e, int worker, int segment, int lane, double start)
 {
     add_of_lane(e, worker, JOIN, segment, lane, start, ls_clock_now());

@@ -55,6 +55,9 @@ void ls_timeline_take_others(ls_timeline *timeline, char *events, double bound);
 /* ---- What workers did; e->timeline is not NULL ---- */
 
 void ls_timeline_task(struct ls_executor *e, int worker, int segment, int lane, double start);
+/* Lanes that were run together: each has all of the time. */
+void ls_timeline_tasks(struct ls_executor *e, int worker, int segment, const struct ls_unit *const *units, int count,
+                       double start);
 void ls_timeline_unit(struct ls_executor *e, int worker, const struct ls_phase *phase, const struct ls_unit *unit,
                       double start, double end);
 void ls_timeline_siblings(struct ls_executor *e, int worker, int segment, int lane, double start);

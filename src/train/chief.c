@@ -14,8 +14,6 @@
 #include "train/dealer.h"
 #include "train/servers.h"
 
-#define JOIN_LIMIT 30.0 /* seconds, where the options do not say */
-
 typedef struct server_seen {
     bool there, given, has; /* given: it had a state before; has: and has one now */
     double lost_at;
@@ -214,11 +212,15 @@ static ls_status hear_letter(ls_chief *c, const ls_letter *letter)
 static ls_status look_for_servers(const ls_chief *c)
 {
     const ls_cluster_options *o = &c->served->cluster;
-    double limit = o->join_limit > 0 ? o->join_limit : JOIN_LIMIT;
-    for (int i = 0; i < c->served->servers; i++)
-        if (!c->seen[i].there && ls_clock_now() - c->seen[i].lost_at > limit)
-            return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s", i,
-                           c->seen[i].given ? "was lost, and did not come back" : "did not come", limit);
+    double limit = o->join_limit > 0 ? o->join_limit : LS_JOIN_LIMIT;
+    char why[LS_POST_WHY];
+    for (int i = 0; i < c->served->servers; i++) {
+        if (c->seen[i].there || ls_clock_now() - c->seen[i].lost_at <= limit)
+            continue;
+        ls_post_why(c->served->post, why);
+        return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s%s", i,
+                       c->seen[i].given ? "was lost, and did not come back" : "did not come", limit, why);
+    }
     return LS_OK;
 }
 

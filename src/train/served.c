@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "fabric/cluster.h"
@@ -86,6 +87,22 @@ ls_status ls_served_meet_chief(ls_served *s, const ls_letter *met)
                                     "start that again, too");
     s->run = met->numbers[0];
     return LS_OK;
+}
+
+ls_status ls_served_miss_chief(ls_served *s, double lost_at)
+{
+    bool met = s->run != 0;
+    double join = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
+    double limit = met ? LS_CHIEF_GRACE : join;
+    char why[LS_POST_WHY];
+    if (ls_clock_now() - lost_at <= limit)
+        return LS_OK;
+    if (met)
+        return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, with --resume "
+                                    "from its last checkpoint");
+    ls_post_why(s->post, why);
+    return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s%s", s->cluster.job,
+                   limit, why);
 }
 
 ls_status ls_served_say(ls_served *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)

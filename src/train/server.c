@@ -12,7 +12,6 @@
 #include "train/reads.h"
 #include "train/servers.h"
 
-#define JOIN_LIMIT 30.0 /* seconds, where the options do not say */
 #define LOG_BYTES                                                                                                      \
     ((int64_t)64 << 20) /* a journal with this many bytes of pushes, and more than twice the state, begins             \
                           again with a new state */
@@ -27,13 +26,15 @@ typedef struct server {
     ls_applied applied;
     ls_letter *pulls, *pushes; /* that wait, in the order in which they came */
     size_t pull_count, pull_room, push_count, push_room;
+    ls_letter *early; /* pushes that came before this server had its state again */
+    size_t early_count, early_room;
     ls_parcel *newest; /* weights of the newest version; NULL: nobody has read it yet */
     double rate;       /* that was set; NAN: none */
     char id[LS_RUN_ID];
     bool has_journal, records;
     ls_journal journal;
     ls_record_writer record;
-    bool chief_there, met_before, over;
+    bool chief_there, over;
     bool failed; /* a push could not be applied: nothing more is, and the chief ends the job */
     double lost_at;
     ls_error end;
@@ -326,8 +327,10 @@ static void tell_both(server *s, int64_t ordinal, int rank)
 static ls_status hear_push(server *s, ls_letter *letter)
 {
     int64_t ordinal = letter->numbers[0];
-    if (s->failed || !s->part)
+    if (s->failed)
         return LS_OK;
+    if (!s->part)
+        return wait_in(&s->early, &s->early_count, &s->early_room, letter);
     if (!is_sane(s, letter))
         return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", letter->rank);
     if (ls_applied_has(&s->applied, ordinal))
@@ -348,6 +351,15 @@ static ls_status hear_push(server *s, ls_letter *letter)
     LS_TRY(ls_reads_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
     letter->numbers[OTHER] = 0;
     return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
+}
+
+/* There is a state: what came before it is heard now. */
+static ls_status hear_early(server *s)
+{
+    ls_status status = LS_OK;
+    for (; s->early_count > 0 && status == LS_OK && s->part; forget(s->early, &s->early_count, 0))
+        status = hear_push(s, &s->early[0]);
+    return status;
 }
 
 static void set_bound(server *s)
@@ -412,6 +424,7 @@ static ls_status begin_run(server *s, const ls_letter *letter)
         if (found)
             ls_log_always(s->served->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
                           ls_part_pushes(s->part));
+        LS_TRY(hear_early(s));
     }
     return ls_served_say(s->served, 0, LS_PS_HAVE, s->part != NULL, s->part ? ls_part_pushes(s->part) : 0);
 }
@@ -419,6 +432,7 @@ static ls_status begin_run(server *s, const ls_letter *letter)
 static ls_status give_and_have(server *s, const ls_letter *letter)
 {
     LS_TRY(take_state(s, letter));
+    LS_TRY(hear_early(s));
     return ls_served_say(s->served, 0, LS_PS_HAVE, 1, ls_part_pushes(s->part));
 }
 
@@ -465,7 +479,6 @@ static ls_status hear(server *s, ls_letter *letter)
 {
     if (letter->rank == 0 && (letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST)) {
         s->chief_there = letter->kind == LS_LETTER_MET;
-        s->met_before |= s->chief_there;
         s->lost_at = ls_clock_now();
     }
     switch (letter->kind) {
@@ -494,18 +507,6 @@ static ls_status hear(server *s, ls_letter *letter)
 
 /* ---- Serving ---- */
 
-static ls_status look_for_chief(server *s)
-{
-    double join = s->served->cluster.join_limit > 0 ? s->served->cluster.join_limit : JOIN_LIMIT;
-    double limit = s->met_before ? LS_CHIEF_GRACE : join;
-    if (s->over || s->chief_there || ls_clock_now() - s->lost_at <= limit)
-        return LS_OK;
-    return s->met_before ? ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, "
-                                                "with --resume from its last checkpoint")
-                         : ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s",
-                                   s->served->cluster.job, limit);
-}
-
 static ls_status serve(server *s)
 {
     while (!s->over) {
@@ -522,7 +523,8 @@ static ls_status serve(server *s)
             apply_waiting(s);
             give_waiting(s);
         }
-        LS_TRY(look_for_chief(s));
+        if (!s->over && !s->chief_there)
+            LS_TRY(ls_served_miss_chief(s->served, s->lost_at));
     }
     return LS_OK;
 }
@@ -533,8 +535,11 @@ static void release(server *s)
         forget(s->pulls, &s->pull_count, s->pull_count - 1);
     while (s->push_count > 0)
         forget(s->pushes, &s->push_count, s->push_count - 1);
+    while (s->early_count > 0)
+        forget(s->early, &s->early_count, s->early_count - 1);
     free(s->pulls);
     free(s->pushes);
+    free(s->early);
     ls_parcel_drop(s->newest);
     ls_reads_free(&s->reads);
     ls_applied_free(&s->applied);

@@ -19,7 +19,6 @@
 #include "train/servers.h"
 
 #define MOST_SLOTS 2
-#define JOIN_LIMIT 30.0 /* seconds, where the options do not say */
 
 typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot_state;
 
@@ -369,7 +368,7 @@ typedef struct process {
     ls_worker *worker;
     pthread_mutex_t mutex;
     /* Under the mutex: */
-    bool chief_there, met_before, asking, over;
+    bool chief_there, asking, over;
     double lost_at;
     ls_error end; /* how it ended */
 } process;
@@ -419,7 +418,6 @@ static void hear_chief(process *p, const ls_letter *letter)
     }
     pthread_mutex_lock(&p->mutex);
     p->chief_there = letter->kind != LS_LETTER_LOST;
-    p->met_before |= p->chief_there;
     p->lost_at = ls_clock_now();
     bool again = letter->kind == LS_LETTER_MET && p->asking;
     pthread_mutex_unlock(&p->mutex);
@@ -454,18 +452,16 @@ static bool hear(void *user, ls_letter *letter)
 static bool is_over(process *p)
 {
     pthread_mutex_lock(&p->mutex);
-    double limit = p->met_before                       ? LS_CHIEF_GRACE
-                   : p->served->cluster.join_limit > 0 ? p->served->cluster.join_limit
-                                                       : JOIN_LIMIT;
-    bool late = !p->over && !p->chief_there && ls_clock_now() - p->lost_at > limit;
-    bool met = p->met_before, over = p->over;
+    bool misses = !p->over && !p->chief_there;
+    double lost_at = p->lost_at;
     pthread_mutex_unlock(&p->mutex);
-    if (late)
-        end_process(p, met ? ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, "
-                                                  "with --resume from its last checkpoint")
-                           : ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s",
-                                     p->served->cluster.job, limit));
-    return over || late;
+    ls_status status = misses ? ls_served_miss_chief(p->served, lost_at) : LS_OK;
+    if (status != LS_OK)
+        end_process(p, status);
+    pthread_mutex_lock(&p->mutex);
+    bool over = p->over;
+    pthread_mutex_unlock(&p->mutex);
+    return over;
 }
 
 /* Letters that the post's thread left: the final state of each server, and the end. */

@@ -261,27 +261,31 @@ static ls_status cu_kernel(void *device_, void *program_, const char *name, void
     return LS_OK;
 }
 
-static ls_status cu_launch(void *device_, void *kernel, const ls_gpu_launch *launch, int group)
+static ls_status cu_launch(void *device_, void *kernel, const ls_gpu_grid *grid)
 {
     device *d = device_;
-    ls_cu_memory memory[LS_GPU_PLACES];
-    int64_t offset[LS_GPU_PLACES], wide = (launch->items[0] + group - 1) / group;
-    int64_t y = launch->items[1] < MOST_GRID ? launch->items[1] : MOST_GRID, z = (launch->items[1] + y - 1) / y;
-    void *arguments[2 * LS_GPU_PLACES + 1];
+    ls_cu_memory memory[LS_GPU_PLACES], table = at(grid->table.memory, 0);
+    int64_t wide = (grid->items[0] + grid->group - 1) / grid->group, table_at = (int64_t)grid->table.offset;
+    int64_t y = grid->items[1] < MOST_GRID ? grid->items[1] : MOST_GRID, depth = (grid->items[1] + y - 1) / y;
+    void *arguments[LS_GPU_PLACES + 3];
     int count = 0;
-    if (wide > INT32_MAX || z > MOST_GRID)
+    if (wide > INT32_MAX || depth > MOST_GRID)
         return ls_fail(LS_ERR_UNSUPPORTED, "%s: %s: %lld by %lld items are more than a grid has", d->what->name,
-                       launch->kernel, (long long)launch->items[0], (long long)launch->items[1]);
-    for (int i = 0; i < launch->places; i++) {
-        memory[i] = at(launch->place[i].memory, 0);
-        offset[i] = (int64_t)launch->place[i].offset;
+                       grid->kernel, (long long)grid->items[0], (long long)grid->items[1]);
+    for (int i = 0; i < grid->places; i++) {
+        memory[i] = at(grid->memory[i], 0);
         arguments[count++] = &memory[i];
-        arguments[count++] = &offset[i];
     }
-    arguments[count] = (void *)(uintptr_t)launch->numbers; /* it is only read */
-    CU_TRY(d, launch->kernel,
-           d->cu->LaunchKernel(kernel, (unsigned)wide, (unsigned)y, (unsigned)z, (unsigned)group, 1, 1, 0, d->stream,
-                               arguments, NULL));
+    arguments[count++] = &table;
+    arguments[count++] = &table_at;
+    arguments[count] = &depth;
+    for (int64_t lanes = grid->lanes, most = MOST_GRID / depth; lanes > 0; lanes -= most) {
+        unsigned z = (unsigned)(depth * (lanes < most ? lanes : most));
+        CU_TRY(d, grid->kernel,
+               d->cu->LaunchKernel(kernel, (unsigned)wide, (unsigned)y, z, (unsigned)grid->group, 1, 1, 0, d->stream,
+                                   arguments, NULL));
+        table_at += most * (int64_t)grid->entry;
+    }
     return LS_OK;
 }
 

@@ -3,7 +3,8 @@
 #ifndef LS_BACKEND_GPU_CALLS_H
 #define LS_BACKEND_GPU_CALLS_H
 
-#define LS_GPU_RANK 8 /* axes */
+#define LS_GPU_RANK   8 /* axes */
+#define LS_GPU_PLACES 8 /* of a kernel, at most */
 
 /* n elements, and attributes of their op */
 typedef struct ls_gpu_flat {
@@ -59,6 +60,13 @@ typedef struct ls_gpu_add {
     i64 n, count, more;
 } ls_gpu_add;
 
+/* Partial results of lanes become one of n elements, at byte offset `to` of their memory. Behind the struct, by lane:
+ * its byte offset, and how many of those before it is joined with, the last first, as soon as it is there. */
+typedef struct ls_gpu_tree {
+    i64 n, lanes, to;
+} ls_gpu_tree;
+#define LS_GPU_LEVELS 13 /* of a tree, its lanes included */
+
 /* Axes that stay and axes that go. */
 typedef struct ls_gpu_reduce {
     ls_gpu_walk kept, gone;
@@ -77,8 +85,7 @@ typedef struct ls_gpu_rows {
     i64 outer, n, inner;
     i64 size;  /* of an axis that is taken from */
     i64 width; /* bytes of an index */
-    i64 first; /* position of the first element in the batch, for messages */
-    i64 each;  /* indices of a sample */
+    i64 first; /* sample of the lane, in the batch */
 } ls_gpu_rows;
 
 typedef struct ls_gpu_random {
@@ -99,6 +106,7 @@ typedef struct ls_gpu_fault {
     i64 kind; /* an ls_gpu_fault_kind */
     i64 step; /* of the program */
     i64 value, at, limit;
+    i64 first; /* sample of the lane, in the batch */
     double rate;
 } ls_gpu_fault;
 enum { LS_GPU_FAULT_NONE, LS_GPU_FAULT_LABEL, LS_GPU_FAULT_INDEX, LS_GPU_FAULT_RATE };

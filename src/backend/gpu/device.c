@@ -9,9 +9,12 @@
 
 #define STAGES     16 /* uploads that may wait in a queue */
 #define PENDING    64 /* programs that may have found something wrong, and were not asked yet */
-#define FAULT_AT   0  /* in the device's own buffer, in bytes */
-#define FLAGS_AT   256
-#define OWN_BYTES  (FLAGS_AT + LS_GPU_FLAGS)
+#define MOST_LANES 4096
+#define FAULTS_AT  0 /* in the device's own buffer, in bytes: one by lane */
+#define FLAGS_AT   (MOST_LANES * sizeof(ls_gpu_fault))
+#define ZEROS_AT   (FLAGS_AT + LS_GPU_FLAGS)
+#define ZEROS      2048
+#define OWN_BYTES  (ZEROS_AT + ZEROS)
 #define STEPS_MOST (1 << 20) /* of a program: faults name theirs beside its number among the pending */
 
 /* Host memory on its way to the device, until `done`. */
@@ -23,6 +26,7 @@ typedef struct stage {
 
 typedef struct plan {
     ls_program program;
+    size_t scratch; /* bytes of a lane */
 } plan;
 
 typedef struct device {
@@ -31,16 +35,18 @@ typedef struct device {
     const char *name;
     const ls_gpu_tuning *tuning;
     ls_gpu_kernels *kernels;
-    void *own;     /* memory: a fault, and flags of `finite` */
+    ls_gpu_record *record; /* of what is to be launched */
+    void *own;             /* memory: faults, flags of `finite`, and zeros */
+    void *table;           /* memory for the tables of launches; the largest so far */
+    size_t table_bytes;
     void *scratch; /* memory for partial sums; the largest that any plan needs */
     size_t scratch_bytes;
     stage stages[STAGES];
     int next_stage;
-    struct {
-        const plan *plan;
-        ls_program_run run;
-    } pending[PENDING];
-    int pending_count;
+    const plan *pending[PENDING];
+    int pending_count, pending_lanes; /* lanes: the most of any of them */
+    ls_gpu_fault faults[MOST_LANES];
+    i64 tree[sizeof(ls_gpu_tree) / sizeof(i64) + 2 * MOST_LANES];
 } device;
 
 /* ---- Opening ---- */
@@ -71,6 +77,9 @@ void ls_gpu_close(void *device_)
         d->driver->free(d->own_device, d->own);
     if (d->scratch)
         d->driver->free(d->own_device, d->scratch);
+    if (d->table)
+        d->driver->free(d->own_device, d->table);
+    ls_gpu_record_destroy(d->record);
     ls_gpu_kernels_destroy(d->kernels);
     d->driver->close(d->own_device);
     free(d);
@@ -97,7 +106,8 @@ ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
     d->name = opening->name;
     d->tuning = opening->tuning;
     d->kernels = ls_gpu_kernels_create(opening);
-    ls_status status = d->kernels ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for kernels");
+    d->record = ls_gpu_record_create();
+    ls_status status = d->kernels && d->record ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for kernels");
     if (status == LS_OK)
         status = d->driver->alloc(d->own_device, OWN_BYTES, &d->own);
     if (status == LS_OK)
@@ -155,21 +165,23 @@ ls_status ls_gpu_upload(void *device_, void *memory, size_t offset, const void *
     return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
 }
 
-/* What programs have found wrong with their data since they were last asked. */
+/* What programs have found wrong with their data since they were last asked: of several lanes the first tells. */
 static ls_status tell_faults(device *d)
 {
-    static const ls_gpu_fault none;
-    ls_gpu_fault fault;
+    static const ls_gpu_fault none[MOST_LANES];
+    size_t bytes = (size_t)d->pending_lanes * sizeof(*none);
+    int lane = 0;
     if (d->pending_count == 0)
         return LS_OK;
     d->pending_count = 0;
-    LS_TRY(d->driver->read(d->own_device, d->own, FAULT_AT, &fault, sizeof(fault)));
-    if (fault.kind == LS_GPU_FAULT_NONE)
+    LS_TRY(d->driver->read(d->own_device, d->own, FAULTS_AT, d->faults, bytes));
+    while (lane < d->pending_lanes && d->faults[lane].kind == LS_GPU_FAULT_NONE)
+        lane++;
+    if (lane == d->pending_lanes)
         return LS_OK;
-    LS_TRY(write_now(d, d->own, FAULT_AT, &none, sizeof(none)));
-    const ls_program *program = &d->pending[fault.step / STEPS_MOST].plan->program;
-    const ls_program_step *step = &program->steps[fault.step % STEPS_MOST];
-    return ls_gpu_fault_status(&fault, step, &d->pending[fault.step / STEPS_MOST].run);
+    LS_TRY(write_now(d, d->own, FAULTS_AT, none, bytes));
+    const ls_gpu_fault *fault = &d->faults[lane];
+    return ls_gpu_fault_status(fault, &d->pending[fault->step / STEPS_MOST]->program.steps[fault->step % STEPS_MOST]);
 }
 
 ls_status ls_gpu_download(void *device_, void *memory, size_t offset, void *to, size_t bytes)
@@ -193,45 +205,99 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
 
 /* ---- Launches ---- */
 
-static ls_status launch_kernel(device *d, void *kernel, const ls_gpu_launch *launch)
+static int group_of(const device *d, const ls_gpu_launch *launch)
 {
-    return d->driver->launch(d->own_device, kernel, launch, launch->heavy ? d->tuning->heavy : d->tuning->group);
+    return launch->heavy ? d->tuning->heavy : d->tuning->group;
 }
 
-static ls_status run_launch(void *user, const ls_gpu_launch *launch)
+static ls_status record_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
     void *kernel;
     bool first;
     LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
-    return launch_kernel(d, kernel, launch);
+    return ls_gpu_record_add(d->record, kernel, launch, group_of(d, launch));
+}
+
+/* Room for a table. What is queued may still read the one that is there. */
+static ls_status need_table(device *d, size_t bytes)
+{
+    void *larger = NULL;
+    if (bytes <= d->table_bytes)
+        return LS_OK;
+    bytes = bytes > 2 * d->table_bytes ? bytes : 2 * d->table_bytes;
+    LS_TRY(ls_fail_within(d->driver->alloc(d->own_device, bytes, &larger), "%zu bytes for launches", bytes));
+    d->driver->finish(d->own_device);
+    if (d->table)
+        d->driver->free(d->own_device, d->table);
+    d->table = larger;
+    d->table_bytes = bytes;
+    return LS_OK;
+}
+
+/* Launches what was recorded: its table first, behind everything that reads the one before. */
+static ls_status launch_recorded(device *d)
+{
+    size_t bytes;
+    int count;
+    stage *s;
+    const void *table = ls_gpu_record_table(d->record, &bytes);
+    const ls_gpu_recorded *list = ls_gpu_record_list(d->record, &count);
+    if (count == 0)
+        return LS_OK;
+    LS_TRY(need_table(d, bytes));
+    LS_TRY(next_stage(d, bytes, &s));
+    memcpy(s->bytes, table, bytes);
+    LS_TRY(d->driver->write(d->own_device, d->table, 0, s->bytes, bytes, &s->done));
+    for (int i = 0; i < count; i++) {
+        ls_gpu_grid grid = list[i].grid;
+        grid.kernel = list[i].name;
+        grid.table = (ls_memory_place){ d->table, list[i].table_at };
+        LS_TRY(d->driver->launch(d->own_device, list[i].kernel, &grid));
+    }
+    ls_gpu_count_launches(count);
+    return LS_OK;
 }
 
 /* Compiles the kernel, and lets it run with nothing to do: drivers finish compiling when a kernel is first run. */
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
-    static const unsigned char zeros[2048];
     device *d = user;
     void *kernel;
     bool first;
     ls_work_tell("compiling kernels for", d->name, 0, 0); /* shown from the second second on */
+    LS_TRY(ls_gpu_record_add(d->record, NULL, launch, 0));
     LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
     if (!first)
         return LS_OK;
-    ls_gpu_launch idle = *launch;
-    idle.numbers = zeros;
-    idle.items[0] = idle.items[1] = 1;
+    ls_gpu_grid idle = { .kernel = launch->kernel,
+                         .places = launch->places,
+                         .table = { d->own, ZEROS_AT },
+                         .items = { 1, 1 },
+                         .lanes = 1,
+                         .group = group_of(d, launch) };
     for (int i = 0; i < idle.places; i++)
-        idle.place[i] = (ls_memory_place){ d->own, 0 };
-    LS_TRY(launch_kernel(d, kernel, &idle));
+        idle.memory[i] = d->own;
+    LS_TRY(d->driver->launch(d->own_device, kernel, &idle));
     return ls_fail_within(d->driver->finish(d->own_device), "%s: kernel %s does not run", d->name, launch->kernel);
 }
 
-static ls_gpu_lowering lowering_of(device *d, ls_gpu_launcher *launch)
+/* lane: of those that are run together. */
+static ls_gpu_lowering lowering_of(device *d, ls_gpu_launcher *launch, int lane)
 {
-    return (ls_gpu_lowering){
-        .tuning = d->tuning, .launch = launch, .user = d, .scratch = { d->scratch, 0 }, .fault = { d->own, FAULT_AT }
-    };
+    return (ls_gpu_lowering){ .tuning = d->tuning,
+                              .launch = launch,
+                              .user = d,
+                              .lanes = 1,
+                              .scratch = { d->scratch, 0 },
+                              .fault = { d->own, FAULTS_AT + (size_t)lane * sizeof(ls_gpu_fault) } };
+}
+
+/* For what has no lanes: what is lowered between the two is launched. */
+static ls_gpu_lowering begin_launches(device *d)
+{
+    ls_gpu_record_begin(d->record, 1);
+    return lowering_of(d, record_launch, 0);
 }
 
 /* ---- Programs ---- */
@@ -253,34 +319,58 @@ static ls_status need_scratch(device *d, size_t bytes)
 /* Joins and checks are warm before the first of them is needed. */
 static ls_status warm_joins(device *d)
 {
-    ls_gpu_lowering l = lowering_of(d, warm_launch);
+    ls_gpu_lowering l = lowering_of(d, warm_launch, 0);
     ls_memory_place own = { d->own, 0 };
-    LS_TRY(ls_gpu_join(&l, &(ls_join_call){ .kind = LS_JOIN_SUM, .dtype = LS_F32, .count = 1 }));
-    LS_TRY(ls_gpu_join(&l, &(ls_join_call){ .kind = LS_JOIN_SUM, .dtype = LS_F64, .count = 1 }));
+    for (int i = 0; i < 2; i++) {
+        ls_dtype dtype = i ? LS_F64 : LS_F32;
+        ls_join_lanes_call call = {
+            .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1, .lane = &own, .lanes = 1, .to = own
+        };
+        LS_TRY(ls_gpu_join(&l, &(ls_join_call){ .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1 }));
+        LS_TRY(ls_gpu_join_lanes(&l, &call, d->tree));
+    }
     return ls_gpu_finite(&l, LS_F32, own, 1, own);
 }
 
-static ls_status warm_program(device *d, const ls_program *program)
+/* As for lanes of this size, of which there are two, one sample apart. */
+static ls_status warm_steps(device *d, plan *p, int64_t samples)
 {
-    ls_gpu_lowering l = lowering_of(d, warm_launch);
-    ls_program_run most = { .samples = program->samples, .batch = program->samples };
+    ls_gpu_lowering l = lowering_of(d, warm_launch, 0);
+    ls_program_run run = { .samples = samples, .batch = samples };
+    size_t bytes;
+    l.lanes = p->program.lanes;
+    ls_gpu_record_begin(d->record, p->program.lanes);
+    for (int i = 0; i < p->program.step_count; i++) {
+        ls_gpu_record_step(d->record);
+        LS_TRY(ls_gpu_lower(&l, &p->program.steps[i], &run));
+    }
+    p->scratch = l.needs > p->scratch ? l.needs : p->scratch;
+    (void)ls_gpu_record_table(d->record, &bytes);
+    return need_table(d, bytes);
+}
+
+static ls_status warm_program(device *d, plan *p)
+{
+    ls_gpu_record_begin(d->record, 1);
     LS_TRY(warm_joins(d));
-    for (int i = 0; i < program->step_count; i++)
-        LS_TRY(ls_gpu_lower(&l, &program->steps[i], &most));
+    if (p->program.samples > 1)
+        LS_TRY(warm_steps(d, p, p->program.samples - 1));
+    LS_TRY(warm_steps(d, p, p->program.samples));
     ls_gpu_kernels_keep(d->kernels);
-    return need_scratch(d, l.needs);
+    return need_scratch(d, p->scratch * (size_t)p->program.lanes);
 }
 
 ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **out)
 {
     device *d = device_;
-    if (program->step_count >= STEPS_MOST)
-        return ls_fail(LS_ERR_UNSUPPORTED, "a program of %d steps", program->step_count);
+    if (program->step_count >= STEPS_MOST || program->lanes > MOST_LANES)
+        return ls_fail(LS_ERR_UNSUPPORTED, "a program of %d steps for %d lanes", program->step_count, program->lanes);
     plan *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory for a program of %d steps", program->step_count);
     p->program = *program;
-    ls_status status = warm_program(d, program);
+    p->program.lanes = program->lanes > 1 ? program->lanes : 1;
+    ls_status status = warm_program(d, p);
     ls_work_end();
     if (status != LS_OK) {
         free(p);
@@ -295,27 +385,70 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     device *d = device_;
     d->driver->finish(d->own_device);
     for (int i = 0; i < d->pending_count; i++)
-        if (d->pending[i].plan == plan_)
+        if (d->pending[i] == plan_)
             d->pending_count = 0; /* nobody asked: nobody needs to know */
     free(plan_);
 }
 
-ls_status ls_gpu_plan_run(void *device_, void *plan_, const ls_program_run *run)
+/* All lanes' launches. *needs: bytes of scratch that a lane wants. */
+static ls_status record_lanes(device *d, const plan *p, const ls_program_run *runs, int count, bool *checks,
+                              size_t *needs)
+{
+    ls_gpu_record_begin(d->record, count);
+    for (int i = 0; i < p->program.step_count; i++) {
+        ls_gpu_record_step(d->record);
+        for (int v = 0; v < count; v++) {
+            ls_gpu_lowering l = lowering_of(d, record_launch, v);
+            l.lanes = p->program.lanes;
+            l.scratch.offset = (size_t)v * p->scratch;
+            l.step = d->pending_count * STEPS_MOST + i;
+            ls_gpu_record_lane(d->record);
+            LS_TRY(ls_gpu_lower(&l, &p->program.steps[i], &runs[v]));
+            *checks = *checks || l.checks;
+            *needs = l.needs > *needs ? l.needs : *needs;
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run *runs, int count)
 {
     device *d = device_;
-    const plan *p = plan_;
+    plan *p = plan_;
+    size_t needs = 0;
+    bool checks = false;
+    if (count > p->program.lanes)
+        return ls_fail(LS_ERR_INVALID, "%d lanes of a program for %d", count, p->program.lanes);
     if (d->pending_count == PENDING)
         LS_TRY(tell_faults(d));
-    ls_gpu_lowering l = lowering_of(d, run_launch);
-    for (int i = 0; i < p->program.step_count; i++) {
-        l.step = d->pending_count * STEPS_MOST + i;
-        LS_TRY(ls_gpu_lower(&l, &p->program.steps[i], run));
+    LS_TRY(record_lanes(d, p, runs, count, &checks, &needs));
+    if (needs > p->scratch) { /* once: a whole value that is as large as the batch */
+        p->scratch = needs;
+        LS_TRY(need_scratch(d, p->scratch * (size_t)p->program.lanes));
+        LS_TRY(record_lanes(d, p, runs, count, &checks, &needs));
     }
-    if (l.checks) {
-        d->pending[d->pending_count].plan = p;
-        d->pending[d->pending_count++].run = *run;
+    if (checks) {
+        d->pending_lanes = d->pending_count == 0 || count > d->pending_lanes ? count : d->pending_lanes;
+        d->pending[d->pending_count++] = p;
     }
+    LS_TRY(launch_recorded(d));
     return d->driver->flush ? d->driver->flush(d->own_device) : LS_OK;
+}
+
+ls_status ls_gpu_plan_run(void *device_, void *plan_, const ls_program_run *run)
+{
+    return ls_gpu_plan_run_lanes(device_, plan_, run, 1);
+}
+
+ls_status ls_gpu_join_lanes_on(void *device_, const ls_join_lanes_call *call)
+{
+    device *d = device_;
+    for (int v = 0; v < call->lanes; v++)
+        if (call->lanes > MOST_LANES || (call->lane[v].memory && call->lane[v].memory != call->to.memory))
+            return ls_fail(LS_ERR_INVALID, "%d lanes: up to %d can be joined, in one memory", call->lanes, MOST_LANES);
+    ls_gpu_lowering l = begin_launches(d);
+    LS_TRY(ls_gpu_join_lanes(&l, call, d->tree));
+    return launch_recorded(d);
 }
 
 ls_status ls_gpu_join_on(void *device_, const ls_join_call *call)
@@ -327,8 +460,9 @@ ls_status ls_gpu_join_on(void *device_, const ls_join_call *call)
         LS_TRY(ls_gpu_copy_from(d, call->to.memory, call->to.offset, d, call->left.memory, call->left.offset, bytes));
     if (!call->right.memory)
         return LS_OK;
-    ls_gpu_lowering l = lowering_of(d, run_launch);
-    return ls_gpu_join(&l, call);
+    ls_gpu_lowering l = begin_launches(d);
+    LS_TRY(ls_gpu_join(&l, call));
+    return launch_recorded(d);
 }
 
 ls_status ls_gpu_is_finite(void *device_, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)
@@ -338,8 +472,9 @@ ls_status ls_gpu_is_finite(void *device_, ls_dtype dtype, ls_memory_place from, 
     bool finite = true;
     LS_TRY(tell_faults(d));
     if ((dtype == LS_F32 || dtype == LS_F64) && count > 0) {
-        ls_gpu_lowering l = lowering_of(d, run_launch);
+        ls_gpu_lowering l = begin_launches(d);
         LS_TRY(ls_gpu_finite(&l, dtype, from, count, (ls_memory_place){ d->own, FLAGS_AT }));
+        LS_TRY(launch_recorded(d));
         LS_TRY(d->driver->read(d->own_device, d->own, FLAGS_AT, flags, sizeof(flags)));
         for (int i = 0; i < LS_GPU_FLAGS; i++)
             finite = finite && !flags[i];

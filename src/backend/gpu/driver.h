@@ -6,6 +6,17 @@
 
 #include "backend/gpu/gpu.h"
 
+/* A launch of a kernel for some lanes: an entry of the table for each, one behind the other. */
+typedef struct ls_gpu_grid {
+    const char *kernel; /* for messages */
+    void *memory[LS_GPU_PLACES];
+    int places;
+    ls_memory_place table;
+    size_t entry;     /* bytes */
+    int64_t items[2]; /* of the lane that has most */
+    int lanes, group; /* group: items of a work group */
+} ls_gpu_grid;
+
 /* `device` is the driver's own, as it was given to ls_gpu_open. Work is queued, and done in order. */
 typedef struct ls_gpu_driver {
     const char *name; /* "opencl": folder of its compiled kernels */
@@ -34,7 +45,7 @@ typedef struct ls_gpu_driver {
     void (*release)(void *device, void *program);
     ls_status (*kernel)(void *device, void *program, const char *name, void **kernel);
     void (*release_kernel)(void *device, void *kernel); /* NULL: they go with their program */
-    ls_status (*launch)(void *device, void *kernel, const ls_gpu_launch *launch, int group);
+    ls_status (*launch)(void *device, void *kernel, const ls_gpu_grid *grid);
 } ls_gpu_driver;
 
 /* What a device is opened with. */
@@ -57,10 +68,12 @@ ls_status ls_gpu_upload(void *device, void *memory, size_t offset, const void *f
 ls_status ls_gpu_download(void *device, void *memory, size_t offset, void *to, size_t bytes);
 ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *from_device, void *from,
                            size_t from_offset, size_t bytes);
+ls_status ls_gpu_join_lanes_on(void *device, const ls_join_lanes_call *call);
 ls_status ls_gpu_join_on(void *device, const ls_join_call *call);
 ls_status ls_gpu_is_finite(void *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
 ls_status ls_gpu_plan_create(void *device, const ls_program *program, void **out);
 ls_status ls_gpu_plan_run(void *device, void *plan, const ls_program_run *run);
+ls_status ls_gpu_plan_run_lanes(void *device, void *plan, const ls_program_run *runs, int count);
 void ls_gpu_plan_destroy(void *device, void *plan);
 ls_status ls_gpu_sync(void *device);
 
@@ -68,8 +81,34 @@ ls_status ls_gpu_sync(void *device);
 #define LS_GPU_FUNCTIONS                                                                                               \
     .close = ls_gpu_close, .alloc = ls_gpu_alloc, .free = ls_gpu_free, .upload = ls_gpu_upload,                        \
     .download = ls_gpu_download, .copy = ls_gpu_copy_from, .join = ls_gpu_join_on, .finite = ls_gpu_is_finite,         \
-    .plan_create = ls_gpu_plan_create, .plan_run = ls_gpu_plan_run, .plan_destroy = ls_gpu_plan_destroy,               \
-    .sync = ls_gpu_sync
+    .plan_create = ls_gpu_plan_create, .plan_run = ls_gpu_plan_run, .plan_run_lanes = ls_gpu_plan_run_lanes,           \
+    .join_lanes = ls_gpu_join_lanes_on, .plan_destroy = ls_gpu_plan_destroy, .sync = ls_gpu_sync
+
+/* ---- Launches of several lanes become one (lanes.c) ---- */
+
+typedef struct ls_gpu_record ls_gpu_record;
+
+typedef struct ls_gpu_recorded {
+    void *kernel;
+    char name[48];
+    size_t table_at;
+    ls_gpu_grid grid;
+} ls_gpu_recorded;
+
+ls_gpu_record *ls_gpu_record_create(void); /* NULL: no memory */
+void ls_gpu_record_destroy(ls_gpu_record *record);
+
+/* Begins a list of launches of at most so many lanes; a step of all of them; one of these lanes. */
+void ls_gpu_record_begin(ls_gpu_record *record, int lanes);
+void ls_gpu_record_step(ls_gpu_record *record);
+void ls_gpu_record_lane(ls_gpu_record *record);
+
+/* A lane's launch of this kernel: it joins that of lanes before it, where there is one behind the lane's last. */
+ls_status ls_gpu_record_add(ls_gpu_record *record, void *kernel, const ls_gpu_launch *launch, int group);
+
+/* The launches in order, and the table for all of them. */
+const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *record, int *count);
+const void *ls_gpu_record_table(const ls_gpu_record *record, size_t *bytes);
 
 /* ---- Kernels of an open device ---- */
 

@@ -2,37 +2,41 @@
  * side by side with the output, for others (NumPy's broadcasting) that two axes are enough for, and for all others. */
 
 #define UNARY(name, type, expression)                                                                                  \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_flat p)                                                                     \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n) {                                                                                                 \
+        if (i < p->n) {                                                                                                \
             type x = IN(type, 0)[i];                                                                                   \
             OUT(type, 1)[i] = (type)(expression);                                                                      \
         }                                                                                                              \
     }
 
 #define BINARY(name, type, to, expression)                                                                             \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), ls_gpu_flat p)                                                           \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n) {                                                                                                 \
+        if (i < p->n) {                                                                                                \
             type a = IN(type, 0)[i], b = IN(type, 1)[i];                                                               \
             OUT(to, 2)[i] = (to)(expression);                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    KERNEL name##_walk(PLACE(0), PLACE(1), PLACE(2), ls_gpu_walk p)                                                    \
+    KERNEL name##_walk(PLACE(0), PLACE(1), PLACE(2), LANES)                                                            \
     {                                                                                                                  \
+        LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n) {                                                                                                 \
-            type a = IN(type, 0)[walk_at(&p, 0, i)], b = IN(type, 1)[walk_at(&p, 1, i)];                               \
+        if (i < p->n) {                                                                                                \
+            type a = IN(type, 0)[walk_at(p, 0, i)], b = IN(type, 1)[walk_at(p, 1, i)];                                 \
             OUT(to, 2)[i] = (to)(expression);                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    KERNEL name##_rows(PLACE(0), PLACE(1), PLACE(2), ls_gpu_walk p)                                                    \
+    KERNEL name##_rows(PLACE(0), PLACE(1), PLACE(2), LANES)                                                            \
     {                                                                                                                  \
+        LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n) {                                                                                                 \
-            type a = IN(type, 0)[rows_at(&p, 0, i)], b = IN(type, 1)[rows_at(&p, 1, i)];                               \
+        if (i < p->n) {                                                                                                \
+            type a = IN(type, 0)[rows_at(p, 0, i)], b = IN(type, 1)[rows_at(p, 1, i)];                                 \
             OUT(to, 2)[i] = (to)(expression);                                                                          \
         }                                                                                                              \
     }
@@ -66,18 +70,19 @@ UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
 
 /* Rows whose columns lie side by side in both operands, as where a bias is added: an item has a vector of them. */
 #define COLUMNS(name, expression)                                                                                      \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), ls_gpu_walk p)                                                           \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
-        if (p.n == 0)                                                                                                  \
+        LANE(ls_gpu_walk, p);                                                                                          \
+        if (p->n == 0)                                                                                                 \
             return;                                                                                                    \
-        u32 item = (u32)ITEM(0), pieces = (u32)((p.size[1] + LS_VECTOR - 1) / LS_VECTOR);                              \
+        u32 item = (u32)ITEM(0), pieces = (u32)((p->size[1] + LS_VECTOR - 1) / LS_VECTOR);                             \
         i64 row = item / pieces, column = (i64)(item % pieces) * LS_VECTOR;                                            \
-        i64 count = least(p.size[1] - column, LS_VECTOR);                                                              \
-        if (row >= p.size[0])                                                                                          \
+        i64 count = least(p->size[1] - column, LS_VECTOR);                                                             \
+        if (row >= p->size[0])                                                                                         \
             return;                                                                                                    \
-        vec a = load(IN(float, 0) + p.start[0] + row * p.stride[0][0] + column, count);                                \
-        vec b = load(IN(float, 1) + p.start[1] + row * p.stride[1][0] + column, count);                                \
-        store(expression, OUT(float, 2) + row * p.size[1] + column, count);                                            \
+        vec a = load(IN(float, 0) + p->start[0] + row * p->stride[0][0] + column, count);                              \
+        vec b = load(IN(float, 1) + p->start[1] + row * p->stride[1][0] + column, count);                              \
+        store(expression, OUT(float, 2) + row * p->size[1] + column, count);                                           \
     }
 COLUMNS(add_f32_columns, a + b)
 COLUMNS(sub_f32_columns, a - b)
@@ -88,8 +93,8 @@ BINARY(div_f64, double, double, a / b)
 
 UNARY(sqrt_f32, float, ROOT(x))
 UNARY(relu_f32, float, x <= 0 ? 0 : x)
-UNARY(leaky_relu_f32, float, x > 0 ? x : (float)p.a * x)
-UNARY(clip_f32, float, (x < (float)p.a ? (float)p.a : x) > (float)p.b ? (float)p.b : (x < (float)p.a ? (float)p.a : x))
+UNARY(leaky_relu_f32, float, x > 0 ? x : (float)p->a * x)
+UNARY(clip_f32, float, (x < (float)p->a ? (float)p->a : x) > (float)p->b ? (float)p->b : (x < (float)p->a ? (float)p->a : x))
 UNARY(exp_f32, float, wide_exp(x))
 UNARY(log_f32, float, wide_log(x))
 UNARY(rsqrt_f32, float, 1 / sqrt((double)x))
@@ -100,14 +105,15 @@ UNARY(softplus_f32, float, (x > 0 ? x : 0) + wide_log1p(wide_exp(-magnitude(x)))
 UNARY(silu_f32, float, x *wide_sigmoid(x))
 UNARY(gelu_f32, float, wide_gelu(x))
 UNARY(gelu_tanh_f32, float, wide_gelu_tanh(x))
-UNARY(elu_f32, float, x > 0 ? x : (float)((double)(float)p.a * wide_expm1(x)))
+UNARY(elu_f32, float, x > 0 ? x : (float)((double)(float)p->a * wide_expm1(x)))
 
 /* places: dy, x, out */
-KERNEL relu_grad_f32(PLACE(0), PLACE(1), PLACE(2), ls_gpu_flat p)
+KERNEL relu_grad_f32(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
+    LANE(ls_gpu_flat, p);
     i64 i = ITEM(0);
-    float slope = (float)p.a;
-    if (i < p.n) {
+    float slope = (float)p->a;
+    if (i < p->n) {
         float dy = IN(float, 0)[i];
         OUT(float, 2)[i] = IN(float, 1)[i] > 0 ? dy : slope == 0 ? 0 : slope * dy;
     }
@@ -115,12 +121,13 @@ KERNEL relu_grad_f32(PLACE(0), PLACE(1), PLACE(2), ls_gpu_flat p)
 
 /* places: condition, a, b, out */
 #define SELECT(name, type)                                                                                             \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), PLACE(3), ls_gpu_walk p)                                                 \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                         \
     {                                                                                                                  \
+        LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n)                                                                                                   \
-            OUT(type, 3)[i] = IN(u8, 0)[walk_at(&p, 0, i)] != 0 ? IN(type, 1)[walk_at(&p, 1, i)]                       \
-                                                                : IN(type, 2)[walk_at(&p, 2, i)];                      \
+        if (i < p->n)                                                                                                  \
+            OUT(type, 3)[i] = IN(u8, 0)[walk_at(p, 0, i)] != 0 ? IN(type, 1)[walk_at(p, 1, i)]                         \
+                                                                : IN(type, 2)[walk_at(p, 2, i)];                       \
     }
 SELECT(select_1, u8)
 SELECT(select_4, u32)

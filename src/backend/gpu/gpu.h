@@ -47,8 +47,6 @@ extern const ls_gpu_tuning ls_gpu_tuning_cpu, ls_gpu_tuning_gpu;
 
 /* ---- Launches ---- */
 
-#define LS_GPU_PLACES 8
-
 typedef struct ls_gpu_launch {
     ls_gpu_module module;
     const char *kernel;
@@ -70,6 +68,7 @@ typedef struct ls_gpu_lowering {
     ls_memory_place scratch; /* of at least what `needs` said for as many samples */
     ls_memory_place fault;   /* an ls_gpu_fault, zeros before the first run */
     size_t needs;            /* bytes of scratch: the most so far */
+    int lanes;               /* that are run together, at most: each has scratch of its own */
     int step;                /* that is at hand */
     bool checks;             /* something may be wrong with the data: look at `fault` */
 } ls_gpu_lowering;
@@ -79,13 +78,19 @@ bool ls_gpu_supports(const ls_tensor *node, bool rounded);
 
 ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run);
 
-/* What `join` and `finite` of a backend launch. A join's left operand is at `to` already. LS_GPU_FLAGS: bytes that
- * finite leaves at `flags`, 0 where all is well. */
+/* What `join`, `join_lanes` and `finite` of a backend launch. A join's left operand is at `to` already. LS_GPU_FLAGS:
+ * bytes that finite leaves at `flags`, 0 where all is well. */
 ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call);
+/* tree: room for an ls_gpu_tree and 2 numbers a lane. */
+ls_status ls_gpu_join_lanes(ls_gpu_lowering *l, const ls_join_lanes_call *call, i64 *tree);
 #define LS_GPU_FLAGS 1024
 ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags);
 
 /* The message of a fault that a run of `step` left. */
-ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step, const ls_program_run *run);
+ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step);
+
+/* Launches of all devices of this process so far; several lanes' are one. */
+int64_t ls_gpu_launches(void);
+void ls_gpu_count_launches(int count);
 
 #endif

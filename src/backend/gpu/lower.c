@@ -118,7 +118,11 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
 
 /* ---- Sums over blocks ---- */
 
-#define PARTS_LIMIT ((int64_t)64 << 20) /* bytes of partial sums at once */
+#define PARTS_LIMIT ((int64_t)64 << 20) /* bytes of partial sums at once, of all lanes */
+
+/* A sum of one block needs no second kernel, but has one where it costs next to nothing: so the number of launches does
+ * not depend on how many samples a lane has. */
+#define SMALL_SUM (1 << 20) /* bytes */
 
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count)
 {
@@ -147,11 +151,12 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
 {
     char adder[32];
     int64_t all = s->blocks->count, bytes = s->elements * (int64_t)ls_dtype_bytes(s->dtype);
-    int64_t at_once = bytes > 0 && PARTS_LIMIT / bytes < all ? PARTS_LIMIT / bytes : all;
+    int64_t limit = PARTS_LIMIT / x->l->lanes, at_once = bytes > 0 && limit / bytes < all ? limit / bytes : all;
     at_once = at_once < 1 ? 1 : at_once;
     if (all == 0)
         return ls_gpu_fill(x, x->out, s->dtype, s->elements, 0);
-    s->place[s->places] = all > 1 ? ls_gpu_scratch(x, (size_t)(at_once * bytes)) : x->out;
+    bool parts = all > 1 || bytes < SMALL_SUM;
+    s->place[s->places] = parts ? ls_gpu_scratch(x, (size_t)(at_once * bytes)) : x->out;
     snprintf(adder, sizeof(adder), "add_blocks_%s", ls_gpu_type(s->dtype));
     for (int64_t first = 0; first < all; first += at_once) {
         int64_t count = all - first < at_once ? all - first : at_once;
@@ -160,7 +165,7 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
         s->blocks->count = count;
         LS_TRY(ls_gpu_launch_on(x->l, s->module, s->kernel, s->numbers, s->size, s->items, count, s->heavy,
                                 s->places + 1, s->place));
-        if (all > 1)
+        if (parts)
             LS_TRY(LAUNCH(x, LS_GPU_SUMS, adder, &add, s->elements, 1, s->place[s->places], x->out));
     }
     return LS_OK;
@@ -527,14 +532,51 @@ ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls
 
 /* ---- Joins, and whether numbers are finite ---- */
 
+static const char *const join_kinds[] = { [LS_JOIN_SUM] = "sum", [LS_JOIN_MAX] = "max", [LS_JOIN_MIN] = "min" };
+
 ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call)
 {
-    static const char *const kinds[] = { [LS_JOIN_SUM] = "sum", [LS_JOIN_MAX] = "max", [LS_JOIN_MIN] = "min" };
     char name[48];
     ls_gpu_flat p = { .n = call->count };
-    snprintf(name, sizeof(name), "join_%s_%s", kinds[call->kind], ls_gpu_type(call->dtype));
+    snprintf(name, sizeof(name), "join_%s_%s", join_kinds[call->kind], ls_gpu_type(call->dtype));
     ls_memory_place place[] = { call->to, call->right };
     return ls_gpu_launch_on(l, LS_GPU_SUMS, name, &p, sizeof(p), p.n, 1, false, 2, place);
+}
+
+/* Writes lanes a .. b-1 that have something, and how many joins each completes; whether there are any. */
+static bool write_tree(const ls_join_lanes_call *call, int a, int b, i64 **to)
+{
+    if (b - a == 1) {
+        if (!call->lane[a].memory)
+            return false;
+        (*to)[0] = (i64)call->lane[a].offset;
+        (*to)[1] = 0;
+        *to += 2;
+        return true;
+    }
+    int k = 1;
+    while (k * 2 < b - a)
+        k *= 2;
+    bool left = write_tree(call, a, a + k, to), right = write_tree(call, a + k, b, to);
+    if (left && right)
+        (*to)[-1]++;
+    return left || right;
+}
+
+ls_status ls_gpu_join_lanes(ls_gpu_lowering *l, const ls_join_lanes_call *call, i64 *tree)
+{
+    char name[48];
+    ls_gpu_tree p = { .n = call->count, .to = (i64)call->to.offset };
+    i64 *lanes = tree + sizeof(p) / sizeof(i64), *end = lanes;
+    bool wide = call->kind == LS_JOIN_SUM && call->dtype == LS_F32;
+    int64_t width = wide ? l->tuning->vector : 1;
+    (void)write_tree(call, 0, call->lanes, &end);
+    p.lanes = (end - lanes) / 2;
+    memcpy(tree, &p, sizeof(p));
+    snprintf(name, sizeof(name), "join_lanes_%s_%s", join_kinds[call->kind], ls_gpu_type(call->dtype));
+    ls_memory_place place = { call->to.memory, 0 };
+    return ls_gpu_launch_on(l, LS_GPU_SUMS, name, tree, (size_t)(end - tree) * sizeof(i64), (p.n + width - 1) / width,
+                            1, false, 1, &place);
 }
 
 ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags)
@@ -547,19 +589,19 @@ ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from
 
 /* ---- What was wrong ---- */
 
-ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step, const ls_program_run *run)
+ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step)
 {
     const ls_tensor *node = step->node;
     int64_t each = 0;
     if (fault->kind == LS_GPU_FAULT_RATE)
         return ls_fail(LS_ERR_DATA, "a dropout rate of %.9g is outside [0, 1)", fault->rate);
     if (node->in[1]->per_sample) {
-        ls_shape shape = ls_ref_shape(node->in[1], run->batch, run->samples);
+        ls_shape shape = ls_ref_shape(node->in[1], 1, 1);
         each = ls_gpu_extent(&shape, 1, shape.rank);
     }
     if (fault->kind == LS_GPU_FAULT_LABEL)
         return ls_fail(LS_ERR_DATA, "label %lld of sample %lld is outside 0..%lld", (long long)fault->value,
-                       (long long)(run->first + (each > 0 ? fault->at / each : 0)), (long long)fault->limit - 1);
+                       (long long)(fault->first + (each > 0 ? fault->at / each : 0)), (long long)fault->limit - 1);
     return ls_fail(LS_ERR_DATA, "index %lld at position %lld is outside 0..%lld", (long long)fault->value,
-                   (long long)(fault->at + run->first * each), (long long)fault->limit - 1);
+                   (long long)(fault->at + fault->first * each), (long long)fault->limit - 1);
 }

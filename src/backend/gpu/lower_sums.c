@@ -203,7 +203,8 @@ static ls_status check_indices(lowering *x, int input, int64_t size, int kind)
                       .n = ls_gpu_elements(&shape),
                       .inner = kind,
                       .size = size,
-                      .width = (i64)ls_dtype_bytes(x->node->in[input]->dtype) };
+                      .width = (i64)ls_dtype_bytes(x->node->in[input]->dtype),
+                      .first = x->run->first };
     x->l->checks = true;
     return LAUNCH(x, LS_GPU_MOVES, "check_indices", &p, 1, 1, ls_gpu_in(x, input), x->l->fault);
 }

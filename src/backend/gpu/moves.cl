@@ -2,28 +2,31 @@
 
 /* Element i of the walk goes from array 1 to array 0. places: out, in */
 #define COPY(name, type)                                                                                               \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_walk p)                                                                     \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n)                                                                                                   \
-            OUT(type, 0)[walk_at(&p, 0, i)] = IN(type, 1)[walk_at(&p, 1, i)];                                          \
+        if (i < p->n)                                                                                                  \
+            OUT(type, 0)[walk_at(p, 0, i)] = IN(type, 1)[walk_at(p, 1, i)];                                            \
     }                                                                                                                  \
-    KERNEL name##_rows(PLACE(0), PLACE(1), ls_gpu_walk p)                                                              \
+    KERNEL name##_rows(PLACE(0), PLACE(1), LANES)                                                                      \
     {                                                                                                                  \
+        LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n)                                                                                                   \
-            OUT(type, 0)[rows_at(&p, 0, i)] = IN(type, 1)[rows_at(&p, 1, i)];                                          \
+        if (i < p->n)                                                                                                  \
+            OUT(type, 0)[rows_at(p, 0, i)] = IN(type, 1)[rows_at(p, 1, i)];                                            \
     }
 COPY(copy_1, u8)
 COPY(copy_4, u32)
 COPY(copy_8, u64)
 
 #define FILL(name, type)                                                                                               \
-    KERNEL name(PLACE(0), ls_gpu_flat p)                                                                               \
+    KERNEL name(PLACE(0), LANES)                                                                                       \
     {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n)                                                                                                   \
-            OUT(type, 0)[i] = (type)BITS_OF(p.a);                                                                      \
+        if (i < p->n)                                                                                                  \
+            OUT(type, 0)[i] = (type)BITS_OF(p->a);                                                                     \
     }
 FILL(fill_1, u8)
 FILL(fill_4, u32)
@@ -37,14 +40,15 @@ FUNCTION i64 index_at(GLOBAL const u8 *at, i64 width, i64 i)
 /* x [outer, size, inner], indices [n]; out [outer, n, inner]. An index outside, which another kernel tells of, takes
  * nothing. places: x, indices, out */
 #define GATHER(name, type)                                                                                             \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), ls_gpu_rows p)                                                           \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
+        LANE(ls_gpu_rows, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i >= p.outer * p.n * p.inner)                                                                              \
+        if (i >= p->outer * p->n * p->inner)                                                                           \
             return;                                                                                                    \
-        i64 row = i / p.inner, index = index_at(IN(u8, 1), p.width, row % p.n);                                        \
-        if (index >= 0 && index < p.size)                                                                              \
-            OUT(type, 2)[i] = IN(type, 0)[(row / p.n * p.size + index) * p.inner + i % p.inner];                       \
+        i64 row = i / p->inner, index = index_at(IN(u8, 1), p->width, row % p->n);                                     \
+        if (index >= 0 && index < p->size)                                                                             \
+            OUT(type, 2)[i] = IN(type, 0)[(row / p->n * p->size + index) * p->inner + i % p->inner];                   \
     }
 GATHER(gather_1, u8)
 GATHER(gather_4, u32)
@@ -52,43 +56,47 @@ GATHER(gather_8, u64)
 
 /* The gradient of gather: each row of the table is one chain over the positions that took it, ascending. dy [outer, n,
  * inner], indices [n]; out [outer, size, inner]. places: dy, indices, out */
-KERNEL gather_grad_f32(PLACE(0), PLACE(1), PLACE(2), ls_gpu_rows p)
+KERNEL gather_grad_f32(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
+    LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
-    if (i >= p.outer * p.size * p.inner)
+    if (i >= p->outer * p->size * p->inner)
         return;
-    i64 row = i / p.inner, outer = row / p.size, index = row % p.size;
-    GLOBAL const float *dy = IN(float, 0) + outer * p.n * p.inner + i % p.inner;
+    i64 row = i / p->inner, outer = row / p->size, index = row % p->size;
+    GLOBAL const float *dy = IN(float, 0) + outer * p->n * p->inner + i % p->inner;
     float sum = 0;
-    for (i64 k = 0; k < p.n; k++)
-        if (index_at(IN(u8, 1), p.width, k) == index)
-            sum += dy[k * p.inner];
+    for (i64 k = 0; k < p->n; k++)
+        if (index_at(IN(u8, 1), p->width, k) == index)
+            sum += dy[k * p->inner];
     OUT(float, 2)[i] = sum;
 }
 
 /* indices [n], out [n, size]. places: indices, out */
-KERNEL one_hot_f32(PLACE(0), PLACE(1), ls_gpu_rows p)
+KERNEL one_hot_f32(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
-    if (i < p.n * p.size)
-        OUT(float, 1)[i] = index_at(IN(u8, 0), p.width, i / p.size) == i % p.size ? 1 : 0;
+    if (i < p->n * p->size)
+        OUT(float, 1)[i] = index_at(IN(u8, 0), p->width, i / p->size) == i % p->size ? 1 : 0;
 }
 
 /* The first of n indices that is outside 0 .. size-1. One item: which is the first must not depend on who is fastest.
  * inner: the kind of fault; outer: the step. places: indices, fault */
-KERNEL check_indices(PLACE(0), PLACE(1), ls_gpu_rows p)
+KERNEL check_indices(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_rows, p);
     GLOBAL ls_gpu_fault *fault = OUT(ls_gpu_fault, 1);
     if (ITEM(0) > 0 || fault->kind != LS_GPU_FAULT_NONE)
         return;
-    for (i64 i = 0; i < p.n; i++) {
-        i64 index = index_at(IN(u8, 0), p.width, i);
-        if (index < 0 || index >= p.size) {
+    for (i64 i = 0; i < p->n; i++) {
+        i64 index = index_at(IN(u8, 0), p->width, i);
+        if (index < 0 || index >= p->size) {
             fault->value = index;
             fault->at = i;
-            fault->limit = p.size;
-            fault->step = p.outer;
-            fault->kind = p.inner;
+            fault->limit = p->size;
+            fault->first = p->first;
+            fault->step = p->outer;
+            fault->kind = p->inner;
             return;
         }
     }
@@ -110,10 +118,11 @@ FUNCTION i64 to_integer(double value, i64 low, i64 high)
 }
 
 #define CAST(from, to, from_type, to_type, expression)                                                                 \
-    KERNEL cast_##from##_##to(PLACE(0), PLACE(1), ls_gpu_flat p)                                                       \
+    KERNEL cast_##from##_##to(PLACE(0), PLACE(1), LANES)                                                               \
     {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n) {                                                                                                 \
+        if (i < p->n) {                                                                                                \
             from_type x = IN(from_type, 0)[i];                                                                         \
             OUT(to_type, 1)[i] = (to_type)(expression);                                                                \
         }                                                                                                              \

@@ -9,7 +9,7 @@ FUNCTION i64 most(i64 a, i64 b)
 }
 
 /* What the window at place (y, x) sees of the image. */
-FUNCTION box box_seen(const ls_gpu_window *v, i64 y, i64 x)
+FUNCTION box box_seen(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 {
     i64 top = y * v->stride[0] - v->pad[0], left = x * v->stride[1] - v->pad[1];
     box b;
@@ -33,7 +33,7 @@ FUNCTION i64 first_seeing(i64 x, i64 pad, i64 window, i64 stride)
 }
 
 /* The places whose windows see (h, w) of the image. */
-FUNCTION box box_seeing(const ls_gpu_window *v, i64 h, i64 w)
+FUNCTION box box_seeing(GLOBAL const ls_gpu_window *v, i64 h, i64 w)
 {
     box b;
     b.top = first_seeing(h, v->pad[0], v->kh, v->stride[0]);
@@ -45,7 +45,7 @@ FUNCTION box box_seeing(const ls_gpu_window *v, i64 h, i64 w)
 
 /* The item's row, column and first channel, of images of `height` and `width`; an item has `channels` of them. False: there
  * is none. */
-FUNCTION bool pixel_of(const ls_gpu_window *v, i64 height, i64 width, i64 channels, i64 item, i64 image, i64 *y, i64 *x,
+FUNCTION bool pixel_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i64 channels, i64 item, i64 image, i64 *y, i64 *x,
                        i64 *c)
 {
     if (image >= v->n)
@@ -58,21 +58,22 @@ FUNCTION bool pixel_of(const ls_gpu_window *v, i64 height, i64 width, i64 channe
 }
 
 /* places: x, y */
-KERNEL max_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
+KERNEL max_pool2d(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_window, v);
     i64 y, x, c, image = ITEM(1);
-    if (!pixel_of(&v, v.yh, v.yw, LS_VECTOR, ITEM(0), image, &y, &x, &c))
+    if (!pixel_of(v, v->yh, v->yw, LS_VECTOR, ITEM(0), image, &y, &x, &c))
         return;
-    box seen = box_seen(&v, y, x);
-    i64 count = least(v.c - c, LS_VECTOR);
-    GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
+    box seen = box_seen(v, y, x);
+    i64 count = least(v->c - c, LS_VECTOR);
+    GLOBAL const float *in = IN(float, 0) + image * v->h * v->w * v->c + c;
     vec largest = (vec)(-(float)ENDLESS);
     for (i64 h = seen.top; h < seen.bottom; h++)
         for (i64 w = seen.left; w < seen.right; w++) {
-            vec value = load(in + (h * v.w + w) * v.c, count);
+            vec value = load(in + (h * v->w + w) * v->c, count);
             largest = CHOOSE((largest >= value) | (largest != largest), largest, value);
         }
-    store(largest, OUT(float, 1) + ((image * v.yh + y) * v.yw + x) * v.c + c, count);
+    store(largest, OUT(float, 1) + ((image * v->yh + y) * v->yw + x) * v->c + c, count);
 }
 
 /* Does x come before y when the largest is first? */
@@ -82,37 +83,38 @@ FUNCTION mask before(vec x, vec y)
 }
 
 /* Each pixel collects from the windows that saw it, ascending, and in which it is the first largest. places: x, dy, dx */
-KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), ls_gpu_window v)
+KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
+    LANE(ls_gpu_window, v);
     i64 h, w, c, image = ITEM(1);
-    if (!pixel_of(&v, v.h, v.w, LS_VECTOR, ITEM(0), image, &h, &w, &c))
+    if (!pixel_of(v, v->h, v->w, LS_VECTOR, ITEM(0), image, &h, &w, &c))
         return;
-    box seeing = box_seeing(&v, h, w);
-    i64 count = least(v.c - c, LS_VECTOR), own = h * v.w + w;
-    GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
-    GLOBAL const float *dy = IN(float, 1) + image * v.yh * v.yw * v.c + c;
-    vec x = load(in + own * v.c, count), sum = (vec)0.0f;
+    box seeing = box_seeing(v, h, w);
+    i64 count = least(v->c - c, LS_VECTOR), own = h * v->w + w;
+    GLOBAL const float *in = IN(float, 0) + image * v->h * v->w * v->c + c;
+    GLOBAL const float *dy = IN(float, 1) + image * v->yh * v->yw * v->c + c;
+    vec x = load(in + own * v->c, count), sum = (vec)0.0f;
     for (i64 y = seeing.top; y < seeing.bottom; y++)
         for (i64 z = seeing.left; z < seeing.right; z++) {
-            box seen = box_seen(&v, y, z);
+            box seen = box_seen(v, y, z);
             mask first = x == x;
             first = first | !first;
             for (i64 i = seen.top; i < seen.bottom; i++)
                 for (i64 j = seen.left; j < seen.right; j++) {
-                    vec other = load(in + (i * v.w + j) * v.c, count);
-                    i64 at = i * v.w + j;
+                    vec other = load(in + (i * v->w + j) * v->c, count);
+                    i64 at = i * v->w + j;
                     if (at < own)
                         first = first & before(x, other);
                     else if (at > own)
                         first = first & !before(other, x);
                 }
-            sum = CHOOSE(first, sum + load(dy + (y * v.yw + z) * v.c, count), sum);
+            sum = CHOOSE(first, sum + load(dy + (y * v->yw + z) * v->c, count), sum);
         }
-    store(sum, OUT(float, 2) + ((image * v.h + h) * v.w + w) * v.c + c, count);
+    store(sum, OUT(float, 2) + ((image * v->h + h) * v->w + w) * v->c + c, count);
 }
 
 /* What the window at place (y, x) divides by. */
-FUNCTION double divisor(const ls_gpu_window *v, i64 y, i64 x)
+FUNCTION double divisor(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 {
     box seen = box_seen(v, y, x);
     if (v->count_padding)
@@ -123,31 +125,33 @@ FUNCTION double divisor(const ls_gpu_window *v, i64 y, i64 x)
 }
 
 /* places: x, y */
-KERNEL average_pool2d(PLACE(0), PLACE(1), ls_gpu_window v)
+KERNEL average_pool2d(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_window, v);
     i64 y, x, c, image = ITEM(1);
-    if (!pixel_of(&v, v.yh, v.yw, 1, ITEM(0), image, &y, &x, &c))
+    if (!pixel_of(v, v->yh, v->yw, 1, ITEM(0), image, &y, &x, &c))
         return;
-    box seen = box_seen(&v, y, x);
-    GLOBAL const float *in = IN(float, 0) + image * v.h * v.w * v.c + c;
+    box seen = box_seen(v, y, x);
+    GLOBAL const float *in = IN(float, 0) + image * v->h * v->w * v->c + c;
     double sum = 0;
     for (i64 h = seen.top; h < seen.bottom; h++)
         for (i64 w = seen.left; w < seen.right; w++)
-            sum += in[(h * v.w + w) * v.c];
-    OUT(float, 1)[((image * v.yh + y) * v.yw + x) * v.c + c] = TO_FLOAT(sum / divisor(&v, y, x));
+            sum += in[(h * v->w + w) * v->c];
+    OUT(float, 1)[((image * v->yh + y) * v->yw + x) * v->c + c] = TO_FLOAT(sum / divisor(v, y, x));
 }
 
 /* places: dy, dx */
-KERNEL average_pool2d_grad(PLACE(0), PLACE(1), ls_gpu_window v)
+KERNEL average_pool2d_grad(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_window, v);
     i64 h, w, c, image = ITEM(1);
-    if (!pixel_of(&v, v.h, v.w, 1, ITEM(0), image, &h, &w, &c))
+    if (!pixel_of(v, v->h, v->w, 1, ITEM(0), image, &h, &w, &c))
         return;
-    box seeing = box_seeing(&v, h, w);
-    GLOBAL const float *dy = IN(float, 0) + image * v.yh * v.yw * v.c + c;
+    box seeing = box_seeing(v, h, w);
+    GLOBAL const float *dy = IN(float, 0) + image * v->yh * v->yw * v->c + c;
     double sum = 0;
     for (i64 y = seeing.top; y < seeing.bottom; y++)
         for (i64 x = seeing.left; x < seeing.right; x++)
-            sum += dy[(y * v.yw + x) * v.c] / divisor(&v, y, x);
-    OUT(float, 1)[((image * v.h + h) * v.w + w) * v.c + c] = TO_FLOAT(sum);
+            sum += dy[(y * v->yw + x) * v->c] / divisor(v, y, x);
+    OUT(float, 1)[((image * v->h + h) * v->w + w) * v->c + c] = TO_FLOAT(sum);
 }

@@ -1,8 +1,10 @@
 /* What OpenCL C and CUDA C call differently. Every kernel file is compiled behind this one. Nothing is contracted, fused
  * or approximated behind our back: products are fused where docs/bits.md says so, by FMA, and nowhere else.
  *
- * A kernel has places in memory, PLACE(0), PLACE(1) ...: a buffer and a byte offset each, so that no sub-buffers are
- * needed; then one struct of numbers (calls.h). IN(type, n) and OUT(type, n) are what lies there. */
+ * A launch is for several lanes, along an axis of the grid of their own. A kernel has places in memory, PLACE(0), PLACE(1)
+ * ...: a buffer each; then LANES: a table with an entry for each lane, byte offsets of its places (so that no sub-buffers
+ * are needed) and a struct of numbers (calls.h). LANE(type, p) finds the item's: p points to the struct. IN(type, n) and
+ * OUT(type, n) are what lies at place n. */
 #ifdef __OPENCL_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -15,7 +17,9 @@ typedef int i32;
 #define GLOBAL          __global
 #define TABLE           __constant const
 #define FUNCTION        static inline
-#define PLACE(n)        __global uchar *restrict memory##n, i64 offset##n
+#define PLACE(n)        __global uchar *restrict memory##n
+#define LANES           __global const uchar *restrict table, i64 table_at
+#define LANE_NUMBER     ((i64)get_global_id(2))
 #define ITEM(axis)      ((i64)get_global_id(axis))
 #define FMA(a, b, c)    fma(a, b, c)
 #define BITS_OF(x)      as_ulong(x)
@@ -31,9 +35,11 @@ typedef int i32;
 #define GLOBAL
 #define TABLE           static __device__ const
 #define FUNCTION        static __device__ inline
-#define PLACE(n)        unsigned char *__restrict__ memory##n, i64 offset##n
+#define PLACE(n)        unsigned char *__restrict__ memory##n
+#define LANES           unsigned char *__restrict__ table, i64 table_at, i64 depth /* blocks of a lane along z */
+#define LANE_NUMBER     ((i64)(blockIdx.z / (u32)depth))
 #define ITEM_0          ((i64)blockIdx.x * blockDim.x + threadIdx.x)
-#define ITEM_1          ((i64)blockIdx.z * gridDim.y + blockIdx.y) /* either ends at 65,535 */
+#define ITEM_1          ((i64)(blockIdx.z % (u32)depth) * gridDim.y + blockIdx.y) /* either ends at 65,535 */
 #define ITEM(axis)      ITEM_##axis
 #define FMA(a, b, c)    __fmaf_rn(a, b, c)
 #define BITS_OF(x)      ((u64)__double_as_longlong(x))
@@ -41,8 +47,12 @@ typedef int i32;
 #define TO_FLOAT(x)     __double2float_rn(x)
 #endif
 
-#define IN(type, n)  ((GLOBAL const type *)(memory##n + offset##n))
-#define OUT(type, n) ((GLOBAL type *)(memory##n + offset##n))
+#define LANE(type, name)                                                                                               \
+    GLOBAL const i64 *offsets = (GLOBAL const i64 *)(table + table_at) +                                                 \
+                              LANE_NUMBER * (i64)(LS_GPU_PLACES + sizeof(type) / sizeof(i64));                         \
+    GLOBAL const type *name = (GLOBAL const type *)(offsets + LS_GPU_PLACES)
+#define IN(type, n)  ((GLOBAL const type *)(memory##n + offsets[n]))
+#define OUT(type, n) ((GLOBAL type *)(memory##n + offsets[n]))
 
 /* Division and square root of floats, rounded once: by the device where it can, otherwise through f64, which has more
  * than twice the bits and two more. */

@@ -23,7 +23,7 @@ FUNCTION philox_block philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, u32 k1)
     return out;
 }
 
-FUNCTION philox_block random_block(const ls_gpu_random *p, i64 sample, i64 index)
+FUNCTION philox_block random_block(GLOBAL const ls_gpu_random *p, i64 sample, i64 index)
 {
     philox_block key = philox((u32)p->purpose, (u32)p->layer, (u32)p->call, 0x4c53u, (u32)p->seed, (u32)(p->seed >> 32));
     return philox((u32)index, (u32)sample, (u32)p->run, (u32)(p->run >> 32), key.word[0], key.word[1]);
@@ -32,45 +32,48 @@ FUNCTION philox_block random_block(const ls_gpu_random *p, i64 sample, i64 index
 #define UNIT(word) ((float)((word) >> 8) * 0x1p-24f)
 
 /* A rate that is none is told of by check_rate. places: x, rate, out */
-KERNEL dropout(PLACE(0), PLACE(1), PLACE(2), ls_gpu_random p)
+KERNEL dropout(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
+    LANE(ls_gpu_random, p);
     i64 block_ = ITEM(0), sample = ITEM(1);
-    if (block_ * 4 >= p.each || sample >= p.samples)
+    if (block_ * 4 >= p->each || sample >= p->samples)
         return;
     float rate = IN(float, 1)[0], scale = DIVIDE(1.0f, 1.0f - rate);
-    philox_block words = random_block(&p, p.first + sample, block_);
+    philox_block words = random_block(p, p->first + sample, block_);
     for (int k = 0; k < 4; k++) {
-        i64 e = block_ * 4 + k, at = sample * p.each + e;
-        if (e < p.each)
+        i64 e = block_ * 4 + k, at = sample * p->each + e;
+        if (e < p->each)
             OUT(float, 2)[at] = UNIT(words.word[k]) >= rate ? IN(float, 0)[at] * scale : 0;
     }
 }
 
 /* places: rate, fault */
-KERNEL check_rate(PLACE(0), PLACE(1), ls_gpu_rows p)
+KERNEL check_rate(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_rows, p);
     GLOBAL ls_gpu_fault *fault = OUT(ls_gpu_fault, 1);
     float rate = IN(float, 0)[0];
     if (ITEM(0) == 0 && fault->kind == LS_GPU_FAULT_NONE && !(rate >= 0 && rate < 1)) {
         fault->rate = rate;
-        fault->step = p.outer;
+        fault->step = p->outer;
         fault->kind = LS_GPU_FAULT_RATE;
     }
 }
 
 /* From a to b; rounding must not reach b: `limit` is the number below it. places: out */
-KERNEL random_uniform(PLACE(0), ls_gpu_random p)
+KERNEL random_uniform(PLACE(0), LANES)
 {
+    LANE(ls_gpu_random, p);
     i64 block_ = ITEM(0), sample = ITEM(1);
-    if (block_ * 4 >= p.each || sample >= p.samples)
+    if (block_ * 4 >= p->each || sample >= p->samples)
         return;
-    philox_block words = random_block(&p, p.first + sample, block_);
-    float top = (float)p.b, below = nextafter(top, -(float)ENDLESS);
+    philox_block words = random_block(p, p->first + sample, block_);
+    float top = (float)p->b, below = nextafter(top, -(float)ENDLESS);
     for (int k = 0; k < 4; k++) {
         i64 e = block_ * 4 + k;
-        if (e < p.each) {
-            float x = TO_FLOAT(p.a + (p.b - p.a) * (double)UNIT(words.word[k]));
-            OUT(float, 0)[sample * p.each + e] = x >= top && p.a < p.b ? below : x;
+        if (e < p->each) {
+            float x = TO_FLOAT(p->a + (p->b - p->a) * (double)UNIT(words.word[k]));
+            OUT(float, 0)[sample * p->each + e] = x >= top && p->a < p->b ? below : x;
         }
     }
 }

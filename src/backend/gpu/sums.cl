@@ -3,15 +3,16 @@
 /* Partial sums [count][n] of blocks, added from left to right. The first is stored, or added to what is there. places:
  * partial sums, out */
 #define ADD_BLOCKS(name, type)                                                                                         \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_add p)                                                                      \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_add, p);                                                                                           \
         i64 i = ITEM(0);                                                                                               \
-        if (i >= p.n)                                                                                                  \
+        if (i >= p->n)                                                                                                 \
             return;                                                                                                    \
         GLOBAL const type *part = IN(type, 0) + i;                                                                     \
-        type sum = p.more ? OUT(type, 1)[i] + part[0] : part[0];                                                       \
-        for (i64 k = 1; k < p.count; k++)                                                                              \
-            sum = sum + part[k * p.n];                                                                                 \
+        type sum = p->more ? OUT(type, 1)[i] + part[0] : part[0];                                                      \
+        for (i64 k = 1; k < p->count; k++)                                                                             \
+            sum = sum + part[k * p->n];                                                                                \
         OUT(type, 1)[i] = sum;                                                                                         \
     }
 ADD_BLOCKS(add_blocks_f32, float)
@@ -23,17 +24,18 @@ ADD_BLOCKS(add_blocks_i64, u64)
 
 /* places: x, partial sums [block][kept] */
 #define SUM_BLOCKS(name, type)                                                                                         \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_reduce p)                                                                   \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_reduce, p);                                                                                        \
         i64 i = ITEM(0), number = ITEM(1), first, end;                                                                 \
-        if (i >= p.kept.n || number >= p.b.count)                                                                      \
+        if (i >= p->kept.n || number >= p->b.count)                                                                    \
             return;                                                                                                    \
-        GLOBAL const type *x = IN(type, 0) + walk_at(&p.kept, 0, i);                                                   \
-        block_bounds(&p.b, p.b.first + number, &first, &end);                                                          \
+        GLOBAL const type *x = IN(type, 0) + walk_at(&p->kept, 0, i);                                                  \
+        block_bounds(&p->b, p->b.first + number, &first, &end);                                                        \
         type sum = 0;                                                                                                  \
         for (i64 k = first; k < end; k++)                                                                              \
-            sum = sum + x[walk_at(&p.gone, 0, k)];                                                                     \
-        OUT(type, 1)[number * p.kept.n + i] = sum;                                                                     \
+            sum = sum + x[walk_at(&p->gone, 0, k)];                                                                    \
+        OUT(type, 1)[number * p->kept.n + i] = sum;                                                                    \
     }
 SUM_BLOCKS(sum_blocks_f32, float)
 SUM_BLOCKS(sum_blocks_f64, double)
@@ -43,12 +45,13 @@ SUM_BLOCKS(sum_blocks_i64, u64)
 /* ---- Inside a sample ---- */
 
 /* Elements side by side: n = gone.n of each of kept.n outputs, in blocks of 4,096. places: x, sums f64 [block][kept] */
-KERNEL sum_side_by_side(PLACE(0), PLACE(1), ls_gpu_reduce p)
+KERNEL sum_side_by_side(PLACE(0), PLACE(1), LANES)
 {
-    i64 i = ITEM(0), number = ITEM(1), from = number * 4096, count = least(p.gone.n - from, 4096);
-    if (i >= p.kept.n || number >= p.b.count)
+    LANE(ls_gpu_reduce, p);
+    i64 i = ITEM(0), number = ITEM(1), from = number * 4096, count = least(p->gone.n - from, 4096);
+    if (i >= p->kept.n || number >= p->b.count)
         return;
-    GLOBAL const float *x = IN(float, 0) + i * p.gone.n + from;
+    GLOBAL const float *x = IN(float, 0) + i * p->gone.n + from;
     double part[16];
     for (int k = 0; k < 16; k++)
         part[k] = 0;
@@ -58,32 +61,34 @@ KERNEL sum_side_by_side(PLACE(0), PLACE(1), ls_gpu_reduce p)
             part[k] += x[at + k];
     for (i64 at = whole; at < count; at++)
         part[at - whole] += x[at];
-    OUT(double, 1)[number * p.kept.n + i] = interleaved_total(part);
+    OUT(double, 1)[number * p->kept.n + i] = interleaved_total(part);
 }
 
 /* Their blocks, from left to right, from +0. places: sums, out */
-KERNEL finish_side_by_side(PLACE(0), PLACE(1), ls_gpu_add p)
+KERNEL finish_side_by_side(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_add, p);
     i64 i = ITEM(0);
     double sum = 0;
-    if (i >= p.n)
+    if (i >= p->n)
         return;
-    for (i64 k = 0; k < p.count; k++)
-        sum += IN(double, 0)[k * p.n + i];
+    for (i64 k = 0; k < p->count; k++)
+        sum += IN(double, 0)[k * p->n + i];
     OUT(float, 1)[i] = TO_FLOAT(sum);
 }
 
 /* In row-major order. places: x, out */
 #define REDUCE(name, type, wide, initial, next)                                                                        \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_reduce p)                                                                   \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_reduce, p);                                                                                        \
         i64 i = ITEM(0);                                                                                               \
-        if (i >= p.kept.n)                                                                                             \
+        if (i >= p->kept.n)                                                                                            \
             return;                                                                                                    \
-        GLOBAL const type *from = IN(type, 0) + walk_at(&p.kept, 0, i);                                                \
+        GLOBAL const type *from = IN(type, 0) + walk_at(&p->kept, 0, i);                                               \
         wide total = initial;                                                                                          \
-        for (i64 k = 0; k < p.gone.n; k++) {                                                                           \
-            type x = from[walk_at(&p.gone, 0, k)];                                                                     \
+        for (i64 k = 0; k < p->gone.n; k++) {                                                                          \
+            type x = from[walk_at(&p->gone, 0, k)];                                                                    \
             total = next;                                                                                              \
         }                                                                                                              \
         OUT(type, 1)[i] = (type)total;                                                                                 \
@@ -96,14 +101,15 @@ REDUCE(max_f32, float, float, -(float)ENDLESS, LARGER(total, x))
 REDUCE(min_f32, float, float, (float)ENDLESS, SMALLER(total, x))
 
 /* in [outer, n, inner], out i64 [outer, inner]. places: x, out */
-KERNEL argmax_f32(PLACE(0), PLACE(1), ls_gpu_rows p)
+KERNEL argmax_f32(PLACE(0), PLACE(1), LANES)
 {
+    LANE(ls_gpu_rows, p);
     i64 row = ITEM(0), best = 0;
-    if (row >= p.outer * p.inner)
+    if (row >= p->outer * p->inner)
         return;
-    GLOBAL const float *x = IN(float, 0) + row / p.inner * p.n * p.inner + row % p.inner;
-    for (i64 i = 1; i < p.n; i++)
-        if (BEFORE(x[i * p.inner], x[best * p.inner]))
+    GLOBAL const float *x = IN(float, 0) + row / p->inner * p->n * p->inner + row % p->inner;
+    for (i64 i = 1; i < p->n; i++)
+        if (BEFORE(x[i * p->inner], x[best * p->inner]))
             best = i;
     OUT(i64, 1)[row] = best;
 }
@@ -112,10 +118,11 @@ KERNEL argmax_f32(PLACE(0), PLACE(1), ls_gpu_rows p)
 
 /* places: left, which becomes the result; right */
 #define JOIN(name, type, expression)                                                                                   \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_flat p)                                                                     \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i < p.n) {                                                                                                 \
+        if (i < p->n) {                                                                                                \
             type a = OUT(type, 0)[i], b = IN(type, 1)[i];                                                              \
             OUT(type, 0)[i] = expression;                                                                              \
         }                                                                                                              \
@@ -135,16 +142,62 @@ JOIN(join_min_f64, double, SMALLEST(a, b))
 JOIN(join_min_i32, i32, b < a ? b : a)
 JOIN(join_min_i64, i64, b < a ? b : a)
 
+/* Several lanes' parts at once: what waits for the lanes on its right is on a stack. An item has a vector of sums, or one
+ * number. place: all lanes' memory */
+#define JOIN_LANES(name, type, width, take, put, expression)                                                           \
+    KERNEL name(PLACE(0), LANES)                                                                                       \
+    {                                                                                                                  \
+        LANE(ls_gpu_tree, p);                                                                                          \
+        i64 i = ITEM(0) * (width), count = least(p->n - i, (width));                                                   \
+        if (i >= p->n)                                                                                                 \
+            return;                                                                                                    \
+        GLOBAL const i64 *lane = (GLOBAL const i64 *)(p + 1);                                                          \
+        type stack[LS_GPU_LEVELS];                                                                                     \
+        int depth_ = 0;                                                                                                \
+        for (i64 k = 0; k < p->lanes; k++) {                                                                           \
+            type b = take(lane[2 * k], i, count);                                                                      \
+            for (i64 merges = lane[2 * k + 1]; merges > 0; merges--) {                                                 \
+                type a = stack[--depth_];                                                                              \
+                b = expression;                                                                                        \
+            }                                                                                                          \
+            stack[depth_++] = b;                                                                                       \
+        }                                                                                                              \
+        put(stack[0], p->to, i, count);                                                                                \
+    }
+#define TAKE_VEC(at, i, count)    load((GLOBAL const float *)(memory0 + at) + i, count)
+#define PUT_VEC(x, at, i, count)  store(x, (GLOBAL float *)(memory0 + at) + i, count)
+#define TAKE_F32(at, i, count)    ((GLOBAL const float *)(memory0 + at))[i]
+#define PUT_F32(x, at, i, count)  ((GLOBAL float *)(memory0 + at))[i] = x
+#define TAKE_F64(at, i, count)    ((GLOBAL const double *)(memory0 + at))[i]
+#define PUT_F64(x, at, i, count)  ((GLOBAL double *)(memory0 + at))[i] = x
+#define TAKE_I32(at, i, count)    ((GLOBAL const i32 *)(memory0 + at))[i]
+#define PUT_I32(x, at, i, count)  ((GLOBAL i32 *)(memory0 + at))[i] = x
+#define TAKE_I64(at, i, count)    ((GLOBAL const i64 *)(memory0 + at))[i]
+#define PUT_I64(x, at, i, count)  ((GLOBAL i64 *)(memory0 + at))[i] = x
+JOIN_LANES(join_lanes_sum_f32, vec, LS_VECTOR, TAKE_VEC, PUT_VEC, a + b)
+JOIN_LANES(join_lanes_sum_f64, double, 1, TAKE_F64, PUT_F64, a + b)
+JOIN_LANES(join_lanes_sum_i32, i32, 1, TAKE_I32, PUT_I32, (i32)((u32)a + (u32)b))
+JOIN_LANES(join_lanes_sum_i64, i64, 1, TAKE_I64, PUT_I64, (i64)((u64)a + (u64)b))
+JOIN_LANES(join_lanes_max_f32, float, 1, TAKE_F32, PUT_F32, LARGEST(a, b))
+JOIN_LANES(join_lanes_max_f64, double, 1, TAKE_F64, PUT_F64, LARGEST(a, b))
+JOIN_LANES(join_lanes_max_i32, i32, 1, TAKE_I32, PUT_I32, b > a ? b : a)
+JOIN_LANES(join_lanes_max_i64, i64, 1, TAKE_I64, PUT_I64, b > a ? b : a)
+JOIN_LANES(join_lanes_min_f32, float, 1, TAKE_F32, PUT_F32, SMALLEST(a, b))
+JOIN_LANES(join_lanes_min_f64, double, 1, TAKE_F64, PUT_F64, SMALLEST(a, b))
+JOIN_LANES(join_lanes_min_i32, i32, 1, TAKE_I32, PUT_I32, b < a ? b : a)
+JOIN_LANES(join_lanes_min_i64, i64, 1, TAKE_I64, PUT_I64, b < a ? b : a)
+
 /* Each of so many items looks at its share of n numbers, and leaves a byte: 1 where one is not finite. count: items.
  * places: x, bytes */
 #define FINITE(name, type, most)                                                                                       \
-    KERNEL name(PLACE(0), PLACE(1), ls_gpu_add p)                                                                      \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
     {                                                                                                                  \
+        LANE(ls_gpu_add, p);                                                                                           \
         i64 item = ITEM(0);                                                                                            \
-        if (item >= p.count)                                                                                           \
+        if (item >= p->count)                                                                                          \
             return;                                                                                                    \
         u8 found = 0;                                                                                                  \
-        for (i64 i = item; i < p.n; i += p.count)                                                                      \
+        for (i64 i = item; i < p->n; i += p->count)                                                                    \
             found |= !(fabs(IN(type, 0)[i]) <= most);                                                                  \
         OUT(u8, 1)[item] = found;                                                                                      \
     }

@@ -111,26 +111,27 @@ FUNCTION double power(double x, double y)
 }
 
 /* places: learning rate, step, predicate, scalars */
-KERNEL update_scalars(PLACE(0), PLACE(1), PLACE(2), PLACE(3), ls_gpu_update p)
+KERNEL update_scalars(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 {
-    if (ITEM(0) > 0 || p.n == 0)
+    LANE(ls_gpu_update, p);
+    if (ITEM(0) > 0 || p->n == 0)
         return;
     GLOBAL scalars *u = OUT(scalars, 3);
-    float rate = IN(float, 0)[0], step = p.has_step ? IN(float, 1)[0] : 0;
-    float beta_1 = (float)p.beta_1, beta_2 = (float)p.beta_2;
+    float rate = IN(float, 0)[0], step = p->has_step ? IN(float, 1)[0] : 0;
+    float beta_1 = (float)p->beta_1, beta_2 = (float)p->beta_2;
     u->rate = rate;
     u->step = step;
-    u->momentum = (float)p.momentum;
-    u->rho = (float)p.rho;
-    u->epsilon = (float)p.epsilon;
+    u->momentum = (float)p->momentum;
+    u->rho = (float)p->rho;
+    u->epsilon = (float)p->epsilon;
     u->beta_1 = beta_1;
     u->beta_2 = beta_2;
-    u->one_minus_rho = (float)(1 - p.rho);
-    u->one_minus_beta_1 = (float)(1 - p.beta_1);
-    u->one_minus_beta_2 = (float)(1 - p.beta_2);
-    u->decay = rate * (float)p.weight_decay;
-    u->alpha = p.has_step ? TO_FLOAT(rate * sqrt(1 - power(beta_2, step)) / (1 - power(beta_1, step))) : 0;
-    u->keeps = p.has_when && IN(u8, 2)[0] == 0 ? 1 : 0;
+    u->one_minus_rho = (float)(1 - p->rho);
+    u->one_minus_beta_1 = (float)(1 - p->beta_1);
+    u->one_minus_beta_2 = (float)(1 - p->beta_2);
+    u->decay = rate * (float)p->weight_decay;
+    u->alpha = p->has_step ? TO_FLOAT(rate * sqrt(1 - power(beta_2, step)) / (1 - power(beta_1, step))) : 0;
+    u->keeps = p->has_when && IN(u8, 2)[0] == 0 ? 1 : 0;
 }
 
 #define V        float
@@ -139,11 +140,11 @@ KERNEL update_scalars(PLACE(0), PLACE(1), PLACE(2), PLACE(3), ls_gpu_update p)
 #define NO_STEP  0
 /* places: gradient, variable, slots, new ones of these, scalars */
 #define RULE(id, slots, has_step, ...)                                                                                 \
-    KERNEL update_##id(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7),                 \
-                       ls_gpu_flat p)                                                                                  \
+    KERNEL update_##id(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7), LANES)          \
     {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
-        if (i >= p.n)                                                                                                  \
+        if (i >= p->n)                                                                                                 \
             return;                                                                                                    \
         scalars all = *IN(scalars, 7);                                                                                 \
         const scalars *u = &all;                                                                                       \

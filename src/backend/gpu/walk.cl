@@ -2,7 +2,7 @@
 
 /* Where element i of the walk is in array k. A walk has fewer than 2^31 elements of a sample, but may have many samples:
  * the first axis alone is divided as 64 bits. */
-FUNCTION i64 walk_at(const ls_gpu_walk *walk, int k, i64 i)
+FUNCTION i64 walk_at(GLOBAL const ls_gpu_walk *walk, int k, i64 i)
 {
     i64 at = walk->start[k];
     for (int axis = (int)walk->rank - 1; axis > 0; axis--) {
@@ -14,14 +14,14 @@ FUNCTION i64 walk_at(const ls_gpu_walk *walk, int k, i64 i)
 }
 
 /* The same for walks of at most two axes (magic is not 0), without a division. */
-FUNCTION i64 rows_at(const ls_gpu_walk *walk, int k, i64 i)
+FUNCTION i64 rows_at(GLOBAL const ls_gpu_walk *walk, int k, i64 i)
 {
     i64 outer = (i64)((u64)i * (u64)walk->magic >> walk->shift);
     return walk->start[k] + outer * walk->stride[k][0] + (i - outer * walk->size[1]) * walk->stride[k][1];
 }
 
 /* Positions first .. end-1 of block number `number` of a lane. */
-FUNCTION void block_bounds(const ls_gpu_blocks *b, i64 number, i64 *first, i64 *end)
+FUNCTION void block_bounds(GLOBAL const ls_gpu_blocks *b, i64 number, i64 *first, i64 *end)
 {
     if (b->samples > 0) {
         *first = number * b->samples * b->sample;

@@ -198,20 +198,23 @@ static void cl_release_kernel(void *device_, void *kernel)
     ((device *)device_)->cl->ReleaseKernel(kernel);
 }
 
-static ls_status cl_launch(void *device_, void *kernel, const ls_gpu_launch *launch, int group_)
+static ls_status cl_launch(void *device_, void *kernel, const ls_gpu_grid *grid)
 {
     device *d = device_;
     uint32_t argument = 0;
-    size_t group = (size_t)group_, local[2] = { group, 1 };
-    size_t global[2] = { ((size_t)launch->items[0] + group - 1) / group * group, (size_t)launch->items[1] };
-    for (int i = 0; i < launch->places; i++) {
-        ls_cl_mem memory = launch->place[i].memory;
-        int64_t offset = (int64_t)launch->place[i].offset;
-        CL_TRY(d, launch->kernel, d->cl->SetKernelArg(kernel, argument++, sizeof(memory), &memory));
-        CL_TRY(d, launch->kernel, d->cl->SetKernelArg(kernel, argument++, sizeof(offset), &offset));
+    size_t group = (size_t)grid->group, local[3] = { group, 1, 1 };
+    size_t global[3] = { ((size_t)grid->items[0] + group - 1) / group * group, (size_t)grid->items[1],
+                         (size_t)grid->lanes };
+    ls_cl_mem memory;
+    int64_t table_at = (int64_t)grid->table.offset;
+    for (int i = 0; i < grid->places; i++) {
+        memory = grid->memory[i];
+        CL_TRY(d, grid->kernel, d->cl->SetKernelArg(kernel, argument++, sizeof(memory), &memory));
     }
-    CL_TRY(d, launch->kernel, d->cl->SetKernelArg(kernel, argument, launch->size, launch->numbers));
-    CL_TRY(d, launch->kernel, d->cl->EnqueueNDRangeKernel(d->queue, kernel, 2, NULL, global, local, 0, NULL, NULL));
+    memory = grid->table.memory;
+    CL_TRY(d, grid->kernel, d->cl->SetKernelArg(kernel, argument++, sizeof(memory), &memory));
+    CL_TRY(d, grid->kernel, d->cl->SetKernelArg(kernel, argument, sizeof(table_at), &table_at));
+    CL_TRY(d, grid->kernel, d->cl->EnqueueNDRangeKernel(d->queue, kernel, 3, NULL, global, local, 0, NULL, NULL));
     return LS_OK;
 }
 

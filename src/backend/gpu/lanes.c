@@ -1,0 +1,140 @@
+/* Launches of several lanes become one. Each lane's steps are lowered one after the other; a launch of the same kernel
+ * on the same memory joins that of the lanes before it, behind the one that the lane joined last, so that every lane's
+ * launches stay in order. Lanes of the same size have the same launches; of two sizes now and then different ones. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gpu/driver.h"
+#include "base/grow.h"
+
+static atomic_llong launches;
+
+int64_t ls_gpu_launches(void)
+{
+    return atomic_load(&launches);
+}
+
+void ls_gpu_count_launches(int count)
+{
+    atomic_fetch_add(&launches, count);
+}
+
+struct ls_gpu_record {
+    ls_gpu_recorded *list;
+    int count;
+    size_t room;
+    unsigned char *table;
+    size_t bytes, table_room;
+    int lanes;
+    int step; /* the first launch of the step at hand */
+    int next; /* the first that the lane at hand may join */
+};
+
+ls_gpu_record *ls_gpu_record_create(void)
+{
+    return calloc(1, sizeof(ls_gpu_record));
+}
+
+void ls_gpu_record_destroy(ls_gpu_record *r)
+{
+    if (!r)
+        return;
+    free(r->list);
+    free(r->table);
+    free(r);
+}
+
+void ls_gpu_record_begin(ls_gpu_record *r, int lanes)
+{
+    r->count = r->step = r->next = 0;
+    r->bytes = 0;
+    r->lanes = lanes;
+}
+
+void ls_gpu_record_step(ls_gpu_record *r)
+{
+    r->step = r->next = r->count;
+}
+
+void ls_gpu_record_lane(ls_gpu_record *r)
+{
+    r->next = r->step;
+}
+
+static bool is_same(const ls_gpu_recorded *a, const ls_gpu_recorded *b)
+{
+    if (a->kernel != b->kernel || a->grid.entry != b->grid.entry || a->grid.group != b->grid.group)
+        return false;
+    for (int i = 0; i < a->grid.places; i++)
+        if (a->grid.memory[i] != b->grid.memory[i])
+            return false;
+    return true;
+}
+
+/* A new launch, with room in the table for all lanes. */
+static ls_status append(ls_gpu_record *r, const ls_gpu_recorded *new)
+{
+    size_t bytes = new->grid.entry *(size_t)r->lanes, wanted = r->bytes + bytes;
+    LS_TRY(ls_grow(&r->list, (size_t)r->count, &r->room, sizeof(*r->list)));
+    if (wanted > r->table_room) {
+        size_t room = wanted > 2 * r->table_room ? wanted : 2 * r->table_room;
+        unsigned char *table = realloc(r->table, room);
+        if (!table)
+            return ls_fail(LS_ERR_MEMORY, "no memory to launch kernel %s", new->name);
+        r->table = table;
+        r->table_room = room;
+    }
+    r->list[r->count] = *new;
+    r->list[r->count].table_at = r->bytes;
+    r->count++;
+    r->bytes = wanted;
+    return LS_OK;
+}
+
+/* Offsets of places, then the struct of numbers: what LANE of prelude.cl reads. */
+static void write_entry(ls_gpu_record *r, ls_gpu_recorded *to, const ls_gpu_launch *launch)
+{
+    unsigned char *entry = r->table + to->table_at + to->grid.entry * (size_t)to->grid.lanes;
+    int64_t offset[LS_GPU_PLACES] = { 0 };
+    for (int i = 0; i < launch->places; i++)
+        offset[i] = (int64_t)launch->place[i].offset;
+    memcpy(entry, offset, sizeof(offset));
+    memcpy(entry + sizeof(offset), launch->numbers, launch->size);
+    to->grid.lanes++;
+    for (int i = 0; i < 2; i++)
+        if (launch->items[i] > to->grid.items[i])
+            to->grid.items[i] = launch->items[i];
+}
+
+ls_status ls_gpu_record_add(ls_gpu_record *r, void *kernel, const ls_gpu_launch *launch, int group)
+{
+    ls_gpu_recorded new = { .kernel = kernel };
+    new.grid.places = launch->places;
+    new.grid.entry = LS_GPU_PLACES * sizeof(int64_t) + launch->size;
+    new.grid.group = group;
+    for (int i = 0; i < launch->places; i++)
+        new.grid.memory[i] = launch->place[i].memory;
+    snprintf(new.name, sizeof(new.name), "%s", launch->kernel);
+    int at = r->next;
+    while (at < r->count && !is_same(&r->list[at], &new))
+        at++;
+    if (at == r->count)
+        LS_TRY(append(r, &new));
+    write_entry(r, &r->list[at], launch);
+    r->next = at + 1;
+    return LS_OK;
+}
+
+const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *r, int *count)
+{
+    *count = r->count;
+    return r->list;
+}
+
+const void *ls_gpu_record_table(const ls_gpu_record *r, size_t *bytes)
+{
+    *bytes = r->bytes;
+    return r->table;
+}
