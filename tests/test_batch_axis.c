@@ -2,7 +2,9 @@
  * tried as constants, as per-sample inputs and as gathered batches, in all combinations. With constants alone it is the
  * whole computation, which has no batch axis: any other combination must have its values and gradients, or be refused
  * with a message that names an op. What is expected when all are per-sample, and when all are gathered, stands in the
- * row. How leaves are written ("N,3"): support.h. */
+ * row. How leaves are written ("N,3"): support.h.
+ *
+ * test_opencl_axis.c is this file with an OpenCL device in float32 (ON_OPENCL), which has the CPU's bits as well. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,11 +17,20 @@
 #include <string.h>
 
 #include "graph/rules.h"
+#include "skip.h"
 #include "support.h"
 
+#ifdef ON_OPENCL
+#include "opencl.h"
+#define TOLERANCE 1e-4
+#define REAL      LS_F32
+static const int64_t batches[] = { 1, 5 };
+#else
 #define TOLERANCE 1e-12
-
+#define REAL      LS_F64
 static const int64_t batches[] = { 1, 2, 5 };
+#endif
+static ls_context *cpu, *device; /* NULL: each graph has a context of its own */
 #define BATCHES (sizeof batches / sizeof *batches)
 
 /* ---- One combination ---- */
@@ -60,13 +71,17 @@ static void read_gradients(const test_case *c, test_graph *t, ls_tensor *y, cons
         o->gradient[number[i]] = test_values(g[i], &o->gradient_count[number[i]]);
 }
 
-static void try_out(const test_case *c, const test_kind *kinds, int64_t batch, const char *where, outcome *o)
+static void try_out_in(ls_context *ctx, const test_case *c, const test_kind *kinds, int64_t batch, const char *where,
+                       outcome *o)
 {
     test_graph t;
     ls_tensor *x[TEST_INPUTS] = { NULL };
     bool whole = true;
     *o = (outcome){ .refused = false };
-    test_graph_open(&t, batch);
+    if (ctx)
+        test_graph_open_in(&t, ctx, batch, REAL);
+    else
+        test_graph_open(&t, batch);
     for (int i = 0; i < TEST_INPUTS && c->in[i]; i++) {
         whole = whole && kinds[i] == TEST_CONSTANT;
         x[i] = test_add(&t, c->in[i], kinds[i])->tensor;
@@ -85,10 +100,36 @@ static void try_out(const test_case *c, const test_kind *kinds, int64_t batch, c
         o->shape = value.shape;
         o->per_sample = ls_tensor_is_per_sample(y);
         o->values = test_values(y, &o->count);
-        if (ls_tensor_dtype(y) == LS_F64 && !c->values_only)
+        if (ls_tensor_dtype(y) == REAL && !c->values_only)
             read_gradients(c, &t, y, where, o);
     }
     test_graph_close(&t);
+}
+
+/* Any NaN equals any NaN. */
+static void check_bits(const char *where, const double *a, const double *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i])))
+            fail_msg("%s: element %zu is %a, on the CPU %a", where, i, a[i], b[i]);
+}
+
+/* On the device; and that is what the CPU has. */
+static void try_out(const test_case *c, const test_kind *kinds, int64_t batch, const char *where, outcome *o)
+{
+    outcome other;
+    try_out_in(device, c, kinds, batch, where, o);
+    if (!cpu)
+        return;
+    try_out_in(cpu, c, kinds, batch, where, &other);
+    assert_int_equal(o->refused, other.refused);
+    assert_int_equal(o->count, other.count);
+    check_bits(where, o->values, other.values, o->count);
+    for (int i = 0; i < TEST_INPUTS; i++) {
+        assert_int_equal(o->gradient_count[i], other.gradient_count[i]);
+        check_bits(where, o->gradient[i], other.gradient[i], o->gradient_count[i]);
+    }
+    outcome_close(&other);
 }
 
 /* ---- All combinations of a row ---- */
@@ -315,14 +356,14 @@ static ls_tensor *broadcast_to_second(const test_case *c, ls_tensor *const *x)
 static ls_tensor *fill(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
-    return ls_op_mul(ls_op_fill(x[0]->graph, LS_F64, ls_tensor_shape(x[0]), 1.5), x[0]);
+    return ls_op_mul(ls_op_fill(x[0]->graph, REAL, ls_tensor_shape(x[0]), 1.5), x[0]);
 }
 
 /* The running statistics that training leaves behind. */
 static ls_tensor *moving_statistics(const test_case *c, ls_tensor *const *x)
 {
-    ls_tensor *mean = ls_op_variable(x[0]->graph, "mean", LS_F64, LS_SHAPE(3));
-    ls_tensor *variance = ls_op_variable(x[0]->graph, "variance", LS_F64, LS_SHAPE(3)), *updates[2];
+    ls_tensor *mean = ls_op_variable(x[0]->graph, "mean", REAL, LS_SHAPE(3));
+    ls_tensor *variance = ls_op_variable(x[0]->graph, "variance", REAL, LS_SHAPE(3)), *updates[2];
     ls_op_batch_norm(x[0], .moving_mean = mean, .moving_variance = variance, .training = true, .momentum = 0.5,
                      .unbiased = c->number, .updates = updates);
     return ls_op_concat(updates, 2, 0);
@@ -863,21 +904,54 @@ static void every_op_has_a_row(void **state)
     }
 }
 
-int main(void)
+static void there_is_such_a_device(void **state)
+{
+    (void)state;
+    SKIP("no OpenCL device (tools/deps.sh install opencl)");
+}
+
+static void add_rows(void)
 {
     test_cases_add(table, sizeof table / sizeof *table);
     add_elementwise();
     add_products();
     add_reductions();
     test_suite_add_cases(right_or_refused);
-    TEST_SUITE_ADD(leaves_that_are_whole);
-    TEST_SUITE_ADD(the_batch_axis_of_a_leaf_is_axis_0);
-    TEST_SUITE_ADD(variables_are_written_with_whole_values);
-    TEST_SUITE_ADD(gather_and_scatter_take_one_kind_each);
-    TEST_SUITE_ADD(count_and_mean_follow_what_is_fed);
-    TEST_SUITE_ADD(a_sample_s_random_numbers_are_its_own);
-    TEST_SUITE_ADD(dropout_keeps_its_mask);
-    TEST_SUITE_ADD(contrast_finds_itself);
+}
+
+#ifdef ON_OPENCL
+static bool open_contexts(void)
+{
+    ls_context_options options = { .threads = 1 };
+    return opencl_open(&options, "opencl:0", &device) && ls_context_open(&options, &cpu) == LS_OK;
+}
+#else
+static bool open_contexts(void)
+{
+    return true;
+}
+#endif
+
+int main(void)
+{
+    if (!open_contexts()) {
+        TEST_SUITE_ADD(there_is_such_a_device);
+        return test_suite_run("batch axis");
+    }
+    add_rows();
+    if (!device) { /* of leaves, and of what has a test of its own on devices */
+        TEST_SUITE_ADD(leaves_that_are_whole);
+        TEST_SUITE_ADD(the_batch_axis_of_a_leaf_is_axis_0);
+        TEST_SUITE_ADD(variables_are_written_with_whole_values);
+        TEST_SUITE_ADD(gather_and_scatter_take_one_kind_each);
+        TEST_SUITE_ADD(count_and_mean_follow_what_is_fed);
+        TEST_SUITE_ADD(a_sample_s_random_numbers_are_its_own);
+        TEST_SUITE_ADD(dropout_keeps_its_mask);
+        TEST_SUITE_ADD(contrast_finds_itself);
+    }
     TEST_SUITE_ADD(every_op_has_a_row);
-    return test_suite_run("batch axis");
+    int failed = test_suite_run("batch axis");
+    ls_context_close(device);
+    ls_context_close(cpu);
+    return failed;
 }

@@ -1,7 +1,10 @@
 /* The CPU device against the reference device, bit for bit: every expression of the tables of expressions, in float32,
  * forward and backward, under every way of cutting the batch; then random graphs. With guards behind every value, so
  * that a kernel that writes too far is seen. One instruction set, the best or LOCKSTEP_ISA's; single ops at random
- * shapes on all of them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: support.h. */
+ * shapes on all of them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: support.h.
+ *
+ * test_opencl_graphs.c is this file with two OpenCL devices in the place of the CPU's (ON_OPENCL), of which random
+ * graphs are cut finely over all, the CPU among them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +21,22 @@
 #include "expressions.h"
 #include "graph/rules.h"
 #include "run/runs.h"
+#include "skip.h"
 
-#define DEVICES 2
+#ifdef ON_OPENCL
+#include "opencl.h"
+#define SEEDS  30
+#define IS_CPU false
+static const int64_t batches[] = { 7 };
+static const int lanes[] = { 1, 3 };
+#else
+#define SEEDS  200
+#define IS_CPU true
+static const int64_t batches[] = { 0, 1, 7, 33 };
+static const int lanes[] = { 1, 3, 5 };
+#endif
+#define DEVICES       2
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 static ls_context *reference, *cpu;
 
 /* ---- What ran ---- */
@@ -80,10 +97,13 @@ static void side_close(side *s)
     test_graph_close(&s->t);
 }
 
+/* Of the devices of a map, or of all CPUs; what only the CPU can do stays there. */
 static int any_device(const ls_map *map, const ls_map_point *at)
 {
-    (void)map;
-    return at->lane < 0 ? LS_ANY_DEVICE : (at->group * 5 + at->lane * 3) % 7 % DEVICES;
+    int which = (at->group * 5 + at->lane * 3) % 7;
+    if (at->lane < 0 || (map->count > 0 && at->kind != LS_ANY_KIND))
+        return LS_ANY_DEVICE;
+    return map->count > 0 ? map->devices[which % map->count] : which % DEVICES;
 }
 
 static ls_runs *apply_setting(ls_graph *graph, const setting *how)
@@ -96,6 +116,13 @@ static ls_runs *apply_setting(ls_graph *graph, const setting *how)
     };
     if (how->finely)
         runs->settings.plan.map.device = any_device;
+#ifdef ON_OPENCL
+    static const int devices[] = { 1, 0, 2 }; /* the CPU is the first that there is */
+    if (how->finely && graph->context == cpu) {
+        runs->settings.plan.map.devices = devices;
+        runs->settings.plan.map.count = (int)LENGTH(devices);
+    }
+#endif
     return runs;
 }
 
@@ -254,19 +281,18 @@ static void check_setting(const char *row, side *ours, const side *theirs, const
 static void check_kind(const test_case *c, test_kind kind, int64_t batch)
 {
     static const char *const kinds[] = { "constants", "variables", "fed", "gathered" };
-    static const int lanes[] = { 1, 3, 5 };
     char row[160];
     side ours, theirs, uncut;
     snprintf(row, sizeof row, "%s (%s), %s, batch %d", c->op, c->variant, kinds[kind], (int)batch);
     bool taken = side_open(&ours, c, cpu, kind, batch);
     side_open(&theirs, c, reference, kind, batch);
     side_open(&uncut, c, reference, kind, batch);
-    bool cuts = kind == TEST_FED && batch > 1;
+    bool cuts = IS_CPU && kind == TEST_FED && batch > 1; /* others do a lane at once */
     if (taken)
         side_run(&uncut, &(setting){ .lanes = 1, .micro = batch, .unfused = true });
     for (size_t i = 0; taken && uncut.status == LS_OK && batch > 1 && !is_empty(c) && i < uncut.count; i++)
         check_trust(row, &uncut, i, c->mostly_zero || c->many);
-    for (int l = 0; taken && l < (kind == TEST_VARIABLE ? 1 : 3); l++) {
+    for (int l = 0; taken && l < (kind == TEST_VARIABLE ? 1 : (int)LENGTH(lanes)); l++) {
         side_run(&theirs, &(setting){ lanes[l], batch, .unfused = true });
         for (size_t i = 0; theirs.status == LS_OK && i < theirs.count; i++)
             compare(row, &theirs, &uncut, i, OTHER_LANES);
@@ -282,7 +308,6 @@ static void check_kind(const test_case *c, test_kind kind, int64_t batch)
 
 static void right_on_the_cpu(void **state)
 {
-    static const int64_t batches[] = { 0, 1, 7, 33 };
     const test_case *c = *state;
     bool has_batch = false;
     for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
@@ -537,7 +562,6 @@ static void a_relu_behind_the_gradient_is_not_awaited(void **state)
 
 /* ---- Random graphs ---- */
 
-#define SEEDS       200
 #define MOST_VALUES 48
 #define MOST_SLOTS  16
 
@@ -1036,10 +1060,9 @@ static char *check_cut(const char *where, uint32_t seed, const setting *how)
 /* NULL, or what is wrong. */
 static char *check_random(uint32_t seed)
 {
-    static const int lanes[] = { 1, 3, 5 };
     maker m = { .key = ls_random_key(seed, LS_RANDOM_TEST, 78, 0) };
     char *message = NULL;
-    for (int l = 0; !message && l < 3; l++) {
+    for (int l = 0; !message && l < (int)LENGTH(lanes); l++) {
         setting how = { .lanes = lanes[l], .micro = draw(&m, 4), .unfused = draw(&m, 4) == 0 };
         char *where = test_text("seed %u, %d lanes, micro-batch %d%s", seed, how.lanes, (int)how.micro,
                                 how.unfused ? ", unfused" : "");
@@ -1113,25 +1136,45 @@ static void every_op_has_its_kernel(void **state)
 
 /* ---- All together ---- */
 
+static void there_is_such_a_device(void **state)
+{
+    (void)state;
+    SKIP("no OpenCL device with two cores (tools/deps.sh install opencl)");
+}
+
+static bool open_ours(void)
+{
+#ifdef ON_OPENCL
+    opencl_cut(DEVICES);
+    return opencl_open(&(ls_context_options){ .threads = 1 }, "opencl:0-1", &cpu);
+#else
+    LS_CHECK(ls_context_open(&(ls_context_options){ .threads = DEVICES, .cpu_devices = DEVICES }, &cpu));
+    return true;
+#endif
+}
+
 int main(void)
 {
-    ls_context_options plain = { .reference = true, .threads = 1 },
-                       ours = { .threads = DEVICES, .cpu_devices = DEVICES };
     mallopt(M_PERTURB, 0x80); /* what is read before it is written is a large number, not zero */
-    LS_CHECK(ls_context_open(&plain, &reference));
-    LS_CHECK(ls_context_open(&ours, &cpu));
+    if (!open_ours()) {
+        TEST_SUITE_ADD(there_is_such_a_device);
+        return test_suite_run("opencl");
+    }
+    LS_CHECK(ls_context_open(&(ls_context_options){ .reference = true, .threads = 1 }, &reference));
     test_expressions_add();
     test_kernel_expressions_add();
     test_suite_add_cases(right_on_the_cpu);
     TEST_SUITE_ADD(tiles_are_right);
-    TEST_SUITE_ADD(large_kernels_are_right);
-    TEST_SUITE_ADD(large_samples_are_right);
     TEST_SUITE_ADD(updates_wait_for_their_predicate);
     TEST_SUITE_ADD(updates_in_place_show_at_the_end);
-    TEST_SUITE_ADD(a_relu_behind_the_gradient_is_not_awaited);
     TEST_SUITE_ADD(random_graphs_are_right);
-    TEST_SUITE_ADD(every_op_has_its_kernel);
-    int failed = test_suite_run("cpu");
+    if (IS_CPU) { /* of its kernels, and of how it cuts */
+        TEST_SUITE_ADD(large_kernels_are_right);
+        TEST_SUITE_ADD(large_samples_are_right);
+        TEST_SUITE_ADD(a_relu_behind_the_gradient_is_not_awaited);
+        TEST_SUITE_ADD(every_op_has_its_kernel);
+    }
+    int failed = test_suite_run(IS_CPU ? "cpu" : "opencl");
     ls_context_close(cpu);
     ls_context_close(reference);
     return failed;

@@ -603,10 +603,19 @@ static ls_status adopt(ls_mesh *mesh)
     return ls_fail(LS_ERR_PEER, "%s", newcomer >= 0 ? "a worker joins" : mesh->why);
 }
 
+/* Who is gone has said so, and was not torn away: maybe at the end of the job, which not all have heard of yet. */
+static bool all_took_leave(const ls_mesh *mesh)
+{
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]] > LS_LOST_LEFT)
+            return false;
+    return true;
+}
+
 ls_status ls_mesh_regroup(ls_mesh *mesh)
 {
     int lost = -1;
-    if (!mesh->table->elastic)
+    if (!mesh->table->elastic && !all_took_leave(mesh))
         return ls_fail(LS_ERR_PEER, "%s; over %s the others cannot go on without it", mesh->why, mesh->table->name);
     ls_mesh_abandon(mesh);
     ls_mesh_wait_begins(mesh);

@@ -19,6 +19,7 @@ using std::sqrt;
 
 #define __device__
 #define __global__
+#define __forceinline__ inline
 
 typedef struct standin_index {
     unsigned x, y, z;

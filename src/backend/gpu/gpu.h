@@ -39,6 +39,7 @@ typedef struct ls_gpu_tuning {
     const char *name;
     int vector; /* columns that an item of a product has: 1, 4 or 16 */
     int rows;   /* and rows */
+    bool wide;  /* an item may have two such vectors */
     int group;  /* items of a work group */
     int heavy;  /* the same, of kernels whose items have much to do */
 } ls_gpu_tuning;

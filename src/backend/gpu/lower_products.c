@@ -1,4 +1,6 @@
 /* Convolutions, matrix products and pools, as launches. */
+#include <stdio.h>
+
 #include "backend/gpu/lower.h"
 
 static int64_t ceiling(int64_t a, int64_t b)
@@ -33,6 +35,16 @@ static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_s
     return v;
 }
 
+/* The kernel's name, and how many columns an item of it has: two vectors, where there are so many. */
+static const char *with_columns(const lowering *x, const char *name, int64_t columns, char out[48], int64_t *each)
+{
+    const ls_gpu_tuning *t = x->l->tuning;
+    bool wide = t->wide && columns > t->vector;
+    snprintf(out, 48, "%s%s", name, wide ? "_wide" : "");
+    *each = wide ? 2 * t->vector : t->vector;
+    return out;
+}
+
 /* ---- Convolution ---- */
 
 ls_status ls_gpu_conv2d(lowering *x)
@@ -40,9 +52,12 @@ ls_status ls_gpu_conv2d(lowering *x)
     const ls_gpu_tuning *t = x->l->tuning;
     ls_shape in = ls_gpu_in_shape(x, 0), kernel = ls_gpu_in_shape(x, 1);
     ls_gpu_window v = window_of(x, &in, &kernel, &x->out_shape);
+    char name[48];
+    int64_t each;
     v.tiles = ceiling(v.yw, t->rows);
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, "conv2d", &v, v.yh * v.tiles * v.groups * ceiling(v.group_out, t->vector),
-                        v.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+    (void)with_columns(x, "conv2d", v.group_out, name, &each);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, v.yh * v.tiles * v.groups * ceiling(v.group_out, each), v.n,
+                        ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
 /* The last two axes of [..., rows, columns] swapped, in scratch memory. */
@@ -62,11 +77,13 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
     ls_shape kernel = ls_gpu_in_shape(x, 0), dy = ls_gpu_in_shape(x, 1);
     ls_gpu_window v = window_of(x, &x->out_shape, &kernel, &dy);
     ls_memory_place swapped;
+    char name[48];
+    int64_t each;
+    (void)with_columns(x, "conv2d_grad_input", v.group_in, name, &each);
     LS_TRY(swap_last(x, ls_gpu_in(x, 0), v.kh * v.kw, v.group_in, v.out, &swapped));
     v.tiles = ceiling(v.w, t->rows * v.stride[1]) * v.stride[1];
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, "conv2d_grad_input", &v,
-                        v.h * v.tiles * v.groups * ceiling(v.group_in, t->vector), v.n, swapped, ls_gpu_in(x, 1),
-                        x->out);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, v.h * v.tiles * v.groups * ceiling(v.group_in, each), v.n,
+                        swapped, ls_gpu_in(x, 1), x->out);
 }
 
 ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
@@ -74,20 +91,20 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
     const ls_gpu_tuning *t = x->l->tuning;
     ls_shape in = ls_gpu_in_shape(x, 0), dy = ls_gpu_in_shape(x, 1);
     ls_gpu_correlate p = { .v = window_of(x, &in, &x->out_shape, &dy) };
-    int64_t count;
+    char name[48];
+    int64_t count, each;
     p.b = ls_gpu_blocks_of(ls_blocks_of(p.v.yh, p.v.yw), p.v.n, &count);
     blocks_sum s = { .module = LS_GPU_PRODUCTS,
-                     .kernel = "conv2d_grad_kernel",
+                     .kernel = with_columns(x, "conv2d_grad_kernel", p.v.group_out, name, &each),
                      .numbers = &p,
                      .size = sizeof(p),
                      .blocks = &p.b,
-                     .items = p.v.groups * p.v.kh * p.v.kw * ceiling(p.v.group_in, t->rows) *
-                              ceiling(p.v.group_out, t->vector),
                      .heavy = true,
                      .places = 2,
                      .place = { ls_gpu_in(x, 0), ls_gpu_in(x, 1) },
                      .dtype = LS_F32,
                      .elements = ls_gpu_elements(&x->out_shape) };
+    s.items = p.v.groups * ceiling(p.v.kh * p.v.kw * p.v.group_in, t->rows) * ceiling(p.v.group_out, each);
     return ls_gpu_sum_blocks(x, &s);
 }
 
@@ -121,21 +138,22 @@ static ls_status matmul_blocks(lowering *x, const ls_gpu_product *p, const ls_sh
 {
     const ls_gpu_tuning *t = x->l->tuning;
     bool reduces = x->node->use == LS_USE_REDUCES && over->rank == 0;
-    int64_t count, rows = ls_gpu_extent(over, over->rank ? 1 : 0, over->rank);
+    char name[48];
+    int64_t count, each, rows = ls_gpu_extent(over, over->rank ? 1 : 0, over->rank);
     ls_gpu_product_blocks q = { .p = *p };
     q.b = reduces ? ls_gpu_blocks_of(ls_blocks_of(1, 1), p->k, &count)
                   : ls_gpu_blocks_of(ls_blocks_of(rows, p->k), over->rank ? over->dims[0] : 1, &count);
     blocks_sum s = { .module = LS_GPU_PRODUCTS,
-                     .kernel = "matmul_blocks",
+                     .kernel = with_columns(x, "matmul_blocks", p->n, name, &each),
                      .numbers = &q,
                      .size = sizeof(q),
                      .blocks = &q.b,
-                     .items = ceiling(p->m, t->rows) * ceiling(p->n, t->vector),
                      .heavy = true,
                      .places = 2,
                      .place = { ls_gpu_in(x, 0), b },
                      .dtype = LS_F32,
                      .elements = p->m * p->n };
+    s.items = ceiling(p->m, t->rows) * ceiling(p->n, each);
     return ls_gpu_sum_blocks(x, &s);
 }
 
@@ -158,7 +176,10 @@ ls_status ls_gpu_matmul(lowering *x)
         LS_TRY(swap_last(x, b, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
     if (x->node->attr.matmul.sum_leading || (x->node->use == LS_USE_REDUCES && over.rank == 0))
         return matmul_blocks(x, &p, &over, b);
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, "matmul", &p, ceiling(p.m, t->rows) * ceiling(p.n, t->vector), p.matrices,
+    char name[48];
+    int64_t each;
+    (void)with_columns(x, "matmul", p.n, name, &each);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &p, ceiling(p.m, t->rows) * ceiling(p.n, each), p.matrices,
                         ls_gpu_in(x, 0), b, x->out);
 }
 

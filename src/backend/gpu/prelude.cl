@@ -17,6 +17,7 @@ typedef int i32;
 #define GLOBAL          __global
 #define TABLE           __constant const
 #define FUNCTION        static inline
+#define INLINED         static inline __attribute__((always_inline))
 #define PLACE(n)        __global uchar *restrict memory##n
 #define LANES           __global const uchar *restrict table, i64 table_at
 #define LANE_NUMBER     ((i64)get_global_id(2))
@@ -35,6 +36,7 @@ typedef int i32;
 #define GLOBAL
 #define TABLE           static __device__ const
 #define FUNCTION        static __device__ inline
+#define INLINED         static __device__ __forceinline__
 #define PLACE(n)        unsigned char *__restrict__ memory##n
 #define LANES           unsigned char *__restrict__ table, i64 table_at, i64 depth /* blocks of a lane along z */
 #define LANE_NUMBER     ((i64)(blockIdx.z / (u32)depth))

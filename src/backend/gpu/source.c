@@ -54,5 +54,7 @@ char *ls_gpu_source(ls_gpu_module module)
     return text;
 }
 
-const ls_gpu_tuning ls_gpu_tuning_cpu = { .name = "cpu", .vector = 16, .rows = 8, .group = 64, .heavy = 8 };
+const ls_gpu_tuning ls_gpu_tuning_cpu = {
+    .name = "cpu", .vector = 16, .rows = 8, .wide = true, .group = 64, .heavy = 8
+};
 const ls_gpu_tuning ls_gpu_tuning_gpu = { .name = "gpu", .vector = 1, .rows = 4, .group = 128, .heavy = 128 };
