@@ -398,6 +398,7 @@ static void run_calls(void **state)
     CALL(ls_cluster_size(NULL));
     CALL(ls_cluster_servers(NULL));
     CALL(ls_is_server(NULL));
+    CALL(ls_is_evaluator(NULL));
     CALL(ls_is_chief(NULL));
     REFUSED(ls_cluster_barrier(NULL, "all"));
     STATUS(ls_cluster_barrier(t.ctx, NULL));

@@ -40,6 +40,10 @@ typedef struct ls_cluster_options {
      * the workers made, a part each, and give it to all, who have the same bits as without them. 0: workers join
      * among themselves. */
     int servers;
+
+    /* TF_CONFIG's "evaluator", with size 1: this process is in no cluster. Its ls_fit trains nothing; it evaluates each
+     * checkpoint that appears in .checkpoint, on the validation data, until the one at the end of training. */
+    bool evaluator;
 } ls_cluster_options;
 
 /* What the environment says: LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS (lockstep launch; how many of
@@ -67,6 +71,8 @@ LS_API int ls_cluster_size(const ls_context *ctx);
 /* How many of these are parameter servers, and whether this process is one. */
 LS_API int ls_cluster_servers(const ls_context *ctx);
 LS_API bool ls_is_server(const ls_context *ctx);
+/* Whether this process follows the checkpoints of others: see ls_cluster_options. */
+LS_API bool ls_is_evaluator(const ls_context *ctx);
 
 /* Whether this is the worker that prints, logs and saves: the lowest rank of those that are left. So it is worker 0,
  * and becomes another one when that is lost, also while ls_fit runs. True in a context that is in no cluster. */

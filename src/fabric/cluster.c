@@ -27,6 +27,9 @@ static ls_status check_options(const ls_cluster_options *o, const char *call)
     if (o->size > 1 && o->job[0] == '\0')
         return ls_fail(LS_ERR_INVALID, "%s: the job has no name, by which its %d workers find each other", call,
                        o->size);
+    if (o->evaluator && o->size > 1)
+        return ls_fail(LS_ERR_INVALID, "%s: an evaluator of a cluster of %d: it is in none, its size is 1", call,
+                       o->size);
     if (!(o->join_limit >= 0) || !(o->silence_limit >= 0))
         return ls_fail(LS_ERR_INVALID, "%s: limits of %g s and %g s: they are 0 (the default) or above", call,
                        o->join_limit, o->silence_limit);
@@ -65,6 +68,7 @@ static ls_status set_cluster(ls_context *ctx, const ls_cluster_options *options,
     }
     ls_context_leave_cluster(ctx);
     ctx->cluster = cluster;
+    ctx->evaluator = options->evaluator;
     ctx->worker = options->rank;
     ctx->worker_count = options->size;
     return LS_OK;
@@ -186,6 +190,11 @@ bool ls_is_server(const ls_context *ctx)
     const ls_cluster_options *o = &ctx->cluster->options;
     int end = o->begin > 0 ? o->begin : o->size;
     return o->rank < end && o->rank >= end - o->servers;
+}
+
+bool ls_is_evaluator(const ls_context *ctx)
+{
+    return ctx && ctx->evaluator;
 }
 
 bool ls_is_chief(const ls_context *ctx)

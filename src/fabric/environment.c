@@ -313,14 +313,6 @@ static ls_status find_listen(found *f, const ls_json_at *cluster, const char *ty
     return LS_OK;
 }
 
-/* Evaluators may be listed; they take no part, and have no use for a context that joins. */
-static ls_status refuse_evaluator(const ls_json_at *at)
-{
-    return ls_json_fail(at, LS_ERR_UNSUPPORTED,
-                        "this process is an \"evaluator\", which is no part of the cluster: evaluate checkpoints "
-                        "there in a process of its own, without TF_CONFIG");
-}
-
 /* The chief is rank 0; without one, the first worker is. Parameter servers are the last. */
 static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *cluster, int chiefs, int workers,
                            int servers)
@@ -336,10 +328,15 @@ static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *c
     LS_TRY(ls_json_string(&at, &type));
     bool chief = strcmp(type, "chief") == 0 || strcmp(type, "master") == 0;
     bool server = strcmp(type, "ps") == 0;
-    if (strcmp(type, "evaluator") == 0)
-        return refuse_evaluator(&at);
+    out->evaluator = strcmp(type, "evaluator") == 0;
+    if (out->evaluator) { /* it need not be listed, and meets nobody */
+        out->rendezvous[0] = '\0';
+        f->elsewhere = false;
+        return LS_OK;
+    }
     if (!chief && !server && strcmp(type, "worker") != 0)
-        return ls_json_fail(&at, LS_ERR_INVALID, "expected \"chief\", \"worker\" or \"ps\", found \"%s\"", type);
+        return ls_json_fail(&at, LS_ERR_INVALID,
+                            "expected \"chief\", \"worker\", \"ps\" or \"evaluator\", found \"%s\"", type);
     LS_TRY(ls_json_get(&task, "index", &at));
     LS_TRY(ls_json_i64(&at, &index));
     int count = chief ? chiefs : server ? servers : workers;

@@ -117,7 +117,7 @@ struct ls_post {
     ls_cluster_options cluster;
     ls_post_options options;
     char *about;
-    double limit;
+    double limit, beat; /* seconds of silence that are too many; between signs of life */
     int bell;
     pthread_t thread;
     bool started;
@@ -245,7 +245,7 @@ static item *next_out(ls_post *post, connection *l, int rank)
     pthread_mutex_lock(&post->mutex);
     i = take(&post->out[rank]);
     pthread_mutex_unlock(&post->mutex);
-    if (!i && now(post) - l->said > BEAT_EVERY && make_item(post, BEAT, rank, NULL, NULL, &i) != LS_OK)
+    if (!i && now(post) - l->said > post->beat && make_item(post, BEAT, rank, NULL, NULL, &i) != LS_OK)
         ls_clear_error();
     return i;
 }
@@ -570,7 +570,8 @@ static void look_for_strangers(ls_post *post)
     ls_make_printable(why, strlen(why));
     pthread_mutex_lock(&post->mutex);
     bool again = strcmp(post->why, why) == 0;
-    snprintf(post->why, sizeof(post->why), "%s", why);
+    if (!strstr(post->why, "another key")) /* that is the reason; what follows from it tells less */
+        snprintf(post->why, sizeof(post->why), "%s", why);
     pthread_mutex_unlock(&post->mutex);
     if (post->options.log && !again)
         ls_log_write(post->options.log, LS_LOG_INFO, "not let in: %s", why);
@@ -652,7 +653,7 @@ static void *run(void *user)
     ls_status status = LS_OK;
     post->awake = now(post);
     while (status == LS_OK && !atomic_load(&post->ends))
-        status = turn(post, post->limit / 8 < BEAT_EVERY / 2 ? post->limit / 8 : BEAT_EVERY / 2);
+        status = turn(post, post->beat / 2);
     double end = now(post) + FLUSH_LIMIT;
     while (status == LS_OK && !is_flushed(post) && now(post) < end)
         status = turn(post, 0.01);
@@ -696,6 +697,7 @@ ls_status ls_post_open(const ls_post_options *options, ls_post **out)
     post->options = *options;
     post->cluster = *options->cluster;
     post->limit = post->cluster.silence_limit > 0 ? post->cluster.silence_limit : SILENCE;
+    post->beat = post->limit / 5 < BEAT_EVERY ? post->limit / 5 : BEAT_EVERY;
     post->bell = -1;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

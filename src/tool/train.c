@@ -313,7 +313,7 @@ static ls_status tell_results(void *user)
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];
-    if (settings->save == NULL || !ls_is_chief(session->ctx) || trained == LS_ERR_PEER)
+    if (settings->save == NULL || !ls_is_chief(session->ctx) || ls_is_evaluator(session->ctx) || trained == LS_ERR_PEER)
         return trained;
     snprintf(reason, sizeof reason, "%s", ls_last_error());
     int64_t step = 0;

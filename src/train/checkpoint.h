@@ -177,6 +177,14 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few);
  */
 ls_status ls_job_join(ls_job *job, ls_train_log *log, const volatile int *stop, ls_answer *answer);
 
+/* ---- Evaluating those of another process (follow.c) ---- */
+
+/* Evaluates each checkpoint that appears in the fit's folder, until the one at the end of training, or until the fit is
+ * stopped. A line is printed and logged for each (in LOG.evaluator), and the history has an epoch for each. The model
+ * has the weights of the last one. */
+ls_status ls_follow_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
+                                ls_history **history);
+
 /* ---- Saving while fit goes on (saver.c) ---- */
 
 typedef struct ls_saver ls_saver;

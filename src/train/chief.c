@@ -14,6 +14,8 @@
 #include "train/dealer.h"
 #include "train/servers.h"
 
+#define RESCUE_LIMIT 5.0 /* seconds that a job which has failed waits for its last state */
+
 typedef struct server_seen {
     bool there, given, has; /* given: it had a state before; has: and has one now */
     double lost_at;
@@ -351,11 +353,13 @@ ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
 
 /* ---- The whole state ---- */
 
-static ls_status ask_for_states(ls_chief *c, ls_letter *states)
+static ls_status ask_for_states(ls_chief *c, ls_letter *states, double limit)
 {
-    double again = 0;
+    double again = 0, end = ls_clock_now() + limit;
     for (int missing = 1; missing > 0;) {
         double now = ls_clock_now();
+        if (now > end)
+            return ls_fail(LS_ERR_PEER, "the state of %d servers did not come within %.3g s", missing, limit);
         missing = 0;
         for (int i = 0; i < c->served->servers; i++) {
             if (states[i].body)
@@ -388,9 +392,11 @@ ls_status ls_chief_settle(ls_chief *c, bool anyway)
     ls_letter states[LS_MAX_SERVERS] = { { .kind = 0 } };
     int64_t numbers[LS_LETTER_NUMBERS];
     ls_position *at = &c->served->job->position;
-    ls_status status = anyway || ls_dealer_is_done(c->dealer)
-                           ? ask_for_states(c, states)
-                           : ls_fail(LS_ERR_INTERNAL, "batches are still being computed");
+    ls_status status = LS_OK;
+    if (anyway ? !all_have(c) : !ls_dealer_is_done(c->dealer))
+        status = ls_fail(LS_ERR_INTERNAL, "not all servers have a state, or batches are still being computed");
+    if (status == LS_OK)
+        status = ask_for_states(c, states, anyway ? RESCUE_LIMIT : INFINITY);
     if (status == LS_OK)
         status = put_states(c, states);
     for (int i = 0; i < c->served->servers; i++)

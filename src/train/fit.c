@@ -418,12 +418,11 @@ static ls_status next_done(fit *f)
 {
     ls_chief_done done;
     ls_status status = ls_chief_next(f->dealer, &done);
-    if (status == LS_ERR_NOT_FINITE)
+    if (status == LS_ERR_NOT_FINITE) { /* it was not pushed, and others are still being computed */
         LS_TRY(refuse_step(f));
-    else
-        LS_TRY(status);
-    if (f->stopped) /* by a batch that is not finite: it was not pushed, and others are still being computed */
         return ls_chief_settle(f->dealer, true);
+    }
+    LS_TRY(status);
     status = count_done(f, &done);
     ls_parcel_drop(done.results);
     return status;
@@ -773,6 +772,12 @@ static ls_status find_last_rate(fit *f)
 
 /* ---- Asynchronous parameter servers ---- */
 
+static ls_status open_fit_data(fit *f, ls_dataset *data)
+{
+    open_progress(f);
+    return open_passes(f, data);
+}
+
 static ls_status check_served(const fit *f)
 {
     if (f->steps < 0)
@@ -794,13 +799,26 @@ static void set_served(fit *f)
 /* A worker that is not the chief, or a server: it prints, logs and saves nothing. */
 static ls_status serve_fit(fit *f, ls_dataset *data)
 {
-    open_progress(f);
-    LS_TRY(open_passes(f, data));
+    LS_TRY(open_fit_data(f, data));
     LS_TRY(check_served(f));
     f->job->times = (ls_times){ 0 };
     begin_job(f);
     set_served(f);
     return ls_is_server(context_of(f)) ? ls_serve_as_server(&f->served) : ls_serve_as_worker(&f->served);
+}
+
+/* ---- Following checkpoints ---- */
+
+static ls_status follow_fit(fit *f, ls_dataset *data)
+{
+    const ls_fit_options *o = f->options;
+    LS_TRY(open_fit_data(f, data));
+    if (!f->validates || !o->checkpoint)
+        return ls_fail(LS_ERR_INVALID, "ls_fit: an evaluator needs %s",
+                       o->checkpoint ? "data for validation" : "the folder of checkpoints that it follows");
+    f->job->times = (ls_times){ 0 };
+    begin_job(f);
+    return ls_follow_checkpoints(f->job, &f->settings, &f->validation, f->epochs, &f->history);
 }
 
 /* Whatever made it fail, the weights are those that the servers have, if they can be had. */
@@ -816,6 +834,8 @@ static void close_served(fit *f, ls_error *failure)
 
 static ls_status run_fit(fit *f, ls_dataset *data)
 {
+    if (ls_is_evaluator(context_of(f)))
+        return follow_fit(f, data);
     if (f->asynchronous && !f->chief)
         return serve_fit(f, data);
     LS_TRY(open_fit(f, data));

@@ -464,6 +464,9 @@ typedef struct ls_epoch_facts {
 } ls_epoch_facts;
 void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts);
 
+/* A checkpoint was evaluated, by a process that follows them. */
+void ls_train_log_evaluation(ls_train_log *log, int64_t step, double seconds, const ls_results *results);
+
 typedef struct ls_checkpoint_event {
     int64_t step;
     double seconds; /* to write it */

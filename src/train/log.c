@@ -196,6 +196,18 @@ void ls_train_log_epoch(ls_train_log *log, const ls_epoch_facts *facts)
     ls_train_log_put(log, &text);
 }
 
+void ls_train_log_evaluation(ls_train_log *log, int64_t step, double seconds, const ls_results *results)
+{
+    if (!log)
+        return;
+    ls_text text = { 0 };
+    ls_text_add(&text, "{\"event\":\"evaluation\",\"step\":%" PRId64, step);
+    put_all(&text, "val_", results);
+    put_count(&text, "validation_samples", results->samples);
+    put_number(&text, "validation_seconds", seconds);
+    ls_train_log_put(log, &text);
+}
+
 /* ---- Checkpoints ---- */
 
 void ls_train_log_checkpoint(ls_train_log *log, const ls_checkpoint_event *event)

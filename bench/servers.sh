@@ -1,0 +1,79 @@
+#!/bin/bash
+# Asynchronous parameter servers beside synchronous training: bench/servers.sh COMMAND [throughput] [accuracy]
+# throughput: three workers, one of which is stopped two thirds of the time (0.2 s of 0.3, below the silence limit), in turns with
+#   staleness 0 and with STALENESS: samples a second, the median of ROUNDS runs. At least 1.5 times as many are wanted.
+# accuracy: three workers and one server, EPOCHS epochs, seeds 1, 2 and 3, both ways: test accuracy. Within 1 point is wanted.
+#   DATA=fashion-mnist  ROUNDS=3  EPOCHS=5  STALENESS=16  BATCH=256  TAKE=0 (samples; 0: all)
+# Lines of JSON. Needs cores that nobody else uses.
+set -eu
+command=$1
+shift
+data=${DATA:-fashion-mnist} rounds=${ROUNDS:-3} epochs=${EPOCHS:-5} staleness=${STALENESS:-16} batch=${BATCH:-256} take=${TAKE:-0}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+pid_of() { # LAUNCHER RANK
+    local pid
+    for pid in $(pgrep -P "$1"); do
+        ! tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "LOCKSTEP_RANK=$2" || echo "$pid"
+    done
+}
+
+# Stops worker 2 for two thirds of the time, for as long as the launcher runs.
+slow_down() { # LAUNCHER
+    local pid=
+    while kill -0 "$1" 2>/dev/null; do
+        [ -n "$pid" ] || pid=$(pid_of "$1" 2)
+        [ -n "$pid" ] || { sleep 0.05; continue; }
+        kill -STOP "$pid" 2>/dev/null || break
+        sleep 0.2
+        kill -CONT "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+}
+
+# train STALENESS SEED SLOW EPOCHS: samples a second of its epochs, and the test accuracy
+train() {
+    rm -f "$dir/log"
+    "$command" launch --workers 3 --servers 1 --silence-limit 2 -- "$command" train mnist-cnn --data "$data" --take "$take" --batch-size "$batch" \
+        --epochs "$4" --seed "$2" --verbose 0 --strategy parameter-server --staleness "$1" --log "$dir/log" >"$dir/out" 2>"$dir/err" &
+    local launcher=$! slower=
+    if [ "$3" = slow ]; then
+        slow_down $launcher &
+        slower=$!
+    fi
+    wait $launcher || { cat "$dir/err" >&2; exit 1; }
+    [ -z "$slower" ] || wait $slower || true
+    awk '
+        function number(key) { match($0, "\"" key "\":[0-9.e+-]+"); return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 }
+        /"event":"epoch"/ { seconds += number("seconds"); samples += number("samples") }
+        END { printf "%.1f ", samples / seconds }' "$dir/log"
+    sed -n 's/^test loss: .*test accuracy: \([0-9.]*\).*/\1/p' "$dir/out"
+}
+median() { sort -n "$1" | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
+
+throughput() {
+    for ((i = 0; i < rounds; i++)); do
+        train 0 1 slow 2 >>"$dir/synchronous"
+        train "$staleness" 1 slow 2 >>"$dir/asynchronous"
+    done
+    awk -v a="$(median "$dir/synchronous")" -v b="$(median "$dir/asynchronous")" -v n="$batch" -v s="$staleness" 'BEGIN {
+        printf "{\"row\": \"servers-slow-worker-%d\", \"staleness\": %d, \"synchronous\": %.0f, \"asynchronous\": %.0f, \"times\": %.2f}\n", n, s, a, b, b / a }'
+}
+
+accuracy() {
+    local seed a b
+    for seed in 1 2 3; do
+        a=$(train 0 $seed even "$epochs" | cut -d' ' -f2) b=$(train "$staleness" $seed even "$epochs" | cut -d' ' -f2)
+        awk -v seed=$seed -v a="$a" -v b="$b" -v e="$epochs" 'BEGIN {
+            printf "{\"row\": \"servers-accuracy\", \"epochs\": %d, \"seed\": %d, \"synchronous\": %.4f, \"asynchronous\": %.4f, \"points\": %.2f}\n",
+                e, seed, a, b, 100 * (b - a) }'
+    done
+}
+
+for what in "${@:-throughput}"; do
+    case $what in
+    throughput | accuracy) $what ;;
+    *) echo "bench/servers.sh: throughput or accuracy, not '$what'" >&2; exit 2 ;;
+    esac
+done
