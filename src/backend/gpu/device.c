@@ -400,6 +400,7 @@ static ls_status record_lanes(device *d, const plan *p, const ls_program_run *ru
         for (int v = 0; v < count; v++) {
             ls_gpu_lowering l = lowering_of(d, record_launch, v);
             l.lanes = p->program.lanes;
+            l.lane = v;
             l.scratch.offset = (size_t)v * p->scratch;
             l.step = d->pending_count * STEPS_MOST + i;
             ls_gpu_record_lane(d->record);

@@ -70,6 +70,7 @@ typedef struct ls_gpu_lowering {
     ls_memory_place fault;   /* an ls_gpu_fault, zeros before the first run */
     size_t needs;            /* bytes of scratch: the most so far */
     int lanes;               /* that are run together, at most: each has scratch of its own */
+    int lane;                /* that is at hand: its number among them; the first one's scratch begins at 0 */
     int step;                /* that is at hand */
     bool checks;             /* something may be wrong with the data: look at `fault` */
 } ls_gpu_lowering;
