@@ -26,6 +26,7 @@ typedef enum ls_gpu_module {
     LS_GPU_SOFTMAX,
     LS_GPU_RANDOM,
     LS_GPU_UPDATE,
+    LS_GPU_CHAINS, /* chain.cl; each chain is a module of its own behind it */
     LS_GPU_MODULES,
 } ls_gpu_module;
 
@@ -33,6 +34,9 @@ const char *ls_gpu_module_name(ls_gpu_module module);
 
 /* Its whole text, prelude first; the caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
+
+/* The same with texts before and behind it. */
+char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *behind);
 
 /* Tile shapes and sizes of work groups, by device. */
 typedef struct ls_gpu_tuning {

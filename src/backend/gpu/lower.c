@@ -229,8 +229,8 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
     ls_gpu_broadcast_strides(&right, &x->out_shape, strides[1]);
     ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 2, strides);
     if (by_vectors && p.rank == 2 && p.magic && p.stride[0][1] == 1 && p.stride[1][1] == 1) {
-        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_columns"), &p, p.size[0] * vectors(x, p.size[1]), 1,
-                      ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_columns"), &p, p.size[0] * vectors(x, p.size[1]),
+                      1, ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
     }
     return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, p.magic ? "_rows" : "_walk"), &p, p.n, 1,
                   ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
@@ -255,7 +255,8 @@ static ls_status compare(lowering *x)
 static ls_status relu_grad(lowering *x)
 {
     ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape), .a = x->node->attr.slope.slope };
-    return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_grad_f32_vectors", &p, vectors(x, p.n), 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_grad_f32_vectors", &p, vectors(x, p.n), 1, ls_gpu_in(x, 0),
+                  ls_gpu_in(x, 1), x->out);
 }
 
 static ls_status select_from(lowering *x)

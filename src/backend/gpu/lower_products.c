@@ -60,7 +60,8 @@ ls_status ls_gpu_conv2d(lowering *x)
                         ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
-/* The last two axes of input [..., rows, columns] swapped, in scratch memory: once, where it is the same for all lanes. */
+/* The last two axes of input [..., rows, columns] swapped, in scratch memory: once, where it is the same for all lanes.
+ */
 static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
                            ls_memory_place *out)
 {
