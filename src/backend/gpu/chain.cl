@@ -67,12 +67,12 @@ ALL_ONE(CHAIN_ONE)
 
 #ifndef LS_CHAIN
 /* places: operands, then what is stored */
-#define LOOK(n)                                                                                                        \
-    if (p->inputs > n)                                                                                                 \
-        value[n] = operand(IN(float, n), p->period[n], p->n, i, count);
-#define KEEP(n)                                                                                                        \
-    if (p->inputs <= n && n < p->inputs + p->outputs)                                                                  \
-        store(value[p->kept[n]], OUT(float, n) + i, count);
+#define LOOK(k)                                                                                                        \
+    if (p->inputs > k)                                                                                                 \
+        value[k] = operand(IN(float, k), p->period[k], p->n, i, count);
+#define KEEP(k)                                                                                                        \
+    if (p->inputs <= k && k < p->inputs + p->outputs)                                                                  \
+        store(value[p->kept[k]], OUT(float, k) + i, count);
 #define CASE(name)                                                                                                     \
     case LS_CHAIN_##name:                                                                                              \
         value[at] = chain_##name(a, b, p->s[k], p->t[k]);                                                              \
