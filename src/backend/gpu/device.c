@@ -205,6 +205,39 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
     return d->driver->write(d->own_device, to, to_offset, s->bytes, bytes, &s->done);
 }
 
+/* One by one; then all devices that something came to are waited for. */
+static ls_status copy_all(const ls_transfer *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        LS_TRY(ls_gpu_copy_from(list[i].to_device, list[i].to.memory, list[i].to.offset, list[i].from_device,
+                                list[i].from.memory, list[i].from.offset, list[i].bytes));
+    for (int i = 0; i < count; i++) {
+        const device *d = list[i].to_device;
+        bool waited = false;
+        for (int k = 0; k < i && !waited; k++)
+            waited = list[k].to_device == d;
+        if (!waited)
+            LS_TRY(d->driver->finish(d->own_device));
+    }
+    return LS_OK;
+}
+
+ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count)
+{
+    const device *first = list[0].from_device;
+    bool can = false;
+    (void)user;
+    ls_transfer *own = first->driver->transfer ? malloc((size_t)count * sizeof(*own)) : NULL;
+    for (int i = 0; own && i < count; i++) {
+        own[i] = list[i];
+        own[i].from_device = ((const device *)list[i].from_device)->own_device;
+        own[i].to_device = ((const device *)list[i].to_device)->own_device;
+    }
+    ls_status status = own ? first->driver->transfer(own, count, &can) : LS_OK;
+    free(own);
+    return status != LS_OK || can ? status : copy_all(list, count);
+}
+
 /* ---- Launches ---- */
 
 static int group_of(const device *d, const ls_gpu_launch *launch)
