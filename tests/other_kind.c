@@ -234,7 +234,8 @@ static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
     return before;
 }
 
-/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits (of a NaN: that it is one). */
+/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits (of a NaN: that it is one).
+ */
 void other_fuses_chains(const other_kind *k)
 {
     static const int64_t widths[] = { 3, 16, 33 };

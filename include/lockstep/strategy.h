@@ -74,8 +74,9 @@ typedef struct ls_strategy {
  *
  * .staleness = 8: asynchronous. Each worker computes batches of its own, at its own pace; a server applies gradients as
  * they come, never one that was computed from weights more than 8 versions old. Workers come and go while ls_fit runs,
- * and servers come back. ls_fit in worker 0, the chief, is as ever; in other workers and in servers it returns when that
- * one has ended, with the same weights. With .record of ls_fit every step can be had again: docs/parameter-servers.md.
+ * and servers come back. ls_fit in worker 0, the chief, is as ever; in other workers and in servers it returns when
+ * that one has ended, with the same weights. With .record of ls_fit every step can be had again:
+ * docs/parameter-servers.md.
  */
 #define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
 

@@ -205,7 +205,8 @@ ls_status ls_gpu_pool_grad(lowering *x)
     bool largest = x->node->op == LS_OP_max_pool2d_grad;
     ls_shape dy = ls_gpu_in_shape(x, largest);
     ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
-    bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0;
+    bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0 && v.yh * v.kh <= v.h &&
+                 v.yw * v.kw <= v.w; /* no window sees padding */
     if (largest && apart)
         return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad_apart", &v,
                       ceiling(v.h, v.kh) * ceiling(v.w, v.kw) * ceiling(v.c, x->l->tuning->vector), v.n,
