@@ -132,9 +132,9 @@ static int64_t launches_of(const other_kind *k, const char *devices, network_kin
     network n;
     OK(network_create(ctx, kind, &n));
     OK(ls_graph_set_lanes(n.graph, lanes));
-    OK(network_step(&n, 256, 0));
+    OK(network_step(&n, 64, 0));
     int64_t before = ls_gpu_launches();
-    OK(network_step(&n, 256, 1));
+    OK(network_step(&n, 64, 1));
     int64_t count = ls_gpu_launches() - before;
     network_destroy(&n);
     ls_context_close(ctx);
@@ -234,7 +234,8 @@ static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
     return before;
 }
 
-/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits. */
+/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits (of a NaN: that it is one).
+ */
 void other_fuses_chains(const other_kind *k)
 {
     static const int64_t widths[] = { 3, 16, 33 };
@@ -247,7 +248,7 @@ void other_fuses_chains(const other_kind *k)
             (void)run_chain(cpu, which, widths[w], expected);
             assert_int_equal(run_chain(ctx, which, widths[w], got), launches[which]);
             for (size_t i = 0; i < LENGTH(got); i++)
-                if (memcmp(&got[i], &expected[i], sizeof(float)) != 0)
+                if (memcmp(&got[i], &expected[i], sizeof(float)) != 0 && !(isnan(got[i]) && isnan(expected[i])))
                     fail_msg("chain %d of width %d: element %zu is %a, on the CPU %a", which, (int)widths[w], i,
                              (double)got[i], (double)expected[i]);
         }

@@ -67,15 +67,14 @@ static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t row
 {
     const ls_program_slot *slot = &x->step->in[input];
     bool shared = !slot->per_sample && (slot->room == LS_ROOM_STATE || slot->room == LS_ROOM_PLAN);
-    ls_shape shape = { .rank = 3, .dims = { matrices, columns, rows } };
-    int64_t to_strides[LS_MAX_RANK] = { rows * columns, rows, 1 };
-    int64_t from_strides[LS_MAX_RANK] = { rows * columns, 1, columns };
+    ls_gpu_rows p = { .outer = matrices, .n = rows, .inner = columns };
     *out = ls_gpu_scratch(x, (size_t)(matrices * rows * columns) * sizeof(float));
     if (shared) /* the first lane's */
         out->offset -= x->l->scratch.offset;
     if (shared && x->l->lane > 0)
         return LS_OK;
-    return ls_gpu_copy(x, sizeof(float), &shape, *out, 0, to_strides, ls_gpu_in(x, input), 0, from_strides);
+    return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, columns * ceiling(rows, x->l->tuning->vector), matrices, *out,
+                  ls_gpu_in(x, input));
 }
 
 ls_status ls_gpu_conv2d_grad_input(lowering *x)
@@ -206,7 +205,8 @@ ls_status ls_gpu_pool_grad(lowering *x)
     bool largest = x->node->op == LS_OP_max_pool2d_grad;
     ls_shape dy = ls_gpu_in_shape(x, largest);
     ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
-    bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0;
+    bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0 && v.yh * v.kh <= v.h &&
+                 v.yw * v.kw <= v.w; /* no window sees padding */
     if (largest && apart)
         return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad_apart", &v,
                       ceiling(v.h, v.kh) * ceiling(v.w, v.kw) * ceiling(v.c, x->l->tuning->vector), v.n,
