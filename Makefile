@@ -290,7 +290,7 @@ SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/
 .PHONY: test
 test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
       $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so)) \
-      $(if $(findstring /test_cuda,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
+      $(if $(findstring /test_cuda,$(RUN_TESTS))$(findstring /test_kinds,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
 # Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases

@@ -80,6 +80,13 @@ static void as_many_lanes_as_fit_are_run_at_once(void **state)
     other_runs_as_many_lanes_as_fit(&cuda);
 }
 
+static void chains_are_one_launch_and_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_fuses_chains(&cuda);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -408,7 +415,7 @@ int main(void)
         TEST(training_goes_on_without_a_lost_device), TEST(a_memory_limit_holds),
         TEST(the_thread_s_context_is_left_alone),     TEST(kernels_are_kept_on_disk),
         TEST(numbers_are_those_of_the_headers),       TEST(launches_do_not_depend_on_lanes),
-        TEST(as_many_lanes_as_fit_are_run_at_once),
+        TEST(as_many_lanes_as_fit_are_run_at_once),   TEST(chains_are_one_launch_and_have_the_cpu_s_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #ifndef LS_BACKEND_GPU_DRIVER_H
 #define LS_BACKEND_GPU_DRIVER_H
 
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/chains.h"
 
 /* A launch of a kernel for some lanes: an entry of the table for each, one behind the other. */
 typedef struct ls_gpu_grid {
@@ -119,6 +119,9 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *kernels);
 
 /* A kernel, compiled if it is not yet. *first: it is asked for the first time. */
 ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, void **out, bool *first);
+
+/* The kernel of a chain is compiled, if it is not yet. Not taken: the driver's compiler refuses its text. */
+ls_status ls_gpu_kernels_chain(ls_gpu_kernels *kernels, const ls_gpu_chain_steps *chain, bool *taken);
 
 /* Kernels that were compiled and are not on disk yet go there. What fails is left out. */
 void ls_gpu_kernels_keep(ls_gpu_kernels *kernels);

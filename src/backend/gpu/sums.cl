@@ -42,6 +42,21 @@ SUM_BLOCKS(sum_blocks_f64, double)
 SUM_BLOCKS(sum_blocks_i32, u32)
 SUM_BLOCKS(sum_blocks_i64, u64)
 
+/* Sums side by side, as of channels: an item has a vector of them. */
+KERNEL sum_blocks_f32_columns(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_reduce, p);
+    i64 i = ITEM(0) * LS_VECTOR, number = ITEM(1), count = p->kept.n - i, step = p->gone.stride[0][0], first, end;
+    if (count <= 0 || number >= p->b.count)
+        return;
+    GLOBAL const float *x = IN(float, 0) + p->kept.start[0] + i;
+    block_bounds(&p->b, p->b.first + number, &first, &end);
+    vec sum = (vec)0.0f;
+    for (i64 k = first; k < end; k++)
+        sum = sum + load(x + k * step, count);
+    store(sum, OUT(float, 1) + number * p->kept.n + i, count);
+}
+
 /* ---- Inside a sample ---- */
 
 /* Elements side by side: n = gone.n of each of kept.n outputs, in blocks of 4,096. places: x, sums f64 [block][kept] */
