@@ -24,6 +24,8 @@ typedef enum ls_strategy_kind {
     LS_STRATEGY_PARAMETER_SERVER, /* the same, with servers that join, or apply gradients as they come */
 } ls_strategy_kind;
 
+#define LS_MAX_STALENESS 1000000000 /* versions: as good as no bound */
+
 /* Who joins the parts of a gradient that devices have made. */
 typedef enum ls_all_reduce {
     LS_ALL_REDUCE_SHARDED = 0,       /* every device owns a part of the vector, joins it and sends it to the others */
