@@ -524,7 +524,7 @@ static ls_status serve(server *s)
             give_waiting(s);
         }
         if (!s->over && !s->chief_there)
-            LS_TRY(ls_served_miss_chief(s->served, s->lost_at));
+            LS_TRY(ls_served_miss_chief(s->served, s->served->run != 0, s->lost_at));
     }
     return LS_OK;
 }
