@@ -90,8 +90,10 @@ static void lost_workers_are_not_waited_for(void **state)
     assert_true(ls_reads_may_apply(&r, 11, 1));
     ls_reads_lose(&r, 2);
     assert_non_null(ls_reads_find(&r, 11)); /* its gradient is here */
-    assert_false(ls_reads_may_add(&r, 0, 2));
-    assert_true(ls_reads_may_add(&r, 2, 1));
+    assert_false(ls_reads_may_add(&r, 12, 0, 2));
+    assert_true(ls_reads_may_add(&r, 12, 2, 1));
+    assert_false(ls_reads_may_add(&r, 12, 0, 1)); /* beside 11 */
+    assert_true(ls_reads_may_add(&r, 11, 0, 1));  /* in its place */
     ls_reads_free(&r);
 }
 

@@ -30,6 +30,7 @@ struct ls_chief {
     int64_t steps;            /* batches of an epoch */
     ls_position start;        /* where the job was */
     uint64_t start_run;       /* counter of random numbers of the first batch */
+    int64_t start_step;       /* gradients that servers had applied then */
     int64_t first;            /* ordinal of the first batch */
     double rate;              /* that servers were told */
     bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
@@ -163,6 +164,12 @@ static ls_status hear_have(ls_chief *c, int server, const ls_letter *letter)
     server_seen *seen = &c->seen[server];
     seen->has = letter->numbers[0] == 1;
     LS_TRY(tell_rate(c, server));
+    if (seen->has && letter->numbers[1] < c->start_step + c->finished)
+        return ls_fail(LS_ERR_PEER,
+                       "server %d came back with %" PRId64 " gradients applied, but %" PRId64
+                       " are known to be: its journal has lost some; begin this job again, with --resume from its last "
+                       "checkpoint",
+                       server, letter->numbers[1], c->start_step + c->finished);
     if (seen->has) {
         seen->given = true;
         return LS_OK;
@@ -304,6 +311,7 @@ ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
     for (int i = 0; i < LS_MAX_SERVERS; i++)
         c->seen[i].lost_at = ls_clock_now();
     *out = c; /* whatever fails, others are told */
+    LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
 }
 
