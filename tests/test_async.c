@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -90,8 +91,10 @@ static void lost_workers_are_not_waited_for(void **state)
     assert_true(ls_reads_may_apply(&r, 11, 1));
     ls_reads_lose(&r, 2);
     assert_non_null(ls_reads_find(&r, 11)); /* its gradient is here */
-    assert_false(ls_reads_may_add(&r, 0, 2));
-    assert_true(ls_reads_may_add(&r, 2, 1));
+    assert_false(ls_reads_may_add(&r, 12, 0, 2));
+    assert_true(ls_reads_may_add(&r, 12, 2, 1));
+    assert_false(ls_reads_may_add(&r, 12, 0, 1)); /* beside 11 */
+    assert_true(ls_reads_may_add(&r, 11, 0, 1));  /* in its place */
     ls_reads_free(&r);
 }
 
@@ -389,7 +392,7 @@ static void strangers_say_nothing(void **state)
 static bool swallow(void *user, ls_letter *letter)
 {
     (void)letter;
-    while (*(volatile int *)user)
+    while (atomic_load((atomic_int *)user))
         usleep(1000);
     return false;
 }
@@ -397,17 +400,17 @@ static bool swallow(void *user, ls_letter *letter)
 static void the_silent_are_lost(void **state)
 {
     (void)state;
-    volatile int stopped = 1;
+    atomic_int stopped = 1;
     ls_cluster_options a = process_of(0, "unix"), b = process_of(1, "unix");
     a.silence_limit = 0.2;
     b.silence_limit = 0.2;
     ls_post *one = open_post(&a, "the job", -1, 100), *two = NULL;
-    ls_post_options p = { .cluster = &b, .about = "the job", .hear = swallow, .user = (void *)&stopped, .most = 100 };
+    ls_post_options p = { .cluster = &b, .about = "the job", .hear = swallow, .user = &stopped, .most = 100 };
     p.calls[0] = true;
     OK(ls_post_open(&p, &two));
     receive(one, LS_LETTER_MET);
     assert_non_null(strstr(receive(one, LS_LETTER_LOST).text, "no sign of life"));
-    stopped = 0;
+    atomic_store(&stopped, 0);
     receive(one, LS_LETTER_MET);
     ls_post_close(two);
     ls_post_close(one);

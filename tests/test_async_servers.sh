@@ -75,13 +75,16 @@ pid_of() { # RANK
     done
 }
 killed() { # RANKS...: 3 workers (0 to 2), 2 servers (3 and 4)
+    local rank pids=
     start 3 2 --restarts 6 --
-    reached 20 || return 1
-    for rank in "$@"; do kill -9 $(pid_of $rank); done
+    reached 1 || return 1
+    for rank in "$@"; do pids="$pids $(pid_of $rank)"; done
+    reached 50 || return 1
+    kill -9 $pids
     wait $job || { cat err; return 1; }
     all_once 2
 }
-EPOCHS=3 BATCHES=100
+EPOCHS=3 BATCHES=300
 check "a worker is killed, and comes back" killed 1
 check "a server is killed, and comes back" killed 3
 check "a worker and a server are killed at once" killed 2 4
@@ -137,7 +140,7 @@ server_stays_away() {
     ends_with "server 1 was lost, and did not come back within 1 s" && ls ck | grep -q step- || return 1
     # The checkpoint goes on with any servers.
     launch --workers 2 --servers 1 -- "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --checkpoint ck --resume >out &&
-        [ -n "$(hash_in out)" ] && ls ck | grep -q step-00000300
+        [ -n "$(hash_in out)" ] && ls ck | grep -q step-00000900
 }
 check "a server that stays away ends the job, which goes on from its checkpoint" server_stays_away
 
@@ -196,7 +199,7 @@ interrupted() {
     [ $status = 143 ] && ls ck | grep -q step- || { echo "status $status"; cat err; return 1; }
     start 2 1 -- --checkpoint ck --resume
     wait $job || { cat err; return 1; }
-    ls ck | grep -q step-00000300
+    ls ck | grep -q step-00000900
 }
 check "a signal ends it with a checkpoint, from which it goes on" interrupted
 
@@ -208,7 +211,7 @@ evaluator() {
     start 2 1 -- --checkpoint ck --log log
     wait $job || { cat err; return 1; }
     wait $pid || { cat evaluated; return 1; }
-    grep -q "^step 300 - val_loss: " evaluated && grep -q '"event":"evaluation","step":300,"val_loss":' log.evaluator &&
+    grep -q "^step 900 - val_loss: " evaluated && grep -q '"event":"evaluation","step":900,"val_loss":' log.evaluator &&
         [ "$(hash_in evaluated)" = "$(hash_in out)" ] || { cat evaluated out; return 1; }
 }
 check "an evaluator follows checkpoints up to the last" evaluator

@@ -14,6 +14,7 @@
 #include "train/dealer.h"
 #include "train/servers.h"
 
+#define LATE_LIMIT   2.0 /* seconds that a chief waits at its end for those that were not there yet */
 #define RESCUE_LIMIT 5.0 /* seconds that a job which has failed waits for its last state */
 
 typedef struct server_seen {
@@ -26,11 +27,13 @@ struct ls_chief {
     ls_dealer *dealer;
     ls_worker *worker;
     char id[LS_RUN_ID];
-    int64_t steps;      /* batches of an epoch */
-    ls_position start;  /* where the job was */
-    uint64_t start_run; /* counter of random numbers of the first batch */
-    int64_t first;      /* ordinal of the first batch */
-    double rate;        /* that servers were told */
+    int64_t steps;            /* batches of an epoch */
+    ls_position start;        /* where the job was */
+    uint64_t start_run;       /* counter of random numbers of the first batch */
+    int64_t start_step;       /* gradients that servers had applied then */
+    int64_t first;            /* ordinal of the first batch */
+    double rate;              /* that servers were told */
+    bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
     /* Under the mutex: */
@@ -161,6 +164,12 @@ static ls_status hear_have(ls_chief *c, int server, const ls_letter *letter)
     server_seen *seen = &c->seen[server];
     seen->has = letter->numbers[0] == 1;
     LS_TRY(tell_rate(c, server));
+    if (seen->has && letter->numbers[1] < c->start_step + c->finished)
+        return ls_fail(LS_ERR_PEER,
+                       "server %d came back with %" PRId64 " gradients applied, but %" PRId64
+                       " are known to be: its journal has lost some; begin this job again, with --resume from its last "
+                       "checkpoint",
+                       server, letter->numbers[1], c->start_step + c->finished);
     if (seen->has) {
         seen->given = true;
         return LS_OK;
@@ -192,6 +201,7 @@ static ls_status hear_server(ls_chief *c, const ls_letter *letter)
 /* One letter that the post's thread left, which may not be an answer to anything. */
 static ls_status hear_letter(ls_chief *c, const ls_letter *letter)
 {
+    c->met[letter->rank] |= letter->kind == LS_LETTER_MET;
     if (letter->kind == LS_LETTER_REFUSED)
         return ls_fail(LS_ERR_PEER, "process %d does not let the chief in: %s", letter->rank, letter->text);
     if (letter->kind == LS_PS_FAIL) {
@@ -301,6 +311,7 @@ ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
     for (int i = 0; i < LS_MAX_SERVERS; i++)
         c->seen[i].lost_at = ls_clock_now();
     *out = c; /* whatever fails, others are told */
+    LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
 }
 
@@ -431,11 +442,27 @@ static ls_status send_final(ls_chief *c)
     return LS_OK;
 }
 
+/* Those that have not come yet would wait for a chief that is gone: they get a moment to hear that it is over. */
+static void wait_for_late_ones(ls_chief *c)
+{
+    const ls_cluster_options *o = &c->served->cluster;
+    double end = ls_clock_now() + LATE_LIMIT;
+    for (int missing = 1; missing > 0 && ls_clock_now() < end;) {
+        missing = 0;
+        for (int r = 1; r < (o->begin > 0 ? o->begin : o->size); r++)
+            missing += !c->met[r];
+        if (missing > 0 && hear_letters(c, 0.05, NULL) != LS_OK)
+            ls_clear_error();
+    }
+}
+
 void ls_chief_close(ls_chief *c, ls_status status, const char *why)
 {
     if (!c)
         return;
     ls_served *v = c->served;
+    if (v->post)
+        wait_for_late_ones(c);
     if (v->post && status == LS_OK && send_final(c) != LS_OK)
         ls_clear_error();
     for (int r = 1; v->post && r < v->cluster.size; r++)

@@ -902,7 +902,12 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job = use.job;
     f.asynchronous = ls_served_is(context_of(&f), &options.strategy);
     ls_status status = LS_OK;
-    if (context_of(&f)->cluster && !f.asynchronous)
+    if (options.record && !f.asynchronous && !ls_is_evaluator(context_of(&f)))
+        status = ls_fail(LS_ERR_INVALID,
+                         "ls_fit: a record ('%s') is of asynchronous parameter servers: the strategy is "
+                         "another, its staleness is 0, or the cluster has no servers",
+                         options.record);
+    if (status == LS_OK && context_of(&f)->cluster && !f.asynchronous)
         status = ls_context_meet_cluster(context_of(&f));
     f.chief = ls_is_chief(context_of(&f));
     if (context_of(&f)->peers)

@@ -44,9 +44,9 @@ bool ls_reads_may_apply(const ls_reads *r, int64_t ordinal, int64_t pushes)
     return all_in_time(r, ordinal, -1, pushes + 1);
 }
 
-bool ls_reads_may_add(const ls_reads *r, int64_t version, int64_t pushes)
+bool ls_reads_may_add(const ls_reads *r, int64_t ordinal, int64_t version, int64_t pushes)
 {
-    return all_in_time(r, -1, version, pushes);
+    return all_in_time(r, ordinal, version, pushes);
 }
 
 ls_status ls_reads_add(ls_reads *r, ls_read_entry read)

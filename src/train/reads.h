@@ -29,8 +29,8 @@ void ls_reads_free(ls_reads *reads);
 bool ls_reads_may_pull(const ls_reads *reads, int64_t pushes);
 /* Whether all the others can still be in time when this one's gradient is applied next. */
 bool ls_reads_may_apply(const ls_reads *reads, int64_t ordinal, int64_t pushes);
-/* Whether a read of that version, which nobody knew of, can be in time beside the others. */
-bool ls_reads_may_add(const ls_reads *reads, int64_t version, int64_t pushes);
+/* Whether a read of that version, in the place of what is known of this batch, can be in time beside the others. */
+bool ls_reads_may_add(const ls_reads *reads, int64_t ordinal, int64_t version, int64_t pushes);
 
 /* A read of a batch that has one replaces it. */
 ls_status ls_reads_add(ls_reads *reads, ls_read_entry read);

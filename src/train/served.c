@@ -89,9 +89,8 @@ ls_status ls_served_meet_chief(ls_served *s, const ls_letter *met)
     return LS_OK;
 }
 
-ls_status ls_served_miss_chief(ls_served *s, double lost_at)
+ls_status ls_served_miss_chief(ls_served *s, bool met, double lost_at)
 {
-    bool met = s->run != 0;
     double join = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
     double limit = met ? LS_CHIEF_GRACE : join;
     char why[LS_POST_WHY];

@@ -335,18 +335,14 @@ static ls_status hear_push(server *s, ls_letter *letter)
         return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", letter->rank);
     if (ls_applied_has(&s->applied, ordinal))
         return ls_served_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_part_version(s->part));
-    ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
+    const ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
     int64_t version = ((const int64_t *)ls_parcel_bytes(letter->body))[s->index];
     if (read && read->arrived) {
         tell_both(s, ordinal, letter->rank);
         return LS_OK;
     }
-    if (read && (read->rank != letter->rank || read->version != version)) {
-        if (version < read->version)
-            return ls_served_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
-        read = NULL;
-    }
-    if (!read && !ls_reads_may_add(&s->reads, version, ls_part_pushes(s->part)))
+    bool known = read && read->rank == letter->rank && read->version == version;
+    if (!known && !ls_reads_may_add(&s->reads, ordinal, version, ls_part_pushes(s->part)))
         return ls_served_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
     LS_TRY(ls_reads_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
     letter->numbers[OTHER] = 0;
@@ -524,7 +520,7 @@ static ls_status serve(server *s)
             give_waiting(s);
         }
         if (!s->over && !s->chief_there)
-            LS_TRY(ls_served_miss_chief(s->served, s->lost_at));
+            LS_TRY(ls_served_miss_chief(s->served, s->served->run != 0, s->lost_at));
     }
     return LS_OK;
 }

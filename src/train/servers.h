@@ -80,8 +80,8 @@ ls_status ls_served_tell(ls_served *served, int rank, ls_ps_kind kind, int64_t n
 /* The status and text of a FAIL or OVER, as the last error. LS_OK is no failure. */
 ls_status ls_served_failure(const ls_letter *letter);
 
-/* The chief is not there, since `lost_at`: LS_OK as long as that may be. */
-ls_status ls_served_miss_chief(ls_served *served, double lost_at);
+/* The chief is not there, since `lost_at`: LS_OK as long as that may be. met: it was there before. */
+ls_status ls_served_miss_chief(ls_served *served, bool met, double lost_at);
 
 #define LS_JOIN_LIMIT  30.0 /* seconds, where the options do not say */
 #define LS_CHIEF_GRACE 3.0  /* seconds that others wait for a chief that is gone */

@@ -404,8 +404,11 @@ static void end_process(process *p, ls_status status)
 
 static void hear_chief(process *p, const ls_letter *letter)
 {
-    if (letter->kind == LS_LETTER_MET && ls_served_meet_chief(p->served, letter) != LS_OK) {
-        end_process(p, LS_ERR_PEER);
+    pthread_mutex_lock(&p->mutex);
+    ls_status status = letter->kind == LS_LETTER_MET ? ls_served_meet_chief(p->served, letter) : LS_OK;
+    pthread_mutex_unlock(&p->mutex);
+    if (status != LS_OK) {
+        end_process(p, status);
         ls_worker_wake(p->worker);
         return;
     }
@@ -452,10 +455,10 @@ static bool hear(void *user, ls_letter *letter)
 static bool is_over(process *p)
 {
     pthread_mutex_lock(&p->mutex);
-    bool misses = !p->over && !p->chief_there;
+    bool misses = !p->over && !p->chief_there, met = p->served->run != 0;
     double lost_at = p->lost_at;
     pthread_mutex_unlock(&p->mutex);
-    ls_status status = misses ? ls_served_miss_chief(p->served, lost_at) : LS_OK;
+    ls_status status = misses ? ls_served_miss_chief(p->served, met, lost_at) : LS_OK;
     if (status != LS_OK)
         end_process(p, status);
     pthread_mutex_lock(&p->mutex);
