@@ -219,7 +219,7 @@ $(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/%.o $(call object,$(HELPER_SOURCE
 # A stand-in for CUDA's driver and NVRTC (tests/standin_cuda/standin.h). Its kernels are those of the library, as NVRTC is
 # given them: a program writes the modules' sources, and each is compiled as C++ behind kernel.h.
 STANDIN  := $(B)/tests/standin_cuda
-STANDIN_LIBRARIES := $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so
+STANDIN_LIBRARIES := $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so $(STANDIN)/libnccl.so.2
 STANDIN_CXX := $(if $(findstring clang,$(CC)),clang++,g++)
 STANDIN_FLAGS := -fPIC -g -ffp-contract=off -fvisibility=hidden -pthread $(OPTIMIZE) -Isrc -Itests/standin_cuda -I$(STANDIN) \
                  -DLS_VECTOR=1 -DLS_ROWS=4
@@ -244,6 +244,10 @@ $(STANDIN)/libcuda.so.1: tests/standin_cuda/driver.c $(STANDIN)/kernels.stamp
 	$(call say,LD,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -c $< -o $(STANDIN)/driver.o
 	$(Q)$(STANDIN_CXX) -shared $(ALL_LDFLAGS) $(STANDIN)/*.o -o $@
+
+$(STANDIN)/libnccl.so.2: tests/standin_cuda/nccl.c $(STANDIN)/libcuda.so.1 tests/standin_cuda/standin.h
+	$(call say,LD,$@)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -shared $(ALL_LDFLAGS) $< -o $@ -L$(STANDIN) -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
 $(STANDIN)/libnvrtc.so: tests/standin_cuda/nvrtc.c $(STANDIN)/modules.inc tests/standin_cuda/standin.h
 	$(call say,LD,$@)
@@ -290,7 +294,7 @@ SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/
 .PHONY: test
 test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
       $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so)) \
-      $(if $(findstring /test_cuda,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
+      $(if $(findstring /test_cuda,$(RUN_TESTS))$(findstring /test_kinds,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
 # Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases

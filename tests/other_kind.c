@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,9 +132,9 @@ static int64_t launches_of(const other_kind *k, const char *devices, network_kin
     network n;
     OK(network_create(ctx, kind, &n));
     OK(ls_graph_set_lanes(n.graph, lanes));
-    OK(network_step(&n, 256, 0));
+    OK(network_step(&n, 64, 0));
     int64_t before = ls_gpu_launches();
-    OK(network_step(&n, 256, 1));
+    OK(network_step(&n, 64, 1));
     int64_t count = ls_gpu_launches() - before;
     network_destroy(&n);
     ls_context_close(ctx);
@@ -182,6 +183,77 @@ void other_runs_as_many_lanes_as_fit(const other_kind *k)
         if (i > 0 && launches[i] <= launches[i - 1])
             fail_msg("%zu bytes: %d launches, %d with more", limits[i], (int)launches[i], (int)launches[i - 1]);
     }
+}
+
+/* ---- Chains ---- */
+
+#define CHAIN_BATCH  13
+#define CHAIN_WIDEST 33
+#define CHAIN_MOST   3 /* fetches */
+
+/* What a chain gives, and how many launches it took; `which` of three, on x [batch, 2, width]. */
+static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
+{
+    static const float special[] = { 0.0F, -0.0F, 0x1p-140F, -0x1p-149F, INFINITY, -INFINITY, NAN, 1.5F, -700, 90 };
+    const ls_shape shape = LS_SHAPE(CHAIN_BATCH, 2, width);
+    float x_data[CHAIN_BATCH * 2 * CHAIN_WIDEST], b_data[CHAIN_WIDEST];
+    size_t count = CHAIN_BATCH * 2 * (size_t)width;
+    for (size_t i = 0; i < count; i++)
+        x_data[i] = i % 7 ? (float)(int32_t)(i * 2654435761u) * 0x1p-29F : special[i / 7 % LENGTH(special)];
+    for (int64_t i = 0; i < width; i++)
+        b_data[i] = (float)i * 0.25F - 2;
+    ls_graph *graph;
+    OK(ls_graph_create(ctx, &graph, .seed = 1));
+    OK(ls_graph_set_lanes(graph, 4));
+    ls_tensor *x = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 2, width));
+    ls_tensor *b = ls_op_variable(graph, "b", LS_F32, LS_SHAPE(width)), *fetches[CHAIN_MOST];
+    OK(ls_variable_set(b, b_data, (size_t)width * sizeof(float)));
+    int fetched = 1;
+    if (which == 0) {
+        fetches[0] = ls_op_mul(ls_op_relu(ls_op_add(x, b)), x);
+    } else if (which == 1) { /* values on the way are wanted, too */
+        fetches[0] = ls_op_sigmoid(ls_op_sub(b, x));
+        fetches[1] = ls_op_leaky_relu(ls_op_maximum(fetches[0], b), 0.3);
+        fetches[2] = ls_op_minimum(ls_op_neg(fetches[1]), fetches[0]);
+        fetched = 3;
+    } else { /* all the others: three chains of 8 and fewer */
+        ls_tensor *y = ls_op_clip(ls_op_square(x), 0.01, 50);
+        y = ls_op_softplus(ls_op_rsqrt(ls_op_sqrt(ls_op_log(ls_op_exp(y)))));
+        y = ls_op_silu(ls_op_erf(ls_op_gelu(ls_op_gelu(y, true), false)));
+        fetches[0] = ls_op_add(ls_op_elu(ls_op_tanh(ls_op_sub(y, x)), 0.7), x);
+    }
+    OK(ls_graph_status(graph));
+    ls_feed feed = { x, ls_array_of(LS_F32, shape, x_data) };
+    OK(ls_eval(graph, &feed, 1, fetches, (size_t)fetched)); /* brings the variable */
+    int64_t before = ls_gpu_launches();
+    OK(ls_eval(graph, &feed, 1, fetches, (size_t)fetched));
+    before = ls_gpu_launches() - before;
+    for (int i = 0; i < fetched; i++)
+        OK(ls_read(fetches[i], out + (size_t)i * count, count * sizeof(float)));
+    ls_graph_destroy(graph);
+    return before;
+}
+
+/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits (of a NaN: that it is one).
+ */
+void other_fuses_chains(const other_kind *k)
+{
+    static const int64_t widths[] = { 3, 16, 33 };
+    static const int launches[] = { 1, 1, 2 };
+    ls_context *cpu = other_open(k, "cpu:0"), *ctx = other_open(k, k->first);
+    for (size_t w = 0; w < LENGTH(widths); w++)
+        for (int which = 0; which < 3; which++) {
+            float expected[CHAIN_MOST * CHAIN_BATCH * 2 * CHAIN_WIDEST] = { 0 };
+            float got[CHAIN_MOST * CHAIN_BATCH * 2 * CHAIN_WIDEST] = { 0 };
+            (void)run_chain(cpu, which, widths[w], expected);
+            assert_int_equal(run_chain(ctx, which, widths[w], got), launches[which]);
+            for (size_t i = 0; i < LENGTH(got); i++)
+                if (memcmp(&got[i], &expected[i], sizeof(float)) != 0 && !(isnan(got[i]) && isnan(expected[i])))
+                    fail_msg("chain %d of width %d: element %zu is %a, on the CPU %a", which, (int)widths[w], i,
+                             (double)got[i], (double)expected[i]);
+        }
+    ls_context_close(ctx);
+    ls_context_close(cpu);
 }
 
 /* ---- What is wrong ---- */

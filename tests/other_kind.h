@@ -33,5 +33,6 @@ void other_moves_no_weights(const other_kind *k);
 void other_tells_a_wrong_label(const other_kind *k);
 void other_launches_all_lanes_at_once(const other_kind *k);
 void other_runs_as_many_lanes_as_fit(const other_kind *k);
+void other_fuses_chains(const other_kind *k);
 
 #endif

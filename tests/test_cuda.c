@@ -80,6 +80,13 @@ static void as_many_lanes_as_fit_are_run_at_once(void **state)
     other_runs_as_many_lanes_as_fit(&cuda);
 }
 
+static void chains_are_one_launch_and_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_fuses_chains(&cuda);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -189,7 +196,9 @@ static void every_call_of_the_driver_may_fail(void **state)
     static const char *const calls[] = { "cuMemAlloc",          "cuMemHostAlloc",     "cuMemcpyHtoDAsync",
                                          "cuMemcpyDtoHAsync",   "cuMemcpyPeerAsync",  "cuEventCreate",
                                          "cuEventRecord",       "cuEventSynchronize", "cuLaunchKernel",
-                                         "cuStreamSynchronize", "cuModuleLoadData",   "cuModuleGetFunction" };
+                                         "cuStreamSynchronize", "cuModuleLoadData",   "cuModuleGetFunction",
+                                         "ncclGroupStart",      "ncclSend",           "ncclRecv",
+                                         "ncclGroupEnd" };
     char hash[65], expected[65];
     int noticed[LENGTH(calls)] = { 0 };
     OK(two_steps(expected));
@@ -331,6 +340,63 @@ static void training_goes_on_without_a_lost_device(void **state)
         }
 }
 
+/* ---- NCCL ---- */
+
+/* A layer that is large enough for each device to join a part of its gradient. */
+static ls_status fit_wide(const char *devices, char hex[65])
+{
+    trained t;
+    assert_true(cuda_open(&(ls_context_options){ .threads = 1 }, "cuda:0-1", &t.ctx));
+    OK(ls_sequential(t.ctx, "wide", &t.model, ls_input(SIDE, SIDE, 1), ls_flatten(),
+                     ls_dense(512, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(ls_compile(t.model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy()));
+    t.data = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
+                                   ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+    ls_status status = fit(&t, devices, 3, false);
+    if (status == LS_OK)
+        OK(ls_model_state_sha256(t.model, hex));
+    close_trained(&t);
+    return status;
+}
+
+/* Joins go by groups of sends and receives, and by all-gathers where devices have parts of one size; a call that fails
+ * is told; where communicators cannot be made devices copy from each other. The bits are always the CPU's. */
+static void joins_go_by_nccl(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char expected[65], hash[65];
+    long sends = standin.count("ncclSend"), gathers = standin.count("ncclAllGather");
+    OK(fit_wide("cpu:0", expected));
+    assert_int_equal(standin.count("ncclSend"), sends);
+    OK(fit_wide("cuda:0-1", hash));
+    assert_string_equal(hash, expected);
+    assert_int_equal(standin.count("ncclAllGather"), gathers + 2 * 3); /* one of each device in each step */
+    assert_true(standin.count("ncclSend") > sends);
+    OK(fit_wide("cuda:1,cuda:0", hash)); /* parts are not in the order of ranks */
+    assert_string_equal(hash, expected);
+    assert_int_equal(standin.count("ncclAllGather"), gathers + 2 * 3);
+    standin.fail_next("ncclAllGather", 3, 2);
+    FAILS(fit_wide("cuda:0-1", hash), LS_ERR_DEVICE, "step 2", "Stand-in 0", "NCCL", "error 2");
+    OK(fit_wide("cuda:0-1", hash));
+    assert_string_equal(hash, expected);
+}
+
+/* The last test: nobody asks NCCL again. */
+static void without_communicators_devices_copy(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char expected[65], hash[65];
+    OK(fit_wide("cpu:0", expected));
+    long sends = standin.count("ncclSend"), copies = standin.count("cuMemcpyPeerAsync");
+    standin.fail_next("ncclCommInitAll", 1, 2);
+    OK(fit_wide("cuda:0-1", hash));
+    assert_string_equal(hash, expected);
+    assert_int_equal(standin.count("ncclSend"), sends);
+    assert_true(standin.count("cuMemcpyPeerAsync") > copies);
+}
+
 /* ---- Limits ---- */
 
 static void a_memory_limit_holds(void **state)
@@ -401,14 +467,24 @@ int main(void)
         standin = cuda_control();
 #define TEST(name) cmocka_unit_test_teardown(name, nothing_is_left)
     const struct CMUnitTest tests[] = {
-        TEST(trainings_have_the_cpu_s_bits),          TEST(layers_on_both_have_the_cpu_s_bits),
-        TEST(a_steady_step_moves_no_weights),         TEST(a_wrong_label_is_told_as_on_the_cpu),
-        TEST(is_used_by_itself_and_called_gpu_too),   TEST(every_call_of_the_driver_may_fail),
-        TEST(a_device_that_does_not_open_is_told),    TEST(memory_that_is_not_there_is_told),
-        TEST(training_goes_on_without_a_lost_device), TEST(a_memory_limit_holds),
-        TEST(the_thread_s_context_is_left_alone),     TEST(kernels_are_kept_on_disk),
-        TEST(numbers_are_those_of_the_headers),       TEST(launches_do_not_depend_on_lanes),
+        TEST(trainings_have_the_cpu_s_bits),
+        TEST(layers_on_both_have_the_cpu_s_bits),
+        TEST(a_steady_step_moves_no_weights),
+        TEST(a_wrong_label_is_told_as_on_the_cpu),
+        TEST(is_used_by_itself_and_called_gpu_too),
+        TEST(every_call_of_the_driver_may_fail),
+        TEST(a_device_that_does_not_open_is_told),
+        TEST(memory_that_is_not_there_is_told),
+        TEST(training_goes_on_without_a_lost_device),
+        TEST(a_memory_limit_holds),
+        TEST(the_thread_s_context_is_left_alone),
+        TEST(kernels_are_kept_on_disk),
+        TEST(numbers_are_those_of_the_headers),
+        TEST(launches_do_not_depend_on_lanes),
         TEST(as_many_lanes_as_fit_are_run_at_once),
+        TEST(chains_are_one_launch_and_have_the_cpu_s_bits),
+        TEST(joins_go_by_nccl),
+        TEST(without_communicators_devices_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,11 +199,11 @@ static int post_some(int rank, int size, void *user)
     (void)user;
     ls_mesh *mesh = NULL;
     ls_cluster_options o = options_of("post", rank, size);
-    size_t large = 3000001;
+    size_t large = 1000001;
     unsigned char *posted = calloc(2, large), small[2];
     WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
     ls_peers *peers = &mesh->peers;
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 4; round++) {
         memset(posted, 0, 2 * large);
         for (size_t i = 0; i < large && rank < 2; i++)
             posted[(size_t)rank * large + i] = byte_at(rank, (size_t)round, i);

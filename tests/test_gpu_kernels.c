@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/cuda.h"
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/chains.h"
 #include "skip.h"
 
 /* Words that kernels may not have: what they give is the driver's choice, or depends on who is first. */
@@ -142,6 +142,20 @@ static void nvcc_compiles_every_module(void **state)
     assert_int_equal(system(remove_all), 0);
 }
 
+/* A chain of LS_GPU_CHAIN functions, from this one on: each of the value before it and of one of two operands; the last
+ * and the third are stored. */
+static ls_gpu_chain_steps chain_from(int first)
+{
+    ls_gpu_chain_steps c = { .count = LS_GPU_CHAIN, .inputs = 2, .outputs = 2, .output = { 2, LS_GPU_CHAIN - 1 } };
+    for (int k = 0; k < LS_GPU_CHAIN; k++) {
+        c.function[k] = (first + k) % LS_CHAIN_COUNT;
+        c.from[k][0] = k ? LS_GPU_PLACES + k - 1 : 0;
+        c.from[k][1] = k % 2;
+    }
+    snprintf(c.name, sizeof c.name, "chain_%d", first);
+    return c;
+}
+
 /* As the backend asks for it. NVRTC has a ptxas of its own. */
 static void nvrtc_compiles_every_module(void **state)
 {
@@ -164,6 +178,18 @@ static void nvrtc_compiles_every_module(void **state)
             free(cubin);
             free(source);
         }
+    for (int first = 0; first < LS_CHAIN_COUNT; first += LS_GPU_CHAIN - 1) { /* all functions of chains, some twice */
+        void *cubin = NULL;
+        size_t bytes = 0;
+        ls_gpu_chain_steps c = chain_from(first);
+        char *source = ls_gpu_chain_source(&c);
+        assert_non_null(source);
+        if (ls_cuda_compile(&nvrtc, source, c.name, 8, 0, &ls_gpu_tuning_gpu, &cubin, &bytes) != LS_OK)
+            fail_msg("%s: %s", path, ls_last_error());
+        assert_true(bytes > 64 && memcmp(cubin, "\177ELF", 4) == 0);
+        free(cubin);
+        free(source);
+    }
     /* what is wrong is told, in the compiler's words */
     void *cubin = NULL;
     size_t bytes = 0;

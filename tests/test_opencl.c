@@ -66,6 +66,13 @@ static void as_many_lanes_as_fit_are_run_at_once(void **state)
     other_runs_as_many_lanes_as_fit(&opencl);
 }
 
+static void chains_are_one_launch_and_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_fuses_chains(&opencl);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -245,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_steady_step_moves_no_weights),
         cmocka_unit_test(launches_do_not_depend_on_lanes),
         cmocka_unit_test(as_many_lanes_as_fit_are_run_at_once),
+        cmocka_unit_test(chains_are_one_launch_and_have_the_cpu_s_bits),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(a_launch_that_fails_changes_nothing),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),

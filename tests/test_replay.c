@@ -355,6 +355,7 @@ static void any_schedule_can_be_replayed(void **state)
         { .seed = 6, .workers = 2, .servers = 2, .generated = true },
         { .seed = 7, .workers = 3, .servers = 1, .steps_per_epoch = 3 },
         { .seed = 8, .workers = 3, .servers = 3 },
+        { .seed = 9, .workers = 3, .servers = 2, .accumulate = 4 }, /* the last version is not whole */
     };
     for (size_t i = 0; i < sizeof(trials) / sizeof(*trials); i++) {
         const trial *t = &trials[i];

@@ -52,6 +52,7 @@ for i in $(seq ${LS_REPLAYS:-1}); do
     check "2 servers, 3 workers ($i)" run 3 2 --epochs 2
     check "3 servers, 1 worker ($i)" run 1 3 --epochs 1
     check "2 servers that add up, rates by staleness, overlapped ($i)" run 3 2 --epochs 2 --accumulate 3 --scale-by-staleness --overlap
+    check "versions that are not whole at the end of an epoch, and of training ($i)" run 3 1 --epochs 3 --accumulate 2 --overlap
     check "a schedule, and another optimizer ($i)" run 2 1 --epochs 2 --optimizer sgd --momentum 0.9 --lr 0.1 --schedule cosine
     check "a worker is killed ($i)" struck 3 1 2
     check "a server is killed ($i)" struck 3 1 3

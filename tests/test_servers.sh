@@ -107,6 +107,8 @@ check "a cluster without servers" refused 'none of the 2 workers is a server' \
     launch --workers 2 -- "$LOCKSTEP" train $(job 32) "${SERVERS[@]}"
 check "a staleness without servers" refused 'staleness does not go with --strategy mirrored' \
     timeout 60 "$LOCKSTEP" train $(job 32) --strategy mirrored --staleness 3
+check "a staleness beyond all bounds" refused "within \[0, 1000000000\]" \
+    timeout 60 "$LOCKSTEP" train $(job 32) --strategy parameter-server --staleness 9223372036854775807
 check "too many servers" refused 'servers' launch --workers 2 --servers 65 -- true
 check "one that says another number of servers" refused 'parameter servers: 1' \
     launch --workers 2 --servers 1 --join-limit 2 -- sh -c "[ \$LOCKSTEP_RANK != 1 ] || unset LOCKSTEP_SERVERS; exec '$LOCKSTEP' train $(job 32)"

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,8 +46,8 @@ typedef struct cluster {
     uint64_t tag[MOST], hash[MOST][2], wishes[MOST];
     const ls_piece *pieces[MOST];
     size_t count[MOST];
-    int servers; /* the last of them */
-    bool strays; /* what lanes made went to one that is no server */
+    int servers;        /* the last of them */
+    atomic_bool strays; /* what lanes made went to one that is no server */
 } cluster;
 
 typedef struct member {

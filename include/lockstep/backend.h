@@ -97,6 +97,13 @@ typedef struct ls_join_lanes_call {
     ls_memory_place to;          /* where the result goes, in the same memory; it may be where a lane's is */
 } ls_join_lanes_call;
 
+/* Bytes on their way from one device of a backend to another. */
+typedef struct ls_transfer {
+    void *from_device, *to_device;
+    ls_memory_place from, to;
+    size_t bytes;
+} ls_transfer;
+
 typedef struct ls_backend_device {
     char about[256]; /* "NVIDIA H100 80GB" */
     size_t memory;   /* bytes; 0: not known */
@@ -138,6 +145,9 @@ typedef struct ls_backend {
     ls_status (*join_lanes)(void *device, const ls_join_lanes_call *call); /* NULL: by `join`, two at a time */
     void (*plan_destroy)(void *device, void *plan);
     ls_status (*sync)(void *device); /* returns when everything asked for is done; NULL: it always is */
+    /* All of these at once, between any of its devices, none of which is called for meanwhile; what is read is all
+     * there. Returns when they are done. NULL: by `copy`, each device for itself. */
+    ls_status (*transfer)(void *user, const ls_transfer *list, int count);
 } ls_backend;
 
 /* The table is copied; what it points to must outlive the context. Kinds added later are preferred. */

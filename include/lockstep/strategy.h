@@ -24,6 +24,8 @@ typedef enum ls_strategy_kind {
     LS_STRATEGY_PARAMETER_SERVER, /* the same, with servers that join, or apply gradients as they come */
 } ls_strategy_kind;
 
+#define LS_MAX_STALENESS 1000000000 /* versions: as good as no bound */
+
 /* Who joins the parts of a gradient that devices have made. */
 typedef enum ls_all_reduce {
     LS_ALL_REDUCE_SHARDED = 0,       /* every device owns a part of the vector, joins it and sends it to the others */
@@ -74,8 +76,9 @@ typedef struct ls_strategy {
  *
  * .staleness = 8: asynchronous. Each worker computes batches of its own, at its own pace; a server applies gradients as
  * they come, never one that was computed from weights more than 8 versions old. Workers come and go while ls_fit runs,
- * and servers come back. ls_fit in worker 0, the chief, is as ever; in other workers and in servers it returns when that
- * one has ended, with the same weights. With .record of ls_fit every step can be had again: docs/parameter-servers.md.
+ * and servers come back. ls_fit in worker 0, the chief, is as ever; in other workers and in servers it returns when
+ * that one has ended, with the same weights. With .record of ls_fit every step can be had again:
+ * docs/parameter-servers.md.
  */
 #define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
 

@@ -101,8 +101,8 @@ ls_status ls_options_parse(ls_options *options, int argc, const char *const *arg
 /* Where a flag's value came from; a flag that no table has counts as default. */
 ls_option_source ls_options_source(const ls_options *options, const char *flag);
 
-/* A flag that was given in `from` gets the same value in `to`, unless a command line said another there. A flag that one
- * of them does not know stays as it is. */
+/* A flag that was given in `from` gets the same value in `to`, unless a command line said another there. A flag that
+ * one of them does not know stays as it is. */
 ls_status ls_options_hand_on(ls_options *to, const ls_options *from, const char *flag);
 
 /* The rows, aligned, wrapped to `width` columns (0: 100), under their tables' titles. */

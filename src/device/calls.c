@@ -91,3 +91,19 @@ ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place fr
 {
     LOCKED(device, device->backend->finite(device->handle, dtype, from, count, out));
 }
+
+/* In the order of devices: nobody else has more than one lock. */
+ls_status ls_devices_transfer(ls_device *devices, int count, int kind, const ls_transfer *list, int transfers)
+{
+    const ls_backend *backend = NULL;
+    for (int d = 0; d < count; d++)
+        if (devices[d].kind == kind) {
+            backend = devices[d].backend;
+            pthread_mutex_lock(&devices[d].mutex);
+        }
+    ls_status status = transfers > 0 ? backend->transfer(backend->user, list, transfers) : LS_OK;
+    for (int d = count; d-- > 0;)
+        if (devices[d].kind == kind)
+            pthread_mutex_unlock(&devices[d].mutex);
+    return status;
+}

@@ -16,6 +16,9 @@ ls_status ls_device_plan_run_lanes(ls_device *device, void *plan, const ls_progr
 void ls_device_plan_destroy(ls_device *device, void *plan);
 ls_status ls_device_join(ls_device *device, const ls_join_call *call);
 ls_status ls_device_join_lanes(ls_device *device, const ls_join_lanes_call *call);
+/* Between devices of a context that are of one kind: all of them are locked. */
+ls_status ls_devices_transfer(ls_device *devices, int count, int kind, const ls_transfer *list, int transfers);
+
 ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
 ls_status ls_device_sync(ls_device *device);
 

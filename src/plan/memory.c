@@ -268,6 +268,9 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
         last[step->room] = last[i];
 }
 
+/* Steps that another kind of device may make one kernel of: what the first of them reads is not written by the last. */
+#define AT_ONCE 3
+
 static ls_status place_segment(placer *p, ls_segment *segment)
 {
     ls_plan *plan = p->plan;
@@ -305,8 +308,10 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
             step->out = (ls_operand){ .value = group->value, .storage = LS_MICRO, .unit = unit, .per_sample = true };
+            int end = last[i] + (segment->kind == LS_CPU ? 0 : AT_ONCE - 1);
+            end = end < segment->step_count ? end : segment->step_count - 1;
             if (step->room == i)
-                LS_TRY(ls_packer_add(&p->packer, i, last[i], unit * (size_t)segment->micro, &step->out.offset));
+                LS_TRY(ls_packer_add(&p->packer, i, end, unit * (size_t)segment->micro, &step->out.offset));
         }
     }
     LS_TRY(ls_packer_pack(&p->packer, &segment->micro_bytes));

@@ -44,6 +44,15 @@ static bool is_shared(const ls_plan *plan, int first, int count)
     return false;
 }
 
+/* Whether devices of some kind hand each other what the joins of a level need, all at once. */
+static bool is_transferred(const ls_plan *plan, int first, int count)
+{
+    for (int i = first; i < first + count; i++)
+        if (ls_plan_transfers(plan, plan->joins[i].group->kind))
+            return true;
+    return false;
+}
+
 /* Rounds of a map whose devices join by twos; the last pair, which is all lanes, is left to the join. */
 static void pair_phases(ls_plan *plan, int level, int first, int count)
 {
@@ -108,6 +117,8 @@ void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t
 /* Behind the lanes of a level: its joins. */
 static void join_phases(ls_plan *plan, int level, int first, int count)
 {
+    if (is_transferred(plan, first, count))
+        add_phase(plan, LS_PHASE_GATHER, level, first, count);
     add_phase(plan, share_joins(plan, first, count) ? LS_PHASE_REDUCE : LS_PHASE_JOIN, level, first, count);
     if (is_shared(plan, first, count))
         add_phase(plan, LS_PHASE_SHARE, level, first, count);
@@ -178,7 +189,7 @@ ls_status ls_plan_phases(ls_plan *plan)
 {
     LS_TRY(check_writes(plan));
     LS_TRY(list_writes(plan));
-    size_t most = (size_t)plan->levels * (13 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
+    size_t most = (size_t)plan->levels * (14 + 13) + (size_t)plan->whole_count * 2 + LS_MAX_KINDS + 4;
     plan->phases = ls_plan_alloc(plan, most, sizeof(*plan->phases));
     if (!plan->phases)
         return LS_ERR_MEMORY;

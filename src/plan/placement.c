@@ -350,8 +350,9 @@ static ls_status make_lists(ls_placement *p)
         place->pool = ls_placement_alloc(p, segments, sizeof(size_t));
         place->whole = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
         place->stage = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
+        place->received = cpu ? NULL : ls_placement_alloc(p, (size_t)plan->join_count, sizeof(size_t));
         if (!place->row || !place->here || !place->kept || !place->slots || !place->pool ||
-            (!cpu && (!place->whole || !place->stage)))
+            (!cpu && (!place->whole || !place->stage || !place->received)))
             return LS_ERR_MEMORY;
         for (size_t lane = 0; lane < lanes; lane++)
             place->row[lane] = -1;

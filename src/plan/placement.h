@@ -45,6 +45,7 @@ typedef struct ls_place {
         task_bytes; /* rooms of `together` tasks: fed samples, and what a segment needs for itself, from: */
     size_t micro;
     size_t receive;      /* partials of other devices, for the part of a join that is owned here */
+    size_t *received;    /* by join: where in there; 0, where joins come one after the other */
     size_t total_bytes;  /* of the block; 0: nothing runs here */
     ls_variable **state; /* variables and slots that are updated here, then those that are only read */
     int state_count, written_count;

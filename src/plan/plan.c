@@ -40,6 +40,12 @@ bool ls_plan_reads_lane(const ls_plan *plan, const ls_group *group, int k)
     return false;
 }
 
+bool ls_plan_transfers(const ls_plan *plan, int kind)
+{
+    return kind != LS_CPU && !plan->at_home && plan->options.map.owners != LS_OWNERS_PAIRS &&
+           plan->graph->context->kinds[kind].backend.transfer;
+}
+
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
 {
     int64_t count = 0;

@@ -264,6 +264,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_LANES,    /* the segments of a level: tasks (segment, lane) */
     LS_PHASE_HOME,     /* what other devices have made of a level's joins comes to the host, which joins it */
     LS_PHASE_PAIR,     /* blocks of lanes that two devices have made, by twos: one round of the tree */
+    LS_PHASE_GATHER,   /* parts of a level's joins go to their owners, all at once, where a backend has `transfer` */
     LS_PHASE_EXCHANGE, /* what workers of a cluster have of a level goes to who joins it */
     LS_PHASE_JOIN,     /* the joins of a level, in chunks, or each part by its owner */
     LS_PHASE_REDUCE,   /* joins of a level that workers share out: each joins a part, and sends it to all */
@@ -400,6 +401,9 @@ static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
     return plan->worker_first[worker];
 }
+
+/* Whether joins of devices of a kind are moved between them by the backend's `transfer`. */
+bool ls_plan_transfers(const ls_plan *plan, int kind);
 
 /* The elements of a join that a worker of the cluster joins; all, where joins are not shared out. */
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to);

@@ -83,20 +83,25 @@ static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t 
     return blocks * ls_size_align((size_t)elements * ls_dtype_bytes(join->dtype), LS_ALIGN);
 }
 
-/* Joins that this device owns a part of: their value, and room for the partials of others. Of devices that join by twos
+/* Joins that this device owns a part of: their value, and room for the partials of others; of all joins of a level,
+ * where those come at once. Of devices that join by twos
  * each may have to. */
 static ls_status add_joins(packing *k, int device, size_t *receive)
 {
     const ls_plan *plan = k->p->plan;
+    bool together = ls_plan_transfers(plan, ls_kind_of(k->p, device));
+    size_t used = 0;
     for (int i = 0; i < plan->join_count; i++) {
         const ls_join *join = &plan->joins[i];
+        used = !together || (i > 0 && plan->joins[i - 1].level != join->level) ? 0 : used;
+        k->place->received[i] = used;
         for (int n = 0; n < k->p->joins[i].part_count; n++) {
             const ls_join_part *part = &k->p->joins[i].parts[n];
             if (part->owner != device)
                 continue;
             LS_TRY(add_operand(k, &join->out));
-            size_t needed = receive_bytes(k->p, join, part->to - part->from, device);
-            *receive = needed > *receive ? needed : *receive;
+            used += receive_bytes(k->p, join, part->to - part->from, device);
+            *receive = used > *receive ? used : *receive;
         }
         if (plan->options.map.owners == LS_OWNERS_PAIRS && !plan->at_home &&
             ls_runs_on(k->p, join->group->segment, device)) {

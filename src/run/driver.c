@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "device/calls.h"
 #include "run/executor_private.h"
 #include "run/partials.h"
@@ -16,12 +17,14 @@ struct ls_driver {
     ls_device *device;
     const ls_place *place;
     ls_block *block;
-    ls_state **states;    /* by device */
-    ls_state *state;      /* of this one; NULL: no variable is here */
-    uint64_t now;         /* number of the run at hand */
-    uint64_t *fresh;      /* by plan node: the run that brought or made its whole value here */
-    bool *brought;        /* by plan node: it came from the host; otherwise it was made here */
-    uint64_t *arrived;    /* by kept value and lane: the run that brought it here */
+    ls_state **states;      /* by device */
+    ls_state *state;        /* of this one; NULL: no variable is here */
+    uint64_t now;           /* number of the run at hand */
+    uint64_t *fresh;        /* by plan node: the run that brought or made its whole value here */
+    bool *brought;          /* by plan node: it came from the host; otherwise it was made here */
+    uint64_t *arrived;      /* by kept value and lane: the run that brought it here */
+    ls_transfer *transfers; /* what goes at once */
+    size_t transfer_count, transfer_room;
     void *part;           /* the host's room for a part of a sum, on its way */
     ls_program_run *runs; /* of the lanes at hand */
 
@@ -134,6 +137,7 @@ void ls_driver_destroy(ls_driver *d)
     free(d->fresh);
     free(d->brought);
     free(d->arrived);
+    free(d->transfers);
     free(d->part);
     free(d->runs);
     free(d);
@@ -720,7 +724,14 @@ typedef struct gathering {
     int64_t from, to;
     int first, count; /* lanes */
     void *host;       /* room for what comes by way of it */
+    bool here;        /* it was gathered before */
 } gathering;
+
+/* Where a device has the nth partial that it got of a join. */
+static size_t received_at(const ls_driver *d, const ls_join *join, size_t n, size_t bytes)
+{
+    return d->place->receive + d->place->received[join - plan_of(d)->joins] + n * ls_size_align(bytes, LS_ALIGN);
+}
 
 /* Own partials are where they are; those of others are copied here, this part of them. */
 static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *g, ls_memory_place *lane)
@@ -739,11 +750,12 @@ static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *
             lane[v] = at(d, there);
             continue;
         }
-        size_t here = d->place->receive + received * ls_size_align(bytes, LS_ALIGN);
-        received++;
+        size_t here = received_at(d, join, received++, bytes);
+        lane[v] = at(d, here);
+        if (g->here)
+            continue;
         LS_TRY(fetch_from(d, join->group->value, made, there, here, g->host, bytes));
         count(d, join->group->value, made->device->index, d->device->index, bytes);
-        lane[v] = at(d, here);
     }
     return LS_OK;
 }
@@ -785,6 +797,7 @@ static ls_status join_part(ls_driver *d, ls_executor *e, const ls_unit *u, int w
     char *host = e->whole + join->out.offset + skip;
     gathering g = { .join = join, .from = u->from, .to = u->to, .count = plan_of(d)->lanes };
     g.host = e->whole + join->joined + skip;
+    g.here = ls_plan_transfers(plan_of(d), d->device->kind);
     LS_TRY(gather_partials(d, e, &g, lane));
     joining j = { .driver = d, .join = join, .count = u->to - u->from, .lane = lane };
     bool empty = true;
@@ -833,6 +846,78 @@ static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
     return ls_device_sync(d->device);
 }
 
+/* ---- All at once ---- */
+
+static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there, const ls_driver *to, size_t here,
+                              size_t bytes)
+{
+    if (bytes == 0)
+        return LS_OK;
+    LS_TRY(ls_grow(&d->transfers, d->transfer_count, &d->transfer_room, sizeof(*d->transfers)));
+    d->transfers[d->transfer_count++] = (ls_transfer){ .from_device = from->device->handle,
+                                                       .to_device = to->device->handle,
+                                                       .from = at(from, there),
+                                                       .to = at(to, here),
+                                                       .bytes = bytes };
+    return LS_OK;
+}
+
+/* Partials of a join's part to its owner, in the order in which gather_partials finds them. */
+static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
+{
+    const ls_driver *owner = e->drivers[part->owner];
+    size_t element = ls_dtype_bytes(join->dtype), skip = join->partial + (size_t)part->from * element;
+    size_t bytes = (size_t)(part->to - part->from) * element, received = 0;
+    int segment = join->group->segment;
+    for (int lane = 0; lane < plan_of(d)->lanes; lane++) {
+        const ls_driver *made = e->drivers[ls_task_device(plan_of(d), segment, lane)];
+        if (made == owner || ls_partials_slot(e, segment, lane) < 0)
+            continue;
+        LS_TRY(add_transfer(d, made, partials_at(made, e, segment, lane) + skip, owner,
+                            received_at(owner, join, received++, bytes), bytes));
+        count(d, join->group->value, made->device->index, part->owner, bytes);
+    }
+    return LS_OK;
+}
+
+/* A join's part from its owner to all who look at it. */
+static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
+{
+    const ls_driver *owner = e->drivers[part->owner];
+    int value = join->group->value;
+    size_t skip = (size_t)part->from * ls_dtype_bytes(join->dtype);
+    size_t bytes = (size_t)(part->to - part->from) * ls_dtype_bytes(join->dtype);
+    for (int i = d->placement->ctx->cpu_count; i < e->devices; i++) {
+        ls_driver *reader = e->drivers[i];
+        if (!reader || reader->device->kind != d->device->kind || !ls_is_looked_at(d->placement, value, i))
+            continue;
+        reader->fresh[value] = reader->now;
+        if (reader == owner)
+            continue;
+        LS_TRY(add_transfer(d, owner, owner->place->whole[value] + skip, reader, reader->place->whole[value] + skip,
+                            bytes));
+        count(d, value, part->owner, i, bytes);
+    }
+    return LS_OK;
+}
+
+/* For all devices of this one's kind, which have nothing else to do meanwhile. */
+static ls_status transfer_all(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u)
+{
+    ls_context *ctx = plan_of(d)->graph->context;
+    d->transfer_count = 0;
+    d->began = ls_clock_now();
+    for (int i = u->index; i < u->index + u->count; i++) {
+        const ls_join *join = &plan_of(d)->joins[i];
+        for (int n = 0; join->group->kind == d->device->kind && n < d->placement->joins[i].part_count; n++)
+            LS_TRY((phase->kind == LS_PHASE_GATHER ? list_gathered : list_shared)(d, e, join,
+                                                                                  &d->placement->joins[i].parts[n]));
+    }
+    return explain_join(
+        d, &plan_of(d)->joins[u->index], "moving joins between devices by",
+        ls_devices_transfer(ctx->devices, ctx->device_count, d->device->kind, d->transfers, (int)d->transfer_count));
+}
+
 /* ---- Units ---- */
 
 static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
@@ -848,7 +933,11 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
         return join_pair(d, e, u, worker);
     case LS_PHASE_JOIN:
         return explain_join(d, &plan_of(d)->joins[u->index], "joining on", join_part(d, e, u, worker));
+    case LS_PHASE_GATHER:
+        return transfer_all(d, e, phase, u);
     case LS_PHASE_SHARE:
+        if (ls_plan_transfers(plan_of(d), d->device->kind))
+            return transfer_all(d, e, phase, u);
         return explain_join(d, &plan_of(d)->joins[u->index], "copying to", share(d, e, u));
     case LS_PHASE_CHECK:
         return run_check(d, e, u, worker);

@@ -64,9 +64,9 @@ static int by_seconds(const void *a, const void *b)
 
 ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
 {
-    static const char *const names[] = { "whole",    "tiles",   "prepare", "lanes",  "home",  "pair",
-                                         "exchange", "join",    "reduce",  "settle", "post",  "share",
-                                         "finish",   "collect", "commit",  "guard",  "check", "update" };
+    static const char *const names[] = { "whole",    "tiles",  "prepare", "lanes",  "home",  "pair",  "gather",
+                                         "exchange", "join",   "reduce",  "settle", "post",  "share", "finish",
+                                         "collect",  "commit", "guard",   "check",  "update" };
     int groups = e->plan->group_count;
     share *shares = calloc((size_t)groups + 1, sizeof(*shares));
     if (!e->group_seconds || !shares) {

@@ -388,6 +388,7 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_UPDATE:
         return run_update(e, &plan->updates[u->index], worker, u->from, u->to);
     case LS_PHASE_HOME:
+    case LS_PHASE_GATHER:
     case LS_PHASE_SHARE:
     case LS_PHASE_KINDS:
         break;

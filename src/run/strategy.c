@@ -35,9 +35,11 @@ static ls_status check(const ls_strategy *s)
     if (s->order != LS_ONE_FORWARD_ONE_BACKWARD && s->kind != LS_STRATEGY_PIPELINE)
         return ls_fail(LS_ERR_INVALID, "the strategy %s has no order of lanes: that is the pipeline's",
                        name_of(s->kind));
-    if (s->staleness < 0 || (s->staleness > 0 && s->kind != LS_STRATEGY_PARAMETER_SERVER))
-        return ls_fail(LS_ERR_INVALID, "the strategy %s was given a staleness of %lld", name_of(s->kind),
-                       (long long)s->staleness);
+    if (s->staleness < 0 || s->staleness > LS_MAX_STALENESS ||
+        (s->staleness > 0 && s->kind != LS_STRATEGY_PARAMETER_SERVER))
+        return ls_fail(LS_ERR_INVALID,
+                       "the strategy %s was given a staleness of %lld; that of parameter-server is 0 to %d",
+                       name_of(s->kind), (long long)s->staleness, LS_MAX_STALENESS);
     return LS_OK;
 }
 

@@ -311,11 +311,11 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
 void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
-        [LS_PHASE_WHOLE] = WHOLE,  [LS_PHASE_TILES] = WHOLE,    [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
-        [LS_PHASE_HOME] = SHARE,   [LS_PHASE_PAIR] = JOIN,      [LS_PHASE_JOIN] = JOIN,       [LS_PHASE_SHARE] = SHARE,
-        [LS_PHASE_FINISH] = JOIN,  [LS_PHASE_EXCHANGE] = SHARE, [LS_PHASE_COLLECT] = SHARE,   [LS_PHASE_REDUCE] = SHARE,
-        [LS_PHASE_SETTLE] = SHARE, [LS_PHASE_POST] = SHARE,     [LS_PHASE_COMMIT] = SHARE,    [LS_PHASE_GUARD] = CHECK,
-        [LS_PHASE_CHECK] = CHECK,  [LS_PHASE_UPDATE] = UPDATE
+        [LS_PHASE_WHOLE] = WHOLE,  [LS_PHASE_TILES] = WHOLE,  [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
+        [LS_PHASE_HOME] = SHARE,   [LS_PHASE_PAIR] = JOIN,    [LS_PHASE_JOIN] = JOIN,       [LS_PHASE_SHARE] = SHARE,
+        [LS_PHASE_FINISH] = JOIN,  [LS_PHASE_GATHER] = SHARE, [LS_PHASE_EXCHANGE] = SHARE,  [LS_PHASE_COLLECT] = SHARE,
+        [LS_PHASE_REDUCE] = SHARE, [LS_PHASE_SETTLE] = SHARE, [LS_PHASE_POST] = SHARE,      [LS_PHASE_COMMIT] = SHARE,
+        [LS_PHASE_GUARD] = CHECK,  [LS_PHASE_CHECK] = CHECK,  [LS_PHASE_UPDATE] = UPDATE
     };
     event *last = e->timeline->rows[worker + 1].last;
     if (phase->kind == LS_PHASE_LANES)

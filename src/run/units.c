@@ -58,6 +58,7 @@ static int64_t count_units(const ls_plan *plan, const ls_phase *phase, int devic
             count += devices;
             break;
         case LS_PHASE_HOME:
+        case LS_PHASE_GATHER:
             return devices;
         case LS_PHASE_EXCHANGE:
         case LS_PHASE_REDUCE:
@@ -195,6 +196,21 @@ static void add_home(const ls_executor *e, const ls_phase *phase, ls_work *w)
     }
 }
 
+/* Of each kind that moves all at once one unit, for the first of its devices that makes something of these joins. */
+static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    for (int kind = 1; kind < e->placement->ctx->kind_count; kind++) {
+        ls_unit unit = { .device = -1, .index = phase->first, .count = phase->count };
+        for (int i = phase->first; i < phase->first + phase->count && unit.device < 0; i++)
+            for (int d = e->placement->ctx->cpu_count; d < e->devices && unit.device < 0; d++)
+                if (e->plan->joins[i].group->kind == kind && ls_kind_of(e->placement, d) == kind &&
+                    ls_runs_on(e->placement, e->plan->joins[i].group->segment, d))
+                    unit.device = d;
+        if (unit.device >= 0 && ls_plan_transfers(e->plan, kind))
+            w->units[w->count++] = unit;
+    }
+}
+
 /* Each part for its owner; of a CPU in chunks, for its workers; in a cluster, what this process joins of it. */
 static void add_join(const ls_executor *e, int join, ls_work *w)
 {
@@ -216,6 +232,8 @@ static void add_share(const ls_executor *e, int join, ls_work *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
     int value = e->plan->joins[join].group->value;
+    if (ls_plan_transfers(e->plan, e->plan->joins[join].group->kind))
+        return; /* all at once */
     for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
         bool foreign = false;
         for (int i = 0; i < place->part_count; i++)
@@ -272,6 +290,9 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
     case LS_PHASE_HOME:
         add_home(e, phase, w);
         return LS_OK;
+    case LS_PHASE_GATHER:
+        add_transfers(e, phase, w);
+        return LS_OK;
     case LS_PHASE_EXCHANGE:
     case LS_PHASE_REDUCE:
     case LS_PHASE_SETTLE:
@@ -289,6 +310,8 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
     default:
         break;
     }
+    if (phase->kind == LS_PHASE_SHARE)
+        add_transfers(e, phase, w);
     for (int i = phase->first; i < phase->first + phase->count; i++)
         if (phase->kind == LS_PHASE_TILES)
             add_pieces(w, e->placement->whole_device[i], i, 0, ls_plan_tiled_elements(plan, plan->whole_steps[i].group),

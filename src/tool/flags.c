@@ -229,7 +229,7 @@ static const ls_option device_rows[] = {
     ROW("--work-split", work_split, .metavar = "SPLIT",
         .help = "how replicas share the lanes: auto, by how fast each was (also the workers of a cluster), or as in "
                 "3:1; not given: evenly"),
-    ROW("--staleness", staleness, .value = "0", .range = "[0, inf)",
+    ROW("--staleness", staleness, .value = "0", .range = "[0, 1000000000]",
         .help = "of parameter-server: how many versions behind a gradient may be that is applied; 0: none, which has "
                 "the results of the others. Above 0 workers compute batches of their own, and results depend on who "
                 "came when: --record keeps that"),

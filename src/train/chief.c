@@ -402,7 +402,8 @@ static ls_status put_states(ls_chief *c, const ls_letter *states)
 {
     for (int i = 0; i < c->served->servers; i++) {
         LS_TRY(ls_parts_put_state(c->served->parts, i, ls_parcel_bytes(states[i].body)));
-        ls_worker_holds(c->worker, i, states[i].numbers[1]);
+        /* Between two versions the averages are not those of the last one: it is to be read. */
+        ls_worker_holds(c->worker, i, c->served->job->state.every > 1 ? -1 : states[i].numbers[1]);
     }
     return LS_OK;
 }

@@ -367,10 +367,10 @@ static ls_status take_push(const ls_json_at *at, const ls_record *record, readin
     return LS_OK;
 }
 
-static ls_status add_push(reading *r, ls_record *record, size_t count)
+static ls_status add_push(reading *r, ls_record *record)
 {
     json_t *root = NULL;
-    const size_t servers = (size_t)record->head.servers;
+    const size_t servers = (size_t)record->head.servers, count = record->count;
     ls_record_push push = { .read = NULL };
     int64_t reads[LS_MAX_SERVERS];
     LS_TRY(parse_line(r, LINE_LIMIT, &root));
@@ -389,19 +389,16 @@ static ls_status add_push(reading *r, ls_record *record, size_t count)
 
 static ls_status read_pushes(reading *r, ls_record *record)
 {
-    size_t count = 0; /* of which record->count are of whole versions */
     for (line_kind kind; (kind = next_line(r)) != LINE_NONE && kind != LINE_TORN;) {
-        snprintf(r->name, sizeof(r->name), "record '%s': line %zu, at byte %zu", r->path, count + 2, r->at);
+        snprintf(r->name, sizeof(r->name), "record '%s': line %zu, at byte %zu", r->path, record->count + 2, r->at);
         if (kind == LINE_BAD)
             return ls_fail(LS_ERR_DATA, "%s: its checksum does not fit: the file was changed or damaged", r->name);
-        LS_TRY(add_push(r, record, count));
-        count++;
+        LS_TRY(add_push(r, record));
         r->at += r->line + 1;
-        if (!record->pushes[count - 1].sha256[0])
-            continue;
-        record->count = count;
-        record->version++;
         record->bytes = (int64_t)r->at;
+        if (!record->pushes[record->count++].sha256[0])
+            continue;
+        record->version++;
         r->group = 0;
     }
     record->torn = (int64_t)r->bytes - record->bytes;

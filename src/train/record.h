@@ -65,9 +65,10 @@ typedef struct ls_record_writer {
 /* A new file, in the place of an old one, with its head. */
 ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_record_head *head);
 
-/* A server that comes back goes on with its file: a torn last record is cut off, and so is what is behind version
- * `upto` (-1: all whole versions stay). A file of another job or run is LS_ERR_STATE and stays as it is; head->id may
- * be "": any run of this job. Then writer->version is that of the last record; the server must be at it. */
+/* A server that comes back goes on with its file: a torn last line is cut off, and so is what is behind version `upto`
+ * (-1: all whole versions stay). Pushes of a version that is not whole go, too: it applies them again. A file of
+ * another job or run is LS_ERR_STATE and stays as it is; head->id may be "": any run of this job. Then writer->version
+ * is that of the last record; the server must be at it. */
 ls_status ls_record_go_on(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto);
 
 /* One record, written at once. A full disk: LS_ERR_IO at the first that fails, none is written after it, and the file
@@ -82,12 +83,12 @@ ls_status ls_record_close(ls_record_writer *writer);
 
 typedef struct ls_record {
     ls_record_head head;
-    ls_record_push *pushes;
+    ls_record_push *pushes; /* the last ones may be of a version that is not whole */
     size_t count;
     int64_t *offsets; /* where each begins in the file, for messages */
     int64_t *reads;   /* [count * servers] */
-    int64_t bytes;    /* of whole records */
-    int64_t torn;     /* bytes behind them: a record that was cut short; 0: none */
+    int64_t bytes;    /* of whole lines */
+    int64_t torn;     /* bytes behind them: a line that was cut short; 0: none */
     int64_t version;  /* the last whole one */
 } ls_record;
 

@@ -20,6 +20,7 @@ enum {
     INVALID_CONTEXT = 201,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
+    NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     MOST_DEVICES = 16,
     MOST_PLACES = 16,
@@ -177,6 +178,41 @@ API int standin_held(void)
     int count = held;
     pthread_mutex_unlock(&lock);
     return count;
+}
+
+/* For the other libraries of the stand-in: one more thing held, or one less; a call that no program may make. */
+API void standin_hold(int count)
+{
+    pthread_mutex_lock(&lock);
+    held += count;
+    pthread_mutex_unlock(&lock);
+}
+
+API void standin_misuse(void)
+{
+    pthread_mutex_lock(&lock);
+    misuses++;
+    pthread_mutex_unlock(&lock);
+}
+
+/* A call of theirs: counted, or made to fail with the error that is returned. */
+API int standin_call(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    struct call *c = call_of(name);
+    int error = c->nth > 0 && --c->nth == 0 ? c->error : SUCCESS;
+    return leave(name, error);
+}
+
+/* The context of a stream, and one by its device's number. */
+API void *standin_context_of(const void *stream_)
+{
+    return ((const stream *)stream_)->of;
+}
+
+API void *standin_context(int number)
+{
+    return number >= 0 && number < visible_count ? &contexts[visible[number]] : NULL;
 }
 
 API int standin_misuses(void)
@@ -533,6 +569,14 @@ API int cuStreamDestroy_v2(stream *s)
     pthread_mutex_lock(&lock);
     held--;
     return leave("cuStreamDestroy", SUCCESS);
+}
+
+API int cuStreamQuery(stream *s)
+{
+    int error = enter("cuStreamQuery", true);
+    if (error == SUCCESS)
+        error = s->first || s->busy ? NOT_READY : s->of->error;
+    return leave("cuStreamQuery", error);
 }
 
 API int cuStreamSynchronize(stream *s)

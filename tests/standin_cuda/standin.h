@@ -36,6 +36,14 @@ int standin_held(void);
 /* Calls that no program may make: memory, events or streams that are not there, or another context's. */
 int standin_misuses(void);
 
+/* ---- Between driver.c and the other libraries ---- */
+
+void standin_hold(int count);
+void standin_misuse(void);
+int standin_call(const char *call);
+void *standin_context_of(const void *stream);
+void *standin_context(int number);
+
 /* ---- Between driver.c and kernels ---- */
 
 typedef struct standin_grid {

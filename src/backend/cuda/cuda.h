@@ -1,6 +1,6 @@
-/* CUDA devices. library.c loads the driver and NVRTC, and lists devices; compile.c makes kernels of source; device.c
- * has what src/backend/gpu asks of a driver. What is computed, with which kernels, and what a device does for a context
- * is src/backend/gpu's business. */
+/* CUDA devices. library.c loads the driver, NVRTC and NCCL, and lists devices; nccl.c moves joins between them;
+ * compile.c makes kernels of source; device.c has what src/backend/gpu asks of a driver. What is computed, with which
+ * kernels, and what a device does for a context is src/backend/gpu's business. */
 #ifndef LS_BACKEND_CUDA_CUDA_H
 #define LS_BACKEND_CUDA_CUDA_H
 
@@ -20,10 +20,13 @@ typedef struct ls_cuda_device {
 typedef struct ls_cuda {
     ls_cu cu;
     ls_nvrtc nvrtc;
+    ls_nccl nccl;
     int driver;         /* version, 13000 for 13.0 */
     int compiler[2];    /* version of NVRTC */
     char library[256];  /* the driver, as it was loaded */
     char compiled[256]; /* NVRTC, as it was loaded */
+    int nccl_version;   /* 22703 for 2.27.3; 0: none is used, for this reason or because there are not two devices */
+    char nccl_library[256], nccl_problem[256];
     ls_cuda_device *devices;
     int count;
     char problem[400]; /* why there are none; "": nothing went wrong */
@@ -33,6 +36,22 @@ const ls_cuda *ls_cuda_get(void);
 
 /* Whether a driver is worth loading before anybody names a CUDA device: the system has one. It loads nothing. */
 bool ls_cuda_is_expected(void);
+
+/* A device that is open. */
+typedef struct ls_cuda_opened {
+    const ls_cuda_device *what;
+    const ls_cu *cu;
+    ls_cu_context context;
+    ls_cu_stream stream;
+    uint64_t asked; /* by number, of up to 64 devices: whether memory of theirs can be reached was asked */
+} ls_cuda_opened;
+
+/* Everything in a list at once, by sends, receives and all-gathers of NCCL. *can false: NCCL is not there, or cannot do
+ * these, and nothing was done. */
+ls_status ls_nccl_transfer(const ls_transfer *list, int count, bool *can);
+
+/* A device is about to be closed: communicators that it is in are destroyed. */
+void ls_nccl_leave(const ls_cuda_opened *device);
 
 /* What was found, a line, or why nothing was. */
 void ls_cuda_describe(ls_text *lines);

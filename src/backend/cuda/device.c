@@ -9,13 +9,7 @@
 
 #define MOST_GRID 65535 /* along axes 1 and 2 */
 
-typedef struct device {
-    const ls_cuda_device *what;
-    const ls_cu *cu;
-    ls_cu_context context;
-    ls_cu_stream stream;
-    uint64_t asked; /* by number, of up to 64 devices: whether memory of theirs can be reached was asked */
-} device;
+typedef ls_cuda_opened device;
 
 /* A module, and what it was loaded from until that is on disk. */
 typedef struct program {
@@ -61,6 +55,7 @@ static void cu_close(void *device_)
 {
     device *d = device_;
     int ignored;
+    ls_nccl_leave(d);
     if (d->stream)
         WITHIN(d, ignored, d->cu->StreamDestroy(d->stream));
     (void)ignored;
@@ -300,6 +295,7 @@ static const ls_gpu_driver driver = {
     .wait = cu_wait,
     .read = cu_read,
     .copy = cu_copy,
+    .transfer = ls_nccl_transfer,
     .finish = cu_finish,
     .compile = cu_compile,
     .load = cu_load,
@@ -369,6 +365,7 @@ static ls_status cuda_open(void *user, int number, void **out)
 const ls_backend ls_cuda_backend = {
     .size = sizeof(ls_backend),
     .kind = "CUDA",
+    .transfer = ls_gpu_transfer,
     .probe = cuda_probe,
     .query = cuda_query,
     .supports = cuda_supports,

@@ -88,6 +88,21 @@ bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[2
     return !missing;
 }
 
+/* Of two devices or more; without it they copy from each other. */
+static void load_nccl(void)
+{
+    ls_nccl *out = &found.nccl;
+    const char *missing = NULL;
+    void *library = load_library((const char *[]){ "libnccl.so.2" }, 1, found.nccl_library, found.nccl_problem);
+    if (!library)
+        return;
+    LS_NCCL_FUNCTIONS(FIND)
+    if (missing)
+        snprintf(found.nccl_problem, sizeof(found.nccl_problem), "%.180s has no %s", found.nccl_library, missing);
+    else if (found.nccl.GetVersion(&found.nccl_version) != LS_NCCL_SUCCESS)
+        found.nccl_version = 0;
+}
+
 /* ---- Devices ---- */
 
 static bool describe(ls_cuda_device *d, int number)
@@ -138,6 +153,8 @@ static void look(void)
     found.devices = calloc((size_t)count, sizeof(*found.devices));
     for (int i = 0; found.devices && i < count && describe(&found.devices[i], i); i++)
         found.count++; /* up to the first that does not answer: numbers are the driver's */
+    if (found.count > 1)
+        load_nccl();
     if (found.count == 0)
         snprintf(found.problem, sizeof(found.problem), "%s: its device 0 does not answer", found.library);
 }
@@ -162,4 +179,9 @@ void ls_cuda_describe(ls_text *lines)
         ls_text_add(lines, "CUDA: %d device%s, driver %d.%d (%s), NVRTC %d.%d (%s)\n", all->count,
                     all->count == 1 ? "" : "s", all->driver / 1000, all->driver % 1000 / 10, all->library,
                     all->compiler[0], all->compiler[1], all->compiled);
+    if (all->count > 1 && all->nccl_version)
+        ls_text_add(lines, "NCCL: %d.%d.%d (%s)\n", all->nccl_version / 10000, all->nccl_version / 100 % 100,
+                    all->nccl_version % 100, all->nccl_library);
+    else if (all->count > 1)
+        ls_text_add(lines, "NCCL: none (%s): devices copy from each other\n", all->nccl_problem);
 }

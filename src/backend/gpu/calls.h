@@ -101,6 +101,26 @@ typedef struct ls_gpu_update {
     double momentum, rho, epsilon, beta_1, beta_2, weight_decay;
 } ls_gpu_update;
 
+/* A chain: n elements, operands of period n, 1 or what is repeated; nodes, by number of LS_GPU_CHAIN_OPS, whose values
+ * come from operands or, behind these, from nodes before; kept, by place: which of these is stored there. */
+#define LS_GPU_CHAIN 8 /* nodes, at most */
+#define LS_GPU_CHAIN_OPS(X)                                                                                            \
+    X(add)                                                                                                             \
+    X(sub)                                                                                                             \
+    X(mul)                                                                                                             \
+    X(neg)                                                                                                             \
+    X(square)                                                                                                          \
+    X(maximum) X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh)     \
+        X(sigmoid) X(softplus) X(silu) X(gelu) X(gelu_tanh) X(elu)
+#define LS_GPU_CHAIN_OP(name) LS_CHAIN_##name,
+enum { LS_GPU_CHAIN_OPS(LS_GPU_CHAIN_OP) LS_CHAIN_COUNT };
+typedef struct ls_gpu_chain {
+    i64 n, inputs, outputs, steps;
+    i64 period[LS_GPU_PLACES], kept[LS_GPU_PLACES];
+    i64 op[LS_GPU_CHAIN], from[LS_GPU_CHAIN][2];
+    double s[LS_GPU_CHAIN], t[LS_GPU_CHAIN];
+} ls_gpu_chain;
+
 /* What a kernel found wrong with the data: the first place. Zeros: nothing. */
 typedef struct ls_gpu_fault {
     i64 kind; /* an ls_gpu_fault_kind */

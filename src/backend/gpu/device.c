@@ -26,7 +26,9 @@ typedef struct stage {
 
 typedef struct plan {
     ls_program program;
-    size_t scratch; /* bytes of a lane */
+    size_t scratch;             /* bytes of a lane */
+    ls_gpu_chain_steps *chains; /* in order */
+    int chain_count;
 } plan;
 
 typedef struct device {
@@ -203,6 +205,39 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
     return d->driver->write(d->own_device, to, to_offset, s->bytes, bytes, &s->done);
 }
 
+/* One by one; then all devices that something came to are waited for. */
+static ls_status copy_all(const ls_transfer *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        LS_TRY(ls_gpu_copy_from(list[i].to_device, list[i].to.memory, list[i].to.offset, list[i].from_device,
+                                list[i].from.memory, list[i].from.offset, list[i].bytes));
+    for (int i = 0; i < count; i++) {
+        const device *d = list[i].to_device;
+        bool waited = false;
+        for (int k = 0; k < i && !waited; k++)
+            waited = list[k].to_device == d;
+        if (!waited)
+            LS_TRY(d->driver->finish(d->own_device));
+    }
+    return LS_OK;
+}
+
+ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count)
+{
+    const device *first = list[0].from_device;
+    bool can = false;
+    (void)user;
+    ls_transfer *own = first->driver->transfer ? malloc((size_t)count * sizeof(*own)) : NULL;
+    for (int i = 0; own && i < count; i++) {
+        own[i] = list[i];
+        own[i].from_device = ((const device *)list[i].from_device)->own_device;
+        own[i].to_device = ((const device *)list[i].to_device)->own_device;
+    }
+    ls_status status = own ? first->driver->transfer(own, count, &can) : LS_OK;
+    free(own);
+    return status != LS_OK || can ? status : copy_all(list, count);
+}
+
 /* ---- Launches ---- */
 
 static int group_of(const device *d, const ls_gpu_launch *launch)
@@ -332,6 +367,38 @@ static ls_status warm_joins(device *d)
     return ls_gpu_finite(&l, LS_F32, own, 1, own);
 }
 
+/* Steps from number *step on, that one kernel or one step is: *step is then behind them. *chain: the next one. */
+static ls_status lower_next(ls_gpu_lowering *l, const plan *p, const ls_program_run *run, int *step, int *chain)
+{
+    const ls_gpu_chain_steps *c = &p->chains[*chain];
+    if (*chain < p->chain_count && c->first == *step) {
+        *step += c->count;
+        ++*chain;
+        return ls_gpu_lower_chain(l, &p->program, c, run);
+    }
+    return ls_gpu_lower(l, &p->program.steps[(*step)++], run);
+}
+
+static ls_status find_chains(device *d, plan *p)
+{
+    p->chains = calloc((size_t)p->program.step_count + 1, sizeof(*p->chains));
+    if (!p->chains)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the chains of a program of %d steps", p->program.step_count);
+    for (int i = 0; i < p->program.step_count;) {
+        ls_gpu_chain_steps *c = &p->chains[p->chain_count];
+        bool taken = true;
+        int count = ls_gpu_find_chain(&p->program, i, c);
+        if (count > 1) {
+            ls_work_tell("compiling kernels for", d->name, 0, 0);
+            LS_TRY(ls_gpu_kernels_chain(d->kernels, c, &taken));
+            c->any = !taken;
+            p->chain_count++;
+        }
+        i += count;
+    }
+    return LS_OK;
+}
+
 /* As for lanes of this size, of which there are two, one sample apart. */
 static ls_status warm_steps(device *d, plan *p, int64_t samples)
 {
@@ -340,9 +407,9 @@ static ls_status warm_steps(device *d, plan *p, int64_t samples)
     size_t bytes;
     l.lanes = p->program.lanes;
     ls_gpu_record_begin(d->record, p->program.lanes);
-    for (int i = 0; i < p->program.step_count; i++) {
+    for (int i = 0, chain = 0; i < p->program.step_count;) {
         ls_gpu_record_step(d->record);
-        LS_TRY(ls_gpu_lower(&l, &p->program.steps[i], &run));
+        LS_TRY(lower_next(&l, p, &run, &i, &chain));
     }
     p->scratch = l.needs > p->scratch ? l.needs : p->scratch;
     (void)ls_gpu_record_table(d->record, &bytes);
@@ -353,6 +420,7 @@ static ls_status warm_program(device *d, plan *p)
 {
     ls_gpu_record_begin(d->record, 1);
     LS_TRY(warm_joins(d));
+    LS_TRY(find_chains(d, p));
     if (p->program.samples > 1)
         LS_TRY(warm_steps(d, p, p->program.samples - 1));
     LS_TRY(warm_steps(d, p, p->program.samples));
@@ -373,6 +441,7 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
     ls_status status = warm_program(d, p);
     ls_work_end();
     if (status != LS_OK) {
+        free(p->chains);
         free(p);
         return status;
     }
@@ -387,6 +456,7 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     for (int i = 0; i < d->pending_count; i++)
         if (d->pending[i] == plan_)
             d->pending_count = 0; /* nobody asked: nobody needs to know */
+    free(((plan *)plan_)->chains);
     free(plan_);
 }
 
@@ -395,15 +465,18 @@ static ls_status record_lanes(device *d, const plan *p, const ls_program_run *ru
                               size_t *needs)
 {
     ls_gpu_record_begin(d->record, count);
-    for (int i = 0; i < p->program.step_count; i++) {
+    for (int i = 0, chain = 0, next = 0, next_chain = 0; i < p->program.step_count; i = next, chain = next_chain) {
         ls_gpu_record_step(d->record);
         for (int v = 0; v < count; v++) {
             ls_gpu_lowering l = lowering_of(d, record_launch, v);
             l.lanes = p->program.lanes;
+            l.lane = v;
             l.scratch.offset = (size_t)v * p->scratch;
             l.step = d->pending_count * STEPS_MOST + i;
             ls_gpu_record_lane(d->record);
-            LS_TRY(ls_gpu_lower(&l, &p->program.steps[i], &runs[v]));
+            next = i;
+            next_chain = chain;
+            LS_TRY(lower_next(&l, p, &runs[v], &next, &next_chain));
             *checks = *checks || l.checks;
             *needs = l.needs > *needs ? l.needs : *needs;
         }

@@ -4,7 +4,7 @@
 #ifndef LS_BACKEND_GPU_DRIVER_H
 #define LS_BACKEND_GPU_DRIVER_H
 
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/chains.h"
 
 /* A launch of a kernel for some lanes: an entry of the table for each, one behind the other. */
 typedef struct ls_gpu_grid {
@@ -35,8 +35,11 @@ typedef struct ls_gpu_driver {
     ls_status (*copy)(void *device, void *to, size_t to_offset, void *other, void *from, size_t from_offset,
                       size_t bytes);
     bool (*reaches)(void *device, void *other); /* whether `copy` can; NULL: always. Otherwise by way of the host */
-    ls_status (*flush)(void *device);           /* what is queued begins; NULL: it does so by itself */
-    ls_status (*finish)(void *device);          /* returns when everything is done */
+    /* Between devices of the driver, whose queues are empty; returns when all is done. *can false: it cannot do these,
+     * and did nothing: they go by `copy`. NULL: it never can. */
+    ls_status (*transfer)(const ls_transfer *list, int count, bool *can);
+    ls_status (*flush)(void *device);  /* what is queued begins; NULL: it does so by itself */
+    ls_status (*finish)(void *device); /* returns when everything is done */
 
     /* A module is compiled, or loaded from what `binary` gave before (false: it cannot be). name: for messages. */
     ls_status (*compile)(void *device, const char *source, const char *name, void **program);
@@ -76,6 +79,9 @@ ls_status ls_gpu_plan_run(void *device, void *plan, const ls_program_run *run);
 ls_status ls_gpu_plan_run_lanes(void *device, void *plan, const ls_program_run *runs, int count);
 void ls_gpu_plan_destroy(void *device, void *plan);
 ls_status ls_gpu_sync(void *device);
+
+/* Of those that have it: list is of what ls_gpu_open gave. */
+ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
 
 /* All of them, for the table of a backend. */
 #define LS_GPU_FUNCTIONS                                                                                               \
@@ -119,6 +125,9 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *kernels);
 
 /* A kernel, compiled if it is not yet. *first: it is asked for the first time. */
 ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, void **out, bool *first);
+
+/* The kernel of a chain is compiled, if it is not yet. Not taken: the driver's compiler refuses its text. */
+ls_status ls_gpu_kernels_chain(ls_gpu_kernels *kernels, const ls_gpu_chain_steps *chain, bool *taken);
 
 /* Kernels that were compiled and are not on disk yet go there. What fails is left out. */
 void ls_gpu_kernels_keep(ls_gpu_kernels *kernels);

@@ -91,33 +91,38 @@ COLUMNS(mul_f32_columns, a *b)
 BINARY(div_f32, float, float, DIVIDE(a, b))
 BINARY(div_f64, double, double, a / b)
 
-UNARY(sqrt_f32, float, ROOT(x))
-UNARY(relu_f32, float, x <= 0 ? 0 : x)
-UNARY(leaky_relu_f32, float, x > 0 ? x : (float)p->a * x)
-UNARY(clip_f32, float, (x < (float)p->a ? (float)p->a : x) > (float)p->b ? (float)p->b : (x < (float)p->a ? (float)p->a : x))
-UNARY(exp_f32, float, wide_exp(x))
-UNARY(log_f32, float, wide_log(x))
-UNARY(rsqrt_f32, float, 1 / sqrt((double)x))
-UNARY(erf_f32, float, wide_erf(x))
-UNARY(tanh_f32, float, wide_tanh(x))
-UNARY(sigmoid_f32, float, wide_sigmoid(x))
-UNARY(softplus_f32, float, (x > 0 ? x : 0) + wide_log1p(wide_exp(-magnitude(x))))
-UNARY(silu_f32, float, x *wide_sigmoid(x))
-UNARY(gelu_f32, float, wide_gelu(x))
-UNARY(gelu_tanh_f32, float, wide_gelu_tanh(x))
-UNARY(elu_f32, float, x > 0 ? x : (float)((double)(float)p->a * wide_expm1(x)))
+#define ONE_KERNEL(name) UNARY(name##_f32, float, one_##name(x, p->a, p->b))
+ALL_ONE(ONE_KERNEL)
 
-/* places: dy, x, out */
-KERNEL relu_grad_f32(PLACE(0), PLACE(1), PLACE(2), LANES)
-{
-    LANE(ls_gpu_flat, p);
-    i64 i = ITEM(0);
-    float slope = (float)p->a;
-    if (i < p->n) {
-        float dy = IN(float, 0)[i];
-        OUT(float, 2)[i] = IN(float, 1)[i] > 0 ? dy : slope == 0 ? 0 : slope * dy;
+/* What networks have most of, by vectors: n elements side by side, an item has one vector of them. */
+#define UNARY_VECTORS(name, expression)                                                                                \
+    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
+    {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
+        i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;                                                                 \
+        if (count > 0) {                                                                                               \
+            vec x = load(IN(float, 0) + i, count);                                                                     \
+            store(expression, OUT(float, 1) + i, count);                                                               \
+        }                                                                                                              \
     }
-}
+#define BINARY_VECTORS(name, expression)                                                                               \
+    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    {                                                                                                                  \
+        LANE(ls_gpu_flat, p);                                                                                          \
+        i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;                                                                 \
+        if (count > 0) {                                                                                               \
+            vec a = load(IN(float, 0) + i, count), b = load(IN(float, 1) + i, count);                                  \
+            store(expression, OUT(float, 2) + i, count);                                                               \
+        }                                                                                                              \
+    }
+UNARY_VECTORS(relu_f32_vectors, CHOOSE(x <= (vec)0.0f, (vec)0.0f, x))
+BINARY_VECTORS(add_f32_vectors, a + b)
+BINARY_VECTORS(sub_f32_vectors, a - b)
+BINARY_VECTORS(mul_f32_vectors, a *b)
+/* a: dy, b: x */
+BINARY_VECTORS(relu_grad_f32_vectors,
+               CHOOSE(b > (vec)0.0f, a, (float)p->a == 0 ? (vec)0.0f : (vec)(float)p->a *a))
+
 
 /* places: condition, a, b, out */
 #define SELECT(name, type)                                                                                             \

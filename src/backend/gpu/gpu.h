@@ -26,6 +26,7 @@ typedef enum ls_gpu_module {
     LS_GPU_SOFTMAX,
     LS_GPU_RANDOM,
     LS_GPU_UPDATE,
+    LS_GPU_CHAINS, /* chain.cl; each chain is a module of its own behind it */
     LS_GPU_MODULES,
 } ls_gpu_module;
 
@@ -33,6 +34,9 @@ const char *ls_gpu_module_name(ls_gpu_module module);
 
 /* Its whole text, prelude first; the caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
+
+/* The same with texts before and behind it. */
+char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *behind);
 
 /* Tile shapes and sizes of work groups, by device. */
 typedef struct ls_gpu_tuning {
@@ -70,6 +74,7 @@ typedef struct ls_gpu_lowering {
     ls_memory_place fault;   /* an ls_gpu_fault, zeros before the first run */
     size_t needs;            /* bytes of scratch: the most so far */
     int lanes;               /* that are run together, at most: each has scratch of its own */
+    int lane;                /* that is at hand: its number among them; the first one's scratch begins at 0 */
     int step;                /* that is at hand */
     bool checks;             /* something may be wrong with the data: look at `fault` */
 } ls_gpu_lowering;

@@ -10,6 +10,7 @@
 #include "backend/gpu/driver.h"
 #include "base/append.h"
 #include "base/file.h"
+#include "base/grow.h"
 #include "base/sha256.h"
 #include "base/text.h"
 
@@ -30,11 +31,20 @@ typedef struct module {
     int count;
 } module;
 
+/* A chain of its own name. */
+typedef struct chain {
+    char name[48];
+    module *module;
+    bool refused; /* by the compiler */
+} chain;
+
 struct ls_gpu_kernels {
     const ls_gpu_driver *driver;
     void *device;
     char *key;
     module modules[LS_GPU_MODULES];
+    chain *chains;
+    size_t count, room;
 };
 
 ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening)
@@ -51,18 +61,27 @@ ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening)
     return NULL;
 }
 
+static void release_module(const ls_gpu_kernels *k, module *m)
+{
+    for (int i = 0; k->driver->release_kernel && i < m->count; i++)
+        k->driver->release_kernel(k->device, m->kernels[i].handle);
+    if (m->program)
+        k->driver->release(k->device, m->program);
+    free(m->kernels);
+    free(m->source);
+}
+
 void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
 {
     if (!k)
         return;
-    for (int m = 0; m < LS_GPU_MODULES; m++) {
-        for (int i = 0; k->driver->release_kernel && i < k->modules[m].count; i++)
-            k->driver->release_kernel(k->device, k->modules[m].kernels[i].handle);
-        if (k->modules[m].program)
-            k->driver->release(k->device, k->modules[m].program);
-        free(k->modules[m].kernels);
-        free(k->modules[m].source);
+    for (int m = 0; m < LS_GPU_MODULES; m++)
+        release_module(k, &k->modules[m]);
+    for (size_t i = 0; i < k->count; i++) {
+        release_module(k, k->chains[i].module);
+        free(k->chains[i].module);
     }
+    free(k->chains);
     free(k->key);
     free(k);
 }
@@ -127,25 +146,28 @@ static void write_program(const ls_gpu_kernels *k, const module *m)
     free(binary);
 }
 
+static void keep(const ls_gpu_kernels *k, module *m)
+{
+    if (m->is_new && m->path[0])
+        write_program(k, m);
+    m->is_new = false;
+}
+
 void ls_gpu_kernels_keep(ls_gpu_kernels *k)
 {
-    for (int i = 0; i < LS_GPU_MODULES; i++) {
-        module *m = &k->modules[i];
-        if (m->is_new && m->path[0])
-            write_program(k, m);
-        m->is_new = false;
-    }
+    for (int i = 0; i < LS_GPU_MODULES; i++)
+        keep(k, &k->modules[i]);
+    for (size_t i = 0; i < k->count; i++)
+        keep(k, k->chains[i].module);
 }
 
 /* ---- Compiling ---- */
 
-static ls_status need_module(ls_gpu_kernels *k, ls_gpu_module number)
+static ls_status need_module(ls_gpu_kernels *k, module *m, const char *name)
 {
-    module *m = &k->modules[number];
-    const char *name = ls_gpu_module_name(number);
     if (m->program)
         return LS_OK;
-    if (!m->source && !(m->source = ls_gpu_source(number)))
+    if (!m->source)
         return ls_fail(LS_ERR_MEMORY, "no memory for the kernels of %s", name);
     find_path(k, m);
     if ((m->program = read_program(k, m)))
@@ -155,16 +177,48 @@ static ls_status need_module(ls_gpu_kernels *k, ls_gpu_module number)
     return LS_OK;
 }
 
+static chain *find_chain(const ls_gpu_kernels *k, const char *name)
+{
+    for (size_t i = 0; i < k->count; i++)
+        if (strcmp(k->chains[i].name, name) == 0)
+            return &k->chains[i];
+    return NULL;
+}
+
+ls_status ls_gpu_kernels_chain(ls_gpu_kernels *k, const ls_gpu_chain_steps *c, bool *taken)
+{
+    chain *found = find_chain(k, c->name);
+    if (!found) {
+        LS_TRY(ls_grow(&k->chains, k->count, &k->room, sizeof(*k->chains)));
+        found = &k->chains[k->count];
+        *found = (chain){ .module = calloc(1, sizeof(module)) };
+        if (!found->module)
+            return ls_fail(LS_ERR_MEMORY, "no memory for kernel %s", c->name);
+        snprintf(found->name, sizeof(found->name), "%s", c->name);
+        found->module->source = ls_gpu_chain_source(c);
+        k->count++;
+        ls_status status = need_module(k, found->module, c->name);
+        if (status != LS_OK && status != LS_ERR_DEVICE)
+            return status;
+        found->refused = status != LS_OK;
+    }
+    *taken = !found->refused;
+    return LS_OK;
+}
+
 ls_status ls_gpu_kernel(ls_gpu_kernels *k, ls_gpu_module number, const char *name, void **out, bool *first)
 {
-    module *m = &k->modules[number];
+    const chain *own = number == LS_GPU_CHAINS ? find_chain(k, name) : NULL;
+    module *m = own ? own->module : &k->modules[number];
     *first = false;
     for (int i = 0; i < m->count; i++)
         if (strcmp(m->kernels[i].name, name) == 0) {
             *out = m->kernels[i].handle;
             return LS_OK;
         }
-    LS_TRY(need_module(k, number));
+    if (!m->source)
+        m->source = ls_gpu_source(number);
+    LS_TRY(need_module(k, m, own ? own->name : ls_gpu_module_name(number)));
     kernel *grown = realloc(m->kernels, (size_t)(m->count + 1) * sizeof(*grown));
     if (!grown)
         return ls_fail(LS_ERR_MEMORY, "no memory for kernel %s", name);

@@ -179,6 +179,11 @@ static const char *typed(char name[48], const char *op, ls_dtype dtype, const ch
     return name;
 }
 
+static int64_t vectors(const lowering *x, int64_t elements)
+{
+    return (elements + x->l->tuning->vector - 1) / x->l->tuning->vector;
+}
+
 static ls_status unary(lowering *x)
 {
     char name[48];
@@ -191,6 +196,8 @@ static ls_status unary(lowering *x)
         p.a = attr->range.low;
         p.b = attr->range.high;
     }
+    if (x->node->op == LS_OP_relu)
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_f32_vectors", &p, vectors(x, p.n), 1, ls_gpu_in(x, 0), x->out);
     if (x->node->op == LS_OP_gelu && attr->gelu.tanh_form)
         op = "gelu_tanh";
     return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, x->node->dtype, ""), &p, p.n, 1, ls_gpu_in(x, 0), x->out);
@@ -208,20 +215,22 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
     int64_t strides[2][LS_MAX_RANK];
     ls_dtype dtype = x->node->in[0]->dtype;
     ls_shape left = ls_gpu_in_shape(x, a), right = ls_gpu_in_shape(x, b);
+    ls_op kind = x->node->op;
+    bool by_vectors = dtype == LS_F32 && (kind == LS_OP_add || kind == LS_OP_sub || kind == LS_OP_mul);
     if (same_shape(&left, &right)) {
         ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
+        if (by_vectors)
+            return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_vectors"), &p, vectors(x, p.n), 1,
+                          ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
         return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, ""), &p, p.n, 1, ls_gpu_in(x, a), ls_gpu_in(x, b),
                       x->out);
     }
     ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
     ls_gpu_broadcast_strides(&right, &x->out_shape, strides[1]);
     ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 2, strides);
-    ls_op kind = x->node->op;
-    bool vectors = dtype == LS_F32 && (kind == LS_OP_add || kind == LS_OP_sub || kind == LS_OP_mul);
-    if (vectors && p.rank == 2 && p.magic && p.stride[0][1] == 1 && p.stride[1][1] == 1) {
-        int64_t width = x->l->tuning->vector, pieces = (p.size[1] + width - 1) / width;
-        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_columns"), &p, p.size[0] * pieces, 1,
-                      ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
+    if (by_vectors && p.rank == 2 && p.magic && p.stride[0][1] == 1 && p.stride[1][1] == 1) {
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_columns"), &p, p.size[0] * vectors(x, p.size[1]),
+                      1, ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
     }
     return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, p.magic ? "_rows" : "_walk"), &p, p.n, 1,
                   ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
@@ -246,7 +255,8 @@ static ls_status compare(lowering *x)
 static ls_status relu_grad(lowering *x)
 {
     ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape), .a = x->node->attr.slope.slope };
-    return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_grad_f32", &p, p.n, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_grad_f32_vectors", &p, vectors(x, p.n), 1, ls_gpu_in(x, 0),
+                  ls_gpu_in(x, 1), x->out);
 }
 
 static ls_status select_from(lowering *x)

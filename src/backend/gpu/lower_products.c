@@ -60,15 +60,21 @@ ls_status ls_gpu_conv2d(lowering *x)
                         ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
-/* The last two axes of [..., rows, columns] swapped, in scratch memory. */
-static ls_status swap_last(lowering *x, ls_memory_place from, int64_t matrices, int64_t rows, int64_t columns,
+/* The last two axes of input [..., rows, columns] swapped, in scratch memory: once, where it is the same for all lanes.
+ */
+static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
                            ls_memory_place *out)
 {
-    ls_shape shape = { .rank = 3, .dims = { matrices, columns, rows } };
-    int64_t to_strides[LS_MAX_RANK] = { rows * columns, rows, 1 };
-    int64_t from_strides[LS_MAX_RANK] = { rows * columns, 1, columns };
+    const ls_program_slot *slot = &x->step->in[input];
+    bool shared = !slot->per_sample && (slot->room == LS_ROOM_STATE || slot->room == LS_ROOM_PLAN);
+    ls_gpu_rows p = { .outer = matrices, .n = rows, .inner = columns };
     *out = ls_gpu_scratch(x, (size_t)(matrices * rows * columns) * sizeof(float));
-    return ls_gpu_copy(x, sizeof(float), &shape, *out, 0, to_strides, from, 0, from_strides);
+    if (shared) /* the first lane's */
+        out->offset -= x->l->scratch.offset;
+    if (shared && x->l->lane > 0)
+        return LS_OK;
+    return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, columns * ceiling(rows, x->l->tuning->vector), matrices, *out,
+                  ls_gpu_in(x, input));
 }
 
 ls_status ls_gpu_conv2d_grad_input(lowering *x)
@@ -80,7 +86,7 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
     char name[48];
     int64_t each;
     (void)with_columns(x, "conv2d_grad_input", v.group_in, name, &each);
-    LS_TRY(swap_last(x, ls_gpu_in(x, 0), v.kh * v.kw, v.group_in, v.out, &swapped));
+    LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
     v.tiles = ceiling(v.w, t->rows * v.stride[1]) * v.stride[1];
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, v.h * v.tiles * v.groups * ceiling(v.group_in, each), v.n,
                         swapped, ls_gpu_in(x, 1), x->out);
@@ -173,7 +179,7 @@ ls_status ls_gpu_matmul(lowering *x)
     p.b_row = p.n;
     p.matrices = p.leading.n;
     if (transpose_b && p.n > 0 && p.k > 0)
-        LS_TRY(swap_last(x, b, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
+        LS_TRY(swap_last(x, 1, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
     if (x->node->attr.matmul.sum_leading || (x->node->use == LS_USE_REDUCES && over.rank == 0))
         return matmul_blocks(x, &p, &over, b);
     char name[48];
@@ -199,6 +205,12 @@ ls_status ls_gpu_pool_grad(lowering *x)
     bool largest = x->node->op == LS_OP_max_pool2d_grad;
     ls_shape dy = ls_gpu_in_shape(x, largest);
     ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
+    bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0 && v.yh * v.kh <= v.h &&
+                 v.yw * v.kw <= v.w; /* no window sees padding */
+    if (largest && apart)
+        return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad_apart", &v,
+                      ceiling(v.h, v.kh) * ceiling(v.w, v.kw) * ceiling(v.c, x->l->tuning->vector), v.n,
+                      ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
     if (largest)
         return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad", &v, v.h * v.w * ceiling(v.c, x->l->tuning->vector), v.n,
                       ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);

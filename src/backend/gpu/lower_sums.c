@@ -52,13 +52,15 @@ static ls_status sum_over_batch(lowering *x, ls_gpu_reduce *p, const ls_shape *s
     int64_t count;
     ls_dtype dtype = x->node->dtype;
     p->b = ls_gpu_blocks_of(blocks_of(x, shape), shape->dims[0], &count);
-    snprintf(name, sizeof(name), "sum_blocks_%s", ls_gpu_type(dtype));
+    bool side = dtype == LS_F32 && p->gone.rank <= 1 && p->kept.rank == 1 && p->kept.stride[0][0] == 1;
+    int64_t width = side ? x->l->tuning->vector : 1;
+    snprintf(name, sizeof(name), "sum_blocks_%s%s", ls_gpu_type(dtype), side ? "_columns" : "");
     blocks_sum s = { .module = LS_GPU_SUMS,
                      .kernel = name,
                      .numbers = p,
                      .size = sizeof(*p),
                      .blocks = &p->b,
-                     .items = p->kept.n,
+                     .items = (p->kept.n + width - 1) / width,
                      .places = 1,
                      .place = { ls_gpu_in(x, 0) },
                      .dtype = dtype,

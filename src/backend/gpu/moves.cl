@@ -20,6 +20,23 @@ COPY(copy_1, u8)
 COPY(copy_4, u32)
 COPY(copy_8, u64)
 
+/* [matrices, rows, columns], its last two axes swapped: outer, n, inner. An item has a vector of rows of one column. places:
+ * out, in */
+KERNEL swap_4(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_rows, p);
+    u32 pieces = (u32)((p->n + LS_VECTOR - 1) / LS_VECTOR), item = (u32)ITEM(0);
+    if (p->n == 0)
+        return;
+    i64 row = (i64)(item % pieces) * LS_VECTOR, column = item / pieces, matrix = ITEM(1), end = least(p->n, row + LS_VECTOR);
+    if (column >= p->inner || matrix >= p->outer)
+        return;
+    GLOBAL const u32 *from = IN(u32, 1) + matrix * p->n * p->inner + column;
+    GLOBAL u32 *to = OUT(u32, 0) + (matrix * p->inner + column) * p->n;
+    for (i64 r = row; r < end; r++)
+        to[r] = from[r * p->inner];
+}
+
 #define FILL(name, type)                                                                                               \
     KERNEL name(PLACE(0), LANES)                                                                                       \
     {                                                                                                                  \

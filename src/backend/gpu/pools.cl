@@ -113,6 +113,37 @@ KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), LANES)
     store(sum, OUT(float, 2) + ((image * v->h + h) * v->w + w) * v->c + c, count);
 }
 
+/* The same for windows that lie side by side, with nothing between: an item has one of them, or what is left at the edge, where
+ * nothing comes from. It finds the first largest, and gives it all. places: x, dy, dx */
+KERNEL max_pool2d_grad_apart(PLACE(0), PLACE(1), PLACE(2), LANES)
+{
+    LANE(ls_gpu_window, v);
+    i64 y, z, c, image = ITEM(1), kh = v->kh, kw = v->kw;
+    if (!pixel_of(v, (v->h + kh - 1) / kh, (v->w + kw - 1) / kw, LS_VECTOR, ITEM(0), image, &y, &z, &c))
+        return;
+    i64 count = v->c - c, start = ((image * v->h + y * kh) * v->w + z * kw) * v->c + c;
+    GLOBAL const float *in = IN(float, 0) + start;
+    GLOBAL float *out = OUT(float, 2) + start;
+    vec dy = (vec)0.0f, largest = (vec)0.0f;
+    mask first = (mask)-1;
+    if (y < v->yh && z < v->yw) {
+        dy = (vec)0.0f + load(IN(float, 1) + ((image * v->yh + y) * v->yw + z) * v->c + c, count);
+        largest = load(in, count);
+        first = (mask)0;
+        for (i64 i = 0; i < kh; i++)
+            for (i64 j = 0; j < kw; j++) {
+                vec other = load(in + (i * v->w + j) * v->c, count);
+                mask found = before(other, largest);
+                first = CHOOSE(found, (mask)(int)(i * kw + j), first);
+                largest = CHOOSE(found, other, largest);
+            }
+    }
+    i64 bottom = least(kh, v->h - y * kh), right = least(kw, v->w - z * kw);
+    for (i64 i = 0; i < bottom; i++)
+        for (i64 j = 0; j < right; j++)
+            store(CHOOSE(first == (mask)(int)(i * kw + j), dy, (vec)0.0f), out + (i * v->w + j) * v->c, count);
+}
+
 /* What the window at place (y, x) divides by. */
 FUNCTION double divisor(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 {

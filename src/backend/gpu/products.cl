@@ -96,14 +96,20 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
                          GLOBAL const float *kernel_, GLOBAL float *out, i64 y, i64 x0, i64 count)
 {
     i64 rows = least(v->yw - x0, ROWS), step = v->stride[1] * v->c, pitch = v->out, depth = v->group_in;
+    i64 left = x0 * v->stride[1] - v->pad[1], last = left + (ROWS - 1) * v->stride[1] + v->kw - 1;
+    /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
+    bool by_row = v->dilation[1] == 1 && v->groups == 1 && rows == ROWS && left >= 0 && last < v->w;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
     for (i64 i = 0; i < v->kh; i++) {
         i64 h = y * v->stride[0] + i * v->dilation[0] - v->pad[0];
         if (h < 0 || h >= v->h)
             continue;
-        for (i64 j = 0; j < v->kw; j++) {
-            i64 w = x0 * v->stride[1] + j * v->dilation[1] - v->pad[1], from, to;
+        if (by_row)
+            meet(sum, vecs, whole, in + (h * v->w + left) * v->c, step, 0, ROWS, kernel_ + i * v->kw * depth * pitch, pitch,
+                 v->kw * depth, count);
+        for (i64 j = 0; j < v->kw && !by_row; j++) {
+            i64 w = left + j * v->dilation[1], from, to;
             rows_inside(w, v->stride[1], v->w, rows, &from, &to);
             if (from < to)
                 meet(sum, vecs, whole, in + (h * v->w + w) * v->c, step, from, to,

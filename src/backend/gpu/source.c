@@ -17,7 +17,7 @@ static const struct module {
     const char *name;
     const char *parts[5]; /* behind what all have; NULL ends them */
 } modules[LS_GPU_MODULES] = {
-    [LS_GPU_ELEMENTWISE] = { "elementwise", { text_elementwise_cl } },
+    [LS_GPU_ELEMENTWISE] = { "elementwise", { text_functions_cl, text_elementwise_cl } },
     [LS_GPU_MOVES] = { "moves", { text_moves_cl } },
     [LS_GPU_PRODUCTS] = { "products", { text_products_cl } },
     [LS_GPU_POOLS] = { "pools", { text_pools_cl } },
@@ -26,6 +26,7 @@ static const struct module {
     [LS_GPU_SOFTMAX] = { "softmax", { text_softmax_cl } },
     [LS_GPU_RANDOM] = { "random", { text_random_cl } },
     [LS_GPU_UPDATE] = { "update", { tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def } },
+    [LS_GPU_CHAINS] = { "chain", { text_functions_cl, text_chain_cl } },
 };
 
 /* What every module begins with. */
@@ -38,20 +39,29 @@ const char *ls_gpu_module_name(ls_gpu_module module)
     return modules[module].name;
 }
 
-char *ls_gpu_source(ls_gpu_module module)
+char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *behind)
 {
     const char *const *parts = modules[module].parts;
-    size_t bytes = 1;
+    size_t bytes = strlen(before) + strlen(behind) + 1;
     for (size_t i = 0; i < COMMON; i++)
         bytes += strlen(common[i]);
     for (int i = 0; i < 5 && parts[i]; i++)
         bytes += strlen(parts[i]);
     char *text = malloc(bytes), *to = text;
-    for (size_t i = 0; text && i < COMMON; i++)
+    if (!text)
+        return NULL;
+    to = stpcpy(to, before);
+    for (size_t i = 0; i < COMMON; i++)
         to = stpcpy(to, common[i]);
-    for (int i = 0; text && i < 5 && parts[i]; i++)
+    for (int i = 0; i < 5 && parts[i]; i++)
         to = stpcpy(to, parts[i]);
+    strcpy(to, behind);
     return text;
+}
+
+char *ls_gpu_source(ls_gpu_module module)
+{
+    return ls_gpu_source_with(module, "", "");
 }
 
 const ls_gpu_tuning ls_gpu_tuning_cpu = {

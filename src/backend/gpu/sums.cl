@@ -42,6 +42,21 @@ SUM_BLOCKS(sum_blocks_f64, double)
 SUM_BLOCKS(sum_blocks_i32, u32)
 SUM_BLOCKS(sum_blocks_i64, u64)
 
+/* Sums side by side, as of channels: an item has a vector of them. */
+KERNEL sum_blocks_f32_columns(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_reduce, p);
+    i64 i = ITEM(0) * LS_VECTOR, number = ITEM(1), count = p->kept.n - i, step = p->gone.stride[0][0], first, end;
+    if (count <= 0 || number >= p->b.count)
+        return;
+    GLOBAL const float *x = IN(float, 0) + p->kept.start[0] + i;
+    block_bounds(&p->b, p->b.first + number, &first, &end);
+    vec sum = (vec)0.0f;
+    for (i64 k = first; k < end; k++)
+        sum = sum + load(x + k * step, count);
+    store(sum, OUT(float, 1) + number * p->kept.n + i, count);
+}
+
 /* ---- Inside a sample ---- */
 
 /* Elements side by side: n = gone.n of each of kept.n outputs, in blocks of 4,096. places: x, sums f64 [block][kept] */
@@ -187,19 +202,36 @@ JOIN_LANES(join_lanes_min_f64, double, 1, TAKE_F64, PUT_F64, SMALLEST(a, b))
 JOIN_LANES(join_lanes_min_i32, i32, 1, TAKE_I32, PUT_I32, b < a ? b : a)
 JOIN_LANES(join_lanes_min_i64, i64, 1, TAKE_I64, PUT_I64, b < a ? b : a)
 
-/* Each of so many items looks at its share of n numbers, and leaves a byte: 1 where one is not finite. count: items.
- * places: x, bytes */
-#define FINITE(name, type, most)                                                                                       \
-    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
-    {                                                                                                                  \
-        LANE(ls_gpu_add, p);                                                                                           \
-        i64 item = ITEM(0);                                                                                            \
-        if (item >= p->count)                                                                                          \
-            return;                                                                                                    \
-        u8 found = 0;                                                                                                  \
-        for (i64 i = item; i < p->n; i += p->count)                                                                    \
-            found |= !(fabs(IN(type, 0)[i]) <= most);                                                                  \
-        OUT(u8, 1)[item] = found;                                                                                      \
-    }
-FINITE(finite_f32, float, 0x1.fffffep127f)
-FINITE(finite_f64, double, 0x1.fffffffffffffp1023)
+/* Each of so many items looks at its share of n numbers, and leaves a byte: 1 where one is not finite. Items with vectors have
+ * neighbours, others take turns. count: items. places: x, bytes */
+KERNEL finite_f32(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_add, p);
+    i64 item = ITEM(0), n = p->n, all = p->count;
+    if (item >= all)
+        return;
+    GLOBAL const float *x = IN(float, 0);
+    vec most_ = (vec)0x1.fffffep127f;
+    mask found = (mask)0;
+#if LS_VECTOR == 1
+    for (i64 i = item; i < n; i += all)
+        found = found | !(fabs(x[i]) <= most_);
+#else
+    i64 share = ((n + all - 1) / all + LS_VECTOR - 1) / LS_VECTOR * LS_VECTOR, end = least(n, (item + 1) * share);
+    for (i64 i = item * share; i < end; i += LS_VECTOR)
+        found = found | !(fabs(load(x + i, end - i)) <= most_);
+#endif
+    OUT(u8, 1)[item] = ANY(found) ? 1 : 0;
+}
+
+KERNEL finite_f64(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_add, p);
+    i64 item = ITEM(0);
+    if (item >= p->count)
+        return;
+    u8 found = 0;
+    for (i64 i = item; i < p->n; i += p->count)
+        found |= !(fabs(IN(double, 0)[i]) <= 0x1.fffffffffffffp1023);
+    OUT(u8, 1)[item] = found;
+}

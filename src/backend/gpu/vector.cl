@@ -19,8 +19,10 @@ typedef int mask;
 /* Comparisons give masks, which are put together by & and | and turned round by !; `taken` where the mask is set. */
 #if LS_VECTOR == 1
 #define CHOOSE(set, taken, other) ((set) ? (taken) : (other))
+#define ANY(set)                  (set)
 #else
 #define CHOOSE(set, taken, other) select(other, taken, set)
+#define ANY(set)                  any(set)
 #endif
 
 /* The first `count` of a vector's columns; others are 0 and looked at by nobody. */

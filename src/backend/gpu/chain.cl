@@ -1,0 +1,97 @@
+/* Chains: several nodes that compute one number at a time, each from those before it, as one kernel. The host writes its
+ * text (chains.c), from the functions here; chain_steps does the same for any chain, one node after the other, where a
+ * driver does not take that text. An item has a vector of each value. */
+
+/* Elements i .. of an operand: of the output's size (its period is n), one number (1), or of a period that is repeated, as a
+ * bias is. */
+FUNCTION vec operand(GLOBAL const float *at, i64 period, i64 n, i64 i, i64 count)
+{
+    if (period == n)
+        return load(at + i, count);
+    if (period == 1)
+        return (vec)at[0];
+#if LS_VECTOR == 1
+    return at[i % period];
+#else
+    if (period % LS_VECTOR == 0)
+        return LOAD(at + i % period);
+    float some[LS_VECTOR];
+    for (int k = 0; k < LS_VECTOR; k++)
+        some[k] = at[(i + k) % period];
+#if LS_VECTOR == 16
+    return vload16(0, some);
+#else
+    return vload4(0, some);
+#endif
+#endif
+}
+
+/* Nodes are functions of two values, of which some look at the first alone, and of two attributes. */
+#define CHAIN(name, expression)                                                                                        \
+    FUNCTION vec chain_##name(vec a, vec b, double s, double t)                                                        \
+    {                                                                                                                  \
+        return expression;                                                                                             \
+    }
+CHAIN(add, a + b)
+CHAIN(sub, a - b)
+CHAIN(mul, a *b)
+CHAIN(neg, -a)
+CHAIN(square, a *a)
+CHAIN(maximum, CHOOSE((a >= b) | (a != a), a, b))
+CHAIN(minimum, CHOOSE((a <= b) | (a != a), a, b))
+CHAIN(relu, CHOOSE(a <= (vec)0.0f, (vec)0.0f, a))
+CHAIN(relu_grad, CHOOSE(b > (vec)0.0f, a, (float)s == 0 ? (vec)0.0f : (vec)(float)s *a))
+
+/* Number by number. */
+#if LS_VECTOR == 1
+#define CHAIN_ONE(name) CHAIN(name, one_##name(a, s, t))
+#else
+#define CHAIN_ONE(name)                                                                                                \
+    FUNCTION vec chain_##name(vec a, vec b, double s, double t)                                                        \
+    {                                                                                                                  \
+        float some[LS_VECTOR];                                                                                         \
+        PUT_ALL(a, some);                                                                                              \
+        for (int k = 0; k < LS_VECTOR; k++)                                                                            \
+            some[k] = one_##name(some[k], s, t);                                                                       \
+        return TAKE_ALL(some);                                                                                         \
+    }
+#if LS_VECTOR == 16
+#define PUT_ALL(x, at) vstore16(x, 0, at)
+#define TAKE_ALL(at)   vload16(0, at)
+#else
+#define PUT_ALL(x, at) vstore4(x, 0, at)
+#define TAKE_ALL(at)   vload4(0, at)
+#endif
+#endif
+ALL_ONE(CHAIN_ONE)
+
+#ifndef LS_CHAIN
+/* places: operands, then what is stored */
+#define LOOK(k)                                                                                                        \
+    if (p->inputs > k)                                                                                                 \
+        value[k] = operand(IN(float, k), p->period[k], p->n, i, count);
+#define KEEP(k)                                                                                                        \
+    if (p->inputs <= k && k < p->inputs + p->outputs)                                                                  \
+        store(value[p->kept[k]], OUT(float, k) + i, count);
+#define CASE(name)                                                                                                     \
+    case LS_CHAIN_##name:                                                                                              \
+        value[at] = chain_##name(a, b, p->s[k], p->t[k]);                                                              \
+        break;
+KERNEL chain_steps(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7), LANES)
+{
+    LANE(ls_gpu_chain, p);
+    i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;
+    vec value[LS_GPU_PLACES + LS_GPU_CHAIN];
+    if (count <= 0)
+        return;
+    LOOK(0) LOOK(1) LOOK(2) LOOK(3) LOOK(4) LOOK(5) LOOK(6)
+    for (i64 k = 0; k < p->steps; k++) {
+        i64 at = p->inputs + k;
+        vec a = value[p->from[k][0]], b = value[p->from[k][1]];
+        switch ((int)p->op[k]) {
+            LS_GPU_CHAIN_OPS(CASE)
+        }
+    }
+    KEEP(1) KEEP(2) KEEP(3) KEEP(4) KEEP(5) KEEP(6) KEEP(7)
+}
+#endif

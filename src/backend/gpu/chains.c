@@ -1,0 +1,256 @@
+/* Chains: steps of a program that compute one number at a time, each from those before it, become one kernel; what only
+ * they look at is never stored. The kernel's text is written here, from the functions of chain.cl, so that each number
+ * is computed as by its own kernel. Values that a step leaves and a later one may overwrite are in the room of the
+ * task: a chain that would write over what it still reads is not made. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gpu/chains.h"
+#include "backend/gpu/lower.h"
+#include "base/text.h"
+
+static const char *const names[] = {
+#define NAME(name) #name,
+    LS_GPU_CHAIN_OPS(NAME)
+#undef NAME
+};
+
+/* Which of chain.cl's functions computes a node; -1: none. */
+static int function_of(const ls_tensor *node)
+{
+    const char *op = ls_tensor_op(node);
+    if (node->dtype != LS_F32 || node->input_count < 1 || node->input_count > 2 || node->in[0]->dtype != LS_F32)
+        return -1;
+    if (node->op == LS_OP_gelu && node->attr.gelu.tanh_form)
+        return LS_CHAIN_gelu_tanh;
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++)
+        if (strcmp(names[i], op) == 0)
+            return i;
+    return -1;
+}
+
+static bool is_same_shape(const ls_tensor *a, const ls_tensor *b)
+{
+    return a->per_sample == b->per_sample && a->shape.rank == b->shape.rank &&
+           memcmp(a->shape.dims, b->shape.dims, (size_t)a->shape.rank * sizeof(a->shape.dims[0])) == 0;
+}
+
+/* Its elements are the output's, or repeated along the output's first axes. */
+static bool is_operand(const ls_tensor *node, const ls_tensor *out)
+{
+    int skip = out->shape.rank - node->shape.rank, first = 0;
+    if (is_same_shape(node, out))
+        return true;
+    if (node->per_sample || skip < 0 || node->dtype != LS_F32)
+        return false;
+    while (first < node->shape.rank && node->shape.dims[first] == 1)
+        first++;
+    for (int i = first; i < node->shape.rank; i++)
+        if (node->shape.dims[i] != out->shape.dims[skip + i] || (skip + i == 0 && out->per_sample))
+            return false;
+    return true;
+}
+
+/* Is it looked at by a step that is not of the chain? */
+static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, int step)
+{
+    const ls_tensor *node = program->steps[step].node;
+    if (program->steps[step].out.room != LS_ROOM_TASK)
+        return true;
+    for (int i = 0; i < program->step_count; i++)
+        for (int k = 0; (i < c->first || i >= c->first + c->count) && k < program->steps[i].node->input_count; k++)
+            if (program->steps[i].node->in[k] == node)
+                return true;
+    return false;
+}
+
+/* The number of a value among the operands and steps; -1: it is none yet. */
+static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int steps, const ls_tensor *node)
+{
+    for (int k = 0; k < steps; k++)
+        if (program->steps[c->first + k].node == node)
+            return LS_GPU_PLACES + k;
+    for (int k = 0; k < c->inputs; k++)
+        if (program->steps[c->input[k].step].node->in[c->input[k].number] == node)
+            return k;
+    return -1;
+}
+
+/* The step behind those that the chain has; false: it does not belong to it. */
+static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
+{
+    int number = c->first + c->count, inputs = c->inputs;
+    const ls_tensor *node = program->steps[number].node, *first = program->steps[c->first].node;
+    int function = function_of(node);
+    bool inside = c->count == 0;
+    if (function < 0 || c->count == LS_GPU_CHAIN || !is_same_shape(node, first))
+        return false;
+    for (int k = 0; k < node->input_count; k++) {
+        int value = value_of(program, c, c->count, node->in[k]);
+        inside = inside || value >= LS_GPU_PLACES;
+        if (value < 0 && (!is_operand(node->in[k], node) || c->inputs == LS_GPU_PLACES - 1)) {
+            c->inputs = inputs;
+            return false;
+        }
+        if (value < 0) {
+            c->input[c->inputs].step = number;
+            c->input[c->inputs].number = k;
+            value = c->inputs++;
+        }
+        c->from[c->count][k] = value;
+    }
+    if (node->input_count == 1)
+        c->from[c->count][1] = c->from[c->count][0];
+    c->function[c->count] = function;
+    c->count += inside;
+    c->inputs = inside ? c->inputs : inputs;
+    return inside;
+}
+
+/* What is stored; whether there are places for it. */
+static bool find_outputs(const ls_program *program, ls_gpu_chain_steps *c)
+{
+    c->outputs = 0;
+    for (int k = 0; k < c->count; k++)
+        if (is_wanted(program, c, c->first + k)) {
+            if (c->inputs + c->outputs == LS_GPU_PLACES)
+                return false;
+            c->output[c->outputs++] = k;
+        }
+    return c->outputs > 0;
+}
+
+/* An operand that has the output's place, exactly, is read before it is written. */
+static bool is_safe(const ls_program *program, const ls_gpu_chain_steps *c)
+{
+    for (int o = 0; o < c->outputs; o++)
+        for (int i = 0; i < c->inputs; i++) {
+            const ls_program_step *step = &program->steps[c->input[i].step];
+            const ls_program_slot *in = &step->in[c->input[i].number];
+            const ls_program_slot *out = &program->steps[c->first + c->output[o]].out;
+            size_t in_bytes = in->unit * (size_t)(in->per_sample ? program->samples : 1);
+            size_t out_bytes = out->unit * (size_t)(out->per_sample ? program->samples : 1);
+            bool same = in->offset == out->offset && in_bytes == out_bytes &&
+                        is_same_shape(step->node->in[c->input[i].number], program->steps[c->first].node);
+            bool apart = in->room != LS_ROOM_TASK || out->room != LS_ROOM_TASK ||
+                         in->offset + in_bytes <= out->offset || out->offset + out_bytes <= in->offset;
+            if (!apart && !same)
+                return false;
+        }
+    return true;
+}
+
+/* The chain that begins at a step and has at most so many. */
+static bool make_chain(const ls_program *program, int first, int most, ls_gpu_chain_steps *c)
+{
+    *c = (ls_gpu_chain_steps){ .first = first };
+    while (c->count < most && first + c->count < program->step_count && add_step(program, c))
+        ;
+    return c->count > 1 && find_outputs(program, c) && is_safe(program, c);
+}
+
+static void write_text(ls_gpu_chain_steps *c, ls_text *text)
+{
+    ls_text_add(text, "KERNEL %s(", c->name);
+    for (int i = 0; i < c->inputs + c->outputs; i++)
+        ls_text_add(text, "PLACE(%d), ", i);
+    ls_text_put(text, "LANES)\n{\n    LANE(ls_gpu_chain, p);\n    i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;\n"
+                      "    if (count <= 0)\n        return;\n");
+    for (int i = 0; i < c->inputs; i++)
+        ls_text_add(text, "    vec x%d = operand(IN(float, %d), p->period[%d], p->n, i, count);\n", i, i, i);
+    for (int k = 0; k < c->count; k++) {
+        ls_text_add(text, "    vec y%d = chain_%s(", k, names[c->function[k]]);
+        for (int n = 0; n < 2; n++)
+            ls_text_add(text, "%s%d, ", c->from[k][n] < LS_GPU_PLACES ? "x" : "y", c->from[k][n] % LS_GPU_PLACES);
+        ls_text_add(text, "p->s[%d], p->t[%d]);\n", k, k);
+    }
+    for (int o = 0; o < c->outputs; o++)
+        ls_text_add(text, "    store(y%d, OUT(float, %d) + i, count);\n", c->output[o], c->inputs + o);
+    ls_text_put(text, "}\n");
+}
+
+/* A name that says all that the text depends on: by step its function and where its values come from. */
+static void write_name(ls_gpu_chain_steps *c)
+{
+    uint64_t hash = 14695981039346656037u;
+    const int head[] = { c->inputs, c->outputs, c->count };
+    const struct {
+        const int *of;
+        int count;
+    } lists[] = { { head, 3 }, { c->function, c->count }, { c->from[0], 2 * c->count }, { c->output, c->outputs } };
+    for (size_t l = 0; l < sizeof(lists) / sizeof(*lists); l++)
+        for (int i = 0; i < lists[l].count; i++)
+            hash = (hash ^ (uint64_t)lists[l].of[i]) * 1099511628211u;
+    snprintf(c->name, sizeof(c->name), "chain_%016llx", (unsigned long long)hash);
+}
+
+int ls_gpu_find_chain(const ls_program *program, int first, ls_gpu_chain_steps *c)
+{
+    for (int most = LS_GPU_CHAIN; most > 1; most = c->count - 1) {
+        bool made = make_chain(program, first, most, c);
+        if (made) {
+            write_name(c);
+            return c->count;
+        }
+        if (c->count <= 2)
+            break;
+    }
+    return 1;
+}
+
+char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
+{
+    ls_text body = { 0 };
+    ls_gpu_chain_steps c = *chain;
+    write_text(&c, &body);
+    char *text = body.failed ? NULL : ls_gpu_source_with(LS_GPU_CHAINS, "#define LS_CHAIN\n", ls_text_get(&body));
+    ls_text_free(&body);
+    return text;
+}
+
+/* ---- Launches ---- */
+
+static void set_attributes(ls_gpu_chain *p, int k, const ls_tensor *node)
+{
+    const ls_attrs *attr = &node->attr;
+    if (node->op == LS_OP_leaky_relu || node->op == LS_OP_elu || node->op == LS_OP_relu_grad)
+        p->s[k] = attr->slope.slope;
+    if (node->op == LS_OP_clip) {
+        p->s[k] = attr->range.low;
+        p->t[k] = attr->range.high;
+    }
+}
+
+ls_status ls_gpu_lower_chain(ls_gpu_lowering *l, const ls_program *program, const ls_gpu_chain_steps *c,
+                             const ls_program_run *run)
+{
+    ls_gpu_chain p = { .inputs = c->inputs, .outputs = c->outputs, .steps = c->count };
+    ls_memory_place place[LS_GPU_PLACES];
+    lowering x = { .l = l, .run = run };
+    ls_shape shape = ls_ref_shape(program->steps[c->first].node, run->batch, run->samples);
+    p.n = ls_gpu_elements(&shape);
+    for (int i = 0; i < c->inputs; i++) {
+        x.step = &program->steps[c->input[i].step];
+        x.node = x.step->node;
+        shape = ls_gpu_in_shape(&x, c->input[i].number);
+        p.period[i] = ls_gpu_elements(&shape);
+        place[i] = ls_gpu_in(&x, c->input[i].number);
+    }
+    for (int k = 0; k < c->count; k++) {
+        p.op[k] = c->function[k];
+        for (int n = 0; n < 2; n++)
+            p.from[k][n] = c->from[k][n] < LS_GPU_PLACES ? c->from[k][n] : c->inputs + c->from[k][n] - LS_GPU_PLACES;
+        set_attributes(&p, k, program->steps[c->first + k].node);
+    }
+    for (int o = 0; o < c->outputs; o++) {
+        place[c->inputs + o] = ls_gpu_slot(&x, &program->steps[c->first + c->output[o]].out);
+        p.kept[c->inputs + o] = c->inputs + c->output[o];
+    }
+    int places = c->inputs + c->outputs;
+    for (int i = places; i < LS_GPU_PLACES; i++) /* nobody looks at them */
+        place[i] = place[0];
+    int64_t width = l->tuning->vector;
+    return ls_gpu_launch_on(l, LS_GPU_CHAINS, c->any ? "chain_steps" : c->name, &p, sizeof(p),
+                            (p.n + width - 1) / width, 1, false, c->any ? LS_GPU_PLACES : places, place);
+}

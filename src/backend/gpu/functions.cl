@@ -1,0 +1,23 @@
+/* Functions of one float, rounded once; s and t are attributes of the op. Kernels of one node and of chains have them. */
+#define ONE(name, expression)                                                                                          \
+    FUNCTION float one_##name(float x, double s, double t)                                                             \
+    {                                                                                                                  \
+        return (float)(expression);                                                                                    \
+    }
+ONE(sqrt, ROOT(x))
+ONE(leaky_relu, x > 0 ? x : (float)s * x)
+ONE(clip, (x < (float)s ? (float)s : x) > (float)t ? (float)t : (x < (float)s ? (float)s : x))
+ONE(exp, wide_exp(x))
+ONE(log, wide_log(x))
+ONE(rsqrt, 1 / sqrt((double)x))
+ONE(erf, wide_erf(x))
+ONE(tanh, wide_tanh(x))
+ONE(sigmoid, wide_sigmoid(x))
+ONE(softplus, (x > 0 ? x : 0) + wide_log1p(wide_exp(-magnitude(x))))
+ONE(silu, x *wide_sigmoid(x))
+ONE(gelu, wide_gelu(x))
+ONE(gelu_tanh, wide_gelu_tanh(x))
+ONE(elu, x > 0 ? x : (float)((double)(float)s * wide_expm1(x)))
+#define ALL_ONE(X)                                                                                                     \
+    X(sqrt) X(leaky_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh) X(sigmoid) X(softplus) X(silu) X(gelu)         \
+    X(gelu_tanh) X(elu)
