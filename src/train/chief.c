@@ -34,6 +34,7 @@ struct ls_chief {
     int64_t first;            /* ordinal of the first batch */
     double rate;              /* that servers were told */
     bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
+    bool failed;              /* somebody has */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
     /* Under the mutex: */
@@ -213,6 +214,8 @@ static ls_status hear_letter(ls_chief *c, const ls_letter *letter)
     c->met[letter->rank] |= letter->kind == LS_LETTER_MET;
     if (letter->kind == LS_LETTER_REFUSED)
         return ls_fail(LS_ERR_PEER, "process %d does not let the chief in: %s", letter->rank, letter->text);
+    if (letter->kind == LS_PS_FAIL && c->failed)
+        return LS_OK; /* the first failure is the one that is told */
     if (letter->kind == LS_PS_FAIL) {
         ls_status status = ls_served_failure(letter);
         int server = letter->rank - c->served->first_server;
@@ -361,7 +364,7 @@ static ls_status follow_rate(ls_chief *c)
     return LS_OK;
 }
 
-ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
+static ls_status next_done(ls_chief *c, ls_chief_done *out)
 {
     LS_TRY(follow_rate(c));
     while (!take_done(c, out)) {
@@ -369,6 +372,13 @@ ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
         LS_TRY(ls_worker_step(c->worker, 0.2));
     }
     return LS_OK;
+}
+
+ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
+{
+    ls_status status = next_done(c, out);
+    c->failed |= status != LS_OK;
+    return status;
 }
 
 /* ---- The whole state ---- */
