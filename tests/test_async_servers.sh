@@ -76,7 +76,7 @@ pid_of() { # RANK
 }
 killed() { # RANKS...: 3 workers (0 to 2), 2 servers (3 and 4)
     local rank pids=
-    start 3 2 --restarts 6 --
+    start 3 2 --restarts $# --
     reached 1 || return 1
     for rank in "$@"; do pids="$pids $(pid_of $rank)"; done
     reached 50 || return 1

@@ -47,19 +47,28 @@ struck() {
     replays out
 }
 
-for i in $(seq ${LS_REPLAYS:-1}); do
-    check "1 server, 3 workers ($i)" run 3 1 --epochs 2
-    check "2 servers, 3 workers ($i)" run 3 2 --epochs 2
-    check "3 servers, 1 worker ($i)" run 1 3 --epochs 1
-    check "2 servers that add up, rates by staleness, overlapped ($i)" run 3 2 --epochs 2 --accumulate 3 --scale-by-staleness --overlap
-    check "versions that are not whole at the end of an epoch, and of training ($i)" run 3 1 --epochs 3 --accumulate 2 --overlap
-    check "a schedule, and another optimizer ($i)" run 2 1 --epochs 2 --optimizer sgd --momentum 0.9 --lr 0.1 --schedule cosine
-    check "a worker is killed ($i)" struck 3 1 2
-    check "a server is killed ($i)" struck 3 1 3
-    check "one of two servers is killed ($i)" struck 2 2 3
-done
+# goes_on: from a checkpoint, which is inside of a version
+goes_on() {
+    rm -rf c
+    run 2 2 --epochs 1 --accumulate 2 --checkpoint c || return 1
+    rm -f rec rec.*
+    launch --workers 2 --servers 2 -- "$LOCKSTEP" "${TRAIN[@]}" --epochs 3 --accumulate 2 --checkpoint c --resume >out 2>err || { cat err; return 1; }
+    replays out --from c/step-00000021 || return 1
+    refused 'server 0 began with version 10, this model is at version 0' rec
+}
 
-# ---- What is told ----
+# interrupted: SIGTERM while it runs; the replay ends where the training did
+interrupted() {
+    local pid status=0
+    rm -f rec rec.*
+    timeout --foreground -k 20 100 "$LOCKSTEP" launch --workers 2 --servers 2 -- "$LOCKSTEP" "${TRAIN[@]}" --epochs 2000 >out 2>err &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && { [ ! -s rec ] || [ "$(wc -l <rec)" -lt 40 ]; }; do sleep 0.01; done
+    kill -TERM $pid # timeout passes it on, once
+    wait $pid || status=$?
+    [ $status = 143 ] || [ $status = 124 ] || { echo "status $status"; cat err; return 1; }
+    replays out
+}
 
 refused() { # TEXT ARGUMENTS...
     local text=$1
@@ -67,6 +76,23 @@ refused() { # TEXT ARGUMENTS...
     if timeout 60 "$LOCKSTEP" replay "$@" >replayed 2>errors; then return 1; fi
     grep -q -e "$text" errors || { cat errors; return 1; }
 }
+
+for i in $(seq ${LS_REPLAYS:-1}); do
+    check "1 server, 3 workers ($i)" run 3 1 --epochs 2
+    check "2 servers, 3 workers ($i)" run 3 2 --epochs 2
+    check "3 servers, 1 worker ($i)" run 1 3 --epochs 1
+    check "2 servers that add up, rates by staleness, overlapped ($i)" run 3 2 --epochs 2 --accumulate 3 --scale-by-staleness --overlap
+    check "versions that are not whole at the end of an epoch, and of training ($i)" run 3 1 --epochs 3 --accumulate 2 --overlap
+    check "a schedule, and another optimizer ($i)" run 2 1 --epochs 2 --optimizer sgd --momentum 0.9 --lr 0.1 --schedule cosine
+    check "training that goes on ($i)" goes_on
+    check "training that a signal ends ($i)" interrupted
+    check "a worker is killed ($i)" struck 3 1 2
+    check "a server is killed ($i)" struck 3 1 3
+    check "one of two servers is killed ($i)" struck 2 2 3
+done
+
+# ---- What is told ----
+
 run 2 2 --epochs 1 >/dev/null || not_ok "a run to spoil" "$(cat err)"
 cp rec good && cp rec.1 good.1
 restore() { cp good rec && cp good.1 rec.1; }

@@ -337,6 +337,12 @@ static const ls_option checkpoint_rows[] = {
 };
 const ls_option_table tool_checkpoint_flags = LS_OPTION_TABLE("Checkpoints", checkpoint_rows);
 
+static const ls_option replay_rows[] = {
+    ROW("--from", resume, .metavar = "CHECKPOINT",
+        .help = "what the training that was recorded went on from, where it did (--resume)"),
+};
+const ls_option_table tool_replay_flags = LS_OPTION_TABLE("Where it begins", replay_rows);
+
 static const ls_option output_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the predictions go: FILE.npy or FILE.csv"),
 };

@@ -160,6 +160,10 @@ static ls_status replay(const tool_settings *settings, tool_session *session, in
     if (settings->verbose != LS_VERBOSE_SILENT)
         LS_TRY(tool_introduce(settings, session));
     LS_TRY(tool_fit_options(settings, session, &options));
+    if (settings->resume) {
+        LS_TRY(ls_checkpoint_restore(session->model, settings->resume));
+        options.go_on = true;
+    }
     options.stop = tool_catch_signals();
     ls_status status = ls_replay_with(session->model, session->train, settings->files[0], options, &replayed);
     *stopped_by = tool_release_signals();
@@ -185,8 +189,8 @@ const tool_command tool_replay = {
         "differs ends it with exit status 1. The job is the one that the record says, but for the flags that are "
         "given.",
     .takes_files = 1,
-    .tables = { &tool_count_flags, &tool_device_flags, &tool_data_flags, &tool_model_flags, &tool_shape_flags,
-                &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags, &tool_training_flags },
+    .tables = { &tool_replay_flags, &tool_count_flags, &tool_device_flags, &tool_data_flags, &tool_model_flags,
+                &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags, &tool_training_flags },
     .complete = complete,
     .check = check,
     .run = run,

@@ -107,7 +107,7 @@ extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, 
     tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags, tool_device_flags,
     tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags,
     tool_output_flags, tool_report_flags, tool_export_flags, tool_launch_flags, tool_diff_flags, tool_json_flags,
-    tool_common_flags;
+    tool_replay_flags, tool_common_flags;
 
 /* What the flags say, in the library's words. */
 ls_optimizer tool_optimizer(const tool_settings *settings);

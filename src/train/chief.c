@@ -34,12 +34,14 @@ struct ls_chief {
     int64_t first;            /* ordinal of the first batch */
     double rate;              /* that servers were told */
     bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
+    bool failed;              /* somebody has */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
     /* Under the mutex: */
     ls_chief_done *done; /* in the order in which they came */
     size_t done_count, done_room;
-    int64_t finished; /* batches that are done, of this fit */
+    int64_t finished;                     /* batches that are done, of this fit, and were taken from the list */
+    int64_t acknowledged[LS_MAX_SERVERS]; /* done when the server was lost: it had applied at least these */
 };
 
 /* ---- Which batch is which ---- */
@@ -126,6 +128,11 @@ static bool hear(void *user, ls_letter *letter)
     ls_chief *c = user;
     bool taken;
     if (ls_served_is_server(c->served, letter->rank)) {
+        if (letter->kind == LS_LETTER_LOST) {
+            pthread_mutex_lock(&c->mutex);
+            c->acknowledged[letter->rank - c->served->first_server] = c->finished + (int64_t)c->done_count;
+            pthread_mutex_unlock(&c->mutex);
+        }
         bool both = letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST;
         taken = ls_worker_hear(c->worker, letter) && !both;
     } else {
@@ -164,12 +171,15 @@ static ls_status hear_have(ls_chief *c, int server, const ls_letter *letter)
     server_seen *seen = &c->seen[server];
     seen->has = letter->numbers[0] == 1;
     LS_TRY(tell_rate(c, server));
-    if (seen->has && letter->numbers[1] < c->start_step + c->finished)
+    pthread_mutex_lock(&c->mutex);
+    int64_t known = c->start_step + c->acknowledged[server];
+    pthread_mutex_unlock(&c->mutex);
+    if (seen->has && letter->numbers[1] < known)
         return ls_fail(LS_ERR_PEER,
                        "server %d came back with %" PRId64 " gradients applied, but %" PRId64
                        " are known to be: its journal has lost some; begin this job again, with --resume from its last "
                        "checkpoint",
-                       server, letter->numbers[1], c->start_step + c->finished);
+                       server, letter->numbers[1], known);
     if (seen->has) {
         seen->given = true;
         return LS_OK;
@@ -204,6 +214,8 @@ static ls_status hear_letter(ls_chief *c, const ls_letter *letter)
     c->met[letter->rank] |= letter->kind == LS_LETTER_MET;
     if (letter->kind == LS_LETTER_REFUSED)
         return ls_fail(LS_ERR_PEER, "process %d does not let the chief in: %s", letter->rank, letter->text);
+    if (letter->kind == LS_PS_FAIL && c->failed)
+        return LS_OK; /* the first failure is the one that is told */
     if (letter->kind == LS_PS_FAIL) {
         ls_status status = ls_served_failure(letter);
         int server = letter->rank - c->served->first_server;
@@ -352,7 +364,7 @@ static ls_status follow_rate(ls_chief *c)
     return LS_OK;
 }
 
-ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
+static ls_status next_done(ls_chief *c, ls_chief_done *out)
 {
     LS_TRY(follow_rate(c));
     while (!take_done(c, out)) {
@@ -360,6 +372,13 @@ ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
         LS_TRY(ls_worker_step(c->worker, 0.2));
     }
     return LS_OK;
+}
+
+ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
+{
+    ls_status status = next_done(c, out);
+    c->failed |= status != LS_OK;
+    return status;
 }
 
 /* ---- The whole state ---- */

@@ -147,7 +147,7 @@ static ls_status check_begin(const replay *r, int server)
     if (ls_part_version(r->part[server]) != head->version)
         return ls_fail(LS_ERR_STATE,
                        "server %d began with version %lld, this model is at version %lld: restore the checkpoint that "
-                       "training went on from",
+                       "training went on from (lockstep replay --from)",
                        server, (long long)head->version, (long long)ls_part_version(r->part[server]));
     LS_TRY(ls_part_sha256(r->part[server], hex));
     if (strcmp(hex, head->sha256) != 0)

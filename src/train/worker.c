@@ -371,6 +371,7 @@ typedef struct process {
     bool chief_there, asking, over;
     double lost_at;
     ls_error end; /* how it ended */
+    bool judged;  /* by the chief; of the caller's thread */
 } process;
 
 static void ask_chief(void *user)
@@ -478,10 +479,27 @@ static void look_for_end(process *p)
         if (letter.kind == LS_PS_FINAL && letter.body && server >= 0 && server < p->served->servers &&
             ls_parcel_size(letter.body) == ls_parts_state_bytes(p->served->parts, (int)server))
             status = ls_parts_put_state(p->served->parts, (int)server, ls_parcel_bytes(letter.body));
+        p->judged |= letter.kind == LS_PS_OVER;
         if (letter.kind == LS_PS_OVER || status != LS_OK)
             end_process(p, status != LS_OK ? status : ls_served_failure(&letter));
         ls_parcel_drop(letter.body);
     }
+}
+
+/* What failed here is the chief's to judge: it ends the job, for all, with this failure or in good order. Without a
+ * word of it, this failure is the worker's own end. */
+static void hand_in_failure(process *p, ls_status status)
+{
+    ls_error own;
+    ls_error_keep(&own, status);
+    (void)ls_served_tell(p->served, 0, LS_PS_FAIL, status, own.message);
+    double end = ls_clock_now() + LS_JOIN_LIMIT;
+    while (!is_over(p) && ls_clock_now() < end) {
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        look_for_end(p);
+    }
+    if (!p->judged)
+        p->end = own;
 }
 
 ls_status ls_serve_as_worker(ls_served *served)
@@ -493,9 +511,11 @@ ls_status ls_serve_as_worker(ls_served *served)
     if (status == LS_OK)
         status = ls_served_open(served, hear, &p);
     while (status == LS_OK && !is_over(&p)) {
-        status = ls_worker_step(p.worker, 0.2);
-        if (status != LS_OK) /* the chief ends the job, for all */
-            (void)ls_served_tell(served, 0, LS_PS_FAIL, status, ls_last_error());
+        ls_status computed = ls_worker_step(p.worker, 0.2);
+        if (computed != LS_OK) {
+            hand_in_failure(&p, computed);
+            break;
+        }
         look_for_end(&p);
     }
     ls_error why;
