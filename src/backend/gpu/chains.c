@@ -59,10 +59,14 @@ static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, in
     const ls_program_slot *out = &program->steps[step].out;
     if (out->room != LS_ROOM_TASK)
         return true;
-    for (int i = c->first + c->count; i < program->step_count; i++)
-        for (int k = 0; k < program->steps[i].node->input_count; k++)
-            if (program->steps[i].in[k].room == out->room && program->steps[i].in[k].offset == out->offset)
+    for (int i = step + 1; i < program->step_count; i++) {
+        const ls_program_step *later = &program->steps[i];
+        for (int k = 0; i >= c->first + c->count && k < later->node->input_count; k++)
+            if (later->in[k].room == out->room && later->in[k].offset == out->offset)
                 return true;
+        if (later->out.room == out->room && later->out.offset == out->offset)
+            return false; /* another value is there from now on */
+    }
     return false;
 }
 
