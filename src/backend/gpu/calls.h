@@ -110,8 +110,9 @@ typedef struct ls_gpu_update {
     X(mul)                                                                                                             \
     X(neg)                                                                                                             \
     X(square)                                                                                                          \
-    X(maximum) X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh)     \
-        X(sigmoid) X(softplus) X(silu) X(gelu) X(gelu_tanh) X(elu)
+    X(maximum)                                                                                                         \
+    X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh) X(sigmoid)     \
+        X(softplus) X(silu) X(gelu) X(gelu_tanh) X(elu)
 #define LS_GPU_CHAIN_OP(name) LS_CHAIN_##name,
 enum { LS_GPU_CHAIN_OPS(LS_GPU_CHAIN_OP) LS_CHAIN_COUNT };
 typedef struct ls_gpu_chain {
