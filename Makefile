@@ -409,4 +409,4 @@ clean:
 help:
 	@cat tools/help.txt
 
--include $(OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(B)/obj/tests/standin_cuda/sources.d

@@ -42,7 +42,7 @@ typedef enum ls_pipeline_order {
 typedef struct ls_strategy {
     ls_strategy_kind kind;
     int ls_first;
-    const char *devices; /* "gpu:0,gpu:1", "cpu:0-3", of one kind; NULL: all of the fastest (of one device: one) */
+    const char *devices; /* "gpu:0,gpu:1", "cpu:0-3", "cpu:0,opencl:0"; NULL: all of the fastest (of one device: one) */
     const ls_device_info *list; /* in place of names: what ls_list_logical_devices gave */
     size_t list_count;
     ls_all_reduce all_reduce;

@@ -104,14 +104,11 @@ typedef struct ls_gpu_update {
 /* A chain: n elements, operands of period n, 1 or what is repeated; nodes, by number of LS_GPU_CHAIN_OPS, whose values
  * come from operands or, behind these, from nodes before; kept, by place: which of these is stored there. */
 #define LS_GPU_CHAIN 8 /* nodes, at most */
+/* clang-format off */
 #define LS_GPU_CHAIN_OPS(X)                                                                                            \
-    X(add)                                                                                                             \
-    X(sub)                                                                                                             \
-    X(mul)                                                                                                             \
-    X(neg)                                                                                                             \
-    X(square)                                                                                                          \
-    X(maximum) X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh)     \
-        X(sigmoid) X(softplus) X(silu) X(gelu) X(gelu_tanh) X(elu)
+    X(add) X(sub) X(mul) X(neg) X(square) X(maximum) X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip)     \
+    X(exp) X(log) X(rsqrt) X(erf) X(tanh) X(sigmoid) X(softplus) X(silu) X(gelu) X(gelu_tanh) X(elu)
+/* clang-format on */
 #define LS_GPU_CHAIN_OP(name) LS_CHAIN_##name,
 enum { LS_GPU_CHAIN_OPS(LS_GPU_CHAIN_OP) LS_CHAIN_COUNT };
 typedef struct ls_gpu_chain {

@@ -52,16 +52,21 @@ static bool is_operand(const ls_tensor *node, const ls_tensor *out)
     return true;
 }
 
-/* Is it looked at by a step that is not of the chain? */
+/* Is it looked at by a step that is not of the chain? By its place: a step may read it by another name (a reshape), or
+ * in the place of an equal value. */
 static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, int step)
 {
-    const ls_tensor *node = program->steps[step].node;
-    if (program->steps[step].out.room != LS_ROOM_TASK)
+    const ls_program_slot *out = &program->steps[step].out;
+    if (out->room != LS_ROOM_TASK)
         return true;
-    for (int i = 0; i < program->step_count; i++)
-        for (int k = 0; (i < c->first || i >= c->first + c->count) && k < program->steps[i].node->input_count; k++)
-            if (program->steps[i].node->in[k] == node)
+    for (int i = step + 1; i < program->step_count; i++) {
+        const ls_program_step *later = &program->steps[i];
+        for (int k = 0; i >= c->first + c->count && k < later->node->input_count; k++)
+            if (later->in[k].room == out->room && later->in[k].offset == out->offset)
                 return true;
+        if (later->out.room == out->room && later->out.offset == out->offset)
+            return false; /* another value is there from now on */
+    }
     return false;
 }
 

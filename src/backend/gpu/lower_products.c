@@ -35,12 +35,12 @@ static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_s
     return v;
 }
 
-/* The kernel's name, and how many columns an item of it has: two vectors, where there are so many. */
+/* The kernel's name, and how many columns an item of it has: two vectors, where columns are a multiple of these. */
 static const char *with_columns(const lowering *x, const char *name, int64_t columns, char out[48], int64_t *each)
 {
     const ls_gpu_tuning *t = x->l->tuning;
-    bool wide = t->wide && columns > t->vector;
-    snprintf(out, 48, "%s%s", name, wide ? "_wide" : "");
+    bool wide = t->wide && columns % (2 * t->vector) == 0;
+    snprintf(out, 48, "%s%s", name, wide ? "_wide" : columns % t->vector == 0 ? "_whole" : "");
     *each = wide ? 2 * t->vector : t->vector;
     return out;
 }

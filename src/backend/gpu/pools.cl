@@ -119,6 +119,8 @@ KERNEL max_pool2d_grad_apart(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
     LANE(ls_gpu_window, v);
     i64 y, z, c, image = ITEM(1), kh = v->kh, kw = v->kw;
+    if (image >= v->n)
+        return;
     if (!pixel_of(v, (v->h + kh - 1) / kh, (v->w + kw - 1) / kw, LS_VECTOR, ITEM(0), image, &y, &z, &c))
         return;
     i64 count = v->c - c, start = ((image * v->h + y * kh) * v->w + z * kw) * v->c + c;

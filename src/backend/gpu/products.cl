@@ -4,8 +4,8 @@
  * add_blocks. Which item computes what, and how wide vectors are, changes no chain: where rows are no multiple of ROWS, the
  * last tile begins earlier, and computes some of them again.
  *
- * Kernels come twice, for one vector and for two (_wide); `vecs` is known to the compiler, and so is `whole`: all columns of
- * the tile are there. */
+ * Kernels come three times: for one vector of which some columns may be missing, for one (_whole) and for two (_wide) that are
+ * always there. `vecs` and `whole` say so, and are known to the compiler. */
 #define ROWS LS_ROWS
 #define MOST_VECS 2
 
@@ -105,15 +105,12 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
         i64 h = y * v->stride[0] + i * v->dilation[0] - v->pad[0];
         if (h < 0 || h >= v->h)
             continue;
-        if (by_row)
-            meet(sum, vecs, whole, in + (h * v->w + left) * v->c, step, 0, ROWS, kernel_ + i * v->kw * depth * pitch, pitch,
-                 v->kw * depth, count);
-        for (i64 j = 0; j < v->kw && !by_row; j++) {
+        for (i64 j = 0; j < (by_row ? 1 : v->kw); j++) {
             i64 w = left + j * v->dilation[1], from, to;
             rows_inside(w, v->stride[1], v->w, rows, &from, &to);
             if (from < to)
                 meet(sum, vecs, whole, in + (h * v->w + w) * v->c, step, from, to,
-                     kernel_ + (i * v->kw + j) * depth * pitch, pitch, depth, count);
+                     kernel_ + (i * v->kw + j) * depth * pitch, pitch, by_row ? v->kw * depth : depth, count);
         }
     }
     EACH_ROW
@@ -122,7 +119,7 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
 }
 
 /* places: x, kernel, y */
-#define CONV2D(name, vecs)                                                                                             \
+#define CONV2D(name, vecs, whole)                                                                                      \
     KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
         LANE(ls_gpu_window, v);                                                                                        \
@@ -138,13 +135,11 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
         GLOBAL const float *in = IN(float, 0) + image * v->h * v->w * v->c + group * v->group_in;                      \
         GLOBAL const float *kernel_ = IN(float, 1) + group * v->group_out + o;                                         \
         GLOBAL float *out = OUT(float, 2) + ((image * v->yh + y) * v->yw + x0) * v->out + group * v->group_out + o;    \
-        if (count >= vecs * LS_VECTOR)                                                                                 \
-            conv2d_tile(v, vecs, true, in, kernel_, out, y, x0, count);                                                \
-        else                                                                                                           \
-            conv2d_tile(v, vecs, false, in, kernel_, out, y, x0, count);                                               \
+        conv2d_tile(v, vecs, whole, in, kernel_, out, y, x0, count);                                                   \
     }
-CONV2D(conv2d, 1)
-CONV2D(conv2d_wide, 2)
+CONV2D(conv2d, 1, false)
+CONV2D(conv2d_whole, 1, true)
+CONV2D(conv2d_wide, 2, true)
 
 INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *kernel_,
                               GLOBAL const float *dy, GLOBAL float *out, i64 h, i64 w0, i64 count)
@@ -174,7 +169,7 @@ INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whol
 
 /* The data gradient. The kernel comes with its last two axes swapped: [kh,kw,out,group_in]. Pixels of a tile are
  * `stride` apart, so that the same cells meet all of them. places: kernel, dy, dx */
-#define CONV2D_GRAD_INPUT(name, vecs)                                                                                  \
+#define CONV2D_GRAD_INPUT(name, vecs, whole)                                                                           \
     KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
         LANE(ls_gpu_window, v);                                                                                        \
@@ -191,13 +186,11 @@ INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whol
         GLOBAL const float *kernel_ = IN(float, 0) + group * v->group_out * v->group_in + c;                           \
         GLOBAL const float *dy = IN(float, 1) + image * v->yh * v->yw * v->out + group * v->group_out;                 \
         GLOBAL float *out = OUT(float, 2) + ((image * v->h + h) * v->w + w0) * v->c + group * v->group_in + c;         \
-        if (count >= vecs * LS_VECTOR)                                                                                 \
-            conv2d_grad_tile(v, vecs, true, kernel_, dy, out, h, w0, count);                                           \
-        else                                                                                                           \
-            conv2d_grad_tile(v, vecs, false, kernel_, dy, out, h, w0, count);                                          \
+        conv2d_grad_tile(v, vecs, whole, kernel_, dy, out, h, w0, count);                                              \
     }
-CONV2D_GRAD_INPUT(conv2d_grad_input, 1)
-CONV2D_GRAD_INPUT(conv2d_grad_input_wide, 2)
+CONV2D_GRAD_INPUT(conv2d_grad_input, 1, false)
+CONV2D_GRAD_INPUT(conv2d_grad_input_whole, 1, true)
+CONV2D_GRAD_INPUT(conv2d_grad_input_wide, 2, true)
 
 /* `length` positions of a row of y, the first at column x, meet ROWS cells of the kernel, which are at[r] floats from the
  * pixel, and where `side` is set side by side. Where `edge` is set some may be outside of the image. */
@@ -268,7 +261,7 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
 
 /* The kernel's gradient: a block of positions, ROWS of the cells [kh,kw,group_in] times output channels. places: x, dy,
  * partial sums [block][kernel] */
-#define CONV2D_GRAD_KERNEL(name, vecs)                                                                                 \
+#define CONV2D_GRAD_KERNEL(name, vecs, whole)                                                                          \
     KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
         LANE(ls_gpu_correlate, p);                                                                                     \
@@ -286,13 +279,11 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
         block_bounds(&p->b, p->b.first + number, &first, &end);                                                        \
         GLOBAL const float *in = IN(float, 0) + group * v->group_in, *dy = IN(float, 1) + o;                           \
         GLOBAL float *out = OUT(float, 2) + (number * cells + cell) * v->out + o;                                      \
-        if (count >= vecs * LS_VECTOR)                                                                                 \
-            correlate_block(v, vecs, true, in, dy, out, cell, first, end, count);                                      \
-        else                                                                                                           \
-            correlate_block(v, vecs, false, in, dy, out, cell, first, end, count);                                     \
+        correlate_block(v, vecs, whole, in, dy, out, cell, first, end, count);                                         \
     }
-CONV2D_GRAD_KERNEL(conv2d_grad_kernel, 1)
-CONV2D_GRAD_KERNEL(conv2d_grad_kernel_wide, 2)
+CONV2D_GRAD_KERNEL(conv2d_grad_kernel, 1, false)
+CONV2D_GRAD_KERNEL(conv2d_grad_kernel_whole, 1, true)
+CONV2D_GRAD_KERNEL(conv2d_grad_kernel_wide, 2, true)
 
 /* ---- Matrix product ---- */
 
@@ -336,7 +327,7 @@ INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole
 }
 
 /* places: a, b, out */
-#define MATMUL(name, vecs)                                                                                             \
+#define MATMUL(name, vecs, whole)                                                                                      \
     KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
         LANE(ls_gpu_product, p);                                                                                       \
@@ -348,16 +339,14 @@ INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole
             return;                                                                                                    \
         GLOBAL float *out = OUT(float, 2) + (matrix * p->m + row) * p->n + column;                                     \
         i64 first = matrix * p->k, end = first + p->k;                                                                 \
-        if (p->n - column >= vecs * LS_VECTOR)                                                                         \
-            multiply_block(p, vecs, true, IN(float, 0), IN(float, 1), out, first, end, row, column);                   \
-        else                                                                                                           \
-            multiply_block(p, vecs, false, IN(float, 0), IN(float, 1), out, first, end, row, column);                  \
+        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), out, first, end, row, column);                      \
     }
-MATMUL(matmul, 1)
-MATMUL(matmul_wide, 2)
+MATMUL(matmul, 1, false)
+MATMUL(matmul_whole, 1, true)
+MATMUL(matmul_wide, 2, true)
 
 /* A block of the positions (matrix, k). places: a, b, partial sums [block][m,n] */
-#define MATMUL_BLOCKS(name, vecs)                                                                                      \
+#define MATMUL_BLOCKS(name, vecs, whole)                                                                               \
     KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
     {                                                                                                                  \
         LANE(ls_gpu_product_blocks, q);                                                                                \
@@ -371,10 +360,8 @@ MATMUL(matmul_wide, 2)
             return;                                                                                                    \
         block_bounds(&q->b, q->b.first + number, &first, &end);                                                        \
         GLOBAL float *out = OUT(float, 2) + (number * p->m + row) * p->n + column;                                     \
-        if (p->n - column >= vecs * LS_VECTOR)                                                                         \
-            multiply_block(p, vecs, true, IN(float, 0), IN(float, 1), out, first, end, row, column);                   \
-        else                                                                                                           \
-            multiply_block(p, vecs, false, IN(float, 0), IN(float, 1), out, first, end, row, column);                  \
+        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), out, first, end, row, column);                      \
     }
-MATMUL_BLOCKS(matmul_blocks, 1)
-MATMUL_BLOCKS(matmul_blocks_wide, 2)
+MATMUL_BLOCKS(matmul_blocks, 1, false)
+MATMUL_BLOCKS(matmul_blocks_whole, 1, true)
+MATMUL_BLOCKS(matmul_blocks_wide, 2, true)
