@@ -328,8 +328,8 @@ schedules: $(B)/tests/test_worker_schedules
 # step; `make test` runs a sample.
 .PHONY: soak-workers
 soak-workers: all $(B)/tests/test_worker_kills
-	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_WORKERS=all LS_WORKER_KILLS=all LS_TEST_JOBS=1 LS_TEST_TIMEOUT=36000 \
-	    tests/run.sh tests/test_launch_train.sh $(B)/tests/test_worker_kills
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_WORKERS=all LS_WORKER_KILLS=all LS_REPLAYS=20 LS_TEST_JOBS=1 LS_TEST_TIMEOUT=36000 \
+	    tests/run.sh tests/test_launch_train.sh tests/test_replay_command.sh $(B)/tests/test_worker_kills
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface

@@ -113,6 +113,16 @@ check "too many servers" refused 'servers' launch --workers 2 --servers 65 -- tr
 check "one that says another number of servers" refused 'parameter servers: 1' \
     launch --workers 2 --servers 1 --join-limit 2 -- sh -c "[ \$LOCKSTEP_RANK != 1 ] || unset LOCKSTEP_SERVERS; exec '$LOCKSTEP' train $(job 32)"
 
+# A loop by hand has no strategy that would say so: its first run meets the others, and does not train alone.
+by_hand() {
+    if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_SERVERS=1 LOCKSTEP_RENDEZVOUS=by-hand-$$ LOCKSTEP_JOIN_LIMIT=1 \
+        timeout 60 "$ROOT/$LS_BUILD/examples/line" >out 2>&1; then return 1; fi
+    grep -q 'worker 1 of 2 did not come' out || { cat out; return 1; }
+    timeout 60 "$ROOT/$LS_BUILD/examples/line" >one && launch --workers 2 --servers 1 -- "$ROOT/$LS_BUILD/examples/line" >out || return 1
+    [ "$(grep -c -F -x "$(tail -n 1 one)" out)" = 1 ] || { cat one out; return 1; }
+}
+check "loops by hand" by_hand
+
 # Without a cluster it is mirrored.
 alone() { timeout 60 "$LOCKSTEP" train $(job 33) "${SERVERS[@]}" >out && same_as_one log 33 out; }
 check "a process that is alone" alone

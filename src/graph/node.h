@@ -236,6 +236,7 @@ struct ls_graph {
     size_t name_room;
     const char *prefix; /* of the open name scopes, with its slash; "" outside */
     int device;         /* of the open device scopes; LS_ANY_DEVICE outside */
+    bool alone;         /* its runs are this process's, and no reason for workers to meet */
     const char *layer;  /* whose call is being traced; NULL outside */
     int64_t origin;     /* of the gradients being made; -1 outside */
     ls_scope_frame *scope;

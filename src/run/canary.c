@@ -95,6 +95,7 @@ static ls_status run_canary(ls_context *ctx, int device, char hex[65])
     ls_graph *graph = NULL;
     LS_TRY(ls_graph_create(ctx, &graph));
     graph->device = device;
+    graph->alone = true;
     ls_status status = train_canary(graph, hex);
     ls_graph_destroy(graph);
     return status;

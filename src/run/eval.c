@@ -380,12 +380,20 @@ static ls_status prepare(run *r)
     return status;
 }
 
+/* A run is one of all workers: those that had no reason to meet before do it now. */
+static ls_status meet(const ls_graph *graph)
+{
+    ls_context *ctx = graph->context;
+    return ctx->cluster && !ctx->peers && !graph->alone ? ls_context_meet_cluster(ctx) : LS_OK;
+}
+
 /* Checks what was given and finds the plan. */
 static ls_status begin(run *r)
 {
     if (!r->graph)
         return ls_fail(LS_ERR_INVALID, "ls_eval: the graph is NULL");
     LS_TRY(ls_context_check(r->graph->context, "ls_eval"));
+    LS_TRY(meet(r->graph));
     LS_TRY(ls_graph_fill(r->graph));
     if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
         return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
@@ -531,6 +539,7 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
     if (tensor->held.valid)
         return LS_OK;
     LS_TRY(ls_context_check(tensor->graph->context, "reading a tensor"));
+    LS_TRY(meet(tensor->graph));
     LS_TRY(ls_graph_fill(tensor->graph));
     run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
     return run_eagerly(&r, tensor);
