@@ -11,8 +11,8 @@ if [ ! -x "$DIR/bin/pip" ]; then
     echo "Making a Python environment in $DIR"
     python3 -m venv "$DIR"
 fi
-echo "Installing into $DIR: tensorflow-cpu tensorboard torch torchvision safetensors"
-"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu tensorboard torch torchvision safetensors
+echo "Installing into $DIR: tensorflow-cpu tensorboard torch torchvision safetensors tinygrad"
+"$DIR/bin/pip" install --quiet --disable-pip-version-check tensorflow-cpu tensorboard torch torchvision safetensors tinygrad
 # Its own list of needs has another build of TensorFlow.
 "$DIR/bin/pip" install --quiet --disable-pip-version-check --no-deps tf_keras
-"$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensor|torch)' || true
+"$DIR/bin/pip" list --disable-pip-version-check 2>/dev/null | grep -iE '^(tensor|torch|tinygrad)' || true
