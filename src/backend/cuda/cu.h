@@ -1,6 +1,6 @@
 /* What this library uses of CUDA's driver, of NVRTC, NCCL, cuBLAS and cuDNN, written down: neither headers nor
  * libraries of CUDA are needed to build. They are loaded at run time (library.c). tests/test_cuda.c and
- * tests/test_vendor_headers.c compare this with the toolkit's headers, where they are installed. */
+ * tests/test_cuda_headers.c compare this with the toolkit's headers, where they are installed. */
 #ifndef LS_BACKEND_CUDA_CU_H
 #define LS_BACKEND_CUDA_CU_H
 
@@ -16,7 +16,7 @@ typedef struct ls_cu_module_ *ls_cu_module;
 typedef struct ls_cu_function_ *ls_cu_function;
 typedef struct ls_nvrtc_program_ *ls_nvrtc_program;
 typedef struct ls_nccl_comm_ *ls_nccl_comm;
-#ifndef LS_CU_VENDOR_TYPES /* test_vendor_headers.c has the headers' own */
+#ifndef LS_CU_VENDOR_TYPES /* test_cuda_headers.c has the headers' own */
 typedef struct ls_cublas_handle_ *ls_cublas_handle;
 typedef struct ls_cudnn_handle_ *ls_cudnn_handle;
 typedef struct ls_cudnn_tensor_ *ls_cudnn_tensor;

@@ -119,20 +119,20 @@ static int read_version(int (*property)(ls_cu_enum, int *), int out[3])
     return error;
 }
 
-/* Of the driver's version, or an older one; a newer one the driver would refuse. */
+/* Of the driver's version, or an older one: a newer one it would refuse. */
 static void load_cublas(void)
 {
     ls_cublas *out = &vendor.cublas;
-    char names[4][32], why[256];
-    const char *files[] = { names[0], names[1], names[2], names[3] }, *missing = NULL;
+    char names[3][32], why[256];
+    const char *const files[] = { names[0], names[1], names[2] };
+    const char *missing = NULL;
     int newest = ls_cuda_get()->driver > 0 ? ls_cuda_get()->driver / 1000 : 13;
     for (int i = 0; i < 3; i++)
         snprintf(names[i], sizeof(names[i]), "libcublas.so.%d", newest - i);
-    snprintf(names[3], sizeof(names[3]), "libcublas.so");
-    void *library = load_library(files, 4, vendor.cublas_path, why);
+    void *library = load_library(files, 3, vendor.cublas_path, why);
     if (!library) {
-        snprintf(vendor.problem, sizeof(vendor.problem), "no cuBLAS: looked for %s, %s, %s and %s (%s)", names[0],
-                 names[1], names[2], names[3], why);
+        snprintf(vendor.problem, sizeof(vendor.problem), "there is no cuBLAS: looked for %s, %s and %s (%s)", names[0],
+                 names[1], names[2], why);
         return;
     }
     LS_CUBLAS_FUNCTIONS(FIND_NAMED)
@@ -151,8 +151,8 @@ static void load_cudnn(void)
     char why[256];
     void *library = load_library(files, 3, vendor.cudnn_path, why);
     if (!library) {
-        snprintf(vendor.problem, sizeof(vendor.problem), "no cuDNN: looked for %s, %s and %s (%s)", files[0], files[1],
-                 files[2], why);
+        snprintf(vendor.problem, sizeof(vendor.problem), "there is no cuDNN: looked for %s, %s and %s (%s)", files[0],
+                 files[1], files[2], why);
         return;
     }
     LS_CUDNN_FUNCTIONS(FIND_NAMED)
