@@ -195,7 +195,7 @@ static void ops_are_close_to_ours(void **state)
         { "dilated", LS_SHAPE(LS_BATCH, 8, 7, 3), LS_SHAPE(3, 3, 3, 6), dilated, true, false },
         { "grouped", LS_SHAPE(LS_BATCH, 8, 7, 4), LS_SHAPE(3, 3, 2, 6), grouped, true, false },
         { "grouped and dilated", LS_SHAPE(LS_BATCH, 8, 7, 4), LS_SHAPE(3, 3, 2, 6), grouped_dilated, true, true },
-        { "more padding at the end", LS_SHAPE(LS_BATCH, 8, 8, 3), LS_SHAPE(3, 3, 3, 6), uneven, true, true },
+        { "more padding at the end", LS_SHAPE(LS_BATCH, 8, 8, 3), LS_SHAPE(3, 3, 3, 6), uneven, true, false },
     };
     ls_context *own = open_with(LS_KERNELS_OWN, "cuda:0"), *vendor = open_with(LS_KERNELS_VENDOR, "cuda:0");
     for (size_t i = 0; i < LENGTH(trials); i++) {

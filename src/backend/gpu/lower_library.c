@@ -35,16 +35,48 @@ static bool fits(int64_t size, int64_t window, int64_t dilation, int64_t stride,
     return room >= 0 && room / stride + 1 == out;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Where it will not do, an image that has its padding inside: with all that windows read. */
+static ls_gpu_window padded(const ls_gpu_window *v)
+{
+    ls_gpu_window p = *v;
+    if (fits(v->h, v->kh, v->dilation[0], v->stride[0], v->pad[0], v->yh) &&
+        fits(v->w, v->kw, v->dilation[1], v->stride[1], v->pad[1], v->yw))
+        return p;
+    p.h = larger(v->pad[0] + v->h, (v->yh - 1) * v->stride[0] + (v->kh - 1) * v->dilation[0] + 1);
+    p.w = larger(v->pad[1] + v->w, (v->yw - 1) * v->stride[1] + (v->kw - 1) * v->dilation[1] + 1);
+    p.pad[0] = p.pad[1] = 0;
+    return p;
+}
+
+static int64_t image_elements(const ls_gpu_window *v)
+{
+    return v->n * v->h * v->w * v->c;
+}
+
 static bool takes_window(const ls_gpu_window *v)
 {
     int64_t sizes[] = { v->n, v->h, v->w, v->c, v->kh, v->kw, v->yh, v->yw, v->out };
-    int64_t images = v->n * v->h * v->w * v->c, results = v->n * v->yh * v->yw * v->out;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         if (sizes[i] == 0)
             return false;
-    return images <= INT32_MAX && results <= INT32_MAX &&
-           fits(v->h, v->kh, v->dilation[0], v->stride[0], v->pad[0], v->yh) &&
-           fits(v->w, v->kw, v->dilation[1], v->stride[1], v->pad[1], v->yw);
+    return image_elements(v) <= INT32_MAX && v->n * v->yh * v->yw * v->out <= INT32_MAX;
+}
+
+/* Images of v go into those of p, which have room for padding around them, or come out of them. */
+static ls_status copy_images(lowering *x, const ls_gpu_window *v, const ls_gpu_window *p, ls_memory_place images,
+                             ls_memory_place in_padding, bool out)
+{
+    ls_shape shape = LS_SHAPE(v->n, v->h, v->w, v->c);
+    int64_t plain[LS_MAX_RANK] = { v->h * v->w * v->c, v->w * v->c, v->c, 1 };
+    int64_t around[LS_MAX_RANK] = { p->h * p->w * v->c, p->w * v->c, v->c, 1 };
+    int64_t start = (v->pad[0] * p->w + v->pad[1]) * v->c;
+    return out ? ls_gpu_copy(x, sizeof(float), &shape, images, 0, plain, in_padding, start, around)
+               : ls_gpu_copy(x, sizeof(float), &shape, in_padding, start, around, images, 0, plain);
 }
 
 /* [rows, columns] becomes [columns, rows]. */
@@ -69,30 +101,50 @@ static ls_status swap_kernel(lowering *x, const ls_gpu_window *v, int input, ls_
     return swap(x, rows, v->out, ls_gpu_in(x, input), *out);
 }
 
-ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_window *v, bool *done)
+/* x, dx: the place of the images, or of a copy that has padding around it. */
+static ls_status call_conv(lowering *x, ls_gpu_call *c, const ls_gpu_window *v, ls_memory_place images)
 {
     static const char *const names[] = { [LS_GPU_CALL_CONV] = "conv2d",
                                          [LS_GPU_CALL_CONV_GRAD_INPUT] = "conv2d_grad_input",
                                          [LS_GPU_CALL_CONV_GRAD_KERNEL] = "conv2d_grad_kernel" };
-    ls_gpu_call c;
     ls_memory_place place[3] = { ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out };
+    bool of_kernel = c->kind == LS_GPU_CALL_CONV_GRAD_KERNEL, forward = c->kind == LS_GPU_CALL_CONV;
     size_t kept = 0;
+    place[c->kind == LS_GPU_CALL_CONV_GRAD_INPUT ? 2 : 0] = images;
+    if (of_kernel)
+        place[2] = ls_gpu_scratch(x, (size_t)ls_gpu_elements(&x->out_shape) * sizeof(float));
+    else
+        LS_TRY(swap_kernel(x, v, forward, &place[forward], &kept));
+    LS_TRY(call(x, names[c->kind], c, kept, place));
+    return of_kernel ? swap(x, v->out, v->kh * v->kw * v->group_in, place[2], x->out) : LS_OK;
+}
+
+ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_window *v, bool *done)
+{
+    ls_gpu_call c;
+    bool makes_images = kind == LS_GPU_CALL_CONV_GRAD_INPUT;
+    ls_memory_place images = makes_images ? x->out : ls_gpu_in(x, 0), around;
     *done = false;
-    if (!x->l->ask || !takes_window(v))
+    if (!x->l->ask)
         return LS_OK;
     memset(&c, 0, sizeof(c));
     c.kind = kind;
-    c.of.window = *v;
+    c.of.window = padded(v);
+    const ls_gpu_window *p = &c.of.window;
+    if (!takes_window(p))
+        return LS_OK;
     LS_TRY(x->l->ask(x->l->user, &c, done));
     if (!*done)
         return LS_OK;
-    if (kind == LS_GPU_CALL_CONV_GRAD_KERNEL)
-        place[2] = ls_gpu_scratch(x, (size_t)ls_gpu_elements(&x->out_shape) * sizeof(float));
-    else
-        LS_TRY(swap_kernel(x, v, kind == LS_GPU_CALL_CONV, &place[kind == LS_GPU_CALL_CONV], &kept));
-    LS_TRY(call(x, names[kind], &c, kept, place));
-    return kind == LS_GPU_CALL_CONV_GRAD_KERNEL ? swap(x, v->out, v->kh * v->kw * v->group_in, place[2], x->out)
-                                                : LS_OK;
+    if (p->h == v->h && p->w == v->w)
+        return call_conv(x, &c, v, images);
+    around = ls_gpu_scratch(x, (size_t)image_elements(p) * sizeof(float));
+    if (!makes_images) {
+        LS_TRY(ls_gpu_fill(x, around, LS_F32, image_elements(p), 0));
+        LS_TRY(copy_images(x, v, p, images, around, false));
+    }
+    LS_TRY(call_conv(x, &c, v, around));
+    return makes_images ? copy_images(x, v, p, images, around, true) : LS_OK;
 }
 
 /* ---- Matrix product ---- */
