@@ -66,6 +66,7 @@ static const char *const pipeline_names[] = { "1f1b", "fill-drain" };           
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
 static const char *const set_names[] = { "auto", "train", "test" };  /* tool_set */
 static const char *const layout_names[] = { "keras", "torch" };
+static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, from LS_KERNELS_OWN on */
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
@@ -203,6 +204,10 @@ static const ls_option count_rows[] = {
             "memory that each CPU device may use, in MiB, or a list with one for each; 0: no limit, as when not given"),
     ROW("--memory-growth", memory_growth, .value = "off",
         .help = "take memory as it is needed; off: a limit is reserved at the start"),
+    ROW("--kernels", kernels, .value = "own",
+        .help = "who computes matrix products and convolutions on CUDA devices: Lockstep, or cuBLAS and cuDNN. Results "
+                "do depend on it, in their last bits: one set does not go on from checkpoints of the other",
+        LS_OPTION_CHOICES(kernel_names)),
 };
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 

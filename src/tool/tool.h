@@ -62,6 +62,7 @@ typedef struct tool_settings {
     const char *devices, *memory_limit; /* devices NULL: those of --place */
     char counted[16];                   /* what devices may point to */
     bool memory_growth, log_placement;
+    int kernels;              /* 0: own, 1: vendor */
     int strategy;             /* ls_strategy_kind */
     bool multi_worker;        /* the environment tells of a cluster, whoever started it */
     bool alone;               /* in no cluster, whatever the environment says */
