@@ -143,6 +143,48 @@ static void multi_worker_without_joining_is_an_error(void **state)
     run_workers(1, forget_to_join);
 }
 
+/* ---- A worker that leaves a program of eager tensors ---- */
+
+/* A joined value of a batch that a run before has left: it is computed when it is read. */
+static ls_status read_mean(ls_graph *graph, bool leaves, float *out)
+{
+    ls_array value;
+    ls_tensor *x = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(LS_BATCH, 1));
+    ls_tensor *twice = ls_op_add(x, x);
+    LS_TRY(ls_eval(graph, &(ls_feed){ x, ls_array_of(LS_F32, LS_SHAPE(8, 1), xs) }, 1, &twice, 1));
+    if (leaves)
+        return LS_OK;
+    LS_TRY(ls_value(ls_op_reduce_mean(ls_op_mul(twice, twice), LS_ALL_AXES, false), &value));
+    *out = *(const float *)value.data;
+    return LS_OK;
+}
+
+static ls_status read_while_one_leaves(int rank, int size, void *user)
+{
+    ls_context *ctx = NULL;
+    ls_graph *graph = NULL;
+    float before, after;
+    (void)size, (void)user;
+    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx));
+    LS_TRY(ls_graph_create(ctx, &graph));
+    LS_TRY(ls_graph_set_lanes(graph, 4));
+    LS_TRY(read_mean(graph, false, &before));
+    for (int i = 0; i < 2 && !(i > 0 && rank == 1); i++) {
+        after = before;
+        LS_TRY(read_mean(graph, rank == 1, &after));
+        WANT(before == after);
+    }
+    ls_graph_destroy(graph);
+    ls_context_close(ctx);
+    return LS_OK;
+}
+
+static void a_tensor_is_read_also_when_a_worker_is_lost(void **state)
+{
+    (void)state;
+    run_workers(3, read_while_one_leaves);
+}
+
 /* ---- Rows ---- */
 
 #define ROWS      1024
@@ -212,6 +254,7 @@ int main(void)
         cmocka_unit_test(workers_name_their_own_devices),
         cmocka_unit_test(a_context_of_its_own_is_for_what_one_does_alone),
         cmocka_unit_test(multi_worker_without_joining_is_an_error),
+        cmocka_unit_test(a_tensor_is_read_also_when_a_worker_is_lost),
         cmocka_unit_test(a_worker_reads_the_rows_of_its_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

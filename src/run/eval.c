@@ -541,8 +541,13 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
     LS_TRY(ls_context_check(tensor->graph->context, "reading a tensor"));
     LS_TRY(meet(tensor->graph));
     LS_TRY(ls_graph_fill(tensor->graph));
-    run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
-    return run_eagerly(&r, tensor);
+    run r;
+    ls_status status;
+    do {
+        r = (run){ .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
+        status = run_eagerly(&r, tensor);
+    } while (status != LS_OK && is_again(&r));
+    return status;
 }
 
 /* ---- Settings and explanations ---- */
