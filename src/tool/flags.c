@@ -221,9 +221,9 @@ static const ls_option device_rows[] = {
             "TF_CONFIG's \"ps\" tasks; auto: mirrored, or model-parallel with --place. Results do not depend on it "
             "either",
         LS_OPTION_CHOICES(strategy_names)),
-    ROW("--stages", stages, .value = "0", .range = "[0, 1024]",
+    ROW("--stages", stages, .value = "0", .range = "[0, 16384]",
         .help = "of model-parallel and pipeline: parts that the layers are cut into; 0: a stage for each device"),
-    ROW("--replicas", replicas, .value = "0", .range = "[0, 1024]",
+    ROW("--replicas", replicas, .value = "0", .range = "[0, 16384]",
         .help = "of pipeline and model-parallel: copies of all stages, which share the batch; 0: devices by stages"),
     ROW("--all-reduce", all_reduce, .value = "sharded",
         .help = "who joins gradients: every device a part, neighbours by twos, or the first device everything",
@@ -243,7 +243,7 @@ static const ls_option device_rows[] = {
     ROW("--overlap", overlap, .value = "off",
         .help = "of parameter-server: workers read weights and push gradients while they compute, from weights that "
                 "are a version older"),
-    ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
+    ROW("--lanes", lanes, .value = "0", .range = "[0, 16384]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
 const ls_option_table tool_device_flags = LS_OPTION_TABLE(NULL, device_rows);
