@@ -35,6 +35,7 @@ struct ls_chief {
     double rate;              /* that servers were told */
     bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
     bool failed;              /* somebody has */
+    bool watched;             /* callbacks see the model behind each batch, and may change it */
     int64_t asks;             /* batches that the chief has asked itself for */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
@@ -326,6 +327,8 @@ ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
     pthread_mutex_init(&c->mutex, NULL);
     for (int i = 0; i < LS_MAX_SERVERS; i++)
         c->seen[i].lost_at = ls_clock_now();
+    for (size_t i = 0; i < served->options->callback_count; i++)
+        c->watched |= served->options->callbacks[i].on_batch_begin || served->options->callbacks[i].on_batch_end;
     *out = c; /* whatever fails, others are told */
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
@@ -372,6 +375,8 @@ static ls_status follow_rate(ls_chief *c)
 static ls_status next_done(ls_chief *c, ls_chief_done *out)
 {
     bool got = false;
+    if (c->watched)
+        ls_worker_forget(c->worker);
     LS_TRY(follow_rate(c));
     LS_TRY(take_done(c, out, &got));
     while (!got) {
@@ -418,11 +423,9 @@ static ls_status ask_for_states(ls_chief *c, ls_letter *states, double limit)
 
 static ls_status put_states(ls_chief *c, const ls_letter *states)
 {
-    for (int i = 0; i < c->served->servers; i++) {
+    ls_worker_forget(c->worker); /* between two versions averages are those of neither, and callbacks may follow */
+    for (int i = 0; i < c->served->servers; i++)
         LS_TRY(ls_parts_put_state(c->served->parts, i, ls_parcel_bytes(states[i].body)));
-        /* Between two versions the averages are not those of the last one: it is to be read. */
-        ls_worker_holds(c->worker, i, c->served->job->state.every > 1 ? -1 : states[i].numbers[1]);
-    }
     return LS_OK;
 }
 

@@ -196,10 +196,16 @@ void ls_worker_wake(ls_worker *w)
     pthread_mutex_unlock(&w->mutex);
 }
 
-void ls_worker_holds(ls_worker *w, int server, int64_t version)
+static void hold_nothing(ls_worker *w)
+{
+    for (int i = 0; i < LS_MAX_SERVERS; i++)
+        w->held[i] = -1;
+}
+
+void ls_worker_forget(ls_worker *w)
 {
     pthread_mutex_lock(&w->mutex);
-    w->held[server] = version;
+    hold_nothing(w);
     pthread_mutex_unlock(&w->mutex);
 }
 
@@ -352,8 +358,7 @@ ls_status ls_worker_make(ls_served *served, ls_worker_desk desk, ls_worker **out
     w->served = served;
     w->desk = desk;
     w->slot_count = served->options->strategy.overlap ? 2 : 1;
-    for (int i = 0; i < LS_MAX_SERVERS; i++)
-        w->held[i] = -1;
+    hold_nothing(w);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
