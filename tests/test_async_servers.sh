@@ -38,7 +38,8 @@ recorded() { # WORKERS SERVERS TRANSPORT STALENESS ARGUMENTS OF TRAIN...
     shift 4
     rm -f rec*
     launch --workers $workers --servers $servers --transport $transport -- \
-        "$LOCKSTEP" train $(job) "${SERVERS[@]}" $staleness --record rec "$@" >out || return 1
+        "$LOCKSTEP" train $(job) "${SERVERS[@]}" $staleness --record rec "$@" >out 2>err || { cat err; return 1; }
+    ! grep "is lost" err || return 1 # nobody was
     all_once $servers
 }
 check "3 workers, 1 server, over shm" recorded 3 1 shm 4
