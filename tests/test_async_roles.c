@@ -118,7 +118,8 @@ static void send_letter(const play *p, int from, int kind, const int64_t *number
     if (body > 0) {
         OK(ls_parcel_make(body, &letter.body));
         memset(ls_parcel_bytes(letter.body), 0, body);
-        memcpy(ls_parcel_bytes(letter.body), bytes, given);
+        if (given > 0)
+            memcpy(ls_parcel_bytes(letter.body), bytes, given);
     }
     OK(ls_post_send(p->posts[from], &letter));
     ls_parcel_drop(letter.body);
