@@ -37,7 +37,7 @@ static void bound_holds(int64_t bound, int64_t every, int workers, unsigned seed
     for (int turn = 0; turn < 4000; turn++) {
         seed = seed * 1664525u + 1013904223u;
         int w = (int)((seed >> 16) % (unsigned)workers);
-        if (state[w] == IDLE && ls_reads_may_pull(&r, pushes)) {
+        if (state[w] == IDLE && ls_reads_may_pull(&r, next, pushes)) {
             mine[w] = next++;
             OK(ls_reads_add(&r, (ls_read_entry){ .rank = w, .ordinal = mine[w], .version = pushes / every }));
             state[w] = COMPUTES;
@@ -83,7 +83,8 @@ static void lost_workers_are_not_waited_for(void **state)
     ls_reads r = { .bound = 1, .every = 1 };
     OK(ls_reads_add(&r, (ls_read_entry){ .rank = 1, .ordinal = 10, .version = 0 }));
     OK(ls_reads_add(&r, (ls_read_entry){ .rank = 2, .ordinal = 11, .version = 0, .arrived = true }));
-    assert_false(ls_reads_may_pull(&r, 0)); /* it would be the third */
+    assert_false(ls_reads_may_pull(&r, 12, 0)); /* it would be the third */
+    assert_true(ls_reads_may_pull(&r, 10, 0));  /* who reads again does not wait for itself */
     assert_true(ls_reads_may_apply(&r, 11, 0));
     assert_false(ls_reads_may_apply(&r, 11, 1)); /* 10 could not follow */
     ls_reads_lose(&r, 1);
@@ -118,13 +119,14 @@ static void each_batch_is_dealt_once(void **state)
     hand h = { .count = 0 };
     ls_dealer *d = NULL;
     OK(ls_dealer_make(8, 5, give, &h, &d));
-    OK(ls_dealer_ask(d, 3));
+    OK(ls_dealer_ask(d, 3, 1));
     assert_int_equal(h.count, 0); /* nothing is allowed yet */
     assert_true(ls_dealer_is_done(d));
     ls_dealer_set_limit(d, 8);
-    OK(ls_dealer_ask(d, 1));
-    OK(ls_dealer_ask(d, 2));
-    OK(ls_dealer_ask(d, 4));
+    OK(ls_dealer_ask(d, 1, 1));
+    OK(ls_dealer_ask(d, 2, 1));
+    OK(ls_dealer_ask(d, 4, 1));
+    OK(ls_dealer_ask(d, 2, 1)); /* said again, because nobody knew that it had been heard: not one more */
     assert_int_equal(h.count, 3);
     assert_int_equal(h.ordinal[0], 5);
     assert_int_equal(h.rank[0], 3);
@@ -140,12 +142,13 @@ static void each_batch_is_dealt_once(void **state)
     assert_false(ls_dealer_is_done(d));
     ls_dealer_lose(d, 2);
     assert_false(ls_dealer_is_done(d)); /* nobody has it, and it is to be done */
-    OK(ls_dealer_ask(d, 5));
+    OK(ls_dealer_ask(d, 2, 1)); /* it is there again, or another in its place */
+    assert_int_equal(h.count, 5);
     assert_int_equal(h.ordinal[4], 7);
-    assert_true(ls_dealer_done(d, 5, 7));
+    assert_true(ls_dealer_done(d, 2, 7));
     assert_true(ls_dealer_is_done(d));
     assert_int_equal(ls_dealer_stop(d), 8);
-    assert_int_equal(ls_dealer_ask(d, 8), LS_ERR_INTERNAL);
+    assert_int_equal(ls_dealer_ask(d, 8, 1), LS_ERR_INTERNAL);
     ls_dealer_free(d);
 }
 

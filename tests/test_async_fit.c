@@ -126,6 +126,55 @@ static void two_fits_have_one_state_everywhere(void **state)
     assert_true(all[0].steps[1] >= 90 && all[0].steps[1] < 100); /* what was being computed is done, and no more */
 }
 
+/* Weights that a callback of the chief changes stay there, and nothing is computed from them: servers have the others.
+ * But for the last epoch: then everybody gets the chief's. */
+static ls_status spoil(void *user, ls_model *model, const ls_logs *logs, bool *stop)
+{
+    static const float zeros[64];
+    static const size_t counts[] = { 15, 5, 5, 1 };
+    (void)logs, (void)stop;
+    if (--*(int *)user <= 0)
+        return LS_OK;
+    for (size_t i = 0; i < LENGTH(counts); i++)
+        LS_TRY(ls_variable_set(ls_model_variable(model, i), zeros, counts[i] * sizeof(float)));
+    return LS_OK;
+}
+
+typedef enum spoiling { NEVER, EPOCHS, BATCHES, SPOILINGS } spoiling;
+
+static ls_status fit_spoiled(int rank, int processes, void *user)
+{
+    spoiling when = *(spoiling *)user;
+    int left = when == EPOCHS ? 3 : 60;
+    const ls_callback callback = { .user = &left,
+                                   .on_epoch_end = when == EPOCHS ? spoil : NULL,
+                                   .on_batch_end = when == BATCHES ? spoil : NULL };
+    process p;
+    (void)processes;
+    LS_TRY(open_process(&p, 0.05));
+    ls_status status = ls_fit(p.model, p.data, .epochs = 3, .batch_size = 10, .verbose = LS_VERBOSE_SILENT, .seed = 1,
+                              .callbacks = &callback, .callback_count = when == NEVER ? 0 : 1,
+                              .strategy = ls_parameter_server(.staleness = 3));
+    if (status == LS_OK)
+        status = end_of_fit(&p, rank, 0);
+    close_process(&p);
+    return status;
+}
+
+static void what_callbacks_change_stays_in_the_chief(void **state)
+{
+    (void)state;
+    char hash[65] = "";
+    for (spoiling when = NEVER; when < SPOILINGS; when++) {
+        memset(all, 0, PROCESSES * sizeof(*all));
+        OK(ls_spawn(3, fit_spoiled, &when)); /* one worker, two servers */
+        if (when == NEVER)
+            snprintf(hash, sizeof(hash), "%s", all[0].hash[0]);
+        assert_int_equal(all[0].steps[0], 60);
+        assert_string_equal(all[0].hash[0], hash);
+    }
+}
+
 /* A rate at which the loss is not finite soon: every process fails, for the same reason. */
 static ls_status fit_too_fast(int rank, int processes, void *user)
 {
@@ -193,6 +242,7 @@ int main(void)
     make_data();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_fits_have_one_state_everywhere),
+        cmocka_unit_test(what_callbacks_change_stays_in_the_chief),
         cmocka_unit_test(what_is_not_finite_ends_all),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

@@ -38,7 +38,8 @@ recorded() { # WORKERS SERVERS TRANSPORT STALENESS ARGUMENTS OF TRAIN...
     shift 4
     rm -f rec*
     launch --workers $workers --servers $servers --transport $transport -- \
-        "$LOCKSTEP" train $(job) "${SERVERS[@]}" $staleness --record rec "$@" >out || return 1
+        "$LOCKSTEP" train $(job) "${SERVERS[@]}" $staleness --record rec "$@" >out 2>err || { cat err; return 1; }
+    ! grep "is lost" err || return 1 # nobody was
     all_once $servers
 }
 check "3 workers, 1 server, over shm" recorded 3 1 shm 4
@@ -167,12 +168,18 @@ check "a server without a place for its journal" without_journal
 without_room() {
     local status=0
     rm -f weights.safetensors
-    launch --workers 2 --servers 1 -- sh -c '[ $LOCKSTEP_RANK != 2 ] || ulimit -f 200; exec "$@"' train \
+    launch --workers 2 --servers 1 --transport unix -- sh -c '[ $LOCKSTEP_RANK != 2 ] || ulimit -f 200; exec "$@"' train \
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --save weights.safetensors >out 2>err || status=$?
     [ $status = 1 ] && [ -s weights.safetensors ] && [ "$(grep -c "server 0: the journal in .* cannot be written" err)" = 3 ] ||
         { echo "status $status"; cat err; return 1; }
 }
 check "a server without room" without_room
+no_shared_memory() {
+    ! launch --workers 1 --servers 1 --join-limit 1 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || ulimit -f 0; exec "$@"' train \
+        "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || return 1
+    grep -q "the chief (worker 0) of job .* did not come within 1 s; .* File too large" err || { cat err; return 1; }
+}
+check "a server that can make no shared memory says so" no_shared_memory
 
 other_job() {
     start 1 1 --elastic 1:2 --job other$$ --

@@ -307,13 +307,21 @@ static void end_link(ls_post *post, connection *l)
     *l = (connection){ .line = NULL };
 }
 
+/* A call of this process came to nothing. */
+static void note_why(ls_post *post, int rank, const char *why)
+{
+    pthread_mutex_lock(&post->mutex);
+    snprintf(post->why, sizeof(post->why), "process %d: %s", rank, why);
+    pthread_mutex_unlock(&post->mutex);
+}
+
 static void lose(ls_post *post, int rank, const char *why)
 {
     bool met = post->links[rank].met, called = post->links[rank].caller;
     end_link(post, &post->links[rank]);
-    pthread_mutex_lock(&post->mutex);
     if (!met && called)
-        snprintf(post->why, sizeof(post->why), "process %d: %s", rank, why);
+        note_why(post, rank, why);
+    pthread_mutex_lock(&post->mutex);
     post->reachable[rank] = false;
     clear(&post->out[rank]);
     pthread_mutex_unlock(&post->mutex);
@@ -532,7 +540,8 @@ static void call_others(ls_post *post)
         post->call_again[r] = now(post) + CALL_AGAIN;
         ls_line *line = NULL;
         if (post->table->call(post->transport, r, &line) != LS_OK)
-            ls_clear_error(); /* it may be there later */
+            note_why(post, r, ls_last_error()); /* it may be there later */
+        ls_clear_error();
         if (!line)
             continue;
         *l = (connection){ .line = line, .caller = true, .began = now(post), .heard = now(post), .said = now(post) };

@@ -56,7 +56,7 @@ typedef struct ls_post_options {
     int number;        /* as a transport's */
     const char *about; /* must be the same on both sides */
     int64_t hello[LS_LETTER_NUMBERS];
-    bool calls[LS_MAX_CLUSTER]; /* whom this process calls, again and again until it is there */
+    bool calls[LS_MAX_CLUSTER]; /* whom this process calls, again and again until it is there; who must not call it */
     size_t most;                /* bytes of a body that can come */
     /* Sees every letter first, in the post's thread; true: it has taken it, with its body. NULL: nobody. */
     bool (*hear)(void *user, ls_letter *letter);

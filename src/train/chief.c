@@ -35,11 +35,14 @@ struct ls_chief {
     double rate;              /* that servers were told */
     bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
     bool failed;              /* somebody has */
+    bool watched;             /* callbacks see the model behind each batch, and may change it */
+    int64_t asks;             /* batches that the chief has asked itself for */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
     /* Under the mutex: */
     ls_chief_done *done; /* in the order in which they came */
     size_t done_count, done_room;
+    bool no_room;                         /* for one that is done, which nobody will hear of */
     int64_t finished;                     /* batches that are done, of this fit, and were taken from the list */
     int64_t acknowledged[LS_MAX_SERVERS]; /* done when the server was lost: it had applied at least these */
 };
@@ -87,8 +90,10 @@ static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done
     pthread_mutex_lock(&c->mutex);
     if (ls_grow(&c->done, c->done_count, &c->done_room, sizeof(*c->done)) == LS_OK)
         c->done[c->done_count++] = done;
-    else
-        ls_parcel_drop(done.results); /* the epoch's results lack a batch */
+    else {
+        ls_parcel_drop(done.results);
+        c->no_room = true;
+    }
     pthread_mutex_unlock(&c->mutex);
     ls_worker_wake(c->worker);
 }
@@ -96,7 +101,7 @@ static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done
 static void ask_itself(void *user)
 {
     ls_chief *c = user;
-    (void)ls_dealer_ask(c->dealer, c->served->cluster.rank);
+    (void)ls_dealer_ask(c->dealer, c->served->cluster.rank, ++c->asks);
 }
 
 static void be_done(void *user, int64_t ordinal, int64_t samples, int lanes, ls_parcel *results)
@@ -110,7 +115,7 @@ static bool hear_worker(ls_chief *c, ls_letter *letter)
 {
     size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
     if (letter->kind == LS_PS_ASK)
-        (void)ls_dealer_ask(c->dealer, letter->rank);
+        (void)ls_dealer_ask(c->dealer, letter->rank, letter->numbers[0]);
     else if (letter->kind == LS_LETTER_LOST)
         ls_dealer_lose(c->dealer, letter->rank);
     else if (letter->kind == LS_PS_DONE && bytes == ls_results_count(c->served->job) * sizeof(double)) {
@@ -322,6 +327,8 @@ ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
     pthread_mutex_init(&c->mutex, NULL);
     for (int i = 0; i < LS_MAX_SERVERS; i++)
         c->seen[i].lost_at = ls_clock_now();
+    for (size_t i = 0; i < served->options->callback_count; i++)
+        c->watched |= served->options->callbacks[i].on_batch_begin || served->options->callbacks[i].on_batch_end;
     *out = c; /* whatever fails, others are told */
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
@@ -339,17 +346,18 @@ int64_t ls_chief_stop(ls_chief *c)
     return ls_dealer_stop(c->dealer) - c->first;
 }
 
-static bool take_done(ls_chief *c, ls_chief_done *out)
+static ls_status take_done(ls_chief *c, ls_chief_done *out, bool *got)
 {
     pthread_mutex_lock(&c->mutex);
-    bool any = c->done_count > 0;
+    bool any = c->done_count > 0, no_room = c->no_room;
     if (any) {
         *out = c->done[0];
         memmove(c->done, c->done + 1, --c->done_count * sizeof(*c->done));
         c->finished++;
     }
     pthread_mutex_unlock(&c->mutex);
-    return any;
+    *got = any;
+    return no_room ? ls_fail(LS_ERR_MEMORY, "no memory for the results of a batch") : LS_OK;
 }
 
 /* A learning rate that a callback has set counts from the next push on. */
@@ -366,10 +374,15 @@ static ls_status follow_rate(ls_chief *c)
 
 static ls_status next_done(ls_chief *c, ls_chief_done *out)
 {
+    bool got = false;
+    if (c->watched)
+        ls_worker_forget(c->worker);
     LS_TRY(follow_rate(c));
-    while (!take_done(c, out)) {
+    LS_TRY(take_done(c, out, &got));
+    while (!got) {
         LS_TRY(hear_letters(c, 0, NULL));
         LS_TRY(ls_worker_step(c->worker, 0.2));
+        LS_TRY(take_done(c, out, &got));
     }
     return LS_OK;
 }
@@ -410,11 +423,9 @@ static ls_status ask_for_states(ls_chief *c, ls_letter *states, double limit)
 
 static ls_status put_states(ls_chief *c, const ls_letter *states)
 {
-    for (int i = 0; i < c->served->servers; i++) {
+    ls_worker_forget(c->worker); /* between two versions averages are those of neither, and callbacks may follow */
+    for (int i = 0; i < c->served->servers; i++)
         LS_TRY(ls_parts_put_state(c->served->parts, i, ls_parcel_bytes(states[i].body)));
-        /* Between two versions the averages are not those of the last one: it is to be read. */
-        ls_worker_holds(c->worker, i, c->served->job->state.every > 1 ? -1 : states[i].numbers[1]);
-    }
     return LS_OK;
 }
 

@@ -24,6 +24,7 @@ struct ls_dealer {
     size_t again_count, again_room;
     int *asking; /* in the order in which they asked */
     size_t asking_count, asking_room;
+    int64_t *asked; /* by rank: number of the last ask that was heard; 0: none since the process is there */
 };
 
 ls_status ls_dealer_make(int processes, int64_t first, ls_dealer_give give, void *user, ls_dealer **out)
@@ -32,6 +33,11 @@ ls_status ls_dealer_make(int processes, int64_t first, ls_dealer_give give, void
     if (!d)
         return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches");
     *d = (ls_dealer){ .give = give, .user = user, .processes = processes, .next = first, .limit = first };
+    d->asked = calloc((size_t)processes, sizeof(*d->asked));
+    if (!d->asked) {
+        free(d);
+        return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches to %d processes", processes);
+    }
     pthread_mutex_init(&d->mutex, NULL);
     *out = d;
     return LS_OK;
@@ -45,6 +51,7 @@ void ls_dealer_free(ls_dealer *d)
     free(d->out);
     free(d->again);
     free(d->asking);
+    free(d->asked);
     free(d);
 }
 
@@ -105,13 +112,15 @@ int64_t ls_dealer_stop(ls_dealer *d)
     return out;
 }
 
-ls_status ls_dealer_ask(ls_dealer *d, int rank)
+ls_status ls_dealer_ask(ls_dealer *d, int rank, int64_t number)
 {
     if (rank < 0 || rank >= d->processes)
         return ls_fail(LS_ERR_INTERNAL, "process %d of %d asks for a batch", rank, d->processes);
     pthread_mutex_lock(&d->mutex);
-    ls_status status = make_room(d);
-    if (status == LS_OK) {
+    bool heard = number <= d->asked[rank];
+    ls_status status = heard ? LS_OK : make_room(d);
+    if (status == LS_OK && !heard) {
+        d->asked[rank] = number;
         d->asking[d->asking_count++] = rank;
         deal(d);
     }
@@ -136,6 +145,7 @@ void ls_dealer_lose(ls_dealer *d, int rank)
 {
     pthread_mutex_lock(&d->mutex);
     size_t kept = 0;
+    d->asked[rank] = 0;
     for (size_t i = 0; i < d->asking_count; i++)
         if (d->asking[i] != rank)
             d->asking[kept++] = d->asking[i];

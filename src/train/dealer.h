@@ -22,8 +22,9 @@ void ls_dealer_set_limit(ls_dealer *dealer, int64_t limit);
 /* No more than those that were dealt out already; returns the limit that this is. */
 int64_t ls_dealer_stop(ls_dealer *dealer);
 
-/* A process wants one more batch; it is given one now, or when there is one. */
-ls_status ls_dealer_ask(ls_dealer *dealer, int rank);
+/* A process wants one more batch; it is given one now, or when there is one. number: of its asks, from 1 on; who is
+ * not sure that an ask was heard repeats it with its number, and gets one batch for it. */
+ls_status ls_dealer_ask(ls_dealer *dealer, int rank, int64_t number);
 /* It has computed one. false: that was not its own (any more); it does not count. */
 bool ls_dealer_done(ls_dealer *dealer, int rank, int64_t ordinal);
 /* It is lost: what it had goes to others. */

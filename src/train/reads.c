@@ -34,9 +34,9 @@ static bool all_in_time(const ls_reads *r, int64_t without, int64_t added, int64
     return added < 0 || pushes + before <= deadline(r, added);
 }
 
-bool ls_reads_may_pull(const ls_reads *r, int64_t pushes)
+bool ls_reads_may_pull(const ls_reads *r, int64_t ordinal, int64_t pushes)
 {
-    return all_in_time(r, -1, pushes / r->every, pushes);
+    return all_in_time(r, ordinal, pushes / r->every, pushes);
 }
 
 bool ls_reads_may_apply(const ls_reads *r, int64_t ordinal, int64_t pushes)

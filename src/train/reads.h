@@ -25,8 +25,9 @@ typedef struct ls_reads {
 
 void ls_reads_free(ls_reads *reads);
 
-/* Whether one more read of the newest version can be in time; pushes: applied so far. */
-bool ls_reads_may_pull(const ls_reads *reads, int64_t pushes);
+/* Whether a read of the newest version, in the place of what is known of this batch, can be in time; pushes: applied
+ * so far. */
+bool ls_reads_may_pull(const ls_reads *reads, int64_t ordinal, int64_t pushes);
 /* Whether all the others can still be in time when this one's gradient is applied next. */
 bool ls_reads_may_apply(const ls_reads *reads, int64_t ordinal, int64_t pushes);
 /* Whether a read of that version, in the place of what is known of this batch, can be in time beside the others. */

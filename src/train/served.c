@@ -63,9 +63,10 @@ ls_status ls_served_open(ls_served *s, bool (*hear)(void *user, ls_letter *lette
                           .hear = hear,
                           .user = user,
                           .log = s->log };
-    bool server = ls_served_is_server(s, s->cluster.rank);
-    o.calls[0] = s->cluster.rank != 0;
-    for (int i = 0; i < s->servers && !server; i++)
+    /* Of two processes one calls the other: lines that both call at once would end each other. */
+    bool chief = s->cluster.rank == 0, server = ls_served_is_server(s, s->cluster.rank);
+    o.calls[0] = !chief;
+    for (int i = 0; i < s->servers && !chief && !server; i++)
         o.calls[s->first_server + i] = true;
     ls_status status = ls_post_open(&o, &s->post);
     free(about);

@@ -16,8 +16,6 @@
     ((int64_t)64 << 20) /* a journal with this many bytes of pushes, and more than twice the state, begins             \
                           again with a new state */
 
-enum { OTHER = LS_LETTER_NUMBERS - 1 }; /* number of a push that waits: 1 + the rank of another who pushed it */
-
 typedef struct server {
     ls_served *served;
     int index;     /* of the servers */
@@ -28,6 +26,8 @@ typedef struct server {
     size_t pull_count, pull_room, push_count, push_room;
     ls_letter *early; /* pushes that came before this server had its state again */
     size_t early_count, early_room;
+    ls_letter *others; /* without bodies: a gradient waits already, and these want to know, too, when it is applied */
+    size_t other_count, other_room;
     ls_parcel *newest; /* weights of the newest version; NULL: nobody has read it yet */
     double rate;       /* that was set; NAN: none */
     char id[LS_RUN_ID];
@@ -179,24 +179,6 @@ static ls_status apply_new(server *s, const ls_journal_push *push)
     return LS_OK;
 }
 
-static ls_status apply_letter(server *s, const ls_letter *letter)
-{
-    const int64_t *n = letter->numbers;
-    const ls_journal_push push = { .ordinal = n[0],
-                                   .epoch = n[1],
-                                   .batch = n[2],
-                                   .run = n[3],
-                                   .samples = n[4],
-                                   .worker = letter->rank,
-                                   .rate = s->rate,
-                                   .bytes = ls_parcel_bytes(letter->body) };
-    LS_TRY(apply_new(s, &push));
-    ls_reads_remove(&s->reads, n[0]);
-    if (n[OTHER] > 0)
-        LS_TRY(ls_served_say(s->served, (int)n[OTHER] - 1, LS_PS_ACK, n[0], ls_part_version(s->part)));
-    return ls_served_say(s->served, letter->rank, LS_PS_ACK, n[0], ls_part_version(s->part));
-}
-
 static void forget(ls_letter *list, size_t *count, size_t at)
 {
     ls_parcel_drop(list[at].body);
@@ -210,6 +192,34 @@ static ls_status wait_in(ls_letter **list, size_t *count, size_t *room, ls_lette
     (*list)[(*count)++] = *letter;
     letter->body = NULL;
     return LS_OK;
+}
+
+/* That this batch is applied, to those that pushed it while it waited. */
+static ls_status tell_others(server *s, int64_t ordinal)
+{
+    for (size_t i = s->other_count; i-- > 0;)
+        if (s->others[i].numbers[0] == ordinal) {
+            LS_TRY(ls_served_say(s->served, s->others[i].rank, LS_PS_ACK, ordinal, ls_part_version(s->part)));
+            forget(s->others, &s->other_count, i);
+        }
+    return LS_OK;
+}
+
+static ls_status apply_letter(server *s, const ls_letter *letter)
+{
+    const int64_t *n = letter->numbers;
+    const ls_journal_push push = { .ordinal = n[0],
+                                   .epoch = n[1],
+                                   .batch = n[2],
+                                   .run = n[3],
+                                   .samples = n[4],
+                                   .worker = letter->rank,
+                                   .rate = s->rate,
+                                   .bytes = ls_parcel_bytes(letter->body) };
+    LS_TRY(apply_new(s, &push));
+    ls_reads_remove(&s->reads, n[0]);
+    LS_TRY(ls_served_say(s->served, letter->rank, LS_PS_ACK, n[0], ls_part_version(s->part)));
+    return tell_others(s, n[0]);
 }
 
 /* Applies what may be applied, in the order in which it came. */
@@ -260,7 +270,7 @@ static void give_waiting(server *s)
 {
     for (size_t i = 0; i < s->pull_count && !s->failed;) {
         bool bound = !is_here(s, s->pulls[i].numbers[0]);
-        if (bound && !ls_reads_may_pull(&s->reads, ls_part_pushes(s->part))) {
+        if (bound && !ls_reads_may_pull(&s->reads, s->pulls[i].numbers[0], ls_part_pushes(s->part))) {
             i++;
             continue;
         }
@@ -295,7 +305,7 @@ static ls_status hear_pull(server *s, ls_letter *letter)
     if (letter->numbers[2] == 1)
         return s->part ? give_state(s, letter) : LS_OK;
     for (size_t i = s->pull_count; i-- > 0;)
-        if (s->pulls[i].numbers[0] == letter->numbers[0])
+        if (s->pulls[i].numbers[0] == letter->numbers[0] && s->pulls[i].rank == letter->rank)
             forget(s->pulls, &s->pull_count, i); /* it is asked for again */
     return wait_in(&s->pulls, &s->pull_count, &s->pull_room, letter);
 }
@@ -313,15 +323,6 @@ static bool is_sane(const server *s, const ls_letter *letter)
     return sane;
 }
 
-/* The gradient that waits came from a worker that was held for lost; now another one has computed it, too, and waits
- * for the same answer. */
-static void tell_both(server *s, int64_t ordinal, int rank)
-{
-    for (size_t i = 0; i < s->push_count; i++)
-        if (s->pushes[i].numbers[0] == ordinal && s->pushes[i].rank != rank)
-            s->pushes[i].numbers[OTHER] = 1 + rank;
-}
-
 /* A read that this server does not know of, because it was lost, or held the worker for lost, counts if it is in time.
  */
 static ls_status hear_push(server *s, ls_letter *letter)
@@ -337,15 +338,15 @@ static ls_status hear_push(server *s, ls_letter *letter)
         return ls_served_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_part_version(s->part));
     const ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
     int64_t version = ((const int64_t *)ls_parcel_bytes(letter->body))[s->index];
-    if (read && read->arrived) {
-        tell_both(s, ordinal, letter->rank);
-        return LS_OK;
+    if (read && read->arrived) { /* of a worker that was held for lost, while this one was given its batch */
+        ls_parcel_drop(letter->body);
+        letter->body = NULL;
+        return wait_in(&s->others, &s->other_count, &s->other_room, letter);
     }
     bool known = read && read->rank == letter->rank && read->version == version;
     if (!known && !ls_reads_may_add(&s->reads, ordinal, version, ls_part_pushes(s->part)))
         return ls_served_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
     LS_TRY(ls_reads_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
-    letter->numbers[OTHER] = 0;
     return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
 }
 
@@ -536,6 +537,7 @@ static void release(server *s)
     free(s->pulls);
     free(s->pushes);
     free(s->early);
+    free(s->others);
     ls_parcel_drop(s->newest);
     ls_reads_free(&s->reads);
     ls_applied_free(&s->applied);

@@ -24,7 +24,7 @@
 #include "train/parts.h"
 
 typedef enum ls_ps_kind {
-    LS_PS_ASK = LS_LETTER_FIRST,
+    LS_PS_ASK = LS_LETTER_FIRST, /* number of this ask, from 1 on */
     LS_PS_TAKE,  /* ordinal, epoch, batch of it, pass, batch of it, run */
     LS_PS_DONE,  /* ordinal, samples, lanes; results */
     LS_PS_FAIL,  /* status; text */
@@ -108,8 +108,8 @@ void ls_worker_take(ls_worker *worker, const int64_t numbers[LS_LETTER_NUMBERS])
 void ls_worker_wake(ls_worker *worker);
 /* Waits for up to so many seconds until there is a batch to compute, and computes it. Asks for batches by itself. */
 ls_status ls_worker_step(ls_worker *worker, double seconds);
-/* The model has that version of a part: it was put there by somebody else. */
-void ls_worker_holds(ls_worker *worker, int server, int64_t version);
+/* Somebody else may have changed the model's weights: they are read again before anything is computed. */
+void ls_worker_forget(ls_worker *worker);
 
 /* Serves a fit as a worker, or as a server (server.c), until the chief says that it is over; the model then has the
  * final state. */

@@ -43,7 +43,7 @@ struct ls_worker {
     bool woken;
     slot slots[MOST_SLOTS];
     int slot_count;
-    int64_t held[LS_MAX_SERVERS]; /* newest version that came; -1: none */
+    int64_t held[LS_MAX_SERVERS]; /* version that the model has, or gets before anything else is computed; -1: none */
     /* The batch that was taken of the data last: who takes batches in order need not begin again. */
     bool in_pass;
     int64_t pass, next;
@@ -108,10 +108,9 @@ static void hear_part(ls_worker *w, ls_letter *letter)
     int server = letter->rank - w->served->first_server;
     slot *s = find_batch(w, READING, letter->numbers[0]);
     size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
-    if (!s || s->server != server || (bytes != 0 && bytes != ls_parts_weight_bytes(w->served->parts, server)) ||
-        (bytes == 0 && letter->numbers[1] != w->held[server]))
+    if (!s || s->server != server || (bytes != 0 && bytes != ls_parts_weight_bytes(w->served->parts, server)))
         return;
-    s->versions[server] = w->held[server] = letter->numbers[1];
+    s->versions[server] = letter->numbers[1];
     s->weights[server] = letter->body;
     letter->body = NULL;
     if (++s->server < w->served->servers) {
@@ -197,10 +196,16 @@ void ls_worker_wake(ls_worker *w)
     pthread_mutex_unlock(&w->mutex);
 }
 
-void ls_worker_holds(ls_worker *w, int server, int64_t version)
+static void hold_nothing(ls_worker *w)
+{
+    for (int i = 0; i < LS_MAX_SERVERS; i++)
+        w->held[i] = -1;
+}
+
+void ls_worker_forget(ls_worker *w)
 {
     pthread_mutex_lock(&w->mutex);
-    w->held[server] = version;
+    hold_nothing(w);
     pthread_mutex_unlock(&w->mutex);
 }
 
@@ -283,6 +288,20 @@ static bool may_ask(ls_worker *w)
     return find(w, FREE) && !find(w, ASKED) && !find(w, READING) && !find(w, READY);
 }
 
+/* A batch that can be computed. Where a server sent no weights, because the model had that version, and since then got
+ * another one for another batch, it is read again. */
+static slot *find_ready(ls_worker *w)
+{
+    for (slot *s; (s = find(w, READY)) != NULL; begin_reading(w, s)) {
+        bool there = true;
+        for (int i = 0; i < w->served->servers; i++)
+            there &= s->weights[i] || s->versions[i] == w->held[i];
+        if (there)
+            return s;
+    }
+    return NULL;
+}
+
 /* With the mutex, which is given back meanwhile. */
 static void ask(ls_worker *w)
 {
@@ -313,7 +332,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
     for (;;) {
         if (may_ask(w))
             ask(w);
-        s = find(w, READY);
+        s = find_ready(w);
         if (s || w->woken || ls_clock_now() >= end)
             break;
         wait_until(w, end);
@@ -321,6 +340,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
     w->woken = false;
     if (s) {
         s->state = COMPUTING;
+        memcpy(w->held, s->versions, (size_t)w->served->servers * sizeof(*w->held));
         if (may_ask(w))
             ask(w);
     }
@@ -338,8 +358,7 @@ ls_status ls_worker_make(ls_served *served, ls_worker_desk desk, ls_worker **out
     w->served = served;
     w->desk = desk;
     w->slot_count = served->options->strategy.overlap ? 2 : 1;
-    for (int i = 0; i < LS_MAX_SERVERS; i++)
-        w->held[i] = -1;
+    hold_nothing(w);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -369,6 +388,7 @@ typedef struct process {
     pthread_mutex_t mutex;
     /* Under the mutex: */
     bool chief_there, asking, over;
+    int64_t asks; /* batches that it has asked for */
     double lost_at;
     ls_error end; /* how it ended */
     bool judged;  /* by the chief; of the caller's thread */
@@ -379,8 +399,9 @@ static void ask_chief(void *user)
     process *p = user;
     pthread_mutex_lock(&p->mutex);
     p->asking = true;
+    int64_t number = ++p->asks;
     pthread_mutex_unlock(&p->mutex);
-    (void)ls_served_say(p->served, 0, LS_PS_ASK, 0, 0);
+    (void)ls_served_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
 /* A chief that is not there has given the batch to somebody else, whose results will count. */
@@ -424,9 +445,10 @@ static void hear_chief(process *p, const ls_letter *letter)
     p->chief_there = letter->kind != LS_LETTER_LOST;
     p->lost_at = ls_clock_now();
     bool again = letter->kind == LS_LETTER_MET && p->asking;
+    int64_t number = p->asks;
     pthread_mutex_unlock(&p->mutex);
-    if (again)
-        (void)ls_served_say(p->served, 0, LS_PS_ASK, 0, 0);
+    if (again) /* maybe for the second time: the dealer knows it by its number */
+        (void)ls_served_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
 /* Final states and the end go to the queue, in their order. */
