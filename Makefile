@@ -219,7 +219,8 @@ $(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/%.o $(call object,$(HELPER_SOURCE
 # A stand-in for CUDA's driver and NVRTC (tests/standin_cuda/standin.h). Its kernels are those of the library, as NVRTC is
 # given them: a program writes the modules' sources, and each is compiled as C++ behind kernel.h.
 STANDIN  := $(B)/tests/standin_cuda
-STANDIN_LIBRARIES := $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so $(STANDIN)/libnccl.so.2
+STANDIN_LIBRARIES := $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so $(STANDIN)/libnccl.so.2 $(STANDIN)/libcublas.so.13 \
+                     $(STANDIN)/libcudnn.so.9
 STANDIN_CXX := $(if $(findstring clang,$(CC)),clang++,g++)
 STANDIN_FLAGS := -fPIC -g -ffp-contract=off -fvisibility=hidden -pthread $(OPTIMIZE) -Isrc -Itests/standin_cuda -I$(STANDIN) \
                  -DLS_VECTOR=1 -DLS_ROWS=4
@@ -245,9 +246,12 @@ $(STANDIN)/libcuda.so.1: tests/standin_cuda/driver.c $(STANDIN)/kernels.stamp
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -c $< -o $(STANDIN)/driver.o
 	$(Q)$(STANDIN_CXX) -shared $(ALL_LDFLAGS) $(STANDIN)/*.o -o $@
 
-$(STANDIN)/libnccl.so.2: tests/standin_cuda/nccl.c $(STANDIN)/libcuda.so.1 tests/standin_cuda/standin.h
+$(STANDIN)/libnccl.so.2: tests/standin_cuda/nccl.c
+$(STANDIN)/libcublas.so.13: tests/standin_cuda/cublas.c
+$(STANDIN)/libcudnn.so.9: tests/standin_cuda/cudnn.c
+$(STANDIN)/libnccl.so.2 $(STANDIN)/libcublas.so.13 $(STANDIN)/libcudnn.so.9: $(STANDIN)/libcuda.so.1 tests/standin_cuda/standin.h
 	$(call say,LD,$@)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -shared $(ALL_LDFLAGS) $< -o $@ -L$(STANDIN) -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -shared $(ALL_LDFLAGS) $(filter %.c,$^) -o $@ -L$(STANDIN) -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
 $(STANDIN)/libnvrtc.so: tests/standin_cuda/nvrtc.c $(STANDIN)/modules.inc tests/standin_cuda/standin.h
 	$(call say,LD,$@)

@@ -58,7 +58,7 @@ def check(folder):
         by_weights.load_weights(f"{folder}/{name}.weights.h5")
         for model in by_weights, keras.models.load_model(f"{folder}/{name}.keras"):
             y = model.predict(xs if len(xs) > 1 else xs[0], verbose=0)
-            assert np.max(np.abs(y - data["y"])) <= 1e-6, name
+            assert np.max(np.abs(y - data["y"]) / np.maximum(1, np.abs(data["y"]))) <= 1e-6, name # other processors, other sums
 
 
 (make if sys.argv[1] == "make" else check)(sys.argv[2])

@@ -74,7 +74,10 @@ returns() { # RANK
     strike $1
     worker $1 "${arguments[@]}" --epochs $EPOCHS
     until_says out.$((1 - ($1 > 0))) "worker $1 joins" || return 1
-    ends 0 1 2 && same_steps
+    ends 0 1 2 && same_steps && one_tells $((1 - ($1 > 0)))
+}
+one_tells() { # RANK: it alone tells how training ended
+    [ "$(grep -l 'weights sha256' out.?)" = out.$1 ] || { tail out.?; return 1; }
 }
 # Who came back does not take the log from the one that went on with it; when all others are gone it does.
 returns_alone() {
@@ -84,7 +87,7 @@ returns_alone() {
     worker 0 "${arguments[@]}" --epochs $EPOCHS
     until_says out.1 'worker 0 joins' || return 1
     strike 1
-    ends 0 && same_steps
+    ends 0 && same_steps && one_tells 0
 }
 other_model() {
     begin other 2 1:4

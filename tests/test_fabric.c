@@ -328,6 +328,41 @@ static void the_others_go_on_without_a_stopped_one(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Worker 1 is held up for a while, and tells it: it may be silent for longer than the limit. */
+static int hold_one_up(int rank, int size, void *user)
+{
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = options_of("held up", rank, size);
+    (void)user;
+    WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
+    if (rank == 1)
+        raise(SIGSTOP);
+    for (double end = ls_clock_now() + 10; ls_beats_patience(mesh->beats, 1 - rank) < 1 && ls_clock_now() < end;)
+        WANT(ls_mesh_turn(mesh, 0.01) == LS_OK);
+    WANT(ls_beats_patience(mesh->beats, 1 - rank) >= 1);
+    WANT(ls_peers_share(&mesh->peers, 1, "the end", NULL, 0) == LS_OK);
+    ls_mesh_close(mesh);
+    return 0;
+}
+
+static void one_that_was_held_up_may_be_silent_for_longer(void **state)
+{
+    (void)state;
+    pid_t pids[2];
+    int status, wrong = 0;
+    for (int r = 0; r < 2; r++)
+        pids[r] = start(hold_one_up, r, 2, NULL);
+    assert_int_equal(waitpid(pids[1], &status, WUNTRACED), pids[1]);
+    assert_true(WIFSTOPPED(status));
+    usleep(450000);
+    kill(pids[1], SIGCONT);
+    for (int r = 0; r < 2; r++) {
+        waitpid(pids[r], &status, 0);
+        wrong += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+    assert_int_equal(wrong, 0);
+}
+
 /* ---- Workers that do something else ---- */
 
 enum { OTHER_TAG, OTHER_BYTES, OTHER_MAGIC, GARBAGE, HALF_A_FRAME, BYTES_TOO_MANY };
@@ -845,8 +880,9 @@ static void only_our_own_variables_count_by_themselves(void **state)
         CASE(what_is_posted_goes_beside_exchanges, name), CASE(many_pieces_go_in_one_exchange, name),                  \
         CASE(the_others_go_on_when_one_is_killed, name), CASE(the_others_go_on_when_one_leaves, name),                 \
         CASE(the_others_go_on_without_a_stopped_one, name), CASE(other_calls_and_wrong_frames_are_errors, name),       \
-        CASE(differences_at_the_door_are_told_to_both, name), CASE(strangers_are_dropped_and_the_others_meet, name),   \
-        CASE(other_users_are_not_let_in, name)
+        CASE(one_that_was_held_up_may_be_silent_for_longer, name),                                                     \
+        CASE(other_calls_and_wrong_frames_are_errors, name), CASE(differences_at_the_door_are_told_to_both, name),     \
+        CASE(strangers_are_dropped_and_the_others_meet, name), CASE(other_users_are_not_let_in, name)
 
 int main(void)
 {

@@ -104,9 +104,9 @@ static void fill(ls_dtype dtype, void *data, size_t count, uint32_t stream)
 
 static void check_join(const ls_simd *simd, ls_dtype dtype, ls_join_kind kind, int lanes, uint32_t stream, bool holes)
 {
-    static double data[MOST_LANES][ELEMENTS], got[ELEMENTS], wanted[ELEMENTS];
+    static double data[LS_MAX_LANES][ELEMENTS], got[ELEMENTS], wanted[ELEMENTS];
+    static const void *lane[LS_MAX_LANES];
     size_t from = draw(stream, 1) % 20, to = ELEMENTS - draw(stream, 2) % 20, bytes = ls_dtype_bytes(dtype);
-    const void *lane[MOST_LANES];
     bool any = false;
     for (int v = 0; v < lanes; v++) {
         fill(dtype, data[v], ELEMENTS, stream * 64 + (uint32_t)v);
@@ -134,6 +134,10 @@ static void joins_are_the_tree(void **state)
     int checked = 0;
     for (size_t s = 0; s < LENGTH(sets); s++) {
         const ls_simd *simd = ls_simd_named(sets[s]);
+        for (size_t t = 0; simd && t < LENGTH(types); t += 3) { /* the deepest tree */
+            check_join(simd, types[t], LS_JOIN_SUM, LS_MAX_LANES, 1, false);
+            check_join(simd, types[t], LS_JOIN_SUM, LS_MAX_LANES - 1, 2, true);
+        }
         for (size_t t = 0; simd && t < LENGTH(types); t++)
             for (ls_join_kind kind = LS_JOIN_SUM; kind <= LS_JOIN_MIN; kind++)
                 for (int lanes = 1; lanes <= MOST_LANES; lanes++)

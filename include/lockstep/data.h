@@ -138,7 +138,8 @@ typedef struct ls_map_options {
     int threads;            /* 0 or 1: the thread that iterates calls the function itself */
 } ls_map_options;
 
-/* ls_map(d, augment, .user = &settings, .threads = 4). The order of elements is kept. */
+/* ls_map(d, augment, .user = &settings, .threads = 4). The order of elements is kept. In a cluster a map of single
+ * samples over arrays is called for the samples that this worker computes, and not for the others of a batch. */
 #define ls_map(source, ...) ls_map_with(source, (ls_map_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options);
 

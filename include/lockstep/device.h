@@ -18,6 +18,15 @@ extern "C" {
 
 /* ---- Contexts ---- */
 
+/* Whose kernels CUDA devices use for matrix products and convolutions. With those of the vendor, cuBLAS and cuDNN, all
+ * work must be on CUDA devices of one kind, and results have bits of their own: checkpoints and workers of the other
+ * set are refused (docs/gpu.md). Where they cannot be had, opening the context fails. */
+typedef enum ls_kernels {
+    LS_KERNELS_DEFAULT, /* what LOCKSTEP_KERNELS says, own or vendor; not set: own */
+    LS_KERNELS_OWN,
+    LS_KERNELS_VENDOR,
+} ls_kernels;
+
 typedef struct ls_context_options {
     ls_log_level log_level; /* 0: warnings and errors */
     ls_log_sink log_sink;   /* NULL: standard error */
@@ -25,6 +34,7 @@ typedef struct ls_context_options {
     int cpu_devices; /* CPU devices that share the cores out; 0: one */
     int threads;     /* worker threads of all of them together; 0: one for each core this process may use */
     bool reference;  /* the CPU computes with the plain reference kernels alone */
+    ls_kernels kernels;
 } ls_context_options;
 
 /* options NULL: the defaults. Graphs and models made in the context are destroyed before it is closed; if not, it takes

@@ -18,7 +18,49 @@ static void add(ls_context *ctx, const ls_backend *backend, bool expected)
 void ls_context_add_own_kinds(ls_context *ctx)
 {
     add(ctx, &ls_opencl_backend, ls_opencl_is_expected());
-    add(ctx, &ls_cuda_backend, ls_cuda_is_expected()); /* later: preferred */
+    bool vendor = ctx->options.kernels == LS_KERNELS_VENDOR;
+    add(ctx, vendor ? &ls_cuda_vendor_backend : &ls_cuda_backend, vendor || ls_cuda_is_expected()); /* preferred */
+    ctx->kinds[ctx->kind_count - 1].vendor = vendor;
+}
+
+/* The first device of the vendor's kind; NULL: none is open. */
+static const ls_cuda_device *vendor_device(const ls_context *ctx)
+{
+    int kind = ls_context_vendor_kind(ctx);
+    for (int d = 0; d < ctx->device_count; d++)
+        if (ctx->devices[d].kind == kind)
+            return &ls_cuda_get()->devices[ctx->devices[d].physical];
+    return NULL;
+}
+
+/* NVIDIA promises the same bits for the same architecture and number of multiprocessors. */
+ls_status ls_context_check_vendor(const ls_context *ctx)
+{
+    const ls_cuda_device *first = vendor_device(ctx), *other;
+    const ls_cuda *all = ls_cuda_get();
+    if (!first)
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "kernels of the vendor, cuBLAS's and cuDNN's, are those of CUDA devices, and this context has "
+                       "none (%s); kernels of our own are for all devices",
+                       all->count > 0 ? "those of the machine are not visible" : all->problem);
+    for (int d = 0; d < ctx->device_count; d++) {
+        other = ctx->devices[d].kind == ls_context_vendor_kind(ctx) ? &all->devices[ctx->devices[d].physical] : first;
+        if (other->major != first->major || other->minor != first->minor ||
+            other->multiprocessors != first->multiprocessors)
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "kernels of the vendor have other bits on other GPUs: CUDA:%d (sm_%d%d, %d multiprocessors) "
+                           "and CUDA:%d (sm_%d%d, %d) cannot be used together; make devices of one kind visible, or "
+                           "use kernels of our own",
+                           first->number, first->major, first->minor, first->multiprocessors, other->number,
+                           other->major, other->minor, other->multiprocessors);
+    }
+    return LS_OK;
+}
+
+void ls_context_describe_vendor(const ls_context *ctx, ls_text *out)
+{
+    ls_text_put(out, "vendor: ");
+    ls_vendor_describe(vendor_device(ctx), out);
 }
 
 ls_status ls_format_drivers(char **out)

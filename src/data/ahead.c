@@ -42,29 +42,28 @@ typedef struct ahead {
 
 static bool is_map(const ls_dataset *d)
 {
-    return d->type != &ls_type_prefetch;
+    return d->type == &ls_type_map;
 }
 
-static ls_status call(const ls_cursor *cursor, int64_t number, ls_slot *in, ls_slot *out)
+ls_status ls_map_call(const ls_dataset *d, ls_element_key key, ls_slot *in, ls_slot *out)
 {
-    const ls_dataset *d = cursor->dataset;
     ls_slot_show(in, d->source->base);
-    in->element.epoch = cursor->epoch;
-    in->element.number = number;
+    in->element.epoch = key.epoch;
+    in->element.number = key.number;
     LS_TRY(ls_slot_make(out, &d->spec, d->source->spec.batch ? in->element.component[0].shape.dims[0] : 0));
-    out->element.epoch = cursor->epoch;
-    out->element.number = number;
+    out->element.epoch = key.epoch;
+    out->element.number = key.number;
     ls_element given = out->element; /* the function may write to the arrays, not move them */
     ls_clear_error();
     ls_status status = d->u.map.function(d->u.map.user, &in->element, &given);
-    return ls_fail_within(status, "the function of ls_map failed at element %lld of epoch %llu", (long long)number,
-                          (unsigned long long)cursor->epoch);
+    return ls_fail_within(status, "the function of ls_map failed at element %lld of epoch %llu", (long long)key.number,
+                          (unsigned long long)key.epoch);
 }
 
 static ls_status process(const ls_cursor *cursor, item *i)
 {
     if (is_map(cursor->dataset))
-        return call(cursor, i->number, &i->in, &i->out);
+        return ls_map_call(cursor->dataset, (ls_element_key){ cursor->epoch, i->number }, &i->in, &i->out);
     ls_slot_swap(&i->in, &i->out);
     return LS_OK;
 }
@@ -193,6 +192,8 @@ static ls_status prepare_map(ls_dataset *d)
 {
     const ls_element_spec *input = &d->source->spec;
     d->count = d->source->count;
+    d->maps = d->source->maps + 1;
+    d->origin = input->batch == 0 && d->maps <= LS_MOST_MAPS ? d->source->origin : NULL;
     d->spec = d->u.map.output.count ? d->u.map.output : *input;
     if (d->spec.batch == 0)
         d->spec.batch = input->batch;
@@ -202,7 +203,7 @@ static ls_status prepare_map(ls_dataset *d)
 static ls_status begin_map(ls_cursor *cursor)
 {
     int threads = cursor->dataset->u.map.threads;
-    return threads > 1 ? start(cursor, threads, 2 * (int64_t)threads) : LS_OK;
+    return threads > 1 && !cursor->as_rows ? start(cursor, threads, 2 * (int64_t)threads) : LS_OK;
 }
 
 static ls_status next_mapped(ls_cursor *cursor, ls_slot *slot, bool *end)
@@ -210,21 +211,27 @@ static ls_status next_mapped(ls_cursor *cursor, ls_slot *slot, bool *end)
     ahead *a = cursor->state;
     if (a->thread_count > 0)
         return take(cursor, slot, end);
-    LS_TRY(ls_cursor_next(cursor->source, &a->in, end));
-    return *end ? LS_OK : call(cursor, a->number++, &a->in, slot);
+    LS_TRY(ls_cursor_next(cursor->source, cursor->as_rows ? slot : &a->in, end));
+    if (*end)
+        return LS_OK;
+    ls_element_key key = { cursor->epoch, a->number++ };
+    if (!cursor->as_rows)
+        return ls_map_call(cursor->dataset, key, &a->in, slot);
+    slot->keys[cursor->dataset->maps - 1] = key;
+    return LS_OK;
 }
 
-static const ls_dataset_type type_map = { .name = "ls_map",
-                                          .prepare = prepare_map,
-                                          .begin = begin_map,
-                                          .next = next_mapped,
-                                          .end = end_ahead,
-                                          .state_bytes = sizeof(ahead) };
+const ls_dataset_type ls_type_map = { .name = "ls_map",
+                                      .prepare = prepare_map,
+                                      .begin = begin_map,
+                                      .next = next_mapped,
+                                      .end = end_ahead,
+                                      .state_bytes = sizeof(ahead) };
 
 ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options)
 {
     bool built;
-    ls_dataset *d = ls_dataset_over(&type_map, source, &built);
+    ls_dataset *d = ls_dataset_over(&ls_type_map, source, &built);
     if (!built)
         return d;
     d->u.map = options;
@@ -242,6 +249,8 @@ static ls_status prepare_prefetch(ls_dataset *d)
     d->spec = d->source->spec;
     d->count = d->source->count;
     d->base = d->source->base;
+    d->origin = d->source->origin;
+    d->maps = d->source->maps;
     return LS_OK;
 }
 

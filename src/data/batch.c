@@ -39,6 +39,8 @@ static ls_status prepare_batch(ls_dataset *d)
     if (d->count > 0)
         d->count = d->count / size + (!d->u.batch.drop_remainder && d->count % size != 0);
     d->base = source->spec.batch == 0 ? source->base : NULL;
+    d->origin = source->spec.batch == 0 ? source->origin : NULL;
+    d->maps = source->maps;
     d->spec.batch = size;
     return LS_OK;
 }
@@ -77,6 +79,8 @@ static ls_status put(ls_cursor *cursor, ls_slot *slot, int64_t at)
 {
     batch_state *state = cursor->state;
     const ls_dataset *d = cursor->dataset;
+    if (cursor->as_rows && d->maps > 0)
+        LS_TRY(ls_slot_append_keys(slot, state->one.keys));
     if (cursor->as_rows)
         return ls_slot_append_row(slot, state->one.row);
     LS_TRY(make_room(cursor, slot, at));
@@ -107,6 +111,7 @@ static ls_status next_batch(ls_cursor *cursor, ls_slot *slot, bool *end)
     int64_t count = 0;
     slot->is_row = false;
     slot->list_count = 0;
+    slot->key_count = 0;
     state->room = 0; /* another slot may come each time */
     while (!state->drained && count < d->u.batch.size) {
         LS_TRY(ls_cursor_next(cursor->source, &state->one, &state->drained));

@@ -20,6 +20,14 @@ typedef struct ls_cursor ls_cursor;
 
 /* ---- Slots ---- */
 
+#define LS_MOST_MAPS 4 /* of a dataset whose samples are made on demand (on_demand.h) */
+
+/* What a map's function is called with, beside the arrays. */
+typedef struct ls_element_key {
+    uint64_t epoch;
+    int64_t number;
+} ls_element_key;
+
 typedef struct ls_slot {
     ls_element element;            /* views; not set when is_row or list_count say otherwise */
     void *room[LS_MAX_COMPONENTS]; /* memory of the slot's own, where elements are made */
@@ -29,6 +37,9 @@ typedef struct ls_slot {
     int64_t *list; /* in a pass over rows: the rows of a batch */
     int64_t list_count;
     size_t list_room;
+    ls_element_key keys[LS_MOST_MAPS]; /* in a pass over rows: of each map that the row has yet to go through */
+    ls_element_key *key_list;          /* of the rows of a batch, LS_MOST_MAPS each */
+    size_t key_count, key_room;
 } ls_slot;
 
 void ls_slot_free(ls_slot *slot);
@@ -37,6 +48,7 @@ void ls_slot_swap(ls_slot *a, ls_slot *b);
 /* Memory for component `index`: at least `bytes`, of which the first `keep` stay as they were. */
 ls_status ls_slot_reserve(ls_slot *slot, int index, size_t bytes, size_t keep);
 ls_status ls_slot_append_row(ls_slot *slot, int64_t row);
+ls_status ls_slot_append_keys(ls_slot *slot, const ls_element_key keys[LS_MOST_MAPS]);
 
 /* The slot's own arrays in the shapes of `spec`, with `batch` for LS_BATCH. */
 ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch);
@@ -70,9 +82,11 @@ struct ls_dataset {
     char *message;
     /* set by prepare */
     ls_element_spec spec;
-    int64_t count;          /* of elements */
-    const ls_element *base; /* NULL: elements are no rows of arrays in memory */
-    int shuffles;           /* in it and below */
+    int64_t count;            /* of elements */
+    const ls_element *base;   /* NULL: elements are no rows of arrays in memory */
+    const ls_element *origin; /* rows that elements are, or that maps make them of, one by one; NULL: there are none */
+    int maps;                 /* in it and below, as long as there is an origin */
+    int shuffles;             /* in it and below */
     union {
         struct {
             ls_element arrays; /* with the axis of samples */
@@ -132,7 +146,7 @@ struct ls_cursor {
     ls_dataset *dataset; /* the iterator holds it alive */
     ls_cursor *source;
     uint64_t epoch;
-    bool as_rows; /* give row numbers, never views or data */
+    bool as_rows; /* give row numbers, never views or data; of a map, the row that it would be called with */
     void *state;
 };
 
@@ -146,6 +160,9 @@ static inline ls_status ls_cursor_next(ls_cursor *cursor, ls_slot *slot, bool *e
 
 /* ---- Kinds of node that more than one file asks for ---- */
 
-extern const ls_dataset_type ls_type_repeat, ls_type_prefetch;
+extern const ls_dataset_type ls_type_repeat, ls_type_prefetch, ls_type_map;
+
+/* Calls the function of an ls_map: `in` becomes `out`, in arrays of its own. */
+ls_status ls_map_call(const ls_dataset *map, ls_element_key key, ls_slot *in, ls_slot *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
-#include "data/dataset.h"
+#include "data/on_demand.h"
 
 /* ---- Cursors ---- */
 
@@ -135,16 +135,8 @@ void ls_iterator_destroy(ls_iterator *iterator)
 
 /* ---- Rows ---- */
 
-ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **out)
+ls_status ls_rows_of_origin(ls_dataset *dataset, uint64_t epoch, ls_rows **out)
 {
-    LS_OWN_FP_MODE;
-    LS_TRY(ls_dataset_prepare(dataset));
-    if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_rows_create: no place for the rows");
-    if (!dataset->base)
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "the elements are no rows of arrays in memory: there is a map, a generator or a batch of "
-                       "batches in the dataset");
     ls_rows *rows = calloc(1, sizeof *rows);
     if (!rows)
         return ls_fail(LS_ERR_MEMORY, "no memory for rows");
@@ -156,9 +148,22 @@ ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **out)
     return status;
 }
 
+ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **out)
+{
+    LS_OWN_FP_MODE;
+    LS_TRY(ls_dataset_prepare(dataset));
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_rows_create: no place for the rows");
+    if (!dataset->base)
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "the elements are no rows of arrays in memory: there is a map, a generator or a batch of "
+                       "batches in the dataset");
+    return ls_rows_of_origin(dataset, epoch, out);
+}
+
 const ls_element *ls_rows_base(const ls_rows *rows)
 {
-    return rows ? rows->pass.dataset->base : NULL;
+    return rows ? rows->pass.dataset->origin : NULL;
 }
 
 ls_status ls_rows_next(ls_rows *rows, const int64_t **list, int64_t *count)

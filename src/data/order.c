@@ -10,6 +10,8 @@ static void like_source(ls_dataset *d)
     d->spec = d->source->spec;
     d->count = d->source->count;
     d->base = d->source->base;
+    d->origin = d->source->origin;
+    d->maps = d->source->maps;
 }
 
 /* ---- Repeat ---- */

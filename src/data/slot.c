@@ -12,6 +12,7 @@ void ls_slot_free(ls_slot *slot)
     for (int i = 0; i < LS_MAX_COMPONENTS; i++)
         free(slot->room[i]);
     free(slot->list);
+    free(slot->key_list);
     *slot = (ls_slot){ .is_row = false };
 }
 
@@ -41,6 +42,15 @@ ls_status ls_slot_append_row(ls_slot *slot, int64_t row)
 {
     LS_TRY(ls_grow(&slot->list, (size_t)slot->list_count, &slot->list_room, sizeof(*slot->list)));
     slot->list[slot->list_count++] = row;
+    return LS_OK;
+}
+
+ls_status ls_slot_append_keys(ls_slot *slot, const ls_element_key keys[LS_MOST_MAPS])
+{
+    for (int i = 0; i < LS_MOST_MAPS; i++) {
+        LS_TRY(ls_grow(&slot->key_list, slot->key_count, &slot->key_room, sizeof(*slot->key_list)));
+        slot->key_list[slot->key_count++] = keys[i];
+    }
     return LS_OK;
 }
 

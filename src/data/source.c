@@ -55,7 +55,7 @@ static ls_status prepare_arrays(ls_dataset *d)
     }
     LS_TRY(ls_element_spec_check(&d->spec, false, d->type->name));
     d->count = arrays->component[0].shape.dims[0];
-    d->base = arrays;
+    d->base = d->origin = arrays;
     return LS_OK;
 }
 

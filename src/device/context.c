@@ -2,6 +2,7 @@
 #include "device/context.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fpmode.h"
@@ -17,6 +18,20 @@ static ls_status check_options(const ls_context_options *given, const char *call
         given->threads > LS_MAX_WORKERS)
         return ls_fail(LS_ERR_INVALID, "%s: %d CPU devices with %d threads: 0 to %d are possible", call,
                        given->cpu_devices, given->threads, LS_MAX_WORKERS);
+    if ((unsigned)given->kernels > LS_KERNELS_VENDOR)
+        return ls_fail(LS_ERR_INVALID, "%s: there is no set of kernels %d", call, (int)given->kernels);
+    return LS_OK;
+}
+
+/* What the environment says, where a program says nothing. */
+static ls_status choose_kernels(ls_context_options *given, const char *call)
+{
+    const char *said = getenv("LOCKSTEP_KERNELS");
+    if (given->kernels != LS_KERNELS_DEFAULT)
+        return LS_OK;
+    if (said && said[0] && strcmp(said, "own") != 0 && strcmp(said, "vendor") != 0)
+        return ls_fail(LS_ERR_INVALID, "%s: LOCKSTEP_KERNELS=%s: there are own and vendor", call, said);
+    given->kernels = said && strcmp(said, "vendor") == 0 ? LS_KERNELS_VENDOR : LS_KERNELS_OWN;
     return LS_OK;
 }
 
@@ -43,6 +58,7 @@ static ls_status create(const ls_context_options *options, const char *call, ls_
 {
     ls_context_options given = options ? *options : (ls_context_options){ .log_sink = NULL };
     LS_TRY(check_options(&given, call, out));
+    LS_TRY(choose_kernels(&given, call));
     ls_context *ctx = calloc(1, sizeof(*ctx));
     if (!ctx)
         return ls_fail(LS_ERR_MEMORY, "%s: no memory for a context", call);

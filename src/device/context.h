@@ -99,6 +99,14 @@ void ls_context_close_devices(ls_context *ctx);
 /* The kinds that the library brings, beside the CPU: src/backend/kinds.c. */
 void ls_context_add_own_kinds(ls_context *ctx);
 
+/* The kind whose kernels are its vendor's; 0: all kernels are our own. */
+int ls_context_vendor_kind(const ls_context *ctx);
+
+/* Of a context with such a kind, in src/backend/kinds.c. When its devices were opened: there must be some, and they
+ * must be equal enough to have the same bits. For the bit class: "vendor: cuBLAS 13.0.2 and ...". */
+ls_status ls_context_check_vendor(const ls_context *ctx);
+void ls_context_describe_vendor(const ls_context *ctx, struct ls_text *out);
+
 /* How many contexts this process has opened. */
 int ls_contexts_opened(void);
 

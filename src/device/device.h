@@ -15,6 +15,7 @@ typedef struct ls_kind {
     char name[16];
     ls_backend backend; /* all zeros for the CPU */
     bool only_named;    /* it has devices because somebody named one: no work goes there by itself */
+    bool vendor;        /* its products and convolutions are computed by its vendor's libraries, with other bits */
     bool asleep;        /* not looked for until somebody names it, or lists what there is: drivers take time to load */
 } ls_kind;
 

@@ -110,6 +110,14 @@ void ls_context_close_devices(ls_context *ctx)
     ctx->device_count = 0;
 }
 
+int ls_context_vendor_kind(const ls_context *ctx)
+{
+    for (int k = 1; k < ctx->kind_count; k++)
+        if (ctx->kinds[k].vendor)
+            return k;
+    return 0;
+}
+
 static atomic_int opened;
 
 int ls_contexts_opened(void)
@@ -126,6 +134,8 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         status = ls_context_look(ctx);
         if (status == LS_OK)
             status = open_devices(ctx);
+        if (status == LS_OK && ls_context_vendor_kind(ctx))
+            status = ls_context_check_vendor(ctx);
         if (status == LS_OK)
             ctx->opened_by = call;
         else

@@ -1,11 +1,16 @@
-/* Every worker writes one byte to every other one in each interval, and reads what comes. */
+/* Every worker writes one byte to every other one in each interval, and reads what comes. The byte says by how much
+ * this thread was late of late: on a machine with too much to do a process may get no core for a while, and is not
+ * dead.
+ */
 #include "fabric/beats.h"
 
 #include <stdatomic.h>
 
 #include "base/thread.h"
 
-#define INTERVAL 0.1 /* seconds */
+#define INTERVAL 0.1  /* seconds */
+#define MEMORY   10.0 /* seconds for which a delay is remembered */
+#define UNIT     0.01 /* seconds: of a delay, in a byte */
 
 struct ls_beats {
     ls_transport *transport;
@@ -18,6 +23,9 @@ struct ls_beats {
     double limit;
     _Atomic(double) *heard; /* by rank */
     _Atomic(double) last;   /* when this thread was last awake */
+    _Atomic(double) delay;  /* the longest by which that was late, of the last seconds */
+    double delayed_at;
+    atomic_uchar *said; /* by rank: the delay that it told last, in units */
     atomic_bool slept, ends;
     pthread_t thread;
     bool started;
@@ -39,8 +47,10 @@ static void listen_to(ls_beats *b, int rank)
             end_line(b, rank);
             return;
         }
-        if (moved > 0)
-            atomic_store(&b->heard[rank], b->table->now(b->transport));
+        if (moved == 0)
+            return;
+        atomic_store(&b->said[rank], (unsigned char)sink[moved - 1]);
+        atomic_store(&b->heard[rank], b->table->now(b->transport));
     }
 }
 
@@ -48,9 +58,24 @@ static void listen_to(ls_beats *b, int rank)
 static void beat(ls_beats *b)
 {
     size_t moved;
+    double units = atomic_load(&b->delay) / UNIT;
+    unsigned char said = units < 255 ? (unsigned char)units : 255;
     for (int r = 0; r < b->size; r++)
-        if (b->lines[r] && b->table->write(b->lines[r], &(struct iovec){ "", 1 }, 1, &moved) != LS_OK)
+        if (b->lines[r] && b->table->write(b->lines[r], &(struct iovec){ &said, 1 }, 1, &moved) != LS_OK)
             end_line(b, r);
+}
+
+/* This thread is awake, and was to be after an interval at the latest. */
+static void note_delay(ls_beats *b, double now)
+{
+    double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
+    if (slept > b->limit)
+        atomic_store(&b->slept, true);
+    if (delay > atomic_load(&b->delay) || now - b->delayed_at > MEMORY) {
+        atomic_store(&b->delay, delay > 0 ? delay : 0);
+        b->delayed_at = now;
+    }
+    atomic_store(&b->last, now);
 }
 
 static void take_added(ls_beats *b)
@@ -81,9 +106,7 @@ static void *run(void *user)
     double next = b->table->now(b->transport);
     while (!atomic_load(&b->ends)) {
         double now = b->table->now(b->transport);
-        if (now - atomic_load(&b->last) > b->limit)
-            atomic_store(&b->slept, true);
-        atomic_store(&b->last, now);
+        note_delay(b, now);
         if (now >= next) {
             take_added(b);
             beat(b);
@@ -109,9 +132,11 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
         b->ranks = calloc((size_t)size, sizeof(*b->ranks));
         b->heard = calloc((size_t)size, sizeof(*b->heard));
         b->added = calloc((size_t)size, sizeof(*b->added));
+        b->said = calloc((size_t)size, sizeof(*b->said));
         atomic_store(&b->last, table->now(transport));
     }
-    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || ls_thread_start(&b->thread, run, b) != 0) {
+    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said ||
+        ls_thread_start(&b->thread, run, b) != 0) {
         ls_beats_stop(b);
         return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
     }
@@ -136,6 +161,7 @@ void ls_beats_stop(ls_beats *b)
     free(b->wants);
     free(b->ranks);
     free((void *)b->heard);
+    free((void *)b->said);
     free(b);
 }
 
@@ -150,6 +176,14 @@ void ls_beats_add(ls_beats *b, int rank, ls_line *line)
 double ls_beats_heard(const ls_beats *b, int rank)
 {
     return atomic_load(&b->heard[rank]);
+}
+
+/* Four times the longest delay, and the limit itself at most four times: a worker that is stopped is found then. */
+double ls_beats_patience(const ls_beats *b, int rank)
+{
+    double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;
+    double delay = own > said ? own : said;
+    return 4 * (delay < b->limit ? delay : b->limit);
 }
 
 /* The thread may not have been awake since. */

@@ -20,6 +20,10 @@ void ls_beats_add(ls_beats *beats, int rank, ls_line *line);
 /* When a worker was last heard of. */
 double ls_beats_heard(const ls_beats *beats, int rank);
 
+/* Seconds beyond the limit that a worker may be silent: its machine or this one has too much to do, and signs of life
+ * were late before. */
+double ls_beats_patience(const ls_beats *beats, int rank);
+
 /* Whether this process was itself silent for too long since the last question: others may have given it up. */
 bool ls_beats_slept(ls_beats *beats);
 

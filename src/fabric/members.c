@@ -75,13 +75,15 @@ double ls_mesh_heard(const ls_mesh *mesh, int rank)
 static void check_silence(ls_mesh *mesh, double now)
 {
     char why[64];
-    snprintf(why, sizeof(why), "it was silent for %g s", mesh->silence_limit);
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
-        if (r != mesh->peers.rank && link->line && link->reading != LS_HOLDS && !mesh->lost[r] &&
-            now - ls_mesh_heard(mesh, r) > mesh->silence_limit)
-            ls_mesh_lose(mesh, r, LS_LOST_SILENT, why);
+        double limit = mesh->silence_limit + (mesh->beats ? ls_beats_patience(mesh->beats, r) : 0);
+        if (r == mesh->peers.rank || !link->line || link->reading == LS_HOLDS || mesh->lost[r] ||
+            now - ls_mesh_heard(mesh, r) <= limit)
+            continue;
+        snprintf(why, sizeof(why), "it was silent for %.2g s", limit);
+        ls_mesh_lose(mesh, r, LS_LOST_SILENT, why);
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include "fabric/transport.h"
 
-#define LS_SHM_RING (256 << 10) /* bytes, a power of two; measured: larger ones leave the cache */
+#define LS_SHM_RING (1 << 20) /* bytes, a power of two; measured: smaller ones make the two sides wait for each other */
 
 /* Bytes go from the writer to the reader. Both places only grow; what is between them is there to be read. */
 typedef struct ls_shm_ring {

@@ -37,6 +37,24 @@ static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
                    ctx->kinds[kind].name, others);
 }
 
+/* What a vendor's kernels compute has their bits wherever the graph runs: it cannot be asked for on other kinds. The
+ * canary alone wants to see each kind's own. */
+static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int kind)
+{
+    char label[LS_NODE_TEXT];
+    const ls_context *ctx = plan->graph->context;
+    int vendor = ls_context_vendor_kind(ctx);
+    bool theirs = node->op == LS_OP_matmul || node->op == LS_OP_conv2d || node->op == LS_OP_conv2d_grad_input ||
+                  node->op == LS_OP_conv2d_grad_kernel;
+    if (!vendor || kind == vendor || !theirs || plan->graph->alone)
+        return LS_OK;
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "%s (op %s) was placed on %s, and kernels of the vendor are %s's: place it there, or use kernels of "
+                   "our own",
+                   ls_node_label(node, label), ls_tensor_op(node), ctx->devices[node->device].name,
+                   ctx->kinds[vendor].name);
+}
+
 /* Work on samples that every kind in the map has a kernel for. The kind that has none is told in *wanted. */
 static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
 {
@@ -61,6 +79,7 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
         p->reason = LS_PLACED_STATE;
     } else if (node->device != LS_ANY_DEVICE) {
         int kind = ctx->devices[node->device].kind;
+        LS_TRY(check_kernels(plan, node, kind));
         bool can = supports(ctx, kind, node);
         if (!can && ctx->hard_placement)
             return refuse(ctx, node, kind);

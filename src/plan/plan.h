@@ -22,7 +22,7 @@
 #define LS_MICRO_BYTES ((size_t)1 << 20) /* the nominal cache; decides no bit */
 #define LS_ALIGN       64
 #define LS_TILE        16384 /* elements of a tile of an update or an elementwise op on whole tensors */
-#define LS_MAX_LANES   4096  /* the stack has room for a tree of so many */
+#define LS_MAX_LANES   16384 /* the stack has room for a tree of so many */
 
 /* ---- Kernels, as the plan sees them ---- */
 

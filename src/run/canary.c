@@ -117,6 +117,10 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     LS_TRY(run_canary(ctx, 0, hex));
     ls_text text = { 0 };
     ls_text_add(&text, "definition %d; canary %.16s", DEFINITION, hex);
+    if (ls_context_vendor_kind(ctx)) {
+        ls_text_put(&text, "; kernels of the ");
+        ls_context_describe_vendor(ctx, &text);
+    }
     /* The first device of each other kind: one that has the CPU's bits is of the same class, and is not named. */
     for (int d = 1; d < ctx->device_count; d++) {
         if (ctx->devices[d].kind == ctx->devices[d - 1].kind)

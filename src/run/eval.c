@@ -445,11 +445,39 @@ ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count,
     return eval(&r);
 }
 
+static bool fetches_input(const run *r)
+{
+    for (size_t i = 0; i < r->fetch_count; i++)
+        if (r->fetches[i]->op == LS_OP_input)
+            return true;
+    return false;
+}
+
+/* The samples that this process looks at: those of its lanes. Of a run that is audited a lane may be another's. */
+static ls_status make_samples(const ls_run_request *q, const run *r)
+{
+    const ls_plan *plan = ls_executor_plan(r->executor);
+    ls_peers *peers = r->graph->context->peers;
+    int64_t first = 0, end = r->batch;
+    if (!q->make || r->batch <= 0)
+        return LS_OK;
+    if (plan->options.workers > 1 && !q->audit && !fetches_input(r)) {
+        int lane = ls_plan_worker_first(plan, plan->options.worker);
+        first = ls_lane_first(plan->batch, plan->lanes, lane);
+        end = ls_lane_first(plan->batch, plan->lanes, ls_plan_worker_first(plan, plan->options.worker + 1));
+    }
+    ls_status status = first < end ? q->make(q->make_user, first, end) : LS_OK;
+    if (status != LS_OK && plan->options.workers > 0 && peers)
+        peers->give_up(peers); /* what failed here alone is no reason for the others to wait */
+    return status;
+}
+
 /* One attempt. */
 static ls_status run_once(const ls_run_request *q, run *r, ls_run_report *report)
 {
     double start = ls_clock_now();
     LS_TRY(begin(r));
+    LS_TRY(make_samples(q, r));
     if (ls_timeline_run(q->timeline, r->executor))
         ls_timeline_call(q->timeline, LS_CALL_PLAN, start, ls_clock_now());
     double before = ls_executor_join_seconds(r->executor);
@@ -541,8 +569,13 @@ ls_status ls_run_eagerly(ls_tensor *tensor)
     LS_TRY(ls_context_check(tensor->graph->context, "reading a tensor"));
     LS_TRY(meet(tensor->graph));
     LS_TRY(ls_graph_fill(tensor->graph));
-    run r = { .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
-    return run_eagerly(&r, tensor);
+    run r;
+    ls_status status;
+    do {
+        r = (run){ .graph = tensor->graph, .batch = NO_BATCH, .eager = true };
+        status = run_eagerly(&r, tensor);
+    } while (status != LS_OK && is_again(&r));
+    return status;
 }
 
 /* ---- Settings and explanations ---- */

@@ -65,6 +65,10 @@ typedef struct ls_run_request {
     /* The run is a part of the next training step, and draws that step's random numbers. The step is counted by the
      * run that writes trainable variables; without this, runs that write none have a counter of their own. */
     bool of_step;
+    /* Makes samples `first` to `end` - 1 of what is fed, before the run reads them: in a cluster those of this worker's
+     * lanes; again, and maybe others, when the run is begun again. NULL: all are there. */
+    ls_status (*make)(void *user, int64_t first, int64_t end);
+    void *make_user;
     bool audit;                 /* of a cluster: a lane is computed twice, and compared (audit.h) */
     ls_timeline *timeline;      /* what workers do is kept there; NULL: nowhere */
     ls_device_seconds *seconds; /* by device: the run's are added, also when it fails; NULL: nobody asks */

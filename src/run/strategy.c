@@ -102,6 +102,20 @@ static ls_status check_devices(const ls_strategy *s, int *count)
     return LS_OK;
 }
 
+/* Lanes that some devices compute by the vendor's kernels and some by ours would have bits of no class. */
+static ls_status check_kernels(const ls_context *ctx, const int *list, int count)
+{
+    char name[LS_SHORT_NAME];
+    int kind = ls_context_vendor_kind(ctx);
+    for (int i = 0; kind && i < count; i++)
+        if (ctx->devices[list[i]].kind != kind)
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "kernels of the vendor are %s's: %s has none; name %s devices alone, or use kernels of our "
+                           "own",
+                           ctx->kinds[kind].name, ls_device_short_name(ctx, list[i], name), ctx->kinds[kind].name);
+    return LS_OK;
+}
+
 /* ---- Shares ---- */
 
 static int replicas_of(const ls_strategy *s, int devices)
@@ -189,6 +203,8 @@ ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls
         LS_TRY(ls_context_meet_cluster(ctx));
     LS_TRY(find_devices(ctx, s, &found, &count));
     ls_status status = check_devices(s, &count);
+    if (status == LS_OK)
+        status = check_kernels(ctx, found, count);
     int *both = status == LS_OK ? calloc((size_t)count * 2, sizeof(*both)) : NULL;
     if (status == LS_OK && !both)
         status = ls_fail(LS_ERR_MEMORY, "no memory for a list of %d devices", count);

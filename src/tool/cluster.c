@@ -34,6 +34,8 @@ bool tool_is_muted(void)
 
 void tool_follow_chief(const ls_context *ctx)
 {
+    if (muted < 0 && ctx && !ls_is_chief(ctx))
+        tool_mute(); /* worker 0, which came back to a job that went on with another chief */
     if (muted < 0 || !ctx || !ls_is_chief(ctx))
         return;
     fflush(stdout);
@@ -44,6 +46,7 @@ void tool_follow_chief(const ls_context *ctx)
 
 ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user)
 {
+    tool_follow_chief(ctx);
     bool muted = tool_is_muted();
     LS_TRY(function(user));
     fflush(stdout);

@@ -161,7 +161,8 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
 {
     const ls_context_options options = { .log_level = (ls_log_level)settings->log_level,
                                          .log_sink = write_log,
-                                         .log_user = session };
+                                         .log_user = session,
+                                         .kernels = (ls_kernels)(LS_KERNELS_OWN + settings->kernels) };
     int open = 0;
     LS_TRY(ls_context_create(&options, &session->ctx));
     if (settings->multi_worker)

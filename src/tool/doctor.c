@@ -109,13 +109,13 @@ static ls_status convolution_of(const ls_context_options *options)
 static ls_status check_reference(char *version, size_t size)
 {
     snprintf(version, size, "reference kernels");
-    return convolution_of(&(ls_context_options){ .reference = true });
+    return convolution_of(&(ls_context_options){ .reference = true, .kernels = LS_KERNELS_OWN });
 }
 
 static ls_status bit_class_of(int devices, char **out)
 {
     ls_context *ctx;
-    LS_TRY(ls_context_open(&(ls_context_options){ .cpu_devices = devices }, &ctx));
+    LS_TRY(ls_context_open(&(ls_context_options){ .cpu_devices = devices, .kernels = LS_KERNELS_OWN }, &ctx));
     ls_status status = ls_bit_class(ctx, out);
     ls_context_close(ctx);
     return status;
@@ -128,7 +128,7 @@ static ls_status check_kernels(char *version, size_t size)
     LS_TRY(bit_class_of(1, &text));
     snprintf(version, size, "%.*s", (int)strcspn(text, ";"), text);
     free(text);
-    return convolution_of(NULL);
+    return convolution_of(&(ls_context_options){ .kernels = LS_KERNELS_OWN });
 }
 
 static ls_status check_bits(char *version, size_t size)
@@ -154,7 +154,7 @@ static ls_status check_device(const ls_device_info *device)
     char name[64], *text = NULL;
     ls_context *ctx;
     snprintf(name, sizeof name, "%s:%d", device->kind, device->number);
-    LS_TRY(ls_context_create(NULL, &ctx));
+    LS_TRY(ls_context_create(&(ls_context_options){ .kernels = LS_KERNELS_OWN }, &ctx));
     ls_status status = ls_set_visible_devices(ctx, name);
     if (status == LS_OK)
         status = ls_bit_class(ctx, &text);
@@ -173,7 +173,7 @@ static ls_status check_kind(const char *kind, const char *drivers, char *version
     ls_context *ctx;
     ls_device_info *list = NULL;
     size_t count = 0;
-    LS_TRY(ls_context_create(NULL, &ctx));
+    LS_TRY(ls_context_create(&(ls_context_options){ .kernels = LS_KERNELS_OWN }, &ctx));
     ls_status status = ls_list_physical_devices(ctx, kind, &list, &count);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         status = check_device(&list[i]);
@@ -193,6 +193,15 @@ static ls_status check_cuda(char *version, size_t size)
     return check_kind("CUDA", "CUDA", version, size);
 }
 
+/* cuBLAS and cuDNN are optional: where there are none, that is no failure. What `devices` says below of drivers names
+ * what was loaded, or why not. */
+static ls_status check_vendor(char *version, size_t size)
+{
+    ls_status status = convolution_of(&(ls_context_options){ .kernels = LS_KERNELS_VENDOR });
+    snprintf(version, size, "cuBLAS and cuDNN: %s", status == LS_ERR_UNSUPPORTED ? "not used" : "CUDA:0");
+    return status == LS_ERR_UNSUPPORTED ? LS_OK : status;
+}
+
 /* ---- The rounds ---- */
 
 typedef struct row {
@@ -209,6 +218,7 @@ static const row rows[] = {
     { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
     { "a training step on each: the CPU's bits", check_cuda },
     { "a training step on each: the CPU's bits", check_opencl },
+    { "where they are used, a convolution of small whole numbers", check_vendor },
 };
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

@@ -66,6 +66,7 @@ static const char *const pipeline_names[] = { "1f1b", "fill-drain" };           
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
 static const char *const set_names[] = { "auto", "train", "test" };  /* tool_set */
 static const char *const layout_names[] = { "keras", "torch" };
+static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, from LS_KERNELS_OWN on */
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
@@ -203,6 +204,10 @@ static const ls_option count_rows[] = {
             "memory that each CPU device may use, in MiB, or a list with one for each; 0: no limit, as when not given"),
     ROW("--memory-growth", memory_growth, .value = "off",
         .help = "take memory as it is needed; off: a limit is reserved at the start"),
+    ROW("--kernels", kernels, .value = "own",
+        .help = "who computes matrix products and convolutions on CUDA devices: Lockstep, or cuBLAS and cuDNN. Results "
+                "do depend on it, in their last bits: one set does not go on from checkpoints of the other",
+        LS_OPTION_CHOICES(kernel_names)),
 };
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 
@@ -216,9 +221,9 @@ static const ls_option device_rows[] = {
             "TF_CONFIG's \"ps\" tasks; auto: mirrored, or model-parallel with --place. Results do not depend on it "
             "either",
         LS_OPTION_CHOICES(strategy_names)),
-    ROW("--stages", stages, .value = "0", .range = "[0, 1024]",
+    ROW("--stages", stages, .value = "0", .range = "[0, 16384]",
         .help = "of model-parallel and pipeline: parts that the layers are cut into; 0: a stage for each device"),
-    ROW("--replicas", replicas, .value = "0", .range = "[0, 1024]",
+    ROW("--replicas", replicas, .value = "0", .range = "[0, 16384]",
         .help = "of pipeline and model-parallel: copies of all stages, which share the batch; 0: devices by stages"),
     ROW("--all-reduce", all_reduce, .value = "sharded",
         .help = "who joins gradients: every device a part, neighbours by twos, or the first device everything",
@@ -238,7 +243,7 @@ static const ls_option device_rows[] = {
     ROW("--overlap", overlap, .value = "off",
         .help = "of parameter-server: workers read weights and push gradients while they compute, from weights that "
                 "are a version older"),
-    ROW("--lanes", lanes, .value = "0", .range = "[0, 1024]",
+    ROW("--lanes", lanes, .value = "0", .range = "[0, 16384]",
         .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
 };
 const ls_option_table tool_device_flags = LS_OPTION_TABLE(NULL, device_rows);

@@ -354,6 +354,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     tool_session session = { 0 };
     tool_ignore_signal(SIGPIPE); /* whoever reads the progress may leave before training ends */
     ls_status status = tool_open_training(settings, &session);
+    tool_follow_chief(session.ctx);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = tool_introduce(settings, &session);
     if (status == LS_OK)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "data/on_demand.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
 
@@ -130,16 +131,16 @@ static ls_status hash_order(ls_sha256 *hash, ls_rows *rows, int64_t *samples)
     return LS_OK;
 }
 
-/* Data in memory: a sample of its bytes, and the order of its first pass. */
+/* Data in memory, or that maps make of it: a sample of its bytes, and the order of its first pass. */
 static ls_status put_hash(json_t *object, const ls_passes *passes)
 {
     ls_rows *rows = NULL;
     ls_sha256 *hash = NULL;
     char hex[65];
     int64_t samples = 0;
-    if (!passes->in_rows)
+    if (!passes->dataset->origin)
         return LS_OK;
-    LS_TRY(ls_rows_create(passes->dataset, 0, &rows));
+    LS_TRY(ls_rows_of_origin(passes->dataset, 0, &rows));
     ls_status status = ls_sha256_begin(&hash);
     if (status == LS_OK)
         status = hash_rows(hash, ls_rows_base(rows));

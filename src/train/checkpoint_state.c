@@ -278,6 +278,8 @@ static void tell(void *user, const char *path, const json_t *now, const json_t *
         differ(d, "%s is %s, there it was not known", path, ls_json_show(now, a));
     else if (!now)
         differ(d, "%s was %s there, here there is none", path, ls_json_show(then, b));
+    else if (strcmp(path, "class") == 0 && json_is_string(now) && json_is_string(then)) /* of bits: all of it */
+        differ(d, "class is \"%s\", there it was \"%s\"", json_string_value(now), json_string_value(then));
     else
         differ(d, "%s is %s, there it was %s", path, ls_json_show(now, a), ls_json_show(then, b));
 }

@@ -235,11 +235,13 @@ ls_status ls_workers_describe(ls_job *job, char **out);
 
 /* ---- Running (step.c) ---- */
 
-/* One element: rows of arrays in memory, or the arrays themselves (rows NULL). */
+/* One element: rows of arrays in memory, or the arrays themselves (rows NULL), whose samples may have to be made yet.
+ */
 typedef struct ls_batch_view {
     const ls_element *element;
     const int64_t *rows;
     int64_t samples;
+    struct ls_on_demand *on_demand; /* makes samples; NULL: they are there */
 } ls_batch_view;
 ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                           const double *class_weights);
@@ -263,7 +265,7 @@ ls_status ls_job_step(const ls_job *job, int64_t *out);
 ls_status ls_job_rate(const ls_job *job, double *out);
 
 /* Labels of a batch that are class numbers: reals among them must be whole (labels.c). rows as in ls_batch_view. */
-ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t samples);
+ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t first, int64_t end);
 
 /* ---- Everything that must be saved (saved.c) ---- */
 
@@ -331,14 +333,17 @@ void ls_snapshot_destroy(ls_snapshot *snapshot);
 typedef struct ls_passes {
     ls_dataset *dataset; /* batched; its own handle */
     ls_element_spec spec;
-    int64_t steps; /* of a pass; LS_UNKNOWN, LS_INFINITE */
-    int64_t first; /* samples of a pass's first batch */
-    bool in_rows;
+    int64_t steps;           /* of a pass; LS_UNKNOWN, LS_INFINITE */
+    int64_t first;           /* samples of a pass's first batch */
+    bool in_rows, on_demand; /* how batches come; otherwise by an iterator */
     ls_rows *rows;
+    struct ls_on_demand *makes;
     ls_iterator *iterator;
 } ls_passes;
 
-ls_status ls_passes_open(ls_passes *passes, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed);
+/* In a cluster (of the context, which may be NULL) samples are made on demand, where that is possible. */
+ls_status ls_passes_open(ls_passes *passes, const ls_context *ctx, ls_dataset *data, int64_t batch_size, bool shuffle,
+                         uint64_t seed);
 ls_status ls_passes_begin(ls_passes *passes, uint64_t epoch);
 ls_status ls_passes_next(ls_passes *passes, ls_batch_view *out, bool *end);
 void ls_passes_close(ls_passes *passes);

@@ -1,4 +1,6 @@
 /* Passes over a dataset as batches: rows of arrays in memory where that is possible, else elements of an iterator. */
+#include "data/on_demand.h"
+#include "device/context.h"
 #include "train/job.h"
 
 /* Batches what is not batched yet, shuffled before where asked. */
@@ -26,7 +28,8 @@ static ls_status prepare(ls_passes *p, ls_dataset *data, int64_t batch_size, boo
     return LS_OK;
 }
 
-ls_status ls_passes_open(ls_passes *p, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed)
+ls_status ls_passes_open(ls_passes *p, const ls_context *ctx, ls_dataset *data, int64_t batch_size, bool shuffle,
+                         uint64_t seed)
 {
     *p = (ls_passes){ .steps = LS_UNKNOWN };
     if (!data)
@@ -37,6 +40,8 @@ ls_status ls_passes_open(ls_passes *p, ls_dataset *data, int64_t batch_size, boo
         status = ls_dataset_count(p->dataset, &p->steps);
     if (status == LS_OK)
         status = ls_dataset_has_rows(p->dataset, &p->in_rows);
+    if (status == LS_OK && ctx && ctx->cluster)
+        status = ls_on_demand_can(p->dataset, &p->on_demand);
     if (p->first == 0)
         p->first = p->spec.batch;
     if (status == LS_OK && p->steps == 0)
@@ -49,14 +54,18 @@ ls_status ls_passes_open(ls_passes *p, ls_dataset *data, int64_t batch_size, boo
 static void end_pass(ls_passes *p)
 {
     ls_rows_destroy(p->rows);
+    ls_on_demand_destroy(p->makes);
     ls_iterator_destroy(p->iterator);
     p->rows = NULL;
+    p->makes = NULL;
     p->iterator = NULL;
 }
 
 ls_status ls_passes_begin(ls_passes *p, uint64_t epoch)
 {
     end_pass(p);
+    if (p->on_demand)
+        return ls_on_demand_create(p->dataset, epoch, &p->makes);
     return p->in_rows ? ls_rows_create(p->dataset, epoch, &p->rows)
                       : ls_iterator_create(p->dataset, epoch, &p->iterator);
 }
@@ -70,7 +79,8 @@ ls_status ls_passes_next(ls_passes *p, ls_batch_view *out, bool *end)
         *end = out->samples == 0;
         return LS_OK;
     }
-    LS_TRY(ls_iterator_next(p->iterator, &out->element));
+    LS_TRY(p->on_demand ? ls_on_demand_next(p->makes, &out->element) : ls_iterator_next(p->iterator, &out->element));
+    out->on_demand = p->makes;
     *end = out->element == NULL;
     if (!*end)
         out->samples = out->element->component[0].shape.dims[0];

@@ -36,7 +36,7 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
 }
 
 /* Data for training and validation, split where asked. */
-static ls_status open_data(const ls_fit_options *o, ls_dataset *data, ls_fit_setup *s)
+static ls_status open_data(const ls_context *ctx, const ls_fit_options *o, ls_dataset *data, ls_fit_setup *s)
 {
     int64_t batch = o->batch_size ? o->batch_size : 32,
             val_batch = o->validation_batch_size ? o->validation_batch_size : batch;
@@ -45,10 +45,10 @@ static ls_status open_data(const ls_fit_options *o, ls_dataset *data, ls_fit_set
     if (o->validation_split > 0)
         status = ls_dataset_split(data, o->validation_split, &train, &held_back);
     if (status == LS_OK)
-        status = ls_passes_open(&s->data, train, batch, o->shuffle != LS_OFF, o->seed);
+        status = ls_passes_open(&s->data, ctx, train, batch, o->shuffle != LS_OFF, o->seed);
     ls_dataset *validation = held_back ? held_back : o->validation;
     if (status == LS_OK && validation) {
-        status = ls_passes_open(&s->validation, validation, val_batch, false, 0);
+        status = ls_passes_open(&s->validation, ctx, validation, val_batch, false, 0);
         s->validates = status == LS_OK;
     }
     if (o->validation_split > 0 && train != data) {
@@ -64,7 +64,7 @@ static ls_status set_up(ls_job *job, ls_dataset *data, const ls_fit_options *o, 
     LS_TRY(ls_settings_make(job, &o->strategy, o->lanes, &s->settings));
     s->settings.run.plan.audits = o->audit > 0;
     job->audit = o->audit;
-    LS_TRY(open_data(o, data, s));
+    LS_TRY(open_data(ls_model_graph(job->model)->context, o, data, s));
     job->batch_size = s->data.spec.batch;
     s->epochs = o->epochs ? o->epochs : 1;
     s->steps = o->steps_per_epoch ? o->steps_per_epoch : s->data.steps;

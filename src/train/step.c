@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/on_demand.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "run/peers.h"
@@ -126,20 +127,36 @@ static ls_status feed_classes(feeds *to, const ls_function *f, const double *cla
     return LS_OK;
 }
 
-static ls_status check_labels(const ls_job *job, const ls_function *f, const ls_batch_view *batch)
+static ls_status check_labels(const ls_job *job, const ls_function *f, const ls_batch_view *batch, int64_t first,
+                              int64_t end)
 {
     for (size_t i = 0; i < job->target_count && f->kind != LS_FUNCTION_PREDICT; i++)
         if (job->targets[i].loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || f->class_weights)
-            LS_TRY(ls_check_class_labels(&batch->element->component[(size_t)f->spec.features + i], batch->rows,
-                                         batch->samples));
+            LS_TRY(ls_check_class_labels(&batch->element->component[(size_t)f->spec.features + i], batch->rows, first,
+                                         end));
     return LS_OK;
+}
+
+/* Samples that are made on demand, and then looked at as others are before. */
+typedef struct maker {
+    const ls_job *job;
+    const ls_function *function;
+    const ls_batch_view *batch;
+} maker;
+
+static ls_status make_samples(void *user, int64_t first, int64_t end)
+{
+    const maker *m = user;
+    LS_TRY(ls_on_demand_make(m->batch->on_demand, first, end));
+    return check_labels(m->job, m->function, m->batch, first, end);
 }
 
 /* Everything that the function reads but the learning rate. */
 static ls_status feed_batch(feeds *to, const ls_job *job, const ls_function *f, const ls_batch_view *batch,
                             const double *class_weights)
 {
-    LS_TRY(check_labels(job, f, batch));
+    if (!batch->on_demand)
+        LS_TRY(check_labels(job, f, batch, 0, batch->samples));
     for (int i = 0; i < LS_MAX_COMPONENTS && f->inputs[i]; i++)
         to->feed[to->count++] = (ls_feed){ f->inputs[i], batch->element->component[i] };
     return f->class_weights ? feed_classes(to, f, class_weights) : LS_OK;
@@ -173,15 +190,19 @@ static bool is_audited(const ls_job *job, const ls_function *f)
            (step + 1) % job->audit == 0;
 }
 
-static ls_run_request request_of(const ls_job *job, const ls_function *f, const ls_settings *settings, const feeds *fed,
-                                 const ls_batch_view *batch)
+static ls_run_request request_of(const maker *m, const ls_settings *settings, const feeds *fed)
 {
+    const ls_job *job = m->job;
+    const ls_function *f = m->function;
+    const ls_batch_view *batch = m->batch;
     return (ls_run_request){ .graph = ls_model_graph(job->model),
                              .settings = &settings->run,
                              .feeds = fed->feed,
                              .feed_count = fed->count,
                              .rows = batch->rows,
                              .row_count = batch->samples,
+                             .make = batch->on_demand ? make_samples : NULL,
+                             .make_user = (void *)m,
                              .audit = is_audited(job, f),
                              .timeline = job->timeline,
                              .seconds = seconds_of(job, f) };
@@ -199,7 +220,8 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
         status = find_rate(job, &fed.rate);
         fed.feed[fed.count++] = (ls_feed){ f->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &fed.rate) };
     }
-    ls_run_request request = request_of(job, f, settings, &fed, batch);
+    maker m = { job, f, batch };
+    ls_run_request request = request_of(&m, settings, &fed);
     request.fetches = f->fetches;
     request.fetch_count = f->fetch_count;
     if (status == LS_OK)
@@ -237,7 +259,8 @@ ls_status ls_job_fetch(ls_job *job, ls_function *f, const ls_settings *settings,
     feeds fed = { .count = 0 };
     ls_run_report report;
     ls_status status = feed_batch(&fed, job, f, batch, class_weights);
-    ls_run_request request = request_of(job, f, settings, &fed, batch);
+    maker m = { job, f, batch };
+    ls_run_request request = request_of(&m, settings, &fed);
     request.fetches = fetches;
     request.fetch_count = count;
     request.of_step = true;

@@ -67,6 +67,9 @@ typedef struct command {
     const standin_kernel *kernel; /* or a launch */
     void *packed;
     standin_grid grid;
+    void (*function)(const void *packed); /* or one of another library's, */
+    const standin_area *areas;            /* which is in `packed`, with what it reads and writes */
+    int area_count;
 } command;
 
 typedef struct stream {
@@ -96,7 +99,7 @@ static struct call {
     const char *name;
     long count;
     int nth, error;
-} calls[64];
+} calls[128];
 
 static struct call *call_of(const char *name)
 {
@@ -215,6 +218,12 @@ API void *standin_context(int number)
     return number >= 0 && number < visible_count ? &contexts[visible[number]] : NULL;
 }
 
+/* The thread's; NULL: none. */
+API void *standin_current(void)
+{
+    return depth > 0 ? stack[depth - 1] : NULL;
+}
+
 API int standin_misuses(void)
 {
     pthread_mutex_lock(&lock);
@@ -265,7 +274,7 @@ API int cuInit(unsigned flags)
 
 API int cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = (int)number_of("STANDIN_CUDA_DRIVER", 13000);
     return SUCCESS;
 }
 
@@ -320,9 +329,11 @@ API int cuDeviceTotalMem_v2(size_t *bytes, int device)
 
 API int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-    (void)device;
-    *value = attribute == 75 ? 8 : 0; /* compute capability 8.0 */
-    return attribute == 75 || attribute == 76 ? SUCCESS : INVALID_VALUE;
+    long arch = number_of("STANDIN_CUDA_ARCH", 80), odd = number_of("STANDIN_CUDA_ODD", -1);
+    *value = attribute == 75   ? (int)(arch / 10)
+             : attribute == 76 ? (int)(arch % 10)
+                               : 108 - (device - 100 == odd); /* multiprocessors */
+    return attribute == 75 || attribute == 76 || attribute == 16 ? SUCCESS : INVALID_VALUE;
 }
 
 API int cuDeviceCanAccessPeer(int *can, int device, int other)
@@ -480,11 +491,14 @@ API int cuMemFreeHost(void *memory)
 static int begin_launch(context *of, const command *c)
 {
     const void *places[MOST_PLACES];
-    int count = c->kernel->places(c->packed, places);
+    int count = c->kernel ? c->kernel->places(c->packed, places) : 0;
     if (of->lose > 0 && --of->lose == 0)
         return of->lose_with;
     for (int i = 0; i < count; i++)
         if (!find_block(of, places[i], 1))
+            return ILLEGAL_ADDRESS;
+    for (int i = 0; i < c->area_count; i++)
+        if (!find_block(of, c->areas[i].at, c->areas[i].bytes))
             return ILLEGAL_ADDRESS;
     return SUCCESS;
 }
@@ -502,12 +516,14 @@ static void *work(void *stream_)
         s->first = c->next;
         s->last = s->first ? s->last : &s->first;
         s->busy = true;
-        if (c->kernel && !s->of->error)
+        if ((c->kernel || c->function) && !s->of->error)
             s->of->error = begin_launch(s->of, c);
         bool well = !s->of->error;
         pthread_mutex_unlock(&lock);
         if (well && c->kernel)
             c->kernel->run(c->packed, &c->grid);
+        else if (well && c->function)
+            c->function(c->packed);
         else if (well && c->to)
             memmove(c->to, c->from, c->bytes);
         pthread_mutex_lock(&lock);
@@ -533,6 +549,19 @@ static int put(stream *s, command what)
     s->last = &c->next;
     pthread_cond_broadcast(&changed);
     return SUCCESS;
+}
+
+/* Work of another library's on a stream: `packed` is freed behind it, also where this fails. */
+API int standin_enqueue(void *s, void (*function)(const void *), void *packed, const standin_area *areas, int count)
+{
+    pthread_mutex_lock(&lock);
+    int error = depth == 0 || stack[depth - 1]->retained == 0 ? misuse(INVALID_CONTEXT) : current()->error;
+    if (error == SUCCESS)
+        error = put(s, (command){ .function = function, .packed = packed, .areas = areas, .area_count = count });
+    if (error != SUCCESS)
+        free(packed);
+    pthread_mutex_unlock(&lock);
+    return error;
 }
 
 static void drain(stream *s)
@@ -693,7 +722,8 @@ API int cuEventDestroy_v2(event *e)
 
 API int cuModuleLoadData(module **out, const char *image)
 {
-    static const char begin[] = "stand-in ";
+    /* machine code is for one architecture, and text for it and all newer ones */
+    const char *begin = number_of("STANDIN_CUDA_ARCH", 80) > 90 ? "stand-in-ptx " : "stand-in ";
     int error = enter("cuModuleLoadData", true);
     if (error == SUCCESS) {
         const standin_module *what = NULL;

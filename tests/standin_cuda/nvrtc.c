@@ -1,4 +1,5 @@
 /* libnvrtc.so of the stand-in: "compiles" the source that was compiled in, and no other, to the name of its module. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ enum { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, COMPILATION = 6 };
 
 typedef struct program {
     unsigned long long hash;
-    char log[256], cubin[128];
+    char log[256], cubin[128], ptx[128];
 } program;
 
 static const struct {
@@ -59,20 +60,55 @@ static int has(int count, const char *const *options, const char *begin)
 
 API int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
-    static const char *const needed[] = { "--fmad=false",  "--prec-div=true", "--prec-sqrt=true",        "--ftz=false",
-                                          "-DLS_VECTOR=1", "-DLS_ROWS=4",     "--gpu-architecture=sm_80" };
+    static const char *const needed[] = { "--fmad=false",  "--prec-div=true", "--prec-sqrt=true",   "--ftz=false",
+                                          "-DLS_VECTOR=1", "-DLS_ROWS=4",     "--gpu-architecture=" };
+    bool text = has(count, options, "--gpu-architecture=compute_90"); /* the newest that it knows */
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!has(count, options, needed[i])) {
             snprintf(p->log, sizeof p->log, "stand-in: option %s is missing", needed[i]);
             return COMPILATION;
         }
+    if (!text && !has(count, options, "--gpu-architecture=sm_75") && !has(count, options, "--gpu-architecture=sm_80") &&
+        !has(count, options, "--gpu-architecture=sm_90")) {
+        snprintf(p->log, sizeof p->log, "stand-in: no such architecture");
+        return COMPILATION;
+    }
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         if (modules[i].hash == p->hash) {
-            snprintf(p->cubin, sizeof p->cubin, "stand-in %s", modules[i].name);
+            snprintf(text ? p->ptx : p->cubin, sizeof p->cubin, "%s %s", text ? "stand-in-ptx" : "stand-in",
+                     modules[i].name);
             return SUCCESS;
         }
     snprintf(p->log, sizeof p->log, "stand-in: this source was not compiled in");
     return COMPILATION;
+}
+
+API int nvrtcGetNumSupportedArchs(int *count)
+{
+    *count = 3;
+    return SUCCESS;
+}
+
+API int nvrtcGetSupportedArchs(int *archs)
+{
+    archs[0] = 75;
+    archs[1] = 80;
+    archs[2] = 90;
+    return SUCCESS;
+}
+
+API int nvrtcGetPTXSize(program *p, size_t *bytes)
+{
+    *bytes = p->ptx[0] ? strlen(p->ptx) + 1 : 0;
+    return SUCCESS;
+}
+
+API int nvrtcGetPTX(program *p, char *out)
+{
+    if (!p->ptx[0])
+        return INVALID_PROGRAM;
+    memcpy(out, p->ptx, strlen(p->ptx) + 1);
+    return SUCCESS;
 }
 
 API int nvrtcGetCUBINSize(program *p, size_t *bytes)

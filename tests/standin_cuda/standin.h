@@ -6,7 +6,12 @@
  *   - new memory is full of NaNs; there is little of it (STANDIN_CUDA_MEMORY bytes a device);
  *   - a kernel that is given memory of another device, or none, breaks its context for good, as on a GPU;
  *   - NVRTC takes only the source that was compiled in, and only with the options that the bits need.
- * STANDIN_CUDA_DEVICES: how many devices, 2 if not set. CUDA_VISIBLE_DEVICES is honoured.
+ * libnccl.so.2 (nccl.c), libcublas.so.13 (cublas.c) and libcudnn.so.9 (cudnn.c) stand beside them. The last two compute
+ * with plain loops that add up in another order than ours, so that their bits are others.
+ * STANDIN_CUDA_DEVICES: how many devices, 2 if not set. CUDA_VISIBLE_DEVICES is honoured. STANDIN_CUDA_ARCH: their
+ * compute capability, 80 if not set; NVRTC knows 75 to 90. STANDIN_CUDA_ODD: one that has a multiprocessor less.
+ * STANDIN_CUDA_DRIVER: the driver's version, 13000 if not set. STANDIN_CUDNN_REFUSES: a number of samples that cuDNN
+ * does not take.
  *
  * Tests steer it by the functions below, which they find in the library by dlsym. */
 #ifndef STANDIN_CUDA_STANDIN_H
@@ -43,6 +48,13 @@ void standin_misuse(void);
 int standin_call(const char *call);
 void *standin_context_of(const void *stream);
 void *standin_context(int number);
+void *standin_current(void);
+
+typedef struct standin_area {
+    const void *at;
+    size_t bytes;
+} standin_area;
+int standin_enqueue(void *stream, void (*function)(const void *), void *packed, const standin_area *areas, int count);
 
 /* ---- Between driver.c and kernels ---- */
 

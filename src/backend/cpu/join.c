@@ -6,7 +6,7 @@
 #include "lockstep/backend.h"
 
 #define CHUNK 64 /* elements that go through the tree together */
-#define DEPTH 13 /* of the tree over LS_MAX_LANES lanes, the lanes included */
+#define DEPTH 15 /* of the tree over LS_MAX_LANES lanes, the lanes included */
 
 typedef struct joining {
     ls_join_kind kind;

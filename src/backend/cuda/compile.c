@@ -4,7 +4,8 @@
 
 #include "backend/cuda/cuda.h"
 
-#define MOST_LOG ((size_t)64 << 20) /* bytes */
+#define MOST_LOG   ((size_t)64 << 20) /* bytes */
+#define MOST_ARCHS 128
 
 /* What the compiler said first. */
 static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program, const char *name, const char *target,
@@ -20,32 +21,53 @@ static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program
                    said);
 }
 
-static ls_status take_cubin(const ls_nvrtc *nvrtc, ls_nvrtc_program program, const char *name, void **out, size_t *size)
+/* What was made: machine code of the device, or text (PTX) that the driver translates. */
+static ls_status take_made(const ls_nvrtc *nvrtc, ls_nvrtc_program program, bool text, const char *name, void **out,
+                           size_t *size)
 {
     size_t bytes = 0;
-    char *cubin = NULL;
-    if (nvrtc->GetCUBINSize(program, &bytes) != LS_NVRTC_SUCCESS || bytes == 0)
+    char *made = NULL;
+    int error = text ? nvrtc->GetPTXSize(program, &bytes) : nvrtc->GetCUBINSize(program, &bytes);
+    if (error != LS_NVRTC_SUCCESS || bytes == 0)
         return ls_fail(LS_ERR_DEVICE, "NVRTC made nothing of the kernels of %s", name);
-    if (!(cubin = malloc(bytes)))
+    if (!(made = malloc(bytes)))
         return ls_fail(LS_ERR_MEMORY, "no memory for the kernels of %s", name);
-    if (nvrtc->GetCUBIN(program, cubin) != LS_NVRTC_SUCCESS) {
-        free(cubin);
+    error = text ? nvrtc->GetPTX(program, made) : nvrtc->GetCUBIN(program, made);
+    if (error != LS_NVRTC_SUCCESS) {
+        free(made);
         return ls_fail(LS_ERR_DEVICE, "NVRTC does not give the kernels of %s", name);
     }
-    *out = cubin;
+    *out = made;
     *size = bytes;
     return LS_OK;
 }
 
+/* "sm_90"; of a GPU that is newer than NVRTC knows "compute_90", the newest before it that it does. */
+static bool is_newer(const ls_nvrtc *nvrtc, int capability, int *known)
+{
+    int archs[MOST_ARCHS], count = 0;
+    *known = 0;
+    if (nvrtc->GetNumSupportedArchs(&count) != LS_NVRTC_SUCCESS || count < 1 || count > MOST_ARCHS ||
+        nvrtc->GetSupportedArchs(archs) != LS_NVRTC_SUCCESS)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (archs[i] <= capability && archs[i] > *known)
+            *known = archs[i];
+    return *known > 0 && *known < capability;
+}
+
 ls_status ls_cuda_compile(const ls_nvrtc *nvrtc, const char *source, const char *name, int major, int minor,
-                          const ls_gpu_tuning *tuning, void **cubin, size_t *bytes)
+                          const ls_gpu_tuning *tuning, void **made, size_t *bytes)
 {
     char target[48], vector[32], rows[32], file[64];
     const char *const options[] = {
         target, vector, rows, "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17", "-w"
     };
     ls_nvrtc_program program = NULL;
-    snprintf(target, sizeof(target), "--gpu-architecture=sm_%d%d", major, minor);
+    int known;
+    bool text = is_newer(nvrtc, major * 10 + minor, &known);
+    snprintf(target, sizeof(target), "--gpu-architecture=%s_%d", text ? "compute" : "sm",
+             text ? known : major * 10 + minor);
     snprintf(vector, sizeof(vector), "-DLS_VECTOR=%d", tuning->vector);
     snprintf(rows, sizeof(rows), "-DLS_ROWS=%d", tuning->rows);
     snprintf(file, sizeof(file), "%s.cu", name);
@@ -53,7 +75,7 @@ ls_status ls_cuda_compile(const ls_nvrtc *nvrtc, const char *source, const char 
     if (error != LS_NVRTC_SUCCESS)
         return ls_fail(LS_ERR_DEVICE, "no program for the kernels of %s: NVRTC's error %d", name, error);
     error = nvrtc->CompileProgram(program, (int)(sizeof(options) / sizeof(*options)), options);
-    ls_status status = error == LS_NVRTC_SUCCESS ? take_cubin(nvrtc, program, name, cubin, bytes)
+    ls_status status = error == LS_NVRTC_SUCCESS ? take_made(nvrtc, program, text, name, made, bytes)
                                                  : compiler_failed(nvrtc, program, name, target + 19, error);
     nvrtc->DestroyProgram(&program);
     return status;

@@ -1,6 +1,6 @@
-/* What this library uses of CUDA's driver, of NVRTC and of NCCL, written down: neither headers nor libraries of CUDA
- * are needed to build. They are loaded at run time (library.c). tests/test_cuda.c compares the numbers with the
- * toolkit's headers, where they are installed. */
+/* What this library uses of CUDA's driver, of NVRTC, NCCL, cuBLAS and cuDNN, written down: neither headers nor
+ * libraries of CUDA are needed to build. They are loaded at run time (library.c). tests/test_cuda.c and
+ * tests/test_cuda_headers.c compare this with the toolkit's headers, where they are installed. */
 #ifndef LS_BACKEND_CUDA_CU_H
 #define LS_BACKEND_CUDA_CU_H
 
@@ -16,6 +16,15 @@ typedef struct ls_cu_module_ *ls_cu_module;
 typedef struct ls_cu_function_ *ls_cu_function;
 typedef struct ls_nvrtc_program_ *ls_nvrtc_program;
 typedef struct ls_nccl_comm_ *ls_nccl_comm;
+#ifndef LS_CU_VENDOR_TYPES /* test_cuda_headers.c has the headers' own */
+typedef struct ls_cublas_handle_ *ls_cublas_handle;
+typedef struct ls_cudnn_handle_ *ls_cudnn_handle;
+typedef struct ls_cudnn_tensor_ *ls_cudnn_tensor;
+typedef struct ls_cudnn_filter_ *ls_cudnn_filter;
+typedef struct ls_cudnn_convolution_ *ls_cudnn_convolution;
+typedef ls_cu_stream ls_cuda_stream;
+typedef int ls_cu_enum;
+#endif
 
 enum {
     LS_CUDA_SUCCESS = 0,
@@ -23,6 +32,7 @@ enum {
     LS_CUDA_ERROR_NO_DEVICE = 100,
     LS_CUDA_ERROR_NOT_READY = 600,
     LS_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+    LS_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     LS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     LS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     LS_CU_STREAM_NON_BLOCKING = 1,
@@ -31,6 +41,24 @@ enum {
     LS_NCCL_SUCCESS = 0,
     LS_NCCL_IN_PROGRESS = 7,
     LS_NCCL_INT8 = 0,
+    LS_MAJOR_VERSION = 0, /* of a library's property */
+    LS_MINOR_VERSION = 1,
+    LS_PATCH_LEVEL = 2,
+    LS_CUBLAS_STATUS_SUCCESS = 0,
+    LS_CUBLAS_STATUS_ALLOC_FAILED = 3,
+    LS_CUBLAS_OP_N = 0,
+    LS_CUBLAS_OP_T = 1,
+    LS_CUBLAS_ATOMICS_NOT_ALLOWED = 0,
+    LS_CUBLAS_PEDANTIC_MATH = 2, /* neither TF32 nor emulation */
+    LS_CUDNN_STATUS_SUCCESS = 0,
+    LS_CUDNN_STATUS_NOT_SUPPORTED = 3000, /* to 3999; 9 before cuDNN 9 */
+    LS_CUDNN_DATA_FLOAT = 0,
+    LS_CUDNN_TENSOR_NHWC = 1,
+    LS_CUDNN_CROSS_CORRELATION = 1,
+    LS_CUDNN_FMA_MATH = 3, /* no TF32 */
+    LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1,
+    LS_CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1, /* _0 adds in no order that is known, and so do _0 and _3 of filters */
+    LS_CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1,
 };
 
 /* Name, what the library calls it, arguments: one row for each function that is used. All return an int, 0: success. */
@@ -82,6 +110,10 @@ enum {
     F(CompileProgram, "nvrtcCompileProgram", (ls_nvrtc_program, int, const char *const *))                             \
     F(GetCUBINSize, "nvrtcGetCUBINSize", (ls_nvrtc_program, size_t *))                                                 \
     F(GetCUBIN, "nvrtcGetCUBIN", (ls_nvrtc_program, char *))                                                           \
+    F(GetNumSupportedArchs, "nvrtcGetNumSupportedArchs", (int *))                                                      \
+    F(GetSupportedArchs, "nvrtcGetSupportedArchs", (int *))                                                            \
+    F(GetPTXSize, "nvrtcGetPTXSize", (ls_nvrtc_program, size_t *))                                                     \
+    F(GetPTX, "nvrtcGetPTX", (ls_nvrtc_program, char *))                                                               \
     F(GetProgramLogSize, "nvrtcGetProgramLogSize", (ls_nvrtc_program, size_t *))                                       \
     F(GetProgramLog, "nvrtcGetProgramLog", (ls_nvrtc_program, char *))
 
@@ -97,6 +129,59 @@ enum {
     F(Recv, "ncclRecv", (void *, size_t, int, int, ls_nccl_comm, ls_cu_stream))                                        \
     F(AllGather, "ncclAllGather", (const void *, void *, size_t, int, ls_nccl_comm, ls_cu_stream))
 
+/* clang-format off */
+#define LS_CUBLAS_FUNCTIONS(F)                                                                                         \
+    F(GetProperty, cublasGetProperty, (ls_cu_enum, int *))                                                             \
+    F(Create, cublasCreate_v2, (ls_cublas_handle *))                                                                   \
+    F(Destroy, cublasDestroy_v2, (ls_cublas_handle))                                                                   \
+    F(SetStream, cublasSetStream_v2, (ls_cublas_handle, ls_cuda_stream))                                               \
+    F(SetWorkspace, cublasSetWorkspace_v2, (ls_cublas_handle, void *, size_t))                                         \
+    F(SetMathMode, cublasSetMathMode, (ls_cublas_handle, ls_cu_enum))                                                  \
+    F(SetAtomicsMode, cublasSetAtomicsMode, (ls_cublas_handle, ls_cu_enum))                                            \
+    F(Sgemm, cublasSgemm_v2,                                                                                           \
+      (ls_cublas_handle, ls_cu_enum, ls_cu_enum, int, int, int, const float *, const float *, int, const float *, int, \
+       const float *, float *, int))                                                                                   \
+    F(SgemmStridedBatched, cublasSgemmStridedBatched,                                                                  \
+      (ls_cublas_handle, ls_cu_enum, ls_cu_enum, int, int, int, const float *, const float *, int, long long,          \
+       const float *, int, long long, const float *, float *, int, long long, int))
+
+#define LS_CUDNN_FUNCTIONS(F)                                                                                          \
+    F(GetProperty, cudnnGetProperty, (ls_cu_enum, int *))                                                              \
+    F(Create, cudnnCreate, (ls_cudnn_handle *))                                                                        \
+    F(Destroy, cudnnDestroy, (ls_cudnn_handle))                                                                        \
+    F(SetStream, cudnnSetStream, (ls_cudnn_handle, ls_cuda_stream))                                                    \
+    F(CreateTensor, cudnnCreateTensorDescriptor, (ls_cudnn_tensor *))                                                  \
+    F(SetTensor, cudnnSetTensor4dDescriptor, (ls_cudnn_tensor, ls_cu_enum, ls_cu_enum, int, int, int, int))            \
+    F(DestroyTensor, cudnnDestroyTensorDescriptor, (ls_cudnn_tensor))                                                  \
+    F(CreateFilter, cudnnCreateFilterDescriptor, (ls_cudnn_filter *))                                                  \
+    F(SetFilter, cudnnSetFilter4dDescriptor, (ls_cudnn_filter, ls_cu_enum, ls_cu_enum, int, int, int, int))            \
+    F(DestroyFilter, cudnnDestroyFilterDescriptor, (ls_cudnn_filter))                                                  \
+    F(CreateConvolution, cudnnCreateConvolutionDescriptor, (ls_cudnn_convolution *))                                   \
+    F(SetConvolution, cudnnSetConvolution2dDescriptor,                                                                 \
+      (ls_cudnn_convolution, int, int, int, int, int, int, ls_cu_enum, ls_cu_enum))                                    \
+    F(SetGroups, cudnnSetConvolutionGroupCount, (ls_cudnn_convolution, int))                                           \
+    F(SetMath, cudnnSetConvolutionMathType, (ls_cudnn_convolution, ls_cu_enum))                                        \
+    F(DestroyConvolution, cudnnDestroyConvolutionDescriptor, (ls_cudnn_convolution))                                   \
+    F(ForwardWorkspace, cudnnGetConvolutionForwardWorkspaceSize,                                                       \
+      (ls_cudnn_handle, ls_cudnn_tensor, ls_cudnn_filter, ls_cudnn_convolution, ls_cudnn_tensor, ls_cu_enum,           \
+       size_t *))                                                                                                      \
+    F(DataWorkspace, cudnnGetConvolutionBackwardDataWorkspaceSize,                                                     \
+      (ls_cudnn_handle, ls_cudnn_filter, ls_cudnn_tensor, ls_cudnn_convolution, ls_cudnn_tensor, ls_cu_enum,           \
+       size_t *))                                                                                                      \
+    F(FilterWorkspace, cudnnGetConvolutionBackwardFilterWorkspaceSize,                                                 \
+      (ls_cudnn_handle, ls_cudnn_tensor, ls_cudnn_tensor, ls_cudnn_convolution, ls_cudnn_filter, ls_cu_enum,           \
+       size_t *))                                                                                                      \
+    F(Forward, cudnnConvolutionForward,                                                                                \
+      (ls_cudnn_handle, const void *, ls_cudnn_tensor, const void *, ls_cudnn_filter, const void *,                    \
+       ls_cudnn_convolution, ls_cu_enum, void *, size_t, const void *, ls_cudnn_tensor, void *))                       \
+    F(BackwardData, cudnnConvolutionBackwardData,                                                                      \
+      (ls_cudnn_handle, const void *, ls_cudnn_filter, const void *, ls_cudnn_tensor, const void *,                    \
+       ls_cudnn_convolution, ls_cu_enum, void *, size_t, const void *, ls_cudnn_tensor, void *))                       \
+    F(BackwardFilter, cudnnConvolutionBackwardFilter,                                                                  \
+      (ls_cudnn_handle, const void *, ls_cudnn_tensor, const void *, ls_cudnn_tensor, const void *,                    \
+       ls_cudnn_convolution, ls_cu_enum, void *, size_t, const void *, ls_cudnn_filter, void *))
+/* clang-format on */
+
 /* cu.Init(0), nvrtc.Version(&major, &minor), nccl.GroupStart() */
 #define LS_CU_POINTER(name, symbol, arguments) int(*name) arguments;
 typedef struct ls_cu {
@@ -108,6 +193,12 @@ typedef struct ls_nvrtc {
 typedef struct ls_nccl {
     LS_NCCL_FUNCTIONS(LS_CU_POINTER)
 } ls_nccl;
+typedef struct ls_cublas {
+    LS_CUBLAS_FUNCTIONS(LS_CU_POINTER)
+} ls_cublas;
+typedef struct ls_cudnn {
+    LS_CUDNN_FUNCTIONS(LS_CU_POINTER)
+} ls_cudnn;
 #undef LS_CU_POINTER
 
 #endif

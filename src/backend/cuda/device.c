@@ -25,15 +25,7 @@ static ls_status failed(const device *d, const char *what, int error)
                    what, ls_cuda_error(d->cu, error, why));
 }
 
-/* The call, with the device's context as the thread's. */
-#define WITHIN(d, error, call)                                                                                         \
-    do {                                                                                                               \
-        error = (d)->cu->CtxPushCurrent((d)->context);                                                                 \
-        if (error == LS_CUDA_SUCCESS) {                                                                                \
-            error = (call);                                                                                            \
-            (d)->cu->CtxPopCurrent(NULL);                                                                              \
-        }                                                                                                              \
-    } while (0)
+#define WITHIN LS_CUDA_WITHIN
 
 #define CU_TRY(d, what, call)                                                                                          \
     do {                                                                                                               \
@@ -56,6 +48,7 @@ static void cu_close(void *device_)
     device *d = device_;
     int ignored;
     ls_nccl_leave(d);
+    ls_vendor_close(d);
     if (d->stream)
         WITHIN(d, ignored, d->cu->StreamDestroy(d->stream));
     (void)ignored;
@@ -284,26 +277,14 @@ static ls_status cu_launch(void *device_, void *kernel, const ls_gpu_grid *grid)
     return LS_OK;
 }
 
-static const ls_gpu_driver driver = {
-    .name = "cuda",
-    .close = cu_close,
-    .alloc = cu_alloc,
-    .free = cu_free,
-    .host_alloc = cu_host_alloc,
-    .host_free = cu_host_free,
-    .write = cu_write,
-    .wait = cu_wait,
-    .read = cu_read,
-    .copy = cu_copy,
-    .transfer = ls_nccl_transfer,
-    .finish = cu_finish,
-    .compile = cu_compile,
-    .load = cu_load,
-    .binary = cu_binary,
-    .release = cu_release,
-    .kernel = cu_kernel,
-    .launch = cu_launch,
-};
+#define DRIVER                                                                                                         \
+    .name = "cuda", .close = cu_close, .alloc = cu_alloc, .free = cu_free, .host_alloc = cu_host_alloc,                \
+    .host_free = cu_host_free, .write = cu_write, .wait = cu_wait, .read = cu_read, .copy = cu_copy,                   \
+    .transfer = ls_nccl_transfer, .finish = cu_finish, .compile = cu_compile, .load = cu_load, .binary = cu_binary,    \
+    .release = cu_release, .kernel = cu_kernel, .launch = cu_launch
+
+static const ls_gpu_driver driver = { DRIVER };
+static const ls_gpu_driver vendor_driver = { DRIVER, .ask = ls_vendor_ask, .call = ls_vendor_call };
 
 /* ---- The table ---- */
 
@@ -342,33 +323,35 @@ static ls_status open_stream(device *d)
     return LS_OK;
 }
 
+/* user: NULL, or the table of vendors' kernels. */
 static ls_status cuda_open(void *user, int number, void **out)
 {
     const ls_cuda *all = ls_cuda_get();
     char key[256];
-    (void)user;
     device *d = calloc(1, sizeof(*d));
     if (!d)
         return ls_fail(LS_ERR_MEMORY, "no memory for CUDA device %d", number);
     d->what = &all->devices[number];
     d->cu = &all->cu;
     ls_status status = open_stream(d);
+    if (status == LS_OK && user)
+        status = ls_vendor_open(d);
     if (status != LS_OK) {
         cu_close(d);
         return status;
     }
     snprintf(key, sizeof(key), "%d %d\nsm_%d%d\nNVRTC %d.%d\ndriver %d", ls_gpu_tuning_gpu.vector,
              ls_gpu_tuning_gpu.rows, d->what->major, d->what->minor, all->compiler[0], all->compiler[1], all->driver);
-    return ls_gpu_open(&(ls_gpu_opening){ &driver, d, &ls_gpu_tuning_gpu, d->what->name, key }, out);
+    return ls_gpu_open(&(ls_gpu_opening){ user ? &vendor_driver : &driver, d, &ls_gpu_tuning_gpu, d->what->name, key },
+                       out);
 }
 
-const ls_backend ls_cuda_backend = {
-    .size = sizeof(ls_backend),
-    .kind = "CUDA",
-    .transfer = ls_gpu_transfer,
-    .probe = cuda_probe,
-    .query = cuda_query,
-    .supports = cuda_supports,
-    .open = cuda_open,
-    LS_GPU_FUNCTIONS,
-};
+#define TABLE                                                                                                          \
+    .size = sizeof(ls_backend), .kind = "CUDA", .transfer = ls_gpu_transfer, .probe = cuda_probe, .query = cuda_query, \
+    .supports = cuda_supports, .open = cuda_open, LS_GPU_FUNCTIONS
+
+const ls_backend ls_cuda_backend = { TABLE };
+
+/* The same devices with kernels of cuBLAS and cuDNN. */
+static char vendor[1];
+const ls_backend ls_cuda_vendor_backend = { TABLE, .user = vendor };

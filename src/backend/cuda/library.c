@@ -1,9 +1,10 @@
 /* The driver (libcuda) and NVRTC, loaded at run time, and the devices that there are. A machine without them has none,
- * which is no error.
+ * which is no error. Where two devices or more are, NCCL; where a context asks for their kernels, cuBLAS and cuDNN.
  *
- * LOCKSTEP_CUDA_PATH: folders, with colons between, where both are looked for before the system's own places. */
+ * LOCKSTEP_CUDA_PATH: folders, with colons between, where all are looked for before the system's own places. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,93 @@ static void load_nccl(void)
         found.nccl_version = 0;
 }
 
+/* ---- cuBLAS and cuDNN ---- */
+
+static ls_vendor_libraries vendor;
+static pthread_once_t vendor_once = PTHREAD_ONCE_INIT;
+
+#define FIND_NAMED(name, symbol, arguments) FIND(name, #symbol, arguments)
+
+static int read_version(int (*property)(ls_cu_enum, int *), int out[3])
+{
+    int error = 0;
+    for (int i = LS_MAJOR_VERSION; i <= LS_PATCH_LEVEL && !error; i++)
+        error = property(i, &out[i]);
+    return error;
+}
+
+/* Of the driver's version, or an older one: a newer one it would refuse. */
+static void load_cublas(void)
+{
+    ls_cublas *out = &vendor.cublas;
+    char names[3][32], why[256];
+    const char *const files[] = { names[0], names[1], names[2] };
+    const char *missing = NULL;
+    int newest = ls_cuda_get()->driver > 0 ? ls_cuda_get()->driver / 1000 : 13;
+    for (int i = 0; i < 3; i++)
+        snprintf(names[i], sizeof(names[i]), "libcublas.so.%d", newest - i);
+    void *library = load_library(files, 3, vendor.cublas_path, why);
+    if (!library) {
+        snprintf(vendor.problem, sizeof(vendor.problem), "there is no cuBLAS: looked for %s, %s and %s (%s)", names[0],
+                 names[1], names[2], why);
+        return;
+    }
+    LS_CUBLAS_FUNCTIONS(FIND_NAMED)
+    if (missing)
+        snprintf(vendor.problem, sizeof(vendor.problem), "%s has no %s: a newer cuBLAS is needed", vendor.cublas_path,
+                 missing);
+    else if (read_version(out->GetProperty, vendor.cublas_version) != LS_CUBLAS_STATUS_SUCCESS)
+        snprintf(vendor.problem, sizeof(vendor.problem), "%s does not tell its version", vendor.cublas_path);
+}
+
+static void load_cudnn(void)
+{
+    ls_cudnn *out = &vendor.cudnn;
+    const char *const files[] = { "libcudnn.so.9", "libcudnn.so.8", "libcudnn.so" };
+    const char *missing = NULL;
+    char why[256];
+    void *library = load_library(files, 3, vendor.cudnn_path, why);
+    if (!library) {
+        snprintf(vendor.problem, sizeof(vendor.problem), "there is no cuDNN: looked for %s, %s and %s (%s)", files[0],
+                 files[1], files[2], why);
+        return;
+    }
+    LS_CUDNN_FUNCTIONS(FIND_NAMED)
+    if (missing)
+        snprintf(vendor.problem, sizeof(vendor.problem), "%s has no %s: a newer cuDNN is needed", vendor.cudnn_path,
+                 missing);
+    else if (read_version(out->GetProperty, vendor.cudnn_version) != LS_CUDNN_STATUS_SUCCESS)
+        snprintf(vendor.problem, sizeof(vendor.problem), "%s does not tell its version", vendor.cudnn_path);
+}
+
+static atomic_bool vendor_asked;
+
+static void load_vendor(void)
+{
+    load_cublas();
+    if (!vendor.problem[0])
+        load_cudnn();
+    atomic_store(&vendor_asked, true);
+}
+
+const ls_vendor_libraries *ls_vendor_get(void)
+{
+    pthread_once(&vendor_once, load_vendor);
+    return &vendor;
+}
+
+static void describe_vendor(ls_text *lines)
+{
+    const int *b = vendor.cublas_version, *d = vendor.cudnn_version;
+    if (!atomic_load(&vendor_asked))
+        ls_text_add(lines, "cuBLAS, cuDNN: not loaded; kernels are our own unless vendor's are asked for\n");
+    else if (vendor.problem[0])
+        ls_text_add(lines, "cuBLAS, cuDNN: not used (%s)\n", vendor.problem);
+    else
+        ls_text_add(lines, "cuBLAS: %d.%d.%d (%s)\ncuDNN: %d.%d.%d (%s)\n", b[0], b[1], b[2], vendor.cublas_path, d[0],
+                    d[1], d[2], vendor.cudnn_path);
+}
+
 /* ---- Devices ---- */
 
 static bool describe(ls_cuda_device *d, int number)
@@ -115,6 +203,9 @@ static bool describe(ls_cuda_device *d, int number)
         cu->DeviceGetAttribute(&d->major, LS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->id) != LS_CUDA_SUCCESS ||
         cu->DeviceGetAttribute(&d->minor, LS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->id) != LS_CUDA_SUCCESS)
         return false;
+    if (cu->DeviceGetAttribute(&d->multiprocessors, LS_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->id) !=
+        LS_CUDA_SUCCESS)
+        d->multiprocessors = 0;
     if (cu->DeviceGetPCIBusId(d->bus, sizeof(d->bus), d->id) != LS_CUDA_SUCCESS)
         d->bus[0] = '\0';
     return true;
@@ -184,4 +275,6 @@ void ls_cuda_describe(ls_text *lines)
                     all->nccl_version % 100, all->nccl_library);
     else if (all->count > 1)
         ls_text_add(lines, "NCCL: none (%s): devices copy from each other\n", all->nccl_problem);
+    if (all->count > 0)
+        describe_vendor(lines);
 }

@@ -27,6 +27,7 @@ typedef struct stage {
 typedef struct plan {
     ls_program program;
     size_t scratch;             /* bytes of a lane */
+    size_t shared;              /* bytes of the library's workspace, of all lanes */
     ls_gpu_chain_steps *chains; /* in order */
     int chain_count;
 } plan;
@@ -248,10 +249,27 @@ static int group_of(const device *d, const ls_gpu_launch *launch)
 static ls_status record_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
-    void *kernel;
+    void *kernel = NULL;
     bool first;
-    LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
+    if (!launch->is_call)
+        LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
     return ls_gpu_record_add(d->record, kernel, launch, group_of(d, launch));
+}
+
+static ls_status ask_library(void *user, ls_gpu_call *call, bool *can)
+{
+    device *d = user;
+    return d->driver->ask(d->own_device, call, can);
+}
+
+static ls_status call_library(device *d, const ls_gpu_recorded *of)
+{
+    ls_memory_place at[LS_GPU_PLACES];
+    for (int lane = 0; lane < of->grid.lanes; lane++) {
+        const ls_gpu_call *call = ls_gpu_record_call(d->record, of, lane, at);
+        LS_TRY(d->driver->call(d->own_device, call, at));
+    }
+    return LS_OK;
 }
 
 /* Room for a table. What is queued may still read the one that is there. */
@@ -285,6 +303,10 @@ static ls_status launch_recorded(device *d)
     memcpy(s->bytes, table, bytes);
     LS_TRY(d->driver->write(d->own_device, d->table, 0, s->bytes, bytes, &s->done));
     for (int i = 0; i < count; i++) {
+        if (!list[i].kernel) {
+            LS_TRY(call_library(d, &list[i]));
+            continue;
+        }
         ls_gpu_grid grid = list[i].grid;
         grid.kernel = list[i].name;
         grid.table = (ls_memory_place){ d->table, list[i].table_at };
@@ -302,6 +324,8 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     bool first;
     ls_work_tell("compiling kernels for", d->name, 0, 0); /* shown from the second second on */
     LS_TRY(ls_gpu_record_add(d->record, NULL, launch, 0));
+    if (launch->is_call)
+        return LS_OK;
     LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
     if (!first)
         return LS_OK;
@@ -322,6 +346,7 @@ static ls_gpu_lowering lowering_of(device *d, ls_gpu_launcher *launch, int lane)
 {
     return (ls_gpu_lowering){ .tuning = d->tuning,
                               .launch = launch,
+                              .ask = d->driver->ask ? ask_library : NULL,
                               .user = d,
                               .lanes = 1,
                               .scratch = { d->scratch, 0 },
@@ -412,8 +437,15 @@ static ls_status warm_steps(device *d, plan *p, int64_t samples)
         LS_TRY(lower_next(&l, p, &run, &i, &chain));
     }
     p->scratch = l.needs > p->scratch ? l.needs : p->scratch;
+    p->shared = l.shared_needs > p->shared ? l.shared_needs : p->shared;
     (void)ls_gpu_record_table(d->record, &bytes);
     return need_table(d, bytes);
+}
+
+/* Of all lanes; the library's workspace is behind it, at a multiple of 256. */
+static size_t scratch_bytes(const plan *p)
+{
+    return (p->scratch * (size_t)p->program.lanes + 255) / 256 * 256;
 }
 
 static ls_status warm_program(device *d, plan *p)
@@ -425,7 +457,7 @@ static ls_status warm_program(device *d, plan *p)
         LS_TRY(warm_steps(d, p, p->program.samples - 1));
     LS_TRY(warm_steps(d, p, p->program.samples));
     ls_gpu_kernels_keep(d->kernels);
-    return need_scratch(d, p->scratch * (size_t)p->program.lanes);
+    return need_scratch(d, scratch_bytes(p) + p->shared);
 }
 
 ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **out)
@@ -462,16 +494,18 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
 
 /* All lanes' launches. *needs: bytes of scratch that a lane wants. */
 static ls_status record_lanes(device *d, const plan *p, const ls_program_run *runs, int count, bool *checks,
-                              size_t *needs)
+                              size_t *needs, size_t *shared)
 {
     ls_gpu_record_begin(d->record, count);
     for (int i = 0, chain = 0, next = 0, next_chain = 0; i < p->program.step_count; i = next, chain = next_chain) {
+        unsigned made = 0;
         ls_gpu_record_step(d->record);
         for (int v = 0; v < count; v++) {
             ls_gpu_lowering l = lowering_of(d, record_launch, v);
             l.lanes = p->program.lanes;
-            l.lane = v;
+            l.made = &made;
             l.scratch.offset = (size_t)v * p->scratch;
+            l.shared = (ls_memory_place){ d->scratch, scratch_bytes(p) };
             l.step = d->pending_count * STEPS_MOST + i;
             ls_gpu_record_lane(d->record);
             next = i;
@@ -479,6 +513,7 @@ static ls_status record_lanes(device *d, const plan *p, const ls_program_run *ru
             LS_TRY(lower_next(&l, p, &runs[v], &next, &next_chain));
             *checks = *checks || l.checks;
             *needs = l.needs > *needs ? l.needs : *needs;
+            *shared = l.shared_needs > *shared ? l.shared_needs : *shared;
         }
     }
     return LS_OK;
@@ -488,17 +523,18 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
 {
     device *d = device_;
     plan *p = plan_;
-    size_t needs = 0;
+    size_t needs = 0, shared = 0;
     bool checks = false;
     if (count > p->program.lanes)
         return ls_fail(LS_ERR_INVALID, "%d lanes of a program for %d", count, p->program.lanes);
     if (d->pending_count == PENDING)
         LS_TRY(tell_faults(d));
-    LS_TRY(record_lanes(d, p, runs, count, &checks, &needs));
-    if (needs > p->scratch) { /* once: a whole value that is as large as the batch */
-        p->scratch = needs;
-        LS_TRY(need_scratch(d, p->scratch * (size_t)p->program.lanes));
-        LS_TRY(record_lanes(d, p, runs, count, &checks, &needs));
+    LS_TRY(record_lanes(d, p, runs, count, &checks, &needs, &shared));
+    if (needs > p->scratch || shared > p->shared) { /* once: a whole value that is as large as the batch */
+        p->scratch = needs > p->scratch ? needs : p->scratch;
+        p->shared = shared > p->shared ? shared : p->shared;
+        LS_TRY(need_scratch(d, scratch_bytes(p) + p->shared));
+        LS_TRY(record_lanes(d, p, runs, count, &checks, &needs, &shared));
     }
     if (checks) {
         d->pending_lanes = d->pending_count == 0 || count > d->pending_lanes ? count : d->pending_lanes;

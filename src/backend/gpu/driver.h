@@ -49,6 +49,11 @@ typedef struct ls_gpu_driver {
     ls_status (*kernel)(void *device, void *program, const char *name, void **kernel);
     void (*release_kernel)(void *device, void *kernel); /* NULL: they go with their program */
     ls_status (*launch)(void *device, void *kernel, const ls_gpu_grid *grid);
+
+    /* A vendor's library, for calls that it takes (*can); both NULL: there is none. `at`: the call's places, and the
+     * workspace last. */
+    ls_status (*ask)(void *device, ls_gpu_call *call, bool *can);
+    ls_status (*call)(void *device, const ls_gpu_call *call, const ls_memory_place *at);
 } ls_gpu_driver;
 
 /* What a device is opened with. */
@@ -95,7 +100,7 @@ ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
 typedef struct ls_gpu_record ls_gpu_record;
 
 typedef struct ls_gpu_recorded {
-    void *kernel;
+    void *kernel; /* NULL: calls of the library, one for each lane */
     char name[48];
     size_t table_at;
     ls_gpu_grid grid;
@@ -115,6 +120,10 @@ ls_status ls_gpu_record_add(ls_gpu_record *record, void *kernel, const ls_gpu_la
 /* The launches in order, and the table for all of them. */
 const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *record, int *count);
 const void *ls_gpu_record_table(const ls_gpu_record *record, size_t *bytes);
+
+/* A lane's call of the library, and its places. */
+const ls_gpu_call *ls_gpu_record_call(const ls_gpu_record *record, const ls_gpu_recorded *of, int lane,
+                                      ls_memory_place at[LS_GPU_PLACES]);
 
 /* ---- Kernels of an open device ---- */
 

@@ -50,6 +50,38 @@ typedef struct ls_gpu_tuning {
 
 extern const ls_gpu_tuning ls_gpu_tuning_cpu, ls_gpu_tuning_gpu;
 
+/* ---- Calls of a vendor's library ----
+ * A driver may have one (cuBLAS, cuDNN): what it takes is then no kernel of ours but a call for each lane, whatever the
+ * number of lanes and devices, so that the bits do not depend on these. They are other bits than those of docs/bits.md.
+ */
+
+typedef enum ls_gpu_call_kind {
+    LS_GPU_CALL_PRODUCT,          /* a, b, out */
+    LS_GPU_CALL_CONV,             /* x, kernel, y; kernels are [out,kh,kw,group_in] here */
+    LS_GPU_CALL_CONV_GRAD_INPUT,  /* kernel, dy, dx */
+    LS_GPU_CALL_CONV_GRAD_KERNEL, /* x, dy, gradient of the kernel */
+} ls_gpu_call_kind;
+
+/* Products of matrices: a [m,k] (transposed: [k,m]) times b [k,n] ([n,k]), for each place of the leading axes, array 0
+ * of the walk is a and 1 is b. sums: one matrix comes out, their sum. */
+typedef struct ls_gpu_matrices {
+    i64 m, n, k, transpose_a, transpose_b, sums;
+    ls_gpu_walk leading;
+} ls_gpu_matrices;
+
+/* Of all zeros before it is filled: calls are compared byte by byte. Behind its places comes one for the workspace. */
+typedef struct ls_gpu_call {
+    i64 kind; /* ls_gpu_call_kind */
+    size_t workspace;
+    union {
+        ls_gpu_matrices matrices;
+        ls_gpu_window window;
+    } of;
+} ls_gpu_call;
+
+/* Whether the library takes a call, and then its workspace. */
+typedef ls_status ls_gpu_asker(void *user, ls_gpu_call *call, bool *can);
+
 /* ---- Launches ---- */
 
 typedef struct ls_gpu_launch {
@@ -61,20 +93,26 @@ typedef struct ls_gpu_launch {
     size_t size;
     int64_t items[2]; /* along the axes of the grid */
     bool heavy;       /* an item has much to do */
+    bool is_call;     /* of the library, in place of a kernel: `numbers` is an ls_gpu_call */
 } ls_gpu_launch;
 
 typedef ls_status ls_gpu_launcher(void *user, const ls_gpu_launch *launch);
+
+enum { LS_GPU_MADE_SWAPPED = 1, LS_GPU_MADE_KERNEL = 2 };
 
 /* How steps are lowered: for a run, or only to find out what it takes. */
 typedef struct ls_gpu_lowering {
     const ls_gpu_tuning *tuning;
     ls_gpu_launcher *launch;
+    ls_gpu_asker *ask; /* NULL: there is no library */
     void *user;
     ls_memory_place scratch; /* of at least what `needs` said for as many samples */
     ls_memory_place fault;   /* an ls_gpu_fault, zeros before the first run */
     size_t needs;            /* bytes of scratch: the most so far */
+    ls_memory_place shared;  /* the library's workspace, of all lanes: their calls come one after the other */
+    size_t shared_needs;     /* its bytes: the most so far */
     int lanes;               /* that are run together, at most: each has scratch of its own */
-    int lane;                /* that is at hand: its number among them; the first one's scratch begins at 0 */
+    unsigned *made;          /* what lanes before it have made for all, in this step: LS_GPU_MADE_...; NULL: nothing */
     int step;                /* that is at hand */
     bool checks;             /* something may be wrong with the data: look at `fault` */
 } ls_gpu_lowering;

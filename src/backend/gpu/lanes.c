@@ -138,3 +138,13 @@ const void *ls_gpu_record_table(const ls_gpu_record *r, size_t *bytes)
     *bytes = r->bytes;
     return r->table;
 }
+
+const ls_gpu_call *ls_gpu_record_call(const ls_gpu_record *r, const ls_gpu_recorded *of, int lane,
+                                      ls_memory_place at[LS_GPU_PLACES])
+{
+    const unsigned char *entry = r->table + of->table_at + of->grid.entry * (size_t)lane;
+    const int64_t *offset = (const int64_t *)(const void *)entry;
+    for (int i = 0; i < of->grid.places; i++)
+        at[i] = (ls_memory_place){ of->grid.memory[i], (size_t)offset[i] };
+    return (const ls_gpu_call *)(const void *)(entry + LS_GPU_PLACES * sizeof(*offset));
+}

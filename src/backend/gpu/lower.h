@@ -73,6 +73,27 @@ typedef struct blocks_sum {
 ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s);
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count);
 
+/* Whether this lane makes a thing that all of them share: the first one that needs it. */
+static inline bool ls_gpu_makes(const lowering *x, unsigned what)
+{
+    bool first = !x->l->made || !(*x->l->made & what);
+    if (x->l->made)
+        *x->l->made |= what;
+    return first;
+}
+
+/* Whether an input is the same for all lanes. */
+static inline bool ls_gpu_is_shared(const lowering *x, int input)
+{
+    const ls_program_slot *slot = &x->step->in[input];
+    return !slot->per_sample && (slot->room == LS_ROOM_STATE || slot->room == LS_ROOM_PLAN);
+}
+
+/* ---- By a vendor's library (lower_library.c), where there is one that takes it: *done ---- */
+
+ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_window *v, bool *done);
+ls_status ls_gpu_library_matmul(lowering *x, const ls_gpu_product *p, bool sums, bool *done);
+
 lower_function ls_gpu_conv2d, ls_gpu_conv2d_grad_input, ls_gpu_conv2d_grad_kernel, ls_gpu_matmul, ls_gpu_pool,
     ls_gpu_pool_grad, ls_gpu_moments, ls_gpu_grad_moments, ls_gpu_norm_input, ls_gpu_norm_grad_input, ls_gpu_reduce_sum,
     ls_gpu_reduce_extreme, ls_gpu_softmax, ls_gpu_cross_entropy, ls_gpu_cross_entropy_grad, ls_gpu_dropout,

@@ -54,6 +54,10 @@ ls_status ls_gpu_conv2d(lowering *x)
     ls_gpu_window v = window_of(x, &in, &kernel, &x->out_shape);
     char name[48];
     int64_t each;
+    bool done = false;
+    LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV, &v, &done));
+    if (done)
+        return LS_OK;
     v.tiles = ceiling(v.yw, t->rows);
     (void)with_columns(x, "conv2d", v.group_out, name, &each);
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, v.yh * v.tiles * v.groups * ceiling(v.group_out, each), v.n,
@@ -65,13 +69,12 @@ ls_status ls_gpu_conv2d(lowering *x)
 static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
                            ls_memory_place *out)
 {
-    const ls_program_slot *slot = &x->step->in[input];
-    bool shared = !slot->per_sample && (slot->room == LS_ROOM_STATE || slot->room == LS_ROOM_PLAN);
+    bool shared = ls_gpu_is_shared(x, input);
     ls_gpu_rows p = { .outer = matrices, .n = rows, .inner = columns };
     *out = ls_gpu_scratch(x, (size_t)(matrices * rows * columns) * sizeof(float));
     if (shared) /* the first lane's */
         out->offset -= x->l->scratch.offset;
-    if (shared && x->l->lane > 0)
+    if (shared && !ls_gpu_makes(x, LS_GPU_MADE_SWAPPED))
         return LS_OK;
     return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, columns * ceiling(rows, x->l->tuning->vector), matrices, *out,
                   ls_gpu_in(x, input));
@@ -85,6 +88,10 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
     ls_memory_place swapped;
     char name[48];
     int64_t each;
+    bool done = false;
+    LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV_GRAD_INPUT, &v, &done));
+    if (done)
+        return LS_OK;
     (void)with_columns(x, "conv2d_grad_input", v.group_in, name, &each);
     LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
     v.tiles = ceiling(v.w, t->rows * v.stride[1]) * v.stride[1];
@@ -99,6 +106,10 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
     ls_gpu_correlate p = { .v = window_of(x, &in, &x->out_shape, &dy) };
     char name[48];
     int64_t count, each;
+    bool done = false;
+    LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV_GRAD_KERNEL, &p.v, &done));
+    if (done)
+        return LS_OK;
     p.b = ls_gpu_blocks_of(ls_blocks_of(p.v.yh, p.v.yw), p.v.n, &count);
     blocks_sum s = { .module = LS_GPU_PRODUCTS,
                      .kernel = with_columns(x, "conv2d_grad_kernel", p.v.group_out, name, &each),
@@ -176,11 +187,15 @@ ls_status ls_gpu_matmul(lowering *x)
                          .a_column = transpose_a ? a_size[1] : 1 };
     ls_shape over = walk_leading(in, &p.leading);
     ls_memory_place b = ls_gpu_in(x, 1);
+    bool sums = x->node->attr.matmul.sum_leading || (x->node->use == LS_USE_REDUCES && over.rank == 0), done = false;
     p.b_row = p.n;
     p.matrices = p.leading.n;
+    LS_TRY(ls_gpu_library_matmul(x, &p, sums, &done));
+    if (done)
+        return LS_OK;
     if (transpose_b && p.n > 0 && p.k > 0)
         LS_TRY(swap_last(x, 1, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
-    if (x->node->attr.matmul.sum_leading || (x->node->use == LS_USE_REDUCES && over.rank == 0))
+    if (sums)
         return matmul_blocks(x, &p, &over, b);
     char name[48];
     int64_t each;

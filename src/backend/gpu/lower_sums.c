@@ -259,8 +259,11 @@ ls_status ls_gpu_gather_grad(lowering *x)
 {
     ls_gpu_rows p = taken_of(x, &x->out_shape, (int)x->node->attr.axis_size.axis);
     LS_TRY(check_indices(x, 1, p.size, LS_GPU_FAULT_INDEX));
-    return LAUNCH(x, LS_GPU_MOVES, "gather_grad_f32", &p, p.outer * p.size * p.inner, 1, ls_gpu_in(x, 0),
-                  ls_gpu_in(x, 1), x->out);
+    ls_memory_place links = ls_gpu_scratch(x, (size_t)p.n * sizeof(i64));
+    LS_TRY(ls_gpu_fill(x, x->out, LS_F32, p.outer * p.size * p.inner, 0));
+    LS_TRY(LAUNCH(x, LS_GPU_MOVES, "gather_links", &p, p.n, 1, ls_gpu_in(x, 1), links));
+    return LAUNCH(x, LS_GPU_MOVES, "gather_grad_f32", &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1),
+                  links, x->out);
 }
 
 ls_status ls_gpu_one_hot(lowering *x)

@@ -71,21 +71,42 @@ GATHER(gather_1, u8)
 GATHER(gather_4, u32)
 GATHER(gather_8, u64)
 
-/* The gradient of gather: each row of the table is one chain over the positions that took it, ascending. dy [outer, n,
- * inner], indices [n]; out [outer, size, inner]. places: dy, indices, out */
-KERNEL gather_grad_f32(PLACE(0), PLACE(1), PLACE(2), LANES)
+/* Of each of n positions the next one with the same index, or n; where one before it has that index, -1 less that. So
+ * the gradient below walks only positions that took its row, in order. places: indices, links */
+KERNEL gather_links(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_rows, p);
+    i64 k = ITEM(0);
+    if (k >= p->n)
+        return;
+    i64 index = index_at(IN(u8, 0), p->width, k), before = 0, next = k + 1;
+    while (before < k && index_at(IN(u8, 0), p->width, before) != index)
+        before++;
+    while (next < p->n && index_at(IN(u8, 0), p->width, next) != index)
+        next++;
+    OUT(i64, 1)[k] = before < k ? -1 - next : next;
+}
+
+/* dy [outer, n, inner] into rows of out [outer, size, inner], which is all zeros: each by the first position that took
+ * it. places: dy, indices, links, out */
+KERNEL gather_grad_f32(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
-    if (i >= p->outer * p->size * p->inner)
+    if (i >= p->outer * p->n * p->inner)
         return;
-    i64 row = i / p->inner, outer = row / p->size, index = row % p->size;
-    GLOBAL const float *dy = IN(float, 0) + outer * p->n * p->inner + i % p->inner;
+    i64 row = i / p->inner, outer = row / p->n, first = row % p->n, inner = i % p->inner;
+    i64 index = index_at(IN(u8, 1), p->width, first), next = IN(i64, 2)[first];
+    if (next < 0 || index < 0 || index >= p->size) /* what is outside is told by check_indices */
+        return;
+    GLOBAL const float *dy = IN(float, 0) + outer * p->n * p->inner + inner;
     float sum = 0;
-    for (i64 k = 0; k < p->n; k++)
-        if (index_at(IN(u8, 1), p->width, k) == index)
-            sum += dy[k * p->inner];
-    OUT(float, 2)[i] = sum;
+    for (i64 k = first; k < p->n; k = next) {
+        sum += dy[k * p->inner];
+        next = IN(i64, 2)[k];
+        next = next < 0 ? -1 - next : next;
+    }
+    OUT(float, 3)[(outer * p->size + index) * p->inner + inner] = sum;
 }
 
 /* indices [n], out [n, size]. places: indices, out */
