@@ -142,7 +142,7 @@ static void each_batch_is_dealt_once(void **state)
     assert_false(ls_dealer_is_done(d));
     ls_dealer_lose(d, 2);
     assert_false(ls_dealer_is_done(d)); /* nobody has it, and it is to be done */
-    OK(ls_dealer_ask(d, 2, 1)); /* it is there again, or another in its place */
+    OK(ls_dealer_ask(d, 2, 1));         /* it is there again, or another in its place */
     assert_int_equal(h.count, 5);
     assert_int_equal(h.ordinal[4], 7);
     assert_true(ls_dealer_done(d, 2, 7));

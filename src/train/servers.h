@@ -24,7 +24,8 @@
 #include "train/parts.h"
 
 typedef enum ls_ps_kind {
-    LS_PS_ASK = LS_LETTER_FIRST, /* number of this ask, from 1 on */
+    /* number of this ask, from 1 on */
+    LS_PS_ASK = LS_LETTER_FIRST,
     LS_PS_TAKE,  /* ordinal, epoch, batch of it, pass, batch of it, run */
     LS_PS_DONE,  /* ordinal, samples, lanes; results */
     LS_PS_FAIL,  /* status; text */
