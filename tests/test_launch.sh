@@ -119,6 +119,11 @@ one_hangs() {
     fail_with 143 2 '[ $LOCKSTEP_RANK = 1 ] || sleep 50' --grace 0.3 && nobody_left
 }
 check "one that hangs when the job is over is ended" one_hangs
+zero_is_stopped() {
+    launch --workers 2 --grace 0.3 -- sh -c '[ $LOCKSTEP_RANK = 1 ] || kill -STOP $$' >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+    grep -q 'worker 0 has not ended 0.3 s after the others have finished: it is ended' "$TMP/err" && nobody_left
+}
+check "worker 0 is stopped, and the others finish the job" zero_is_stopped
 
 # ---- Restarts ----
 

@@ -255,6 +255,14 @@ static void reap(launch *l)
     }
 }
 
+static bool is_stopped(pid_t pid)
+{
+    siginfo_t info = { .si_pid = 0 };
+    return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
+/* One that speaks for all and was stopped is lost to the others, who finished the job without it. (One that runs may
+ * have something left to do, and has failed at that.) */
 static void end_hanging(launch *l)
 {
     if (l->over_at <= 0 || l->kill_at > 0 || launch_now() < l->over_at)
@@ -265,6 +273,7 @@ static void end_hanging(launch *l)
         fprintf(stderr, "lockstep launch: worker %d has not ended %g s after the others have finished: it is ended\n",
                 r, l->settings->grace);
         l->workers[r].overdue = true;
+        l->finished |= r == l->voice && is_stopped(l->workers[r].pid);
     }
     ask_to_end(l);
 }
