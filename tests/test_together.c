@@ -20,7 +20,7 @@
 #define LIMIT (SANITIZED ? 600 : 120) /* seconds, of each test */
 #define LANES 4
 
-static int steps = SANITIZED ? 20 : 60;
+static int steps = SANITIZED ? 20 : 30;
 
 typedef struct trainee {
     gpu *spoilt; /* a device fails every few steps, each kind of call in turn; NULL: never */
