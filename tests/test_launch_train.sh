@@ -146,6 +146,19 @@ evaluates() {
 }
 check "an evaluation of two workers is that of one" evaluates
 
+# What others send is counted with what a job needs.
+counted() {
+    launch --workers 2 -- "$LOCKSTEP" train mlp --data synthetic --take 64 --dry-run >"$TMP/out" || return 1
+    grep -q 'needs .*, sent by other workers [0-9.]*[1-9],' "$TMP/out" || { cat "$TMP/out"; return 1; }
+}
+check "what other workers send is counted" counted
+
+simulated() {
+    if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=x LOCKSTEP_TRANSPORT=sim "$LOCKSTEP" train mlp --data synthetic --take 32 2>"$TMP/err"; then return 1; fi
+    grep -q 'sim is a simulated network of threads in one process, for tests' "$TMP/err"
+}
+check "the simulated network is refused for jobs, with what it is for" simulated
+
 # ---- Jobs that are not the same ----
 
 # differ WHAT SCRIPT: workers that run this do not have the same job; each says what differs.

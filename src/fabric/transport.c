@@ -20,6 +20,10 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
     for (size_t i = 0; !*out && i < sizeof(all) / sizeof(*all); i++)
         if (strcmp(name, all[i]->name) == 0)
             *out = all[i];
+    if (!*out && strcmp(name, "sim") == 0)
+        return ls_fail(LS_ERR_INVALID,
+                       "the transport sim is a simulated network of threads in one process, for tests of "
+                       "the protocol (make schedules): jobs have shm, unix, tcp, mpi and ucx");
     if (!*out)
         return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, unix, tcp, mpi and ucx",
                        name);

@@ -50,6 +50,7 @@ typedef struct ls_place {
     ls_variable **state; /* variables and slots that are updated here, then those that are only read */
     int state_count, written_count;
     size_t needed_bytes;  /* on this device, in all, state apart */
+    size_t sent_bytes;    /* of them for what other workers of a cluster send (src/run) */
     size_t fetched_bytes; /* beside these, for the values that a run is to hold */
 } ls_place;
 

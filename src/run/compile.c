@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "run/exchange.h"
 #include "run/fitting.h"
 #include "run/peers.h"
 
@@ -21,15 +22,27 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     return flops > SMALL_FLOPS;
 }
 
+/* What devices need, with what other workers send. */
+static ls_status place_together(ls_compilation *m, int together)
+{
+    size_t bytes;
+    LS_TRY(ls_exchange_bytes(m->plan, m->graph->context->peers, &bytes));
+    LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    ls_place *home = &m->placement->places[m->placement->home];
+    home->sent_bytes = bytes > 0 ? ls_block_bytes(bytes) : 0;
+    home->needed_bytes += home->sent_bytes;
+    return LS_OK;
+}
+
 /* As many lanes run together as all devices have room for. */
 static ls_status place(ls_compilation *m)
 {
     int together = m->plan->lanes, device;
-    LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    LS_TRY(place_together(m, together));
     while ((device = ls_fitting_too_small(m->placement)) >= 0 && m->placement->places[device].together > 1) {
         together = m->placement->places[device].together / 2;
         ls_placement_destroy(m->placement);
-        LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+        LS_TRY(place_together(m, together));
     }
     return LS_OK;
 }

@@ -103,24 +103,61 @@ static bool make_list(const ls_exchange *x, const ls_plan *plan, ls_piece_list *
     return list->pieces && list->broken;
 }
 
-ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_exchange **out)
+/* An exchange that knows its subtrees; NULL: no memory. */
+static ls_exchange *begin_making(const ls_plan *plan, ls_peers *peers)
 {
     ls_exchange *x = calloc(1, sizeof(*x));
     if (!x)
-        return ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+        return NULL;
     x->peers = peers;
     x->subtrees = calloc((size_t)plan->lanes + 1, sizeof(*x->subtrees));
-    if (x->subtrees)
-        list_subtrees(x, plan);
-    size_t bytes = place_received(x, plan);
-    x->received = calloc((size_t)plan->join_count * (size_t)plan->lanes + 1, sizeof(*x->received));
-    x->memory = aligned_alloc(LS_ALIGN, bytes + LS_ALIGN);
-    if (!x->subtrees || !make_list(x, plan, &x->now) || !make_list(x, plan, &x->posted) || !x->received || !x->memory) {
-        ls_exchange_destroy(x);
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes that other workers send in a run", bytes);
+    if (!x->subtrees) {
+        free(x);
+        return NULL;
     }
+    list_subtrees(x, plan);
+    return x;
+}
+
+static ls_status no_memory(void)
+{
+    return ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+}
+
+ls_status ls_exchange_bytes(const ls_plan *plan, ls_peers *peers, size_t *out)
+{
+    *out = 0;
+    if (plan->options.workers == 0 || plan->segment_count == 0)
+        return LS_OK;
+    ls_exchange *x = begin_making(plan, peers);
+    if (!x)
+        return no_memory();
+    *out = place_received(x, plan) + ls_slices_bytes(x, plan);
+    ls_exchange_destroy(x);
+    return LS_OK;
+}
+
+static ls_status make_rooms(ls_exchange *x, const ls_plan *plan)
+{
+    size_t received = place_received(x, plan), slices = ls_slices_bytes(x, plan);
+    x->received = calloc((size_t)plan->join_count * (size_t)plan->lanes + 1, sizeof(*x->received));
+    if (!make_list(x, plan, &x->now) || !make_list(x, plan, &x->posted) || !x->received)
+        return no_memory();
+    if (received + slices > 0)
+        LS_TRY(ls_memory_take(x->device, ls_block_bytes(received + slices), "what other workers send", &x->block));
+    if (received > 0)
+        x->memory = (char *)x->block->region + x->block->offset;
     place_received(x, plan);
-    ls_status status = ls_slices_create(x, plan);
+    return slices > 0 ? ls_slices_create(x, plan, (char *)x->block->region + x->block->offset + received) : LS_OK;
+}
+
+ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_memory *device, ls_exchange **out)
+{
+    ls_exchange *x = begin_making(plan, peers);
+    if (!x)
+        return no_memory();
+    x->device = device;
+    ls_status status = make_rooms(x, plan);
     if (status == LS_OK)
         *out = x;
     else
@@ -139,7 +176,8 @@ void ls_exchange_destroy(ls_exchange *x)
     free(x->posted.pieces);
     free(x->posted.broken);
     free(x->received);
-    free(x->memory);
+    if (x->block)
+        ls_memory_give(x->device, x->block);
     free(x);
 }
 

@@ -4,8 +4,9 @@
 
 #include "run/executor_private.h"
 
-/* Room for what other workers send in a run of this plan. */
-ls_status ls_exchange_create(const ls_plan *plan, struct ls_peers *peers, ls_exchange **out);
+/* Room for what other workers send in a run of this plan, in a device's memory; the bytes of it. */
+ls_status ls_exchange_create(const ls_plan *plan, struct ls_peers *peers, ls_memory *device, ls_exchange **out);
+ls_status ls_exchange_bytes(const ls_plan *plan, struct ls_peers *peers, size_t *out);
 void ls_exchange_destroy(ls_exchange *exchange);
 
 /* The lanes of a level are done: subtrees of its joins, and rows of gathered batches, from each worker to all. */

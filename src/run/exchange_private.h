@@ -27,9 +27,11 @@ struct ls_exchange {
     ls_subtree *subtrees; /* in the order of lanes */
     int subtree_count;
     ls_piece_list now, posted;
-    atomic_bool moves;         /* something was posted, and is not settled */
-    char **received;           /* by join and lane: where the subtree that begins there comes to; NULL: none does */
-    char *memory;              /* that they are in */
+    atomic_bool moves; /* something was posted, and is not settled */
+    char **received;   /* by join and lane: where the subtree that begins there comes to; NULL: none does */
+    ls_memory *device;
+    ls_block *block;           /* of its memory; NULL: nothing comes */
+    char *memory;              /* of it: what comes as a whole */
     char *slices;              /* two for each subtree: the one that comes, and the one that is joined */
     ls_slice_place *places[3]; /* by worker: of parts that go out, parts that are joined, and sums */
 };
@@ -63,7 +65,8 @@ ls_status ls_exchange_post_list(ls_executor *e, int level, int point, const char
 
 /* ---- slices.c ---- */
 
-ls_status ls_slices_create(ls_exchange *exchange, const ls_plan *plan);
+size_t ls_slices_bytes(const ls_exchange *exchange, const ls_plan *plan);
+ls_status ls_slices_create(ls_exchange *exchange, const ls_plan *plan, char *room);
 void ls_slices_destroy(ls_exchange *exchange);
 
 #endif

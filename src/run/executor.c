@@ -243,7 +243,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     if (status == LS_OK)
         status = make_phases(e);
     if (status == LS_OK && plan->options.workers > 0 && plan->segment_count > 0)
-        status = ls_exchange_create(plan, placement->ctx->peers, &e->exchange);
+        status = ls_exchange_create(plan, placement->ctx->peers, placement->ctx->devices[placement->home].memory,
+                                    &e->exchange);
     if (status != LS_OK) {
         ls_executor_destroy(e);
         return status;

@@ -64,7 +64,10 @@ static void print_parts(const ls_placement *p, int device, ls_text *text)
 {
     const ls_place *place = &p->places[device];
     size_t kept = place->kept_bytes + (size_t)place->frames * place->frame_bytes;
-    ls_text_add(text, "activations %.1f, workspace %.1f", MIB(kept), MIB(place->needed_bytes - kept));
+    ls_text_add(text, "activations %.1f, workspace %.1f", MIB(kept),
+                MIB(place->needed_bytes - place->sent_bytes - kept));
+    if (place->sent_bytes > 0)
+        ls_text_add(text, ", sent by other workers %.1f", MIB(place->sent_bytes));
     if (state_bytes(p, device) > 0)
         ls_text_add(text, ", state %.1f", MIB(state_bytes(p, device)));
     if (place->fetched_bytes > 0)

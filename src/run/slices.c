@@ -154,24 +154,25 @@ ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
     return LS_OK;
 }
 
-ls_status ls_slices_create(ls_exchange *x, const ls_plan *plan)
+size_t ls_slices_bytes(const ls_exchange *x, const ls_plan *plan)
 {
-    bool sliced = false;
     for (int i = 0; i < plan->join_count; i++)
-        sliced |= is_sliced(&plan->joins[i]);
-    if (!sliced)
-        return LS_OK;
-    size_t bytes = (size_t)x->subtree_count * 2 * slice_bytes(x);
-    x->slices = aligned_alloc(LS_ALIGN, bytes);
-    bool all = x->slices;
+        if (is_sliced(&plan->joins[i]))
+            return (size_t)x->subtree_count * 2 * slice_bytes(x);
+    return 0;
+}
+
+ls_status ls_slices_create(ls_exchange *x, const ls_plan *plan, char *room)
+{
+    bool all = true;
+    x->slices = room;
     for (int i = PARTS; i <= SUMS; i++)
         all &= (x->places[i] = calloc((size_t)plan->options.workers, sizeof(*x->places[i]))) != NULL;
-    return all ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes that other workers send in a run", bytes);
+    return all ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
 }
 
 void ls_slices_destroy(ls_exchange *x)
 {
-    free(x->slices);
     for (int i = PARTS; i <= SUMS; i++)
         free(x->places[i]);
 }

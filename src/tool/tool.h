@@ -217,7 +217,8 @@ extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, 
 /* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c), as it begins. */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
 /* Standard output of the others leads nowhere, until tool_follow_chief finds that this one is the chief now, because
- * those before it are lost. Of worker 0 it does when that came back, and another one is the chief. Called with every line that the library tells, and behind what workers do together. */
+ * those before it are lost. Of worker 0 it does when that came back, and another one is the chief. Called with every
+ * line that the library tells, and behind what workers do together. */
 void tool_mute(void);
 bool tool_is_muted(void);
 void tool_follow_chief(const ls_context *ctx);
