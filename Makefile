@@ -236,7 +236,7 @@ $(STANDIN)/modules.inc: $(STANDIN)/sources
 	@cmp -s $(STANDIN)/new/modules.inc $@ || mv $(STANDIN)/new/* $(STANDIN)/
 
 # <module>.cc: the source, then a table of what stands behind __global__ when the preprocessor is through with it.
-$(STANDIN)/kernels.stamp: $(STANDIN)/modules.inc tests/standin_cuda/kernel.h tests/standin_cuda/standin.h $(B)/flags
+$(STANDIN)/kernels.stamp: $(STANDIN)/modules.inc tests/standin_cuda/kernels.sh tests/standin_cuda/kernel.h tests/standin_cuda/standin.h $(B)/flags
 	$(call say,CXX,$(STANDIN)/*.cu)
 	$(Q)tests/standin_cuda/kernels.sh '$(STANDIN)' $(STANDIN_CXX) -std=c++17 -w $(STANDIN_FLAGS)
 	@touch $@

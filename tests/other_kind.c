@@ -191,21 +191,25 @@ void other_runs_as_many_lanes_as_fit(const other_kind *k)
 #define CHAIN_WIDEST 33
 #define CHAIN_MOST   3 /* fetches */
 
-/* What a chain gives, and how many launches it took; `which` of three, on x [batch, 2, width]. */
+/* What a chain gives, and how many launches it took; `which` of five, on x [batch, 2, width]. */
 static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
 {
     static const float special[] = { 0.0F, -0.0F, 0x1p-140F, -0x1p-149F, INFINITY, -INFINITY, NAN, 1.5F, -700, 90 };
     const ls_shape shape = LS_SHAPE(CHAIN_BATCH, 2, width);
-    float x_data[CHAIN_BATCH * 2 * CHAIN_WIDEST], b_data[CHAIN_WIDEST];
+    float x_data[CHAIN_BATCH * 2 * CHAIN_WIDEST], b_data[CHAIN_WIDEST], w_data[CHAIN_WIDEST * CHAIN_WIDEST];
     size_t count = CHAIN_BATCH * 2 * (size_t)width;
     for (size_t i = 0; i < count; i++)
         x_data[i] = i % 7 ? (float)(int32_t)(i * 2654435761u) * 0x1p-29F : special[i / 7 % LENGTH(special)];
     for (int64_t i = 0; i < width; i++)
         b_data[i] = (float)i * 0.25F - 2;
+    for (int64_t i = 0; i < width * width; i++)
+        w_data[i] = (float)(i * i % 11) * 0.5F - 2.5F;
     ls_graph *graph;
     OK(ls_graph_create(ctx, &graph, .seed = 1));
     OK(ls_graph_set_lanes(graph, 4));
     ls_tensor *x = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 2, width));
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(width, width));
+    OK(ls_variable_set(w, w_data, (size_t)(width * width) * sizeof(float)));
     ls_tensor *b = ls_op_variable(graph, "b", LS_F32, LS_SHAPE(width)), *fetches[CHAIN_MOST];
     OK(ls_variable_set(b, b_data, (size_t)width * sizeof(float)));
     int fetched = 1;
@@ -216,6 +220,12 @@ static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
         fetches[1] = ls_op_leaky_relu(ls_op_maximum(fetches[0], b), 0.3);
         fetches[2] = ls_op_minimum(ls_op_neg(fetches[1]), fetches[0]);
         fetched = 3;
+    } else if (which == 3) { /* the product's own kernel does what follows */
+        fetches[0] = ls_op_relu(ls_op_add(b, ls_op_matmul(x, w)));
+    } else if (which == 4) { /* the last of them reads what is stored */
+        fetches[0] = ls_op_add(ls_op_matmul(x, w), b);
+        fetches[1] = ls_op_relu(fetches[0]);
+        fetched = 2;
     } else { /* all the others: three chains of 8 and fewer */
         ls_tensor *y = ls_op_clip(ls_op_square(x), 0.01, 50);
         y = ls_op_softplus(ls_op_rsqrt(ls_op_sqrt(ls_op_log(ls_op_exp(y)))));
@@ -239,10 +249,10 @@ static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
 void other_fuses_chains(const other_kind *k)
 {
     static const int64_t widths[] = { 3, 16, 33 };
-    static const int launches[] = { 1, 1, 2 };
+    static const int launches[] = { 1, 1, 2, 1, 2 };
     ls_context *cpu = other_open(k, "cpu:0"), *ctx = other_open(k, k->first);
     for (size_t w = 0; w < LENGTH(widths); w++)
-        for (int which = 0; which < 3; which++) {
+        for (int which = 0; which < (int)LENGTH(launches); which++) {
             float expected[CHAIN_MOST * CHAIN_BATCH * 2 * CHAIN_WIDEST] = { 0 };
             float got[CHAIN_MOST * CHAIN_BATCH * 2 * CHAIN_WIDEST] = { 0 };
             (void)run_chain(cpu, which, widths[w], expected);

@@ -8,12 +8,14 @@ shift
 compile() {
     module=$1
     shift
-    # What the preprocessor leaves of "KERNEL name(" is "__global__ void name(".
+    # What the preprocessor leaves of "KERNEL(name)(" is "__global__ void name(".
     names=$("$@" -x c++ -E -P "$folder/$module.cu" | grep -o '__global__ void [A-Za-z0-9_]*' | sed 's/.* //')
     [ -n "$names" ] || { echo "$module: no kernels found" >&2; return 1; }
+    # A kernel may be in two modules.
+    sed 's/extern "C" __global__ void/static __global__ void/' "$folder/$module.cu" >"$folder/$module.own"
     {
         echo '#include "kernel.h"'
-        echo "#include \"$module.cu\""
+        echo "#include \"$module.own\""
         echo "extern \"C\" const standin_kernel standin_$module[] = {"
         printf 'STANDIN_KERNEL(%s)\n' $names
         echo '};'

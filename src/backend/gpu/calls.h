@@ -3,8 +3,9 @@
 #ifndef LS_BACKEND_GPU_CALLS_H
 #define LS_BACKEND_GPU_CALLS_H
 
-#define LS_GPU_RANK   8 /* axes */
-#define LS_GPU_PLACES 8 /* of a kernel, at most */
+#define LS_GPU_RANK        8                       /* axes */
+#define LS_GPU_PLACES      8                       /* of a kernel, at most */
+#define LS_GPU_RUN(vector) ((vector) > 1 ? 16 : 1) /* pixels of an item that has a vector of channels */
 
 /* n elements, and attributes of their op */
 typedef struct ls_gpu_flat {
@@ -27,7 +28,8 @@ typedef struct ls_gpu_window {
     i64 groups, group_in, group_out;
     i64 stride[2], dilation[2], pad[2];
     i64 count_padding;
-    i64 tiles; /* of a row of pixels */
+    i64 biased, rectified; /* what follows, in the same kernel; of a pool's gradient that of a rectifier */
+    i64 tiles;             /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
 } ls_gpu_window;
 
 /* Blocks of positions, as backend/blocks.h has them; of these, `count` from number `first` on. */
@@ -46,6 +48,7 @@ typedef struct ls_gpu_correlate {
 /* a [m,k] times b [k,n], b's columns side by side; leading axes are walked: array 0 is a, 1 is b, both in elements. */
 typedef struct ls_gpu_product {
     i64 m, n, k, a_row, a_column, b_row;
+    i64 biased, rectified; /* what follows, in the same kernel */
     i64 matrices;
     ls_gpu_walk leading;
 } ls_gpu_product;
@@ -76,6 +79,7 @@ typedef struct ls_gpu_reduce {
 /* x [positions, channels] */
 typedef struct ls_gpu_norm {
     i64 positions, channels;
+    i64 rectified; /* a rectifier follows, in the same kernel */
     double count, epsilon;
     ls_gpu_blocks b;
 } ls_gpu_norm;

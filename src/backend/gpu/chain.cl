@@ -18,11 +18,7 @@ FUNCTION vec operand(GLOBAL const float *at, i64 period, i64 n, i64 i, i64 count
     float some[LS_VECTOR];
     for (int k = 0; k < LS_VECTOR; k++)
         some[k] = at[(i + k) % period];
-#if LS_VECTOR == 16
-    return vload16(0, some);
-#else
-    return vload4(0, some);
-#endif
+    return LOAD(some);
 #endif
 }
 
@@ -50,18 +46,11 @@ CHAIN(relu_grad, CHOOSE(b > (vec)0.0f, a, (float)s == 0 ? (vec)0.0f : (vec)(floa
     FUNCTION vec chain_##name(vec a, vec b, double s, double t)                                                        \
     {                                                                                                                  \
         float some[LS_VECTOR];                                                                                         \
-        PUT_ALL(a, some);                                                                                              \
+        STORE(a, some);                                                                                                \
         for (int k = 0; k < LS_VECTOR; k++)                                                                            \
             some[k] = one_##name(some[k], s, t);                                                                       \
-        return TAKE_ALL(some);                                                                                         \
+        return LOAD(some);                                                                                             \
     }
-#if LS_VECTOR == 16
-#define PUT_ALL(x, at) vstore16(x, 0, at)
-#define TAKE_ALL(at)   vload16(0, at)
-#else
-#define PUT_ALL(x, at) vstore4(x, 0, at)
-#define TAKE_ALL(at)   vload4(0, at)
-#endif
 #endif
 ALL_ONE(CHAIN_ONE)
 
@@ -77,7 +66,7 @@ ALL_ONE(CHAIN_ONE)
     case LS_CHAIN_##name:                                                                                              \
         value[at] = chain_##name(a, b, p->s[k], p->t[k]);                                                              \
         break;
-KERNEL chain_steps(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7), LANES)
+KERNEL(chain_steps)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7), LANES)
 {
     LANE(ls_gpu_chain, p);
     i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;

@@ -157,7 +157,7 @@ static bool make_chain(const ls_program *program, int first, int most, ls_gpu_ch
 
 static void write_text(ls_gpu_chain_steps *c, ls_text *text)
 {
-    ls_text_add(text, "KERNEL %s(", c->name);
+    ls_text_add(text, "KERNEL(%s)(", c->name);
     for (int i = 0; i < c->inputs + c->outputs; i++)
         ls_text_add(text, "PLACE(%d), ", i);
     ls_text_put(text, "LANES)\n{\n    LANE(ls_gpu_chain, p);\n    i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;\n"
@@ -203,6 +203,89 @@ int ls_gpu_find_chain(const ls_program *program, int first, ls_gpu_chain_steps *
     }
     return 1;
 }
+
+/* ---- Tails ---- */
+
+static size_t bytes_of(const ls_program *program, const ls_program_slot *slot)
+{
+    return slot->unit * (size_t)(slot->per_sample ? program->samples : 1);
+}
+
+/* Neither of the two slots has a byte of the other. */
+static bool lie_apart(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
+{
+    return a->room != b->room || a->offset + bytes_of(program, a) <= b->offset ||
+           b->offset + bytes_of(program, b) <= a->offset;
+}
+
+/* Nobody else looks at what the steps before the last leave, and the last does not write over what the first reads. */
+static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
+{
+    const ls_program_step *first = &program->steps[c->first], *last = first + c->count - 1;
+    for (int k = 0; k + 1 < c->count; k++)
+        if (is_wanted(program, c, c->first + k))
+            return false;
+    for (int i = 0; i < first->node->input_count; i++) {
+        bool in_place = first->node->op == LS_OP_batch_norm && i == 0 && first->in[0].offset == last->out.offset;
+        if (!lie_apart(program, &first->in[i], &last->out) && !in_place)
+            return false;
+    }
+    return !c->biased || lie_apart(program, &first[1].in[c->bias], &last->out);
+}
+
+/* The number of an input of `add` that is one number for each of the last axis of its other one, which is `of`; -1:
+ * none. */
+static int bias_of(const ls_tensor *add, const ls_tensor *of)
+{
+    int other = add->in[0] == of ? 1 : 0;
+    const ls_shape *shape = &add->in[other]->shape;
+    if (add->op != LS_OP_add || add->dtype != LS_F32 || add->in[1 - other] != of || add->in[other] == of ||
+        !is_same_shape(add, of) || !is_operand(add->in[other], add) || shape->rank < 1 ||
+        shape->dims[shape->rank - 1] != of->shape.dims[of->shape.rank - 1])
+        return -1;
+    for (int i = 0; i + 1 < shape->rank; i++)
+        if (shape->dims[i] != 1)
+            return -1;
+    return other;
+}
+
+/* The gradient of a rectifier (no slope) behind that of a pool of the rectified values. */
+static bool is_rectified_pool(const ls_program_step *pool, const ls_program_step *next)
+{
+    return pool->node->op == LS_OP_max_pool2d_grad && next->node->op == LS_OP_relu_grad &&
+           next->node->in[0] == pool->node && is_same_shape(pool->node, next->node) &&
+           (float)next->node->attr.slope.slope == 0 && next->in[1].room == pool->in[0].room &&
+           next->in[1].offset == pool->in[0].offset;
+}
+
+int ls_gpu_find_tail(const ls_program *program, int first, bool library, ls_gpu_chain_steps *c)
+{
+    const ls_program_step *step = &program->steps[first], *end = program->steps + program->step_count;
+    const ls_tensor *node = step->node;
+    bool product =
+        !library && (node->op == LS_OP_conv2d ||
+                     (node->op == LS_OP_matmul && !node->attr.matmul.sum_leading && node->use != LS_USE_REDUCES));
+    *c = (ls_gpu_chain_steps){ .first = first, .count = 1, .tail = true };
+    if (step + 1 < end && is_rectified_pool(step, step + 1)) {
+        c->count = 2;
+        c->rectified = true;
+    } else if ((product || node->op == LS_OP_batch_norm) && step + 1 < end) {
+        int bias = product ? bias_of(step[1].node, node) : -1;
+        c->biased = bias >= 0;
+        c->bias = c->biased ? bias : 0;
+        c->count += c->biased;
+        const ls_program_step *next = step + c->count;
+        c->rectified = next < end && next->node->op == LS_OP_relu && next->node->in[0] == next[-1].node;
+        c->count += c->rectified;
+    }
+    if (c->count > 1 && !is_whole(program, c) && c->count == 3) { /* without the rectifier */
+        c->count = 2;
+        c->rectified = false;
+    }
+    return c->count > 1 && is_whole(program, c) ? c->count : 1;
+}
+
+/* ---- Texts ---- */
 
 char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
 {

@@ -399,7 +399,7 @@ static ls_status lower_next(ls_gpu_lowering *l, const plan *p, const ls_program_
     if (*chain < p->chain_count && c->first == *step) {
         *step += c->count;
         ++*chain;
-        return ls_gpu_lower_chain(l, &p->program, c, run);
+        return (c->tail ? ls_gpu_lower_tail : ls_gpu_lower_chain)(l, &p->program, c, run);
     }
     return ls_gpu_lower(l, &p->program.steps[(*step)++], run);
 }
@@ -412,8 +412,10 @@ static ls_status find_chains(device *d, plan *p)
     for (int i = 0; i < p->program.step_count;) {
         ls_gpu_chain_steps *c = &p->chains[p->chain_count];
         bool taken = true;
-        int count = ls_gpu_find_chain(&p->program, i, c);
+        int count = ls_gpu_find_tail(&p->program, i, d->driver->ask != NULL, c);
         if (count > 1) {
+            p->chain_count++;
+        } else if ((count = ls_gpu_find_chain(&p->program, i, c)) > 1) {
             ls_work_tell("compiling kernels for", d->name, 0, 0);
             LS_TRY(ls_gpu_kernels_chain(d->kernels, c, &taken));
             c->any = !taken;

@@ -27,10 +27,14 @@ typedef enum ls_gpu_module {
     LS_GPU_RANDOM,
     LS_GPU_UPDATE,
     LS_GPU_CHAINS, /* chain.cl; each chain is a module of its own behind it */
+    LS_GPU_COMMON, /* what most networks need, of any of them: so that it is compiled at once, and the rest rarely */
     LS_GPU_MODULES,
 } ls_gpu_module;
 
 const char *ls_gpu_module_name(ls_gpu_module module);
+
+/* The module that a kernel is taken from: LS_GPU_COMMON, or the one that it is told of in. */
+ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module);
 
 /* Its whole text, prelude first; the caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
@@ -41,14 +45,14 @@ char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *b
 /* Tile shapes and sizes of work groups, by device. */
 typedef struct ls_gpu_tuning {
     const char *name;
-    int vector; /* columns that an item of a product has: 1, 4 or 16 */
+    int vector; /* columns that an item of a product has: 1, 4, 8 or 16 */
     int rows;   /* and rows */
     bool wide;  /* an item may have two such vectors */
     int group;  /* items of a work group */
     int heavy;  /* the same, of kernels whose items have much to do */
 } ls_gpu_tuning;
 
-extern const ls_gpu_tuning ls_gpu_tuning_cpu, ls_gpu_tuning_gpu;
+extern const ls_gpu_tuning ls_gpu_tuning_cpu, ls_gpu_tuning_cpu_512, ls_gpu_tuning_gpu;
 
 /* ---- Calls of a vendor's library ----
  * A driver may have one (cuBLAS, cuDNN): what it takes is then no kernel of ours but a call for each lane, whatever the

@@ -209,6 +209,7 @@ ls_status ls_gpu_kernels_chain(ls_gpu_kernels *k, const ls_gpu_chain_steps *c, b
 ls_status ls_gpu_kernel(ls_gpu_kernels *k, ls_gpu_module number, const char *name, void **out, bool *first)
 {
     const chain *own = number == LS_GPU_CHAINS ? find_chain(k, name) : NULL;
+    number = ls_gpu_module_of(name, number);
     module *m = own ? own->module : &k->modules[number];
     *first = false;
     for (int i = 0; i < m->count; i++)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/gpu/chains.h"
 #include "backend/gpu/lower.h"
 #include "backend/ref/array.h"
 
@@ -224,6 +225,12 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
                           ls_gpu_in(x, a), ls_gpu_in(x, b), x->out);
         return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, ""), &p, p.n, 1, ls_gpu_in(x, a), ls_gpu_in(x, b),
                       x->out);
+    }
+    if ((by_vectors || (dtype == LS_F32 && kind == LS_OP_div)) && ls_gpu_elements(&right) == 1 &&
+        ls_gpu_elements(&left) == ls_gpu_elements(&x->out_shape)) {
+        ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_one"), &p, p.n, 1, ls_gpu_in(x, a),
+                      ls_gpu_in(x, b), x->out);
     }
     ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
     ls_gpu_broadcast_strides(&right, &x->out_shape, strides[1]);
@@ -527,7 +534,7 @@ bool ls_gpu_supports(const ls_tensor *node, bool rounded)
     return true;
 }
 
-ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run)
+static lowering lowering_of(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run)
 {
     lowering x = { .l = l,
                    .step = step,
@@ -535,9 +542,27 @@ ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls
                    .node = step->node,
                    .out_shape = ls_ref_shape(step->node, run->batch, run->samples) };
     x.out = ls_gpu_slot(&x, &step->out);
+    return x;
+}
+
+ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run)
+{
+    lowering x = lowering_of(l, step, run);
     if (!table[step->node->op].lower)
         return ls_fail(LS_ERR_INTERNAL, "there is no kernel for %s", ls_tensor_op(step->node));
     return table[step->node->op].lower(&x);
+}
+
+ls_status ls_gpu_lower_tail(ls_gpu_lowering *l, const ls_program *program, const ls_gpu_chain_steps *c,
+                            const ls_program_run *run)
+{
+    lowering x = lowering_of(l, &program->steps[c->first], run);
+    x.out = ls_gpu_slot(&x, &program->steps[c->first + c->count - 1].out);
+    x.rectified = c->rectified;
+    x.biased = c->biased;
+    if (c->biased)
+        x.bias = ls_gpu_slot(&x, &program->steps[c->first + 1].in[c->bias]);
+    return table[x.node->op].lower(&x);
 }
 
 /* ---- Joins, and whether numbers are finite ---- */

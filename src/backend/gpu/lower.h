@@ -13,7 +13,9 @@ typedef struct lowering {
     const ls_tensor *node;
     ls_shape out_shape;
     ls_memory_place out;
-    size_t used; /* bytes of scratch that this step has taken */
+    size_t used;            /* bytes of scratch that this step has taken */
+    bool biased, rectified; /* steps behind it that its kernel does, too (chains.c) */
+    ls_memory_place bias;
 } lowering;
 
 typedef ls_status lower_function(lowering *x);

@@ -35,12 +35,13 @@ static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_s
     return v;
 }
 
-/* The kernel's name, and how many columns an item of it has: two vectors, where columns are a multiple of these. */
+/* The kernel's name, and how many columns an item of it has: two vectors, where not many of these are computed twice;
+ * without _wide and _whole columns may be fewer than a vector has. */
 static const char *with_columns(const lowering *x, const char *name, int64_t columns, char out[48], int64_t *each)
 {
     const ls_gpu_tuning *t = x->l->tuning;
-    bool wide = t->wide && columns % (2 * t->vector) == 0;
-    snprintf(out, 48, "%s%s", name, wide ? "_wide" : columns % t->vector == 0 ? "_whole" : "");
+    bool wide = t->wide && (columns % (2 * t->vector) == 0 || columns > 6 * t->vector);
+    snprintf(out, 48, "%s%s", name, wide ? "_wide" : columns >= t->vector ? "_whole" : "");
     *each = wide ? 2 * t->vector : t->vector;
     return out;
 }
@@ -58,10 +59,12 @@ ls_status ls_gpu_conv2d(lowering *x)
     LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV, &v, &done));
     if (done)
         return LS_OK;
-    v.tiles = ceiling(v.yw, t->rows);
+    v.biased = x->biased;
+    v.rectified = x->rectified;
     (void)with_columns(x, "conv2d", v.group_out, name, &each);
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, v.yh * v.tiles * v.groups * ceiling(v.group_out, each), v.n,
-                        ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v,
+                        ceiling(v.n * v.yh * v.yw, t->rows) * v.groups * ceiling(v.group_out, each), 1, ls_gpu_in(x, 0),
+                        ls_gpu_in(x, 1), x->out, x->biased ? x->bias : x->out);
 }
 
 /* The last two axes of input [..., rows, columns] swapped, in scratch memory: once, where it is the same for all lanes.
@@ -76,7 +79,8 @@ static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t row
         out->offset -= x->l->scratch.offset;
     if (shared && !ls_gpu_makes(x, LS_GPU_MADE_SWAPPED))
         return LS_OK;
-    return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, columns * ceiling(rows, x->l->tuning->vector), matrices, *out,
+    int64_t each = x->l->tuning->vector;
+    return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, ceiling(columns, each) * ceiling(rows, each), matrices, *out,
                   ls_gpu_in(x, input));
 }
 
@@ -94,9 +98,9 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
         return LS_OK;
     (void)with_columns(x, "conv2d_grad_input", v.group_in, name, &each);
     LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
-    v.tiles = ceiling(v.w, t->rows * v.stride[1]) * v.stride[1];
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, v.h * v.tiles * v.groups * ceiling(v.group_in, each), v.n,
-                        swapped, ls_gpu_in(x, 1), x->out);
+    int64_t pixels = v.n * ceiling(v.h, v.stride[0]) * ceiling(v.w, v.stride[1]); /* the most of a tile's images */
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, ceiling(pixels, t->rows) * v.groups * ceiling(v.group_in, each),
+                        v.stride[0] * v.stride[1], swapped, ls_gpu_in(x, 1), x->out);
 }
 
 ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
@@ -121,7 +125,14 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
                      .place = { ls_gpu_in(x, 0), ls_gpu_in(x, 1) },
                      .dtype = LS_F32,
                      .elements = ls_gpu_elements(&x->out_shape) };
-    s.items = p.v.groups * ceiling(p.v.kh * p.v.kw * p.v.group_in, t->rows) * ceiling(p.v.group_out, each);
+    int64_t pixels = p.v.kh * p.v.kw, tiles = ceiling(pixels * p.v.group_in, t->rows);
+    bool padded = x->node->attr.window.pad[0] || x->node->attr.window.pad[1] || x->node->attr.window.pad[2] ||
+                  x->node->attr.window.pad[3];
+    if (padded && p.v.group_in >= t->rows) { /* a tile's cells meet the same positions: no need to ask for each */
+        p.v.tiles = ceiling(p.v.group_in, t->rows);
+        tiles = pixels * p.v.tiles;
+    }
+    s.items = p.v.groups * tiles * ceiling(p.v.group_out, each);
     return ls_gpu_sum_blocks(x, &s);
 }
 
@@ -199,19 +210,29 @@ ls_status ls_gpu_matmul(lowering *x)
         return matmul_blocks(x, &p, &over, b);
     char name[48];
     int64_t each;
+    p.biased = x->biased;
+    p.rectified = x->rectified;
     (void)with_columns(x, "matmul", p.n, name, &each);
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &p, ceiling(p.m, t->rows) * ceiling(p.n, each), p.matrices,
-                        ls_gpu_in(x, 0), b, x->out);
+                        ls_gpu_in(x, 0), b, x->out, x->biased ? x->bias : x->out);
 }
 
 /* ---- Pools ---- */
+
+/* Items that have some columns of a row each, of a vector of channels. */
+static int64_t runs(const lowering *x, const ls_gpu_window *v, int64_t height, int64_t width)
+{
+    int64_t vector = x->l->tuning->vector;
+    return height * ceiling(width, LS_GPU_RUN(vector)) * ceiling(v->c, vector);
+}
 
 ls_status ls_gpu_pool(lowering *x)
 {
     ls_shape in = ls_gpu_in_shape(x, 0);
     ls_gpu_window v = window_of(x, &in, NULL, &x->out_shape);
-    int64_t channels = x->node->op == LS_OP_max_pool2d ? ceiling(v.c, x->l->tuning->vector) : v.c;
-    return LAUNCH(x, LS_GPU_POOLS, ls_tensor_op(x->node), &v, v.yh * v.yw * channels, v.n, ls_gpu_in(x, 0), x->out);
+    bool largest = x->node->op == LS_OP_max_pool2d;
+    return LAUNCH(x, LS_GPU_POOLS, ls_tensor_op(x->node), &v, largest ? runs(x, &v, v.yh, v.yw) : v.yh * v.yw * v.c,
+                  v.n, ls_gpu_in(x, 0), x->out);
 }
 
 /* Of a maximum: x, dy; of an average: dy. */
@@ -220,12 +241,12 @@ ls_status ls_gpu_pool_grad(lowering *x)
     bool largest = x->node->op == LS_OP_max_pool2d_grad;
     ls_shape dy = ls_gpu_in_shape(x, largest);
     ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
+    v.rectified = x->rectified;
     bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0 && v.yh * v.kh <= v.h &&
                  v.yw * v.kw <= v.w; /* no window sees padding */
     if (largest && apart)
-        return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad_apart", &v,
-                      ceiling(v.h, v.kh) * ceiling(v.w, v.kw) * ceiling(v.c, x->l->tuning->vector), v.n,
-                      ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+        return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad_apart", &v, runs(x, &v, ceiling(v.h, v.kh), ceiling(v.w, v.kw)),
+                      v.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
     if (largest)
         return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad", &v, v.h * v.w * ceiling(v.c, x->l->tuning->vector), v.n,
                       ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);

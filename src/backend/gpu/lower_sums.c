@@ -156,13 +156,21 @@ static ls_status make_statistics(lowering *x, const ls_gpu_norm *p, int moments,
                   *out);
 }
 
+/* Items that have a vector of channels of some positions each. */
+static int64_t runs_of(const lowering *x, const ls_gpu_norm *p)
+{
+    int64_t vector = x->l->tuning->vector, run = LS_GPU_RUN(vector);
+    return (p->channels + vector - 1) / vector * ((p->positions + run - 1) / run);
+}
+
 ls_status ls_gpu_norm_input(lowering *x)
 {
     ls_gpu_norm p = norm_of(x, 0);
     ls_memory_place statistics;
+    p.rectified = x->rectified;
     LS_TRY(make_statistics(x, &p, 1, 1, &statistics));
-    return LAUNCH(x, LS_GPU_NORM, "batch_norm", &p, p.channels, p.positions, ls_gpu_in(x, 0), statistics,
-                  ls_gpu_in(x, 2), ls_gpu_in(x, 3), x->out);
+    return LAUNCH(x, LS_GPU_NORM, "batch_norm", &p, runs_of(x, &p), 1, ls_gpu_in(x, 0), statistics, ls_gpu_in(x, 2),
+                  ls_gpu_in(x, 3), x->out);
 }
 
 ls_status ls_gpu_norm_grad_input(lowering *x)
@@ -170,8 +178,8 @@ ls_status ls_gpu_norm_grad_input(lowering *x)
     ls_gpu_norm p = norm_of(x, 1);
     ls_memory_place statistics;
     LS_TRY(make_statistics(x, &p, 2, 4, &statistics));
-    return LAUNCH(x, LS_GPU_NORM, "batch_norm_grad_input", &p, p.channels, p.positions, ls_gpu_in(x, 0),
-                  ls_gpu_in(x, 1), statistics, ls_gpu_in(x, 3), x->out);
+    return LAUNCH(x, LS_GPU_NORM, "batch_norm_grad_input", &p, runs_of(x, &p), 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1),
+                  statistics, ls_gpu_in(x, 3), x->out);
 }
 
 /* ---- Softmax, and places by index ---- */

@@ -2,14 +2,14 @@
 
 /* Element i of the walk goes from array 1 to array 0. places: out, in */
 #define COPY(name, type)                                                                                               \
-    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
+    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
         if (i < p->n)                                                                                                  \
             OUT(type, 0)[walk_at(p, 0, i)] = IN(type, 1)[walk_at(p, 1, i)];                                            \
     }                                                                                                                  \
-    KERNEL name##_rows(PLACE(0), PLACE(1), LANES)                                                                      \
+    KERNEL(name##_rows)(PLACE(0), PLACE(1), LANES)                                                                     \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -20,25 +20,27 @@ COPY(copy_1, u8)
 COPY(copy_4, u32)
 COPY(copy_8, u64)
 
-/* [matrices, rows, columns], its last two axes swapped: outer, n, inner. An item has a vector of rows of one column. places:
- * out, in */
-KERNEL swap_4(PLACE(0), PLACE(1), LANES)
+/* [matrices, rows, columns], its last two axes swapped: outer, n, inner. An item has a square of LS_VECTOR rows. places: out,
+ * in */
+KERNEL(swap_4)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_rows, p);
     u32 pieces = (u32)((p->n + LS_VECTOR - 1) / LS_VECTOR), item = (u32)ITEM(0);
     if (p->n == 0)
         return;
-    i64 row = (i64)(item % pieces) * LS_VECTOR, column = item / pieces, matrix = ITEM(1), end = least(p->n, row + LS_VECTOR);
+    i64 row = (i64)(item % pieces) * LS_VECTOR, column = (i64)(item / pieces) * LS_VECTOR, matrix = ITEM(1);
     if (column >= p->inner || matrix >= p->outer)
         return;
-    GLOBAL const u32 *from = IN(u32, 1) + matrix * p->n * p->inner + column;
-    GLOBAL u32 *to = OUT(u32, 0) + (matrix * p->inner + column) * p->n;
-    for (i64 r = row; r < end; r++)
-        to[r] = from[r * p->inner];
+    i64 rows = least(p->n - row, LS_VECTOR), columns = least(p->inner - column, LS_VECTOR);
+    GLOBAL const u32 *from = IN(u32, 1) + (matrix * p->n + row) * p->inner + column;
+    GLOBAL u32 *to = OUT(u32, 0) + (matrix * p->inner + column) * p->n + row;
+    for (i64 c = 0; c < columns; c++)
+        for (i64 r = 0; r < rows; r++)
+            to[c * p->n + r] = from[r * p->inner + c];
 }
 
 #define FILL(name, type)                                                                                               \
-    KERNEL name(PLACE(0), LANES)                                                                                       \
+    KERNEL(name)(PLACE(0), LANES)                                                                                      \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -57,7 +59,7 @@ FUNCTION i64 index_at(GLOBAL const u8 *at, i64 width, i64 i)
 /* x [outer, size, inner], indices [n]; out [outer, n, inner]. An index outside, which another kernel tells of, takes
  * nothing. places: x, indices, out */
 #define GATHER(name, type)                                                                                             \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
     {                                                                                                                  \
         LANE(ls_gpu_rows, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -73,7 +75,7 @@ GATHER(gather_8, u64)
 
 /* Of each of n positions the next one with the same index, or n; where one before it has that index, -1 less that. So
  * the gradient below walks only positions that took its row, in order. places: indices, links */
-KERNEL gather_links(PLACE(0), PLACE(1), LANES)
+KERNEL(gather_links)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_rows, p);
     i64 k = ITEM(0);
@@ -89,7 +91,7 @@ KERNEL gather_links(PLACE(0), PLACE(1), LANES)
 
 /* dy [outer, n, inner] into rows of out [outer, size, inner], which is all zeros: each by the first position that took
  * it. places: dy, indices, links, out */
-KERNEL gather_grad_f32(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL(gather_grad_f32)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
@@ -110,7 +112,7 @@ KERNEL gather_grad_f32(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 }
 
 /* indices [n], out [n, size]. places: indices, out */
-KERNEL one_hot_f32(PLACE(0), PLACE(1), LANES)
+KERNEL(one_hot_f32)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
@@ -120,7 +122,7 @@ KERNEL one_hot_f32(PLACE(0), PLACE(1), LANES)
 
 /* The first of n indices that is outside 0 .. size-1. One item: which is the first must not depend on who is fastest.
  * inner: the kind of fault; outer: the step. places: indices, fault */
-KERNEL check_indices(PLACE(0), PLACE(1), LANES)
+KERNEL(check_indices)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_rows, p);
     GLOBAL ls_gpu_fault *fault = OUT(ls_gpu_fault, 1);
@@ -156,7 +158,7 @@ FUNCTION i64 to_integer(double value, i64 low, i64 high)
 }
 
 #define CAST(from, to, from_type, to_type, expression)                                                                 \
-    KERNEL cast_##from##_##to(PLACE(0), PLACE(1), LANES)                                                               \
+    KERNEL(cast_##from##_##to)(PLACE(0), PLACE(1), LANES)                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \

@@ -1,7 +1,7 @@
 /* Batch normalisation over all axes but the last, x as [positions, channels]; moments are f64 [2, channels]. */
 
 /* Sums of x and of its square, by channel and block, in double. places: x, partial sums f64 [block][2, channels] */
-KERNEL moments(PLACE(0), PLACE(1), LANES)
+KERNEL(moments)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_norm, p);
     i64 c = ITEM(0), number = ITEM(1), first, end;
@@ -34,7 +34,7 @@ FUNCTION float inverse_of(GLOBAL const ls_gpu_norm *p, GLOBAL const double *mome
 
 /* Sums of dy and of dy times the normalised x: chains of floats, put together in double. places: dy, x, moments, partial
  * sums f64 [block][2, channels] */
-KERNEL batch_norm_grad_moments(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL(batch_norm_grad_moments)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 {
     LANE(ls_gpu_norm, p);
     i64 c = ITEM(0), number = ITEM(1), first, end;
@@ -54,7 +54,7 @@ KERNEL batch_norm_grad_moments(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 
 /* By channel, what pixels need of the moments: mean, inverse, and, with sums, g0 and g1. places: moments, sums, f32
  * [4][channels] */
-KERNEL norm_statistics(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL(norm_statistics)(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
     LANE(ls_gpu_norm, p);
     i64 c = ITEM(0);
@@ -67,26 +67,49 @@ KERNEL norm_statistics(PLACE(0), PLACE(1), PLACE(2), LANES)
     out[3 * p->channels] = TO_FLOAT(IN(double, 1)[p->channels + c] / p->count);
 }
 
-/* places: x, statistics, gamma, beta, out */
-KERNEL batch_norm(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
+/* The item's vector of channels, of which `count` are there, and its pixels. False: it has none. */
+FUNCTION bool find_run(GLOBAL const ls_gpu_norm *p, i64 *c, i64 *first, i64 *end, i64 *count)
+{
+    if (p->channels == 0)
+        return false;
+    u32 pieces = (u32)((p->channels + LS_VECTOR - 1) / LS_VECTOR), item = (u32)ITEM(0);
+    *c = (i64)(item % pieces) * LS_VECTOR;
+    *first = (i64)(item / pieces) * LS_GPU_RUN(LS_VECTOR);
+    *end = least(*first + LS_GPU_RUN(LS_VECTOR), p->positions);
+    *count = p->channels - *c;
+    return *first < p->positions;
+}
+
+/* An item has a vector of channels of some pixels. places: x, statistics, gamma, beta, out */
+KERNEL(batch_norm)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
 {
     LANE(ls_gpu_norm, p);
-    i64 c = ITEM(0), i = ITEM(1), at = i * p->channels + c;
-    if (c >= p->channels || i >= p->positions)
+    i64 c, first, end, count;
+    if (!find_run(p, &c, &first, &end, &count))
         return;
-    float mean = IN(float, 1)[c], inverse = IN(float, 1)[p->channels + c];
-    OUT(float, 4)[at] = (IN(float, 0)[at] - mean) * (IN(float, 2)[c] * inverse) + IN(float, 3)[c];
+    vec mean = load(IN(float, 1) + c, count), inverse = load(IN(float, 1) + p->channels + c, count);
+    vec scale = load(IN(float, 2) + c, count) * inverse, beta = load(IN(float, 3) + c, count);
+    for (i64 i = first; i < end; i++) {
+        vec y = (load(IN(float, 0) + i * p->channels + c, count) - mean) * scale + beta;
+        if (p->rectified)
+            y = CHOOSE(y <= (vec)0.0f, (vec)0.0f, y);
+        store(y, OUT(float, 4) + i * p->channels + c, count);
+    }
 }
 
 /* places: dy, x, statistics, gamma, out */
-KERNEL batch_norm_grad_input(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
+KERNEL(batch_norm_grad_input)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
 {
     LANE(ls_gpu_norm, p);
-    i64 c = ITEM(0), i = ITEM(1), at = i * p->channels + c;
-    if (c >= p->channels || i >= p->positions)
+    i64 c, first, end, count;
+    if (!find_run(p, &c, &first, &end, &count))
         return;
     GLOBAL const float *s = IN(float, 2) + c;
-    float mean = s[0], inverse = s[p->channels], g0 = s[2 * p->channels], g1 = s[3 * p->channels];
-    float normal = (IN(float, 1)[at] - mean) * inverse;
-    OUT(float, 4)[at] = IN(float, 3)[c] * inverse * (IN(float, 0)[at] - (g0 + normal * g1));
+    vec mean = load(s, count), inverse = load(s + p->channels, count), g0 = load(s + 2 * p->channels, count);
+    vec g1 = load(s + 3 * p->channels, count), scale = load(IN(float, 3) + c, count) * inverse;
+    for (i64 i = first; i < end; i++) {
+        i64 at = i * p->channels + c;
+        vec normal = (load(IN(float, 1) + at, count) - mean) * inverse;
+        store(scale * (load(IN(float, 0) + at, count) - (g0 + normal * g1)), OUT(float, 4) + at, count);
+    }
 }

@@ -57,23 +57,37 @@ FUNCTION bool pixel_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i64
     return *y < height;
 }
 
+/* An item of a maximum has some columns of a row, one behind the other: from .. *end-1 of `width`. */
+FUNCTION bool columns_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i64 item, i64 image, i64 *y, i64 *from, i64 *end,
+                         i64 *c)
+{
+    const i64 run = LS_GPU_RUN(LS_VECTOR);
+    if (!pixel_of(v, height, (width + run - 1) / run, LS_VECTOR, item, image, y, from, c))
+        return false;
+    *from *= run;
+    *end = least(*from + run, width);
+    return true;
+}
+
 /* places: x, y */
-KERNEL max_pool2d(PLACE(0), PLACE(1), LANES)
+KERNEL(max_pool2d)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_window, v);
-    i64 y, x, c, image = ITEM(1);
-    if (!pixel_of(v, v->yh, v->yw, LS_VECTOR, ITEM(0), image, &y, &x, &c))
+    i64 y, from, end, c, image = ITEM(1);
+    if (!columns_of(v, v->yh, v->yw, ITEM(0), image, &y, &from, &end, &c))
         return;
-    box seen = box_seen(v, y, x);
-    i64 count = least(v->c - c, LS_VECTOR);
+    i64 count = v->c - c;
     GLOBAL const float *in = IN(float, 0) + image * v->h * v->w * v->c + c;
-    vec largest = (vec)(-(float)ENDLESS);
-    for (i64 h = seen.top; h < seen.bottom; h++)
-        for (i64 w = seen.left; w < seen.right; w++) {
-            vec value = load(in + (h * v->w + w) * v->c, count);
-            largest = CHOOSE((largest >= value) | (largest != largest), largest, value);
-        }
-    store(largest, OUT(float, 1) + ((image * v->yh + y) * v->yw + x) * v->c + c, count);
+    for (i64 x = from; x < end; x++) {
+        box seen = box_seen(v, y, x);
+        vec largest = (vec)(-(float)ENDLESS);
+        for (i64 h = seen.top; h < seen.bottom; h++)
+            for (i64 w = seen.left; w < seen.right; w++) {
+                vec value = load(in + (h * v->w + w) * v->c, count);
+                largest = CHOOSE((largest >= value) | (largest != largest), largest, value);
+            }
+        store(largest, OUT(float, 1) + ((image * v->yh + y) * v->yw + x) * v->c + c, count);
+    }
 }
 
 /* Does x come before y when the largest is first? */
@@ -83,7 +97,7 @@ FUNCTION mask before(vec x, vec y)
 }
 
 /* Each pixel collects from the windows that saw it, ascending, and in which it is the first largest. places: x, dy, dx */
-KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL(max_pool2d_grad)(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
     LANE(ls_gpu_window, v);
     i64 h, w, c, image = ITEM(1);
@@ -110,40 +124,54 @@ KERNEL max_pool2d_grad(PLACE(0), PLACE(1), PLACE(2), LANES)
                 }
             sum = CHOOSE(first, sum + load(dy + (y * v->yw + z) * v->c, count), sum);
         }
+    if (v->rectified)
+        sum = CHOOSE(x > (vec)0.0f, sum, (vec)0.0f);
     store(sum, OUT(float, 2) + ((image * v->h + h) * v->w + w) * v->c + c, count);
 }
 
-/* The same for windows that lie side by side, with nothing between: an item has one of them, or what is left at the edge, where
- * nothing comes from. It finds the first largest, and gives it all. places: x, dy, dx */
-KERNEL max_pool2d_grad_apart(PLACE(0), PLACE(1), PLACE(2), LANES)
+/* The same for windows that lie side by side, with nothing between, or what is left of them at the edge, where nothing comes
+ * from: an item finds the first largest of each, and gives it all. */
+INLINED void spread(GLOBAL const ls_gpu_window *v, GLOBAL const float *in, GLOBAL float *out, vec dy, bool seen, i64 bottom,
+                    i64 right, i64 count)
 {
-    LANE(ls_gpu_window, v);
-    i64 y, z, c, image = ITEM(1), kh = v->kh, kw = v->kw;
-    if (image >= v->n)
-        return;
-    if (!pixel_of(v, (v->h + kh - 1) / kh, (v->w + kw - 1) / kw, LS_VECTOR, ITEM(0), image, &y, &z, &c))
-        return;
-    i64 count = v->c - c, start = ((image * v->h + y * kh) * v->w + z * kw) * v->c + c;
-    GLOBAL const float *in = IN(float, 0) + start;
-    GLOBAL float *out = OUT(float, 2) + start;
-    vec dy = (vec)0.0f, largest = (vec)0.0f;
+    vec largest = (vec)0.0f;
     mask first = (mask)-1;
-    if (y < v->yh && z < v->yw) {
-        dy = (vec)0.0f + load(IN(float, 1) + ((image * v->yh + y) * v->yw + z) * v->c + c, count);
+    if (seen) {
         largest = load(in, count);
         first = (mask)0;
-        for (i64 i = 0; i < kh; i++)
-            for (i64 j = 0; j < kw; j++) {
+        for (i64 i = 0; i < bottom; i++)
+            for (i64 j = 0; j < right; j++) {
                 vec other = load(in + (i * v->w + j) * v->c, count);
                 mask found = before(other, largest);
-                first = CHOOSE(found, (mask)(int)(i * kw + j), first);
+                first = CHOOSE(found, (mask)(int)(i * right + j), first);
                 largest = CHOOSE(found, other, largest);
             }
+        if (v->rectified) /* nothing goes to other pixels anyway */
+            dy = CHOOSE(largest > (vec)0.0f, dy, (vec)0.0f);
     }
-    i64 bottom = least(kh, v->h - y * kh), right = least(kw, v->w - z * kw);
     for (i64 i = 0; i < bottom; i++)
         for (i64 j = 0; j < right; j++)
-            store(CHOOSE(first == (mask)(int)(i * kw + j), dy, (vec)0.0f), out + (i * v->w + j) * v->c, count);
+            store(CHOOSE(first == (mask)(int)(i * right + j), dy, (vec)0.0f), out + (i * v->w + j) * v->c, count);
+}
+
+/* places: x, dy, dx */
+KERNEL(max_pool2d_grad_apart)(PLACE(0), PLACE(1), PLACE(2), LANES)
+{
+    LANE(ls_gpu_window, v);
+    i64 y, from, end, c, image = ITEM(1), kh = v->kh, kw = v->kw;
+    if (image >= v->n)
+        return;
+    if (!columns_of(v, (v->h + kh - 1) / kh, (v->w + kw - 1) / kw, ITEM(0), image, &y, &from, &end, &c))
+        return;
+    i64 count = v->c - c, bottom = least(kh, v->h - y * kh);
+    for (i64 z = from; z < end; z++) {
+        i64 start = ((image * v->h + y * kh) * v->w + z * kw) * v->c + c;
+        bool seen = y < v->yh && z < v->yw;
+        vec dy = (vec)0.0f;
+        if (seen)
+            dy = dy + load(IN(float, 1) + ((image * v->yh + y) * v->yw + z) * v->c + c, count);
+        spread(v, IN(float, 0) + start, OUT(float, 2) + start, dy, seen, bottom, least(kw, v->w - z * kw), count);
+    }
 }
 
 /* What the window at place (y, x) divides by. */
@@ -158,7 +186,7 @@ FUNCTION double divisor(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 }
 
 /* places: x, y */
-KERNEL average_pool2d(PLACE(0), PLACE(1), LANES)
+KERNEL(average_pool2d)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_window, v);
     i64 y, x, c, image = ITEM(1);
@@ -174,7 +202,7 @@ KERNEL average_pool2d(PLACE(0), PLACE(1), LANES)
 }
 
 /* places: dy, dx */
-KERNEL average_pool2d_grad(PLACE(0), PLACE(1), LANES)
+KERNEL(average_pool2d_grad)(PLACE(0), PLACE(1), LANES)
 {
     LANE(ls_gpu_window, v);
     i64 h, w, c, image = ITEM(1);

@@ -13,7 +13,7 @@ typedef ulong u64;
 typedef uint u32;
 typedef uchar u8;
 typedef int i32;
-#define KERNEL          __kernel void
+#define ENTRY           __kernel void
 #define GLOBAL          __global
 #define TABLE           __constant const
 #define FUNCTION        static inline
@@ -32,7 +32,7 @@ typedef unsigned long long u64;
 typedef unsigned int u32;
 typedef unsigned char u8;
 typedef int i32;
-#define KERNEL          extern "C" __global__ void
+#define ENTRY           extern "C" __global__ void
 #define GLOBAL
 #define TABLE           static __device__ const
 #define FUNCTION        static __device__ inline
@@ -47,6 +47,16 @@ typedef int i32;
 #define BITS_OF(x)      ((u64)__double_as_longlong(x))
 #define NUMBER_OF(x)    __longlong_as_double((i64)(x))
 #define TO_FLOAT(x)     __double2float_rn(x)
+#endif
+
+/* KERNEL(name)(places, LANES): of a module that says which kernels it wants (LS_SOME), by a macro LS_WANT_name that is
+ * ", ENTRY", the others are functions that nobody calls, which costs a compiler next to nothing. */
+#ifdef LS_SOME
+#define KERNEL(name)         SECOND(LS_WANT_##name, FUNCTION void, ) name
+#define SECOND(...)          SECOND_(__VA_ARGS__)
+#define SECOND_(a, b, ...)   b
+#else
+#define KERNEL(name)         ENTRY name
 #endif
 
 #define LANE(type, name)                                                                                               \

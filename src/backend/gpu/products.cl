@@ -1,12 +1,13 @@
 /* Convolutions and matrix products. Each element of an output is one chain of fused multiply-adds in the order of
  * docs/bits.md; an item has a tile of them: ROWS pixels (or rows, or cells of a kernel) times one or two vectors of LS_VECTOR
  * columns that lie side by side. Sums over positions have a chain for each block, stored by number, and added by
- * add_blocks. Which item computes what, and how wide vectors are, changes no chain: where rows are no multiple of ROWS, the
- * last tile begins earlier, and computes some of them again.
+ * add_blocks. Which item computes what, and how wide vectors are, changes no chain: where rows or columns are no multiple of
+ * a tile's, the last tile begins earlier, and computes some of them again.
  *
- * Kernels come three times: for one vector of which some columns may be missing, for one (_whole) and for two (_wide) that are
+ * Kernels come three times: for fewer columns than a vector has, for one vector (_whole) and for two (_wide) that are
  * always there. `vecs` and `whole` say so, and are known to the compiler. */
 #define ROWS LS_ROWS
+#define ALL_ROWS ((1u << ROWS) - 1)
 #define MOST_VECS 2
 
 #define EACH_ROW _Pragma("unroll") for (int r = 0; r < ROWS; r++)
@@ -32,8 +33,29 @@ INLINED void store_row(vec *sum, int vecs, bool whole, GLOBAL float *at, i64 cou
     {
         if (whole)
             STORE(sum[v], at + v * LS_VECTOR);
-        else if (count > v * LS_VECTOR)
+        else
             store(sum[v], at + v * LS_VECTOR, count - v * LS_VECTOR);
+    }
+}
+
+/* What follows a product in the same kernel: a bias is added to its rows, and what is at most `limit` becomes 0. Without them
+ * -0 is added, and the limit is NaN, which changes nothing: a branch for each row would cost more. */
+INLINED void find_end(vec *bias, vec *limit, int vecs, bool whole, i64 biased, i64 rectified, GLOBAL const float *at, i64 count)
+{
+    EACH_VEC(v)
+        bias[v] = (vec)-0.0f;
+    if (biased)
+        EACH_VEC(v)
+            bias[v] = load_columns(at, whole, v, count);
+    *limit = (vec)(rectified ? 0.0f : TO_FLOAT(NO_NUMBER));
+}
+
+INLINED void finish_row(vec *sum, int vecs, const vec *bias, vec limit)
+{
+    EACH_VEC(v)
+    {
+        sum[v] = sum[v] + bias[v];
+        sum[v] = CHOOSE(sum[v] <= limit, (vec)0.0f, sum[v]);
     }
 }
 
@@ -44,186 +66,258 @@ INLINED void add_product(vec *sum, int vecs, float x, const vec *w)
         sum[v] = FMA((vec)x, w[v], sum[v]);
 }
 
-/* Where the last tile of `size` rows begins, if it is not too small for one. */
-FUNCTION i64 tile_start(i64 tile, i64 size)
+/* ---- Which tile an item has ---- */
+
+/* Numbers that rarely need 64 bits. */
+FUNCTION i64 quotient(i64 a, i64 b)
 {
-    return size >= ROWS ? least(tile * ROWS, size - ROWS) : tile * ROWS;
+    return (a | b) >> 31 ? a / b : (i64)((u32)a / (u32)b);
+}
+
+/* Where the tile begins: of `size` rows or columns in tiles of `each`, if these are not too few for one. */
+FUNCTION i64 tile_start(i64 tile, i64 each, i64 size)
+{
+    return size >= each ? least(tile * each, size - each) : tile * each;
+}
+
+FUNCTION i64 tiles_of(i64 size, i64 each)
+{
+    return quotient(size + each - 1, each);
+}
+
+/* Neighbours have the same columns where these are vectors, so that weights stay in the cache, and the same rows where items are
+ * vectors by themselves. */
+FUNCTION void split_item(i64 item, i64 tiles, i64 columns, i64 *tile, i64 *column)
+{
+    i64 inner = LS_VECTOR > 1 ? tiles : columns, outer = quotient(item, inner), rest = item - outer * inner;
+    *tile = LS_VECTOR > 1 ? rest : outer;
+    *column = LS_VECTOR > 1 ? outer : rest;
+}
+
+/* Pixels number first, first + 1 ... of images of `height` and `width`; those behind the last of `total` are the last again. */
+INLINED void find_pixels(i64 first, i64 total, i64 height, i64 width, i64 *n, i64 *h, i64 *w)
+{
+    i64 row = quotient(first, width), image = quotient(row, height), x = first - row * width, y = row - image * height;
+    EACH_ROW
+    {
+        n[r] = image;
+        h[r] = y;
+        w[r] = x;
+        if (first + r + 1 < total && ++x == width) {
+            x = 0;
+            if (++y == height) {
+                y = 0;
+                image++;
+            }
+        }
+    }
 }
 
 /* ---- Convolution ---- */
 
-/* ROWS pixels, `step` floats apart, meet a cell of the kernel: `depth` channels. Rows from .. to-1 take part. */
-INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *pixel, i64 step, i64 from, i64 to,
+/* ROWS pixels, at[r] floats from `pixel`, meet a cell of the kernel: `depth` channels. Rows whose bit of `on` is set take
+ * part. */
+INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *pixel, const i64 *at, u32 on,
                   GLOBAL const float *weights, i64 pitch, i64 depth, i64 count)
 {
     vec w[MOST_VECS];
-    if (from <= 0 && to >= ROWS) {
+    if (on == ALL_ROWS) {
         for (i64 c = 0; c < depth; c++) {
             EACH_VEC(v)
-                w[v] = load_columns(weights + c * pitch, whole, v, count);
+                w[v] = load_columns(weights, whole, v, count);
             EACH_ROW
-                add_product(sum[r], vecs, pixel[r * step + c], w);
+                add_product(sum[r], vecs, pixel[at[r] + c], w);
+            weights += pitch;
         }
         return;
     }
-    i64 at[ROWS]; /* others look at a pixel that is there */
-    mask on[ROWS];
-    EACH_ROW
-    {
-        bool there = r >= from && r < to;
-        at[r] = (there ? r : from > 0 ? from : 0) * step;
-        on[r] = (mask)(there ? -1 : 0);
-    }
     for (i64 c = 0; c < depth; c++) {
         EACH_VEC(v)
-            w[v] = load_columns(weights + c * pitch, whole, v, count);
+            w[v] = load_columns(weights, whole, v, count);
         EACH_ROW
-            EACH_VEC(v)
-                sum[r][v] = CHOOSE(on[r], FMA((vec)pixel[at[r] + c], w[v], sum[r][v]), sum[r][v]);
+            if (on >> r & 1)
+                add_product(sum[r], vecs, pixel[at[r] + c], w);
+        weights += pitch;
     }
 }
 
-/* The first r with w + r * stride >= 0, and the first with w + r * stride >= size, neither beyond `rows`. */
-FUNCTION void rows_inside(i64 w, i64 stride, i64 size, i64 rows, i64 *from, i64 *to)
+/* Which of the pixels at (h[r] + down, w[r] + right) are there. */
+INLINED u32 rows_inside(const i64 *h, const i64 *w, i64 down, i64 right, i64 height, i64 width)
 {
-    i64 before = w < 0 ? -w : 0, inside = size > w ? size - w : 0;
-    *from = stride == 1 ? before : (i64)((u32)(before + stride - 1) / (u32)stride);
-    *to = stride == 1 ? inside : (i64)((u32)(inside + stride - 1) / (u32)stride);
-    *to = least(*to, rows);
+    u32 on = 0;
+    EACH_ROW
+        on |= (u32)((u64)(h[r] + down) < (u64)height && (u64)(w[r] + right) < (u64)width) << r;
+    return on;
 }
 
 INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *in,
-                         GLOBAL const float *kernel_, GLOBAL float *out, i64 y, i64 x0, i64 count)
+                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 first, i64 total,
+                         i64 count)
 {
-    i64 rows = least(v->yw - x0, ROWS), step = v->stride[1] * v->c, pitch = v->out, depth = v->group_in;
-    i64 left = x0 * v->stride[1] - v->pad[1], last = left + (ROWS - 1) * v->stride[1] + v->kw - 1;
-    /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
-    bool by_row = v->dilation[1] == 1 && v->groups == 1 && rows == ROWS && left >= 0 && last < v->w;
+    i64 at[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->out, depth = v->group_in;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
-    for (i64 i = 0; i < v->kh; i++) {
-        i64 h = y * v->stride[0] + i * v->dilation[0] - v->pad[0];
-        if (h < 0 || h >= v->h)
-            continue;
-        for (i64 j = 0; j < (by_row ? 1 : v->kw); j++) {
-            i64 w = left + j * v->dilation[1], from, to;
-            rows_inside(w, v->stride[1], v->w, rows, &from, &to);
-            if (from < to)
-                meet(sum, vecs, whole, in + (h * v->w + w) * v->c, step, from, to,
-                     kernel_ + (i * v->kw + j) * depth * pitch, pitch, by_row ? v->kw * depth : depth, count);
-        }
-    }
+    find_pixels(first, total, v->yh, v->yw, n, h, w);
     EACH_ROW
-        if (r < rows)
-            store_row(sum[r], vecs, whole, out + r * v->out, count);
+    {
+        h[r] = h[r] * v->stride[0] - v->pad[0];
+        w[r] = w[r] * v->stride[1] - v->pad[1];
+        at[r] = ((n[r] * v->h + h[r]) * v->w + w[r]) * v->c;
+    }
+    i64 down = (v->kh - 1) * v->dilation[0], right = (v->kw - 1) * v->dilation[1];
+    bool inside = (rows_inside(h, w, 0, 0, v->h, v->w) & rows_inside(h, w, down, right, v->h, v->w)) == ALL_ROWS;
+    /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
+    bool by_row = inside && v->dilation[1] == 1 && v->groups == 1;
+    i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * depth : depth;
+    for (i64 i = 0; i < v->kh; i++)
+        for (i64 j = 0; j < cells; j++) {
+            down = i * v->dilation[0];
+            right = j * v->dilation[1];
+            u32 on = inside ? ALL_ROWS : rows_inside(h, w, down, right, v->h, v->w);
+            if (on)
+                meet(sum, vecs, whole, in + (down * v->w + right) * v->c, at, on,
+                     kernel_ + (i * v->kw + j) * depth * pitch, pitch, length, count);
+        }
+    vec added[MOST_VECS], limit;
+    find_end(added, &limit, vecs, whole, v->biased, v->rectified, bias, count);
+    EACH_ROW
+    {
+        finish_row(sum[r], vecs, added, limit);
+        if (first + r < total)
+            store_row(sum[r], vecs, whole, out + (first + r) * pitch, count);
+    }
 }
 
-/* places: x, kernel, y */
+/* places: x, kernel, y, bias */
 #define CONV2D(name, vecs, whole)                                                                                      \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
     {                                                                                                                  \
         LANE(ls_gpu_window, v);                                                                                        \
-        if (ITEM(1) >= v->n)                                                                                           \
+        i64 vectors = tiles_of(v->group_out, vecs * LS_VECTOR), total = v->n * v->yh * v->yw, tile, column;            \
+        i64 tiles = tiles_of(total, ROWS), group = 0;                                                                  \
+        if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
             return;                                                                                                    \
-        i64 vectors = (v->group_out + vecs * LS_VECTOR - 1) / (vecs * LS_VECTOR), columns = vectors * v->groups;       \
-        u32 item = (u32)ITEM(0), tile = item / (u32)columns, column = item % (u32)columns;                             \
-        i64 image = ITEM(1), y = tile / (u32)v->tiles, x0 = tile_start(tile % (u32)v->tiles, v->yw);                   \
-        i64 group = column / (u32)vectors, o = (i64)(column % (u32)vectors) * (vecs * LS_VECTOR);                      \
-        i64 count = v->group_out - o;                                                                                  \
-        if (y >= v->yh)                                                                                                \
-            return;                                                                                                    \
-        GLOBAL const float *in = IN(float, 0) + image * v->h * v->w * v->c + group * v->group_in;                      \
-        GLOBAL const float *kernel_ = IN(float, 1) + group * v->group_out + o;                                         \
-        GLOBAL float *out = OUT(float, 2) + ((image * v->yh + y) * v->yw + x0) * v->out + group * v->group_out + o;    \
-        conv2d_tile(v, vecs, whole, in, kernel_, out, y, x0, count);                                                   \
+        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
+        if (v->groups > 1) {                                                                                           \
+            group = quotient(column, vectors);                                                                         \
+            column -= group * vectors;                                                                                 \
+        }                                                                                                              \
+        i64 o = tile_start(column, vecs * LS_VECTOR, v->group_out), count = v->group_out - o;                          \
+        o += group * v->group_out;                                                                                     \
+        conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->group_in, IN(float, 1) + o, OUT(float, 2) + o,           \
+                    IN(float, 3) + o, tile_start(tile, ROWS, total), total, count);                                    \
     }
 CONV2D(conv2d, 1, false)
 CONV2D(conv2d_whole, 1, true)
 CONV2D(conv2d_wide, 2, true)
 
+/* Pixels of a tile are `stride` apart in both directions, so that the same cells meet all of them: those of the images that
+ * begin at pixel (top, left), of `height` and `width`. */
 INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *kernel_,
-                              GLOBAL const float *dy, GLOBAL float *out, i64 h, i64 w0, i64 count)
+                              GLOBAL const float *dy, GLOBAL float *out, i64 top, i64 left, i64 height, i64 width, i64 first,
+                              i64 total, i64 count)
 {
-    i64 stride = v->stride[1], rows = least((v->w - w0 + stride - 1) / stride, ROWS), pitch = v->group_in;
+    i64 at[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->group_in;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
+    find_pixels(first, total, height, width, n, h, w);
+    EACH_ROW
+        at[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * v->out;
     for (i64 i = v->kh; i-- > 0;) {
-        i64 above = h - i * v->dilation[0] + v->pad[0], y = above / v->stride[0];
-        if (above < 0 || above % v->stride[0] != 0 || y >= v->yh)
-            continue;
-        for (i64 j = v->kw; j-- > 0;) {
-            i64 start = w0 - j * v->dilation[1] + v->pad[1], from, to;
-            if (stride > 1 && (start % stride + stride) % stride != 0)
+        i64 down = top - i * v->dilation[0] + v->pad[0];
+        if (v->stride[0] > 1) {
+            if (down % v->stride[0] != 0)
                 continue;
-            i64 x = stride > 1 ? start / stride : start; /* exact */
-            rows_inside(x, 1, v->yw, rows, &from, &to);
-            if (from < to)
-                meet(sum, vecs, whole, dy + (y * v->yw + x) * v->out, v->out, from, to,
+            down /= v->stride[0];
+        }
+        for (i64 j = v->kw; j-- > 0;) {
+            i64 right = left - j * v->dilation[1] + v->pad[1];
+            if (v->stride[1] > 1) {
+                if (right % v->stride[1] != 0)
+                    continue;
+                right /= v->stride[1];
+            }
+            u32 on = rows_inside(h, w, down, right, v->yh, v->yw);
+            if (on)
+                meet(sum, vecs, whole, dy + (down * v->yw + right) * v->out, at, on,
                      kernel_ + (i * v->kw + j) * v->out * pitch, pitch, v->group_out, count);
         }
     }
     EACH_ROW
-        if (r < rows)
-            store_row(sum[r], vecs, whole, out + r * stride * v->c, count);
+    {
+        i64 row = (n[r] * v->h + top + h[r] * v->stride[0]) * v->w + left + w[r] * v->stride[1];
+        if (first + r < total)
+            store_row(sum[r], vecs, whole, out + row * v->c, count);
+    }
 }
 
-/* The data gradient. The kernel comes with its last two axes swapped: [kh,kw,out,group_in]. Pixels of a tile are
- * `stride` apart, so that the same cells meet all of them. places: kernel, dy, dx */
+/* The data gradient. The kernel comes with its last two axes swapped: [kh,kw,out,group_in]. Along the second axis of the grid
+ * are the pixels that tiles may begin at. places: kernel, dy, dx */
 #define CONV2D_GRAD_INPUT(name, vecs, whole)                                                                           \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
     {                                                                                                                  \
         LANE(ls_gpu_window, v);                                                                                        \
-        if (ITEM(1) >= v->n)                                                                                           \
+        if (ITEM(1) >= v->stride[0] * v->stride[1])                                                                    \
             return;                                                                                                    \
-        i64 vectors = (v->group_in + vecs * LS_VECTOR - 1) / (vecs * LS_VECTOR), columns = vectors * v->groups;        \
-        u32 item = (u32)ITEM(0), tile = item / (u32)columns, column = item % (u32)columns;                             \
-        i64 image = ITEM(1), h = tile / (u32)v->tiles, place = tile % (u32)v->tiles, stride = v->stride[1];            \
-        i64 w0 = stride == 1 ? tile_start(place, v->w) : place / stride * ROWS * stride + place % stride;              \
-        i64 group = column / (u32)vectors, c = (i64)(column % (u32)vectors) * (vecs * LS_VECTOR);                      \
-        i64 count = v->group_in - c;                                                                                   \
-        if (h >= v->h || w0 >= v->w)                                                                                   \
+        i64 top = ITEM(1) / v->stride[1], left = ITEM(1) - top * v->stride[1], tile, column, group = 0;                \
+        i64 height = (v->h - top + v->stride[0] - 1) / v->stride[0];                                                   \
+        i64 width = (v->w - left + v->stride[1] - 1) / v->stride[1], total = v->n * height * width;                    \
+        i64 vectors = tiles_of(v->group_in, vecs * LS_VECTOR), tiles = tiles_of(total, ROWS);                          \
+        if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
             return;                                                                                                    \
-        GLOBAL const float *kernel_ = IN(float, 0) + group * v->group_out * v->group_in + c;                           \
-        GLOBAL const float *dy = IN(float, 1) + image * v->yh * v->yw * v->out + group * v->group_out;                 \
-        GLOBAL float *out = OUT(float, 2) + ((image * v->h + h) * v->w + w0) * v->c + group * v->group_in + c;         \
-        conv2d_grad_tile(v, vecs, whole, kernel_, dy, out, h, w0, count);                                              \
+        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
+        if (v->groups > 1) {                                                                                           \
+            group = quotient(column, vectors);                                                                         \
+            column -= group * vectors;                                                                                 \
+        }                                                                                                              \
+        i64 c = tile_start(column, vecs * LS_VECTOR, v->group_in), count = v->group_in - c;                            \
+        conv2d_grad_tile(v, vecs, whole, IN(float, 0) + group * v->group_out * v->group_in + c,                        \
+                         IN(float, 1) + group * v->group_out, OUT(float, 2) + group * v->group_in + c, top, left,      \
+                         height, width, tile_start(tile, ROWS, total), total, count);                                  \
     }
 CONV2D_GRAD_INPUT(conv2d_grad_input, 1, false)
 CONV2D_GRAD_INPUT(conv2d_grad_input_whole, 1, true)
 CONV2D_GRAD_INPUT(conv2d_grad_input_wide, 2, true)
 
-/* `length` positions of a row of y, the first at column x, meet ROWS cells of the kernel, which are at[r] floats from the
- * pixel, and where `side` is set side by side. Where `edge` is set some may be outside of the image. */
-INLINED void correlate_row(GLOBAL const ls_gpu_window *v, vec sum[][MOST_VECS], int vecs, bool whole, bool side, bool edge,
+/* ROWS cells of a kernel, at[r] floats from the pixel, `down` and `right` of it, meet positions from .. to-1 of a row of y;
+ * position 0 has `pixel`, at column w, and dy. Where `edge` is set some of the cells may be outside of the image. */
+INLINED void correlate_row(GLOBAL const ls_gpu_window *v, vec sum[][MOST_VECS], int vecs, bool whole, bool edge,
                            GLOBAL const float *pixel, const i64 *at, const i64 *down, const i64 *right, i64 h, i64 w,
-                           GLOBAL const float *dy, i64 length, i64 count)
+                           GLOBAL const float *dy, i64 from, i64 to, i64 count)
 {
-    i64 step = v->stride[1] * v->c, pitch = v->out, stride = v->stride[1];
-    for (i64 x = 0; x < length; x++) {
+    i64 step = v->stride[1] * v->c, pitch = v->out;
+    pixel += from * step;
+    dy += from * pitch;
+    w += from * v->stride[1];
+    for (i64 x = from; x < to; x++) {
         vec d[MOST_VECS];
         EACH_VEC(k)
             d[k] = load_columns(dy, whole, k, count);
         EACH_ROW
-        {
-            if (edge) {
-                i64 row = h + down[r], column = w + right[r];
-                if (row >= 0 && row < v->h && column >= 0 && column < v->w)
-                    add_product(sum[r], vecs, pixel[at[r]], d);
-            } else {
-                add_product(sum[r], vecs, side ? pixel[at[0] + r] : pixel[at[r]], d);
-            }
-        }
+            if (!edge || ((u64)(h + down[r]) < (u64)v->h && (u64)(w + right[r]) < (u64)v->w))
+                add_product(sum[r], vecs, pixel[at[r]], d);
         pixel += step;
         dy += pitch;
-        w += stride;
+        w += v->stride[1];
     }
 }
 
+/* The first x with w + x * stride >= 0, and the first with w + x * stride >= size, neither beyond `length`. */
+FUNCTION void columns_inside(i64 w, i64 stride, i64 size, i64 length, i64 *from, i64 *to)
+{
+    i64 before = w < 0 ? -w : 0, inside = size > w ? size - w : 0;
+    *from = stride == 1 ? before : (i64)((u32)(before + stride - 1) / (u32)stride);
+    *to = stride == 1 ? inside : (i64)((u32)(inside + stride - 1) / (u32)stride);
+    *to = least(*to, length);
+}
+
+/* Cells number `cell` .. of `cells`; where `same` is set these are channels of one pixel of the kernel. */
 INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *in,
-                             GLOBAL const float *dy, GLOBAL float *out, i64 cell, i64 first, i64 end, i64 count)
+                             GLOBAL const float *dy, GLOBAL float *out, i64 cell, i64 cells, bool same, i64 first, i64 end,
+                             i64 count)
 {
     vec sum[ROWS][MOST_VECS];
-    i64 at[ROWS], down[ROWS], right[ROWS], cells = v->kh * v->kw * v->group_in;
+    i64 at[ROWS], down[ROWS], right[ROWS];
     u32 all = (u32)(v->yh * v->yw);
     clear(sum, vecs);
     EACH_ROW
@@ -233,20 +327,23 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
         right[r] = (i64)(place % (u32)v->kw) * v->dilation[1];
         at[r] = (down[r] * v->w + right[r]) * v->c + c;
     }
-    bool side = at[ROWS - 1] == at[0] + ROWS - 1;
     i64 n = first / all, y = first % all / v->yw, x = first % all % v->yw;
     while (first < end) {
-        i64 length = least(v->yw - x, end - first);
+        i64 length = least(v->yw - x, end - first), from = 0, to = length;
         i64 h = y * v->stride[0] - v->pad[0], w = x * v->stride[1] - v->pad[1];
         GLOBAL const float *pixel = in + ((n * v->h + h) * v->w + w) * v->c, *d = dy + first * v->out;
         bool inside = h + down[0] >= 0 && h + down[ROWS - 1] < v->h && w >= 0 &&
                       w + (length - 1) * v->stride[1] + (v->kw - 1) * v->dilation[1] < v->w;
-        if (inside && side)
-            correlate_row(v, sum, vecs, whole, true, false, pixel, at, down, right, h, w, d, length, count);
-        else if (inside)
-            correlate_row(v, sum, vecs, whole, false, false, pixel, at, down, right, h, w, d, length, count);
+        if (same && !inside) {
+            inside = true;
+            columns_inside(w + right[0], v->stride[1], v->w, length, &from, &to);
+            if ((u64)(h + down[0]) >= (u64)v->h)
+                to = 0;
+        }
+        if (inside)
+            correlate_row(v, sum, vecs, whole, false, pixel, at, down, right, h, w, d, from, to, count);
         else
-            correlate_row(v, sum, vecs, whole, false, true, pixel, at, down, right, h, w, d, length, count);
+            correlate_row(v, sum, vecs, whole, true, pixel, at, down, right, h, w, d, from, to, count);
         first += length;
         x = 0;
         if (++y == v->yh) {
@@ -256,30 +353,31 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
     }
     EACH_ROW
         if (cell + r < cells)
-            store_row(sum[r], vecs, whole, out + r * v->out, count);
+            store_row(sum[r], vecs, whole, out + (cell + r) * v->out, count);
 }
 
-/* The kernel's gradient: a block of positions, ROWS of the cells [kh,kw,group_in] times output channels. places: x, dy,
- * partial sums [block][kernel] */
+/* The kernel's gradient: a block of positions, ROWS of the cells [kh,kw,group_in] times output channels; tiles: of the
+ * channels of each pixel of the kernel, or 0: of all cells. places: x, dy, partial sums [block][kernel] */
 #define CONV2D_GRAD_KERNEL(name, vecs, whole)                                                                          \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
     {                                                                                                                  \
         LANE(ls_gpu_correlate, p);                                                                                     \
         GLOBAL const ls_gpu_window *v = &p->v;                                                                         \
-        if (ITEM(1) >= p->b.count)                                                                                     \
+        i64 vectors = tiles_of(v->group_out, vecs * LS_VECTOR), cells = v->kh * v->kw * v->group_in, first, end;       \
+        i64 tiles = v->tiles ? v->kh * v->kw * v->tiles : tiles_of(cells, ROWS), number = ITEM(1), tile, column;       \
+        if (number >= p->b.count || ITEM(0) >= tiles * vectors * v->groups)                                            \
             return;                                                                                                    \
-        i64 vectors = (v->group_out + vecs * LS_VECTOR - 1) / (vecs * LS_VECTOR);                                      \
-        i64 cells = v->kh * v->kw * v->group_in, tiles = (cells + ROWS - 1) / ROWS;                                    \
-        u32 item = (u32)ITEM(0), o_at = item % (u32)vectors, rest = item / (u32)vectors;                               \
-        i64 cell = tile_start(rest % (u32)tiles, cells), group = rest / (u32)tiles, first, end;                        \
-        i64 o = group * v->group_out + (i64)o_at * (vecs * LS_VECTOR), number = ITEM(1);                               \
-        i64 count = v->group_out - (i64)o_at * (vecs * LS_VECTOR);                                                     \
-        if (group >= v->groups)                                                                                        \
-            return;                                                                                                    \
+        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
+        i64 group = quotient(column, vectors), cell = tile_start(tile, ROWS, cells);                                   \
+        i64 o = tile_start(column - group * vectors, vecs * LS_VECTOR, v->group_out), count = v->group_out - o;        \
+        o += group * v->group_out;                                                                                     \
+        if (v->tiles) {                                                                                                \
+            i64 pixel = quotient(tile, v->tiles);                                                                      \
+            cell = pixel * v->group_in + tile_start(tile - pixel * v->tiles, ROWS, v->group_in);                       \
+        }                                                                                                              \
         block_bounds(&p->b, p->b.first + number, &first, &end);                                                        \
-        GLOBAL const float *in = IN(float, 0) + group * v->group_in, *dy = IN(float, 1) + o;                           \
-        GLOBAL float *out = OUT(float, 2) + (number * cells + cell) * v->out + o;                                      \
-        correlate_block(v, vecs, whole, in, dy, out, cell, first, end, count);                                         \
+        correlate_block(v, vecs, whole, IN(float, 0) + group * v->group_in, IN(float, 1) + o,                          \
+                        OUT(float, 2) + number * cells * v->out + o, cell, cells, v->tiles != 0, first, end, count);   \
     }
 CONV2D_GRAD_KERNEL(conv2d_grad_kernel, 1, false)
 CONV2D_GRAD_KERNEL(conv2d_grad_kernel_whole, 1, true)
@@ -294,52 +392,56 @@ INLINED void multiply(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const l
     i64 at[ROWS], pitch = p->b_row, step = p->a_column;
     EACH_ROW
         at[r] = r < rows ? r * p->a_row : 0;
+    a += from * step;
+    b += from * pitch;
     for (i64 k = from; k < to; k++) {
         vec w[MOST_VECS];
         EACH_VEC(v)
-            w[v] = load_columns(b + k * pitch, whole, v, count);
+            w[v] = load_columns(b, whole, v, count);
         EACH_ROW
-            add_product(sum[r], vecs, a[k * step + at[r]], w);
+            add_product(sum[r], vecs, a[at[r]], w);
+        a += step;
+        b += pitch;
     }
-}
-
-INLINED void store_tile(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL float *out, i64 pitch, i64 rows, i64 count)
-{
-    EACH_ROW
-        if (r < rows)
-            store_row(sum[r], vecs, whole, out + r * pitch, count);
 }
 
 /* A block of the positions (matrix, k), or all of one matrix. */
 INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole, GLOBAL const float *a,
-                            GLOBAL const float *b, GLOBAL float *out, i64 first, i64 end, i64 row, i64 column)
+                            GLOBAL const float *b, GLOBAL float *out, GLOBAL const float *bias, i64 first, i64 end, i64 tile,
+                            i64 column)
 {
-    i64 rows = least(p->m - row, ROWS), count = p->n - column;
+    i64 row = tile_start(tile, ROWS, p->m), rows = least(p->m - row, ROWS), count;
     vec sum[ROWS][MOST_VECS];
+    column = tile_start(column, vecs * LS_VECTOR, p->n);
+    count = p->n - column;
     clear(sum, vecs);
     for (i64 at = first; at < end;) {
-        i64 matrix = at / p->k, k = at - matrix * p->k, to = least(p->k, k + end - at);
+        i64 matrix = quotient(at, p->k), k = at - matrix * p->k, to = least(p->k, k + end - at);
         multiply(sum, vecs, whole, p, a + walk_at(&p->leading, 0, matrix) + row * p->a_row,
                  b + walk_at(&p->leading, 1, matrix) + column, k, to, rows, count);
         at += to - k;
     }
-    store_tile(sum, vecs, whole, out, p->n, rows, count);
+    vec added[MOST_VECS], limit;
+    find_end(added, &limit, vecs, whole, p->biased, p->rectified, bias + column, count);
+    EACH_ROW
+    {
+        finish_row(sum[r], vecs, added, limit);
+        if (r < rows)
+            store_row(sum[r], vecs, whole, out + (row + r) * p->n + column, count);
+    }
 }
 
-/* places: a, b, out */
+/* places: a, b, out, bias */
 #define MATMUL(name, vecs, whole)                                                                                      \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
     {                                                                                                                  \
         LANE(ls_gpu_product, p);                                                                                       \
-        if (ITEM(1) >= p->matrices)                                                                                    \
+        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column, matrix = ITEM(1);  \
+        if (matrix >= p->matrices || ITEM(0) >= tiles * vectors)                                                       \
             return;                                                                                                    \
-        i64 vectors = (p->n + vecs * LS_VECTOR - 1) / (vecs * LS_VECTOR), item = ITEM(0), matrix = ITEM(1);            \
-        i64 tile = item / vectors, column = item % vectors * (vecs * LS_VECTOR), row = tile_start(tile, p->m);         \
-        if (tile * ROWS >= p->m)                                                                                       \
-            return;                                                                                                    \
-        GLOBAL float *out = OUT(float, 2) + (matrix * p->m + row) * p->n + column;                                     \
-        i64 first = matrix * p->k, end = first + p->k;                                                                 \
-        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), out, first, end, row, column);                      \
+        split_item(ITEM(0), tiles, vectors, &tile, &column);                                                           \
+        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + matrix * p->m * p->n,               \
+                       IN(float, 3), matrix * p->k, matrix * p->k + p->k, tile, column);                                             \
     }
 MATMUL(matmul, 1, false)
 MATMUL(matmul_whole, 1, true)
@@ -347,20 +449,18 @@ MATMUL(matmul_wide, 2, true)
 
 /* A block of the positions (matrix, k). places: a, b, partial sums [block][m,n] */
 #define MATMUL_BLOCKS(name, vecs, whole)                                                                               \
-    KERNEL name(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                   \
+    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
     {                                                                                                                  \
         LANE(ls_gpu_product_blocks, q);                                                                                \
         GLOBAL const ls_gpu_product *p = &q->p;                                                                        \
-        if (ITEM(1) >= q->b.count)                                                                                     \
+        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column, first, end;        \
+        i64 number = ITEM(1);                                                                                          \
+        if (number >= q->b.count || ITEM(0) >= tiles * vectors)                                                        \
             return;                                                                                                    \
-        i64 vectors = (p->n + vecs * LS_VECTOR - 1) / (vecs * LS_VECTOR), item = ITEM(0), number = ITEM(1);            \
-        i64 tile = item / vectors, column = item % vectors * (vecs * LS_VECTOR), row = tile_start(tile, p->m);         \
-        i64 first, end;                                                                                                \
-        if (tile * ROWS >= p->m)                                                                                       \
-            return;                                                                                                    \
+        split_item(ITEM(0), tiles, vectors, &tile, &column);                                                           \
         block_bounds(&q->b, q->b.first + number, &first, &end);                                                        \
-        GLOBAL float *out = OUT(float, 2) + (number * p->m + row) * p->n + column;                                     \
-        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), out, first, end, row, column);                      \
+        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + number * p->m * p->n,               \
+                       IN(float, 2), first, end, tile, column);                                                                                  \
     }
 MATMUL_BLOCKS(matmul_blocks, 1, false)
 MATMUL_BLOCKS(matmul_blocks_whole, 1, true)

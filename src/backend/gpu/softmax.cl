@@ -21,7 +21,7 @@ FUNCTION row_sum sum_row(GLOBAL const float *x, i64 n, i64 step)
 
 /* places: x, out */
 #define ALONG(name, prepare, expression)                                                                               \
-    KERNEL name(PLACE(0), PLACE(1), LANES)                                                                             \
+    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
     {                                                                                                                  \
         LANE(ls_gpu_rows, p);                                                                                          \
         i64 r = ITEM(0);                                                                                               \
@@ -45,7 +45,7 @@ FUNCTION i64 label_at(GLOBAL const u8 *at, i64 width, i64 i)
 }
 
 /* A label outside, which another kernel tells of, is taken as 0. places: logits [outer, n], labels [outer], out [outer] */
-KERNEL sparse_cross_entropy(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL(sparse_cross_entropy)(PLACE(0), PLACE(1), PLACE(2), LANES)
 {
     LANE(ls_gpu_rows, p);
     i64 r = ITEM(0);
@@ -59,7 +59,7 @@ KERNEL sparse_cross_entropy(PLACE(0), PLACE(1), PLACE(2), LANES)
 }
 
 /* places: logits, labels, dy, out */
-KERNEL sparse_cross_entropy_grad(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL(sparse_cross_entropy_grad)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 {
     LANE(ls_gpu_rows, p);
     i64 r = ITEM(0);

@@ -13,9 +13,11 @@ static const char tables_begin[] = "#ifdef __OPENCL_VERSION__\n"
                                    "#endif\n";
 static const char tables_end[] = "#undef static\n";
 
+#define PARTS 13
+
 static const struct module {
     const char *name;
-    const char *parts[5]; /* behind what all have; NULL ends them */
+    const char *parts[PARTS]; /* behind what all have; NULL ends them */
 } modules[LS_GPU_MODULES] = {
     [LS_GPU_ELEMENTWISE] = { "elementwise", { text_functions_cl, text_elementwise_cl } },
     [LS_GPU_MOVES] = { "moves", { text_moves_cl } },
@@ -27,7 +29,48 @@ static const struct module {
     [LS_GPU_RANDOM] = { "random", { text_random_cl } },
     [LS_GPU_UPDATE] = { "update", { tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def } },
     [LS_GPU_CHAINS] = { "chain", { text_functions_cl, text_chain_cl } },
+    [LS_GPU_COMMON] = { "common",
+                        { text_functions_cl, text_elementwise_cl, text_moves_cl, text_products_cl, text_pools_cl,
+                          text_sums_cl, text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end,
+                          text_update_cl, text_apply_def } },
 };
+
+/* Kernels of LS_GPU_COMMON. A driver compiles a module as a whole, and has to look at its own functions first: one of
+ * 70 kernels takes a fraction of the time of eight that have 400. */
+/* clang-format off */
+#define COMMON_KERNELS(X)                                                                                              \
+    X(add_f32_rows) X(add_f32_columns) X(add_f32_vectors) X(mul_f32_one) X(mul_f32_vectors) X(div_f32)                 \
+    X(div_f32_one) X(add_i64)  X(equal_i64) X(add_f64) X(sub_f64) X(mul_f64) X(mul_f64_rows) X(square_f64)             \
+    X(div_f64_rows) X(maximum_f64_rows) X(rsqrt_f32) X(relu_f32_vectors) X(relu_grad_f32_vectors)                      \
+    X(fill_4) X(fill_8) X(copy_4) X(copy_4_rows) X(copy_8_rows) X(swap_4) X(check_indices) X(cast_u8_f32)              \
+    X(cast_u8_f64) X(cast_i32_i64) X(cast_i64_f32) X(cast_f32_f64) X(cast_f64_f32)                                     \
+    X(conv2d_whole) X(conv2d_wide) X(conv2d_grad_input_whole) X(conv2d_grad_input_wide) X(conv2d_grad_kernel_whole)    \
+    X(conv2d_grad_kernel_wide) X(matmul) X(matmul_whole) X(matmul_wide) X(matmul_blocks) X(matmul_blocks_whole)        \
+    X(matmul_blocks_wide) X(max_pool2d) X(max_pool2d_grad) X(max_pool2d_grad_apart)                                    \
+    X(add_blocks_f32) X(add_blocks_f64) X(sum_blocks_f32) X(sum_blocks_f32_columns) X(sum_blocks_f64) X(sum_f32)       \
+    X(argmax_f32) X(join_sum_f32) X(join_sum_f64) X(join_lanes_sum_f32) X(join_lanes_sum_f64) X(finite_f32)            \
+    X(moments) X(batch_norm) X(batch_norm_grad_moments) X(batch_norm_grad_input) X(norm_statistics)                    \
+    X(softmax) X(sparse_cross_entropy) X(sparse_cross_entropy_grad)                                                    \
+    X(update_scalars) X(update_SGD) X(update_MOMENTUM) X(update_ADAM)
+/* clang-format on */
+static const char some[] = "#define LS_SOME\n"
+#define WANT(name) "#define LS_WANT_" #name " , ENTRY\n"
+    COMMON_KERNELS(WANT)
+#undef WANT
+    ;
+
+ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module)
+{
+    static const char *const names[] = {
+#define NAME(name) #name,
+        COMMON_KERNELS(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (strcmp(names[i], kernel) == 0)
+            return LS_GPU_COMMON;
+    return module;
+}
 
 /* What every module begins with. */
 static const char *const common[] = { text_prelude_cl, text_calls_h,   text_polynomials_h,
@@ -45,7 +88,7 @@ char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *b
     size_t bytes = strlen(before) + strlen(behind) + 1;
     for (size_t i = 0; i < COMMON; i++)
         bytes += strlen(common[i]);
-    for (int i = 0; i < 5 && parts[i]; i++)
+    for (int i = 0; i < PARTS && parts[i]; i++)
         bytes += strlen(parts[i]);
     char *text = malloc(bytes), *to = text;
     if (!text)
@@ -53,7 +96,7 @@ char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *b
     to = stpcpy(to, before);
     for (size_t i = 0; i < COMMON; i++)
         to = stpcpy(to, common[i]);
-    for (int i = 0; i < 5 && parts[i]; i++)
+    for (int i = 0; i < PARTS && parts[i]; i++)
         to = stpcpy(to, parts[i]);
     strcpy(to, behind);
     return text;
@@ -61,10 +104,14 @@ char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *b
 
 char *ls_gpu_source(ls_gpu_module module)
 {
-    return ls_gpu_source_with(module, "", "");
+    return ls_gpu_source_with(module, module == LS_GPU_COMMON ? some : "", "");
 }
 
+/* 12 of 16 vector registers, or 16 of 32, are sums of a product. */
 const ls_gpu_tuning ls_gpu_tuning_cpu = {
-    .name = "cpu", .vector = 16, .rows = 8, .wide = true, .group = 64, .heavy = 8
+    .name = "cpu", .vector = 8, .rows = 6, .wide = true, .group = 64, .heavy = 8
+};
+const ls_gpu_tuning ls_gpu_tuning_cpu_512 = {
+    .name = "cpu-512", .vector = 16, .rows = 8, .wide = true, .group = 64, .heavy = 8
 };
 const ls_gpu_tuning ls_gpu_tuning_gpu = { .name = "gpu", .vector = 1, .rows = 4, .group = 128, .heavy = 128 };

@@ -1,20 +1,17 @@
 /* LS_VECTOR numbers that lie side by side: columns of a product, channels of a pixel. An item has one such vector; on devices
  * whose items are vectors by themselves, it is one number. */
-#if LS_VECTOR == 16
-typedef float16 vec;
-typedef int16 mask;
-#define LOAD(at)      vload16(0, at)
-#define STORE(x, at)  vstore16(x, 0, at)
-#elif LS_VECTOR == 4
-typedef float4 vec;
-typedef int4 mask;
-#define LOAD(at)      vload4(0, at)
-#define STORE(x, at)  vstore4(x, 0, at)
-#else
+#if LS_VECTOR == 1
 typedef float vec;
 typedef int mask;
-#define LOAD(at)      (*(at))
-#define STORE(x, at)  (*(at) = (x))
+#define LOAD(at)     (*(at))
+#define STORE(x, at) (*(at) = (x))
+#else
+#define PASTE_(a, b) a##b
+#define PASTE(a, b)  PASTE_(a, b)
+typedef PASTE(float, LS_VECTOR) vec;
+typedef PASTE(int, LS_VECTOR) mask;
+#define LOAD(at)     PASTE(vload, LS_VECTOR)(0, at)
+#define STORE(x, at) PASTE(vstore, LS_VECTOR)(x, 0, at)
 #endif
 /* Comparisons give masks, which are put together by & and | and turned round by !; `taken` where the mask is set. */
 #if LS_VECTOR == 1
@@ -36,11 +33,7 @@ FUNCTION vec load(GLOBAL const float *at, i64 count)
     float some[LS_VECTOR];
     for (int i = 0; i < LS_VECTOR; i++)
         some[i] = i < count ? at[i] : 0;
-#if LS_VECTOR == 16
-    return vload16(0, some);
-#else
-    return vload4(0, some);
-#endif
+    return LOAD(some);
 #endif
 }
 
@@ -54,11 +47,7 @@ FUNCTION void store(vec x, GLOBAL float *at, i64 count)
         return;
     }
     float some[LS_VECTOR];
-#if LS_VECTOR == 16
-    vstore16(x, 0, some);
-#else
-    vstore4(x, 0, some);
-#endif
+    STORE(x, some);
     for (int i = 0; i < LS_VECTOR; i++)
         if (i < count)
             at[i] = some[i];

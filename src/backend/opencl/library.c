@@ -80,7 +80,8 @@ static void describe(ls_opencl_device *d, const char *platform)
     d->rounded = floats & LS_CL_FP_CORRECT_DIVIDE;
     d->subnormals = floats & LS_CL_FP_DENORM;
     d->wide = number(d->id, LS_CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
-    d->tuning = d->cpu ? &ls_gpu_tuning_cpu : &ls_gpu_tuning_gpu;
+    uint64_t vector = number(d->id, LS_CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+    d->tuning = !d->cpu ? &ls_gpu_tuning_gpu : vector >= 16 ? &ls_gpu_tuning_cpu_512 : &ls_gpu_tuning_cpu;
 }
 
 /* LOCKSTEP_OPENCL_PARTS: how many parts each CPU is cut into; 1 where nothing is said, or what is said is no number; 0:
