@@ -22,7 +22,7 @@ check trains_on_two_called_gpu same_hash gpu:0-1
 
 # A second process loads what the first has compiled; what is broken on disk is compiled again.
 keeps_kernels() {
-    ls "$TMP"/cache/cuda/*.bin >"$TMP/kept" && [ "$(wc -l <"$TMP/kept")" -ge 2 ] &&
+    ls "$TMP"/cache/cuda/*.bin >"$TMP/kept" && [ "$(wc -l <"$TMP/kept")" -ge 1 ] &&
         for file in $(cat "$TMP/kept"); do echo broken >"$file" || return 1; done &&
         same_hash cuda:1 && ! grep -lx broken "$TMP"/cache/cuda/*.bin
 }
