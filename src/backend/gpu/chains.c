@@ -237,10 +237,12 @@ static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
  * none. */
 static int bias_of(const ls_tensor *add, const ls_tensor *of)
 {
+    if (add->op != LS_OP_add) /* it may have one input, or none */
+        return -1;
     int other = add->in[0] == of ? 1 : 0;
     const ls_shape *shape = &add->in[other]->shape;
-    if (add->op != LS_OP_add || add->dtype != LS_F32 || add->in[1 - other] != of || add->in[other] == of ||
-        !is_same_shape(add, of) || !is_operand(add->in[other], add) || shape->rank < 1 ||
+    if (add->dtype != LS_F32 || add->in[1 - other] != of || add->in[other] == of || !is_same_shape(add, of) ||
+        !is_operand(add->in[other], add) || shape->rank < 1 ||
         shape->dims[shape->rank - 1] != of->shape.dims[of->shape.rank - 1])
         return -1;
     for (int i = 0; i + 1 < shape->rank; i++)
