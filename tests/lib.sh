@@ -7,6 +7,7 @@ ROOT=$PWD
 # What GPUs this machine has changes no output that is compared.
 export LOCKSTEP_OPENCL_PARTS="${LOCKSTEP_OPENCL_PARTS:-0}" CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-}"
 LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
+[ -z "$SANITIZE" ] || PATH=$ROOT/tests/patient:$PATH
 TMP=$(mktemp -d)
 trap 'end_of_script; rm -rf "$TMP"' EXIT
 trap 'exit 143' TERM INT

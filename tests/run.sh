@@ -4,6 +4,7 @@
 # "not ok NAME: reason" or "skip NAME: reason" for each test. One that crashes, runs out of time or runs no test is one
 # more failure, and does not keep the others from running. The last line is "N passed, M failed, K skipped"; the skipped
 # ones stand above it, each with its reason where one was given.
+# build/test-logs/times says how many seconds each took.
 # Tests run in the repository's root, several at once (LS_TEST_JOBS), each for at most LS_TEST_TIMEOUT seconds (300; 900
 # under sanitizers): then it is asked to end, and killed 5 seconds later with all it started.
 set -eu
@@ -43,6 +44,7 @@ run_one() {
     local test=$1 name log status=0 pid passed failed skipped trouble=
     name=$(basename "$test" .sh)
     log=$LOGS/$name
+    local begin=$SECONDS
     timeout -k 5 "$TIMEOUT" "$test" >"$log.out" 2>"$log.err" </dev/null &
     pid=$!
     trap 'kill "$pid"' TERM
@@ -64,6 +66,7 @@ run_one() {
     fi
     [ -z "$trouble" ] || failed=$((failed + 1))
     echo "$passed $failed $skipped" >"$log.count"
+    echo "$((SECONDS - begin)) $name" >"$log.seconds"
     skips >"$log.skips"
     report >"$log.report"
     flock "$LOGS" cat "$log.report" # whole reports, even when two tests end together
@@ -107,6 +110,7 @@ read -r passed failed skipped < <(cat /dev/null "$LOGS"/*.count 2>/dev/null |
 for test in "$@"; do
     [ -e "$LOGS/$(basename "$test" .sh).count" ] || { echo "$test left no result"; failed=$((failed + 1)); }
 done
+cat /dev/null "$LOGS"/*.seconds | sort -rn >"$LOGS/times" # the slowest first
 [ "$skipped" = 0 ] || cat "$LOGS"/*.skips | sed 's/^/skipped: /'
 echo "$passed passed, $failed failed, $skipped skipped" | tee "$LOGS/summary"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

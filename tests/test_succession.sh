@@ -38,7 +38,7 @@ begin() {
 until_log() {
     local text= log=${2:-log} chief=$(<pid0) next=$(<pid1)
     until [[ $text == *$1* ]]; do
-        [ ! -e "$log" ] || text=$(<"$log")
+        [ ! -e "$log" ] || read -r -d '' text <"$log" || true # not $(<log), which ends the script when it cannot be opened
         kill -0 "$chief" 2>/dev/null || kill -0 "$next" 2>/dev/null || return 0
     done
 }
