@@ -409,6 +409,11 @@ static void run_calls(void **state)
     STATUS(ls_cluster_gather(t.ctx, NULL, t.floats, 4, t.doubles));
     REFUSED(ls_cluster_gather(t.ctx, "all", NULL, 4, t.doubles));
     REFUSED(ls_cluster_gather(t.ctx, "all", t.floats, 4, NULL));
+    ls_dataset *nowhere = ls_from_worker(NULL, 0, NULL), *nothing = ls_from_worker(t.ctx, 0, NULL);
+    REFUSED(ls_dataset_status(nowhere));
+    REFUSED(ls_dataset_status(nothing));
+    ls_dataset_destroy(nowhere);
+    ls_dataset_destroy(nothing);
     REFUSED(ls_spawn(1, NULL, NULL));
     REFUSED(ls_bit_class(NULL, &t.text));
     REFUSED(ls_bit_class(t.ctx, NULL));

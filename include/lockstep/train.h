@@ -329,6 +329,14 @@ LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options o
                        (ls_fit_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options);
 
+/* ---- Data that only one worker of a cluster can read ---- */
+
+/* That worker gives its elements to all, with the bits they would have. A builder like those of lockstep/data.h, called
+ * on all workers, with NULL for `data` on those that do not have it; shuffle, batch and map `data` before it. Every
+ * pass is made by all together, so no worker can come later. When worker `rank` is lost, what iterates fails: ls_fit
+ * saves a checkpoint and ends. In a context that is in no cluster: the data itself. ctx must outlive it. */
+LS_API ls_dataset *ls_from_worker(ls_context *ctx, int rank, ls_dataset *data);
+
 /* ---- Checkpoints ---- */
 
 #define LS_KEEP_ALL (-1)

@@ -203,7 +203,8 @@ static ls_status prepare_map(ls_dataset *d)
 static ls_status begin_map(ls_cursor *cursor)
 {
     int threads = cursor->dataset->u.map.threads;
-    return threads > 1 && !cursor->as_rows ? start(cursor, threads, 2 * (int64_t)threads) : LS_OK;
+    return threads > 1 && !cursor->as_rows && !cursor->dataset->together ? start(cursor, threads, 2 * (int64_t)threads)
+                                                                         : LS_OK;
 }
 
 static ls_status next_mapped(ls_cursor *cursor, ls_slot *slot, bool *end)
@@ -256,13 +257,18 @@ static ls_status prepare_prefetch(ls_dataset *d)
 
 static ls_status begin_prefetch(ls_cursor *cursor)
 {
-    return start(cursor, 1, cursor->dataset->u.prefetch.count);
+    return cursor->dataset->together ? LS_OK : start(cursor, 1, cursor->dataset->u.prefetch.count);
+}
+
+static ls_status next_fetched(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    return cursor->dataset->together ? ls_cursor_next(cursor->source, slot, end) : take(cursor, slot, end);
 }
 
 const ls_dataset_type ls_type_prefetch = { .name = "ls_prefetch",
                                            .prepare = prepare_prefetch,
                                            .begin = begin_prefetch,
-                                           .next = take,
+                                           .next = next_fetched,
                                            .end = end_ahead,
                                            .state_bytes = sizeof(ahead) };
 

@@ -106,8 +106,10 @@ static ls_status prepare_locked(ls_dataset *d)
 {
     if (d->status == LS_OK && !d->prepared) {
         ls_status status = d->source ? ls_dataset_prepare(d->source) : LS_OK;
-        if (d->source && status == LS_OK)
+        if (d->source && status == LS_OK) {
             d->shuffles = d->source->shuffles;
+            d->together = d->source->together;
+        }
         if (status == LS_OK)
             status = d->type->prepare(d);
         if (status == LS_OK)

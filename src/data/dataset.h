@@ -87,6 +87,7 @@ struct ls_dataset {
     const ls_element *origin; /* rows that elements are, or that maps make them of, one by one; NULL: there are none */
     int maps;                 /* in it and below, as long as there is an origin */
     int shuffles;             /* in it and below */
+    bool together;            /* all workers of a cluster iterate at once, on the calling thread: see ls_from_worker */
     union {
         struct {
             ls_element arrays; /* with the axis of samples */
@@ -116,6 +117,14 @@ struct ls_dataset {
         struct {
             int count;
         } prefetch;
+        struct {
+            ls_context *ctx;
+            int rank;
+            ls_dataset *data; /* a handle of ours; NULL: another worker has it */
+            /* what tells its data from other data, as train/identity.h has it */
+            int64_t samples;
+            char sha256[65];
+        } worker;
     } u;
 };
 

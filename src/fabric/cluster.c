@@ -230,7 +230,10 @@ ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void
     if (!ctx->peers)
         return LS_OK;
     ls_piece piece = { from, LS_ALL_WORKERS, data, bytes };
-    return ls_peers_share(ctx->peers, TAG(2), what ? what : "ls_cluster_broadcast", &piece, 1);
+    LS_TRY(ls_peers_share(ctx->peers, TAG(2), what ? what : "ls_cluster_broadcast", &piece, 1));
+    if (!ls_peers_has(ctx->peers, from))
+        return ls_fail(LS_ERR_PEER, "worker %d, which has %s, is lost", from, what ? what : "what was to be broadcast");
+    return LS_OK;
 }
 
 ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data, size_t bytes, void *out)

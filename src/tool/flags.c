@@ -89,6 +89,9 @@ static const ls_option data_rows[] = {
                 "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000, which has the sizes that the model "
                 "takes; names are looked for in the variable's folder, too"),
     ROW("--take", take, .value = "0", .range = "[0, inf)", .help = "use the first N samples; 0: all"),
+    ROW("--data-worker", data_worker, .value = "-1", .range = "[-1, 255]", .metavar = "RANK",
+        .help = "the only worker of the cluster that can read the data: it gives batches to the others, and training "
+                "ends when it is lost; -1: all can"),
 };
 const ls_option_table tool_data_flags = LS_OPTION_TABLE("Data", data_rows);
 

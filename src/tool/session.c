@@ -42,7 +42,19 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
 }
 
-ls_status tool_open_data(const tool_settings *settings, tool_session *session)
+/* Of data that one worker has, all are told by it which sets there are, and iterate over them together. */
+static ls_status share_data(int from, tool_session *session)
+{
+    ls_dataset **sets[] = { &session->train, &session->test };
+    bool there[] = { session->train, session->test };
+    LS_TRY(ls_cluster_broadcast(session->ctx, "the data", from, there, sizeof(there)));
+    for (int i = 0; i < 2; i++)
+        if (there[i])
+            *sets[i] = ls_from_worker(session->ctx, from, *sets[i]);
+    return LS_OK;
+}
+
+static ls_status load_data(const tool_settings *settings, tool_session *session)
 {
     if (tool_follows_model(settings->data))
         return tool_open_synthetic(settings, session);
@@ -50,14 +62,29 @@ ls_status tool_open_data(const tool_settings *settings, tool_session *session)
                         settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
 }
 
+ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken)
+{
+    int from = (int)settings->data_worker;
+    if (from >= ls_cluster_size(session->ctx))
+        return ls_fail(LS_ERR_INVALID, "--data-worker %d: there is no such worker of %d", from,
+                       ls_cluster_size(session->ctx));
+    if (from >= 0 && ls_cluster_servers(session->ctx) > 0)
+        return ls_fail(LS_ERR_INVALID, "--data-worker %d: where there are parameter servers all workers read the data",
+                       from);
+    if (from < 0 || from == ls_cluster_rank(session->ctx))
+        LS_TRY(load_data(settings, session));
+    ls_dataset **set = taken == TOOL_SET_TEST && session->test ? &session->test : &session->train;
+    if (settings->take > 0 && *set)
+        *set = ls_take(*set, settings->take);
+    return from < 0 ? LS_OK : share_data(from, session);
+}
+
 ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name)
 {
-    LS_TRY(tool_open_data(settings, session));
+    LS_TRY(tool_open_data(settings, session, TOOL_SET_TEST));
     ls_dataset **set = session->test ? &session->test : &session->train;
     if (*set == NULL)
         return ls_fail(LS_ERR_NOT_FOUND, "%s has no test set; --set train takes the other", settings->data);
-    if (settings->take > 0)
-        *set = ls_take(*set, settings->take);
     *out = *set;
     *name = session->test ? "test" : "train";
     return LS_OK;

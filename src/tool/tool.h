@@ -31,7 +31,7 @@ typedef struct tool_settings {
     int argument_count;
     /* data */
     const char *data;
-    int64_t take;
+    int64_t take, data_worker;
     int set; /* tool_set */
     /* model */
     const char *weights;
@@ -251,7 +251,8 @@ typedef struct tool_session {
  * its devices opens it. */
 ls_status tool_open_context(const tool_settings *settings, tool_session *session);
 ls_status tool_open_model(const tool_settings *settings, tool_session *session);
-ls_status tool_open_data(const tool_settings *settings, tool_session *session); /* behind the model */
+/* Behind the model; `taken` is the set that --take is about. */
+ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
 /* In its place, for a command that needs one set: that of --set, --take samples of it. It stays the session's. */
 ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Loss and metrics as the flags say, or as model and data suggest. */

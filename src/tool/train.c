@@ -64,9 +64,7 @@ ls_status tool_open_training(const tool_settings *settings, tool_session *sessio
     }
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_open_data(settings, session));
-    if (settings->take > 0)
-        session->train = ls_take(session->train, settings->take);
+    LS_TRY(tool_open_data(settings, session, TOOL_SET_TRAIN));
     LS_TRY(tool_check_weights(settings->save, session->model));
     LS_TRY(tool_choose_loss(settings, session, session->train));
     ls_optimizer optimizer = tool_optimizer(settings);

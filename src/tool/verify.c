@@ -165,9 +165,7 @@ static ls_status open_run(const tool_settings *settings, tool_session *session)
 {
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_open_data(settings, session));
-    if (settings->take > 0)
-        session->train = ls_take(session->train, settings->take);
+    LS_TRY(tool_open_data(settings, session, TOOL_SET_TRAIN));
     LS_TRY(tool_choose_loss(settings, session, session->train));
     return ls_compile(session->model, .optimizer = tool_optimizer(settings), .loss = session->loss,
                       .metrics = session->metrics);

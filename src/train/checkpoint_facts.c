@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/sha256.h"
-#include "data/on_demand.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
+#include "train/identity.h"
 
 /* ---- Values ---- */
 
@@ -98,62 +98,14 @@ static ls_status hash_loss(ls_tensor *loss, char hex[65])
 
 /* ---- Data ---- */
 
-#define SAMPLED   64        /* rows whose bytes are hashed, evenly spread */
-#define MOST_ROWS (1 << 20) /* whose order is hashed */
-
-static ls_status hash_rows(ls_sha256 *hash, const ls_element *base)
-{
-    for (int c = 0; c < base->count; c++) {
-        const ls_array *a = &base->component[c];
-        int64_t rows = a->shape.dims[0], elements = 0;
-        if (rows == 0 || !ls_shape_count(&a->shape, 0, &elements))
-            continue;
-        size_t bytes = (size_t)(elements / rows) * ls_dtype_bytes(a->dtype);
-        int64_t sampled = rows < SAMPLED ? rows : SAMPLED;
-        for (int64_t i = 0; i < sampled; i++) {
-            int64_t row = sampled > 1 ? i * (rows - 1) / (sampled - 1) : 0;
-            LS_TRY(ls_sha256_add(hash, (const char *)a->data + (size_t)row * bytes, bytes));
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status hash_order(ls_sha256 *hash, ls_rows *rows, int64_t *samples)
-{
-    const int64_t *list;
-    int64_t count;
-    for (*samples = 0; *samples < MOST_ROWS; *samples += count) {
-        LS_TRY(ls_rows_next(rows, &list, &count));
-        if (count == 0)
-            return LS_OK;
-        LS_TRY(ls_sha256_add(hash, list, (size_t)count * sizeof(*list)));
-    }
-    return LS_OK;
-}
-
-/* Data in memory, or that maps make of it: a sample of its bytes, and the order of its first pass. */
 static ls_status put_hash(json_t *object, const ls_passes *passes)
 {
-    ls_rows *rows = NULL;
-    ls_sha256 *hash = NULL;
-    char hex[65];
-    int64_t samples = 0;
-    if (!passes->dataset->origin)
+    ls_data_identity is;
+    LS_TRY(ls_identify_data(passes->dataset, &is));
+    if (is.sha256[0] == '\0')
         return LS_OK;
-    LS_TRY(ls_rows_of_origin(passes->dataset, 0, &rows));
-    ls_status status = ls_sha256_begin(&hash);
-    if (status == LS_OK)
-        status = hash_rows(hash, ls_rows_base(rows));
-    if (status == LS_OK)
-        status = hash_order(hash, rows, &samples);
-    ls_rows_destroy(rows);
-    if (status != LS_OK) {
-        ls_sha256_destroy(hash);
-        return status;
-    }
-    LS_TRY(ls_sha256_end(hash, hex));
-    LS_TRY(put(object, "samples", json_integer(samples)));
-    return put(object, "sha256", json_string(hex));
+    LS_TRY(put(object, "samples", json_integer(is.samples)));
+    return put(object, "sha256", json_string(is.sha256));
 }
 
 static ls_status put_data(json_t *object, const char *key, const ls_passes *passes)

@@ -14,6 +14,7 @@
 #include "run/timeline.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
+#include "train/from_worker.h"
 #include "train/servers.h"
 
 /* One fit at work. */
@@ -277,6 +278,7 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     ls_timeline_step(f->job->timeline, f->step + 1);
     double start = ls_clock_now();
     ls_status status = next_batch(f, batch, end);
+    follow_chief(f); /* data may come from a worker that is lost */
     double now = ls_clock_now();
     f->job->times.data += now - start;
     ls_timeline_call(f->job->timeline, LS_CALL_DATA, start, now);
@@ -907,6 +909,9 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
                          "ls_fit: a record ('%s') is of asynchronous parameter servers: the strategy is "
                          "another, its staleness is 0, or the cluster has no servers",
                          options.record);
+    if (f.asynchronous && (ls_comes_from_worker(data) || ls_comes_from_worker(options.validation)))
+        status = ls_fail(LS_ERR_INVALID, "ls_fit: workers of asynchronous parameter servers read batches of their own: "
+                                         "data that only one worker has is not for them");
     if (status == LS_OK && context_of(&f)->cluster && !f.asynchronous)
         status = ls_context_meet_cluster(context_of(&f));
     f.chief = ls_is_chief(context_of(&f));

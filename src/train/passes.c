@@ -1,24 +1,39 @@
 /* Passes over a dataset as batches: rows of arrays in memory where that is possible, else elements of an iterator. */
 #include "data/on_demand.h"
 #include "device/context.h"
+#include "train/from_worker.h"
 #include "train/job.h"
 
-/* Batches what is not batched yet, shuffled before where asked. */
-static ls_status prepare(ls_passes *p, ls_dataset *data, int64_t batch_size, bool shuffle, uint64_t seed)
+/* How samples become batches. */
+typedef struct batching {
+    int64_t size;
+    bool shuffle; /* before, where that is possible */
+    uint64_t seed;
+} batching;
+
+static ls_dataset *batched(ls_dataset *data, int64_t count, const batching *b)
+{
+    bool rows = false;
+    if (ls_is_from_worker(data)) { /* that worker makes them */
+        ls_dataset *own = ls_from_worker_data(data);
+        return ls_from_worker_over(data, own ? batched(own, count, b) : NULL);
+    }
+    ls_dataset *d = ls_dataset_share(data);
+    if (b->shuffle && count > 0 && ls_dataset_has_rows(data, &rows) == LS_OK && rows)
+        d = ls_shuffle(d, count, b->seed);
+    return ls_batch(d, b->size, false);
+}
+
+/* Batches what is not batched yet. */
+static ls_status prepare(ls_passes *p, ls_dataset *data, const batching *b)
 {
     ls_element_spec spec;
     int64_t count;
-    bool rows;
     LS_TRY(ls_dataset_spec(data, &spec));
     LS_TRY(ls_dataset_count(data, &count));
-    LS_TRY(ls_dataset_has_rows(data, &rows));
-    ls_dataset *d = ls_dataset_share(data);
-    if (spec.batch == 0) {
-        if (shuffle && rows && count > 0)
-            d = ls_shuffle(d, count, seed);
-        d = ls_batch(d, batch_size, false);
-        p->first = count >= 0 && count < batch_size ? count : batch_size;
-    }
+    ls_dataset *d = spec.batch == 0 ? batched(data, count, b) : ls_dataset_share(data);
+    if (spec.batch == 0)
+        p->first = count >= 0 && count < b->size ? count : b->size;
     ls_status status = ls_dataset_status(d);
     if (status != LS_OK) {
         ls_dataset_destroy(d);
@@ -34,7 +49,7 @@ ls_status ls_passes_open(ls_passes *p, const ls_context *ctx, ls_dataset *data, 
     *p = (ls_passes){ .steps = LS_UNKNOWN };
     if (!data)
         return ls_fail(LS_ERR_INVALID, "there is no data");
-    LS_TRY(prepare(p, data, batch_size, shuffle, seed));
+    LS_TRY(prepare(p, data, &(batching){ batch_size, shuffle, seed }));
     ls_status status = ls_dataset_spec(p->dataset, &p->spec);
     if (status == LS_OK)
         status = ls_dataset_count(p->dataset, &p->steps);
