@@ -3,6 +3,7 @@
 # Rows of bench_train (whole epochs): our two workers, our one process with two cores, PyTorch's DistributedDataParallel with
 # gloo, TensorFlow's MultiWorkerMirroredStrategy. Then all-reduce alone, with 2 and 4 processes, beside gloo and Open MPI.
 #   ROUNDS=3  ROWS="cnn-256 cnn-4096 resnet50 allreduce"  PEERS=dir  QUICK=1 (tiny sizes: shows that it works, no more)
+#   WITH="pytorch-ddp pytorch-ddp-channels-last tensorflow-workers" (which peers train)
 # Needs two cores that nobody else uses. What is missing is not measured, and the table says so.
 set -eu
 
@@ -11,6 +12,7 @@ BUILD=${1:-build}
 ROUNDS=${ROUNDS:-3}
 ROWS=${ROWS:-cnn-256 cnn-4096 resnet50 allreduce}
 QUICK=${QUICK:-}
+WITH=${WITH:-pytorch-ddp pytorch-ddp-channels-last tensorflow-workers}
 PEERS=${PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/peers}
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
@@ -42,9 +44,9 @@ training() {
     esac
     take workers "$BUILD/lockstep" launch --workers 2 -- "$BUILD/bench/bench_train" "$row" --epochs "$our_epochs" $size
     take process "$BUILD/bench/bench_train" "$row" --epochs "$our_epochs" $size
-    peer pytorch-ddp
-    peer pytorch-ddp-channels-last
-    peer tensorflow-workers
+    for name in $WITH; do
+        peer $name
+    done
 }
 
 all_reduce() {
