@@ -11,8 +11,9 @@ typedef struct vectors {
     ls_peers *peers;
     const ls_simd *simd;
     int64_t count;
-    float *own;  /* this worker's vector, then the sum */
-    float *came; /* of each worker: its vector, or its part of what this worker adds */
+    int64_t slice; /* floats of a worker's part that are under way at once: the transport's, as in runs */
+    float *own;    /* this worker's vector, then the sum */
+    float *came;   /* of each worker: its vector, or its part of what this worker adds */
 } vectors;
 
 static int64_t part(const vectors *v, int rank)
@@ -43,14 +44,12 @@ static ls_status reduce_at_once(vectors *v)
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-#define SLICE (1 << 14) /* floats of a worker's part that are under way at once: 64 KiB, as of the transport */
-
 /* Elements of a worker's part that are in a slice. */
 static void slice_of(const vectors *v, int rank, int64_t slice, int64_t *from, int64_t *to)
 {
     int64_t first = part(v, rank), end = part(v, rank + 1);
-    *from = first + slice * SLICE < end ? first + slice * SLICE : end;
-    *to = *from + SLICE < end ? *from + SLICE : end;
+    *from = first + slice * v->slice < end ? first + slice * v->slice : end;
+    *to = *from + v->slice < end ? *from + v->slice : end;
 }
 
 static size_t add_slice(const vectors *v, int64_t slice, bool sums, ls_piece *pieces, size_t count)
@@ -71,7 +70,7 @@ static size_t add_slice(const vectors *v, int64_t slice, bool sums, ls_piece *pi
     for (int r = 0; r < v->peers->size && !sums; r++)
         if (r != me && to > from)
             pieces[count++] =
-                (ls_piece){ r, me, v->came + (r * 2 + slice % 2) * SLICE, (size_t)(to - from) * sizeof(float) };
+                (ls_piece){ r, me, v->came + (r * 2 + slice % 2) * v->slice, (size_t)(to - from) * sizeof(float) };
     return count;
 }
 
@@ -81,7 +80,7 @@ static void add_rows(const vectors *v, int64_t slice)
     int64_t from, to;
     slice_of(v, v->peers->rank, slice, &from, &to);
     for (int r = 0; r < v->peers->size; r++)
-        rows[r] = r == v->peers->rank ? v->own + from : v->came + (r * 2 + slice % 2) * SLICE;
+        rows[r] = r == v->peers->rank ? v->own + from : v->came + (r * 2 + slice % 2) * v->slice;
     v->simd->join_f32(v->own + from, rows, v->peers->size, 0, (size_t)(to - from));
 }
 
@@ -93,7 +92,7 @@ static ls_status reduce_by_parts(vectors *v)
     int64_t most = 0, rounds;
     for (int r = 0; r < v->peers->size; r++)
         most = part(v, r + 1) - part(v, r) > most ? part(v, r + 1) - part(v, r) : most;
-    rounds = (most + SLICE - 1) / SLICE;
+    rounds = (most + v->slice - 1) / v->slice;
     for (int64_t k = 0; k <= rounds + 1; k++) { /* round k: parts of slice k, sums of k - 2 */
         size_t count = k < rounds ? add_slice(v, k, false, pieces, 0) : 0;
         if (k >= 2)
@@ -135,8 +134,9 @@ static void check(const vectors *v)
 double bench_all_reduce(ls_peers *peers, int64_t count, int rounds)
 {
     vectors v = { .peers = peers, .simd = ls_simd_choose(), .count = count };
+    v.slice = (int64_t)(peers->slice / sizeof(float));
     size_t bytes = (size_t)count * sizeof(float);
-    size_t room = goes_at_once(&v) ? bytes * (size_t)peers->size : sizeof(float) * 2 * SLICE * LS_MAX_CLUSTER;
+    size_t room = goes_at_once(&v) ? bytes * (size_t)peers->size : peers->slice * 2 * (size_t)peers->size;
     double best = 0;
     v.own = aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     v.came = calloc(1, room);

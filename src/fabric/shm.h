@@ -7,7 +7,9 @@
 
 #include "fabric/transport.h"
 
-#define LS_SHM_RING (1 << 20) /* bytes, a power of two; measured: smaller ones make the two sides wait for each other */
+/* Bytes, a power of two. Measured: with room for four slices a side can go ahead of the other; less makes them wait for
+ * each other, more leaves the cache. */
+#define LS_SHM_RING (512 << 10)
 
 /* Bytes go from the writer to the reader. Both places only grow; what is between them is there to be read. */
 typedef struct ls_shm_ring {
