@@ -1,9 +1,17 @@
 /* How workers meet. At the beginning each calls on all lower ranks, and is called on by all higher ones; both sides say
- * HELLO and compare. One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its
+ * HELLO and compare. Two processes may have one rank, for a moment, when one is started again, or by mistake: so each
+ * draws a number for its meeting, its mark. Who has met all others tells the first of them (MET) which marks they have;
+ * when all have met the same processes the first says BEGIN, and everyone passes that on before anything else. Where
+ * they have not, or a line ends before, all hang up, draw other marks and meet again, until the join limit is over.
+ *
+ * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its
  * members are. It calls on all of these, who look at their doors between two things that they do together. Then it is a
  * newcomer, and may ask to be let in (members.c). */
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "fabric/mesh.h"
 
@@ -36,9 +44,16 @@ struct ls_door {
     int lines;      /* to each other worker */
     int guests;
     ls_want *wants;
-    char why[300]; /* the last line that was called and ended */
+    char why[300];                      /* the last line that was called and ended, or was refused */
+    uint64_t mark;                      /* of this worker in this meeting */
+    uint64_t *marks;                    /* by rank: of those that are met */
+    uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
+    bool met;                           /* all are, and the first was told so */
+    uint64_t company;                   /* a hash of their marks */
+    ls_frame begin;                     /* kind 0: it has not come */
 
-    bool joins; /* the job has begun without this worker; its members: */
+    uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
+    bool joins;                           /* the job has begun without this worker; its members: */
     uint64_t members[LS_MAX_CLUSTER / 64];
     uint32_t epoch;
     double since; /* when that was learnt */
@@ -57,7 +72,13 @@ static void forget(const ls_door *d, hello *h)
 /* Whether a worker is one of those that begin the job. */
 static bool begins(const ls_door *d, int rank)
 {
-    return rank < d->mesh->peers.count;
+    return ls_has_bit(d->begins, rank);
+}
+
+/* The one that says when. */
+static int first_of(const ls_door *d)
+{
+    return d->mesh->peers.members[0];
 }
 
 static bool has_line(const ls_door *d, int rank, int line)
@@ -78,6 +99,8 @@ static void say(const ls_door *d, hello *h, int line)
     h->out.number = (uint64_t)d->options->size;
     h->out.sequence = (uint64_t)line;
     h->out.bytes = strlen(d->about);
+    h->out.hash[0] = d->mark;
+    h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
     if (!mesh->begun)
         return;
     h->out.tag = mesh->since[mesh->peers.rank];
@@ -87,13 +110,14 @@ static void say(const ls_door *d, hello *h, int line)
 /* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
 static bool should_call(const ls_door *d, int rank, bool asks)
 {
-    if (rank == d->options->rank || d->mesh->begun)
+    if (rank == d->options->rank || d->mesh->begun || d->met)
         return false;
     if (d->joins)
         return ls_has_bit(d->members, rank);
     return asks || (rank < d->options->rank && begins(d, rank));
 }
 
+/* The line for signs of life is called when the other one is there: so its end is that of both. */
 static ls_status call_on_all(ls_door *d)
 {
     double now = d->mesh->table->now(d->mesh->transport);
@@ -103,7 +127,7 @@ static ls_status call_on_all(ls_door *d)
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
             hello *h = call_to(d, r, line);
-            if (h->at || has_line(d, r, line) || !should_call(d, r, asks))
+            if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, asks))
                 continue;
             LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
             if (h->at)
@@ -215,6 +239,7 @@ void ls_door_learn(ls_door *d, const ls_frame *in)
 {
     bool first = !d->joins; /* whomever it has met up to now was at the door itself */
     d->joins = true;
+    d->met = false;
     d->epoch = in->epoch;
     d->since = d->mesh->table->now(d->mesh->transport);
     memcpy(d->members, in->members, sizeof(d->members));
@@ -237,11 +262,20 @@ static void learn(ls_door *d, const ls_frame *in)
 static void meet(ls_door *d, hello *h)
 {
     int rank = (int)h->in.from;
-    if (h->out.sequence == 0)
+    if (h->out.sequence == 0) {
         ls_mesh_meet(d->mesh, rank, h->at);
-    else
+        d->marks[rank] = h->in.hash[0];
+        ls_set_bit(d->seen, rank);
+    } else {
         ls_mesh_hear_life(d->mesh, rank, h->at);
+    }
     *h = (hello){ 0 };
+}
+
+/* Whether a line for signs of life is of the process to which there is the other line. */
+static bool fits(const ls_door *d, const hello *h, int rank, int line)
+{
+    return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
 }
 
 /* A line that this worker called. One that ended, or did not begin properly, is called again; so is a higher rank that
@@ -258,7 +292,10 @@ static ls_status hear_called(ls_door *d, int rank, int line)
         learn(d, &h->in);
         bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
                                : rank < d->options->rank && begins(d, d->options->rank);
-        if (wanted && !has_line(d, rank, line))
+        bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+        if (wanted && refused && line == 0)
+            snprintf(d->why, sizeof(d->why), "worker %d has met a worker %d already", rank, d->options->rank);
+        if (wanted && !refused && !has_line(d, rank, line) && fits(d, h, rank, line))
             meet(d, h);
         else
             forget(d, h);
@@ -274,9 +311,22 @@ static welcome judge_guest(const ls_door *d, const hello *h)
     int from = (int)h->in.from, line = h->in.sequence == 1;
     if (from == d->options->rank || from >= d->options->size)
         return NEVER;
+    if (d->mesh->begun && (ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line)))
+        return LATER;
     if (d->mesh->begun)
-        return ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line) ? LATER : WELCOME;
-    return from > d->options->rank && begins(d, from) && !d->joins && !has_line(d, from, line) ? WELCOME : NEVER;
+        return fits(d, h, from, line) ? WELCOME : NEVER;
+    return from > d->options->rank && begins(d, from) && !d->joins && !d->met && !has_line(d, from, line) &&
+                   fits(d, h, from, line) && !(h->in.wishes & LS_HELLO_JOINS)
+               ? WELCOME
+               : NEVER;
+}
+
+/* Two processes that call themselves by one rank are told of on both sides, if the workers do not meet in time. */
+static void note_refused(ls_door *d, const hello *h)
+{
+    int from = (int)h->in.from;
+    if (!d->mesh->begun && from < d->options->size && has_line(d, from, 0) && d->marks[from] != h->in.hash[0])
+        snprintf(d->why, sizeof(d->why), "two processes call themselves worker %d", from);
 }
 
 /* A guest is answered before anything is compared: the other side is told the difference, too. While a job runs, one
@@ -287,17 +337,23 @@ static ls_status hear_guest(ls_door *d, int index, bool *gone)
     hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
     *gone = heard == HEARD_NONSENSE;
     ls_status status = LS_OK;
-    if (heard == HEARD_ALL) {
+    if (heard == HEARD_ALL && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
+        *gone = true; /* the job has begun since: what was said is not so any more */
+    } else if (heard == HEARD_ALL) {
         welcome how = judge_guest(d, h);
         if (how == LATER)
             return LS_OK;
-        if (!h->speaks)
+        if (!h->speaks) {
             say(d, h, h->in.sequence == 1);
+            h->out.wishes = how == NEVER ? LS_HELLO_REFUSES : 0;
+            if (how == NEVER)
+                note_refused(d, h);
+        }
         speak(d, h);
         *gone = has_spoken(h);
         if (*gone)
             status = compare(d, h);
-        if (*gone && status == LS_OK && how == WELCOME)
+        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0)
             meet(d, h);
     }
     if (*gone)
@@ -363,27 +419,37 @@ bool ls_door_has_met(const ls_door *d, const uint64_t *members)
 
 static bool is_complete(const ls_door *d)
 {
-    ls_frame all = { 0 };
-    if (d->joins)
-        return ls_door_has_met(d, d->members);
-    ls_mesh_put_members(d->mesh, &all);
-    return begins(d, d->options->rank) && ls_door_has_met(d, all.members);
+    return d->joins ? ls_door_has_met(d, d->members) : begins(d, d->options->rank) && ls_door_has_met(d, d->begins);
+}
+
+/* Who is not there. Those that never were come first: whoever waited for them in vain may have gone since. */
+static int list_missing(const ls_door *d, bool never, ls_text *names)
+{
+    int missing = 0;
+    for (int r = 0; r < d->options->size; r++) {
+        bool needed = d->joins ? ls_has_bit(d->members, r) : begins(d, r);
+        if (r != d->options->rank && needed && !has_line(d, r, 0) && !(never && ls_has_bit(d->seen, r)))
+            ls_text_add(names, "%s%d", missing++ ? ", " : "", r);
+    }
+    return missing;
 }
 
 static ls_status name_missing(const ls_door *d)
 {
     ls_text names = { 0 };
     char strangers[400] = "";
-    int missing = 0, size = d->options->size, expected = d->mesh->peers.count;
+    int missing = list_missing(d, true, &names);
+    if (missing == 0)
+        missing = list_missing(d, false, &names);
     if (d->mesh->table->refused)
         d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
-    for (int r = 0; r < size; r++)
-        if (r != d->options->rank && !d->mesh->links[r].line && (d->joins ? ls_has_bit(d->members, r) : r < expected))
-            ls_text_add(&names, "%s%d", missing++ ? ", " : "", r);
-    ls_status status = ls_fail(
-        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")%s%s%s%s",
-        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job,
-        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
+    /* With nobody missing here, somebody misses another one, or has met another process of the same rank. */
+    const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
+    ls_status status =
+        ls_fail(LS_ERR_PEER, "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\")%s%s%s%s", who,
+                ls_text_get(&names), d->options->size, missing ? "come" : "meet", d->mesh->join_limit, d->options->rank,
+                d->options->job, d->why[0] ? "; the last call: " : "", d->why,
+                strangers[0] ? "; at this worker's door: " : "", strangers);
     ls_text_free(&names);
     return status;
 }
@@ -405,6 +471,11 @@ static ls_status wait_for_callers(ls_door *d)
         else
             complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, false);
     }
+    for (int r = 0; r < d->options->size; r++)
+        if (d->mesh->links[r].line && !d->joins)
+            d->wants[n++] = (ls_want){ .line = d->mesh->links[r].line,
+                                       .read = true,
+                                       .write = !ls_mesh_is_sent(&d->mesh->links[r]) };
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
     LS_TRY(ls_mesh_beat(d->mesh)); /* those that have met all have begun to wait */
     return d->mesh->table->wait(d->mesh->transport, d->wants, n, left < limit ? left : limit);
@@ -422,15 +493,149 @@ static void look_again(ls_door *d)
         ls_mesh_hang_up(d->mesh, r);
 }
 
+/* ---- Agreeing on who begins ---- */
+
+static uint64_t draw_mark(void)
+{
+    uint64_t mark = 0;
+    if (getrandom(&mark, sizeof(mark), GRND_NONBLOCK) != (ssize_t)sizeof(mark))
+        mark = (uint64_t)(1e9 * ls_clock_now()) ^ (uint64_t)getpid() << 32;
+    return mark;
+}
+
+/* FNV-1a of rank and mark of each. */
+static uint64_t hash_company(const ls_door *d)
+{
+    const ls_peers *p = &d->mesh->peers;
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int i = 0; i < p->count; i++) {
+        uint64_t parts[2] = { (uint64_t)p->members[i], p->members[i] == p->rank ? d->mark : d->marks[p->members[i]] };
+        for (int k = 0; k < 16; k++)
+            hash = (hash ^ (parts[k / 8] >> 8 * (k % 8) & 255)) * 0x100000001b3;
+    }
+    return hash;
+}
+
+/* What was met up to now does not count: whoever has met this worker sees that its lines end, and does the same. So a
+ * worker has at most one line to each other one in a meeting, and whoever hears BEGIN has said MET in the same one. */
+static void meet_again(ls_door *d)
+{
+    ls_mesh *mesh = d->mesh;
+    for (int r = 0; r < d->options->size; r++) {
+        ls_mesh_hang_up(mesh, r);
+        mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
+        mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
+    }
+    for (int i = 0; i < 2 * d->options->size; i++)
+        forget(d, &d->hellos[i]);
+    while (d->guests > 0)
+        drop_guest(d, 0);
+    mesh->regroup = false;
+    d->met = false;
+    d->mark = draw_mark();
+}
+
+static ls_status begin(ls_door *d, ls_frame frame)
+{
+    ls_mesh *mesh = d->mesh;
+    mesh->begun = true;
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->readies[r].kind == LS_FRAME_MET)
+            mesh->readies[r] = (ls_frame){ 0 };
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] != mesh->peers.rank)
+            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
+    ls_mesh_push(mesh);
+    return LS_OK;
+}
+
+void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
+{
+    if (!d || d->mesh->begun || d->joins)
+        return;
+    if (frame->kind == LS_FRAME_MET)
+        d->mesh->readies[rank] = *frame;
+    else if (d->met && frame->hash[0] == d->company && d->begin.kind == 0)
+        d->begin = *frame;
+}
+
+/* For the first: whether all others have met; *same: those that have, met the same processes. */
+static bool all_have_met(const ls_door *d, bool *same)
+{
+    const ls_peers *p = &d->mesh->peers;
+    bool all = true;
+    *same = true;
+    for (int i = 1; i < p->count; i++) {
+        const ls_frame *met = &d->mesh->readies[p->members[i]];
+        all &= met->kind != 0;
+        *same &= met->kind == 0 || met->hash[0] == d->company;
+    }
+    return all;
+}
+
+static ls_status say_met(ls_door *d)
+{
+    ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_MET, "");
+    d->met = true;
+    d->company = frame.hash[0] = hash_company(d);
+    if (first_of(d) == d->options->rank)
+        return LS_OK;
+    LS_TRY(ls_mesh_send(d->mesh, first_of(d), &frame));
+    ls_mesh_push(d->mesh);
+    return LS_OK;
+}
+
+/* One that has said MET waits for the word of the first, whoever else is lost: the job may have begun. */
+static ls_status agree(ls_door *d)
+{
+    bool same, leads = first_of(d) == d->options->rank;
+    if (d->joins)
+        return LS_OK;
+    LS_TRY(ls_mesh_turn(d->mesh, 0));
+    if (d->begin.kind)
+        return begin(d, d->begin);
+    if (d->mesh->regroup && (!d->met || leads || d->mesh->lost[first_of(d)]))
+        meet_again(d);
+    if (!d->met && is_complete(d))
+        LS_TRY(say_met(d));
+    if (!d->met || !leads)
+        return LS_OK;
+    bool all = all_have_met(d, &same);
+    if (same && all) {
+        ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_BEGIN, "");
+        frame.hash[0] = d->company;
+        return begin(d, frame);
+    }
+    if (!same) {
+        snprintf(d->why, sizeof(d->why), "workers have met different processes of the same rank");
+        meet_again(d);
+    }
+    return LS_OK;
+}
+
+/* BEGIN goes out before the program does something else. */
+static ls_status send_begin(ls_door *d)
+{
+    ls_mesh *mesh = d->mesh;
+    double end = mesh->table->now(mesh->transport) + mesh->silence_limit;
+    for (int r = 0; r < d->options->size && mesh->begun; r++)
+        while (!ls_mesh_is_sent(&mesh->links[r]) && mesh->table->now(mesh->transport) < end)
+            LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
+    return LS_OK;
+}
+
 static ls_status meet_all(ls_door *d)
 {
-    while (!is_complete(d)) {
+    d->mark = draw_mark();
+    LS_TRY(agree(d)); /* one that begins alone has nobody to wait for */
+    while (!d->mesh->begun && !(d->joins && is_complete(d))) {
         LS_TRY(call_on_all(d));
         LS_TRY(wait_for_callers(d));
         LS_TRY(hear_all(d));
+        LS_TRY(agree(d));
         look_again(d);
     }
-    return LS_OK;
+    return send_begin(d);
 }
 
 static ls_status open_door(ls_door *d, int number, const char *about)
@@ -442,9 +647,12 @@ static ls_status open_door(ls_door *d, int number, const char *about)
     snprintf(d->about, sizeof(d->about), "%s", about);
     d->lines = mesh->table->beats ? 2 : 1;
     d->hellos = calloc(count, sizeof(*d->hellos));
-    d->wants = calloc(count + 1, sizeof(*d->wants));
-    if (!d->hellos || !d->wants)
+    d->wants = calloc(count + (size_t)d->options->size + 1, sizeof(*d->wants));
+    d->marks = calloc((size_t)d->options->size, sizeof(*d->marks));
+    if (!d->hellos || !d->wants || !d->marks)
         return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(d->begins, mesh->peers.members[i]);
     LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
     d->asked = mesh->table->now(mesh->transport);
     d->end = d->asked + mesh->join_limit;
@@ -459,6 +667,7 @@ void ls_door_close(ls_door *d)
         forget(d, &d->hellos[i]);
     free(d->hellos);
     free(d->wants);
+    free(d->marks);
     free(d);
 }
 
@@ -485,8 +694,6 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     mesh->peers.slice = mesh->table->slice;
     if (d->joins)
         ls_mesh_come_later(mesh, d->members, d->epoch);
-    else
-        mesh->begun = true;
     *out = mesh;
     return LS_OK;
 }
