@@ -1,12 +1,16 @@
 /* How workers meet. At the beginning each calls on all lower ranks, and is called on by all higher ones; both sides say
- * HELLO and compare. Two processes may have one rank, for a moment, when one is started again, or by mistake: so each
- * draws a number for its meeting, its mark. Who has met all others tells the first of them (MET) which marks they have;
- * when all have met the same processes the first says BEGIN, and everyone passes that on before anything else. Where
- * they have not, or a line ends before, all hang up, draw other marks and meet again, until the join limit is over.
+ * HELLO and compare.
  *
- * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its
- * members are. It calls on all of these, who look at their doors between two things that they do together. Then it is a
- * newcomer, and may ask to be let in (members.c). */
+ * Two processes may have one rank, for a moment, when one is started again, or by mistake. So each draws a number for
+ * its meeting, its mark. Who has met all others says MET, with a hash of their marks, to the first of them; when all
+ * that are left have met the same processes that one says BEGIN, which everyone passes on before anything else. Whoever
+ * is lost between MET and BEGIN is lost to a job that has begun, and when the first is lost the next one has MET said
+ * to it. But when one is lost before MET, or marks differ, all hang up, draw other marks and meet again, until the join
+ * limit is over. So a process has one company for each of its marks, and one company begins one job.
+ *
+ * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its members are. It calls
+ * on all of these, who look at their doors between two things that they do together. Then it is a newcomer, and may ask
+ * to be let in (joining.c). */
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -20,6 +24,7 @@
 #define CALL_AGAIN   0.01 /* seconds until those that are not there yet are called again */
 #define ASK_HIGHER   0.2 /* seconds until higher ranks are asked whether the job has begun, and between two questions */
 #define TELL_REFUSED 10.0 /* seconds between two lines about callers that were not let in */
+#define MEET_AGAIN   0.5  /* seconds from a loss between MET and BEGIN until those that have not said MET never will */
 #define LOOK_AGAIN   2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
 
 /* One line on which HELLOs are under way. */
@@ -48,8 +53,10 @@ struct ls_door {
     uint64_t mark;                      /* of this worker in this meeting */
     uint64_t *marks;                    /* by rank: of those that are met */
     uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
-    bool met;                           /* all are, and the first was told so */
-    uint64_t company;                   /* a hash of their marks */
+    bool met;                           /* all are: */
+    uint64_t company;                   /* a hash of their marks, */
+    int told;                           /* to whom that was said, */
+    double lost_at;                     /* and when one of them was lost; 0: none is */
     ls_frame begin;                     /* kind 0: it has not come */
 
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
@@ -75,10 +82,14 @@ static bool begins(const ls_door *d, int rank)
     return ls_has_bit(d->begins, rank);
 }
 
-/* The one that says when. */
+/* The one that says BEGIN. */
 static int first_of(const ls_door *d)
 {
-    return d->mesh->peers.members[0];
+    const ls_peers *p = &d->mesh->peers;
+    int i = 0;
+    while (i < p->count - 1 && d->mesh->lost[p->members[i]])
+        i++;
+    return p->members[i];
 }
 
 static bool has_line(const ls_door *d, int rank, int line)
@@ -516,12 +527,13 @@ static uint64_t hash_company(const ls_door *d)
     return hash;
 }
 
-/* What was met up to now does not count: whoever has met this worker sees that its lines end, and does the same. So a
- * worker has at most one line to each other one in a meeting, and whoever hears BEGIN has said MET in the same one. */
+/* What was met up to now does not count. Whoever has met this worker hears it, and does the same. */
 static void meet_again(ls_door *d)
 {
     ls_mesh *mesh = d->mesh;
+    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
     for (int r = 0; r < d->options->size; r++) {
+        (void)ls_mesh_send(mesh, r, &leaves); /* or it sees the end of the line */
         ls_mesh_hang_up(mesh, r);
         mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
         mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
@@ -532,6 +544,7 @@ static void meet_again(ls_door *d)
         drop_guest(d, 0);
     mesh->regroup = false;
     d->met = false;
+    d->lost_at = 0;
     d->mark = draw_mark();
 }
 
@@ -559,56 +572,75 @@ void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
         d->begin = *frame;
 }
 
-/* For the first: whether all others have met; *same: those that have, met the same processes. */
+/* For the first: whether all others that are left have met; *same: those that have, met the same processes. */
 static bool all_have_met(const ls_door *d, bool *same)
 {
     const ls_peers *p = &d->mesh->peers;
     bool all = true;
     *same = true;
-    for (int i = 1; i < p->count; i++) {
-        const ls_frame *met = &d->mesh->readies[p->members[i]];
-        all &= met->kind != 0;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        const ls_frame *met = &d->mesh->readies[r];
+        all &= met->kind != 0 || r == p->rank || d->mesh->lost[r];
         *same &= met->kind == 0 || met->hash[0] == d->company;
     }
     return all;
 }
 
+/* To the first; when that is lost, to the next one. */
 static ls_status say_met(ls_door *d)
 {
-    ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_MET, "");
-    d->met = true;
-    d->company = frame.hash[0] = hash_company(d);
-    if (first_of(d) == d->options->rank)
+    if (!d->met) {
+        d->met = true;
+        d->company = hash_company(d);
+        d->told = d->options->rank;
+    }
+    if (d->told == first_of(d) || first_of(d) == d->options->rank)
         return LS_OK;
-    LS_TRY(ls_mesh_send(d->mesh, first_of(d), &frame));
+    ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_MET, "");
+    frame.hash[0] = d->company;
+    d->told = first_of(d);
+    LS_TRY(ls_mesh_send(d->mesh, d->told, &frame));
     ls_mesh_push(d->mesh);
     return LS_OK;
 }
 
-/* One that has said MET waits for the word of the first, whoever else is lost: the job may have begun. */
+/* Whether what was met counts no more: somebody was lost that not all have met, or has begun to meet again. */
+static bool is_broken(ls_door *d)
+{
+    const ls_mesh *mesh = d->mesh;
+    if (!mesh->regroup)
+        return false;
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]] == LS_LOST_LEFT)
+            return true;
+    double now = mesh->table->now(mesh->transport);
+    d->lost_at = d->lost_at > 0 ? d->lost_at : now;
+    return !d->met || (first_of(d) == d->options->rank && now - d->lost_at > MEET_AGAIN);
+}
+
 static ls_status agree(ls_door *d)
 {
-    bool same, leads = first_of(d) == d->options->rank;
+    bool same;
     if (d->joins)
         return LS_OK;
     LS_TRY(ls_mesh_turn(d->mesh, 0));
     if (d->begin.kind)
         return begin(d, d->begin);
-    if (d->mesh->regroup && (!d->met || leads || d->mesh->lost[first_of(d)]))
+    if (is_broken(d))
         meet_again(d);
-    if (!d->met && is_complete(d))
+    if (d->met || is_complete(d))
         LS_TRY(say_met(d));
-    if (!d->met || !leads)
+    if (!d->met || first_of(d) != d->options->rank)
         return LS_OK;
     bool all = all_have_met(d, &same);
-    if (same && all) {
-        ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_BEGIN, "");
-        frame.hash[0] = d->company;
-        return begin(d, frame);
-    }
     if (!same) {
         snprintf(d->why, sizeof(d->why), "workers have met different processes of the same rank");
         meet_again(d);
+    } else if (all) {
+        ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_BEGIN, "");
+        frame.hash[0] = d->company;
+        return begin(d, frame);
     }
     return LS_OK;
 }

@@ -34,8 +34,8 @@ typedef enum ls_frame_kind {
     LS_FRAME_LEFT,     /* the sender goes, the others go on; nothing follows */
     LS_FRAME_JOIN,     /* from a newcomer: it has met `members` of the epoch, and waits in fit number `tag` */
     LS_FRAME_MEMBERS,  /* to a newcomer: who they are now, and that they are in fit number `tag` */
-    LS_FRAME_MET,   /* at the door, to the first of those that begin: all of them are met; hash[0]: which processes */
-    LS_FRAME_BEGIN, /* from the first, passed on by everyone: all have met the same processes, hash[0] */
+    LS_FRAME_MET,      /* at the door, to the first of those that are left: all are met; hash[0]: which processes */
+    LS_FRAME_BEGIN,    /* from the first, passed on by everyone: all have met the same processes, hash[0] */
     LS_FRAME_KINDS
 } ls_frame_kind;
 
