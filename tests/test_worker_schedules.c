@@ -3,8 +3,8 @@
  * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, and
  * nobody hangs.
  *
- * LS_SCHEDULES=N runs that many (1,000 by default), LS_SCHEDULE=SEED one of them, with its story on standard error;
- * LS_TWINS=SEED likewise one with two processes of one rank. */
+ * LS_SCHEDULES=N runs that many (1,000 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
+ * story on standard error; LS_TWINS=SEED likewise one with two processes of one rank. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -435,7 +435,7 @@ static uint64_t number_of(const char *variable, uint64_t otherwise)
 static void survivors_have_the_bits_of_one_process(void **state)
 {
     (void)state;
-    uint64_t first = number_of("LS_SCHEDULE", 0), hash, again;
+    uint64_t first = number_of("LS_SCHEDULE", number_of("LS_FIRST_SCHEDULE", 0)), hash, again;
     bool one = getenv("LS_SCHEDULE") != NULL;
     uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 1000);
     int bad = 0;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "fabric/launcher.h"
 #include "fabric/mesh.h"
 
 #define MOST_ABOUT   4096 /* bytes of a HELLO's text */
@@ -59,6 +60,8 @@ struct ls_door {
     double lost_at;                     /* and when one of them was lost; 0: none is */
     ls_frame begin;                     /* kind 0: it has not come */
 
+    int launcher;                         /* a descriptor that tells who is gone; -1: there is none */
+    double gone_at;                       /* when one was; 0: none is */
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
     bool joins;                           /* the job has begun without this worker; its members: */
     uint64_t members[LS_MAX_CLUSTER / 64];
@@ -645,6 +648,64 @@ static ls_status agree(ls_door *d)
     return LS_OK;
 }
 
+/* ---- What the launcher has seen ---- */
+
+/* How many of those that begin are gone; *left: workers, without parameter servers, that are not. */
+static int find_gone(const ls_door *d, int *left, ls_text *names)
+{
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    int count = 0;
+    *left = 0;
+    ls_launcher_read(d->launcher, gone);
+    for (int r = 0; r < d->options->size; r++)
+        if (begins(d, r) && (r == d->options->rank || !ls_has_bit(gone, r)))
+            *left += !ls_peers_is_server(&d->mesh->peers, r);
+        else if (begins(d, r))
+            ls_text_add(names, "%s%d", count++ ? ", " : "", r);
+    return count;
+}
+
+/* The job begins with those that are left. */
+static void do_without(ls_door *d)
+{
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    ls_launcher_read(d->launcher, gone);
+    for (int r = 0; r < d->options->size; r++)
+        if (r != d->options->rank && ls_has_bit(gone, r))
+            d->begins[r / 64] &= ~(1ull << (r % 64));
+    ls_mesh_set_members(d->mesh, d->begins);
+    d->gone_at = 0;
+    meet_again(d);
+}
+
+/* A job for which those that are left are enough begins with them; another one does not begin. Between MET and BEGIN
+ * the others may go on nevertheless, and say so soon. */
+static ls_status heed_launcher(ls_door *d)
+{
+    ls_text names = { 0 };
+    ls_status status = LS_OK;
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (d->launcher < 0 || d->mesh->begun || d->joins)
+        return LS_OK;
+    int left, gone = find_gone(d, &left, &names);
+    d->gone_at = gone == 0 ? 0 : d->gone_at > 0 ? d->gone_at : now;
+    if (gone == 0 || (d->met && now - d->gone_at < MEET_AGAIN)) {
+        /* nothing to do, or not yet */
+    } else if (d->options->least > 0 && left >= d->options->least) {
+        do_without(d);
+    } else {
+        status =
+            ls_fail(LS_ERR_PEER,
+                    "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
+                    "worker %d of job \"%s\")",
+                    gone == 1 ? "" : "s", ls_text_get(&names), d->options->size, d->options->rank, d->options->job);
+    }
+    ls_text_free(&names);
+    return status;
+}
+
+/* ---- Until the job begins ---- */
+
 /* BEGIN goes out before the program does something else. */
 static ls_status send_begin(ls_door *d)
 {
@@ -665,9 +726,20 @@ static ls_status meet_all(ls_door *d)
         LS_TRY(wait_for_callers(d));
         LS_TRY(hear_all(d));
         LS_TRY(agree(d));
+        LS_TRY(heed_launcher(d));
         look_again(d);
     }
     return send_begin(d);
+}
+
+/* One that gives up says so: those that have met it meet again, or give up likewise, and do not begin without it. */
+static void give_up(ls_door *d)
+{
+    ls_error why;
+    ls_error_keep(&why, LS_ERR_PEER);
+    if (!d->mesh->begun && !d->joins)
+        meet_again(d);
+    (void)ls_error_give(&why);
 }
 
 static ls_status open_door(ls_door *d, int number, const char *about)
@@ -686,9 +758,16 @@ static ls_status open_door(ls_door *d, int number, const char *about)
     for (int i = 0; i < mesh->peers.count; i++)
         ls_set_bit(d->begins, mesh->peers.members[i]);
     LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
+    d->launcher = ls_launcher_open(d->options);
     d->asked = mesh->table->now(mesh->transport);
     d->end = d->asked + mesh->join_limit;
-    return meet_all(d);
+    ls_status status = meet_all(d);
+    if (status != LS_OK)
+        give_up(d);
+    if (d->launcher >= 0)
+        close(d->launcher);
+    d->launcher = -1;
+    return status;
 }
 
 void ls_door_close(ls_door *d)
@@ -711,7 +790,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     ls_door *d = mesh->door = calloc(1, sizeof(*d));
     ls_status status = d ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
     if (d)
-        *d = (ls_door){ .mesh = mesh, .copy = *options, .options = &d->copy };
+        *d = (ls_door){ .mesh = mesh, .copy = *options, .options = &d->copy, .launcher = -1 };
     if (status == LS_OK)
         status = ls_transport_choose(options, &mesh->table);
     if (status == LS_OK)
