@@ -220,6 +220,25 @@ over_tcp() {
 }
 check "over tcp, with a key that is made for the job" over_tcp
 
+# A launcher that is killed leaves its folder to the next one, which leaves alone that of one that lives.
+folders_left() {
+    export TMPDIR="$TMP/left.tmp"
+    mkdir -p "$TMPDIR" "$TMPDIR/lockstep-launch-other" || return 1 # others may read that one: it is no launcher's
+    for name in dead alive; do
+        "$LOCKSTEP" launch --workers 2 --transport tcp -- sh -c 'echo "$LOCKSTEP_KEY_FILE"; while :; do sleep 0.05; done' "$MARK" \
+            >"$TMP/$name" 2>/dev/null &
+        eval "$name=\$!"
+        until [ "$(grep -c key "$TMP/$name")" = 2 ]; do sleep 0.05; done
+        [ $name = alive ] || { kill -9 $dead; wait $dead || true; }
+    done
+    launch --workers 2 -- true && [ "$(ls -d "$TMPDIR"/*/key)" = "$(head -n 1 "$TMP/alive")" ] &&
+        [ -d "$TMPDIR/lockstep-launch-other" ] && kill $alive || { ls -R "$TMPDIR"; return 1; }
+    wait $alive || true
+    nobody_left && [ "$(ls "$TMPDIR")" = lockstep-launch-other ]
+}
+check "the folder of a launcher that was killed goes with the next one" folders_left
+unset TMPDIR
+
 # on_this_machine NAME: the workers are told, and meet
 on_this_machine() {
     launch --workers 3 --transport "$1" -- sh -c 'echo "$LOCKSTEP_TRANSPORT"; exec "$0" devices' "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
@@ -259,6 +278,34 @@ launcher_dies() {
     nobody_left
 }
 check "workers do not outlive the launcher" launcher_dies
+
+# The others would wait for the join limit, which is longer than launch() waits.
+dies_while_meeting() {
+    fails_with 137 launch --workers 3 --join-limit 1000 "$@" -- sh -c '[ $LOCKSTEP_RANK != 1 ] || kill -9 $$; exec "$0" devices' "$LOCKSTEP" || return 1
+    [ "$(grep -c 'workers* .*1.* of 3 ended before all workers had met' "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
+}
+check "one dies while workers meet, and the others end at once" dies_while_meeting
+check "one dies while workers meet over tcp" dies_while_meeting --transport tcp
+
+returns_while_meeting() {
+    launch --workers 3 --join-limit 1000 --restarts 1 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || [ "${LOCKSTEP_RESTART:-}" ] || kill -9 $$; exec "$0" devices' \
+        "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+}
+check "one dies while workers meet, and they meet when it has returned" returns_while_meeting
+
+# A job that may begin with fewer does, whoever is lost, with the bits of one process.
+begins_with_fewer() {
+    small_model 4 >"$TMP/model.json"
+    set -- "$LOCKSTEP" train "$TMP/model.json" --data synthetic:12x12x1,classes=4,count=40 --batch-size 20 --epochs 1 --verbose 2
+    timeout 60 "$@" | grep sha256 >"$TMP/one" || return 1
+    for dead in 0 2; do
+        DEAD=$dead launch --workers 3 --join-limit 1000 --elastic 2:3 -- sh -c '[ $LOCKSTEP_RANK != $DEAD ] || kill -9 $$; exec "$@"' sh "$@" \
+            >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+        grep sha256 "$TMP/out" | cmp - "$TMP/one" || return 1
+    done
+    fails_with 137 launch --workers 3 --join-limit 1000 --elastic 3:3 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || kill -9 $$; exec "$@"' sh "$@"
+}
+check "one dies while workers meet, and those that are enough begin" begins_with_fewer
 
 meets_nobody() {
     fails_with 1 env LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=3 LOCKSTEP_RENDEZVOUS="$MARK" LOCKSTEP_JOIN_LIMIT=0.3 \

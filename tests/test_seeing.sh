@@ -127,6 +127,16 @@ killed() {
 }
 check "what is left of a killed job is removed" killed
 
+# The next training does it, too; the folder goes with its own file.
+killed_before() {
+    cd "$TMP" && mkdir -m 700 run/lockstep || return 1
+    sh -c 'echo $$' >dead && echo '{}' >"run/lockstep/$(cat dead).json" && echo '{}' >run/lockstep/$$.json || return 1
+    timeout -k 5 60 "$LOCKSTEP" train mnist-cnn --data $DATA --epochs 1 --verbose 0 >out 2>err || return 1
+    [ "$(ls run/lockstep)" = $$.json ] || { ls run/lockstep; return 1; }
+    rm -r run/lockstep
+}
+check "the next training removes what is left of a killed job" killed_before
+
 nowhere() {
     cd "$TMP" && ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --status none --verbose 0 || return 1
     ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --status "$TMP/no/folder" --verbose 0 && grep -q 'shows of itself cannot be written' "$TMP/err" &&

@@ -3,7 +3,8 @@
  * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, and
  * nobody hangs.
  *
- * LS_SCHEDULES=N runs that many (1,000 by default), LS_SCHEDULE=SEED one of them, with its story on standard error. */
+ * LS_SCHEDULES=N runs that many (1,000 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
+ * story on standard error; LS_TWINS=SEED likewise one with two processes of one rank. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +26,7 @@
 #define FEATURES  4
 #define CLASSES   3
 #define MOST_LOG  1000
+#define TWINS     20  /* schedules with two processes of one rank */
 #define REAL_TIME 250 /* seconds that a schedule may take, on a machine that does much else */
 
 static uint8_t features[SAMPLES * FEATURES];
@@ -352,16 +354,22 @@ static void tell(const run *r)
 
 static int joined; /* workers that came later, were let in, and went on to the end */
 
+static bool run_one(run *r, bool story)
+{
+    start(r, story);
+    bool good = is_good(r);
+    if (story)
+        fprintf(stderr, "%s", ls_sim_story(r->sim));
+    if (!good || story)
+        tell(r);
+    return good;
+}
+
 static bool run_schedule(uint64_t seed, bool story, uint64_t *hash)
 {
     static run r;
     draw_schedule(seed, &r.s);
-    start(&r, story);
-    bool good = is_good(&r);
-    if (story)
-        fprintf(stderr, "%s", ls_sim_story(r.sim));
-    if (!good || story)
-        tell(&r);
+    bool good = run_one(&r, story);
     for (int w = r.s.size; w < r.s.size + r.s.more; w++)
         joined += r.members[w].out.status == LS_OK && r.members[w].out.made > 0 &&
                   r.members[w].out.made < r.members[w].out.steps;
@@ -427,7 +435,7 @@ static uint64_t number_of(const char *variable, uint64_t otherwise)
 static void survivors_have_the_bits_of_one_process(void **state)
 {
     (void)state;
-    uint64_t first = number_of("LS_SCHEDULE", 0), hash, again;
+    uint64_t first = number_of("LS_SCHEDULE", number_of("LS_FIRST_SCHEDULE", 0)), hash, again;
     bool one = getenv("LS_SCHEDULE") != NULL;
     uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 1000);
     int bad = 0;
@@ -446,8 +454,30 @@ static void survivors_have_the_bits_of_one_process(void **state)
         fail_msg("%d bad schedules; LS_SCHEDULE=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
 }
 
+/* While workers meet one of them dies, and new processes come under its rank and under two others that are still there.
+ * They must not begin two jobs that have members in common: those then wait for each other without an end. */
+static void two_processes_of_one_rank_begin_no_two_jobs(void **state)
+{
+    (void)state;
+    uint64_t only = number_of("LS_TWINS", 0);
+    for (uint64_t seed = only ? only : 1; seed <= (only ? only : TWINS); seed++) {
+        static run r;
+        r.s = (schedule){ .seed = seed, .size = 4, .job = &jobs[LONG + 1], .more = 3, .event_count = 1, .what = KILL };
+        r.s.events[0] = (ls_sim_event){ .fate = LS_SIM_KILL, .worker = 1, .other = -1, .time = 0.01 };
+        for (int w = 0; w < 7; w++) {
+            r.s.ranks[w] = w < 4 ? w : (int[]){ 2, 3, 1 }[w - 4];
+            r.s.begins[w] = w == 1 ? 0.02 : w < 4 ? 0 : (double[]){ 0.8, 0.9, 1.3 }[w - 4];
+        }
+        current = seed;
+        if (!run_one(&r, only > 0))
+            fail_msg("LS_TWINS=%llu %s tells its story", (unsigned long long)seed, "build/tests/test_worker_schedules");
+        ls_sim_destroy(r.sim);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(survivors_have_the_bits_of_one_process) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(survivors_have_the_bits_of_one_process),
+                                        cmocka_unit_test(two_processes_of_one_rank_begin_no_two_jobs) };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

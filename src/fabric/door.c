@@ -1,10 +1,23 @@
 /* How workers meet. At the beginning each calls on all lower ranks, and is called on by all higher ones; both sides say
- * HELLO and compare. One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its
- * members are. It calls on all of these, who look at their doors between two things that they do together. Then it is a
- * newcomer, and may ask to be let in (members.c). */
+ * HELLO and compare.
+ *
+ * Two processes may have one rank, for a moment, when one is started again, or by mistake. So each draws a number for
+ * its meeting, its mark. Who has met all others says MET, with a hash of their marks, to the first of them; when all
+ * that are left have met the same processes that one says BEGIN, which everyone passes on before anything else. Whoever
+ * is lost between MET and BEGIN is lost to a job that has begun, and when the first is lost the next one has MET said
+ * to it. But when one is lost before MET, or marks differ, all hang up, draw other marks and meet again, until the join
+ * limit is over. So a process has one company for each of its marks, and one company begins one job.
+ *
+ * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its members are. It calls
+ * on all of these, who look at their doors between two things that they do together. Then it is a newcomer, and may ask
+ * to be let in (joining.c). */
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "fabric/launcher.h"
 #include "fabric/mesh.h"
 
 #define MOST_ABOUT   4096 /* bytes of a HELLO's text */
@@ -12,6 +25,7 @@
 #define CALL_AGAIN   0.01 /* seconds until those that are not there yet are called again */
 #define ASK_HIGHER   0.2 /* seconds until higher ranks are asked whether the job has begun, and between two questions */
 #define TELL_REFUSED 10.0 /* seconds between two lines about callers that were not let in */
+#define MEET_AGAIN   0.5  /* seconds from a loss between MET and BEGIN until those that have not said MET never will */
 #define LOOK_AGAIN   2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
 
 /* One line on which HELLOs are under way. */
@@ -36,9 +50,20 @@ struct ls_door {
     int lines;      /* to each other worker */
     int guests;
     ls_want *wants;
-    char why[300]; /* the last line that was called and ended */
+    char why[300];                      /* the last line that was called and ended, or was refused */
+    uint64_t mark;                      /* of this worker in this meeting */
+    uint64_t *marks;                    /* by rank: of those that are met */
+    uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
+    bool met;                           /* all are: */
+    uint64_t company;                   /* a hash of their marks, */
+    int told;                           /* to whom that was said, */
+    double lost_at;                     /* and when one of them was lost; 0: none is */
+    ls_frame begin;                     /* kind 0: it has not come */
 
-    bool joins; /* the job has begun without this worker; its members: */
+    int launcher;                         /* a descriptor that tells who is gone; -1: there is none */
+    double gone_at;                       /* when one was; 0: none is */
+    uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
+    bool joins;                           /* the job has begun without this worker; its members: */
     uint64_t members[LS_MAX_CLUSTER / 64];
     uint32_t epoch;
     double since; /* when that was learnt */
@@ -57,7 +82,17 @@ static void forget(const ls_door *d, hello *h)
 /* Whether a worker is one of those that begin the job. */
 static bool begins(const ls_door *d, int rank)
 {
-    return rank < d->mesh->peers.count;
+    return ls_has_bit(d->begins, rank);
+}
+
+/* The one that says BEGIN. */
+static int first_of(const ls_door *d)
+{
+    const ls_peers *p = &d->mesh->peers;
+    int i = 0;
+    while (i < p->count - 1 && d->mesh->lost[p->members[i]])
+        i++;
+    return p->members[i];
 }
 
 static bool has_line(const ls_door *d, int rank, int line)
@@ -78,6 +113,8 @@ static void say(const ls_door *d, hello *h, int line)
     h->out.number = (uint64_t)d->options->size;
     h->out.sequence = (uint64_t)line;
     h->out.bytes = strlen(d->about);
+    h->out.hash[0] = d->mark;
+    h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
     if (!mesh->begun)
         return;
     h->out.tag = mesh->since[mesh->peers.rank];
@@ -87,13 +124,14 @@ static void say(const ls_door *d, hello *h, int line)
 /* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
 static bool should_call(const ls_door *d, int rank, bool asks)
 {
-    if (rank == d->options->rank || d->mesh->begun)
+    if (rank == d->options->rank || d->mesh->begun || d->met)
         return false;
     if (d->joins)
         return ls_has_bit(d->members, rank);
     return asks || (rank < d->options->rank && begins(d, rank));
 }
 
+/* The line for signs of life is called when the other one is there: so its end is that of both. */
 static ls_status call_on_all(ls_door *d)
 {
     double now = d->mesh->table->now(d->mesh->transport);
@@ -103,7 +141,7 @@ static ls_status call_on_all(ls_door *d)
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
             hello *h = call_to(d, r, line);
-            if (h->at || has_line(d, r, line) || !should_call(d, r, asks))
+            if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, asks))
                 continue;
             LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
             if (h->at)
@@ -215,6 +253,7 @@ void ls_door_learn(ls_door *d, const ls_frame *in)
 {
     bool first = !d->joins; /* whomever it has met up to now was at the door itself */
     d->joins = true;
+    d->met = false;
     d->epoch = in->epoch;
     d->since = d->mesh->table->now(d->mesh->transport);
     memcpy(d->members, in->members, sizeof(d->members));
@@ -237,11 +276,20 @@ static void learn(ls_door *d, const ls_frame *in)
 static void meet(ls_door *d, hello *h)
 {
     int rank = (int)h->in.from;
-    if (h->out.sequence == 0)
+    if (h->out.sequence == 0) {
         ls_mesh_meet(d->mesh, rank, h->at);
-    else
+        d->marks[rank] = h->in.hash[0];
+        ls_set_bit(d->seen, rank);
+    } else {
         ls_mesh_hear_life(d->mesh, rank, h->at);
+    }
     *h = (hello){ 0 };
+}
+
+/* Whether a line for signs of life is of the process to which there is the other line. */
+static bool fits(const ls_door *d, const hello *h, int rank, int line)
+{
+    return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
 }
 
 /* A line that this worker called. One that ended, or did not begin properly, is called again; so is a higher rank that
@@ -258,7 +306,10 @@ static ls_status hear_called(ls_door *d, int rank, int line)
         learn(d, &h->in);
         bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
                                : rank < d->options->rank && begins(d, d->options->rank);
-        if (wanted && !has_line(d, rank, line))
+        bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+        if (wanted && refused && line == 0)
+            snprintf(d->why, sizeof(d->why), "worker %d has met a worker %d already", rank, d->options->rank);
+        if (wanted && !refused && !has_line(d, rank, line) && fits(d, h, rank, line))
             meet(d, h);
         else
             forget(d, h);
@@ -274,9 +325,22 @@ static welcome judge_guest(const ls_door *d, const hello *h)
     int from = (int)h->in.from, line = h->in.sequence == 1;
     if (from == d->options->rank || from >= d->options->size)
         return NEVER;
+    if (d->mesh->begun && (ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line)))
+        return LATER;
     if (d->mesh->begun)
-        return ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line) ? LATER : WELCOME;
-    return from > d->options->rank && begins(d, from) && !d->joins && !has_line(d, from, line) ? WELCOME : NEVER;
+        return fits(d, h, from, line) ? WELCOME : NEVER;
+    return from > d->options->rank && begins(d, from) && !d->joins && !d->met && !has_line(d, from, line) &&
+                   fits(d, h, from, line) && !(h->in.wishes & LS_HELLO_JOINS)
+               ? WELCOME
+               : NEVER;
+}
+
+/* Two processes that call themselves by one rank are told of on both sides, if the workers do not meet in time. */
+static void note_refused(ls_door *d, const hello *h)
+{
+    int from = (int)h->in.from;
+    if (!d->mesh->begun && from < d->options->size && has_line(d, from, 0) && d->marks[from] != h->in.hash[0])
+        snprintf(d->why, sizeof(d->why), "two processes call themselves worker %d", from);
 }
 
 /* A guest is answered before anything is compared: the other side is told the difference, too. While a job runs, one
@@ -287,17 +351,23 @@ static ls_status hear_guest(ls_door *d, int index, bool *gone)
     hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
     *gone = heard == HEARD_NONSENSE;
     ls_status status = LS_OK;
-    if (heard == HEARD_ALL) {
+    if (heard == HEARD_ALL && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
+        *gone = true; /* the job has begun since: what was said is not so any more */
+    } else if (heard == HEARD_ALL) {
         welcome how = judge_guest(d, h);
         if (how == LATER)
             return LS_OK;
-        if (!h->speaks)
+        if (!h->speaks) {
             say(d, h, h->in.sequence == 1);
+            h->out.wishes = how == NEVER ? LS_HELLO_REFUSES : 0;
+            if (how == NEVER)
+                note_refused(d, h);
+        }
         speak(d, h);
         *gone = has_spoken(h);
         if (*gone)
             status = compare(d, h);
-        if (*gone && status == LS_OK && how == WELCOME)
+        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0)
             meet(d, h);
     }
     if (*gone)
@@ -363,27 +433,37 @@ bool ls_door_has_met(const ls_door *d, const uint64_t *members)
 
 static bool is_complete(const ls_door *d)
 {
-    ls_frame all = { 0 };
-    if (d->joins)
-        return ls_door_has_met(d, d->members);
-    ls_mesh_put_members(d->mesh, &all);
-    return begins(d, d->options->rank) && ls_door_has_met(d, all.members);
+    return d->joins ? ls_door_has_met(d, d->members) : begins(d, d->options->rank) && ls_door_has_met(d, d->begins);
+}
+
+/* Who is not there. Those that never were come first: whoever waited for them in vain may have gone since. */
+static int list_missing(const ls_door *d, bool never, ls_text *names)
+{
+    int missing = 0;
+    for (int r = 0; r < d->options->size; r++) {
+        bool needed = d->joins ? ls_has_bit(d->members, r) : begins(d, r);
+        if (r != d->options->rank && needed && !has_line(d, r, 0) && !(never && ls_has_bit(d->seen, r)))
+            ls_text_add(names, "%s%d", missing++ ? ", " : "", r);
+    }
+    return missing;
 }
 
 static ls_status name_missing(const ls_door *d)
 {
     ls_text names = { 0 };
     char strangers[400] = "";
-    int missing = 0, size = d->options->size, expected = d->mesh->peers.count;
+    int missing = list_missing(d, true, &names);
+    if (missing == 0)
+        missing = list_missing(d, false, &names);
     if (d->mesh->table->refused)
         d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
-    for (int r = 0; r < size; r++)
-        if (r != d->options->rank && !d->mesh->links[r].line && (d->joins ? ls_has_bit(d->members, r) : r < expected))
-            ls_text_add(&names, "%s%d", missing++ ? ", " : "", r);
-    ls_status status = ls_fail(
-        LS_ERR_PEER, "worker%s %s of %d did not come within %g s (this is worker %d of job \"%s\")%s%s%s%s",
-        missing == 1 ? "" : "s", ls_text_get(&names), size, d->mesh->join_limit, d->options->rank, d->options->job,
-        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
+    /* With nobody missing here, somebody misses another one, or has met another process of the same rank. */
+    const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
+    ls_status status =
+        ls_fail(LS_ERR_PEER, "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\")%s%s%s%s", who,
+                ls_text_get(&names), d->options->size, missing ? "come" : "meet", d->mesh->join_limit, d->options->rank,
+                d->options->job, d->why[0] ? "; the last call: " : "", d->why,
+                strangers[0] ? "; at this worker's door: " : "", strangers);
     ls_text_free(&names);
     return status;
 }
@@ -405,6 +485,11 @@ static ls_status wait_for_callers(ls_door *d)
         else
             complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, false);
     }
+    for (int r = 0; r < d->options->size; r++)
+        if (d->mesh->links[r].line && !d->joins)
+            d->wants[n++] = (ls_want){ .line = d->mesh->links[r].line,
+                                       .read = true,
+                                       .write = !ls_mesh_is_sent(&d->mesh->links[r]) };
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
     LS_TRY(ls_mesh_beat(d->mesh)); /* those that have met all have begun to wait */
     return d->mesh->table->wait(d->mesh->transport, d->wants, n, left < limit ? left : limit);
@@ -422,15 +507,239 @@ static void look_again(ls_door *d)
         ls_mesh_hang_up(d->mesh, r);
 }
 
+/* ---- Agreeing on who begins ---- */
+
+static uint64_t draw_mark(void)
+{
+    uint64_t mark = 0;
+    if (getrandom(&mark, sizeof(mark), GRND_NONBLOCK) != (ssize_t)sizeof(mark))
+        mark = (uint64_t)(1e9 * ls_clock_now()) ^ (uint64_t)getpid() << 32;
+    return mark;
+}
+
+/* FNV-1a of rank and mark of each. */
+static uint64_t hash_company(const ls_door *d)
+{
+    const ls_peers *p = &d->mesh->peers;
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int i = 0; i < p->count; i++) {
+        uint64_t parts[2] = { (uint64_t)p->members[i], p->members[i] == p->rank ? d->mark : d->marks[p->members[i]] };
+        for (int k = 0; k < 16; k++)
+            hash = (hash ^ (parts[k / 8] >> 8 * (k % 8) & 255)) * 0x100000001b3;
+    }
+    return hash;
+}
+
+/* What was met up to now does not count. Whoever has met this worker hears it, and does the same. */
+static void meet_again(ls_door *d)
+{
+    ls_mesh *mesh = d->mesh;
+    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
+    for (int r = 0; r < d->options->size; r++) {
+        (void)ls_mesh_send(mesh, r, &leaves); /* or it sees the end of the line */
+        ls_mesh_hang_up(mesh, r);
+        mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
+        mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
+    }
+    for (int i = 0; i < 2 * d->options->size; i++)
+        forget(d, &d->hellos[i]);
+    while (d->guests > 0)
+        drop_guest(d, 0);
+    mesh->regroup = false;
+    d->met = false;
+    d->lost_at = 0;
+    d->mark = draw_mark();
+}
+
+static ls_status begin(ls_door *d, ls_frame frame)
+{
+    ls_mesh *mesh = d->mesh;
+    mesh->begun = true;
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->readies[r].kind == LS_FRAME_MET)
+            mesh->readies[r] = (ls_frame){ 0 };
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] != mesh->peers.rank)
+            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
+    ls_mesh_push(mesh);
+    return LS_OK;
+}
+
+void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
+{
+    if (!d || d->mesh->begun || d->joins)
+        return;
+    if (frame->kind == LS_FRAME_MET)
+        d->mesh->readies[rank] = *frame;
+    else if (d->met && frame->hash[0] == d->company && d->begin.kind == 0)
+        d->begin = *frame;
+}
+
+/* For the first: whether all others that are left have met; *same: those that have, met the same processes. */
+static bool all_have_met(const ls_door *d, bool *same)
+{
+    const ls_peers *p = &d->mesh->peers;
+    bool all = true;
+    *same = true;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        const ls_frame *met = &d->mesh->readies[r];
+        all &= met->kind != 0 || r == p->rank || d->mesh->lost[r];
+        *same &= met->kind == 0 || met->hash[0] == d->company;
+    }
+    return all;
+}
+
+/* To the first; when that is lost, to the next one. */
+static ls_status say_met(ls_door *d)
+{
+    if (!d->met) {
+        d->met = true;
+        d->company = hash_company(d);
+        d->told = d->options->rank;
+    }
+    if (d->told == first_of(d) || first_of(d) == d->options->rank)
+        return LS_OK;
+    ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_MET, "");
+    frame.hash[0] = d->company;
+    d->told = first_of(d);
+    LS_TRY(ls_mesh_send(d->mesh, d->told, &frame));
+    ls_mesh_push(d->mesh);
+    return LS_OK;
+}
+
+/* Whether what was met counts no more: somebody was lost that not all have met, or has begun to meet again. */
+static bool is_broken(ls_door *d)
+{
+    const ls_mesh *mesh = d->mesh;
+    if (!mesh->regroup)
+        return false;
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]] == LS_LOST_LEFT)
+            return true;
+    double now = mesh->table->now(mesh->transport);
+    d->lost_at = d->lost_at > 0 ? d->lost_at : now;
+    return !d->met || (first_of(d) == d->options->rank && now - d->lost_at > MEET_AGAIN);
+}
+
+static ls_status agree(ls_door *d)
+{
+    bool same;
+    if (d->joins)
+        return LS_OK;
+    LS_TRY(ls_mesh_turn(d->mesh, 0));
+    if (d->begin.kind)
+        return begin(d, d->begin);
+    if (is_broken(d))
+        meet_again(d);
+    if (d->met || is_complete(d))
+        LS_TRY(say_met(d));
+    if (!d->met || first_of(d) != d->options->rank)
+        return LS_OK;
+    bool all = all_have_met(d, &same);
+    if (!same) {
+        snprintf(d->why, sizeof(d->why), "workers have met different processes of the same rank");
+        meet_again(d);
+    } else if (all) {
+        ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_BEGIN, "");
+        frame.hash[0] = d->company;
+        return begin(d, frame);
+    }
+    return LS_OK;
+}
+
+/* ---- What the launcher has seen ---- */
+
+/* How many of those that begin are gone; *left: workers, without parameter servers, that are not. */
+static int find_gone(const ls_door *d, int *left, ls_text *names)
+{
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    int count = 0;
+    *left = 0;
+    ls_launcher_read(d->launcher, gone);
+    for (int r = 0; r < d->options->size; r++)
+        if (begins(d, r) && (r == d->options->rank || !ls_has_bit(gone, r)))
+            *left += !ls_peers_is_server(&d->mesh->peers, r);
+        else if (begins(d, r))
+            ls_text_add(names, "%s%d", count++ ? ", " : "", r);
+    return count;
+}
+
+/* The job begins with those that are left. */
+static void do_without(ls_door *d)
+{
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    ls_launcher_read(d->launcher, gone);
+    for (int r = 0; r < d->options->size; r++)
+        if (r != d->options->rank && ls_has_bit(gone, r))
+            d->begins[r / 64] &= ~(1ull << (r % 64));
+    ls_mesh_set_members(d->mesh, d->begins);
+    d->gone_at = 0;
+    meet_again(d);
+}
+
+/* A job for which those that are left are enough begins with them; another one does not begin. Between MET and BEGIN
+ * the others may go on nevertheless, and say so soon. */
+static ls_status heed_launcher(ls_door *d)
+{
+    ls_text names = { 0 };
+    ls_status status = LS_OK;
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (d->launcher < 0 || d->mesh->begun || d->joins)
+        return LS_OK;
+    int left, gone = find_gone(d, &left, &names);
+    d->gone_at = gone == 0 ? 0 : d->gone_at > 0 ? d->gone_at : now;
+    if (gone == 0 || (d->met && now - d->gone_at < MEET_AGAIN)) {
+        /* nothing to do, or not yet */
+    } else if (d->options->least > 0 && left >= d->options->least) {
+        do_without(d);
+    } else {
+        status =
+            ls_fail(LS_ERR_PEER,
+                    "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
+                    "worker %d of job \"%s\")",
+                    gone == 1 ? "" : "s", ls_text_get(&names), d->options->size, d->options->rank, d->options->job);
+    }
+    ls_text_free(&names);
+    return status;
+}
+
+/* ---- Until the job begins ---- */
+
+/* BEGIN goes out before the program does something else. */
+static ls_status send_begin(ls_door *d)
+{
+    ls_mesh *mesh = d->mesh;
+    double end = mesh->table->now(mesh->transport) + mesh->silence_limit;
+    for (int r = 0; r < d->options->size && mesh->begun; r++)
+        while (!ls_mesh_is_sent(&mesh->links[r]) && mesh->table->now(mesh->transport) < end)
+            LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
+    return LS_OK;
+}
+
 static ls_status meet_all(ls_door *d)
 {
-    while (!is_complete(d)) {
+    d->mark = draw_mark();
+    LS_TRY(agree(d)); /* one that begins alone has nobody to wait for */
+    while (!d->mesh->begun && !(d->joins && is_complete(d))) {
         LS_TRY(call_on_all(d));
         LS_TRY(wait_for_callers(d));
         LS_TRY(hear_all(d));
+        LS_TRY(agree(d));
+        LS_TRY(heed_launcher(d));
         look_again(d);
     }
-    return LS_OK;
+    return send_begin(d);
+}
+
+/* One that gives up says so: those that have met it meet again, or give up likewise, and do not begin without it. */
+static void give_up(ls_door *d)
+{
+    ls_error why;
+    ls_error_keep(&why, LS_ERR_PEER);
+    if (!d->mesh->begun && !d->joins)
+        meet_again(d);
+    (void)ls_error_give(&why);
 }
 
 static ls_status open_door(ls_door *d, int number, const char *about)
@@ -442,13 +751,23 @@ static ls_status open_door(ls_door *d, int number, const char *about)
     snprintf(d->about, sizeof(d->about), "%s", about);
     d->lines = mesh->table->beats ? 2 : 1;
     d->hellos = calloc(count, sizeof(*d->hellos));
-    d->wants = calloc(count + 1, sizeof(*d->wants));
-    if (!d->hellos || !d->wants)
+    d->wants = calloc(count + (size_t)d->options->size + 1, sizeof(*d->wants));
+    d->marks = calloc((size_t)d->options->size, sizeof(*d->marks));
+    if (!d->hellos || !d->wants || !d->marks)
         return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(d->begins, mesh->peers.members[i]);
     LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
+    d->launcher = ls_launcher_open(d->options);
     d->asked = mesh->table->now(mesh->transport);
     d->end = d->asked + mesh->join_limit;
-    return meet_all(d);
+    ls_status status = meet_all(d);
+    if (status != LS_OK)
+        give_up(d);
+    if (d->launcher >= 0)
+        close(d->launcher);
+    d->launcher = -1;
+    return status;
 }
 
 void ls_door_close(ls_door *d)
@@ -459,6 +778,7 @@ void ls_door_close(ls_door *d)
         forget(d, &d->hellos[i]);
     free(d->hellos);
     free(d->wants);
+    free(d->marks);
     free(d);
 }
 
@@ -470,7 +790,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     ls_door *d = mesh->door = calloc(1, sizeof(*d));
     ls_status status = d ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
     if (d)
-        *d = (ls_door){ .mesh = mesh, .copy = *options, .options = &d->copy };
+        *d = (ls_door){ .mesh = mesh, .copy = *options, .options = &d->copy, .launcher = -1 };
     if (status == LS_OK)
         status = ls_transport_choose(options, &mesh->table);
     if (status == LS_OK)
@@ -485,8 +805,6 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     mesh->peers.slice = mesh->table->slice;
     if (d->joins)
         ls_mesh_come_later(mesh, d->members, d->epoch);
-    else
-        mesh->begun = true;
     *out = mesh;
     return LS_OK;
 }

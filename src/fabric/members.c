@@ -162,6 +162,10 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_LEFT:
         ls_mesh_lose(mesh, rank, LS_LOST_LEFT, ls_frame_says(frame, why));
         return LS_OK;
+    case LS_FRAME_MET:
+    case LS_FRAME_BEGIN:
+        ls_door_hear(mesh->door, rank, frame);
+        return LS_OK;
     default:
         return LS_OK;
     }
@@ -521,7 +525,7 @@ static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer)
                      frame->number > mesh->number ? "" : ", and begin again what was not finished");
 }
 
-static ls_status pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
 {
     frame.from = (uint32_t)mesh->peers.rank;
     return ls_mesh_send(mesh, rank, &frame);
@@ -535,7 +539,7 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
         if (ls_has_bit(frame->members, r))
             continue;
         mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
-        LS_TRY(pass_on(mesh, r, *frame));
+        LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
         ls_mesh_hang_up(mesh, r);
     }
     return LS_OK;
@@ -572,7 +576,7 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
         int r = p->members[i];
         mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
         if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *newcomer))
-            LS_TRY(pass_on(mesh, r, *frame));
+            LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
     }
     ls_mesh_push(mesh);
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));

@@ -19,7 +19,7 @@
 #include "run/peers.h"
 
 #define LS_FRAME_MAGIC   0x6b63304cu /* "L0ck" */
-#define LS_FRAME_VERSION 3
+#define LS_FRAME_VERSION 4
 #define LS_FRAME_WHAT    80
 
 typedef enum ls_frame_kind {
@@ -34,6 +34,8 @@ typedef enum ls_frame_kind {
     LS_FRAME_LEFT,     /* the sender goes, the others go on; nothing follows */
     LS_FRAME_JOIN,     /* from a newcomer: it has met `members` of the epoch, and waits in fit number `tag` */
     LS_FRAME_MEMBERS,  /* to a newcomer: who they are now, and that they are in fit number `tag` */
+    LS_FRAME_MET,      /* at the door, to the first of those that are left: all are met; hash[0]: which processes */
+    LS_FRAME_BEGIN,    /* from the first, passed on by everyone: all have met the same processes, hash[0] */
     LS_FRAME_KINDS
 } ls_frame_kind;
 
@@ -48,13 +50,20 @@ typedef struct ls_frame {
     uint64_t tag;      /* PIECES: what is exchanged, compared; READY: nanoseconds of the sender's own work; HELLO: since
                           which epoch the sender is a member, 0: it is none */
     uint64_t bytes;    /* that follow */
-    uint64_t hash[2];  /* READY, STATE: of what the sender has */
-    uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided */
+    uint64_t hash[2];  /* READY, STATE: of what the sender has; HELLO: [0] tells the sender's process, and which of its
+                          meetings it is, from others that have its rank; MET, BEGIN: [0] of all these */
+    uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided; HELLO: an ls_hello_wish */
     union {
         char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
         uint64_t members[LS_MAX_CLUSTER / 64]; /* a bit for each rank; STATE: that is lost; others: that is a member */
     };
 } ls_frame;
+
+/* What a HELLO says beside who the sender is. */
+typedef enum ls_hello_wish {
+    LS_HELLO_REFUSES = 1, /* this line is none from now on; the caller may call again */
+    LS_HELLO_JOINS = 2    /* the caller wants to join a job that runs, and not to begin one */
+} ls_hello_wish;
 
 #define LS_BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
 
@@ -167,6 +176,8 @@ ls_status ls_door_visit(ls_door *door);
 /* As a newcomer: the members are now these. Lines to others are ended. */
 void ls_door_learn(ls_door *door, const ls_frame *members);
 bool ls_door_has_met(const ls_door *door, const uint64_t *members);
+/* MET or BEGIN has come of a worker that this one has met. */
+void ls_door_hear(ls_door *door, int rank, const ls_frame *frame);
 void ls_door_close(ls_door *door);
 
 /* ---- mesh.c ---- */
@@ -245,6 +256,9 @@ void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
 
 /* All members say how far they are; the coordinator waits until each has. */
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
+
+/* A frame of another worker goes on, to this one. */
+ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
 
 /* What was announced counts from now on, and goes to all members from everyone who has it. *newcomer: the one that was
  * no member before; -1: there is none. */

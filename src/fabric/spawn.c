@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "fabric/cluster.h"
+#include "fabric/launcher.h"
 
 #define GRACE 10.0 /* seconds that the others have to end by themselves when one has failed */
 #define LOOK  20   /* milliseconds between looks at the children */
@@ -58,6 +59,7 @@ static void set_variables(int rank, int count, const char *job)
     snprintf(text, sizeof(text), "%d", count);
     setenv(LS_WORLD_SIZE_VARIABLE, text, 1);
     setenv(LS_RENDEZVOUS_VARIABLE, job, 1);
+    unsetenv(LS_LAUNCHER_VARIABLE); /* it has other workers */
 }
 
 /* A message is smaller than what a pipe takes at once. */

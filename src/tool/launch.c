@@ -147,6 +147,7 @@ static ls_status start_all(launch *l)
     LS_TRY(name_job(l));
     l->voice = 0;
     l->failed = -1;
+    launch_tell_ends(l, true);
     for (int r = 0; r < l->count; r++) {
         launch_worker *w = &l->workers[r];
         launch_close_streams(w);
@@ -309,6 +310,7 @@ static void look(launch *l, struct pollfd *polls)
     for (int r = 0; r < l->count; r++)
         if (l->workers[r].restart_at > 0 && l->running > 0 && launch_now() >= l->workers[r].restart_at)
             restart_worker(l, r);
+    launch_tell_ends(l, false);
     end_hanging(l);
     if (l->kill_at > 0 && launch_now() >= l->kill_at)
         signal_workers(l, SIGKILL);
@@ -375,6 +377,7 @@ static ls_status prepare(launch *l)
         l->workers[r].out[0].fd = l->workers[r].out[1].fd = -1;
     LS_TRY(find_key(l));
     LS_TRY(launch_make_meeting(l));
+    launch_make_word(l);
     LS_TRY(launch_find_cores(l));
     return catch_signals(l);
 }
@@ -395,9 +398,11 @@ static int end_of_job(const launch *l)
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
-    launch l = {
-        .settings = settings, .count = (int)(settings->workers + settings->servers), .signals = -1, .failed = -1
-    };
+    launch l = { .settings = settings,
+                 .count = (int)(settings->workers + settings->servers),
+                 .signals = -1,
+                 .gone = -1,
+                 .failed = -1 };
     tool_ignore_signal(SIGPIPE);
     ls_status status = prepare(&l);
     if (status == LS_OK)
@@ -409,6 +414,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     for (int r = 0; l.workers && r < l.count; r++)
         launch_close_streams(&l.workers[r]);
     launch_remove_meeting(&l);
+    launch_remove_word(&l);
     free(l.workers);
     free(l.program);
     free(l.cores);

@@ -33,10 +33,13 @@ typedef struct launch {
     char job[64], *key_file;
     char folder[256], made_key[300]; /* where workers meet over tcp, and the key that was made there; "": neither */
     char journal[256];               /* where parameter servers keep what they need to come back; "": nowhere */
+    int locks[2];                    /* of both folders, while this process lives; -1: none */
     int count, running;
     launch_worker *workers;
     int *cores, core_count, share; /* the cores, and how many of them a worker gets */
     int signals;                   /* a descriptor */
+    int gone;                      /* one of a file in memory: a byte for each worker, 1: it is not there any more */
+    char *told;                    /* what it says */
     sigset_t mask, old_mask;
     /* The worker whose lines have no rank before them and who writes the files of all: the lowest rank that runs, from
      * worker 0 on; another one only when it fails. -1: nobody is left. */
@@ -64,6 +67,12 @@ void launch_close_streams(launch_worker *w);
 ls_status launch_make_meeting(launch *l);
 void launch_set_meeting(const launch *l); /* in a worker's process */
 void launch_remove_meeting(launch *l);    /* with what workers that were killed have left there */
+
+/* Tells workers that still meet who has ended and is not started again (fabric/launcher.h). Without such a file they
+ * wait for the join limit. */
+void launch_make_word(launch *l);
+void launch_tell_ends(launch *l, bool none);
+void launch_remove_word(launch *l);
 
 /* ---- launch_lines.c ---- */
 

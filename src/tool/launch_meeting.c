@@ -1,29 +1,113 @@
 /* Workers of this machine that meet over tcp, as those of several machines do: a folder of their own, in which each has
- * a file with its address, and the job's key; and the folder of parameter servers' journals. Nothing of it is left. */
+ * a file with its address, and the job's key; and the folder of parameter servers' journals. Nothing of it is left;
+ * what a launcher leaves that was killed, the next one of this user removes: a folder that nobody has locked.
+ * And the word of the launcher to workers that meet, wherever they do. */
 #include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tool/launch.h"
 
-static ls_status make_folder(char out[256], const char *what)
+#define NAME "lockstep-launch-"
+
+static const char *place_of_folders(void)
 {
     const char *place = getenv("TMPDIR");
-    char path[256];
-    int length = snprintf(path, sizeof path, "%s/lockstep-XXXXXX", place && place[0] == '/' ? place : "/tmp");
-    if (length >= (int)sizeof path - 8 || !mkdtemp(path))
-        return ls_fail(LS_ERR_IO, "launch: no folder %s for the workers to %s", path, what);
-    memcpy(out, path, sizeof path);
-    return LS_OK;
+    return place && place[0] == '/' ? place : "/tmp";
 }
+
+/* ---- Folders ---- */
+
+static void remove_files(int fd)
+{
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.')
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+}
+
+/* A descriptor of a folder that only this user can write to, or -1. */
+static int open_own(const char *path)
+{
+    struct stat about;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &about) == 0 && about.st_uid == geteuid() && (about.st_mode & 077) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Folders of launchers that were killed: those that live have theirs locked. The lock is held until a folder is gone,
+ * so that nobody takes it for its own meanwhile. */
+static void remove_left(void)
+{
+    char path[PATH_MAX];
+    const char *place = place_of_folders();
+    DIR *all = opendir(place);
+    for (const struct dirent *entry; all && (entry = readdir(all)) != NULL;) {
+        if (strncmp(entry->d_name, NAME, strlen(NAME)) != 0 ||
+            snprintf(path, sizeof path, "%s/%s", place, entry->d_name) >= (int)sizeof path)
+            continue;
+        int fd = open_own(path), files = -1;
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && (files = dup(fd)) >= 0) {
+            remove_files(files);
+            rmdir(path);
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    if (all)
+        closedir(all);
+}
+
+/* Between its making and its lock another launcher may have removed it. */
+static bool lock_folder(const char *path, int *lock)
+{
+    *lock = open_own(path);
+    if (*lock >= 0)
+        flock(*lock, LOCK_EX); /* where that cannot be done nobody else can, and removes it */
+    return *lock >= 0 && access(path, F_OK) == 0;
+}
+
+static ls_status make_folder(char out[256], int *lock, const char *what)
+{
+    char path[256];
+    for (int i = 0; i < 10; i++) {
+        int length = snprintf(path, sizeof path, "%s/" NAME "XXXXXX", place_of_folders());
+        if (length >= (int)sizeof path - 8 || !mkdtemp(path))
+            break;
+        if (lock_folder(path, lock)) {
+            memcpy(out, path, sizeof path);
+            return LS_OK;
+        }
+        if (*lock >= 0)
+            close(*lock);
+        *lock = -1;
+    }
+    return ls_fail(LS_ERR_IO, "launch: no folder %s for the workers to %s", path, what);
+}
+
+/* ---- The meeting ---- */
 
 ls_status launch_make_meeting(launch *l)
 {
+    remove_left();
     if (l->settings->servers > 0 && !getenv("LOCKSTEP_JOURNAL"))
-        LS_TRY(make_folder(l->journal, "come back with"));
+        LS_TRY(make_folder(l->journal, &l->locks[0], "come back with"));
     if (l->settings->transport != TOOL_TRANSPORT_TCP)
         return LS_OK;
-    LS_TRY(make_folder(l->folder, "meet in"));
+    LS_TRY(make_folder(l->folder, &l->locks[1], "meet in"));
     if (l->key_file)
         return LS_OK;
     snprintf(l->made_key, sizeof l->made_key, "%s/key", l->folder);
@@ -33,6 +117,11 @@ ls_status launch_make_meeting(launch *l)
 void launch_set_meeting(const launch *l)
 {
     char text[sizeof l->folder + 16];
+    unsetenv("LOCKSTEP_LAUNCHER");
+    if (l->gone >= 0) {
+        snprintf(text, sizeof text, "/proc/%ld/fd/%d", (long)getppid(), l->gone);
+        setenv("LOCKSTEP_LAUNCHER", text, 1);
+    }
     if (l->journal[0])
         setenv("LOCKSTEP_JOURNAL", l->journal, 1);
     if (l->settings->transport != TOOL_TRANSPORT_AUTO)
@@ -46,20 +135,48 @@ void launch_set_meeting(const launch *l)
         setenv("LOCKSTEP_KEY_FILE", l->made_key, 1);
 }
 
-static void remove_folder(const char *path)
+static void remove_folder(const char *path, int lock)
 {
-    DIR *folder = path[0] ? opendir(path) : NULL;
-    if (!folder)
-        return;
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.')
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-    rmdir(path);
+    int files = path[0] ? dup(lock) : -1;
+    if (files >= 0) {
+        remove_files(files);
+        rmdir(path);
+    }
+    if (lock >= 0)
+        close(lock);
 }
 
 void launch_remove_meeting(launch *l)
 {
-    remove_folder(l->folder);
-    remove_folder(l->journal);
+    remove_folder(l->journal, l->locks[0]);
+    remove_folder(l->folder, l->locks[1]);
+}
+
+/* ---- The launcher's word ---- */
+
+void launch_make_word(launch *l)
+{
+    l->told = calloc((size_t)l->count, 1);
+    l->gone = l->told ? memfd_create("lockstep-launch", MFD_CLOEXEC) : -1;
+}
+
+/* none: all are started anew. */
+void launch_tell_ends(launch *l, bool none)
+{
+    bool changed = false;
+    for (int r = 0; l->gone >= 0 && r < l->count; r++) {
+        char gone = !none && l->workers[r].pid <= 0 && l->workers[r].restart_at <= 0;
+        changed |= gone != l->told[r];
+        l->told[r] = gone;
+    }
+    if (changed && pwrite(l->gone, l->told, (size_t)l->count, 0) < 0) {
+        /* they wait for the join limit */
+    }
+}
+
+void launch_remove_word(launch *l)
+{
+    if (l->gone >= 0)
+        close(l->gone);
+    free(l->told);
 }

@@ -15,11 +15,10 @@ static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &
 
 /* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
  * for us, which worker of which cluster this is. */
-static const char *const other_variables[] = {
-    "LOCKSTEP_DATA",       "LOCKSTEP_ISA",          "LOCKSTEP_VISIBLE_DEVICES", "LOCKSTEP_RANK",
-    "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RENDEZVOUS",   "LOCKSTEP_RESTART",         "LOCKSTEP_LISTEN",
-    "LOCKSTEP_CACHE",      "LOCKSTEP_OPENCL_PARTS", "LOCKSTEP_CUDA_PATH"
-};
+static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",          "LOCKSTEP_VISIBLE_DEVICES",
+                                               "LOCKSTEP_RANK",    "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_RENDEZVOUS",
+                                               "LOCKSTEP_RESTART", "LOCKSTEP_LAUNCHER",     "LOCKSTEP_LISTEN",
+                                               "LOCKSTEP_CACHE",   "LOCKSTEP_OPENCL_PARTS", "LOCKSTEP_CUDA_PATH" };
 
 static int fail(int status)
 {

@@ -47,23 +47,45 @@ static bool make_file(const char *folder, const char *path)
     return fd >= 0;
 }
 
-bool tool_status_file(char path[PATH_MAX])
-{
-    char folder[PATH_MAX];
-    bool made = false;
-    if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
-        return false;
-    for (int i = 0; i < 10 && !made; i++) /* another job may have removed the folder in between */
-        made = make_file(folder, path);
-    return made;
-}
-
 void tool_remove_status_file(const char *path)
 {
     char folder[PATH_MAX];
     unlink(path);
     if (find_folder(folder))
         rmdir(folder); /* it stays as long as others have files there */
+}
+
+/* A job that was killed leaves its file, which is removed by whoever looks next: it is this user's. */
+static bool is_gone(const char *folder, const char *name)
+{
+    char path[PATH_MAX], *end;
+    long pid = strtol(name, &end, 10);
+    if (pid <= 0 || strcmp(end, ".json") != 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+        return false;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path)
+        tool_remove_status_file(path);
+    return true;
+}
+
+static void remove_gone(const char *folder)
+{
+    DIR *all = is_own(folder) ? opendir(folder) : NULL;
+    for (const struct dirent *entry; all && (entry = readdir(all)) != NULL;)
+        (void)is_gone(folder, entry->d_name);
+    if (all)
+        closedir(all);
+}
+
+bool tool_status_file(char path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    bool made = false;
+    if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
+        return false;
+    remove_gone(folder);
+    for (int i = 0; i < 10 && !made; i++) /* another job may have removed the folder in between */
+        made = make_file(folder, path);
+    return made;
 }
 
 /* ---- Reading ---- */
@@ -205,18 +227,6 @@ static void add_job(ls_text *text, const job *j)
             ls_text_add(text, "  %13.1f", w->step_seconds / middle);
         ls_text_put(text, w->rank == j->waiting_for ? "  <\n" : "\n");
     }
-}
-
-/* A job that was killed leaves its file, which is removed here: it is this user's. */
-static bool is_gone(const char *folder, const char *name)
-{
-    char path[PATH_MAX], *end;
-    long pid = strtol(name, &end, 10);
-    if (pid <= 0 || strcmp(end, ".json") != 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
-        return false;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path)
-        tool_remove_status_file(path);
-    return true;
 }
 
 /* One that ended between two looks is not there any more, which is no failure. */

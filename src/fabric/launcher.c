@@ -1,0 +1,29 @@
+#include "fabric/launcher.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fabric/cluster.h"
+
+/* A program may have clusters of its own, whose ranks are others than those of the launcher. */
+int ls_launcher_open(const ls_cluster_options *options)
+{
+    ls_cluster_options own;
+    const char *path = getenv(LS_LAUNCHER_VARIABLE);
+    if (!path || !path[0] || ls_cluster_own_environment(&own) != LS_OK || own.rank != options->rank ||
+        own.size != options->size || strcmp(own.job, options->job) != 0)
+        return -1;
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64])
+{
+    char bytes[LS_MAX_CLUSTER];
+    ssize_t count = fd >= 0 ? pread(fd, bytes, sizeof(bytes), 0) : 0;
+    memset(gone, 0, LS_MAX_CLUSTER / 8);
+    for (int r = 0; r < (int)count; r++)
+        if (bytes[r] == 1)
+            ls_set_bit(gone, r);
+}
