@@ -402,6 +402,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
                  .count = (int)(settings->workers + settings->servers),
                  .signals = -1,
                  .gone = -1,
+                 .locks = { -1, -1 },
                  .failed = -1 };
     tool_ignore_signal(SIGPIPE);
     ls_status status = prepare(&l);
