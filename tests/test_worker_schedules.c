@@ -26,7 +26,7 @@
 #define FEATURES  4
 #define CLASSES   3
 #define MOST_LOG  1000
-#define TWINS     20  /* schedules with two processes of one rank */
+#define TWINS     5   /* schedules with two processes of one rank */
 #define REAL_TIME 250 /* seconds that a schedule may take, on a machine that does much else */
 
 static uint8_t features[SAMPLES * FEATURES];
