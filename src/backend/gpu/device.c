@@ -24,6 +24,24 @@ typedef struct stage {
     void *done; /* NULL: nothing waits */
 } stage;
 
+/* Small uploads to one memory wait in a stage, and go to the device together, where a kernel takes them to their
+ * places: a command of a driver costs more than the bytes of a lane's labels. */
+#define INBOX_BYTES  ((size_t)1 << 20)
+#define INBOX_PIECE  ((size_t)1 << 14) /* bytes, at most */
+#define INBOX_PIECES 512
+#define INBOX_ENTRY  (LS_GPU_PLACES * sizeof(i64) + sizeof(ls_gpu_flat)) /* of the kernel's table, behind the pieces */
+
+typedef struct inbox {
+    void *memory; /* the device's; NULL: not yet */
+    stage *host;  /* NULL: nothing waits */
+    void *to;
+    size_t used;
+    struct {
+        size_t offset, at, bytes;
+    } piece[INBOX_PIECES];
+    int count;
+} inbox;
+
 typedef struct plan {
     ls_program program;
     size_t scratch;             /* bytes of a lane */
@@ -46,6 +64,7 @@ typedef struct device {
     size_t scratch_bytes;
     stage stages[STAGES];
     int next_stage;
+    inbox in;
     const plan *pending[PENDING];
     int pending_count, pending_lanes; /* lanes: the most of any of them */
     ls_gpu_fault faults[MOST_LANES];
@@ -78,6 +97,8 @@ void ls_gpu_close(void *device_)
     }
     if (d->own)
         d->driver->free(d->own_device, d->own);
+    if (d->in.memory)
+        d->driver->free(d->own_device, d->in.memory);
     if (d->scratch)
         d->driver->free(d->own_device, d->scratch);
     if (d->table)
@@ -125,6 +146,14 @@ ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
 
 /* ---- Memory ---- */
 
+static void empty_inbox(device *d)
+{
+    d->in.host = NULL;
+    d->in.to = NULL;
+    d->in.used = 0;
+    d->in.count = 0;
+}
+
 ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 {
     device *d = device_;
@@ -134,6 +163,8 @@ ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 void ls_gpu_free(void *device_, void *memory)
 {
     device *d = device_;
+    if (d->in.to == memory) /* nobody needs what was on its way there */
+        empty_inbox(d);
     d->driver->finish(d->own_device);
     d->driver->free(d->own_device, memory);
 }
@@ -159,13 +190,80 @@ static ls_status next_stage(device *d, size_t bytes, stage **out)
     return LS_OK;
 }
 
+/* The table of the kernel, an entry for each piece as for a lane; the most items that one has. */
+static int64_t write_pieces(const inbox *in, unsigned char *to)
+{
+    int64_t most = 1;
+    for (int i = 0; i < in->count; i++) {
+        i64 offset[LS_GPU_PLACES] = { (i64)in->piece[i].offset, (i64)in->piece[i].at };
+        ls_gpu_flat p = { .n = (i64)in->piece[i].bytes };
+        int64_t items = (p.n + 63) / 64;
+        memcpy(to + (size_t)i * INBOX_ENTRY, offset, sizeof(offset));
+        memcpy(to + (size_t)i * INBOX_ENTRY + sizeof(offset), &p, sizeof(p));
+        most = items > most ? items : most;
+    }
+    return most;
+}
+
+/* What waits goes to its places, behind everything that was queued. */
+static ls_status send_inbox(device *d)
+{
+    inbox in = d->in;
+    void *kernel;
+    bool first;
+    if (!in.host)
+        return LS_OK;
+    empty_inbox(d);
+    if (in.count == 1)
+        return d->driver->write(d->own_device, in.to, in.piece[0].offset, in.host->bytes, in.piece[0].bytes,
+                                &in.host->done);
+    LS_TRY(ls_gpu_kernel(d->kernels, LS_GPU_MOVES, "scatter", &kernel, &first));
+    ls_gpu_grid grid = { .kernel = "scatter",
+                         .memory = { in.to, in.memory },
+                         .places = 2,
+                         .table = { in.memory, in.used },
+                         .entry = INBOX_ENTRY,
+                         .lanes = in.count,
+                         .group = d->tuning->group };
+    grid.items[0] = write_pieces(&in, (unsigned char *)in.host->bytes + in.used);
+    grid.items[1] = 1;
+    LS_TRY(d->driver->write(d->own_device, in.memory, 0, in.host->bytes, in.used + (size_t)in.count * INBOX_ENTRY,
+                            &in.host->done));
+    return d->driver->launch(d->own_device, kernel, &grid);
+}
+
+/* Room in the inbox for a piece that goes to this memory. */
+static ls_status open_inbox(device *d, void *memory, size_t bytes)
+{
+    inbox *in = &d->in;
+    if (in->host && (in->to != memory || in->count == INBOX_PIECES || in->used + bytes > INBOX_BYTES))
+        LS_TRY(send_inbox(d));
+    if (!in->memory)
+        LS_TRY(d->driver->alloc(d->own_device, INBOX_BYTES + INBOX_PIECES * INBOX_ENTRY, &in->memory));
+    if (!in->host)
+        LS_TRY(next_stage(d, INBOX_BYTES + INBOX_PIECES * INBOX_ENTRY, &in->host));
+    in->to = memory;
+    return LS_OK;
+}
+
 ls_status ls_gpu_upload(void *device_, void *memory, size_t offset, const void *from, size_t bytes)
 {
     device *d = device_;
     stage *s;
-    LS_TRY(next_stage(d, bytes, &s));
-    memcpy(s->bytes, from, bytes);
-    return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
+    if (bytes > INBOX_PIECE) {
+        LS_TRY(send_inbox(d));
+        LS_TRY(next_stage(d, bytes, &s));
+        memcpy(s->bytes, from, bytes);
+        return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
+    }
+    LS_TRY(open_inbox(d, memory, bytes));
+    inbox *in = &d->in;
+    memcpy((unsigned char *)in->host->bytes + in->used, from, bytes);
+    in->piece[in->count].offset = offset;
+    in->piece[in->count].at = in->used;
+    in->piece[in->count++].bytes = bytes;
+    in->used += (bytes + 15) / 16 * 16;
+    return LS_OK;
 }
 
 /* What programs have found wrong with their data since they were last asked: of several lanes the first tells. */
@@ -190,6 +288,7 @@ static ls_status tell_faults(device *d)
 ls_status ls_gpu_download(void *device_, void *memory, size_t offset, void *to, size_t bytes)
 {
     device *d = device_;
+    LS_TRY(send_inbox(d));
     LS_TRY(tell_faults(d));
     return d->driver->read(d->own_device, memory, offset, to, bytes);
 }
@@ -199,6 +298,7 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
 {
     device *d = to_device, *other = from_device;
     stage *s;
+    LS_TRY(send_inbox(d)); /* the other's queue is done */
     if (!d->driver->reaches || d->driver->reaches(d->own_device, other->own_device))
         return d->driver->copy(d->own_device, to, to_offset, other->own_device, from, from_offset, bytes);
     LS_TRY(next_stage(d, bytes, &s));
@@ -298,6 +398,7 @@ static ls_status launch_recorded(device *d)
     const ls_gpu_recorded *list = ls_gpu_record_list(d->record, &count);
     if (count == 0)
         return LS_OK;
+    LS_TRY(send_inbox(d));
     LS_TRY(need_table(d, bytes));
     LS_TRY(next_stage(d, bytes, &s));
     memcpy(s->bytes, table, bytes);
@@ -389,6 +490,14 @@ static ls_status warm_joins(device *d)
         LS_TRY(ls_gpu_join(&l, &(ls_join_call){ .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1 }));
         LS_TRY(ls_gpu_join_lanes(&l, &call, d->tree));
     }
+    ls_gpu_flat nothing = { .n = 0 };
+    LS_TRY(warm_launch(d, &(ls_gpu_launch){ .module = LS_GPU_MOVES,
+                                            .kernel = "scatter",
+                                            .place = { own, own },
+                                            .places = 2,
+                                            .numbers = &nothing,
+                                            .size = sizeof(nothing),
+                                            .items = { 1, 1 } }));
     return ls_gpu_finite(&l, LS_F32, own, 1, own);
 }
 
@@ -581,6 +690,7 @@ ls_status ls_gpu_is_finite(void *device_, ls_dtype dtype, ls_memory_place from, 
     device *d = device_;
     unsigned char flags[LS_GPU_FLAGS];
     bool finite = true;
+    LS_TRY(send_inbox(d));
     LS_TRY(tell_faults(d));
     if ((dtype == LS_F32 || dtype == LS_F64) && count > 0) {
         ls_gpu_lowering l = begin_launches(d);
@@ -599,6 +709,7 @@ ls_status ls_gpu_is_finite(void *device_, ls_dtype dtype, ls_memory_place from, 
 ls_status ls_gpu_sync(void *device_)
 {
     device *d = device_;
+    LS_TRY(send_inbox(d));
     LS_TRY(d->driver->finish(d->own_device));
     return tell_faults(d);
 }

@@ -42,7 +42,7 @@ static const struct module {
     X(add_f32_rows) X(add_f32_columns) X(add_f32_vectors) X(mul_f32_one) X(mul_f32_vectors) X(div_f32)                 \
     X(div_f32_one) X(add_i64)  X(equal_i64) X(add_f64) X(sub_f64) X(mul_f64) X(mul_f64_rows) X(square_f64)             \
     X(div_f64_rows) X(maximum_f64_rows) X(rsqrt_f32) X(relu_f32_vectors) X(relu_grad_f32_vectors)                      \
-    X(fill_4) X(fill_8) X(copy_4) X(copy_4_rows) X(copy_8_rows) X(swap_4) X(check_indices) X(cast_u8_f32)              \
+    X(scatter) X(fill_4) X(fill_8) X(copy_4) X(copy_4_rows) X(copy_8_rows) X(swap_4) X(check_indices) X(cast_u8_f32)   \
     X(cast_u8_f64) X(cast_i32_i64) X(cast_i64_f32) X(cast_f32_f64) X(cast_f64_f32)                                     \
     X(conv2d_whole) X(conv2d_wide) X(conv2d_grad_input_whole) X(conv2d_grad_input_wide) X(conv2d_grad_kernel_whole)    \
     X(conv2d_grad_kernel_wide) X(matmul) X(matmul_whole) X(matmul_wide) X(matmul_blocks) X(matmul_blocks_whole)        \
