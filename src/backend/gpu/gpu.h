@@ -126,13 +126,14 @@ bool ls_gpu_supports(const ls_tensor *node, bool rounded);
 
 ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run);
 
-/* What `join`, `join_lanes` and `finite` of a backend launch. A join's left operand is at `to` already. LS_GPU_FLAGS:
- * bytes that finite leaves at `flags`, 0 where all is well. */
+/* What `join`, `join_lanes` and `finite` of a backend launch. A join's left operand is at `to` already. finite leaves
+ * so many bytes at `flags`, at most LS_GPU_FLAGS, all 0 where all is well. */
 ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call);
 /* tree: room for an ls_gpu_tree and 2 numbers a lane. */
 ls_status ls_gpu_join_lanes(ls_gpu_lowering *l, const ls_join_lanes_call *call, i64 *tree);
 #define LS_GPU_FLAGS 1024
-ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags);
+ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags,
+                        int64_t flag_count);
 
 /* The message of a fault that a run of `step` left. */
 ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step);
