@@ -37,6 +37,7 @@ typedef struct inbox {
     stage *host;  /* NULL: nothing waits */
     void *to;
     size_t used;
+    size_t end; /* of what it goes to: the largest */
     struct {
         size_t offset, at, bytes;
     } piece[INBOX_PIECES];
@@ -157,6 +158,7 @@ static void empty_inbox(device *d)
     d->in.host = NULL;
     d->in.to = NULL;
     d->in.used = 0;
+    d->in.end = 0;
     d->in.count = 0;
 }
 
@@ -239,11 +241,24 @@ static ls_status send_inbox(device *d)
     return d->driver->launch(d->own_device, kernel, &grid);
 }
 
+/* Whether one of the pieces that wait goes to some of these bytes: pieces are taken to their places in no order. Most
+ * come with rising offsets. */
+static bool meets(const inbox *in, size_t offset, size_t bytes)
+{
+    if (offset >= in->end)
+        return false;
+    for (int i = 0; i < in->count; i++)
+        if (offset < in->piece[i].offset + in->piece[i].bytes && in->piece[i].offset < offset + bytes)
+            return true;
+    return false;
+}
+
 /* Room in the inbox for a piece that goes to this memory. */
-static ls_status open_inbox(device *d, void *memory, size_t bytes)
+static ls_status open_inbox(device *d, void *memory, size_t offset, size_t bytes)
 {
     inbox *in = &d->in;
-    if (in->host && (in->to != memory || in->count == INBOX_PIECES || in->used + bytes > INBOX_BYTES))
+    if (in->host &&
+        (in->to != memory || in->count == INBOX_PIECES || in->used + bytes > INBOX_BYTES || meets(in, offset, bytes)))
         LS_TRY(send_inbox(d));
     if (!in->memory)
         LS_TRY(d->driver->alloc(d->own_device, INBOX_BYTES + INBOX_PIECES * INBOX_ENTRY, &in->memory));
@@ -264,13 +279,14 @@ ls_status ls_gpu_upload(void *device_, void *memory, size_t offset, const void *
         memcpy(s->bytes, from, bytes);
         return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
     }
-    LS_TRY(open_inbox(d, memory, bytes));
+    LS_TRY(open_inbox(d, memory, offset, bytes));
     inbox *in = &d->in;
     memcpy((unsigned char *)in->host->bytes + in->used, from, bytes);
     in->piece[in->count].offset = offset;
     in->piece[in->count].at = in->used;
     in->piece[in->count++].bytes = bytes;
     in->used += (bytes + 15) / 16 * 16;
+    in->end = offset + bytes > in->end ? offset + bytes : in->end;
     return LS_OK;
 }
 
@@ -507,7 +523,8 @@ static ls_status need_scratch(device *d, size_t bytes)
     return LS_OK;
 }
 
-/* Joins and checks are warm before the first of them is needed. */
+/* Joins of lanes, checks and small uploads are warm before the first of them is needed; joins of two devices' parts,
+ * which few strategies have, are not. */
 static ls_status warm_joins(device *d)
 {
     ls_gpu_lowering l = lowering_of(d, warm_launch, 0);
@@ -517,7 +534,6 @@ static ls_status warm_joins(device *d)
         ls_join_lanes_call call = {
             .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1, .lane = &own, .lanes = 1, .to = own
         };
-        LS_TRY(ls_gpu_join(&l, &(ls_join_call){ .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1 }));
         LS_TRY(ls_gpu_join_lanes(&l, &call, d->tree));
     }
     ls_gpu_flat nothing = { .n = 0 };

@@ -28,12 +28,13 @@ typedef enum ls_gpu_module {
     LS_GPU_UPDATE,
     LS_GPU_CHAINS, /* chain.cl; each chain is a module of its own behind it */
     LS_GPU_COMMON, /* what most networks need, of any of them: so that it is compiled at once, and the rest rarely */
+    LS_GPU_DEEPER, /* what many need beside it */
     LS_GPU_MODULES,
 } ls_gpu_module;
 
 const char *ls_gpu_module_name(ls_gpu_module module);
 
-/* The module that a kernel is taken from: LS_GPU_COMMON, or the one that it is told of in. */
+/* The module that a kernel is taken from: LS_GPU_COMMON or LS_GPU_DEEPER, or the one that it is told of in. */
 ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module);
 
 /* Its whole text, prelude first; the caller frees it. NULL: no memory. */
