@@ -291,3 +291,94 @@ void other_tells_a_wrong_label(const other_kind *k)
     assert_string_equal(said[1], said[0]);
     assert_string_equal(hash[1], hash[0]);
 }
+
+/* ---- What a backend does later ---- */
+
+/* A device of a backend's table, and memory of it. */
+typedef struct bare {
+    const ls_backend *b;
+    void *device, *memory;
+} bare;
+
+static bare bare_open(const ls_backend *b, size_t bytes)
+{
+    bare x = { .b = b };
+    OK(b->open(b->user, 0, &x.device));
+    OK(b->alloc(x.device, bytes, &x.memory));
+    return x;
+}
+
+static void bare_close(bare *x)
+{
+    x->b->free(x->device, x->memory);
+    x->b->close(x->device);
+}
+
+static void put(const bare *x, size_t offset, float value)
+{
+    OK(x->b->upload(x->device, x->memory, offset, &value, sizeof(value)));
+}
+
+static void must_have(const bare *x, size_t offset, float expected)
+{
+    float value = 0;
+    OK(x->b->download(x->device, x->memory, offset, &value, sizeof(value)));
+    assert_true(value == expected);
+}
+
+/* Uploads and joins that wait take effect in the order in which they were asked for. */
+void other_keeps_the_order(const ls_backend *b)
+{
+    bare x = bare_open(b, 4096);
+    ls_memory_place lane[] = { { x.memory, 0 }, { x.memory, 64 } };
+    ls_join_lanes_call join = { LS_JOIN_SUM, LS_F32, 1, lane, 2, { x.memory, 128 } };
+    for (int round = 0; round < 50; round++) {
+        put(&x, 0, 1);
+        put(&x, 256, 7); /* a third place, so that more than one piece waits */
+        put(&x, 0, (float)round);
+        put(&x, 64, 2);
+        OK(b->join_lanes(x.device, &join)); /* round + 2 */
+        put(&x, 64, 3);
+        join.to.offset = 192;
+        OK(b->join_lanes(x.device, &join)); /* round + 3 */
+        lane[0].offset = 192;
+        OK(b->join_lanes(x.device, &join)); /* that + 3 */
+        put(&x, 64, 4);
+        must_have(&x, 128, (float)round + 2);
+        must_have(&x, 192, (float)round + 6);
+        must_have(&x, 0, (float)round);
+        must_have(&x, 64, 4);
+        must_have(&x, 256, 7);
+        lane[0].offset = 0;
+        join.to.offset = 128;
+    }
+    bare_close(&x);
+}
+
+/* Many values looked at together: more than have room at once, of several types, and of none. */
+void other_checks_many_at_once(const ls_backend *b)
+{
+    enum { MANY = 200, ALL = 1 << 17 };
+    bare x = bare_open(b, ALL * sizeof(float));
+    float *zeros = calloc(ALL, sizeof(*zeros));
+    ls_finite_call list[MANY];
+    bool finite[MANY], expected[MANY];
+    zeros[ALL - 1] = NAN;
+    zeros[16 * 3 + 4] = INFINITY; /* the last of five at place 3 */
+    OK(b->upload(x.device, x.memory, 0, zeros, ALL * sizeof(*zeros)));
+    for (int i = 0; i < MANY; i++) {
+        list[i] = (ls_finite_call){ LS_F32, { x.memory, 4096 }, ALL - 1024 - i % 3 };
+        expected[i] = i % 3 != 0;
+        if (i % 5 == 4) { /* small ones between */
+            list[i] = (ls_finite_call){ i % 2 ? LS_F32 : LS_I32, { x.memory, 192 }, i % 7 };
+            expected[i] = list[i].dtype == LS_I32 || i % 7 < 5;
+        }
+    }
+    OK(b->finite_all(x.device, list, MANY, finite));
+    for (int i = 0; i < MANY; i++)
+        if (finite[i] != expected[i])
+            fail_msg("value %d is said to be %sfinite", i, finite[i] ? "" : "not ");
+    OK(b->finite_all(x.device, list, 0, finite));
+    free(zeros);
+    bare_close(&x);
+}

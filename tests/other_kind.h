@@ -3,7 +3,7 @@
 #ifndef TESTS_OTHER_KIND_H
 #define TESTS_OTHER_KIND_H
 
-#include "lockstep/device.h"
+#include "lockstep/backend.h"
 #include "networks.h"
 
 typedef struct other_kind {
@@ -34,5 +34,9 @@ void other_tells_a_wrong_label(const other_kind *k);
 void other_launches_all_lanes_at_once(const other_kind *k);
 void other_runs_as_many_lanes_as_fit(const other_kind *k);
 void other_fuses_chains(const other_kind *k);
+
+/* Of a backend with the functions of backend/gpu/driver.h. */
+void other_keeps_the_order(const ls_backend *b);
+void other_checks_many_at_once(const ls_backend *b);
 
 #endif

@@ -94,6 +94,20 @@ static void a_wrong_label_is_told_as_on_the_cpu(void **state)
     other_tells_a_wrong_label(&cuda);
 }
 
+static void what_waits_keeps_its_order(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_keeps_the_order(&ls_cuda_backend);
+}
+
+static void many_values_are_looked_at_together(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_checks_many_at_once(&ls_cuda_backend);
+}
+
 /* ---- Kernels on disk ---- */
 
 /* The first file in the cache's folder. */
@@ -472,6 +486,8 @@ int main(void)
         TEST(layers_on_both_have_the_cpu_s_bits),
         TEST(a_steady_step_moves_no_weights),
         TEST(a_wrong_label_is_told_as_on_the_cpu),
+        TEST(what_waits_keeps_its_order),
+        TEST(many_values_are_looked_at_together),
         TEST(is_used_by_itself_and_called_gpu_too),
         TEST(every_call_of_the_driver_may_fail),
         TEST(a_device_that_does_not_open_is_told),

@@ -80,6 +80,20 @@ static void a_wrong_label_is_told_as_on_the_cpu(void **state)
     other_tells_a_wrong_label(&opencl);
 }
 
+static void what_waits_keeps_its_order(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_keeps_the_order(&ls_opencl_backend);
+}
+
+static void many_values_are_looked_at_together(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_checks_many_at_once(&ls_opencl_backend);
+}
+
 /* A driver that fails, once, after so many launches. */
 static int launches_left;
 static int32_t (*real_launch)(ls_cl_queue, ls_cl_kernel, uint32_t, const size_t *, const size_t *, const size_t *,
@@ -261,6 +275,8 @@ int main(void)
         cmocka_unit_test(as_many_lanes_as_fit_are_run_at_once),
         cmocka_unit_test(chains_are_one_launch_and_have_the_cpu_s_bits),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
+        cmocka_unit_test(what_waits_keeps_its_order),
+        cmocka_unit_test(many_values_are_looked_at_together),
         cmocka_unit_test(a_launch_that_fails_changes_nothing),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),
         cmocka_unit_test(a_strategy_may_name_it),

@@ -97,6 +97,13 @@ typedef struct ls_join_lanes_call {
     ls_memory_place to;          /* where the result goes, in the same memory; it may be where a lane's is */
 } ls_join_lanes_call;
 
+/* Elements that are to be looked at. */
+typedef struct ls_finite_call {
+    ls_dtype dtype;
+    ls_memory_place from;
+    int64_t count;
+} ls_finite_call;
+
 /* Bytes on their way from one device of a backend to another. */
 typedef struct ls_transfer {
     void *from_device, *to_device;
@@ -136,6 +143,8 @@ typedef struct ls_backend {
     ls_status (*join)(void *device, const ls_join_call *call);
     /* Whether all elements are finite numbers: answers when everything asked for before is done. */
     ls_status (*finite)(void *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
+    /* The same of several at once, an answer for each. NULL: by `finite`, one after the other. */
+    ls_status (*finite_all)(void *device, const ls_finite_call *list, int count, bool *out);
 
     ls_status (*plan_create)(void *device, const ls_program *program, void **plan);
     ls_status (*plan_run)(void *device, void *plan, const ls_program_run *run); /* allocates nothing */

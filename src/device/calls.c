@@ -92,6 +92,17 @@ ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place fr
     LOCKED(device, device->backend->finite(device->handle, dtype, from, count, out));
 }
 
+ls_status ls_device_finite_all(ls_device *device, const ls_finite_call *list, int count, bool *out)
+{
+    if (count == 0)
+        return LS_OK;
+    if (device->backend->finite_all)
+        LOCKED(device, device->backend->finite_all(device->handle, list, count, out));
+    for (int i = 0; i < count; i++)
+        LS_TRY(ls_device_finite(device, list[i].dtype, list[i].from, list[i].count, &out[i]));
+    return LS_OK;
+}
+
 /* In the order of devices: nobody else has more than one lock. */
 ls_status ls_devices_transfer(ls_device *devices, int count, int kind, const ls_transfer *list, int transfers)
 {

@@ -20,6 +20,7 @@ ls_status ls_device_join_lanes(ls_device *device, const ls_join_lanes_call *call
 ls_status ls_devices_transfer(ls_device *devices, int count, int kind, const ls_transfer *list, int transfers);
 
 ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
+ls_status ls_device_finite_all(ls_device *device, const ls_finite_call *list, int count, bool *out);
 ls_status ls_device_sync(ls_device *device);
 
 #endif

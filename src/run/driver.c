@@ -25,6 +25,9 @@ struct ls_driver {
     uint64_t *arrived;      /* by kept value and lane: the run that brought it here */
     ls_transfer *transfers; /* what goes at once */
     size_t transfer_count, transfer_room;
+    ls_finite_call *checks; /* what is looked at together, and what was found */
+    bool *finite;
+    size_t check_count, check_room, finite_room;
     void *part;           /* the host's room for a part of a sum, on its way */
     ls_program_run *runs; /* of the lanes at hand */
 
@@ -138,6 +141,8 @@ void ls_driver_destroy(ls_driver *d)
     free(d->brought);
     free(d->arrived);
     free(d->transfers);
+    free(d->checks);
+    free(d->finite);
     free(d->part);
     free(d->runs);
     free(d);
@@ -535,25 +540,65 @@ static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int w
     return explain(d, &plan_of(d)->whole_steps[u->index + u->count - 1], "running on", ls_device_sync(d->device));
 }
 
+/* ---- Are they finite? ---- */
+
+/* Something to look at, when all is done that makes it. */
+static ls_status add_check(ls_driver *d, ls_dtype dtype, ls_memory_place from, int64_t count)
+{
+    LS_TRY(ls_grow(&d->checks, d->check_count, &d->check_room, sizeof(*d->checks)));
+    LS_TRY(ls_grow(&d->finite, d->check_count, &d->finite_room, sizeof(*d->finite)));
+    d->checks[d->check_count++] = (ls_finite_call){ dtype, from, count };
+    return LS_OK;
+}
+
+static ls_status look(ls_driver *d)
+{
+    return ls_device_finite_all(d->device, d->checks, (int)d->check_count, d->finite);
+}
+
 /* The new values of a variable and its slots: they are not the state yet. */
-static ls_status check_update(const ls_driver *d, const ls_step *update)
+static ls_status add_written(ls_driver *d, const ls_step *update)
 {
     ls_variable *written[LS_MAX_WRITES];
     int count = ls_node_writes(update->group->root, written);
     for (int k = 0; k < count; k++) {
         ls_memory_place at = ls_state_written(d->state);
         ls_dtype dtype = written[k]->node->dtype;
-        bool finite = false;
         at.offset += ls_state_offset(d->state, written[k]);
-        LS_TRY(explain(
-            d, update, "checking on",
-            ls_device_finite(d->device, dtype, at, (int64_t)(written[k]->bytes / ls_dtype_bytes(dtype)), &finite)));
-        char label[LS_NODE_TEXT];
-        if (!finite)
+        LS_TRY(add_check(d, dtype, at, (int64_t)(written[k]->bytes / ls_dtype_bytes(dtype))));
+    }
+    return LS_OK;
+}
+
+/* Of what was looked at from number `first` on. */
+static ls_status check_written(const ls_driver *d, const ls_step *update, size_t first)
+{
+    ls_variable *written[LS_MAX_WRITES];
+    int count = ls_node_writes(update->group->root, written);
+    char label[LS_NODE_TEXT];
+    for (int k = 0; k < count; k++)
+        if (!d->finite[first + (size_t)k])
             return ls_fail(LS_ERR_NOT_FINITE,
                            "the step would leave %s with values that are not finite: no variable was changed",
                            ls_node_label(written[k]->node, label));
-    }
+    return LS_OK;
+}
+
+static ls_status check_updates(ls_driver *d, const ls_unit *u, const ls_step *last)
+{
+    const ls_plan *plan = plan_of(d);
+    ls_variable *written[LS_MAX_WRITES];
+    size_t first = 0;
+    d->check_count = 0;
+    for (int i = u->index; i < u->index + u->count; i++)
+        if (ls_updates_on(d->placement, i, d->device->index))
+            LS_TRY(add_written(d, &plan->updates[i]));
+    LS_TRY(explain(d, last, "checking on", look(d)));
+    for (int i = u->index; i < u->index + u->count; i++)
+        if (ls_updates_on(d->placement, i, d->device->index)) {
+            LS_TRY(check_written(d, &plan->updates[i], first));
+            first += (size_t)ls_node_writes(plan->updates[i].group->root, written);
+        }
     return LS_OK;
 }
 
@@ -567,9 +612,7 @@ static ls_status run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int
             LS_TRY(explain(d, last, "copying to", bring_inputs(d, e, last, worker, &(task){ .samples = 1 })));
         }
     LS_TRY(explain(d, last, "updating on", run_program(d, e, &d->programs.updates)));
-    for (int i = u->index; i < u->index + u->count; i++)
-        if (ls_updates_on(d->placement, i, d->device->index))
-            LS_TRY(check_update(d, &plan->updates[i]));
+    LS_TRY(check_updates(d, u, last));
     return explain(d, last, "updating on", ls_device_sync(d->device));
 }
 
@@ -787,19 +830,19 @@ static bool is_gradient(const ls_plan *plan, int join)
     return false;
 }
 
-static ls_status join_part(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, int worker)
 {
-    const ls_join *join = &plan_of(d)->joins[u->index];
+    const ls_join *join = &plan_of(d)->joins[index];
     int value = join->group->value;
-    size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)u->from * element;
-    size_t bytes = (size_t)(u->to - u->from) * element;
+    size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)part->from * element;
+    size_t bytes = (size_t)(part->to - part->from) * element;
     ls_memory_place *lane = e->places[worker], to = at(d, d->place->whole[value] + skip);
     char *host = e->whole + join->out.offset + skip;
-    gathering g = { .join = join, .from = u->from, .to = u->to, .count = plan_of(d)->lanes };
+    gathering g = { .join = join, .from = part->from, .to = part->to, .count = plan_of(d)->lanes };
     g.host = e->whole + join->joined + skip;
     g.here = ls_plan_transfers(plan_of(d), d->device->kind);
     LS_TRY(gather_partials(d, e, &g, lane));
-    joining j = { .driver = d, .join = join, .count = u->to - u->from, .lane = lane };
+    joining j = { .driver = d, .join = join, .count = part->to - part->from, .lane = lane };
     bool empty = true;
     for (int v = 0; v < plan_of(d)->lanes; v++)
         empty = empty && !lane[v].memory;
@@ -809,18 +852,47 @@ static ls_status join_part(ls_driver *d, ls_executor *e, const ls_unit *u, int w
         memset(host, 0, bytes);
         LS_TRY(upload(d, d->place->whole[value] + skip, host, bytes));
     }
-    if (is_gradient(plan_of(d), u->index)) {
-        bool finite = false;
-        LS_TRY(ls_device_finite(d->device, join->dtype, to, u->to - u->from, &finite));
-        if (!finite)
-            atomic_store_explicit(&e->broken[u->index], true, memory_order_relaxed);
-    }
     d->fresh[value] = d->now;
-    if (d->placement->comes_home[value]) {
-        LS_TRY(download(d, d->place->whole[value] + skip, host, bytes));
-        count(d, value, d->device->index, d->placement->home, bytes);
+    return is_gradient(plan_of(d), index) ? add_check(d, join->dtype, to, part->to - part->from) : LS_OK;
+}
+
+/* What others need of a part; what was found out of it. *check: which of those looked at is next. */
+static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, size_t *check)
+{
+    const ls_join *join = &plan_of(d)->joins[index];
+    int value = join->group->value;
+    size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)part->from * element;
+    size_t bytes = (size_t)(part->to - part->from) * element;
+    if (is_gradient(plan_of(d), index) && !d->finite[(*check)++])
+        atomic_store_explicit(&e->broken[index], true, memory_order_relaxed);
+    if (!d->placement->comes_home[value])
+        return LS_OK;
+    LS_TRY(download(d, d->place->whole[value] + skip, e->whole + join->out.offset + skip, bytes));
+    count(d, value, d->device->index, d->placement->home, bytes);
+    return LS_OK;
+}
+
+/* All parts of a phase's joins that this device owns: what they ask of the device is asked at once. */
+static ls_status join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+{
+    const ls_plan *plan = plan_of(d);
+    size_t check = 0;
+    d->check_count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = u->index; i < u->index + u->count; i++) {
+            const ls_join_place *place = &d->placement->joins[i];
+            for (int n = 0; n < place->part_count; n++) {
+                const ls_join_part *part = &place->parts[n];
+                if (part->owner == d->device->index && part->from < part->to)
+                    LS_TRY(
+                        explain_join(d, &plan->joins[i], "joining on",
+                                     pass == 0 ? join_part(d, e, i, part, worker) : end_part(d, e, i, part, &check)));
+            }
+        }
+        if (pass == 0)
+            LS_TRY(explain_join(d, &plan->joins[u->index], "joining on", look(d)));
     }
-    return ls_device_sync(d->device);
+    return explain_join(d, &plan->joins[u->index], "joining on", ls_device_sync(d->device));
 }
 
 /* The parts that other devices own. */
@@ -932,7 +1004,7 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
     case LS_PHASE_PAIR:
         return join_pair(d, e, u, worker);
     case LS_PHASE_JOIN:
-        return explain_join(d, &plan_of(d)->joins[u->index], "joining on", join_part(d, e, u, worker));
+        return join_parts(d, e, u, worker);
     case LS_PHASE_GATHER:
         return transfer_all(d, e, phase, u);
     case LS_PHASE_SHARE:

@@ -211,20 +211,33 @@ static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_work *
     }
 }
 
-/* Each part for its owner; of a CPU in chunks, for its workers; in a cluster, what this process joins of it. */
+/* What CPUs own, in chunks, for their workers; in a cluster, what this process joins of it. */
 static void add_join(const ls_executor *e, int join, ls_work *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
-    bool cpu = e->plan->joins[join].group->kind == LS_CPU;
     if (e->plan->at_home) {
         int64_t from, to;
         ls_plan_owned(e->plan, &e->plan->joins[join], e->plan->options.worker, &from, &to);
         add_pieces(w, -1, join, from, to, JOIN_CHUNK);
         return;
     }
-    for (int i = 0; i < place->part_count; i++)
-        add_pieces(w, place->parts[i].owner, join, place->parts[i].from, place->parts[i].to,
-                   cpu ? JOIN_CHUNK : place->parts[i].to - place->parts[i].from);
+    for (int i = 0; e->plan->joins[join].group->kind == LS_CPU && i < place->part_count; i++)
+        add_pieces(w, place->parts[i].owner, join, place->parts[i].from, place->parts[i].to, JOIN_CHUNK);
+}
+
+/* Elsewhere all that a device owns at once. */
+static void add_joins(const ls_executor *e, const ls_phase *phase, ls_work *w)
+{
+    for (int d = e->placement->ctx->cpu_count; !e->plan->at_home && d < e->devices; d++) {
+        bool owns = false;
+        for (int i = phase->first; i < phase->first + phase->count; i++) {
+            const ls_join_place *place = &e->placement->joins[i];
+            for (int n = 0; n < place->part_count; n++)
+                owns = owns || (place->parts[n].owner == d && place->parts[n].from < place->parts[n].to);
+        }
+        if (owns)
+            w->units[w->count++] = (ls_unit){ .device = d, .index = phase->first, .count = phase->count };
+    }
 }
 
 /* What a device looks at and others own. */
@@ -312,6 +325,8 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
     }
     if (phase->kind == LS_PHASE_SHARE)
         add_transfers(e, phase, w);
+    if (phase->kind == LS_PHASE_JOIN)
+        add_joins(e, phase, w);
     for (int i = phase->first; i < phase->first + phase->count; i++)
         if (phase->kind == LS_PHASE_TILES)
             add_pieces(w, e->placement->whole_device[i], i, 0, ls_plan_tiled_elements(plan, plan->whole_steps[i].group),

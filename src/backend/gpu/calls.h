@@ -28,6 +28,7 @@ typedef struct ls_gpu_window {
     i64 groups, group_in, group_out;
     i64 stride[2], dilation[2], pad[2];
     i64 count_padding;
+    i64 padded;            /* of a convolution, or its data gradient: pixels of a tile may be outside for some cells */
     i64 biased, rectified; /* what follows, in the same kernel; of a pool's gradient that of a rectifier */
     i64 tiles;             /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
 } ls_gpu_window;

@@ -11,10 +11,11 @@
 #define PENDING    64 /* programs that may have found something wrong, and were not asked yet */
 #define MOST_LANES 4096
 #define FAULTS_AT  0 /* in the device's own buffer, in bytes: one by lane */
-#define FLAGS_AT   (MOST_LANES * sizeof(ls_gpu_fault))
-#define ZEROS_AT   (FLAGS_AT + LS_GPU_FLAGS)
+#define ZEROS_AT   (MOST_LANES * sizeof(ls_gpu_fault))
 #define ZEROS      2048
-#define OWN_BYTES  (ZEROS_AT + ZEROS)
+#define FLAGS_AT   (ZEROS_AT + ZEROS)
+#define FLAGS      ((size_t)64 * LS_GPU_FLAGS) /* that are read at once */
+#define OWN_BYTES  (FLAGS_AT + FLAGS)
 #define STEPS_MOST (1 << 20) /* of a program: faults name theirs beside its number among the pending */
 
 /* Host memory on its way to the device, until `done`. */
@@ -23,6 +24,25 @@ typedef struct stage {
     size_t room;
     void *done; /* NULL: nothing waits */
 } stage;
+
+/* Small uploads to one memory wait in a stage, and go to the device together, where a kernel takes them to their
+ * places: a command of a driver costs more than the bytes of a lane's labels. */
+#define INBOX_BYTES  ((size_t)1 << 20)
+#define INBOX_PIECE  ((size_t)1 << 14) /* bytes, at most */
+#define INBOX_PIECES 512
+#define INBOX_ENTRY  (LS_GPU_PLACES * sizeof(i64) + sizeof(ls_gpu_flat)) /* of the kernel's table, behind the pieces */
+
+typedef struct inbox {
+    void *memory; /* the device's; NULL: not yet */
+    stage *host;  /* NULL: nothing waits */
+    void *to;
+    size_t used;
+    size_t end; /* of what it goes to: the largest */
+    struct {
+        size_t offset, at, bytes;
+    } piece[INBOX_PIECES];
+    int count;
+} inbox;
 
 typedef struct plan {
     ls_program program;
@@ -39,16 +59,19 @@ typedef struct device {
     const ls_gpu_tuning *tuning;
     ls_gpu_kernels *kernels;
     ls_gpu_record *record; /* of what is to be launched */
-    void *own;             /* memory: faults, flags of `finite`, and zeros */
+    bool waits;            /* it has launches that are not in the queue yet */
+    void *own;             /* memory: faults, zeros, and flags of `finite` */
     void *table;           /* memory for the tables of launches; the largest so far */
     size_t table_bytes;
     void *scratch; /* memory for partial sums; the largest that any plan needs */
     size_t scratch_bytes;
     stage stages[STAGES];
     int next_stage;
+    inbox in;
     const plan *pending[PENDING];
     int pending_count, pending_lanes; /* lanes: the most of any of them */
     ls_gpu_fault faults[MOST_LANES];
+    unsigned char flags[FLAGS];
     i64 tree[sizeof(ls_gpu_tree) / sizeof(i64) + 2 * MOST_LANES];
 } device;
 
@@ -78,6 +101,8 @@ void ls_gpu_close(void *device_)
     }
     if (d->own)
         d->driver->free(d->own_device, d->own);
+    if (d->in.memory)
+        d->driver->free(d->own_device, d->in.memory);
     if (d->scratch)
         d->driver->free(d->own_device, d->scratch);
     if (d->table)
@@ -98,7 +123,7 @@ static ls_status write_now(device *d, void *memory, size_t offset, const void *f
 
 ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
 {
-    static const char zeros[OWN_BYTES];
+    static const char zeros[FLAGS_AT];
     device *d = calloc(1, sizeof(*d));
     if (!d) {
         opening->driver->close(opening->device);
@@ -114,7 +139,7 @@ ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
     if (status == LS_OK)
         status = d->driver->alloc(d->own_device, OWN_BYTES, &d->own);
     if (status == LS_OK)
-        status = write_now(d, d->own, 0, zeros, OWN_BYTES);
+        status = write_now(d, d->own, 0, zeros, FLAGS_AT);
     if (status != LS_OK) {
         ls_gpu_close(d);
         return status;
@@ -125,6 +150,18 @@ ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
 
 /* ---- Memory ---- */
 
+static ls_status send_waiting(device *d);
+static ls_status send_launches(device *d);
+
+static void empty_inbox(device *d)
+{
+    d->in.host = NULL;
+    d->in.to = NULL;
+    d->in.used = 0;
+    d->in.end = 0;
+    d->in.count = 0;
+}
+
 ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 {
     device *d = device_;
@@ -134,6 +171,9 @@ ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 void ls_gpu_free(void *device_, void *memory)
 {
     device *d = device_;
+    if (d->in.to == memory) /* nobody needs what was on its way there */
+        empty_inbox(d);
+    (void)send_waiting(d);
     d->driver->finish(d->own_device);
     d->driver->free(d->own_device, memory);
 }
@@ -159,13 +199,102 @@ static ls_status next_stage(device *d, size_t bytes, stage **out)
     return LS_OK;
 }
 
+/* The table of the kernel, an entry for each piece as for a lane; the most items that one has. */
+static int64_t write_pieces(const inbox *in, unsigned char *to)
+{
+    int64_t most = 1;
+    for (int i = 0; i < in->count; i++) {
+        i64 offset[LS_GPU_PLACES] = { (i64)in->piece[i].offset, (i64)in->piece[i].at };
+        ls_gpu_flat p = { .n = (i64)in->piece[i].bytes };
+        int64_t items = (p.n + 63) / 64;
+        memcpy(to + (size_t)i * INBOX_ENTRY, offset, sizeof(offset));
+        memcpy(to + (size_t)i * INBOX_ENTRY + sizeof(offset), &p, sizeof(p));
+        most = items > most ? items : most;
+    }
+    return most;
+}
+
+/* What waits goes to its places, behind everything that was queued. */
+static ls_status send_inbox(device *d)
+{
+    inbox in = d->in;
+    void *kernel;
+    bool first;
+    if (!in.host)
+        return LS_OK;
+    empty_inbox(d);
+    if (in.count == 1)
+        return d->driver->write(d->own_device, in.to, in.piece[0].offset, in.host->bytes, in.piece[0].bytes,
+                                &in.host->done);
+    LS_TRY(ls_gpu_kernel(d->kernels, LS_GPU_MOVES, "scatter", &kernel, &first));
+    ls_gpu_grid grid = { .kernel = "scatter",
+                         .memory = { in.to, in.memory },
+                         .places = 2,
+                         .table = { in.memory, in.used },
+                         .entry = INBOX_ENTRY,
+                         .lanes = in.count,
+                         .group = d->tuning->group };
+    grid.items[0] = write_pieces(&in, (unsigned char *)in.host->bytes + in.used);
+    grid.items[1] = 1;
+    LS_TRY(d->driver->write(d->own_device, in.memory, 0, in.host->bytes, in.used + (size_t)in.count * INBOX_ENTRY,
+                            &in.host->done));
+    return d->driver->launch(d->own_device, kernel, &grid);
+}
+
+/* Whether one of the pieces that wait goes to some of these bytes: pieces are taken to their places in no order. Most
+ * come with rising offsets. */
+static bool meets(const inbox *in, size_t offset, size_t bytes)
+{
+    if (offset >= in->end)
+        return false;
+    for (int i = 0; i < in->count; i++)
+        if (offset < in->piece[i].offset + in->piece[i].bytes && in->piece[i].offset < offset + bytes)
+            return true;
+    return false;
+}
+
+/* Room in the inbox for a piece that goes to this memory. */
+static ls_status open_inbox(device *d, void *memory, size_t offset, size_t bytes)
+{
+    inbox *in = &d->in;
+    if (in->host &&
+        (in->to != memory || in->count == INBOX_PIECES || in->used + bytes > INBOX_BYTES || meets(in, offset, bytes)))
+        LS_TRY(send_inbox(d));
+    if (!in->memory)
+        LS_TRY(d->driver->alloc(d->own_device, INBOX_BYTES + INBOX_PIECES * INBOX_ENTRY, &in->memory));
+    if (!in->host)
+        LS_TRY(next_stage(d, INBOX_BYTES + INBOX_PIECES * INBOX_ENTRY, &in->host));
+    in->to = memory;
+    return LS_OK;
+}
+
 ls_status ls_gpu_upload(void *device_, void *memory, size_t offset, const void *from, size_t bytes)
 {
     device *d = device_;
     stage *s;
-    LS_TRY(next_stage(d, bytes, &s));
-    memcpy(s->bytes, from, bytes);
-    return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
+    LS_TRY(send_launches(d));
+    if (bytes > INBOX_PIECE) {
+        LS_TRY(send_inbox(d));
+        LS_TRY(next_stage(d, bytes, &s));
+        memcpy(s->bytes, from, bytes);
+        return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
+    }
+    LS_TRY(open_inbox(d, memory, offset, bytes));
+    inbox *in = &d->in;
+    memcpy((unsigned char *)in->host->bytes + in->used, from, bytes);
+    in->piece[in->count].offset = offset;
+    in->piece[in->count].at = in->used;
+    in->piece[in->count++].bytes = bytes;
+    in->used += (bytes + 15) / 16 * 16;
+    in->end = offset + bytes > in->end ? offset + bytes : in->end;
+    return LS_OK;
+}
+
+/* Everything that was asked for goes to the queue: of uploads and launches, only one kind waits at a time. */
+static ls_status send_waiting(device *d)
+{
+    LS_TRY(send_inbox(d));
+    return send_launches(d);
 }
 
 /* What programs have found wrong with their data since they were last asked: of several lanes the first tells. */
@@ -190,6 +319,7 @@ static ls_status tell_faults(device *d)
 ls_status ls_gpu_download(void *device_, void *memory, size_t offset, void *to, size_t bytes)
 {
     device *d = device_;
+    LS_TRY(send_waiting(d));
     LS_TRY(tell_faults(d));
     return d->driver->read(d->own_device, memory, offset, to, bytes);
 }
@@ -199,6 +329,7 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
 {
     device *d = to_device, *other = from_device;
     stage *s;
+    LS_TRY(send_waiting(d)); /* the other's queue is done */
     if (!d->driver->reaches || d->driver->reaches(d->own_device, other->own_device))
         return d->driver->copy(d->own_device, to, to_offset, other->own_device, from, from_offset, bytes);
     LS_TRY(next_stage(d, bytes, &s));
@@ -289,14 +420,16 @@ static ls_status need_table(device *d, size_t bytes)
 }
 
 /* Launches what was recorded: its table first, behind everything that reads the one before. */
-static ls_status launch_recorded(device *d)
+static ls_status send_launches(device *d)
 {
     size_t bytes;
     int count;
     stage *s;
     const void *table = ls_gpu_record_table(d->record, &bytes);
     const ls_gpu_recorded *list = ls_gpu_record_list(d->record, &count);
-    if (count == 0)
+    bool waits = d->waits;
+    d->waits = false;
+    if (!waits || count == 0)
         return LS_OK;
     LS_TRY(need_table(d, bytes));
     LS_TRY(next_stage(d, bytes, &s));
@@ -353,11 +486,25 @@ static ls_gpu_lowering lowering_of(device *d, ls_gpu_launcher *launch, int lane)
                               .fault = { d->own, FAULTS_AT + (size_t)lane * sizeof(ls_gpu_fault) } };
 }
 
-/* For what has no lanes: what is lowered between the two is launched. */
-static ls_gpu_lowering begin_launches(device *d)
+/* What is lowered between the two waits to be launched, behind what waits already, of which it is no part: small
+ * programs and joins come in rows, and have one table together. */
+static ls_status begin_launches(device *d, int lanes)
 {
-    ls_gpu_record_begin(d->record, 1);
-    return lowering_of(d, record_launch, 0);
+    LS_TRY(send_inbox(d));
+    if (d->waits)
+        ls_gpu_record_more(d->record, lanes);
+    else
+        ls_gpu_record_begin(d->record, lanes);
+    return LS_OK;
+}
+
+static ls_status end_launches(device *d, ls_status status)
+{
+    if (status == LS_OK)
+        d->waits = true;
+    else
+        ls_gpu_record_drop(d->record);
+    return status;
 }
 
 /* ---- Programs ---- */
@@ -376,7 +523,8 @@ static ls_status need_scratch(device *d, size_t bytes)
     return LS_OK;
 }
 
-/* Joins and checks are warm before the first of them is needed. */
+/* Joins of lanes, checks and small uploads are warm before the first of them is needed; joins of two devices' parts,
+ * which few strategies have, are not. */
 static ls_status warm_joins(device *d)
 {
     ls_gpu_lowering l = lowering_of(d, warm_launch, 0);
@@ -386,10 +534,17 @@ static ls_status warm_joins(device *d)
         ls_join_lanes_call call = {
             .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1, .lane = &own, .lanes = 1, .to = own
         };
-        LS_TRY(ls_gpu_join(&l, &(ls_join_call){ .kind = LS_JOIN_SUM, .dtype = dtype, .count = 1 }));
         LS_TRY(ls_gpu_join_lanes(&l, &call, d->tree));
     }
-    return ls_gpu_finite(&l, LS_F32, own, 1, own);
+    ls_gpu_flat nothing = { .n = 0 };
+    LS_TRY(warm_launch(d, &(ls_gpu_launch){ .module = LS_GPU_MOVES,
+                                            .kernel = "scatter",
+                                            .place = { own, own },
+                                            .places = 2,
+                                            .numbers = &nothing,
+                                            .size = sizeof(nothing),
+                                            .items = { 1, 1 } }));
+    return ls_gpu_finite(&l, LS_F32, own, 1, own, 1);
 }
 
 /* Steps from number *step on, that one kernel or one step is: *step is then behind them. *chain: the next one. */
@@ -470,9 +625,11 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
     plan *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory for a program of %d steps", program->step_count);
+    ls_status status = send_waiting(d); /* the record is needed */
     p->program = *program;
     p->program.lanes = program->lanes > 1 ? program->lanes : 1;
-    ls_status status = warm_program(d, p);
+    if (status == LS_OK)
+        status = warm_program(d, p);
     ls_work_end();
     if (status != LS_OK) {
         free(p->chains);
@@ -486,6 +643,7 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
 void ls_gpu_plan_destroy(void *device_, void *plan_)
 {
     device *d = device_;
+    (void)send_waiting(d);
     d->driver->finish(d->own_device);
     for (int i = 0; i < d->pending_count; i++)
         if (d->pending[i] == plan_)
@@ -498,7 +656,7 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
 static ls_status record_lanes(device *d, const plan *p, const ls_program_run *runs, int count, bool *checks,
                               size_t *needs, size_t *shared)
 {
-    ls_gpu_record_begin(d->record, count);
+    LS_TRY(begin_launches(d, count));
     for (int i = 0, chain = 0, next = 0, next_chain = 0; i < p->program.step_count; i = next, chain = next_chain) {
         unsigned made = 0;
         ls_gpu_record_step(d->record);
@@ -529,20 +687,26 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
     bool checks = false;
     if (count > p->program.lanes)
         return ls_fail(LS_ERR_INVALID, "%d lanes of a program for %d", count, p->program.lanes);
-    if (d->pending_count == PENDING)
+    if (d->pending_count == PENDING) {
+        LS_TRY(send_waiting(d));
         LS_TRY(tell_faults(d));
-    LS_TRY(record_lanes(d, p, runs, count, &checks, &needs, &shared));
+    }
+    LS_TRY(end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
     if (needs > p->scratch || shared > p->shared) { /* once: a whole value that is as large as the batch */
+        ls_gpu_record_drop(d->record);
+        LS_TRY(send_launches(d)); /* they may need the scratch memory that goes */
         p->scratch = needs > p->scratch ? needs : p->scratch;
         p->shared = shared > p->shared ? shared : p->shared;
         LS_TRY(need_scratch(d, scratch_bytes(p) + p->shared));
-        LS_TRY(record_lanes(d, p, runs, count, &checks, &needs, &shared));
+        LS_TRY(end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
     }
     if (checks) {
         d->pending_lanes = d->pending_count == 0 || count > d->pending_lanes ? count : d->pending_lanes;
         d->pending[d->pending_count++] = p;
     }
-    LS_TRY(launch_recorded(d));
+    if (count == 1)
+        return LS_OK;
+    LS_TRY(send_launches(d));
     return d->driver->flush ? d->driver->flush(d->own_device) : LS_OK;
 }
 
@@ -557,9 +721,9 @@ ls_status ls_gpu_join_lanes_on(void *device_, const ls_join_lanes_call *call)
     for (int v = 0; v < call->lanes; v++)
         if (call->lanes > MOST_LANES || (call->lane[v].memory && call->lane[v].memory != call->to.memory))
             return ls_fail(LS_ERR_INVALID, "%d lanes: up to %d can be joined, in one memory", call->lanes, MOST_LANES);
-    ls_gpu_lowering l = begin_launches(d);
-    LS_TRY(ls_gpu_join_lanes(&l, call, d->tree));
-    return launch_recorded(d);
+    LS_TRY(begin_launches(d, 1));
+    ls_gpu_lowering l = lowering_of(d, record_launch, 0);
+    return end_launches(d, ls_gpu_join_lanes(&l, call, d->tree));
 }
 
 ls_status ls_gpu_join_on(void *device_, const ls_join_call *call)
@@ -571,34 +735,85 @@ ls_status ls_gpu_join_on(void *device_, const ls_join_call *call)
         LS_TRY(ls_gpu_copy_from(d, call->to.memory, call->to.offset, d, call->left.memory, call->left.offset, bytes));
     if (!call->right.memory)
         return LS_OK;
-    ls_gpu_lowering l = begin_launches(d);
-    LS_TRY(ls_gpu_join(&l, call));
-    return launch_recorded(d);
+    LS_TRY(begin_launches(d, 1));
+    ls_gpu_lowering l = lowering_of(d, record_launch, 0);
+    return end_launches(d, ls_gpu_join(&l, call));
+}
+
+static bool is_real(const ls_finite_call *call)
+{
+    return (call->dtype == LS_F32 || call->dtype == LS_F64) && call->count > 0;
+}
+
+/* So many items look at a value, and leave a flag each. */
+static size_t flags_of(const ls_finite_call *call)
+{
+    int64_t wanted = (call->count + 63) / 64;
+    return is_real(call) ? (size_t)(wanted < LS_GPU_FLAGS ? wanted : LS_GPU_FLAGS) : 0;
+}
+
+/* Values whose flags have room together: one launch for all that are in one memory. */
+static ls_status record_checks(device *d, const ls_finite_call *list, int count)
+{
+    size_t at = FLAGS_AT;
+    ls_gpu_record_step(d->record);
+    for (int i = 0; i < count; i++) {
+        ls_gpu_lowering l = lowering_of(d, record_launch, 0);
+        size_t flags = flags_of(&list[i]);
+        ls_gpu_record_lane(d->record);
+        if (flags > 0)
+            LS_TRY(ls_gpu_finite(&l, list[i].dtype, list[i].from, list[i].count, (ls_memory_place){ d->own, at },
+                                 (int64_t)flags));
+        at += flags;
+    }
+    return LS_OK;
+}
+
+static ls_status check_some(device *d, const ls_finite_call *list, int count, size_t flags, bool *out)
+{
+    const unsigned char *flag = d->flags;
+    LS_TRY(begin_launches(d, count));
+    LS_TRY(end_launches(d, record_checks(d, list, count)));
+    LS_TRY(send_launches(d));
+    if (flags > 0)
+        LS_TRY(d->driver->read(d->own_device, d->own, FLAGS_AT, d->flags, flags));
+    for (int i = 0; i < count; i++) {
+        const unsigned char *end = flag + flags_of(&list[i]);
+        out[i] = true;
+        for (; flag < end; flag++)
+            out[i] = out[i] && !*flag;
+    }
+    return LS_OK;
+}
+
+ls_status ls_gpu_are_finite(void *device_, const ls_finite_call *list, int count, bool *out)
+{
+    device *d = device_;
+    size_t flags = 0;
+    int first = 0;
+    LS_TRY(send_waiting(d));
+    LS_TRY(tell_faults(d));
+    for (int i = 0; i < count; i++) {
+        if (flags + flags_of(&list[i]) > FLAGS) {
+            LS_TRY(check_some(d, list + first, i - first, flags, out + first));
+            first = i;
+            flags = 0;
+        }
+        flags += flags_of(&list[i]);
+    }
+    LS_TRY(check_some(d, list + first, count - first, flags, out + first));
+    return flags > 0 ? LS_OK : d->driver->finish(d->own_device);
 }
 
 ls_status ls_gpu_is_finite(void *device_, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out)
 {
-    device *d = device_;
-    unsigned char flags[LS_GPU_FLAGS];
-    bool finite = true;
-    LS_TRY(tell_faults(d));
-    if ((dtype == LS_F32 || dtype == LS_F64) && count > 0) {
-        ls_gpu_lowering l = begin_launches(d);
-        LS_TRY(ls_gpu_finite(&l, dtype, from, count, (ls_memory_place){ d->own, FLAGS_AT }));
-        LS_TRY(launch_recorded(d));
-        LS_TRY(d->driver->read(d->own_device, d->own, FLAGS_AT, flags, sizeof(flags)));
-        for (int i = 0; i < LS_GPU_FLAGS; i++)
-            finite = finite && !flags[i];
-    } else {
-        LS_TRY(d->driver->finish(d->own_device));
-    }
-    *out = finite;
-    return LS_OK;
+    return ls_gpu_are_finite(device_, &(ls_finite_call){ dtype, from, count }, 1, out);
 }
 
 ls_status ls_gpu_sync(void *device_)
 {
     device *d = device_;
+    LS_TRY(send_waiting(d));
     LS_TRY(d->driver->finish(d->own_device));
     return tell_faults(d);
 }

@@ -79,6 +79,7 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
 ls_status ls_gpu_join_lanes_on(void *device, const ls_join_lanes_call *call);
 ls_status ls_gpu_join_on(void *device, const ls_join_call *call);
 ls_status ls_gpu_is_finite(void *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);
+ls_status ls_gpu_are_finite(void *device, const ls_finite_call *list, int count, bool *out);
 ls_status ls_gpu_plan_create(void *device, const ls_program *program, void **out);
 ls_status ls_gpu_plan_run(void *device, void *plan, const ls_program_run *run);
 ls_status ls_gpu_plan_run_lanes(void *device, void *plan, const ls_program_run *runs, int count);
@@ -92,8 +93,9 @@ ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
 #define LS_GPU_FUNCTIONS                                                                                               \
     .close = ls_gpu_close, .alloc = ls_gpu_alloc, .free = ls_gpu_free, .upload = ls_gpu_upload,                        \
     .download = ls_gpu_download, .copy = ls_gpu_copy_from, .join = ls_gpu_join_on, .finite = ls_gpu_is_finite,         \
-    .plan_create = ls_gpu_plan_create, .plan_run = ls_gpu_plan_run, .plan_run_lanes = ls_gpu_plan_run_lanes,           \
-    .join_lanes = ls_gpu_join_lanes_on, .plan_destroy = ls_gpu_plan_destroy, .sync = ls_gpu_sync
+    .finite_all = ls_gpu_are_finite, .plan_create = ls_gpu_plan_create, .plan_run = ls_gpu_plan_run,                   \
+    .plan_run_lanes = ls_gpu_plan_run_lanes, .join_lanes = ls_gpu_join_lanes_on, .plan_destroy = ls_gpu_plan_destroy,  \
+    .sync = ls_gpu_sync
 
 /* ---- Launches of several lanes become one (lanes.c) ---- */
 
@@ -111,6 +113,9 @@ void ls_gpu_record_destroy(ls_gpu_record *record);
 
 /* Begins a list of launches of at most so many lanes; a step of all of them; one of these lanes. */
 void ls_gpu_record_begin(ls_gpu_record *record, int lanes);
+/* The same behind what the list has; and that, but no more, is left of it. */
+void ls_gpu_record_more(ls_gpu_record *record, int lanes);
+void ls_gpu_record_drop(ls_gpu_record *record);
 void ls_gpu_record_step(ls_gpu_record *record);
 void ls_gpu_record_lane(ls_gpu_record *record);
 

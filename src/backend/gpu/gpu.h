@@ -28,12 +28,13 @@ typedef enum ls_gpu_module {
     LS_GPU_UPDATE,
     LS_GPU_CHAINS, /* chain.cl; each chain is a module of its own behind it */
     LS_GPU_COMMON, /* what most networks need, of any of them: so that it is compiled at once, and the rest rarely */
+    LS_GPU_DEEPER, /* what many need beside it */
     LS_GPU_MODULES,
 } ls_gpu_module;
 
 const char *ls_gpu_module_name(ls_gpu_module module);
 
-/* The module that a kernel is taken from: LS_GPU_COMMON, or the one that it is told of in. */
+/* The module that a kernel is taken from: LS_GPU_COMMON or LS_GPU_DEEPER, or the one that it is told of in. */
 ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module);
 
 /* Its whole text, prelude first; the caller frees it. NULL: no memory. */
@@ -126,13 +127,14 @@ bool ls_gpu_supports(const ls_tensor *node, bool rounded);
 
 ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run);
 
-/* What `join`, `join_lanes` and `finite` of a backend launch. A join's left operand is at `to` already. LS_GPU_FLAGS:
- * bytes that finite leaves at `flags`, 0 where all is well. */
+/* What `join`, `join_lanes` and `finite` of a backend launch. A join's left operand is at `to` already. finite leaves
+ * so many bytes at `flags`, at most LS_GPU_FLAGS, all 0 where all is well. */
 ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call);
 /* tree: room for an ls_gpu_tree and 2 numbers a lane. */
 ls_status ls_gpu_join_lanes(ls_gpu_lowering *l, const ls_join_lanes_call *call, i64 *tree);
 #define LS_GPU_FLAGS 1024
-ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags);
+ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags,
+                        int64_t flag_count);
 
 /* The message of a fault that a run of `step` left. */
 ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step);

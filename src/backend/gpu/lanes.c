@@ -30,6 +30,8 @@ struct ls_gpu_record {
     int lanes;
     int step; /* the first launch of the step at hand */
     int next; /* the first that the lane at hand may join */
+    int kept; /* launches that are there to stay, and their bytes */
+    size_t kept_bytes;
 };
 
 ls_gpu_record *ls_gpu_record_create(void)
@@ -48,9 +50,22 @@ void ls_gpu_record_destroy(ls_gpu_record *r)
 
 void ls_gpu_record_begin(ls_gpu_record *r, int lanes)
 {
-    r->count = r->step = r->next = 0;
+    r->count = 0;
     r->bytes = 0;
+    ls_gpu_record_more(r, lanes);
+}
+
+void ls_gpu_record_more(ls_gpu_record *r, int lanes)
+{
+    r->step = r->next = r->kept = r->count;
+    r->kept_bytes = r->bytes;
     r->lanes = lanes;
+}
+
+void ls_gpu_record_drop(ls_gpu_record *r)
+{
+    r->count = r->step = r->next = r->kept;
+    r->bytes = r->kept_bytes;
 }
 
 void ls_gpu_record_step(ls_gpu_record *r)

@@ -614,9 +614,10 @@ ls_status ls_gpu_join_lanes(ls_gpu_lowering *l, const ls_join_lanes_call *call, 
                             1, false, 1, &place);
 }
 
-ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags)
+ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags,
+                        int64_t flag_count)
 {
-    ls_gpu_add p = { .n = count, .count = LS_GPU_FLAGS };
+    ls_gpu_add p = { .n = count, .count = flag_count };
     ls_memory_place place[] = { from, flags };
     return ls_gpu_launch_on(l, LS_GPU_SUMS, dtype == LS_F64 ? "finite_f64" : "finite_f32", &p, sizeof(p), p.count, 1,
                             false, 2, place);

@@ -61,6 +61,8 @@ ls_status ls_gpu_conv2d(lowering *x)
         return LS_OK;
     v.biased = x->biased;
     v.rectified = x->rectified;
+    for (int i = 0; i < 4; i++)
+        v.padded = v.padded || x->node->attr.window.pad[i] != 0;
     (void)with_columns(x, "conv2d", v.group_out, name, &each);
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v,
                         ceiling(v.n * v.yh * v.yw, t->rows) * v.groups * ceiling(v.group_out, each), 1, ls_gpu_in(x, 0),
@@ -96,6 +98,7 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
     LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV_GRAD_INPUT, &v, &done));
     if (done)
         return LS_OK;
+    v.padded = v.kh * v.kw > 1;
     (void)with_columns(x, "conv2d_grad_input", v.group_in, name, &each);
     LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
     int64_t pixels = v.n * ceiling(v.h, v.stride[0]) * ceiling(v.w, v.stride[1]); /* the most of a tile's images */

@@ -39,6 +39,20 @@ KERNEL(swap_4)(PLACE(0), PLACE(1), LANES)
             to[c * p->n + r] = from[r * p->inner + c];
 }
 
+/* n bytes: an item has 64 of them. Pieces of one memory are lanes. places: out, in */
+KERNEL(scatter)(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_flat, p);
+    i64 i = ITEM(0) * 64, end = least(p->n, i + 64);
+    if (((offsets[0] | offsets[1] | p->n) & 3) == 0) {
+        for (i64 k = i / 4; k < end / 4; k++)
+            OUT(u32, 0)[k] = IN(u32, 1)[k];
+        return;
+    }
+    for (; i < end; i++)
+        OUT(u8, 0)[i] = IN(u8, 1)[i];
+}
+
 #define FILL(name, type)                                                                                               \
     KERNEL(name)(PLACE(0), LANES)                                                                                      \
     {                                                                                                                  \

@@ -94,20 +94,23 @@ FUNCTION void split_item(i64 item, i64 tiles, i64 columns, i64 *tile, i64 *colum
     *column = LS_VECTOR > 1 ? outer : rest;
 }
 
-/* Pixels number first, first + 1 ... of images of `height` and `width`; those behind the last of `total` are the last again. */
-INLINED void find_pixels(i64 first, i64 total, i64 height, i64 width, i64 *n, i64 *h, i64 *w)
+/* Pixels number first, first + 1 ... of `count` images of `height` and `width`; those behind the last of `total` are the
+ * last again. across: the same pixel of all images comes before the next, so that the pixels of a tile are mostly at the same
+ * place, and meet the same cells where others are outside. */
+INLINED void find_pixels(i64 first, i64 total, bool across, i64 count, i64 height, i64 width, i64 *n, i64 *h, i64 *w)
 {
-    i64 row = quotient(first, width), image = quotient(row, height), x = first - row * width, y = row - image * height;
+    i64 each = across ? count : width, row = quotient(first, each), fast = first - row * each;
+    i64 inner = across ? width : height, slow = quotient(row, inner), middle = row - slow * inner;
     EACH_ROW
     {
-        n[r] = image;
-        h[r] = y;
-        w[r] = x;
-        if (first + r + 1 < total && ++x == width) {
-            x = 0;
-            if (++y == height) {
-                y = 0;
-                image++;
+        n[r] = across ? fast : slow;
+        h[r] = across ? slow : middle;
+        w[r] = across ? middle : fast;
+        if (first + r + 1 < total && ++fast == each) {
+            fast = 0;
+            if (++middle == inner) {
+                middle = 0;
+                slow++;
             }
         }
     }
@@ -154,18 +157,20 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
                          GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 first, i64 total,
                          i64 count)
 {
-    i64 at[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->out, depth = v->group_in;
+    i64 at[ROWS], to[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->out, depth = v->group_in;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
-    find_pixels(first, total, v->yh, v->yw, n, h, w);
+    find_pixels(first, total, v->padded, v->n, v->yh, v->yw, n, h, w);
     EACH_ROW
     {
+        to[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * pitch;
         h[r] = h[r] * v->stride[0] - v->pad[0];
         w[r] = w[r] * v->stride[1] - v->pad[1];
         at[r] = ((n[r] * v->h + h[r]) * v->w + w[r]) * v->c;
     }
     i64 down = (v->kh - 1) * v->dilation[0], right = (v->kw - 1) * v->dilation[1];
-    bool inside = (rows_inside(h, w, 0, 0, v->h, v->w) & rows_inside(h, w, down, right, v->h, v->w)) == ALL_ROWS;
+    bool inside = !v->padded ||
+                  (rows_inside(h, w, 0, 0, v->h, v->w) & rows_inside(h, w, down, right, v->h, v->w)) == ALL_ROWS;
     /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
     bool by_row = inside && v->dilation[1] == 1 && v->groups == 1;
     i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * depth : depth;
@@ -184,7 +189,7 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
     {
         finish_row(sum[r], vecs, added, limit);
         if (first + r < total)
-            store_row(sum[r], vecs, whole, out + (first + r) * pitch, count);
+            store_row(sum[r], vecs, whole, out + to[r], count);
     }
 }
 
@@ -220,7 +225,7 @@ INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whol
     i64 at[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->group_in;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
-    find_pixels(first, total, height, width, n, h, w);
+    find_pixels(first, total, v->padded, v->n, height, width, n, h, w);
     EACH_ROW
         at[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * v->out;
     for (i64 i = v->kh; i-- > 0;) {

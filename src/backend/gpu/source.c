@@ -14,6 +14,9 @@ static const char tables_begin[] = "#ifdef __OPENCL_VERSION__\n"
 static const char tables_end[] = "#undef static\n";
 
 #define PARTS 13
+#define COMMON_PARTS                                                                                                   \
+    text_functions_cl, text_elementwise_cl, text_moves_cl, text_products_cl, text_pools_cl, text_sums_cl,              \
+        text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def
 
 static const struct module {
     const char *name;
@@ -29,46 +32,53 @@ static const struct module {
     [LS_GPU_RANDOM] = { "random", { text_random_cl } },
     [LS_GPU_UPDATE] = { "update", { tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def } },
     [LS_GPU_CHAINS] = { "chain", { text_functions_cl, text_chain_cl } },
-    [LS_GPU_COMMON] = { "common",
-                        { text_functions_cl, text_elementwise_cl, text_moves_cl, text_products_cl, text_pools_cl,
-                          text_sums_cl, text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end,
-                          text_update_cl, text_apply_def } },
+    [LS_GPU_COMMON] = { "common", { COMMON_PARTS } },
+    [LS_GPU_DEEPER] = { "deeper", { COMMON_PARTS } },
 };
 
-/* Kernels of LS_GPU_COMMON. A driver compiles a module as a whole, and has to look at its own functions first: one of
- * 70 kernels takes a fraction of the time of eight that have 400. */
+/* A driver compiles a module as a whole, and has to look at its own functions first: one of 40 kernels takes a fraction
+ * of the time of eight that have 400. So those of a small network are LS_GPU_COMMON, and what others most often need
+ * beside them (batch norm, rectifiers by themselves, widths that are no multiple of two vectors) is LS_GPU_DEEPER. */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
-    X(add_f32_rows) X(add_f32_columns) X(add_f32_vectors) X(mul_f32_one) X(mul_f32_vectors) X(div_f32)                 \
-    X(div_f32_one) X(add_i64)  X(equal_i64) X(add_f64) X(sub_f64) X(mul_f64) X(mul_f64_rows) X(square_f64)             \
-    X(div_f64_rows) X(maximum_f64_rows) X(rsqrt_f32) X(relu_f32_vectors) X(relu_grad_f32_vectors)                      \
-    X(fill_4) X(fill_8) X(copy_4) X(copy_4_rows) X(copy_8_rows) X(swap_4) X(check_indices) X(cast_u8_f32)              \
-    X(cast_u8_f64) X(cast_i32_i64) X(cast_i64_f32) X(cast_f32_f64) X(cast_f64_f32)                                     \
-    X(conv2d_whole) X(conv2d_wide) X(conv2d_grad_input_whole) X(conv2d_grad_input_wide) X(conv2d_grad_kernel_whole)    \
-    X(conv2d_grad_kernel_wide) X(matmul) X(matmul_whole) X(matmul_wide) X(matmul_blocks) X(matmul_blocks_whole)        \
-    X(matmul_blocks_wide) X(max_pool2d) X(max_pool2d_grad) X(max_pool2d_grad_apart)                                    \
-    X(add_blocks_f32) X(add_blocks_f64) X(sum_blocks_f32) X(sum_blocks_f32_columns) X(sum_blocks_f64) X(sum_f32)       \
+    X(add_f32_columns) X(mul_f32_vectors) X(div_f32) X(div_f32_one) X(add_i64) X(equal_i64)                            \
+    X(scatter) X(fill_4) X(fill_8) X(copy_4_rows) X(copy_8_rows) X(swap_4) X(check_indices) X(cast_u8_f32)             \
+    X(cast_u8_f64) X(cast_i32_i64) X(cast_i64_f32)                                                                     \
+    X(conv2d_wide) X(conv2d_grad_input_wide) X(conv2d_grad_kernel_wide)                                                \
+    X(matmul_whole) X(matmul_wide) X(matmul_blocks_whole) X(max_pool2d) X(max_pool2d_grad_apart)                       \
+    X(add_blocks_f32) X(add_blocks_f64) X(sum_blocks_f32) X(sum_blocks_f32_columns) X(sum_blocks_f64)                  \
     X(argmax_f32) X(join_sum_f32) X(join_sum_f64) X(join_lanes_sum_f32) X(join_lanes_sum_f64) X(finite_f32)            \
-    X(moments) X(batch_norm) X(batch_norm_grad_moments) X(batch_norm_grad_input) X(norm_statistics)                    \
     X(softmax) X(sparse_cross_entropy) X(sparse_cross_entropy_grad)                                                    \
-    X(update_scalars) X(update_SGD) X(update_MOMENTUM) X(update_ADAM)
+    X(update_scalars) X(update_SGD) X(update_ADAM)
+#define DEEPER_KERNELS(X)                                                                                              \
+    X(add_f32_rows) X(add_f32_vectors) X(mul_f32_one) X(add_f64) X(sub_f64) X(mul_f64) X(mul_f64_rows) X(square_f64)   \
+    X(div_f64_rows) X(maximum_f64_rows) X(rsqrt_f32) X(relu_f32_vectors) X(relu_grad_f32_vectors)                      \
+    X(copy_4) X(cast_f32_f64) X(cast_f64_f32)                                                                          \
+    X(conv2d_whole) X(conv2d_grad_input_whole) X(conv2d_grad_kernel_whole)                                             \
+    X(matmul) X(matmul_blocks) X(matmul_blocks_wide) X(max_pool2d_grad) X(sum_f32)                                     \
+    X(moments) X(batch_norm) X(batch_norm_grad_moments) X(batch_norm_grad_input) X(norm_statistics)                    \
+    X(update_MOMENTUM)
 /* clang-format on */
-static const char some[] = "#define LS_SOME\n"
 #define WANT(name) "#define LS_WANT_" #name " , ENTRY\n"
-    COMMON_KERNELS(WANT)
+static const char *const wanted[LS_GPU_MODULES] = { [LS_GPU_COMMON] = "#define LS_SOME\n" COMMON_KERNELS(WANT),
+                                                    [LS_GPU_DEEPER] = "#define LS_SOME\n" DEEPER_KERNELS(WANT) };
 #undef WANT
-    ;
 
 ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module)
 {
-    static const char *const names[] = {
-#define NAME(name) #name,
-        COMMON_KERNELS(NAME)
-#undef NAME
+    static const struct {
+        const char *name;
+        ls_gpu_module module;
+    } rows[] = {
+#define IN_COMMON(name) { #name, LS_GPU_COMMON },
+#define IN_DEEPER(name) { #name, LS_GPU_DEEPER },
+        COMMON_KERNELS(IN_COMMON) DEEPER_KERNELS(IN_DEEPER)
+#undef IN_COMMON
+#undef IN_DEEPER
     };
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (strcmp(names[i], kernel) == 0)
-            return LS_GPU_COMMON;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (strcmp(rows[i].name, kernel) == 0)
+            return rows[i].module;
     return module;
 }
 
@@ -104,7 +114,7 @@ char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *b
 
 char *ls_gpu_source(ls_gpu_module module)
 {
-    return ls_gpu_source_with(module, module == LS_GPU_COMMON ? some : "", "");
+    return ls_gpu_source_with(module, wanted[module] ? wanted[module] : "", "");
 }
 
 /* 12 of 16 vector registers, or 16 of 32, are sums of a product. */
