@@ -33,7 +33,7 @@ model() {
     resnet18) echo resnet18 --input 32x32x3 --classes 10 ;;
     *) echo $1 ;;
     esac
-    echo --data synthetic --take $(($2 + $2 / 3)) --batch-size $2 --epochs ${EPOCHS:-2}
+    echo --data synthetic:count=$(($2 + $2 / 3)) --batch-size $2 --epochs ${EPOCHS:-2}
 }
 # combination WORKERS TRANSPORT BATCH MODEL
 combination() { LOCKSTEP_TRANSPORT=$2 same_bits $1 $(model $4 $3); }
@@ -78,7 +78,7 @@ if [ -n "$UCX" ]; then
 else
     skip "workers over ucx" "$(grep -o 'the transport ucx.*' "$TMP/err")"
 fi
-check "mnist-cnn, batch 4096, 2 workers" same_bits 2 mnist-cnn --data synthetic --take 4100 --batch-size 4096 --epochs 1
+check "mnist-cnn, batch 4096, 2 workers" same_bits 2 mnist-cnn --data synthetic:count=4100 --batch-size 4096 --epochs 1
 
 # Workers beyond the lanes are idle, and are named in one line.
 idle() {
