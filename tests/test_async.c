@@ -419,6 +419,43 @@ static void the_silent_are_lost(void **state)
     ls_post_close(one);
 }
 
+/* Who says why it goes, and goes, is heard, though whoever hears it has something to say itself, which nobody takes. */
+typedef struct held {
+    atomic_bool entered, stays;
+} held;
+
+static bool hold(void *user, ls_letter *letter)
+{
+    held *h = user;
+    (void)letter;
+    atomic_store(&h->entered, true);
+    while (atomic_load(&h->stays))
+        usleep(1000);
+    return false;
+}
+
+static void the_last_letter_is_read(void **state)
+{
+    const char *transport = *state;
+    held h = { .stays = true };
+    ls_cluster_options a = process_of(0, transport), b = process_of(1, transport);
+    ls_post *one = open_post(&a, "the job", -1, 100), *two = NULL;
+    ls_post_options p = { .cluster = &b, .about = "the job", .hear = hold, .user = &h, .most = 100 };
+    p.calls[0] = true;
+    OK(ls_post_open(&p, &two));
+    receive(one, LS_LETTER_MET);
+    for (int i = 0; i < 1000 * LIMIT && !atomic_load(&h.entered); i++)
+        usleep(1000);
+    OK(ls_post_send(one, &(ls_letter){ .rank = 1, .kind = 9 }));
+    ls_post_close(one);
+    OK(ls_post_send(two, &(ls_letter){ .rank = 0, .kind = 10 }));
+    atomic_store(&h.stays, false);
+    receive(two, LS_LETTER_MET);
+    receive(two, 9);
+    receive(two, LS_LETTER_LOST);
+    ls_post_close(two);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -446,6 +483,8 @@ int main(void)
         { "another job is refused over shm", another_job_is_refused, NULL, NULL, "shm" },
         cmocka_unit_test(strangers_say_nothing),
         cmocka_unit_test(the_silent_are_lost),
+        { "the last letter is read over unix", the_last_letter_is_read, NULL, NULL, "unix" },
+        { "the last letter is read over shm", the_last_letter_is_read, NULL, NULL, "shm" },
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

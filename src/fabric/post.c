@@ -448,19 +448,23 @@ static bool is_heard(ls_post *post, int rank)
     return out;
 }
 
+/* A line that takes nothing any more is read first: the last letter may say why. */
 static void move_link(ls_post *post, int rank)
 {
     connection *l = &post->links[rank];
-    ls_status status = push(post, l, rank);
+    ls_error ended;
+    ls_error_keep(&ended, push(post, l, rank));
+    ls_status status = LS_OK;
     for (bool whole = true; status == LS_OK && whole && l->line && is_heard(post, rank);) {
         status = pull(post, l, rank, &whole);
         if (status == LS_OK && whole)
             hear(post, rank);
     }
-    if (status != LS_OK && l->line) {
+    if (status == LS_OK)
+        status = ls_error_give(&ended);
+    if (status != LS_OK && l->line)
         lose(post, rank, ls_last_error());
-        ls_clear_error();
-    }
+    ls_clear_error();
 }
 
 /* ---- Guests ---- */
