@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "fabric/launcher.h"
 #include "fabric/mesh.h"
@@ -55,7 +56,7 @@ struct ls_door {
     uint64_t *marks;                    /* by rank: of those that are met */
     uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
     bool met;                           /* all are: */
-    uint64_t company;                   /* a hash of their marks, */
+    uint64_t company[2];                /* a hash of their marks, */
     int told;                           /* to whom that was said, */
     double lost_at;                     /* and when one of them was lost; 0: none is */
     ls_frame begin;                     /* kind 0: it has not come */
@@ -517,17 +518,31 @@ static uint64_t draw_mark(void)
     return mark;
 }
 
-/* FNV-1a of rank and mark of each. */
-static uint64_t hash_company(const ls_door *d)
+/* Of rank and mark of each. */
+static void hash_company(const ls_door *d, uint64_t out[2])
 {
     const ls_peers *p = &d->mesh->peers;
-    uint64_t hash = 0xcbf29ce484222325;
+    ls_hash hash;
+    ls_hash_begin(&hash);
     for (int i = 0; i < p->count; i++) {
-        uint64_t parts[2] = { (uint64_t)p->members[i], p->members[i] == p->rank ? d->mark : d->marks[p->members[i]] };
-        for (int k = 0; k < 16; k++)
-            hash = (hash ^ (parts[k / 8] >> 8 * (k % 8) & 255)) * 0x100000001b3;
+        int r = p->members[i];
+        uint64_t parts[2] = { (uint64_t)r, r == p->rank ? d->mark : d->marks[r] };
+        ls_hash_add(&hash, parts, sizeof(parts));
     }
-    return hash;
+    ls_hash_end(&hash, out);
+}
+
+static bool is_of_company(const ls_door *d, const ls_frame *frame)
+{
+    return memcmp(frame->hash, d->company, sizeof(d->company)) == 0;
+}
+
+/* MET or BEGIN. */
+static ls_frame frame_of_company(const ls_door *d, ls_frame_kind kind)
+{
+    ls_frame frame = ls_mesh_frame(d->mesh, kind, "");
+    memcpy(frame.hash, d->company, sizeof(d->company));
+    return frame;
 }
 
 /* What was met up to now does not count. Whoever has met this worker hears it, and does the same. */
@@ -571,7 +586,7 @@ void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
         return;
     if (frame->kind == LS_FRAME_MET)
         d->mesh->readies[rank] = *frame;
-    else if (d->met && frame->hash[0] == d->company && d->begin.kind == 0)
+    else if (d->met && is_of_company(d, frame) && d->begin.kind == 0)
         d->begin = *frame;
 }
 
@@ -585,7 +600,7 @@ static bool all_have_met(const ls_door *d, bool *same)
         int r = p->members[i];
         const ls_frame *met = &d->mesh->readies[r];
         all &= met->kind != 0 || r == p->rank || d->mesh->lost[r];
-        *same &= met->kind == 0 || met->hash[0] == d->company;
+        *same &= met->kind == 0 || is_of_company(d, met);
     }
     return all;
 }
@@ -595,13 +610,12 @@ static ls_status say_met(ls_door *d)
 {
     if (!d->met) {
         d->met = true;
-        d->company = hash_company(d);
+        hash_company(d, d->company);
         d->told = d->options->rank;
     }
     if (d->told == first_of(d) || first_of(d) == d->options->rank)
         return LS_OK;
-    ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_MET, "");
-    frame.hash[0] = d->company;
+    ls_frame frame = frame_of_company(d, LS_FRAME_MET);
     d->told = first_of(d);
     LS_TRY(ls_mesh_send(d->mesh, d->told, &frame));
     ls_mesh_push(d->mesh);
@@ -641,9 +655,7 @@ static ls_status agree(ls_door *d)
         snprintf(d->why, sizeof(d->why), "workers have met different processes of the same rank");
         meet_again(d);
     } else if (all) {
-        ls_frame frame = ls_mesh_frame(d->mesh, LS_FRAME_BEGIN, "");
-        frame.hash[0] = d->company;
-        return begin(d, frame);
+        return begin(d, frame_of_company(d, LS_FRAME_BEGIN));
     }
     return LS_OK;
 }
@@ -651,12 +663,10 @@ static ls_status agree(ls_door *d)
 /* ---- What the launcher has seen ---- */
 
 /* How many of those that begin are gone; *left: workers, without parameter servers, that are not. */
-static int find_gone(const ls_door *d, int *left, ls_text *names)
+static int count_gone(const ls_door *d, const uint64_t *gone, int *left, ls_text *names)
 {
-    uint64_t gone[LS_MAX_CLUSTER / 64];
     int count = 0;
     *left = 0;
-    ls_launcher_read(d->launcher, gone);
     for (int r = 0; r < d->options->size; r++)
         if (begins(d, r) && (r == d->options->rank || !ls_has_bit(gone, r)))
             *left += !ls_peers_is_server(&d->mesh->peers, r);
@@ -666,13 +676,11 @@ static int find_gone(const ls_door *d, int *left, ls_text *names)
 }
 
 /* The job begins with those that are left. */
-static void do_without(ls_door *d)
+static void do_without(ls_door *d, const uint64_t *gone)
 {
-    uint64_t gone[LS_MAX_CLUSTER / 64];
-    ls_launcher_read(d->launcher, gone);
     for (int r = 0; r < d->options->size; r++)
         if (r != d->options->rank && ls_has_bit(gone, r))
-            d->begins[r / 64] &= ~(1ull << (r % 64));
+            ls_clear_bit(d->begins, r);
     ls_mesh_set_members(d->mesh, d->begins);
     d->gone_at = 0;
     meet_again(d);
@@ -684,21 +692,23 @@ static ls_status heed_launcher(ls_door *d)
 {
     ls_text names = { 0 };
     ls_status status = LS_OK;
+    uint64_t gone[LS_MAX_CLUSTER / 64];
     double now = d->mesh->table->now(d->mesh->transport);
     if (d->launcher < 0 || d->mesh->begun || d->joins)
         return LS_OK;
-    int left, gone = find_gone(d, &left, &names);
-    d->gone_at = gone == 0 ? 0 : d->gone_at > 0 ? d->gone_at : now;
-    if (gone == 0 || (d->met && now - d->gone_at < MEET_AGAIN)) {
+    ls_launcher_read(d->launcher, gone);
+    int left, count = count_gone(d, gone, &left, &names);
+    d->gone_at = count == 0 ? 0 : d->gone_at > 0 ? d->gone_at : now;
+    if (count == 0 || (d->met && now - d->gone_at < MEET_AGAIN)) {
         /* nothing to do, or not yet */
     } else if (d->options->least > 0 && left >= d->options->least) {
-        do_without(d);
+        do_without(d, gone);
     } else {
         status =
             ls_fail(LS_ERR_PEER,
                     "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
                     "worker %d of job \"%s\")",
-                    gone == 1 ? "" : "s", ls_text_get(&names), d->options->size, d->options->rank, d->options->job);
+                    count == 1 ? "" : "s", ls_text_get(&names), d->options->size, d->options->rank, d->options->job);
     }
     ls_text_free(&names);
     return status;

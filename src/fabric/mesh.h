@@ -164,6 +164,11 @@ static inline void ls_set_bit(uint64_t *bits, int rank)
     bits[rank / 64] |= 1ull << (rank % 64);
 }
 
+static inline void ls_clear_bit(uint64_t *bits, int rank)
+{
+    bits[rank / 64] &= ~(1ull << (rank % 64));
+}
+
 /* Meets the others. about: the text that must be the same on all, library and bit class; number: the how manieth
  * meeting of this process it is, for contexts of one job do not meet each other's. */
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);

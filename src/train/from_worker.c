@@ -10,8 +10,6 @@
 
 #define MESSAGE 1000
 
-static const ls_dataset_type type;
-
 /* ---- From one to all ---- */
 
 /* What the worker that has the data says before it gives something. */
