@@ -1,5 +1,5 @@
 /* Plans: what each pass makes of small graphs; memory, its places and its bytes; plans that are kept and plans that
- * end; what a step computes however it is cut, and that a step that fails changes nothing. */
+ * end; what a step computes however it is cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/philox.h"
 #include "base/sha256.h"
 #include "base/size.h"
-#include "networks.h"
+#include "bed.h"
 #include "run/compile.h"
 #include "sanitized.h"
 #include "skip.h"
@@ -79,65 +78,6 @@ int posix_memalign(void **out, size_t align, size_t bytes)
 #endif
 
 /* ---- Small graphs ---- */
-
-typedef struct bed {
-    ls_context *ctx;
-    ls_graph *graph;
-    ls_runs *runs;
-} bed;
-
-static void open_bed_with(bed *b, const ls_context_options *options)
-{
-    assert_int_equal(ls_context_open(options, &b->ctx), LS_OK);
-    assert_int_equal(ls_graph_create(b->ctx, &b->graph, .seed = 4), LS_OK);
-    assert_int_equal(ls_runs_of(b->graph, &b->runs), LS_OK);
-}
-
-static void open_bed(bed *b)
-{
-    open_bed_with(b, &(ls_context_options){ .threads = 2 });
-}
-
-static void close_bed(bed *b)
-{
-    ls_graph_destroy(b->graph);
-    ls_context_close(b->ctx);
-}
-
-static float uniform(uint32_t stream, size_t i)
-{
-    ls_philox_key key = ls_random_key(8, LS_RANDOM_TEST, stream, 0);
-    return 2 * ls_random_unit_f32(ls_random_block(key, 0, 0, (uint32_t)i).word[0]) - 1;
-}
-
-static float *numbers(size_t count, uint32_t stream)
-{
-    float *out = calloc(count + 1, sizeof(*out));
-    assert_non_null(out);
-    for (size_t i = 0; i < count; i++)
-        out[i] = uniform(stream, i);
-    return out;
-}
-
-static size_t shape_count(ls_shape shape)
-{
-    int64_t n = 0;
-    assert_true(ls_shape_count(&shape, 0, &n));
-    return (size_t)n;
-}
-
-static ls_tensor *variable(bed *b, const char *name, ls_shape shape)
-{
-    float *data = numbers(shape_count(shape), 100 + (uint32_t)b->graph->variable_count);
-    ls_tensor *v = ls_op_variable(b->graph, name, LS_F32, shape, .data = data);
-    free(data);
-    return v;
-}
-
-static ls_tensor *sum(ls_tensor *x)
-{
-    return ls_op_reduce_sum(x, LS_ALL_AXES, false);
-}
 
 static const ls_plan *plan_of(bed *b, ls_tensor *const *fetches, size_t fetch_count, int64_t batch)
 {
@@ -427,24 +367,6 @@ static void fused_groups_agree_with_their_chains(void **state)
 
 /* ---- Networks ---- */
 
-typedef struct lab {
-    ls_context *ctx;
-    network n;
-} lab;
-
-static void open_lab(lab *l, network_kind kind, const ls_context_options *options)
-{
-    assert_int_equal(ls_context_open(options, &l->ctx), LS_OK);
-    if (network_create(l->ctx, kind, &l->n) != LS_OK)
-        fail_msg("%s: %s", network_name(kind), ls_last_error());
-}
-
-static void close_lab(lab *l)
-{
-    network_destroy(&l->n);
-    ls_context_close(l->ctx);
-}
-
 /* Loss and gradients of one batch, nothing updated: compared with those before. */
 static double compare_gradients(lab *l, const ls_run_settings *settings, int64_t batch, float **before)
 {
@@ -519,14 +441,6 @@ static void any_lanes_and_micro_batches_agree(void **state)
 #define NORMS  6 /* batch norms of the residual network */
 #define CONVS  6
 #define DENSES 2 /* kernel and bias */
-
-static const ls_plan *step_plan(lab *l, int64_t batch)
-{
-    ls_executor *executor = NULL;
-    if (network_executor(&l->n, batch, &executor) != LS_OK)
-        fail_msg("no plan: %s", ls_last_error());
-    return ls_executor_plan(executor);
-}
 
 static int count_joins(const ls_plan *plan, ls_op op)
 {
@@ -1196,246 +1110,6 @@ static void batch_norm_over_lanes_is_that_of_the_batch(void **state)
         free(statistics[i]);
 }
 
-/* ---- Steps that fail ---- */
-
-/* The step fails with this status and a message that holds `named`, and nothing has changed. */
-static void must_fail(network *n, const network_batch *data, ls_status wanted, const char *named)
-{
-    char before[65], after[65];
-    assert_int_equal(network_state(n, before), LS_OK);
-    ls_status status = ls_eval(n->graph, data->feeds, data->feed_count, (ls_tensor *[]){ n->loss, n->step }, 2);
-    if (status != wanted || !strstr(ls_last_error(), named))
-        fail_msg("%s: %s (%s) instead of %s with \"%s\"", network_name(n->kind), ls_status_name(status),
-                 status ? ls_last_error() : "", ls_status_name(wanted), named);
-    assert_int_equal(network_state(n, after), LS_OK);
-    assert_string_equal(before, after);
-}
-
-static const ls_run_settings ways[] = {
-    { .plan = { .lanes = 1 } },
-    { .plan = { .lanes = 8 } },
-    { .plan = { .lanes = 8, .unfused = true } },
-    { .plan = { .lanes = 5, .cut_everywhere = true, .micro = 2 } },
-};
-
-static void a_bad_label_changes_nothing(void **state)
-{
-    (void)state;
-    static const int64_t samples[] = { 0, 13, 32 };
-    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
-        char hash[65], clean[65];
-        lab l;
-        open_lab(&l, kind, &(ls_context_options){ .threads = 3, .cpu_devices = 2 });
-        assert_int_equal(network_set(&l.n, &ways[1]), LS_OK);
-        assert_int_equal(network_train(&l.n, 33, 3, clean), LS_OK);
-        close_lab(&l);
-        open_lab(&l, kind, &(ls_context_options){ .threads = 3, .cpu_devices = 2 });
-        for (size_t w = 0; w < LENGTH(ways); w++)
-            for (size_t s = 0; s < LENGTH(samples); s++) {
-                char named[64];
-                network_batch data;
-                assert_int_equal(network_set(&l.n, &ways[w]), LS_OK);
-                assert_int_equal(network_batch_make(&l.n, 33, 1, &data), LS_OK);
-                data.labels[samples[s]] = NETWORK_CLASSES + 3;
-                snprintf(named, sizeof(named), "label 13 of sample %lld ", (long long)samples[s]);
-                must_fail(&l.n, &data, LS_ERR_DATA, named);
-                network_batch_free(&data);
-            }
-        /* And training goes on as if nothing had been. */
-        assert_int_equal(network_set(&l.n, &ways[1]), LS_OK);
-        assert_int_equal(network_train(&l.n, 33, 3, hash), LS_OK);
-        assert_string_equal(hash, clean);
-        close_lab(&l);
-    }
-}
-
-/* Of several bad samples one is named: which, is who met it first. */
-static void one_of_several_failures_is_named(void **state)
-{
-    (void)state;
-    lab l;
-    network_batch data;
-    open_lab(&l, NETWORK_MLP, &(ls_context_options){ .threads = 4, .cpu_devices = 4 });
-    assert_int_equal(network_set(&l.n, &ways[1]), LS_OK);
-    assert_int_equal(network_batch_make(&l.n, 33, 1, &data), LS_OK);
-    data.labels[9] = data.labels[20] = data.labels[31] = 99;
-    for (int i = 0; i < 50; i++) {
-        must_fail(&l.n, &data, LS_ERR_DATA, "label 99 of sample ");
-        int sample = atoi(strstr(ls_last_error(), "sample ") + strlen("sample "));
-        assert_true(sample == 9 || sample == 20 || sample == 31);
-    }
-    network_batch_free(&data);
-    close_lab(&l);
-}
-
-/* A network of float32 inputs: convolution, norm with moving statistics, dense layer. Two of its variables have names.
- */
-typedef struct float_net {
-    ls_tensor *x, *loss, *step, *updated;
-} float_net;
-
-static float_net make_float_net(bed *b)
-{
-    float_net f;
-    ls_tensor *updates[2], *g[5], *parts[8], *rate = ls_op_scalar(b->graph, LS_F32, 0.1);
-    f.x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 6, 6, 3));
-    ls_tensor *kernel = variable(b, "stem/kernel", LS_SHAPE(3, 3, 3, 8)),
-              *w = variable(b, "top/kernel", LS_SHAPE(8, 4));
-    ls_tensor *gamma = variable(b, "gamma", LS_SHAPE(8)), *beta = variable(b, "beta", LS_SHAPE(8));
-    ls_tensor *bias = variable(b, "top/bias", LS_SHAPE(4));
-    ls_tensor *mean = ls_op_variable(b->graph, "mean", LS_F32, LS_SHAPE(8), .trainable = LS_OFF);
-    ls_tensor *variance = ls_op_variable(b->graph, "variance", LS_F32, LS_SHAPE(8), .trainable = LS_OFF);
-    ls_tensor *y =
-        ls_op_batch_norm(ls_op_conv2d(f.x, kernel), gamma, beta, mean, variance, .training = true, .updates = updates);
-    y = ls_op_add(ls_op_matmul(ls_op_global_average_pool2d(ls_op_relu(y)), w), bias);
-    f.loss = ls_op_reduce_mean(ls_op_square(y), LS_ALL_AXES, false);
-    ls_tensor *all[] = { kernel, gamma, beta, w, bias };
-    assert_int_equal(ls_gradients(f.loss, all, 5, g), LS_OK);
-    for (int i = 0; i < 5; i++) {
-        ls_tensor *slot = ls_op_variable(b->graph, NULL, LS_F32, ls_tensor_shape(all[i]), .trainable = LS_OFF);
-        parts[i] =
-            ls_op_apply(all[i], g[i], LS_APPLY_MOMENTUM, .learning_rate = rate, .slots = { slot }, .momentum = 0.9);
-    }
-    parts[5] = updates[0];
-    parts[6] = updates[1];
-    f.step = ls_op_group(parts, 7);
-    f.updated = sum(parts[3]); /* somebody looks at a new weight: that update is not done in place */
-    assert_int_equal(ls_graph_status(b->graph), LS_OK);
-    return f;
-}
-
-static void state_of(const bed *b, char hex[65])
-{
-    network n = { .graph = b->graph };
-    assert_int_equal(network_state(&n, hex), LS_OK);
-}
-
-static void what_is_not_finite_changes_nothing(void **state)
-{
-    (void)state;
-    enum { N = 21, EACH = 6 * 6 * 3 };
-    static const float bad[] = { NAN, INFINITY, -INFINITY };
-    bed b;
-    open_bed_with(&b, &(ls_context_options){ .threads = 3, .cpu_devices = 2 });
-    float_net f = make_float_net(&b);
-    float *data = numbers(N * EACH, 77);
-    ls_feed feed = { f.x, ls_array_of(LS_F32, LS_SHAPE(N, 6, 6, 3), data) };
-    for (size_t w = 0; w < LENGTH(ways); w++)
-        for (size_t i = 0; i < LENGTH(bad); i++)
-            for (int looked = 0; looked < 2; looked++) {
-                char before[65], after[65];
-                ls_tensor *fetches[] = { f.loss, f.step, f.updated };
-                size_t at = (size_t)(11 * EACH + 40);
-                float good = data[at];
-                ls_runs_clear(b.runs);
-                b.runs->settings = ways[w];
-                if (ls_eval(b.graph, &feed, 1, fetches, 2) != LS_OK)
-                    fail_msg("%s", ls_last_error());
-                data[at] = bad[i];
-                state_of(&b, before);
-                ls_status status = ls_eval(b.graph, &feed, 1, fetches, looked ? 3 : 2);
-                if (status != LS_ERR_NOT_FINITE)
-                    fail_msg("an input of %g: %s", (double)bad[i], ls_status_name(status));
-                if (!strstr(ls_last_error(), "stem/kernel") && !looked)
-                    fail_msg("no variable is named: %s", ls_last_error());
-                state_of(&b, after);
-                assert_string_equal(before, after);
-                data[at] = good;
-            }
-    free(data);
-    close_bed(&b);
-}
-
-/* Not one update is done when one alone, and not in place, is bad. */
-static void an_update_that_is_looked_at_is_checked_too(void **state)
-{
-    (void)state;
-    bed b;
-    char before[65], after[65];
-    open_bed(&b);
-    ls_tensor *x = ls_op_input(b.graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 4));
-    ls_tensor *w = variable(&b, "w", LS_SHAPE(4)), *v = variable(&b, "v", LS_SHAPE(4));
-    ls_tensor *rate = ls_op_scalar(b.graph, LS_F32, 0.1);
-    ls_tensor *apply = ls_op_apply(w, ls_op_reduce_sum(x, LS_AXES(0), false), LS_APPLY_SGD, .learning_rate = rate);
-    ls_tensor *fine = ls_op_apply(v, ls_op_scale(v, 1), LS_APPLY_SGD, .learning_rate = rate);
-    ls_tensor *fetches[] = { sum(apply), fine };
-    const float data[8] = { 1, 2, 3, 4, 5, NAN, 7, 8 };
-    ls_feed feed = { x, ls_array_of(LS_F32, LS_SHAPE(2, 4), data) };
-    state_of(&b, before);
-    ls_status status = ls_eval(b.graph, &feed, 1, fetches, 2);
-    state_of(&b, after);
-    if (status != LS_ERR_NOT_FINITE)
-        fail_msg("a NaN gradient of an update whose value is fetched: %s", ls_status_name(status));
-    assert_string_equal(before, after);
-    close_bed(&b);
-}
-
-/* ---- Injected errors ---- */
-
-static int64_t fail_from; /* the sample from which kernels fail */
-
-static ls_status fail_run(ls_kernel *kernel, const ls_kernel_call *call)
-{
-    (void)kernel;
-    if (kernel->group->per_sample && call->first + call->samples <= fail_from)
-        return LS_OK; /* without a value: nobody will see it */
-    return ls_fail(LS_ERR_DEVICE, "injected");
-}
-
-static ls_status fail_finish(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch)
-{
-    (void)kernel, (void)joined, (void)out, (void)worker, (void)scratch;
-    return ls_fail(LS_ERR_DEVICE, "injected");
-}
-
-static ls_status fail_prepare(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
-{
-    return fail_finish(kernel, from, to, worker, scratch);
-}
-
-static void an_injected_error_changes_nothing(void **state)
-{
-    (void)state;
-    int injected = 0;
-    for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
-        for (size_t w = 0; w < LENGTH(ways); w += SANITIZED ? 3 : 1) {
-            lab l;
-            network_batch data;
-            open_lab(&l, kind, &(ls_context_options){ .threads = 3, .cpu_devices = 3 });
-            assert_int_equal(network_set(&l.n, &ways[w]), LS_OK);
-            assert_int_equal(network_step(&l.n, 33, 0), LS_OK);
-            assert_int_equal(network_batch_make(&l.n, 33, 1, &data), LS_OK);
-            const ls_plan *plan = step_plan(&l, 33);
-            for (int g = 0; g < plan->group_count; g++) {
-                ls_kernel *kernel = plan->groups[g].kernel;
-                if (!kernel || plan->groups[g].in_place) /* an update cannot fail: all that could was done before */
-                    continue;
-                ls_kernel good = *kernel;
-                char named[LS_NODE_TEXT];
-                ls_node_label(plan->groups[g].root, named);
-                fail_from = g * 7 % 33;
-                kernel->run = fail_run;
-                must_fail(&l.n, &data, LS_ERR_DEVICE, named);
-                kernel->run = good.run;
-                injected++;
-                if (good.finish) {
-                    kernel->finish = fail_finish;
-                    must_fail(&l.n, &data, LS_ERR_DEVICE, "injected");
-                    kernel->finish = good.finish;
-                }
-                if (good.prepare.bytes && plan->prepared[plan->groups[g].prepared].group == &plan->groups[g]) {
-                    kernel->prepare.run = fail_prepare;
-                    must_fail(&l.n, &data, LS_ERR_DEVICE, "injected");
-                    kernel->prepare.run = good.prepare.run;
-                }
-            }
-            assert_int_equal(network_step(&l.n, 33, 1), LS_OK);
-            network_batch_free(&data);
-            close_lab(&l);
-        }
-    assert_true(injected > 200);
-}
-
 /* ---- Time: a run reads every variable as it was at the run's start ---- */
 
 static void updates_see_variables_as_they_were(void **state)
@@ -1532,11 +1206,6 @@ int main(void)
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(batch_norm_sees_the_whole_batch),
         cmocka_unit_test(batch_norm_over_lanes_is_that_of_the_batch),
-        cmocka_unit_test(a_bad_label_changes_nothing),
-        cmocka_unit_test(one_of_several_failures_is_named),
-        cmocka_unit_test(what_is_not_finite_changes_nothing),
-        cmocka_unit_test(an_update_that_is_looked_at_is_checked_too),
-        cmocka_unit_test(an_injected_error_changes_nothing),
         cmocka_unit_test(updates_see_variables_as_they_were),
         cmocka_unit_test(a_thousand_steps_leave_memory_flat),
     };
