@@ -37,6 +37,21 @@ check() {
     checking=
 }
 
+# step_hashes LOG: number and hash of each step that it has
+step_hashes() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
+
+# until_text TEXT FILE PROCESS...: the file has it, or none of the processes is left. No process is started while waiting
+# (bash). Not $(<FILE), which ends the script when the file cannot be opened.
+until_text() {
+    local text= wanted=$1 file=$2 process alive=1
+    shift 2
+    until [[ $text == *$wanted* || $alive = 0 ]]; do
+        [ ! -e "$file" ] || read -r -d '' text <"$file" || true
+        alive=0
+        for process in "$@"; do ! kill -0 "$process" 2>/dev/null || alive=1; done
+    done
+}
+
 # small_model FILTERS: a convolution, a batch norm and dropout over 12x12x1, as Keras writes it
 small_model() {
     cat <<END_OF_MODEL

@@ -20,7 +20,7 @@ train() {
 }
 # hash STEP LOG: that the log has for a step.
 hash_of() { sed -n "s/.*\"event\":\"step\",\"step\":$1,.*\"hash\":\"\([0-9a-f]*\)\".*/\1/p" "$2" | tail -n 1; }
-hashes() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1" | sort -n -u; }
+hashes() { step_hashes "$1" | sort -n -u; }
 
 # ---- saving and going on ----
 

@@ -25,8 +25,7 @@ timeout 60 "$LOCKSTEP" train "$TMP/model.json" --data $DATA "${arguments[@]}" --
 timeout 60 "$LOCKSTEP" evaluate "$TMP/model.json" --data $DATA --weights w.safetensors >evaluated
 timeout 60 "$LOCKSTEP" predict "$TMP/model.json" --data $DATA --weights w.safetensors --output made.npy >predicted
 
-hashes() { sed -n 's/.*"step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
-same_steps() { hashes "$TMP/one/log" >wanted && hashes $1 >found && [ -s wanted ] && cmp wanted found; }
+same_steps() { step_hashes "$TMP/one/log" >wanted && step_hashes $1 >found && [ -s wanted ] && cmp wanted found; }
 
 trained() {
     mkdir "$TMP/by$1" && cd "$TMP/by$1" && apart $1 3 train "${arguments[@]}" --log log --log-hash --save w.safetensors >out 2>err || { cat err; return 1; }
@@ -43,15 +42,6 @@ read_only() {
 }
 check "evaluate and predict" read_only
 
-# until_step N: the log has it
-until_step() {
-    local text=
-    until [[ $text == *"\"step\":$1,"* ]]; do
-        [ ! -e log ] || read -r -d '' text <log || true
-        kill -0 $launched 2>/dev/null || return 0
-    done
-}
-
 # strikes HAS LOST: worker LOST is killed in the middle. Where that was too late, and nobody saw it, once more.
 strikes() {
     local try
@@ -59,7 +49,7 @@ strikes() {
         mkdir "$TMP/lost$1$2-$try" && cd "$TMP/lost$1$2-$try" || return 1
         apart $1 3 train "${arguments[@]}" --log log --log-hash --checkpoint ck --save w.safetensors >out 2>err &
         launched=$!
-        until_step 12
+        until_text '"step":12,' log $launched
         kill -9 "$(<pid.$2)" 2>/dev/null || true
         status=0 && wait $launched || status=$?
         ! grep -q "worker $2 of 3 is lost" err || return 0

@@ -54,10 +54,9 @@ ends() {
     done
 }
 
-steps() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
 same_steps() {
-    steps "$TMP/one/log" >wanted
-    steps log >found
+    step_hashes "$TMP/one/log" >wanted
+    step_hashes log >found
     [ -s wanted ] && cmp wanted found
 }
 

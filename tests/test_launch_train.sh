@@ -8,9 +8,6 @@ launch() { timeout -k 5 $LIMIT "$LOCKSTEP" launch "$@"; }
 export LOCKSTEP_GRACE=5
 LIMIT=120 # seconds of a job
 
-# hashes FILE: of each step of a log
-hashes() { sed -n 's/.*"step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
-
 # same_bits WORKERS MODEL ARGUMENTS...: beside one process, whose log is made once for each MODEL and ARGUMENTS
 same_bits() {
     workers=$1
@@ -20,8 +17,8 @@ same_bits() {
         timeout -k 5 $LIMIT "$LOCKSTEP" train "$@" --log "$alone" --log-hash --verbose 0 >"$alone.out" || return 1
     fi
     launch --workers "$workers" -- "$LOCKSTEP" train "$@" --log "$TMP/log" --log-hash --verbose 0 >"$TMP/out" || return 1
-    hashes "$alone" >"$TMP/wanted"
-    hashes "$TMP/log" >"$TMP/found"
+    step_hashes "$alone" >"$TMP/wanted"
+    step_hashes "$TMP/log" >"$TMP/found"
     [ -s "$TMP/wanted" ] && cmp "$TMP/wanted" "$TMP/found" || return 1
     grep sha256 "$alone.out" >"$TMP/wanted" && grep sha256 "$TMP/out" >"$TMP/found" && cmp "$TMP/wanted" "$TMP/found" || return 1
     ! grep '^\[' "$TMP/out" # nobody else prints

@@ -7,7 +7,6 @@
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
 cd "$TMP"
 arguments=(train mlp --data synthetic:28x28x1,classes=4,count=400 --batch-size 20 --epochs 1000000 --verbose 0 --log-hash)
-steps() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "$1"; }
 until_says() { # FILE TEXT
     for i in $(seq 600); do
         ! grep -q -e "$2" "$1" 2>/dev/null || return 0
@@ -74,14 +73,14 @@ for line in "${held[@]}"; do exec {line}>&-; done
 
 # It goes on for 20 steps more, and is then stopped; one process that makes as many steps has the same hashes.
 goes_on() {
-    last=$(steps log | tail -n 1 | cut -d' ' -f1)
+    last=$(step_hashes log | tail -n 1 | cut -d' ' -f1)
     until_says log "\"step\":$((last + 20))," || return 1
     kill -TERM "$(pgrep -P "$(pgrep -P $chief)")" # what timeout waits for: it would pass a signal on twice
     wait $chief || [ $? = 143 ] || { cat err.0; return 1; }
     wait $second || [ $? = 143 ] || { cat err.1; return 1; }
-    steps log >found
+    step_hashes log >found
     "$LOCKSTEP" "${arguments[@]}" --max-steps $(wc -l <found) --log one >out 2>&1 || { cat out; return 1; }
-    steps one | cmp - found
+    step_hashes one | cmp - found
 }
 check "the job goes on, with the same bits" goes_on
 check "and says who was not let in" grep -q 'at the door of worker 0: .*callers* ' err.0

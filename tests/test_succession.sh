@@ -34,13 +34,9 @@ begin() {
     done
 }
 
-# until_log PATTERN [LOG]: it has a line of it; no process is started while waiting
+# until_log TEXT [LOG]: it has it
 until_log() {
-    local text= log=${2:-log} chief=$(<pid0) next=$(<pid1)
-    until [[ $text == *$1* ]]; do
-        [ ! -e "$log" ] || read -r -d '' text <"$log" || true # not $(<log), which ends the script when it cannot be opened
-        kill -0 "$chief" 2>/dev/null || kill -0 "$next" 2>/dev/null || return 0
-    done
+    until_text "$1" "${2:-log}" $(<pid0) $(<pid1)
 }
 
 signal() { kill "-$1" "$(<pid$2)"; }
