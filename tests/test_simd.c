@@ -1,5 +1,6 @@
 /* The vectorised kernels: each table against plain computations in double, odd sizes, guard zones around every output,
- * infinities and NaN; the same bits from every table. test_simd_reference has those with the reference kernels' bits. */
+ * infinities and NaN; the same bits from every table. Where the bits are the reference kernels': test_simd_reference.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
