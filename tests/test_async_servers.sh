@@ -49,14 +49,15 @@ check "gradients are accumulated at the servers, rates scaled" recorded 3 2 shm 
 
 # ---- Who is lost ----
 
-# A job in the background, its launcher's pid in $job; at SECONDS... its processes have their ranks in the environment.
+# A job in the background, its launcher's pid in $job; its processes have their ranks in the environment.
+before=() # words before the command
 start() { # WORKERS SERVERS LAUNCH ARGUMENTS... -- TRAIN ARGUMENTS...
     local flags=(--workers $1 --servers $2)
     shift 2
     while [ "$1" != -- ]; do flags+=("$1"); shift; done
     shift
     rm -f rec*
-    timeout -k 5 100 "$LOCKSTEP" launch "${flags[@]}" -- "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --record rec "$@" >out 2>err &
+    timeout -k 5 100 "$LOCKSTEP" launch "${flags[@]}" -- "${before[@]}" "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --record rec "$@" >out 2>err &
     job=$!
 }
 # Waits until server 0 has recorded so many gradients.
@@ -135,7 +136,9 @@ ends_with() {
     [ $status != 0 ] && [ $status != 124 ] && grep -q "$1" err || { echo "status $status"; cat err; return 1; }
 }
 server_stays_away() {
+    before=(env -u LOCKSTEP_LAUNCHER) # which would say at once that it does not come back
     start 2 2 --join-limit 1 -- --checkpoint ck --save-every 40
+    before=()
     reached 60 || return 1
     kill -9 $(pid_of 3)
     ends_with "server 1 was lost, and did not come back within 1 s" && ls ck | grep -q step- || return 1
@@ -144,6 +147,24 @@ server_stays_away() {
         [ -n "$(hash_in out)" ] && ls ck | grep -q step-00000900
 }
 check "a server that stays away ends the job, which goes on from its checkpoint" server_stays_away
+
+server_is_gone() {
+    start 2 2 --join-limit 300 --
+    reached 20 || return 1
+    kill -9 $(pid_of 3)
+    ends_with "server 1 was lost, and will not be started again"
+}
+check "a server that is not started again ends the job at once" server_is_gone
+
+# never_begins RANK MESSAGE: that process ends before it meets anybody
+never_begins() {
+    local status=0
+    launch --workers 2 --servers 1 --join-limit 300 -- sh -c '[ $LOCKSTEP_RANK != $0 ] || exit 3; exec "$@"' $1 \
+        "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || status=$?
+    [ $status != 0 ] && [ $status != 124 ] && grep -q "$2" err || { echo "status $status"; cat err; return 1; }
+}
+check "nobody waits for a server that never begins" never_begins 2 "server 0 ended before it was met, and will not be started again"
+check "nobody waits for a chief that never begins" never_begins 0 "the chief (worker 0) of job .* ended before it was met"
 
 chief_is_killed() {
     start 2 1 --

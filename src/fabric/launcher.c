@@ -27,3 +27,13 @@ void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64])
         if (bytes[r] == 1)
             ls_set_bit(gone, r);
 }
+
+bool ls_launcher_has_seen_end(const ls_cluster_options *options, int rank)
+{
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    int fd = ls_launcher_open(options);
+    ls_launcher_read(fd, gone);
+    if (fd >= 0)
+        close(fd);
+    return ls_has_bit(gone, rank);
+}

@@ -16,4 +16,7 @@ int ls_launcher_open(const ls_cluster_options *options);
 /* The ranks that are gone, as bits. */
 void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64]);
 
+/* Whether one of them is; for those who look now and then. */
+bool ls_launcher_has_seen_end(const ls_cluster_options *options, int rank);
+
 #endif

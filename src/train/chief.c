@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
+#include "fabric/launcher.h"
 #include "nn/model.h"
 #include "train/dealer.h"
 #include "train/servers.h"
@@ -237,14 +238,19 @@ static ls_status hear_letter(ls_chief *c, const ls_letter *letter)
     return LS_OK;
 }
 
-/* A server that does not come back in time is the end. */
+/* A server that does not come back in time, or never will, is the end. */
 static ls_status look_for_servers(const ls_chief *c)
 {
     const ls_cluster_options *o = &c->served->cluster;
     double limit = o->join_limit > 0 ? o->join_limit : LS_JOIN_LIMIT;
     char why[LS_POST_WHY];
     for (int i = 0; i < c->served->servers; i++) {
-        if (c->seen[i].there || ls_clock_now() - c->seen[i].lost_at <= limit)
+        if (c->seen[i].there)
+            continue;
+        if (ls_launcher_has_seen_end(o, c->served->first_server + i))
+            return ls_fail(LS_ERR_PEER, "server %d %s, and will not be started again", i,
+                           c->seen[i].given ? "was lost" : "ended before it was met");
+        if (ls_clock_now() - c->seen[i].lost_at <= limit)
             continue;
         ls_post_why(c->served->post, why);
         return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s%s", i,

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "fabric/cluster.h"
+#include "fabric/launcher.h"
 #include "lockstep/run.h"
 #include "nn/model.h"
 #include "train/servers.h"
@@ -95,11 +96,16 @@ ls_status ls_served_miss_chief(ls_served *s, bool met, double lost_at)
     double join = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
     double limit = met ? LS_CHIEF_GRACE : join;
     char why[LS_POST_WHY];
-    if (ls_clock_now() - lost_at <= limit)
+    bool gone = ls_launcher_has_seen_end(&s->cluster, 0);
+    if (!gone && ls_clock_now() - lost_at <= limit)
         return LS_OK;
     if (met)
         return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, with --resume "
                                     "from its last checkpoint");
+    if (gone)
+        return ls_fail(LS_ERR_PEER,
+                       "the chief (worker 0) of job \"%s\" ended before it was met, and will not be started again",
+                       s->cluster.job);
     ls_post_why(s->post, why);
     return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s%s", s->cluster.job,
                    limit, why);

@@ -475,21 +475,6 @@ static bool hear(void *user, ls_letter *letter)
     return true;
 }
 
-static bool is_over(process *p)
-{
-    pthread_mutex_lock(&p->mutex);
-    bool misses = !p->over && !p->chief_there, met = p->served->run != 0;
-    double lost_at = p->lost_at;
-    pthread_mutex_unlock(&p->mutex);
-    ls_status status = misses ? ls_served_miss_chief(p->served, met, lost_at) : LS_OK;
-    if (status != LS_OK)
-        end_process(p, status);
-    pthread_mutex_lock(&p->mutex);
-    bool over = p->over;
-    pthread_mutex_unlock(&p->mutex);
-    return over;
-}
-
 /* Letters that the post's thread left: the final state of each server, and the end. */
 static void look_for_end(process *p)
 {
@@ -506,6 +491,24 @@ static void look_for_end(process *p)
             end_process(p, status != LS_OK ? status : ls_served_failure(&letter));
         ls_parcel_drop(letter.body);
     }
+}
+
+/* What a chief that is gone has said before counts first. */
+static bool is_over(process *p)
+{
+    pthread_mutex_lock(&p->mutex);
+    bool misses = !p->over && !p->chief_there, met = p->served->run != 0;
+    double lost_at = p->lost_at;
+    pthread_mutex_unlock(&p->mutex);
+    if (misses)
+        look_for_end(p);
+    ls_status status = misses ? ls_served_miss_chief(p->served, met, lost_at) : LS_OK;
+    if (status != LS_OK)
+        end_process(p, status);
+    pthread_mutex_lock(&p->mutex);
+    bool over = p->over;
+    pthread_mutex_unlock(&p->mutex);
+    return over;
 }
 
 /* What failed here is the chief's to judge: it ends the job, for all, with this failure or in good order. Without a
