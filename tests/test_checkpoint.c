@@ -12,10 +12,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "base/philox.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
+#include "samples.h"
 #include "train/checkpoint.h"
 
 #define SAMPLES 90
@@ -28,14 +28,7 @@ static int32_t labels[SAMPLES];
 
 static void make_data(void)
 {
-    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, 0, 0);
-    for (int s = 0; s < SAMPLES; s++) {
-        labels[s] = s * 7 % CLASSES;
-        for (int i = 0; i < SIDE * SIDE; i++)
-            pixels[s * SIDE * SIDE + i] =
-                (float)(ls_random_block(key, 0, (uint32_t)s, (uint32_t)i).word[0] % 1000) / 1000 +
-                (float)(i % CLASSES == labels[s]);
-    }
+    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
 }
 
 static ls_dataset *images(int first, int count)

@@ -12,6 +12,7 @@
 
 #include "lockstep.h"
 #include "machine.h"
+#include "samples.h"
 
 #define SAMPLES 40
 #define SIDE    8
@@ -23,10 +24,7 @@ static int32_t labels[SAMPLES];
 static int make_data(void **state)
 {
     (void)state;
-    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
-        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
+    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
     return 0;
 }
 

@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "base/philox.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
 #include "run/runs.h"
+#include "samples.h"
 
 #define SAMPLES 128
 #define SIDE    8
@@ -22,15 +22,10 @@ static int32_t labels[SAMPLES];
 
 static void make_data(void)
 {
-    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, 0, 0);
+    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
     for (int s = 0; s < SAMPLES; s++) {
-        labels[s] = s * 7 % CLASSES;
         rows[s * CLASSES + labels[s]] = 1;
         bits[s] = (float)(labels[s] % 2);
-        for (int i = 0; i < SIDE * SIDE; i++)
-            pixels[s * SIDE * SIDE + i] =
-                (float)(ls_random_block(key, 0, (uint32_t)s, (uint32_t)i).word[0] % 1000) / 1000 +
-                (float)(i % CLASSES == labels[s]);
     }
 }
 

@@ -1,0 +1,13 @@
+/* Small images with labels, the same in every run. Linked into every test program. */
+#ifndef TESTS_SAMPLES_H
+#define TESTS_SAMPLES_H
+
+#include <stdint.h>
+
+/* Noise, brighter at every `classes`-th pixel from the label on: a network can learn that. */
+void samples_of_floats(float *pixels, int32_t *labels, int samples, int each, int classes);
+
+/* Noise alone. */
+void samples_of_bytes(uint8_t *pixels, int32_t *labels, int samples, int each, int classes);
+
+#endif
