@@ -268,6 +268,85 @@ void other_fuses_chains(const other_kind *k)
 
 /* ---- What is wrong ---- */
 
+/* ---- Gather's gradient ---- */
+
+#define GATHER_MOST  17500
+#define GATHER_WIDTH 2
+
+typedef struct gathering {
+    int64_t positions, rows;
+    ls_dtype dtype; /* of indices */
+    int pattern;
+} gathering;
+
+/* All the same, all different (from the last row down), a few rows at random, many at random. */
+static int64_t row_of(const gathering *g, int64_t i)
+{
+    uint64_t random = ((uint64_t)i * 0x9e3779b97f4a7c15u) >> 33;
+    switch (g->pattern) {
+    case 0:
+        return g->rows - 1;
+    case 1:
+        return g->rows - 1 - i;
+    case 2:
+        return (int64_t)(random % 5) * (g->rows - 1) / 4;
+    default:
+        return (int64_t)(random % (uint64_t)g->rows);
+    }
+}
+
+/* The gradient of the table; rows of very different sizes, so that their order matters. */
+static void gather_rows(ls_context *ctx, const gathering *g, float *out)
+{
+    static float dy[GATHER_MOST * GATHER_WIDTH];
+    static int64_t wide[GATHER_MOST];
+    static int32_t narrow[GATHER_MOST];
+    static const float table[GATHER_MOST * GATHER_WIDTH];
+    ls_graph *graph;
+    ls_tensor *gradient;
+    ls_array value;
+    for (int64_t i = 0; i < g->positions; i++) {
+        wide[i] = narrow[i] = (int32_t)row_of(g, i);
+        for (int64_t k = 0; k < GATHER_WIDTH; k++)
+            dy[i * GATHER_WIDTH + k] = ldexpf((float)((i * 7919 + k) % 1009) - 500, (int)(i * 31 % 23));
+    }
+    OK(ls_graph_create(ctx, &graph));
+    const void *indices = g->dtype == LS_I64 ? (const void *)wide : narrow;
+    ls_tensor *rows = ls_op_constant(graph, g->dtype, LS_SHAPE(g->positions), indices);
+    ls_tensor *weights = ls_op_constant(graph, LS_F32, LS_SHAPE(g->positions, GATHER_WIDTH), dy);
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(g->rows, GATHER_WIDTH), .data = table);
+    ls_tensor *loss = ls_op_reduce_sum(ls_op_mul(ls_op_gather(w, rows, 0), weights), LS_ALL_AXES, false);
+    OK(ls_gradients(loss, &w, 1, &gradient));
+    OK(ls_eval(graph, NULL, 0, &gradient, 1));
+    OK(ls_value(gradient, &value));
+    memcpy(out, value.data, (size_t)(g->rows * GATHER_WIDTH) * sizeof(float));
+    ls_graph_destroy(graph);
+}
+
+/* Around the edges of what is sorted, and of the runs that are merged: LS_GPU_SORTED and twice as many, and so on. */
+void other_adds_gathered_rows_in_order(const other_kind *k)
+{
+    static const int64_t positions[] = { 1, 65, 1024, 1025, 1087, 1088, 1089, 2048, 2049, 16384, 16385, 17409 };
+    static float expected[GATHER_MOST * GATHER_WIDTH], got[GATHER_MOST * GATHER_WIDTH];
+    ls_context *cpu = other_open(k, "cpu:0"), *ctx = other_open(k, k->first);
+    for (size_t n = 0; n < LENGTH(positions); n++)
+        for (int pattern = 0; pattern < 4; pattern++) {
+            gathering g = { .positions = positions[n], .rows = positions[n] + 3, .pattern = pattern };
+            g.dtype = (n + (size_t)pattern) % 2 ? LS_I64 : LS_I32;
+            gather_rows(cpu, &g, expected);
+            int64_t launches = -ls_gpu_launches();
+            gather_rows(ctx, &g, got);
+            launches += ls_gpu_launches();
+            assert_true(launches > 0);
+            for (int64_t i = 0; i < g.rows * GATHER_WIDTH; i++)
+                if (memcmp(&got[i], &expected[i], sizeof(float)) != 0)
+                    fail_msg("%d positions, pattern %d: element %d is %a, on the CPU %a", (int)g.positions, pattern,
+                             (int)i, (double)got[i], (double)expected[i]);
+        }
+    ls_context_close(ctx);
+    ls_context_close(cpu);
+}
+
 void other_tells_a_wrong_label(const other_kind *k)
 {
     char said[2][256], hash[2][65];
