@@ -347,6 +347,51 @@ void other_adds_gathered_rows_in_order(const other_kind *k)
     ls_context_close(cpu);
 }
 
+/* ---- Memory that kernels need while they run ---- */
+
+#define GATHERED (1 << 18)
+#define SORTING  ((size_t)GATHERED * 4 * sizeof(int64_t)) /* bytes that gather's gradient sorts so many positions in */
+
+/* Gather's gradient with this limit; 0: that of the device. *peak: of its memory. */
+static ls_status gather_within(const other_kind *k, size_t limit, size_t *peak)
+{
+    int32_t *rows = calloc(GATHERED, sizeof(*rows));
+    ls_context *ctx;
+    ls_graph *graph;
+    ls_tensor *gradient;
+    assert_non_null(rows);
+    assert_true(k->open(&(ls_context_options){ .threads = 1 }, k->first, &ctx));
+    if (limit)
+        OK(ls_set_logical_devices(ctx, k->first, &(ls_logical_device){ limit }, 1));
+    OK(ls_graph_create(ctx, &graph));
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 1), .data = (float[]){ 1, 2, 3 });
+    ls_tensor *taken = ls_op_gather(w, ls_op_constant(graph, LS_I32, LS_SHAPE(GATHERED), rows), 0);
+    OK(ls_gradients(ls_op_reduce_sum(taken, LS_ALL_AXES, false), &w, 1, &gradient));
+    ls_status status = ls_eval(graph, NULL, 0, &gradient, 1);
+    *peak = machine_memory(ctx, k->first).peak;
+    ls_graph_destroy(graph);
+    assert_int_equal(machine_memory(ctx, k->first).in_use, 0); /* scratch memory goes with the last plan */
+    ls_context_close(ctx);
+    free(rows);
+    return status;
+}
+
+/* It counts like anything else; where the limit has no room for it, that is told with the op, the bytes and the limit.
+ */
+void other_counts_scratch_memory(const other_kind *k)
+{
+    size_t peak, with_limit;
+    char words[48];
+    OK(gather_within(k, 0, &peak));
+    assert_true(peak > SORTING);
+    size_t limit = peak - (1 << 20);
+    snprintf(words, sizeof(words), "limit %.2f MiB", (double)limit / (1 << 20));
+    FAILS(gather_within(k, limit, &with_limit), LS_ERR_MEMORY, "op gather_grad", "scratch memory of kernels, 8.00 MiB",
+          words);
+    assert_true(with_limit < limit);
+    OK(gather_within(k, peak + (1 << 20), &with_limit));
+}
+
 void other_tells_a_wrong_label(const other_kind *k)
 {
     char said[2][256], hash[2][65];

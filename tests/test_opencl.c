@@ -80,6 +80,13 @@ static void gathered_rows_are_added_in_order(void **state)
     other_adds_gathered_rows_in_order(&opencl);
 }
 
+static void scratch_memory_counts(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_counts_scratch_memory(&opencl);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -282,6 +289,7 @@ int main(void)
         cmocka_unit_test(as_many_lanes_as_fit_are_run_at_once),
         cmocka_unit_test(chains_are_one_launch_and_have_the_cpu_s_bits),
         cmocka_unit_test(gathered_rows_are_added_in_order),
+        cmocka_unit_test(scratch_memory_counts),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(what_waits_keeps_its_order),
         cmocka_unit_test(many_values_are_looked_at_together),

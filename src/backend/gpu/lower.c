@@ -119,7 +119,6 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
 
 /* ---- Sums over blocks ---- */
 
-#define PARTS_LIMIT ((int64_t)64 << 20) /* bytes of partial sums at once, of all lanes */
 
 /* A sum of one block needs no second kernel, but has one where it costs next to nothing: so the number of launches does
  * not depend on how many samples a lane has. */
@@ -152,7 +151,7 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
 {
     char adder[32];
     int64_t all = s->blocks->count, bytes = s->elements * (int64_t)ls_dtype_bytes(s->dtype);
-    int64_t limit = PARTS_LIMIT / x->l->lanes, at_once = bytes > 0 && limit / bytes < all ? limit / bytes : all;
+    int64_t limit = x->l->parts_limit / x->l->lanes, at_once = bytes > 0 && limit / bytes < all ? limit / bytes : all;
     at_once = at_once < 1 ? 1 : at_once;
     if (all == 0)
         return ls_gpu_fill(x, x->out, s->dtype, s->elements, 0);
