@@ -119,7 +119,6 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
 
 /* ---- Sums over blocks ---- */
 
-
 /* A sum of one block needs no second kernel, but has one where it costs next to nothing: so the number of launches does
  * not depend on how many samples a lane has. */
 #define SMALL_SUM (1 << 20) /* bytes */
