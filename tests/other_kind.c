@@ -392,6 +392,53 @@ void other_counts_scratch_memory(const other_kind *k)
     OK(gather_within(k, peak + (1 << 20), &with_limit));
 }
 
+/* Gather's gradient of 8 lanes, whose scratch memory is most of what they need. */
+static int64_t gather_lanes(const other_kind *k, const char *device, size_t limit, float out[5], size_t *peak)
+{
+    enum { BATCH = 64, EACH = 2048 };
+    int32_t *rows = calloc((size_t)BATCH * EACH, sizeof(*rows));
+    ls_context *ctx;
+    ls_graph *graph;
+    ls_tensor *gradient;
+    ls_array value;
+    assert_non_null(rows);
+    for (int i = 0; i < BATCH * EACH; i++)
+        rows[i] = i * 7 % 5;
+    assert_true(k->open(&(ls_context_options){ .threads = 1 }, device, &ctx));
+    if (limit)
+        OK(ls_set_logical_devices(ctx, device, &(ls_logical_device){ limit }, 1));
+    OK(ls_graph_create(ctx, &graph));
+    OK(ls_graph_set_lanes(graph, 8));
+    ls_tensor *x = ls_op_input(graph, "x", LS_I32, LS_SHAPE(LS_BATCH, EACH));
+    ls_tensor *w =
+        ls_op_variable(graph, "w", LS_F32, LS_SHAPE(5, 1), .data = (float[]){ 0.1F, 0.2F, 0.3F, 0.4F, 0.5F });
+    ls_tensor *loss = ls_op_reduce_sum(ls_op_exp(ls_op_gather(w, x, 0)), LS_ALL_AXES, false);
+    OK(ls_gradients(loss, &w, 1, &gradient));
+    int64_t launches = -ls_gpu_launches();
+    OK(ls_eval(graph, &(ls_feed){ x, ls_array_of(LS_I32, LS_SHAPE(BATCH, EACH), rows) }, 1, &gradient, 1));
+    launches += ls_gpu_launches();
+    OK(ls_value(gradient, &value));
+    memcpy(out, value.data, 5 * sizeof(*out));
+    *peak = machine_memory(ctx, device).peak;
+    ls_graph_destroy(graph);
+    ls_context_close(ctx);
+    free(rows);
+    return launches;
+}
+
+/* The rooms of all lanes have room within the limit, but not their scratch memory: half of them are run at once. */
+void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k)
+{
+    float expected[5], all[5], half[5];
+    size_t peak, ignored;
+    (void)gather_lanes(k, "cpu:0", 0, expected, &ignored);
+    int64_t launches = gather_lanes(k, k->first, 0, all, &peak);
+    assert_memory_equal(all, expected, sizeof(all));
+    assert_true(gather_lanes(k, k->first, peak / 10 * 7, half, &ignored) > launches);
+    assert_memory_equal(half, expected, sizeof(half));
+    assert_true(ignored <= peak / 10 * 7);
+}
+
 void other_tells_a_wrong_label(const other_kind *k)
 {
     char said[2][256], hash[2][65];
