@@ -39,7 +39,7 @@ int64_t ls_gpu_elements(const ls_shape *shape)
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes)
 {
     ls_memory_place place = { x->l->scratch.memory, x->l->scratch.offset + x->used };
-    x->used += (bytes + 127) / 128 * 128;
+    x->used += bytes > 0 ? (bytes + 127) / 128 * 128 : 128; /* of nothing, too: a launch's places are in some memory */
     x->l->needs = x->used > x->l->needs ? x->used : x->l->needs;
     return place;
 }
