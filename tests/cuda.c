@@ -36,7 +36,7 @@ bool cuda_stand_in(void)
         return false;
     }
     setenv("LOCKSTEP_CUDA_PATH", path, 1);
-    setenv("LOCKSTEP_CACHE", "", 0);
+    setenv("LOCKSTEP_CACHE", "", 1);
     setenv("LOCKSTEP_OPENCL_PARTS", "0", 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     return true;

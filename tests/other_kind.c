@@ -268,6 +268,177 @@ void other_fuses_chains(const other_kind *k)
 
 /* ---- What is wrong ---- */
 
+/* ---- Gather's gradient ---- */
+
+#define GATHER_MOST  17500
+#define GATHER_WIDTH 2
+
+typedef struct gathering {
+    int64_t positions, rows;
+    ls_dtype dtype; /* of indices */
+    int pattern;
+} gathering;
+
+/* All the same, all different (from the last row down), a few rows at random, many at random. */
+static int64_t row_of(const gathering *g, int64_t i)
+{
+    uint64_t random = ((uint64_t)i * 0x9e3779b97f4a7c15u) >> 33;
+    switch (g->pattern) {
+    case 0:
+        return g->rows - 1;
+    case 1:
+        return g->rows - 1 - i;
+    case 2:
+        return (int64_t)(random % 5) * (g->rows - 1) / 4;
+    default:
+        return (int64_t)(random % (uint64_t)g->rows);
+    }
+}
+
+/* The gradient of the table; rows of very different sizes, so that their order matters. */
+static void gather_rows(ls_context *ctx, const gathering *g, float *out)
+{
+    static float dy[GATHER_MOST * GATHER_WIDTH];
+    static int64_t wide[GATHER_MOST];
+    static int32_t narrow[GATHER_MOST];
+    static const float table[GATHER_MOST * GATHER_WIDTH];
+    ls_graph *graph;
+    ls_tensor *gradient;
+    ls_array value;
+    for (int64_t i = 0; i < g->positions; i++) {
+        wide[i] = narrow[i] = (int32_t)row_of(g, i);
+        for (int64_t k = 0; k < GATHER_WIDTH; k++)
+            dy[i * GATHER_WIDTH + k] = ldexpf((float)((i * 7919 + k) % 1009) - 500, (int)(i * 31 % 23));
+    }
+    OK(ls_graph_create(ctx, &graph));
+    const void *indices = g->dtype == LS_I64 ? (const void *)wide : narrow;
+    ls_tensor *rows = ls_op_constant(graph, g->dtype, LS_SHAPE(g->positions), indices);
+    ls_tensor *weights = ls_op_constant(graph, LS_F32, LS_SHAPE(g->positions, GATHER_WIDTH), dy);
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(g->rows, GATHER_WIDTH), .data = table);
+    ls_tensor *loss = ls_op_reduce_sum(ls_op_mul(ls_op_gather(w, rows, 0), weights), LS_ALL_AXES, false);
+    OK(ls_gradients(loss, &w, 1, &gradient));
+    OK(ls_eval(graph, NULL, 0, &gradient, 1));
+    OK(ls_value(gradient, &value));
+    memcpy(out, value.data, (size_t)(g->rows * GATHER_WIDTH) * sizeof(float));
+    ls_graph_destroy(graph);
+}
+
+/* Around the edges of what is sorted, and of the runs that are merged: LS_GPU_SORTED and twice as many, and so on. */
+void other_adds_gathered_rows_in_order(const other_kind *k)
+{
+    static const int64_t positions[] = { 1, 65, 1024, 1025, 1087, 1088, 1089, 2048, 2049, 16384, 16385, 17409 };
+    static float expected[GATHER_MOST * GATHER_WIDTH], got[GATHER_MOST * GATHER_WIDTH];
+    ls_context *cpu = other_open(k, "cpu:0"), *ctx = other_open(k, k->first);
+    for (size_t n = 0; n < LENGTH(positions); n++)
+        for (int pattern = 0; pattern < 4; pattern++) {
+            gathering g = { .positions = positions[n], .rows = positions[n] + 3, .pattern = pattern };
+            g.dtype = (n + (size_t)pattern) % 2 ? LS_I64 : LS_I32;
+            gather_rows(cpu, &g, expected);
+            int64_t launches = -ls_gpu_launches();
+            gather_rows(ctx, &g, got);
+            launches += ls_gpu_launches();
+            assert_true(launches > 0);
+            for (int64_t i = 0; i < g.rows * GATHER_WIDTH; i++)
+                if (memcmp(&got[i], &expected[i], sizeof(float)) != 0)
+                    fail_msg("%d positions, pattern %d: element %d is %a, on the CPU %a", (int)g.positions, pattern,
+                             (int)i, (double)got[i], (double)expected[i]);
+        }
+    ls_context_close(ctx);
+    ls_context_close(cpu);
+}
+
+/* ---- Memory that kernels need while they run ---- */
+
+#define GATHERED (1 << 18)
+#define SORTING  ((size_t)GATHERED * 4 * sizeof(int64_t)) /* bytes that gather's gradient sorts so many positions in */
+
+/* Gather's gradient with this limit; 0: that of the device. *peak: of its memory. */
+static ls_status gather_within(const other_kind *k, size_t limit, size_t *peak)
+{
+    int32_t *rows = calloc(GATHERED, sizeof(*rows));
+    ls_context *ctx;
+    ls_graph *graph;
+    ls_tensor *gradient;
+    assert_non_null(rows);
+    assert_true(k->open(&(ls_context_options){ .threads = 1 }, k->first, &ctx));
+    if (limit)
+        OK(ls_set_logical_devices(ctx, k->first, &(ls_logical_device){ limit }, 1));
+    OK(ls_graph_create(ctx, &graph));
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 1), .data = (float[]){ 1, 2, 3 });
+    ls_tensor *taken = ls_op_gather(w, ls_op_constant(graph, LS_I32, LS_SHAPE(GATHERED), rows), 0);
+    OK(ls_gradients(ls_op_reduce_sum(taken, LS_ALL_AXES, false), &w, 1, &gradient));
+    ls_status status = ls_eval(graph, NULL, 0, &gradient, 1);
+    *peak = machine_memory(ctx, k->first).peak;
+    ls_graph_destroy(graph);
+    assert_int_equal(machine_memory(ctx, k->first).in_use, 0); /* scratch memory goes with the last plan */
+    ls_context_close(ctx);
+    free(rows);
+    return status;
+}
+
+/* It counts like anything else; where the limit has no room for it, that is told with the op, the bytes and the limit.
+ */
+void other_counts_scratch_memory(const other_kind *k)
+{
+    size_t peak, with_limit;
+    char words[48];
+    OK(gather_within(k, 0, &peak));
+    assert_true(peak > SORTING);
+    size_t limit = peak - (1 << 20);
+    snprintf(words, sizeof(words), "limit %.2f MiB", (double)limit / (1 << 20));
+    FAILS(gather_within(k, limit, &with_limit), LS_ERR_MEMORY, "op gather_grad", "scratch memory of kernels, 8.00 MiB",
+          words);
+    assert_true(with_limit < limit);
+    OK(gather_within(k, peak + (1 << 20), &with_limit));
+}
+
+/* Gather's gradient of 8 lanes, whose scratch memory is most of what they need. */
+static int64_t gather_lanes(const other_kind *k, const char *device, size_t limit, float out[5], size_t *peak)
+{
+    enum { BATCH = 64, EACH = 2048 };
+    int32_t *rows = calloc((size_t)BATCH * EACH, sizeof(*rows));
+    ls_context *ctx;
+    ls_graph *graph;
+    ls_tensor *gradient;
+    ls_array value;
+    assert_non_null(rows);
+    for (int i = 0; i < BATCH * EACH; i++)
+        rows[i] = i * 7 % 5;
+    assert_true(k->open(&(ls_context_options){ .threads = 1 }, device, &ctx));
+    if (limit)
+        OK(ls_set_logical_devices(ctx, device, &(ls_logical_device){ limit }, 1));
+    OK(ls_graph_create(ctx, &graph));
+    OK(ls_graph_set_lanes(graph, 8));
+    ls_tensor *x = ls_op_input(graph, "x", LS_I32, LS_SHAPE(LS_BATCH, EACH));
+    ls_tensor *w =
+        ls_op_variable(graph, "w", LS_F32, LS_SHAPE(5, 1), .data = (float[]){ 0.1F, 0.2F, 0.3F, 0.4F, 0.5F });
+    ls_tensor *loss = ls_op_reduce_sum(ls_op_exp(ls_op_gather(w, x, 0)), LS_ALL_AXES, false);
+    OK(ls_gradients(loss, &w, 1, &gradient));
+    int64_t launches = -ls_gpu_launches();
+    OK(ls_eval(graph, &(ls_feed){ x, ls_array_of(LS_I32, LS_SHAPE(BATCH, EACH), rows) }, 1, &gradient, 1));
+    launches += ls_gpu_launches();
+    OK(ls_value(gradient, &value));
+    memcpy(out, value.data, 5 * sizeof(*out));
+    *peak = machine_memory(ctx, device).peak;
+    ls_graph_destroy(graph);
+    ls_context_close(ctx);
+    free(rows);
+    return launches;
+}
+
+/* The rooms of all lanes have room within the limit, but not their scratch memory: half of them are run at once. */
+void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k)
+{
+    float expected[5], all[5], half[5];
+    size_t peak, ignored;
+    (void)gather_lanes(k, "cpu:0", 0, expected, &ignored);
+    int64_t launches = gather_lanes(k, k->first, 0, all, &peak);
+    assert_memory_equal(all, expected, sizeof(all));
+    assert_true(gather_lanes(k, k->first, peak / 10 * 7, half, &ignored) > launches);
+    assert_memory_equal(half, expected, sizeof(half));
+    assert_true(ignored <= peak / 10 * 7);
+}
+
 void other_tells_a_wrong_label(const other_kind *k)
 {
     char said[2][256], hash[2][65];

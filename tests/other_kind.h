@@ -34,6 +34,9 @@ void other_tells_a_wrong_label(const other_kind *k);
 void other_launches_all_lanes_at_once(const other_kind *k);
 void other_runs_as_many_lanes_as_fit(const other_kind *k);
 void other_fuses_chains(const other_kind *k);
+void other_adds_gathered_rows_in_order(const other_kind *k);
+void other_counts_scratch_memory(const other_kind *k);
+void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k);
 
 /* Of a backend with the functions of backend/gpu/driver.h. */
 void other_keeps_the_order(const ls_backend *b);

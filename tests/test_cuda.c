@@ -87,6 +87,27 @@ static void chains_are_one_launch_and_have_the_cpu_s_bits(void **state)
     other_fuses_chains(&cuda);
 }
 
+static void gathered_rows_are_added_in_order(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_adds_gathered_rows_in_order(&cuda);
+}
+
+static void scratch_memory_counts(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_counts_scratch_memory(&cuda);
+}
+
+static void fewer_lanes_run_at_once_for_scratch_memory(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_runs_fewer_lanes_for_scratch_memory(&cuda);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -500,6 +521,9 @@ int main(void)
         TEST(launches_do_not_depend_on_lanes),
         TEST(as_many_lanes_as_fit_are_run_at_once),
         TEST(chains_are_one_launch_and_have_the_cpu_s_bits),
+        TEST(gathered_rows_are_added_in_order),
+        TEST(scratch_memory_counts),
+        TEST(fewer_lanes_run_at_once_for_scratch_memory),
         TEST(joins_go_by_nccl),
         TEST(without_communicators_devices_copy),
     };

@@ -437,6 +437,113 @@ static void a_lost_device_is_told(void **state)
     }
 }
 
+/* ---- Workspaces, and limits of memory ---- */
+
+/* On these devices ("cuda:0", "cuda:1" or both), each with a limit; cuDNN wants so many MiB of workspace. */
+static ls_context *open_limited(size_t first_mib, size_t second_mib, size_t workspace_mib)
+{
+    char bytes[24];
+    ls_context *ctx = open_with(LS_KERNELS_VENDOR, second_mib ? "cuda:0-1" : "cuda:0");
+    snprintf(bytes, sizeof(bytes), "%zu", workspace_mib << 20);
+    setenv("STANDIN_CUDNN_WORKSPACE", bytes, 1);
+    OK(ls_set_logical_devices(ctx, "cuda:0", &(ls_logical_device){ LS_MIB(first_mib) }, 1));
+    if (second_mib)
+        OK(ls_set_logical_devices(ctx, "cuda:1", &(ls_logical_device){ LS_MIB(second_mib) }, 1));
+    return ctx;
+}
+
+typedef struct limited {
+    char hash[65];
+    long forward, data, filter; /* calls of cuDNN */
+    size_t peak;
+} limited;
+
+static void train_limited(size_t mib, bool both, size_t workspace_mib, limited *out)
+{
+    ls_context *ctx = open_limited(mib, both ? mib : 0, workspace_mib);
+    network n;
+    out->forward = -standin.count("cudnnConvolutionForward");
+    out->data = -standin.count("cudnnConvolutionBackwardData");
+    out->filter = -standin.count("cudnnConvolutionBackwardFilter");
+    OK(network_create(ctx, NETWORK_CNN, &n));
+    OK(ls_graph_set_lanes(n.graph, 4));
+    OK(network_train(&n, 11, STEPS, out->hash));
+    out->peak = machine_memory(ctx, "cuda:0").peak;
+    out->forward += standin.count("cudnnConvolutionForward");
+    out->data += standin.count("cudnnConvolutionBackwardData");
+    out->filter += standin.count("cudnnConvolutionBackwardFilter");
+    network_destroy(&n);
+    assert_int_equal(machine_memory(ctx, "cuda:0").in_use, 0);
+    ls_context_close(ctx);
+    unsetenv("STANDIN_CUDNN_WORKSPACE");
+}
+
+/* Of 64 MiB a workspace may have 16. One of 12 is counted; one of 24 is not taken: then forward convolutions have the
+ * algorithm that needs none, and gradients are ours, on any number of devices. */
+static void a_workspace_that_does_not_fit_is_not_taken(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    limited small, fits, large, again;
+    train_limited(64, false, 0, &small);
+    train_limited(64, false, 12, &fits);
+    assert_string_equal(fits.hash, small.hash);
+    assert_true(fits.peak >= small.peak + LS_MIB(12) - LS_MIB(4)); /* cuBLAS's has 4 */
+    train_limited(64, false, 24, &large);
+    assert_string_not_equal(large.hash, small.hash);
+    assert_int_equal(large.forward, small.forward);
+    assert_true(small.data > 0 && small.filter > 0);
+    assert_int_equal(large.data, 0);
+    assert_int_equal(large.filter, 0);
+    assert_true(large.peak <= small.peak + LS_MIB(1));
+    train_limited(64, true, 24, &again);
+    assert_string_equal(again.hash, large.hash);
+    train_limited(128, false, 24, &again); /* of 128 a workspace may have 32 */
+    assert_string_equal(again.hash, small.hash);
+}
+
+/* What may be taken is part of the bit class; devices that differ in it are refused. */
+static void a_limit_that_decides_bits_is_in_their_class(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    char *text;
+    ls_device_info *list;
+    size_t count;
+    ls_context *ctx = open_limited(100, 70, 0); /* of either a workspace may have 16 MiB */
+    OK(ls_bit_class(ctx, &text));
+    machine_has(text, "multiprocessors, workspaces of up to 16384 KiB; CUDA canary");
+    free(text);
+    ls_context_close(ctx);
+    ctx = open_limited(100, 60, 0);
+    FAILS(ls_list_logical_devices(ctx, NULL, &list, &count), LS_ERR_UNSUPPORTED, "CUDA:0 (limit 100 MiB)", "16384 KiB",
+          "CUDA:1 (60 MiB) 8192 KiB");
+    ls_context_close(ctx);
+    unsetenv("STANDIN_CUDNN_WORKSPACE");
+}
+
+/* A product whose workspace has no room beside the variables: told with the op, the bytes and the limit. */
+static void a_workspace_without_room_is_told(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    enum { SIDE = 1280 }; /* 6.25 MiB a matrix, twice */
+    ls_graph *graph;
+    float *zeros = calloc((size_t)SIDE * SIDE, sizeof(*zeros));
+    assert_non_null(zeros);
+    ls_context *ctx = open_limited(16, 0, 0);
+    OK(ls_graph_create(ctx, &graph));
+    ls_tensor *a = ls_op_variable(graph, "a", LS_F32, LS_SHAPE(SIDE, SIDE), .data = zeros);
+    ls_tensor *b = ls_op_reduce_sum(a, LS_AXES(0), true);
+    ls_tensor *y = ls_op_matmul(b, a);
+    FAILS(ls_eval(graph, NULL, 0, &y, 1), LS_ERR_MEMORY, "op matmul", "scratch memory of kernels, 4.00 MiB",
+          "limit 16.00 MiB");
+    ls_graph_destroy(graph);
+    ls_context_close(ctx);
+    free(zeros);
+    unsetenv("STANDIN_CUDNN_WORKSPACE");
+}
+
 /* ---- Calls ---- */
 
 /* One call a lane, whatever the number of devices. */
@@ -462,6 +569,7 @@ static void a_lane_is_a_call(void **state)
 int main(void)
 {
     setenv("STANDIN_CUDA_DEVICES", "3", 1);
+    setenv("STANDIN_CUDA_MEMORY", "4294967296", 1); /* enough for any workspace */
     there = cuda_stand_in();
     if (there)
         standin = cuda_control();
@@ -474,6 +582,9 @@ int main(void)
         TEST(a_mix_of_kernels_is_refused),
         TEST(every_call_of_the_libraries_may_fail),
         TEST(a_lost_device_is_told),
+        TEST(a_workspace_that_does_not_fit_is_not_taken),
+        TEST(a_limit_that_decides_bits_is_in_their_class),
+        TEST(a_workspace_without_room_is_told),
         TEST(a_lane_is_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 LOCKSTEP="$LS_BUILD/lockstep"
 unset CUDA_VISIBLE_DEVICES
-export LOCKSTEP_CUDA_PATH="$LS_BUILD/tests/standin_cuda" LOCKSTEP_CACHE="$TMP/cache" STANDIN_CUDA_DEVICES=3 LOCKSTEP
+export LOCKSTEP_CUDA_PATH="$LS_BUILD/tests/standin_cuda" LOCKSTEP_CACHE="$TMP/cache" STANDIN_CUDA_DEVICES=3 STANDIN_CUDA_MEMORY=4294967296 LOCKSTEP
 
 # Training with kernels $1 on devices $2, and more flags.
 train() {

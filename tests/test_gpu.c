@@ -766,7 +766,8 @@ static ls_status make_call(bed *x, doubling *d, gpu_call call)
     case GPU_FINITE:
         return x->b->finite(x->device[0], LS_F32, at(x, X), 1, &(bool){ false });
     case GPU_PLAN:
-        status = x->b->plan_create(x->device[0], &(ls_program){ &d->twice, 1, 1, 1 }, &made);
+        status = x->b->plan_create(
+            x->device[0], &(ls_program){ .steps = &d->twice, .step_count = 1, .samples = 1, .lanes = 1 }, &made);
         if (status == LS_OK)
             x->b->plan_destroy(x->device[0], made);
         return status;
@@ -933,7 +934,10 @@ static void wrong_programs_are_noticed(void **state)
     make_doubling(&x, &d);
     ls_tensor *cast = ls_op_cast(ls_op_input(x.graph, "c", LS_F32, LS_SCALAR), LS_F64);
     ls_program_step denied = { .node = cast, .in = d.in_twice, .out = whole(64, 2) };
-    MISUSED(&x, x.b->plan_create(x.device[0], &(ls_program){ &denied, 1, 1, 1 }, &plan), "cast");
+    MISUSED(&x,
+            x.b->plan_create(x.device[0], &(ls_program){ .steps = &denied, .step_count = 1, .samples = 1, .lanes = 1 },
+                             &plan),
+            "cast");
     ls_program_run good = { .room = { { x.memory[0], 0 } }, .samples = 1, .batch = -1 }, run = good;
     MISUSED(&x, x.b->plan_run(x.device[1], d.plan[0], &good), "no buffer");
     run.room[0].memory = x.memory[1];
@@ -991,7 +995,10 @@ static void wrong_states_are_noticed(void **state)
     MISUSED(&x, x.b->plan_run(x.device[0], u.plan, &u.run), "room of the state that the run reads");
     x.b->plan_destroy(x.device[0], u.plan);
     u.step.state_count = 0;
-    MISUSED(&x, x.b->plan_create(x.device[0], &(ls_program){ &u.step, 1, 1, 1 }, &plan), "0 values of state");
+    MISUSED(&x,
+            x.b->plan_create(x.device[0], &(ls_program){ .steps = &u.step, .step_count = 1, .samples = 1, .lanes = 1 },
+                             &plan),
+            "0 values of state");
     close_bed(&x);
 }
 

@@ -234,8 +234,8 @@ static void gpus_of_several_kinds(void **state)
         { "gpu:1-2", KINDS(opencl), NULL, "there is no GPU:2;" },
         { "gpu:2,opencl:1", KINDS(both), NULL, "OPENCL:1 stands twice" },
         { "gpu:2[0]", KINDS(both), NULL, "no GPU has" },
-        { "gpu:0", KINDS(none), NULL, "there is no GPU;" },
-        { "cuda:0", KINDS(opencl), NULL, "there is no GPU;" },
+        { "gpu:0", KINDS(none), NULL, "there is no GPU (lockstep devices" },
+        { "cuda:0", KINDS(opencl), NULL, "there is no GPU (lockstep devices" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         ls_named_device *devices = NULL;
@@ -252,6 +252,8 @@ static void gpus_of_several_kinds(void **state)
     }
 }
 
+#define WHY " (lockstep devices, or ls_format_drivers, says why)"
+
 static void what_there_is(void **state)
 {
     (void)state;
@@ -261,10 +263,10 @@ static void what_there_is(void **state)
         int kind_count, worker;
         const char *message;
     } rows[] = {
-        { "gpu:0", KINDS(no_gpu), "device \"gpu:0\": there is no GPU; there is CPU:0" },
-        { "cuda", KINDS(no_gpu), "device \"cuda\": there is no GPU; there is CPU:0" },
-        { "gpu:0", KINDS(empty_gpu), "device \"gpu:0\": there is no GPU; there is CPU:0" },
-        { "cpu:0", KINDS(nothing), "device \"cpu:0\": there is no CPU; there are no devices" },
+        { "gpu:0", KINDS(no_gpu), "device \"gpu:0\": there is no GPU" WHY "; there is CPU:0" },
+        { "cuda", KINDS(no_gpu), "device \"cuda\": there is no GPU" WHY "; there is CPU:0" },
+        { "gpu:0", KINDS(empty_gpu), "device \"gpu:0\": there is no GPU" WHY "; there is CPU:0" },
+        { "cpu:0", KINDS(nothing), "device \"cpu:0\": there is no CPU" WHY "; there are no devices" },
         { "npu:0", NULL, 0, LS_NO_WORKER, "device \"npu:0\": there is no kind \"npu\"; there are no devices" },
         { "gpu:9", KINDS(many),
           "device \"gpu:9\": there is no GPU:9; there are CPU:0 to CPU:3, GPU:0 to GPU:1, XPU_2:0" },

@@ -73,6 +73,27 @@ static void chains_are_one_launch_and_have_the_cpu_s_bits(void **state)
     other_fuses_chains(&opencl);
 }
 
+static void gathered_rows_are_added_in_order(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_adds_gathered_rows_in_order(&opencl);
+}
+
+static void scratch_memory_counts(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_counts_scratch_memory(&opencl);
+}
+
+static void fewer_lanes_run_at_once_for_scratch_memory(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_runs_fewer_lanes_for_scratch_memory(&opencl);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -274,6 +295,9 @@ int main(void)
         cmocka_unit_test(launches_do_not_depend_on_lanes),
         cmocka_unit_test(as_many_lanes_as_fit_are_run_at_once),
         cmocka_unit_test(chains_are_one_launch_and_have_the_cpu_s_bits),
+        cmocka_unit_test(gathered_rows_are_added_in_order),
+        cmocka_unit_test(scratch_memory_counts),
+        cmocka_unit_test(fewer_lanes_run_at_once_for_scratch_memory),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(what_waits_keeps_its_order),
         cmocka_unit_test(many_values_are_looked_at_together),

@@ -39,6 +39,36 @@ check workers_train_on_opencl same_hash_of_workers opencl:0 opencl:1
 check workers_on_devices_of_different_kinds_meet same_hash_of_workers opencl:0 cpu:0
 check a_worker_may_have_several_kinds same_hash_of_workers cpu:0 opencl:0,cpu:0
 
+# What fails, and each of these words is in the message.
+fails_with() {
+    devices=$1
+    shift
+    ! timeout 100 "$LOCKSTEP" train mnist-cnn --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 --devices "$devices" $FLAGS \
+        >"$TMP/out" 2>&1 || { echo "it did not fail"; return 1; }
+    for word; do grep -qF -- "$word" "$TMP/out" || { echo "no '$word' in: $(tail -3 "$TMP/out")"; return 1; }; done
+}
+FLAGS=
+check a_device_that_is_not_there_is_told fails_with opencl:7 'there is no OPENCL:7' 'OPENCL:0 to OPENCL:1'
+wrong_parts() {
+    LOCKSTEP_OPENCL_PARTS=2x fails_with opencl:0 'there is no OPENCL (lockstep devices' &&
+        LOCKSTEP_OPENCL_PARTS=2x timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
+        grep -q 'OpenCL: none (left alone: LOCKSTEP_OPENCL_PARTS is 2x; expected a number' "$TMP/list"
+}
+check parts_that_are_no_number_are_told wrong_parts
+
+# Limits of memory: those that suffice change no bit, whoever has them.
+limited() {
+    FLAGS="--memory-limit $2 --memory-growth"
+    timeout 200 "$LOCKSTEP" train mnist-cnn --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 --devices "$1" $FLAGS >"$TMP/out" &&
+        [ "$(sed -n 's/^weights sha256: //p' "$TMP/out")" = "$(hash_on cpu:0)" ]
+}
+check a_limit_that_suffices_changes_nothing limited opencl:0 24
+check a_limit_is_for_both_kinds limited cpu:0,opencl:0 24
+FLAGS='--memory-limit 4 --memory-growth'
+check a_limit_that_does_not_is_told fails_with opencl:0 'OPENCL:0: this run needs' 'the limit is 4.0 MiB'
+FLAGS='--memory-limit 20,30'
+check a_list_of_limits_is_of_cpus fails_with cpu:0,opencl:0 'beside OPENCL:0 one limit is for all devices'
+
 is_listed() {
     timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
         grep -q 'physical_device:OPENCL:0 .*(not visible)' "$TMP/list" && grep -q '^  OpenCL: [1-9]' "$TMP/list" &&

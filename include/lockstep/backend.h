@@ -58,7 +58,15 @@ typedef struct ls_program {
     int step_count;
     int64_t samples; /* upper bound per run, at least 1; 1 where there is no batch axis */
     int lanes;       /* upper bound of the runs that plan_run_lanes is given at once, at least 1 */
+    int64_t batch;   /* that of every run */
+    size_t limit;    /* of the device's memory, in bytes; 0: there is none */
 } ls_program;
+
+/* Memory that a plan uses while it runs, beside its rooms: partial sums, workspaces of libraries. */
+typedef struct ls_plan_scratch {
+    size_t bytes; /* 0: none */
+    int step;     /* that needs most of it, for messages */
+} ls_plan_scratch;
 
 /* A place in memory of `alloc`. */
 typedef struct ls_memory_place {
@@ -157,6 +165,11 @@ typedef struct ls_backend {
     /* All of these at once, between any of its devices, none of which is called for meanwhile; what is read is all
      * there. Returns when they are done. NULL: by `copy`, each device for itself. */
     ls_status (*transfer)(void *user, const ls_transfer *list, int count);
+    /* Scratch memory is the library's to take, so that it counts in the device's limit: one piece for all plans, as
+     * large as the largest needs, of which the backend is told before a plan's first run, and when it changes; memory
+     * NULL: it is no longer there. Both NULL: the backend takes what it needs by itself, and it counts nowhere. */
+    void (*plan_scratch)(void *device, const void *plan, ls_plan_scratch *out);
+    ls_status (*use_scratch)(void *device, ls_memory_place at, size_t bytes);
 } ls_backend;
 
 /* The table is copied; what it points to must outlive the context. Kinds added later are preferred. */

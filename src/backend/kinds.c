@@ -24,27 +24,48 @@ void ls_context_add_own_kinds(ls_context *ctx)
 }
 
 /* The first device of the vendor's kind; NULL: none is open. */
-static const ls_cuda_device *vendor_device(const ls_context *ctx)
+static const ls_device *vendor_device(const ls_context *ctx)
 {
     int kind = ls_context_vendor_kind(ctx);
     for (int d = 0; d < ctx->device_count; d++)
         if (ctx->devices[d].kind == kind)
-            return &ls_cuda_get()->devices[ctx->devices[d].physical];
+            return &ctx->devices[d];
     return NULL;
+}
+
+static const ls_cuda_device *hardware(const ls_device *device)
+{
+    return &ls_cuda_get()->devices[device->physical];
+}
+
+/* Algorithms are chosen by the workspace that a limit leaves them. */
+static ls_status check_limits(const ls_device *first, const ls_device *other)
+{
+    size_t most = ls_gpu_workspace_limit(first->limit), others = ls_gpu_workspace_limit(other->limit);
+    if (most == others)
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_UNSUPPORTED,
+        "kernels of the vendor have other bits with less memory for their workspaces: of CUDA:%d (limit %zu "
+        "MiB) a workspace may have %zu KiB, of CUDA:%d (%zu MiB) %zu KiB; give devices the same limit, or use "
+        "kernels of our own",
+        first->number, first->limit >> 20, most >> 10, other->number, other->limit >> 20, others >> 10);
 }
 
 /* NVIDIA promises the same bits for the same architecture and number of multiprocessors. */
 ls_status ls_context_check_vendor(const ls_context *ctx)
 {
-    const ls_cuda_device *first = vendor_device(ctx), *other;
+    const ls_device *device = vendor_device(ctx);
     const ls_cuda *all = ls_cuda_get();
-    if (!first)
+    if (!device)
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "kernels of the vendor, cuBLAS's and cuDNN's, are those of CUDA devices, and this context has "
                        "none (%s); kernels of our own are for all devices",
                        all->count > 0 ? "those of the machine are not visible" : all->problem);
+    const ls_cuda_device *first = hardware(device);
     for (int d = 0; d < ctx->device_count; d++) {
-        other = ctx->devices[d].kind == ls_context_vendor_kind(ctx) ? &all->devices[ctx->devices[d].physical] : first;
+        const ls_device *at = ctx->devices[d].kind == device->kind ? &ctx->devices[d] : device;
+        const ls_cuda_device *other = hardware(at);
         if (other->major != first->major || other->minor != first->minor ||
             other->multiprocessors != first->multiprocessors)
             return ls_fail(LS_ERR_UNSUPPORTED,
@@ -53,6 +74,7 @@ ls_status ls_context_check_vendor(const ls_context *ctx)
                            "use kernels of our own",
                            first->number, first->major, first->minor, first->multiprocessors, other->number,
                            other->major, other->minor, other->multiprocessors);
+        LS_TRY(check_limits(device, at));
     }
     return LS_OK;
 }
@@ -60,7 +82,8 @@ ls_status ls_context_check_vendor(const ls_context *ctx)
 void ls_context_describe_vendor(const ls_context *ctx, ls_text *out)
 {
     ls_text_put(out, "vendor: ");
-    ls_vendor_describe(vendor_device(ctx), out);
+    const ls_device *device = vendor_device(ctx);
+    ls_vendor_describe(hardware(device), device->limit, out);
 }
 
 ls_status ls_format_drivers(char **out)

@@ -49,6 +49,21 @@ ls_status ls_device_plan_create(ls_device *device, const ls_program *program, vo
     LOCKED(device, device->backend->plan_create(device->handle, program, plan));
 }
 
+void ls_device_plan_scratch(ls_device *device, const void *plan, ls_plan_scratch *out)
+{
+    *out = (ls_plan_scratch){ .bytes = 0 };
+    if (!device->backend->plan_scratch || !device->backend->use_scratch)
+        return;
+    pthread_mutex_lock(&device->mutex);
+    device->backend->plan_scratch(device->handle, plan, out);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+ls_status ls_device_use_scratch(ls_device *device, ls_memory_place at, size_t bytes)
+{
+    LOCKED(device, device->backend->use_scratch(device->handle, at, bytes));
+}
+
 ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run *run)
 {
     LOCKED(device, device->backend->plan_run(device->handle, plan, run));

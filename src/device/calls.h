@@ -11,6 +11,8 @@ ls_status ls_device_download(ls_device *device, void *memory, size_t offset, voi
 ls_status ls_device_copy(ls_device *to_device, void *to, size_t to_offset, ls_device *from_device, void *from,
                          size_t from_offset, size_t bytes);
 ls_status ls_device_plan_create(ls_device *device, const ls_program *program, void **plan);
+void ls_device_plan_scratch(ls_device *device, const void *plan, ls_plan_scratch *out);
+ls_status ls_device_use_scratch(ls_device *device, ls_memory_place at, size_t bytes);
 ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run *run);
 ls_status ls_device_plan_run_lanes(ls_device *device, void *plan, const ls_program_run *runs, int count);
 void ls_device_plan_destroy(ls_device *device, void *plan);

@@ -42,6 +42,10 @@ typedef struct ls_device {
     ls_memory *memory;
     size_t limit;
     bool growth;
+    pthread_mutex_t scratch_mutex;  /* of the next three (scratch.c) */
+    ls_block *scratch;              /* that programs of all its plans use while they run; NULL: none */
+    int scratch_users;              /* plans that need some */
+    bool scratch_lacks;             /* the last that asked for some did not get it */
     int first_worker, worker_count; /* of the crew; others than CPUs have one that drives them */
     /* Work that its tasks have done so far, in FLOPs, and the time that a worker took for it; under `mutex`. */
     double flops, seconds;

@@ -14,6 +14,7 @@
 #define MOST_QUOTED  200  /* characters of what the user wrote */
 #define HIGHEST_CORE 8191 /* the last of the largest kernels */
 #define WHY_CHARS    160
+#define SEE_WHY      " (lockstep devices, or ls_format_drivers, says why)"
 
 /* A stretch of the text. */
 typedef struct span {
@@ -255,7 +256,7 @@ static ls_status find_kind(const reader *r, span word, int *out)
     if (is_in_any_case(word, "GPU") || is_in_any_case(word, "CUDA")) {
         int cuda = is_in_any_case(word, "CUDA") ? find_filled(r, "CUDA") : -1, gpu = find_filled(r, "GPU");
         if (cuda < 0 && gpu < 0 && (is_in_any_case(word, "CUDA") || find_gpu(r, 0, NULL) == 0))
-            return refuse(r, LS_ERR_NOT_FOUND, "there is no GPU");
+            return refuse(r, LS_ERR_NOT_FOUND, "there is no GPU" SEE_WHY);
         *out = cuda >= 0 ? cuda : gpu >= 0 ? gpu : ANY_GPU;
         return LS_OK;
     }
@@ -279,7 +280,7 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
         return refuse(r, LS_ERR_INVALID, "%s", why);
     ls_kind_count k = count_of(r, *kind);
     if (k.count == 0)
-        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s", k.kind);
+        return refuse(r, LS_ERR_NOT_FOUND, "there is no %s" SEE_WHY, k.kind);
     if (n->first >= k.count) /* as it was written: it may be too large for an int */
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%.*s", k.kind, QUOTE(n->first_digits));
     if (n->last >= k.count)

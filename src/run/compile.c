@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "device/scratch.h"
 #include "run/exchange.h"
 #include "run/fitting.h"
 #include "run/peers.h"
@@ -37,7 +38,7 @@ static ls_status place_together(ls_compilation *m, int together)
 /* As many lanes run together as all devices have room for. */
 static ls_status place(ls_compilation *m)
 {
-    int together = m->plan->lanes, device;
+    int together = m->together ? m->together : m->plan->lanes, device;
     LS_TRY(place_together(m, together));
     while ((device = ls_fitting_too_small(m->placement)) >= 0 && m->placement->places[device].together > 1) {
         together = m->placement->places[device].together / 2;
@@ -123,6 +124,53 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
                      meetings);
 }
 
+/* Devices had room for the plan, but one of them not for the scratch memory of its kernels, which is known only when
+ * they are made. */
+static bool lacks_scratch(const ls_context *ctx)
+{
+    for (int d = ctx->cpu_count; d < ctx->device_count; d++)
+        if (ls_device_lacks_scratch(&ctx->devices[d]))
+            return true;
+    return false;
+}
+
+/* Lanes that a device runs at once, at most. */
+static int most_together(const ls_placement *p)
+{
+    int most = 1;
+    for (int d = p->ctx->cpu_count; d < p->ctx->device_count; d++)
+        most = p->places[d].together > most ? p->places[d].together : most;
+    return most;
+}
+
+/* The same plan with half as many lanes at once; of one lane, when a plan that is kept for later has given way. */
+static bool make_smaller(ls_compilation *m, int64_t batch, int together)
+{
+    m->together = together > 1 ? together / 2 : 1;
+    if (together == 1 && !ls_runs_give_way(m->runs))
+        return false;
+    if (ls_compilation_make(m, batch) != LS_OK)
+        return false;
+    if (ls_fitting_too_small(m->placement) < 0)
+        return true;
+    ls_compilation_drop(m);
+    return false;
+}
+
+static ls_status make_executor(ls_compilation *m, int64_t batch, ls_executor **out)
+{
+    for (;;) {
+        ls_error failure;
+        int together = most_together(m->placement);
+        ls_status status = ls_executor_create(m->plan, m->placement, m->crew, m->runs->states, out);
+        if (status != LS_ERR_MEMORY || !lacks_scratch(m->graph->context))
+            return status;
+        ls_error_keep(&failure, status);
+        if (!make_smaller(m, batch, together))
+            return ls_error_give(&failure);
+    }
+}
+
 ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
                          int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out)
 {
@@ -141,7 +189,7 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
     ls_placement_mark(m.placement);
     if (ctx->log_placement)
         ls_placement_log(m.placement, &ctx->log);
-    LS_TRY(ls_executor_create(m.plan, m.placement, m.crew, m.runs->states, out));
+    LS_TRY(make_executor(&m, batch, out));
     ls_executor_mutate(*out, m.settings->mutation);
     return LS_OK;
 }

@@ -18,6 +18,7 @@ typedef struct ls_compilation {
     const ls_run_settings *settings;
     ls_runs *runs;
     ls_crew *crew; /* NULL: the caller does everything */
+    int together;  /* lanes that devices run together, at most; 0: all, where there is room */
     ls_plan *plan;
     ls_placement *placement;
 } ls_compilation;

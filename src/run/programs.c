@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "device/calls.h"
+#include "device/scratch.h"
 
 ls_status ls_programs_explain(const ls_programs *p, const ls_step *step, const char *what, ls_status status)
 {
@@ -92,9 +93,21 @@ static ls_status make(ls_programs *p, const ls_step *const *steps, int count, in
         else
             out->steps[i].out = slot_of(p, &steps[i]->out);
     }
-    out->program = (ls_program){ .steps = out->steps, .step_count = count, .samples = samples, .lanes = lanes };
-    return ls_programs_explain(p, steps[0], "planning for",
-                               ls_device_plan_create(p->device, &out->program, &out->plan));
+    out->program = (ls_program){ .steps = out->steps,
+                                 .step_count = count,
+                                 .samples = samples,
+                                 .lanes = lanes,
+                                 .batch = p->placement->plan->batch,
+                                 .limit = p->device->limit };
+    LS_TRY(
+        ls_programs_explain(p, steps[0], "planning for", ls_device_plan_create(p->device, &out->program, &out->plan)));
+    ls_plan_scratch needs;
+    ls_device_plan_scratch(p->device, out->plan, &needs);
+    if (needs.bytes > p->scratch) {
+        p->scratch = needs.bytes;
+        p->needs = steps[needs.step];
+    }
+    return LS_OK;
 }
 
 static ls_status make_list(ls_programs *p, const ls_step **list)
@@ -119,6 +132,15 @@ static ls_status make_list(ls_programs *p, const ls_step **list)
     return updates ? make(p, list, updates, 1, 1, &p->updates) : LS_OK;
 }
 
+static ls_status take_scratch(ls_programs *p)
+{
+    if (p->scratch == 0)
+        return LS_OK;
+    LS_TRY(ls_programs_explain(p, p->needs, "memory of", ls_device_take_scratch(p->device, p->scratch)));
+    p->has_scratch = true;
+    return LS_OK;
+}
+
 ls_status ls_programs_make(ls_programs *p)
 {
     const ls_plan *plan = p->placement->plan;
@@ -132,7 +154,7 @@ ls_status ls_programs_make(ls_programs *p)
                            ? make_list(p, list)
                            : ls_fail(LS_ERR_MEMORY, "no memory for the programs of %s", p->device->name);
     free(list);
-    return status;
+    return status == LS_OK ? take_scratch(p) : status;
 }
 
 static void free_compiled(const ls_programs *p, ls_compiled *c)
@@ -151,6 +173,8 @@ void ls_programs_free(ls_programs *p)
     for (int i = 0; p->wholes && i < plan->whole_count; i++)
         free_compiled(p, &p->wholes[i]);
     free_compiled(p, &p->updates);
+    if (p->has_scratch)
+        ls_device_give_scratch(p->device);
     free(p->segments);
     free(p->wholes);
 }

@@ -20,6 +20,9 @@ typedef struct ls_programs {
     ls_compiled *segments; /* by segment */
     ls_compiled *wholes;   /* by whole step */
     ls_compiled updates;
+    size_t scratch;       /* bytes that the program with most of it needs while it runs */
+    const ls_step *needs; /* its step that needs most */
+    bool has_scratch;     /* they were taken */
 } ls_programs;
 
 /* The first four fields are set. */

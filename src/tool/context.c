@@ -44,9 +44,31 @@ static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t 
     return status;
 }
 
-/* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
-static ls_status read_names(ls_context *ctx, const char *names, int *open, int *used)
+static ls_status read_limits(const char *text, ls_logical_device *parts, int count);
+
+/* --memory-limit is for each of them, too; a list is of CPU devices. */
+static ls_status limit_named(const tool_settings *settings, ls_context *ctx, const ls_device_name *list, size_t count)
 {
+    ls_logical_device limit = { .memory_limit = 0 };
+    char name[48];
+    for (size_t i = 0; settings->memory_limit && i < count; i++) {
+        if (strcmp(list[i].kind, "CPU") == 0)
+            continue;
+        if (strchr(settings->memory_limit, ','))
+            return ls_fail(LS_ERR_INVALID, "--memory-limit %s: beside %s:%d one limit is for all devices",
+                           settings->memory_limit, list[i].kind, list[i].number);
+        LS_TRY(read_limits(settings->memory_limit, &limit, 1));
+        snprintf(name, sizeof(name), "%s:%d", list[i].kind, list[i].number);
+        if (limit.memory_limit > 0)
+            LS_TRY(ls_fail_within(ls_set_logical_devices(ctx, name, &limit, 1), "--memory-limit"));
+    }
+    return LS_OK;
+}
+
+/* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
+static ls_status read_names(const tool_settings *settings, ls_context *ctx, int *open, int *used)
+{
+    const char *names = settings->devices;
     ls_device_name *list;
     size_t count;
     LS_TRY(ls_fail_within(ls_read_device_names(ctx, names, &list, &count), "--devices"));
@@ -56,6 +78,8 @@ static ls_status read_names(ls_context *ctx, const char *names, int *open, int *
         if (strcmp(list[i].kind, "CPU") == 0 && list[i].number >= *open)
             *open = list[i].number + 1;
     ls_status status = show_named(ctx, list, count);
+    if (status == LS_OK)
+        status = limit_named(settings, ctx, list, count);
     free(list);
     return status;
 }
@@ -72,7 +96,7 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
     }
     if (!ls_parse_i64(settings->devices, &number)) {
         session->strategy.devices = settings->devices;
-        return read_names(session->ctx, settings->devices, open, &session->devices);
+        return read_names(settings, session->ctx, open, &session->devices);
     }
     if (number < 1 || number > LS_MAX_WORKERS)
         return ls_fail(LS_ERR_INVALID,

@@ -204,7 +204,8 @@ static const ls_option count_rows[] = {
                 "cpu:0-3 or /device:CPU:0. Results do not depend on it"),
     ROW("--memory-limit", memory_limit, .metavar = "MIB",
         .help =
-            "memory that each CPU device may use, in MiB, or a list with one for each; 0: no limit, as when not given"),
+            "memory that each device may use, in MiB, or a list with one for each CPU device; 0: no limit, as when not "
+            "given"),
     ROW("--memory-growth", memory_growth, .value = "off",
         .help = "take memory as it is needed; off: a limit is reserved at the start"),
     ROW("--kernels", kernels, .value = "own",

@@ -1,6 +1,6 @@
 /* libcudnn.so.9 of the stand-in: see standin.h. Of convolutions what src/backend/cuda/vendor.c asks for: NHWC, float32
  * without TF32, algorithms whose sums have one order. They go from the last product to the first, and products are
- * rounded. */
+ * rounded. The forward algorithm that needs no workspace goes from the first to the last. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,10 +161,18 @@ API int cudnnSetConvolutionMathType(convolution *c, int math)
 
 typedef enum kind { FORWARD, DATA, FILTER } kind;
 
+/* Bytes that an algorithm needs. */
+static size_t workspace_bytes(const tensor *w, int algorithm)
+{
+    const char *more = getenv("STANDIN_CUDNN_WORKSPACE");
+    return algorithm == 1 && w->h * w->w > 1 ? 64 + (size_t)w->c * 4 + (more ? strtoul(more, NULL, 10) : 0) : 0;
+}
+
 /* What is done later; a, b: what it is given, in the order of the call. */
 typedef struct job {
     standin_area area[4]; /* a, b, out, workspace */
     kind kind;
+    bool forwards; /* from the first product to the last */
     tensor x, w, y;
     convolution c;
     float alpha, beta;
@@ -181,39 +189,39 @@ static int outputs(int size, int window, const convolution *c, int axis)
 }
 
 /* Some bytes, by shape; NOT_SUPPORTED: groups with dilation, and a number of samples that a test asks for. */
-static int workspace_of(const char *name, const handle *h, const tensor *x, const tensor *w, const tensor *y,
+static int workspace_of(const char *name, kind kind, const handle *h, const tensor *x, const tensor *w, const tensor *y,
                         const convolution *c, int algorithm, size_t *bytes)
 {
     int error = standin_call(name);
     const char *refused = getenv("STANDIN_CUDNN_REFUSES");
     if (error != SUCCESS)
         return error;
-    if (h->context != standin_current() || algorithm != 1 || c->math != FMA_MATH || x->n != y->n ||
-        x->c != w->c * c->groups || y->c != w->n || w->n % c->groups != 0 || y->h != outputs(x->h, w->h, c, 0) ||
-        y->w != outputs(x->w, w->w, c, 1))
+    if (h->context != standin_current() || (algorithm != 1 && (algorithm != 0 || kind != FORWARD)) ||
+        c->math != FMA_MATH || x->n != y->n || x->c != w->c * c->groups || y->c != w->n || w->n % c->groups != 0 ||
+        y->h != outputs(x->h, w->h, c, 0) || y->w != outputs(x->w, w->w, c, 1))
         return misuse(BAD_PARAM);
     if ((c->groups > 1 && c->dilation[0] > 1) || (refused && atoi(refused) == x->n))
         return NOT_SUPPORTED + 2;
-    *bytes = w->h * w->w > 1 ? 64 + (size_t)w->c * 4 : 0;
+    *bytes = workspace_bytes(w, algorithm);
     return SUCCESS;
 }
 
 API int cudnnGetConvolutionForwardWorkspaceSize(handle *h, tensor *x, tensor *w, convolution *c, tensor *y,
                                                 int algorithm, size_t *bytes)
 {
-    return workspace_of("cudnnGetConvolutionForwardWorkspaceSize", h, x, w, y, c, algorithm, bytes);
+    return workspace_of("cudnnGetConvolutionForwardWorkspaceSize", FORWARD, h, x, w, y, c, algorithm, bytes);
 }
 
 API int cudnnGetConvolutionBackwardDataWorkspaceSize(handle *h, tensor *w, tensor *y, convolution *c, tensor *x,
                                                      int algorithm, size_t *bytes)
 {
-    return workspace_of("cudnnGetConvolutionBackwardDataWorkspaceSize", h, x, w, y, c, algorithm, bytes);
+    return workspace_of("cudnnGetConvolutionBackwardDataWorkspaceSize", DATA, h, x, w, y, c, algorithm, bytes);
 }
 
 API int cudnnGetConvolutionBackwardFilterWorkspaceSize(handle *h, tensor *x, tensor *y, convolution *c, tensor *w,
                                                        int algorithm, size_t *bytes)
 {
-    return workspace_of("cudnnGetConvolutionBackwardFilterWorkspaceSize", h, x, w, y, c, algorithm, bytes);
+    return workspace_of("cudnnGetConvolutionBackwardFilterWorkspaceSize", FILTER, h, x, w, y, c, algorithm, bytes);
 }
 
 /* out += what one output, one tap and one channel of its group have to do with each other. */
@@ -248,7 +256,10 @@ static void run(const void *packed)
                     for (int kw = j->w.w; kw-- > 0;)
                         for (int c = j->w.c; c-- > 0;)
                             for (int filter = j->w.n; filter-- > 0;)
-                                touch(j, n, row, column, filter, kh, kw, c);
+                                if (j->forwards)
+                                    touch(j, n, row, column, filter, j->w.h - 1 - kh, j->w.w - 1 - kw, j->w.c - 1 - c);
+                                else
+                                    touch(j, n, row, column, filter, kh, kw, c);
 }
 
 static int begin(const char *name, const handle *h, int algorithm, job j)
@@ -259,9 +270,10 @@ static int begin(const char *name, const handle *h, int algorithm, job j)
     int error = standin_call(name);
     if (error != SUCCESS)
         return error;
-    wanted = j.w.h * j.w.w > 1 ? 64 + (size_t)j.w.c * 4 : 0;
-    if (h->context != standin_current() || !h->stream || algorithm != 1 || j.c.math != FMA_MATH || j.alpha != 1 ||
-        j.beta != 0 || j.area[3].bytes < wanted)
+    wanted = workspace_bytes(&j.w, algorithm);
+    j.forwards = algorithm == 0;
+    if (h->context != standin_current() || !h->stream || (algorithm != 1 && (algorithm != 0 || j.kind != FORWARD)) ||
+        j.c.math != FMA_MATH || j.alpha != 1 || j.beta != 0 || j.area[3].bytes < wanted)
         return misuse(BAD_PARAM);
     j.area[0].bytes = elements(a) * sizeof(float);
     j.area[1].bytes = elements(b) * sizeof(float);
@@ -278,22 +290,25 @@ API int cudnnConvolutionForward(handle *h, const float *alpha, tensor *x, const 
                                 convolution *c, int algorithm, void *space, size_t bytes, const float *beta, tensor *y,
                                 void *out)
 {
-    return begin("cudnnConvolutionForward", h, algorithm,
-                 (job){ { { a, 0 }, { b, 0 }, { out, 0 }, { space, bytes } }, FORWARD, *x, *w, *y, *c, *alpha, *beta });
+    return begin(
+        "cudnnConvolutionForward", h, algorithm,
+        (job){ { { a, 0 }, { b, 0 }, { out, 0 }, { space, bytes } }, FORWARD, false, *x, *w, *y, *c, *alpha, *beta });
 }
 
 API int cudnnConvolutionBackwardData(handle *h, const float *alpha, tensor *w, const void *a, tensor *y, const void *b,
                                      convolution *c, int algorithm, void *space, size_t bytes, const float *beta,
                                      tensor *x, void *out)
 {
-    return begin("cudnnConvolutionBackwardData", h, algorithm,
-                 (job){ { { a, 0 }, { b, 0 }, { out, 0 }, { space, bytes } }, DATA, *x, *w, *y, *c, *alpha, *beta });
+    return begin(
+        "cudnnConvolutionBackwardData", h, algorithm,
+        (job){ { { a, 0 }, { b, 0 }, { out, 0 }, { space, bytes } }, DATA, false, *x, *w, *y, *c, *alpha, *beta });
 }
 
 API int cudnnConvolutionBackwardFilter(handle *h, const float *alpha, tensor *x, const void *a, tensor *y,
                                        const void *b, convolution *c, int algorithm, void *space, size_t bytes,
                                        const float *beta, tensor *w, void *out)
 {
-    return begin("cudnnConvolutionBackwardFilter", h, algorithm,
-                 (job){ { { a, 0 }, { b, 0 }, { out, 0 }, { space, bytes } }, FILTER, *x, *w, *y, *c, *alpha, *beta });
+    return begin(
+        "cudnnConvolutionBackwardFilter", h, algorithm,
+        (job){ { { a, 0 }, { b, 0 }, { out, 0 }, { space, bytes } }, FILTER, false, *x, *w, *y, *c, *alpha, *beta });
 }

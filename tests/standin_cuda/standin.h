@@ -11,7 +11,7 @@
  * STANDIN_CUDA_DEVICES: how many devices, 2 if not set. CUDA_VISIBLE_DEVICES is honoured. STANDIN_CUDA_ARCH: their
  * compute capability, 80 if not set; NVRTC knows 75 to 90. STANDIN_CUDA_ODD: one that has a multiprocessor less.
  * STANDIN_CUDA_DRIVER: the driver's version, 13000 if not set. STANDIN_CUDNN_REFUSES: a number of samples that cuDNN
- * does not take.
+ * does not take. STANDIN_CUDNN_WORKSPACE: bytes of workspace that its convolutions need beside a few.
  *
  * Tests steer it by the functions below, which they find in the library by dlsym. */
 #ifndef STANDIN_CUDA_STANDIN_H

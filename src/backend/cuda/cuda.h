@@ -70,8 +70,9 @@ void ls_vendor_close(ls_cuda_opened *device);
 ls_status ls_vendor_ask(void *device, ls_gpu_call *call, bool *can);
 ls_status ls_vendor_call(void *device, const ls_gpu_call *call, const ls_memory_place *at);
 
-/* "cuBLAS 13.0.2 and cuDNN 9.10.2 on sm_90 with 132 multiprocessors": what decides the bits of their kernels. */
-void ls_vendor_describe(const ls_cuda_device *device, ls_text *text);
+/* "cuBLAS 13.0.2 and cuDNN 9.10.2 on sm_90 with 132 multiprocessors": what decides the bits of their kernels. limit: of
+ * the device's memory. */
+void ls_vendor_describe(const ls_cuda_device *device, size_t limit, ls_text *text);
 
 /* The call, with the device's context as the thread's. */
 #define LS_CUDA_WITHIN(d, error, call)                                                                                 \

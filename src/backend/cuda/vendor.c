@@ -17,7 +17,8 @@
 /* What cuDNN knows of a convolution. */
 typedef struct convolution {
     struct convolution *next;
-    ls_gpu_call call; /* its workspace is what was asked */
+    ls_gpu_call call; /* its workspace is what the algorithm needs */
+    ls_cu_enum algorithm;
     bool can;
     ls_cudnn_tensor x, y;
     ls_cudnn_filter kernel;
@@ -143,12 +144,14 @@ void ls_vendor_close(ls_cuda_opened *d)
     d->vendor = NULL;
 }
 
-void ls_vendor_describe(const ls_cuda_device *device, ls_text *text)
+void ls_vendor_describe(const ls_cuda_device *device, size_t limit, ls_text *text)
 {
     const ls_vendor_libraries *found = ls_vendor_get();
     const int *b = found->cublas_version, *n = found->cudnn_version;
     ls_text_add(text, "cuBLAS %d.%d.%d and cuDNN %d.%d.%d on sm_%d%d with %d multiprocessors", b[0], b[1], b[2], n[0],
                 n[1], n[2], device->major, device->minor, device->multiprocessors);
+    if (ls_gpu_workspace_limit(limit) < ls_gpu_workspace_limit(0)) /* it decides which algorithms are taken */
+        ls_text_add(text, ", workspaces of up to %zu KiB", ls_gpu_workspace_limit(limit) >> 10);
 }
 
 /* ---- Convolutions that cuDNN knows ---- */
@@ -199,19 +202,29 @@ static int describe(const ls_cudnn *n, convolution *c)
     return n->SetMath(c->how, LS_CUDNN_FMA_MATH);
 }
 
-static int ask_workspace(const ls_vendor *v, convolution *c)
+/* Algorithms that add up in one order, the one that is taken first. The others of cuDNN are FFTs and Winograd's, whose
+ * workspaces are larger still. */
+static const struct {
+    int count;
+    ls_cu_enum list[2];
+} algorithms[] = {
+    [LS_GPU_CALL_CONV] = { 2,
+                           { LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+                             LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM } },
+    [LS_GPU_CALL_CONV_GRAD_INPUT] = { 1, { LS_CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 } },
+    [LS_GPU_CALL_CONV_GRAD_KERNEL] = { 1, { LS_CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 } },
+};
+
+static int ask_workspace(const ls_vendor *v, const convolution *c, size_t *bytes)
 {
     const ls_cudnn *n = &v->libraries->cudnn;
-    size_t *bytes = &c->call.workspace;
     switch (c->call.kind) {
     case LS_GPU_CALL_CONV:
-        return n->ForwardWorkspace(v->cudnn, c->x, c->kernel, c->how, c->y,
-                                   LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, bytes);
+        return n->ForwardWorkspace(v->cudnn, c->x, c->kernel, c->how, c->y, c->algorithm, bytes);
     case LS_GPU_CALL_CONV_GRAD_INPUT:
-        return n->DataWorkspace(v->cudnn, c->kernel, c->y, c->how, c->x, LS_CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, bytes);
+        return n->DataWorkspace(v->cudnn, c->kernel, c->y, c->how, c->x, c->algorithm, bytes);
     default:
-        return n->FilterWorkspace(v->cudnn, c->x, c->y, c->how, c->kernel, LS_CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-                                  bytes);
+        return n->FilterWorkspace(v->cudnn, c->x, c->y, c->how, c->kernel, c->algorithm, bytes);
     }
 }
 
@@ -220,12 +233,26 @@ static bool is_unsupported(const ls_vendor *v, int error)
     return v->libraries->cudnn_version[0] >= 9 ? error / 1000 == LS_CUDNN_STATUS_NOT_SUPPORTED / 1000 : error == 9;
 }
 
+/* The first algorithm that cuDNN has for it, and whose workspace is not too large. */
+static int choose_algorithm(const ls_vendor *v, convolution *c)
+{
+    size_t most = c->call.workspace, bytes = 0;
+    for (int i = 0; i < algorithms[c->call.kind].count && !c->can; i++) {
+        c->algorithm = algorithms[c->call.kind].list[i];
+        int error = ask_workspace(v, c, &bytes);
+        if (error != LS_CUDNN_STATUS_SUCCESS && !is_unsupported(v, error))
+            return error;
+        c->can = error == LS_CUDNN_STATUS_SUCCESS && bytes <= most;
+    }
+    c->call.workspace = bytes;
+    return LS_CUDNN_STATUS_SUCCESS;
+}
+
 static int get_to_know(const ls_vendor *v, convolution *c)
 {
     int error = describe(&v->libraries->cudnn, c);
     if (error == LS_CUDNN_STATUS_SUCCESS)
-        error = ask_workspace(v, c);
-    c->can = error == LS_CUDNN_STATUS_SUCCESS;
+        error = choose_algorithm(v, c);
     if (!c->can)
         drop_descriptors(&v->libraries->cudnn, c);
     return is_unsupported(v, error) ? LS_CUDNN_STATUS_SUCCESS : error;
@@ -263,8 +290,9 @@ ls_status ls_vendor_ask(void *device, ls_gpu_call *call, bool *can)
 {
     if (call->kind != LS_GPU_CALL_PRODUCT)
         return ask_convolution(device, call, can);
-    call->workspace = ((const ls_cuda_opened *)device)->what->major >= 9 ? LARGE_WORKSPACE : WORKSPACE;
-    *can = true;
+    size_t bytes = ((const ls_cuda_opened *)device)->what->major >= 9 ? LARGE_WORKSPACE : WORKSPACE;
+    *can = bytes <= call->workspace;
+    call->workspace = bytes;
     return LS_OK;
 }
 
@@ -284,14 +312,13 @@ static int convolve(const ls_vendor *v, const convolution *c, const ls_memory_pl
     size_t bytes = c->call.workspace;
     switch (c->call.kind) {
     case LS_GPU_CALL_CONV:
-        return n->Forward(v->cudnn, &one, c->x, a, c->kernel, b, c->how,
-                          LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, space, bytes, &zero, c->y, out);
+        return n->Forward(v->cudnn, &one, c->x, a, c->kernel, b, c->how, c->algorithm, space, bytes, &zero, c->y, out);
     case LS_GPU_CALL_CONV_GRAD_INPUT:
-        return n->BackwardData(v->cudnn, &one, c->kernel, a, c->y, b, c->how, LS_CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
-                               space, bytes, &zero, c->x, out);
+        return n->BackwardData(v->cudnn, &one, c->kernel, a, c->y, b, c->how, c->algorithm, space, bytes, &zero, c->x,
+                               out);
     default:
-        return n->BackwardFilter(v->cudnn, &one, c->x, a, c->y, b, c->how, LS_CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-                                 space, bytes, &zero, c->kernel, out);
+        return n->BackwardFilter(v->cudnn, &one, c->x, a, c->y, b, c->how, c->algorithm, space, bytes, &zero, c->kernel,
+                                 out);
     }
 }
 

@@ -93,6 +93,8 @@ typedef struct ls_gpu_rows {
     i64 first; /* sample of the lane, in the batch */
 } ls_gpu_rows;
 
+#define LS_GPU_SORTED 64 /* positions of the first runs that gather's gradient sorts (moves.cl) */
+
 typedef struct ls_gpu_random {
     i64 samples, each;
     i64 first; /* sample in the batch */

@@ -18,6 +18,13 @@
 #define OWN_BYTES  (FLAGS_AT + FLAGS)
 #define STEPS_MOST (1 << 20) /* of a program: faults name theirs beside its number among the pending */
 
+#define ALIGNMENT       256 /* of scratch memory, as libraries want it */
+#define ALIGNED(bytes)  (((bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
+#define PARTS_MOST      ((size_t)64 << 20) /* bytes of partial sums at once, of all lanes; */
+#define PARTS_SHARE     8                  /* of a limit, at most the 8th part */
+#define WORKSPACE_MOST  ((size_t)1 << 30)
+#define WORKSPACE_SHARE 4 /* of a limit, a library's workspace is at most the 4th part */
+
 /* Host memory on its way to the device, until `done`. */
 typedef struct stage {
     void *bytes;
@@ -46,9 +53,10 @@ typedef struct inbox {
 
 typedef struct plan {
     ls_program program;
-    size_t scratch;             /* bytes of a lane */
-    size_t shared;              /* bytes of the library's workspace, of all lanes */
-    ls_gpu_chain_steps *chains; /* in order */
+    size_t scratch;                /* bytes of a lane */
+    size_t shared;                 /* bytes of the library's workspace, of all lanes */
+    int scratch_step, shared_step; /* that need most of them */
+    ls_gpu_chain_steps *chains;    /* in order */
     int chain_count;
 } plan;
 
@@ -63,7 +71,7 @@ typedef struct device {
     void *own;             /* memory: faults, zeros, and flags of `finite` */
     void *table;           /* memory for the tables of launches; the largest so far */
     size_t table_bytes;
-    void *scratch; /* memory for partial sums; the largest that any plan needs */
+    ls_memory_place scratch; /* memory for partial sums and workspaces, at a multiple of 256; not ours: use_scratch */
     size_t scratch_bytes;
     stage stages[STAGES];
     int next_stage;
@@ -103,8 +111,6 @@ void ls_gpu_close(void *device_)
         d->driver->free(d->own_device, d->own);
     if (d->in.memory)
         d->driver->free(d->own_device, d->in.memory);
-    if (d->scratch)
-        d->driver->free(d->own_device, d->scratch);
     if (d->table)
         d->driver->free(d->own_device, d->table);
     ls_gpu_record_destroy(d->record);
@@ -482,8 +488,21 @@ static ls_gpu_lowering lowering_of(device *d, ls_gpu_launcher *launch, int lane)
                               .ask = d->driver->ask ? ask_library : NULL,
                               .user = d,
                               .lanes = 1,
-                              .scratch = { d->scratch, 0 },
+                              .scratch = d->scratch,
+                              .first_scratch = d->scratch.offset,
                               .fault = { d->own, FAULTS_AT + (size_t)lane * sizeof(ls_gpu_fault) } };
+}
+
+/* Of a plan: with what its device's limit leaves for scratch memory. */
+static ls_gpu_lowering lowering_for(device *d, const plan *p, ls_gpu_launcher *launch, int lane)
+{
+    size_t limit = p->program.limit;
+    ls_gpu_lowering l = lowering_of(d, launch, lane);
+    l.lanes = p->program.lanes;
+    l.scratch.offset += (size_t)lane * p->scratch;
+    l.parts_limit = (int64_t)(limit > 0 && limit / PARTS_SHARE < PARTS_MOST ? limit / PARTS_SHARE : PARTS_MOST);
+    l.workspace_limit = ls_gpu_workspace_limit(limit);
+    return l;
 }
 
 /* What is lowered between the two waits to be launched, behind what waits already, of which it is no part: small
@@ -509,18 +528,27 @@ static ls_status end_launches(device *d, ls_status status)
 
 /* ---- Programs ---- */
 
-static ls_status need_scratch(device *d, size_t bytes)
+size_t ls_gpu_workspace_limit(size_t limit)
 {
-    void *larger = NULL;
-    if (bytes <= d->scratch_bytes)
-        return LS_OK;
-    LS_TRY(ls_fail_within(d->driver->alloc(d->own_device, bytes, &larger), "%zu bytes for partial sums", bytes));
-    d->driver->finish(d->own_device);
-    if (d->scratch)
-        d->driver->free(d->own_device, d->scratch);
-    d->scratch = larger;
-    d->scratch_bytes = bytes;
-    return LS_OK;
+    size_t most = WORKSPACE_MOST;
+    while (limit > 0 && most > limit / WORKSPACE_SHARE)
+        most /= 2;
+    return most;
+}
+
+/* What is queued may still use the one that was there. */
+ls_status ls_gpu_use_scratch(void *device_, ls_memory_place at, size_t bytes)
+{
+    device *d = device_;
+    size_t skipped = ALIGNED(at.offset) - at.offset;
+    ls_status status = send_waiting(d);
+    if (status == LS_OK)
+        status = d->driver->finish(d->own_device);
+    if (status != LS_OK && at.memory)
+        return status;
+    d->scratch = (ls_memory_place){ at.memory, at.offset + skipped };
+    d->scratch_bytes = bytes > skipped ? bytes - skipped : 0;
+    return status;
 }
 
 /* Joins of lanes, checks and small uploads are warm before the first of them is needed; joins of two devices' parts,
@@ -584,17 +612,22 @@ static ls_status find_chains(device *d, plan *p)
 /* As for lanes of this size, of which there are two, one sample apart. */
 static ls_status warm_steps(device *d, plan *p, int64_t samples)
 {
-    ls_gpu_lowering l = lowering_of(d, warm_launch, 0);
-    ls_program_run run = { .samples = samples, .batch = samples };
+    ls_gpu_lowering l = lowering_for(d, p, warm_launch, 0);
+    ls_program_run run = { .samples = samples, .batch = p->program.batch };
     size_t bytes;
-    l.lanes = p->program.lanes;
     ls_gpu_record_begin(d->record, p->program.lanes);
-    for (int i = 0, chain = 0; i < p->program.step_count;) {
+    for (int i = 0, chain = 0, step = 0; i < p->program.step_count; step = i) {
         ls_gpu_record_step(d->record);
         LS_TRY(lower_next(&l, p, &run, &i, &chain));
+        if (l.needs > p->scratch) {
+            p->scratch = l.needs;
+            p->scratch_step = step;
+        }
+        if (l.shared_needs > p->shared) {
+            p->shared = l.shared_needs;
+            p->shared_step = step;
+        }
     }
-    p->scratch = l.needs > p->scratch ? l.needs : p->scratch;
-    p->shared = l.shared_needs > p->shared ? l.shared_needs : p->shared;
     (void)ls_gpu_record_table(d->record, &bytes);
     return need_table(d, bytes);
 }
@@ -602,7 +635,16 @@ static ls_status warm_steps(device *d, plan *p, int64_t samples)
 /* Of all lanes; the library's workspace is behind it, at a multiple of 256. */
 static size_t scratch_bytes(const plan *p)
 {
-    return (p->scratch * (size_t)p->program.lanes + 255) / 256 * 256;
+    return ALIGNED(p->scratch * (size_t)p->program.lanes);
+}
+
+void ls_gpu_plan_scratch(void *device_, const void *plan_, ls_plan_scratch *out)
+{
+    const plan *p = plan_;
+    size_t bytes = scratch_bytes(p) + p->shared;
+    (void)device_;
+    out->bytes = bytes > 0 ? bytes + ALIGNMENT : 0; /* wherever it begins */
+    out->step = p->shared > scratch_bytes(p) ? p->shared_step : p->scratch_step;
 }
 
 static ls_status warm_program(device *d, plan *p)
@@ -614,7 +656,7 @@ static ls_status warm_program(device *d, plan *p)
         LS_TRY(warm_steps(d, p, p->program.samples - 1));
     LS_TRY(warm_steps(d, p, p->program.samples));
     ls_gpu_kernels_keep(d->kernels);
-    return need_scratch(d, scratch_bytes(p) + p->shared);
+    return LS_OK;
 }
 
 ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **out)
@@ -661,11 +703,9 @@ static ls_status record_lanes(device *d, const plan *p, const ls_program_run *ru
         unsigned made = 0;
         ls_gpu_record_step(d->record);
         for (int v = 0; v < count; v++) {
-            ls_gpu_lowering l = lowering_of(d, record_launch, v);
-            l.lanes = p->program.lanes;
+            ls_gpu_lowering l = lowering_for(d, p, record_launch, v);
             l.made = &made;
-            l.scratch.offset = (size_t)v * p->scratch;
-            l.shared = (ls_memory_place){ d->scratch, scratch_bytes(p) };
+            l.shared = (ls_memory_place){ d->scratch.memory, d->scratch.offset + scratch_bytes(p) };
             l.step = d->pending_count * STEPS_MOST + i;
             ls_gpu_record_lane(d->record);
             next = i;
@@ -692,13 +732,12 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
         LS_TRY(tell_faults(d));
     }
     LS_TRY(end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
-    if (needs > p->scratch || shared > p->shared) { /* once: a whole value that is as large as the batch */
+    if (needs > p->scratch || shared > p->shared || scratch_bytes(p) + p->shared > d->scratch_bytes) {
         ls_gpu_record_drop(d->record);
-        LS_TRY(send_launches(d)); /* they may need the scratch memory that goes */
-        p->scratch = needs > p->scratch ? needs : p->scratch;
-        p->shared = shared > p->shared ? shared : p->shared;
-        LS_TRY(need_scratch(d, scratch_bytes(p) + p->shared));
-        LS_TRY(end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
+        return ls_fail(LS_ERR_INTERNAL,
+                       "%s: kernels need %zu bytes of scratch memory a lane and %zu of all: %zu, %zu were "
+                       "planned, %zu are there",
+                       d->name, needs, shared, p->scratch, p->shared, d->scratch_bytes);
     }
     if (checks) {
         d->pending_lanes = d->pending_count == 0 || count > d->pending_lanes ? count : d->pending_lanes;

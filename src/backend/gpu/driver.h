@@ -50,8 +50,8 @@ typedef struct ls_gpu_driver {
     void (*release_kernel)(void *device, void *kernel); /* NULL: they go with their program */
     ls_status (*launch)(void *device, void *kernel, const ls_gpu_grid *grid);
 
-    /* A vendor's library, for calls that it takes (*can); both NULL: there is none. `at`: the call's places, and the
-     * workspace last. */
+    /* A vendor's library, for calls that it takes (*can), with no larger workspace than the call has when it is asked;
+     * both NULL: there is none. `at`: the call's places, and the workspace last. */
     ls_status (*ask)(void *device, ls_gpu_call *call, bool *can);
     ls_status (*call)(void *device, const ls_gpu_call *call, const ls_memory_place *at);
 } ls_gpu_driver;
@@ -84,6 +84,8 @@ ls_status ls_gpu_plan_create(void *device, const ls_program *program, void **out
 ls_status ls_gpu_plan_run(void *device, void *plan, const ls_program_run *run);
 ls_status ls_gpu_plan_run_lanes(void *device, void *plan, const ls_program_run *runs, int count);
 void ls_gpu_plan_destroy(void *device, void *plan);
+void ls_gpu_plan_scratch(void *device, const void *plan, ls_plan_scratch *out);
+ls_status ls_gpu_use_scratch(void *device, ls_memory_place at, size_t bytes);
 ls_status ls_gpu_sync(void *device);
 
 /* Of those that have it: list is of what ls_gpu_open gave. */
@@ -95,7 +97,7 @@ ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
     .download = ls_gpu_download, .copy = ls_gpu_copy_from, .join = ls_gpu_join_on, .finite = ls_gpu_is_finite,         \
     .finite_all = ls_gpu_are_finite, .plan_create = ls_gpu_plan_create, .plan_run = ls_gpu_plan_run,                   \
     .plan_run_lanes = ls_gpu_plan_run_lanes, .join_lanes = ls_gpu_join_lanes_on, .plan_destroy = ls_gpu_plan_destroy,  \
-    .sync = ls_gpu_sync
+    .plan_scratch = ls_gpu_plan_scratch, .use_scratch = ls_gpu_use_scratch, .sync = ls_gpu_sync
 
 /* ---- Launches of several lanes become one (lanes.c) ---- */
 

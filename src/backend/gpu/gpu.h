@@ -84,7 +84,12 @@ typedef struct ls_gpu_call {
     } of;
 } ls_gpu_call;
 
-/* Whether the library takes a call, and then its workspace. */
+/* Bytes that the workspace of a call may have on a device with this limit of memory (0: none): 1 GiB, or the largest
+ * power of two that is at most a quarter of the limit. It decides which algorithms are taken, and so the bits: it does
+ * not depend on what else is in memory. */
+size_t ls_gpu_workspace_limit(size_t limit);
+
+/* Whether the library takes a call, with a workspace of no more than it has when it is asked; then its workspace. */
 typedef ls_status ls_gpu_asker(void *user, ls_gpu_call *call, bool *can);
 
 /* ---- Launches ---- */
@@ -112,10 +117,13 @@ typedef struct ls_gpu_lowering {
     ls_gpu_asker *ask; /* NULL: there is no library */
     void *user;
     ls_memory_place scratch; /* of at least what `needs` said for as many samples */
+    size_t first_scratch;    /* offset of the first lane's, in the same memory */
     ls_memory_place fault;   /* an ls_gpu_fault, zeros before the first run */
     size_t needs;            /* bytes of scratch: the most so far */
     ls_memory_place shared;  /* the library's workspace, of all lanes: their calls come one after the other */
     size_t shared_needs;     /* its bytes: the most so far */
+    int64_t parts_limit;     /* bytes of parts of a sum that are stored at once, of all lanes; no bit depends on it */
+    size_t workspace_limit;  /* bytes that the workspace of one call may have */
     int lanes;               /* that are run together, at most: each has scratch of its own */
     unsigned *made;          /* what lanes before it have made for all, in this step: LS_GPU_MADE_...; NULL: nothing */
     int step;                /* that is at hand */

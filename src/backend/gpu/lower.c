@@ -39,7 +39,7 @@ int64_t ls_gpu_elements(const ls_shape *shape)
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes)
 {
     ls_memory_place place = { x->l->scratch.memory, x->l->scratch.offset + x->used };
-    x->used += (bytes + 127) / 128 * 128;
+    x->used += bytes > 0 ? (bytes + 127) / 128 * 128 : 128; /* of nothing, too: a launch's places are in some memory */
     x->l->needs = x->used > x->l->needs ? x->used : x->l->needs;
     return place;
 }
@@ -119,8 +119,6 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
 
 /* ---- Sums over blocks ---- */
 
-#define PARTS_LIMIT ((int64_t)64 << 20) /* bytes of partial sums at once, of all lanes */
-
 /* A sum of one block needs no second kernel, but has one where it costs next to nothing: so the number of launches does
  * not depend on how many samples a lane has. */
 #define SMALL_SUM (1 << 20) /* bytes */
@@ -152,7 +150,7 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
 {
     char adder[32];
     int64_t all = s->blocks->count, bytes = s->elements * (int64_t)ls_dtype_bytes(s->dtype);
-    int64_t limit = PARTS_LIMIT / x->l->lanes, at_once = bytes > 0 && limit / bytes < all ? limit / bytes : all;
+    int64_t limit = x->l->parts_limit / x->l->lanes, at_once = bytes > 0 && limit / bytes < all ? limit / bytes : all;
     at_once = at_once < 1 ? 1 : at_once;
     if (all == 0)
         return ls_gpu_fill(x, x->out, s->dtype, s->elements, 0);

@@ -129,6 +129,7 @@ ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_w
         return LS_OK;
     memset(&c, 0, sizeof(c));
     c.kind = kind;
+    c.workspace = x->l->workspace_limit;
     c.of.window = padded(v);
     const ls_gpu_window *p = &c.of.window;
     if (!takes_window(p))
@@ -174,6 +175,7 @@ ls_status ls_gpu_library_matmul(lowering *x, const ls_gpu_product *p, bool sums,
         return LS_OK;
     memset(&c, 0, sizeof(c));
     c.kind = LS_GPU_CALL_PRODUCT;
+    c.workspace = x->l->workspace_limit;
     m->m = p->m;
     m->n = p->n;
     m->k = p->k;

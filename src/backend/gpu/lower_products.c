@@ -78,7 +78,7 @@ static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t row
     ls_gpu_rows p = { .outer = matrices, .n = rows, .inner = columns };
     *out = ls_gpu_scratch(x, (size_t)(matrices * rows * columns) * sizeof(float));
     if (shared) /* the first lane's */
-        out->offset -= x->l->scratch.offset;
+        out->offset -= x->l->scratch.offset - x->l->first_scratch;
     if (shared && !ls_gpu_makes(x, LS_GPU_MADE_SWAPPED))
         return LS_OK;
     int64_t each = x->l->tuning->vector;

@@ -4,6 +4,8 @@
 #include "backend/gpu/lower.h"
 #include "base/philox.h"
 
+#define FEW_POSITIONS 1024 /* of gather's gradient: up to here each looks at all others */
+
 /* ---- Reductions over axes ---- */
 
 /* The input as two walks: over the axes that stay, and over those that go. */
@@ -263,13 +265,34 @@ ls_status ls_gpu_gather(lowering *x)
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
+/* Which positions took the same row: each looks at all others, where they are few, or they are sorted. */
+static ls_status link_positions(lowering *x, const ls_gpu_rows *p, ls_memory_place *links)
+{
+    size_t bytes = (size_t)p->n * sizeof(i64);
+    ls_memory_place indices = ls_gpu_in(x, 1);
+    bool few = p->n <= FEW_POSITIONS;
+    *links = ls_gpu_scratch(x, few ? bytes : 2 * bytes); /* first the place of entries */
+    if (few)
+        return LAUNCH(x, LS_GPU_MOVES, "gather_links", p, p->n, 1, indices, *links);
+    ls_gpu_rows runs = *p;
+    ls_memory_place sorted = ls_gpu_scratch(x, 2 * bytes);
+    LS_TRY(LAUNCH(x, LS_GPU_MOVES, "gather_sort", p, p->n, 1, indices, sorted));
+    for (runs.size = LS_GPU_SORTED; runs.size < p->n; runs.size *= 2) {
+        ls_memory_place merged = *links;
+        LS_TRY(LAUNCH(x, LS_GPU_MOVES, "gather_merge", &runs, p->n, 1, sorted, merged));
+        *links = sorted;
+        sorted = merged;
+    }
+    return LAUNCH(x, LS_GPU_MOVES, "gather_sorted_links", p, p->n, 1, sorted, *links);
+}
+
 ls_status ls_gpu_gather_grad(lowering *x)
 {
+    ls_memory_place links;
     ls_gpu_rows p = taken_of(x, &x->out_shape, (int)x->node->attr.axis_size.axis);
     LS_TRY(check_indices(x, 1, p.size, LS_GPU_FAULT_INDEX));
-    ls_memory_place links = ls_gpu_scratch(x, (size_t)p.n * sizeof(i64));
     LS_TRY(ls_gpu_fill(x, x->out, LS_F32, p.outer * p.size * p.inner, 0));
-    LS_TRY(LAUNCH(x, LS_GPU_MOVES, "gather_links", &p, p.n, 1, ls_gpu_in(x, 1), links));
+    LS_TRY(link_positions(x, &p, &links));
     return LAUNCH(x, LS_GPU_MOVES, "gather_grad_f32", &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1),
                   links, x->out);
 }

@@ -103,6 +103,59 @@ KERNEL(gather_links)(PLACE(0), PLACE(1), LANES)
     OUT(i64, 1)[k] = before < k ? -1 - next : next;
 }
 
+/* The same of many positions: they are sorted by index, and then by position, first in runs of LS_GPU_SORTED, in which
+ * each finds its place by looking at all others; then two runs at a time become one, in which a position's place is its
+ * place in its own run and all that the other has before it. So nothing depends on who is fastest. An entry is an index
+ * and its position. places: indices, sorted entries */
+KERNEL(gather_sort)(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_rows, p);
+    i64 k = ITEM(0), first = k / LS_GPU_SORTED * LS_GPU_SORTED, end = least(p->n, first + LS_GPU_SORTED), at = first;
+    if (k >= p->n)
+        return;
+    i64 index = index_at(IN(u8, 0), p->width, k);
+    for (i64 i = first; i < end; i++) {
+        i64 other = index_at(IN(u8, 0), p->width, i);
+        at += other < index || (other == index && i < k);
+    }
+    OUT(i64, 1)[2 * at] = index;
+    OUT(i64, 1)[2 * at + 1] = k;
+}
+
+/* size: entries of a run. places: entries in runs, the same in runs of twice the length */
+KERNEL(gather_merge)(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_rows, p);
+    i64 i = ITEM(0), length = p->size;
+    if (i >= p->n)
+        return;
+    GLOBAL const i64 *runs = IN(i64, 0);
+    i64 own = i / length * length, first = i / (2 * length) * (2 * length), index = runs[2 * i];
+    i64 other = own == first ? first + length : first, low = least(p->n, other), high = least(p->n, other + length);
+    while (low < high) { /* positions of the first run are before those of the second */
+        i64 middle = (low + high) / 2, found = runs[2 * middle];
+        if (found < index || (found == index && other < own))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    i64 at = first + (i - own) + (low - least(p->n, other));
+    OUT(i64, 1)[2 * at] = index;
+    OUT(i64, 1)[2 * at + 1] = runs[2 * i + 1];
+}
+
+/* places: sorted entries, links as gather_links makes them */
+KERNEL(gather_sorted_links)(PLACE(0), PLACE(1), LANES)
+{
+    LANE(ls_gpu_rows, p);
+    i64 i = ITEM(0);
+    if (i >= p->n)
+        return;
+    GLOBAL const i64 *sorted = IN(i64, 0) + 2 * i;
+    i64 next = i + 1 < p->n && sorted[2] == sorted[0] ? sorted[3] : p->n;
+    OUT(i64, 1)[sorted[1]] = i == 0 || sorted[-2] != sorted[0] ? next : -1 - next;
+}
+
 /* dy [outer, n, inner] into rows of out [outer, size, inner], which is all zeros: each by the first position that took
  * it. places: dy, indices, links, out */
 KERNEL(gather_grad_f32)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/opencl/opencl.h"
+#include "base/numbers.h"
 
 #define MOST_PLATFORMS 16
 #define MOST_DEVICES   64
@@ -84,14 +85,15 @@ static void describe(ls_opencl_device *d, const char *platform)
     d->tuning = !d->cpu ? &ls_gpu_tuning_gpu : vector >= 16 ? &ls_gpu_tuning_cpu_512 : &ls_gpu_tuning_cpu;
 }
 
-/* LOCKSTEP_OPENCL_PARTS: how many parts each CPU is cut into; 1 where nothing is said, or what is said is no number; 0:
- * OpenCL is left alone. */
+/* LOCKSTEP_OPENCL_PARTS: how many parts each CPU is cut into; 1 where nothing is said; 0: OpenCL is left alone, as
+ * where what is said is no such number. */
 static uint32_t wanted_parts(void)
 {
     const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
-    char *end = NULL;
-    long parts = said ? strtol(said, &end, 10) : 1;
-    return end == said || parts < 0 || parts > MOST_PARTS ? 1 : (uint32_t)parts;
+    int64_t parts = 1;
+    if (said && said[0] && (!ls_parse_i64(said, &parts) || parts < 0 || parts > MOST_PARTS))
+        return 0;
+    return (uint32_t)parts;
 }
 
 /* A CPU, cut into parts of as many cores each, as far as there are cores; or the device as it is. */
@@ -146,8 +148,10 @@ static void look(void)
 {
     ls_cl_platform platforms[MOST_PLATFORMS];
     uint32_t count = 0;
+    const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
     if (wanted_parts() == 0) {
-        snprintf(found.problem, sizeof(found.problem), "left alone: LOCKSTEP_OPENCL_PARTS is 0");
+        snprintf(found.problem, sizeof(found.problem), "left alone: LOCKSTEP_OPENCL_PARTS is %.40s%s", said,
+                 strcmp(said, "0") == 0 ? "" : "; expected a number from 0 to 64");
         return;
     }
     if (!load())

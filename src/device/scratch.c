@@ -1,0 +1,79 @@
+/* Memory that programs of a device use while they run: one block for all of its plans, since they run one after the
+ * other, as large as the largest needs. It is a block like any other, and counts in the device's limit. */
+#include "device/scratch.h"
+
+#include "device/calls.h"
+
+/* The backend uses this block from now on; NULL: none. */
+static ls_status use(ls_device *device, const ls_block *block)
+{
+    ls_memory_place none = { NULL, 0 };
+    return ls_device_use_scratch(device, block ? (ls_memory_place){ block->region, block->offset } : none,
+                                 block ? block->bytes : 0);
+}
+
+static ls_status take(ls_device *device, size_t bytes, ls_block **out)
+{
+    ls_block *block = NULL;
+    LS_TRY(ls_memory_take(device->memory, bytes, "scratch memory of kernels", &block));
+    ls_status status = use(device, block);
+    if (status != LS_OK) {
+        ls_memory_give(device->memory, block);
+        return status;
+    }
+    *out = block;
+    return LS_OK;
+}
+
+/* Beside the block that is there, or, where there is no room for both, in place of it. */
+static ls_status grow(ls_device *device, size_t bytes)
+{
+    ls_block *old = device->scratch;
+    ls_error failure;
+    ls_status status = take(device, bytes, &device->scratch);
+    if (status == LS_OK || !old) {
+        ls_memory_give(device->memory, status == LS_OK ? old : NULL);
+        return status;
+    }
+    size_t had = old->bytes;
+    (void)use(device, NULL);
+    ls_memory_give(device->memory, old);
+    device->scratch = NULL;
+    status = take(device, bytes, &device->scratch);
+    if (status == LS_OK)
+        return LS_OK;
+    ls_error_keep(&failure, status); /* other plans go on with what they had */
+    (void)take(device, had, &device->scratch);
+    return ls_error_give(&failure);
+}
+
+ls_status ls_device_take_scratch(ls_device *device, size_t bytes)
+{
+    ls_status status = LS_OK;
+    pthread_mutex_lock(&device->scratch_mutex);
+    if (!device->scratch || device->scratch->bytes < bytes)
+        status = grow(device, bytes);
+    device->scratch_users += status == LS_OK;
+    device->scratch_lacks = status != LS_OK;
+    pthread_mutex_unlock(&device->scratch_mutex);
+    return status;
+}
+
+bool ls_device_lacks_scratch(ls_device *device)
+{
+    pthread_mutex_lock(&device->scratch_mutex);
+    bool lacks = device->scratch_lacks;
+    pthread_mutex_unlock(&device->scratch_mutex);
+    return lacks;
+}
+
+void ls_device_give_scratch(ls_device *device)
+{
+    pthread_mutex_lock(&device->scratch_mutex);
+    if (--device->scratch_users == 0) {
+        (void)use(device, NULL);
+        ls_memory_give(device->memory, device->scratch);
+        device->scratch = NULL;
+    }
+    pthread_mutex_unlock(&device->scratch_mutex);
+}
