@@ -87,6 +87,13 @@ static void what_waits_keeps_its_order(void **state)
     other_keeps_the_order(&ls_opencl_backend);
 }
 
+static void a_run_again_is_no_run_before(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_runs_again(&ls_opencl_backend);
+}
+
 static void many_values_are_looked_at_together(void **state)
 {
     (void)state;
@@ -276,6 +283,7 @@ int main(void)
         cmocka_unit_test(chains_are_one_launch_and_have_the_cpu_s_bits),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(what_waits_keeps_its_order),
+        cmocka_unit_test(a_run_again_is_no_run_before),
         cmocka_unit_test(many_values_are_looked_at_together),
         cmocka_unit_test(a_launch_that_fails_changes_nothing),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),

@@ -44,12 +44,23 @@ typedef struct inbox {
     int count;
 } inbox;
 
+/* Launches of a plan's last run: the next is often the same to the byte, as far as kernels see. */
+typedef struct last_run {
+    ls_gpu_saved launches;
+    ls_program_run *runs;
+    int count; /* of lanes; 0: there is none */
+    int pending;
+    void *scratch;
+    bool checks;
+} last_run;
+
 typedef struct plan {
     ls_program program;
     size_t scratch;             /* bytes of a lane */
     size_t shared;              /* bytes of the library's workspace, of all lanes */
     ls_gpu_chain_steps *chains; /* in order */
     int chain_count;
+    last_run last;
 } plan;
 
 typedef struct device {
@@ -200,11 +211,11 @@ static ls_status next_stage(device *d, size_t bytes, stage **out)
 }
 
 /* The table of the kernel, an entry for each piece as for a lane; the most items that one has. */
-static int64_t write_pieces(const inbox *in, unsigned char *to)
+static int64_t write_pieces(const inbox *in, int which, unsigned char *to)
 {
     int64_t most = 1;
     for (int i = 0; i < in->count; i++) {
-        i64 offset[LS_GPU_PLACES] = { (i64)in->piece[i].offset, (i64)in->piece[i].at };
+        i64 offset[LS_GPU_PLACES] = { (i64)in->piece[i].offset, (i64)in->piece[i].at, [LS_GPU_WHICH] = which };
         ls_gpu_flat p = { .n = (i64)in->piece[i].bytes };
         int64_t items = (p.n + 63) / 64;
         memcpy(to + (size_t)i * INBOX_ENTRY, offset, sizeof(offset));
@@ -218,7 +229,7 @@ static int64_t write_pieces(const inbox *in, unsigned char *to)
 static ls_status send_inbox(device *d)
 {
     inbox in = d->in;
-    void *kernel;
+    ls_gpu_kernel_of kernel;
     bool first;
     if (!in.host)
         return LS_OK;
@@ -228,17 +239,17 @@ static ls_status send_inbox(device *d)
                                 &in.host->done);
     LS_TRY(ls_gpu_kernel(d->kernels, LS_GPU_MOVES, "scatter", &kernel, &first));
     ls_gpu_grid grid = { .kernel = "scatter",
-                         .memory = { in.to, in.memory },
-                         .places = 2,
+                         .memory = { in.to, in.memory, in.to, in.to },
+                         .places = kernel.places,
                          .table = { in.memory, in.used },
                          .entry = INBOX_ENTRY,
                          .lanes = in.count,
                          .group = d->tuning->group };
-    grid.items[0] = write_pieces(&in, (unsigned char *)in.host->bytes + in.used);
+    grid.items[0] = write_pieces(&in, kernel.which, (unsigned char *)in.host->bytes + in.used);
     grid.items[1] = 1;
     LS_TRY(d->driver->write(d->own_device, in.memory, 0, in.host->bytes, in.used + (size_t)in.count * INBOX_ENTRY,
                             &in.host->done));
-    return d->driver->launch(d->own_device, kernel, &grid);
+    return d->driver->launch(d->own_device, kernel.handle, &grid);
 }
 
 /* Whether one of the pieces that wait goes to some of these bytes: pieces are taken to their places in no order. Most
@@ -380,7 +391,7 @@ static int group_of(const device *d, const ls_gpu_launch *launch)
 static ls_status record_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
-    void *kernel = NULL;
+    ls_gpu_kernel_of kernel = { .which = -1 };
     bool first;
     if (!launch->is_call)
         LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
@@ -436,14 +447,14 @@ static ls_status send_launches(device *d)
     memcpy(s->bytes, table, bytes);
     LS_TRY(d->driver->write(d->own_device, d->table, 0, s->bytes, bytes, &s->done));
     for (int i = 0; i < count; i++) {
-        if (!list[i].kernel) {
+        if (!list[i].kernel.handle) {
             LS_TRY(call_library(d, &list[i]));
             continue;
         }
         ls_gpu_grid grid = list[i].grid;
         grid.kernel = list[i].name;
         grid.table = (ls_memory_place){ d->table, list[i].table_at };
-        LS_TRY(d->driver->launch(d->own_device, list[i].kernel, &grid));
+        LS_TRY(d->driver->launch(d->own_device, list[i].kernel.handle, &grid));
     }
     ls_gpu_count_launches(count);
     return LS_OK;
@@ -453,24 +464,24 @@ static ls_status send_launches(device *d)
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
-    void *kernel;
+    ls_gpu_kernel_of kernel;
     bool first;
     ls_work_tell("compiling kernels for", d->name, 0, 0); /* shown from the second second on */
-    LS_TRY(ls_gpu_record_add(d->record, NULL, launch, 0));
+    LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
         return LS_OK;
     LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
     if (!first)
         return LS_OK;
     ls_gpu_grid idle = { .kernel = launch->kernel,
-                         .places = launch->places,
+                         .places = kernel.places > 0 ? kernel.places : launch->places,
                          .table = { d->own, ZEROS_AT },
                          .items = { 1, 1 },
                          .lanes = 1,
                          .group = group_of(d, launch) };
     for (int i = 0; i < idle.places; i++)
         idle.memory[i] = d->own;
-    LS_TRY(d->driver->launch(d->own_device, kernel, &idle));
+    LS_TRY(d->driver->launch(d->own_device, kernel.handle, &idle));
     return ls_fail_within(d->driver->finish(d->own_device), "%s: kernel %s does not run", d->name, launch->kernel);
 }
 
@@ -648,14 +659,50 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     for (int i = 0; i < d->pending_count; i++)
         if (d->pending[i] == plan_)
             d->pending_count = 0; /* nobody asked: nobody needs to know */
-    free(((plan *)plan_)->chains);
-    free(plan_);
+    plan *p = plan_;
+    ls_gpu_saved_free(&p->last.launches);
+    free(p->last.runs);
+    free(p->chains);
+    free(p);
+}
+
+/* Whether the last run had all that these launches depend on. */
+static bool is_last(const device *d, const plan *p, const ls_program_run *runs, int count)
+{
+    const last_run *last = &p->last;
+    if (last->count != count || last->pending != d->pending_count || last->scratch != d->scratch)
+        return false;
+    for (int v = 0; v < count; v++) {
+        const ls_program_run *a = &last->runs[v], *b = &runs[v];
+        if (a->samples != b->samples || a->row != b->row || a->first != b->first || a->batch != b->batch)
+            return false;
+        for (int i = 0; i < LS_ROOM_COUNT; i++)
+            if (a->room[i].memory != b->room[i].memory || a->room[i].offset != b->room[i].offset)
+                return false;
+    }
+    return true;
+}
+
+static ls_status save_last(device *d, plan *p, const ls_program_run *runs, int count, bool checks)
+{
+    last_run *last = &p->last;
+    last->count = 0;
+    if (!last->runs && !(last->runs = calloc((size_t)p->program.lanes, sizeof(*last->runs))))
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d lanes", p->program.lanes);
+    LS_TRY(ls_gpu_record_save(d->record, &last->launches));
+    memcpy(last->runs, runs, (size_t)count * sizeof(*runs));
+    last->pending = d->pending_count;
+    last->scratch = d->scratch;
+    last->checks = checks;
+    last->count = count;
+    return LS_OK;
 }
 
 /* All lanes' launches. *needs: bytes of scratch that a lane wants. */
-static ls_status record_lanes(device *d, const plan *p, const ls_program_run *runs, int count, bool *checks,
-                              size_t *needs, size_t *shared)
+static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
+                             size_t *shared)
 {
+    bool random = false;
     LS_TRY(begin_launches(d, count));
     for (int i = 0, chain = 0, next = 0, next_chain = 0; i < p->program.step_count; i = next, chain = next_chain) {
         unsigned made = 0;
@@ -672,11 +719,23 @@ static ls_status record_lanes(device *d, const plan *p, const ls_program_run *ru
             next_chain = chain;
             LS_TRY(lower_next(&l, p, &runs[v], &next, &next_chain));
             *checks = *checks || l.checks;
+            random = random || l.random;
             *needs = l.needs > *needs ? l.needs : *needs;
             *shared = l.shared_needs > *shared ? l.shared_needs : *shared;
         }
     }
-    return LS_OK;
+    p->last.count = 0;
+    return random ? LS_OK : save_last(d, p, runs, count, *checks);
+}
+
+static ls_status record_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
+                              size_t *shared)
+{
+    if (!is_last(d, p, runs, count))
+        return lower_lanes(d, p, runs, count, checks, needs, shared);
+    LS_TRY(begin_launches(d, count));
+    *checks = p->last.checks;
+    return ls_gpu_record_again(d->record, &p->last.launches);
 }
 
 ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run *runs, int count)
@@ -697,6 +756,7 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
         LS_TRY(send_launches(d)); /* they may need the scratch memory that goes */
         p->scratch = needs > p->scratch ? needs : p->scratch;
         p->shared = shared > p->shared ? shared : p->shared;
+        p->last.count = 0; /* lanes have other places in it now */
         LS_TRY(need_scratch(d, scratch_bytes(p) + p->shared));
         LS_TRY(end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
     }

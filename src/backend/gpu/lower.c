@@ -158,6 +158,8 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
         return ls_gpu_fill(x, x->out, s->dtype, s->elements, 0);
     bool parts = all > 1 || bytes < SMALL_SUM;
     s->place[s->places] = parts ? ls_gpu_scratch(x, (size_t)(at_once * bytes)) : x->out;
+    for (int i = 1; i <= s->more_places; i++)
+        s->place[s->places + i] = s->place[s->places];
     snprintf(adder, sizeof(adder), "add_blocks_%s", ls_gpu_type(s->dtype));
     for (int64_t first = 0; first < all; first += at_once) {
         int64_t count = all - first < at_once ? all - first : at_once;
@@ -165,7 +167,7 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
         s->blocks->first = first;
         s->blocks->count = count;
         LS_TRY(ls_gpu_launch_on(x->l, s->module, s->kernel, s->numbers, s->size, s->items, count, s->heavy,
-                                s->places + 1, s->place));
+                                s->places + 1 + s->more_places, s->place));
         if (parts)
             LS_TRY(LAUNCH(x, LS_GPU_SUMS, adder, &add, s->elements, 1, s->place[s->places], x->out));
     }

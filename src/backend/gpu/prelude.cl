@@ -20,6 +20,7 @@ typedef int i32;
 #define INLINED         static inline __attribute__((always_inline))
 #define PLACE(n)        __global uchar *restrict memory##n
 #define LANES           __global const uchar *restrict table, i64 table_at
+#define PASS_LANES      table, table_at
 #define LANE_NUMBER     ((i64)get_global_id(2))
 #define ITEM(axis)      ((i64)get_global_id(axis))
 #define FMA(a, b, c)    fma(a, b, c)
@@ -39,6 +40,7 @@ typedef int i32;
 #define INLINED         static __device__ __forceinline__
 #define PLACE(n)        unsigned char *__restrict__ memory##n
 #define LANES           unsigned char *__restrict__ table, i64 table_at, i64 depth /* blocks of a lane along z */
+#define PASS_LANES      table, table_at, depth
 #define LANE_NUMBER     ((i64)(blockIdx.z / (u32)depth))
 #define ITEM_0          ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define ITEM_1          ((i64)(blockIdx.z % (u32)depth) * gridDim.y + blockIdx.y) /* either ends at 65,535 */

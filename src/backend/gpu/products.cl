@@ -153,35 +153,54 @@ INLINED u32 rows_inside(const i64 *h, const i64 *w, i64 down, i64 right, i64 hei
     return on;
 }
 
-INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *in,
-                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 first, i64 total,
-                         i64 count)
+/* How far a cell is from the pixel that a tile's first row begins at, along an axis: from `start`, down the image, or up where the
+ * convolution goes back. False: between two pixels, where strides leave some out. */
+FUNCTION bool cell_offset(GLOBAL const ls_gpu_conv *v, int axis, i64 start, i64 cell, i64 *out)
 {
-    i64 at[ROWS], to[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->out, depth = v->group_in;
+    i64 offset = cell * v->dilation[axis] - v->pad[axis], step = v->out_step[axis];
+    *out = start + (v->back ? -offset : offset);
+    if (step == 1)
+        return true;
+    if (*out % step != 0)
+        return false;
+    *out /= step;
+    return true;
+}
+
+/* Pixels of a tile are out_step apart in both directions, so that the same cells meet all of them: those of the images that begin at
+ * pixel (top, left), of `height` and `width`. */
+INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOBAL const float *in,
+                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 top, i64 left,
+                         i64 height, i64 width, i64 first, i64 total, i64 count)
+{
+    i64 at[ROWS], to[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->pitch, depth = v->depth, down, right, most_down, most_right;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
-    find_pixels(first, total, v->padded, v->n, v->yh, v->yw, n, h, w);
+    find_pixels(first, total, v->padded, v->n, height, width, n, h, w);
     EACH_ROW
     {
-        to[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * pitch;
-        h[r] = h[r] * v->stride[0] - v->pad[0];
-        w[r] = w[r] * v->stride[1] - v->pad[1];
+        to[r] = ((n[r] * v->yh + top + h[r] * v->out_step[0]) * v->yw + left + w[r] * v->out_step[1]) * v->out;
+        h[r] = h[r] * v->in_step[0];
+        w[r] = w[r] * v->in_step[1];
         at[r] = ((n[r] * v->h + h[r]) * v->w + w[r]) * v->c;
     }
-    i64 down = (v->kh - 1) * v->dilation[0], right = (v->kw - 1) * v->dilation[1];
-    bool inside = !v->padded ||
-                  (rows_inside(h, w, 0, 0, v->h, v->w) & rows_inside(h, w, down, right, v->h, v->w)) == ALL_ROWS;
+    bool inside = !v->padded;
+    if (!inside && cell_offset(v, 0, top, 0, &down) && cell_offset(v, 1, left, 0, &right) &&
+        cell_offset(v, 0, top, v->kh - 1, &most_down) && cell_offset(v, 1, left, v->kw - 1, &most_right))
+        inside = (rows_inside(h, w, down, right, v->h, v->w) & rows_inside(h, w, most_down, most_right, v->h, v->w)) ==
+                 ALL_ROWS;
     /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
-    bool by_row = inside && v->dilation[1] == 1 && v->groups == 1;
+    bool by_row = inside && v->dilation[1] == 1 && v->groups == 1 && !v->back;
     i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * depth : depth;
-    for (i64 i = 0; i < v->kh; i++)
-        for (i64 j = 0; j < cells; j++) {
-            down = i * v->dilation[0];
-            right = j * v->dilation[1];
+    for (i64 k = 0; k < v->kh; k++)
+        for (i64 l = 0; l < cells; l++) {
+            i64 i = v->back ? v->kh - 1 - k : k, j = v->back ? cells - 1 - l : l;
+            if (!cell_offset(v, 0, top, i, &down) || !cell_offset(v, 1, left, j, &right))
+                continue;
             u32 on = inside ? ALL_ROWS : rows_inside(h, w, down, right, v->h, v->w);
             if (on)
                 meet(sum, vecs, whole, in + (down * v->w + right) * v->c, at, on,
-                     kernel_ + (i * v->kw + j) * depth * pitch, pitch, length, count);
+                     kernel_ + (i * v->kw + j) * v->cell, pitch, length, count);
         }
     vec added[MOST_VECS], limit;
     find_end(added, &limit, vecs, whole, v->biased, v->rectified, bias, count);
@@ -193,13 +212,19 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
     }
 }
 
-/* places: x, kernel, y, bias */
+/* A convolution, or its data gradient, which is one that goes back: what is read is dy, what is written dx, and the kernel comes with
+ * its last two axes swapped. Along the second axis of the grid are the pixels that tiles may begin at. places: x, kernel, y,
+ * bias */
 #define CONV2D(name, vecs, whole)                                                                                      \
     KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
     {                                                                                                                  \
-        LANE(ls_gpu_window, v);                                                                                        \
-        i64 vectors = tiles_of(v->group_out, vecs * LS_VECTOR), total = v->n * v->yh * v->yw, tile, column;            \
-        i64 tiles = tiles_of(total, ROWS), group = 0;                                                                  \
+        LANE(ls_gpu_conv, v);                                                                                          \
+        if (ITEM(1) >= v->out_step[0] * v->out_step[1])                                                                \
+            return;                                                                                                    \
+        i64 top = quotient(ITEM(1), v->out_step[1]), left = ITEM(1) - top * v->out_step[1], tile, column, group = 0;   \
+        i64 height = tiles_of(v->yh - top, v->out_step[0]), width = tiles_of(v->yw - left, v->out_step[1]);            \
+        i64 total = v->n * height * width, vectors = tiles_of(v->columns, vecs * LS_VECTOR);                           \
+        i64 tiles = tiles_of(total, ROWS);                                                                             \
         if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
             return;                                                                                                    \
         split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
@@ -207,82 +232,14 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GL
             group = quotient(column, vectors);                                                                         \
             column -= group * vectors;                                                                                 \
         }                                                                                                              \
-        i64 o = tile_start(column, vecs * LS_VECTOR, v->group_out), count = v->group_out - o;                          \
-        o += group * v->group_out;                                                                                     \
-        conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->group_in, IN(float, 1) + o, OUT(float, 2) + o,           \
-                    IN(float, 3) + o, tile_start(tile, ROWS, total), total, count);                                    \
+        i64 o = tile_start(column, vecs * LS_VECTOR, v->columns), count = v->columns - o, to = o + group * v->columns; \
+        conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->depth, IN(float, 1) + group * v->group_weights + o,      \
+                    OUT(float, 2) + to, IN(float, 3) + to, top, left, height, width, tile_start(tile, ROWS, total),    \
+                    total, count);                                                                                     \
     }
 CONV2D(conv2d, 1, false)
 CONV2D(conv2d_whole, 1, true)
 CONV2D(conv2d_wide, 2, true)
-
-/* Pixels of a tile are `stride` apart in both directions, so that the same cells meet all of them: those of the images that
- * begin at pixel (top, left), of `height` and `width`. */
-INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *kernel_,
-                              GLOBAL const float *dy, GLOBAL float *out, i64 top, i64 left, i64 height, i64 width, i64 first,
-                              i64 total, i64 count)
-{
-    i64 at[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->group_in;
-    vec sum[ROWS][MOST_VECS];
-    clear(sum, vecs);
-    find_pixels(first, total, v->padded, v->n, height, width, n, h, w);
-    EACH_ROW
-        at[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * v->out;
-    for (i64 i = v->kh; i-- > 0;) {
-        i64 down = top - i * v->dilation[0] + v->pad[0];
-        if (v->stride[0] > 1) {
-            if (down % v->stride[0] != 0)
-                continue;
-            down /= v->stride[0];
-        }
-        for (i64 j = v->kw; j-- > 0;) {
-            i64 right = left - j * v->dilation[1] + v->pad[1];
-            if (v->stride[1] > 1) {
-                if (right % v->stride[1] != 0)
-                    continue;
-                right /= v->stride[1];
-            }
-            u32 on = rows_inside(h, w, down, right, v->yh, v->yw);
-            if (on)
-                meet(sum, vecs, whole, dy + (down * v->yw + right) * v->out, at, on,
-                     kernel_ + (i * v->kw + j) * v->out * pitch, pitch, v->group_out, count);
-        }
-    }
-    EACH_ROW
-    {
-        i64 row = (n[r] * v->h + top + h[r] * v->stride[0]) * v->w + left + w[r] * v->stride[1];
-        if (first + r < total)
-            store_row(sum[r], vecs, whole, out + row * v->c, count);
-    }
-}
-
-/* The data gradient. The kernel comes with its last two axes swapped: [kh,kw,out,group_in]. Along the second axis of the grid
- * are the pixels that tiles may begin at. places: kernel, dy, dx */
-#define CONV2D_GRAD_INPUT(name, vecs, whole)                                                                           \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
-    {                                                                                                                  \
-        LANE(ls_gpu_window, v);                                                                                        \
-        if (ITEM(1) >= v->stride[0] * v->stride[1])                                                                    \
-            return;                                                                                                    \
-        i64 top = ITEM(1) / v->stride[1], left = ITEM(1) - top * v->stride[1], tile, column, group = 0;                \
-        i64 height = (v->h - top + v->stride[0] - 1) / v->stride[0];                                                   \
-        i64 width = (v->w - left + v->stride[1] - 1) / v->stride[1], total = v->n * height * width;                    \
-        i64 vectors = tiles_of(v->group_in, vecs * LS_VECTOR), tiles = tiles_of(total, ROWS);                          \
-        if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
-            return;                                                                                                    \
-        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
-        if (v->groups > 1) {                                                                                           \
-            group = quotient(column, vectors);                                                                         \
-            column -= group * vectors;                                                                                 \
-        }                                                                                                              \
-        i64 c = tile_start(column, vecs * LS_VECTOR, v->group_in), count = v->group_in - c;                            \
-        conv2d_grad_tile(v, vecs, whole, IN(float, 0) + group * v->group_out * v->group_in + c,                        \
-                         IN(float, 1) + group * v->group_out, OUT(float, 2) + group * v->group_in + c, top, left,      \
-                         height, width, tile_start(tile, ROWS, total), total, count);                                  \
-    }
-CONV2D_GRAD_INPUT(conv2d_grad_input, 1, false)
-CONV2D_GRAD_INPUT(conv2d_grad_input_whole, 1, true)
-CONV2D_GRAD_INPUT(conv2d_grad_input_wide, 2, true)
 
 /* ROWS cells of a kernel, at[r] floats from the pixel, `down` and `right` of it, meet positions from .. to-1 of a row of y;
  * position 0 has `pixel`, at column w, and dy. Where `edge` is set some of the cells may be outside of the image. */
@@ -436,37 +393,22 @@ INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole
     }
 }
 
-/* places: a, b, out, bias */
+/* Whole matrices, or blocks of the positions (matrix, k): then out is partial sums [block][m,n]. places: a, b, out, bias */
 #define MATMUL(name, vecs, whole)                                                                                      \
     KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
     {                                                                                                                  \
-        LANE(ls_gpu_product, p);                                                                                       \
-        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column, matrix = ITEM(1);  \
-        if (matrix >= p->matrices || ITEM(0) >= tiles * vectors)                                                       \
+        LANE(ls_gpu_product_blocks, q);                                                                                \
+        GLOBAL const ls_gpu_product *p = &q->p;                                                                        \
+        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column;                    \
+        i64 number = ITEM(1), first = number * p->k, end = first + p->k;                                               \
+        if (number >= q->b.count || ITEM(0) >= tiles * vectors)                                                        \
             return;                                                                                                    \
         split_item(ITEM(0), tiles, vectors, &tile, &column);                                                           \
-        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + matrix * p->m * p->n,               \
-                       IN(float, 3), matrix * p->k, matrix * p->k + p->k, tile, column);                                             \
+        if (p->sums)                                                                                                   \
+            block_bounds(&q->b, q->b.first + number, &first, &end);                                                    \
+        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + number * p->m * p->n, IN(float, 3), \
+                       first, end, tile, column);                                                                      \
     }
 MATMUL(matmul, 1, false)
 MATMUL(matmul_whole, 1, true)
 MATMUL(matmul_wide, 2, true)
-
-/* A block of the positions (matrix, k). places: a, b, partial sums [block][m,n] */
-#define MATMUL_BLOCKS(name, vecs, whole)                                                                               \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
-    {                                                                                                                  \
-        LANE(ls_gpu_product_blocks, q);                                                                                \
-        GLOBAL const ls_gpu_product *p = &q->p;                                                                        \
-        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column, first, end;        \
-        i64 number = ITEM(1);                                                                                          \
-        if (number >= q->b.count || ITEM(0) >= tiles * vectors)                                                        \
-            return;                                                                                                    \
-        split_item(ITEM(0), tiles, vectors, &tile, &column);                                                           \
-        block_bounds(&q->b, q->b.first + number, &first, &end);                                                        \
-        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + number * p->m * p->n,               \
-                       IN(float, 2), first, end, tile, column);                                                                                  \
-    }
-MATMUL_BLOCKS(matmul_blocks, 1, false)
-MATMUL_BLOCKS(matmul_blocks_whole, 1, true)
-MATMUL_BLOCKS(matmul_blocks_wide, 2, true)
