@@ -3,9 +3,10 @@
 #ifndef LS_BACKEND_GPU_CALLS_H
 #define LS_BACKEND_GPU_CALLS_H
 
-#define LS_GPU_RANK        8                       /* axes */
-#define LS_GPU_PLACES      8                       /* of a kernel, at most */
-#define LS_GPU_RUN(vector) ((vector) > 1 ? 16 : 1) /* pixels of an item that has a vector of channels */
+#define LS_GPU_RANK         8                       /* axes */
+#define LS_GPU_PLACES       8                       /* of a kernel, at most */
+#define LS_GPU_RUN(vector)  ((vector) > 1 ? 16 : 1) /* pixels of an item that has a vector of channels */
+#define LS_GPU_SOME(vector) ((vector) > 1 ? 32 : 1) /* elements of an item of a kernel of few operations */
 
 /* Kernels that have little to do are one (small.cl): an entry of its table has the number of what it is to do in place
  * of the last offset. Of each: how many places it has. */

@@ -187,6 +187,13 @@ static int64_t vectors(const lowering *x, int64_t elements)
     return (elements + x->l->tuning->vector - 1) / x->l->tuning->vector;
 }
 
+/* Items that have some elements each. */
+static int64_t some(const lowering *x, int64_t elements)
+{
+    int64_t each = LS_GPU_SOME(x->l->tuning->vector);
+    return (elements + each - 1) / each;
+}
+
 static ls_status unary(lowering *x)
 {
     char name[48];
@@ -231,7 +238,7 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
     if ((by_vectors || (dtype == LS_F32 && kind == LS_OP_div)) && ls_gpu_elements(&right) == 1 &&
         ls_gpu_elements(&left) == ls_gpu_elements(&x->out_shape)) {
         ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
-        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_one"), &p, p.n, 1, ls_gpu_in(x, a),
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_one"), &p, some(x, p.n), 1, ls_gpu_in(x, a),
                       ls_gpu_in(x, b), x->out);
     }
     ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
@@ -291,7 +298,7 @@ ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t c
     ls_ref_store(&bits, dtype, value);
     memcpy(&p.a, &bits, sizeof(bits));
     snprintf(name, sizeof(name), "fill_%zu", ls_dtype_bytes(dtype));
-    return LAUNCH(x, LS_GPU_MOVES, name, &p, count, 1, at);
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, some(x, count), 1, at);
 }
 
 ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memory_place to, int64_t to_start,
@@ -418,7 +425,7 @@ static ls_status cast(lowering *x)
         return copy_all(x);
     ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
     snprintf(name, sizeof(name), "cast_%s_%s", ls_gpu_type(from == LS_BOOL ? LS_U8 : from), ls_gpu_type(to));
-    return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, ls_gpu_in(x, 0), x->out);
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, some(x, p.n), 1, ls_gpu_in(x, 0), x->out);
 }
 
 /* ---- The table ---- */

@@ -216,7 +216,7 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
  * its last two axes swapped. Along the second axis of the grid are the pixels that tiles may begin at. places: x, kernel, y,
  * bias */
 #define CONV2D(name, vecs, whole)                                                                                      \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
+    KERNEL_APART(name, 4)                                                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_conv, v);                                                                                          \
         if (ITEM(1) >= v->out_step[0] * v->out_step[1])                                                                \
@@ -321,7 +321,7 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
 /* The kernel's gradient: a block of positions, ROWS of the cells [kh,kw,group_in] times output channels; tiles: of the
  * channels of each pixel of the kernel, or 0: of all cells. places: x, dy, partial sums [block][kernel] */
 #define CONV2D_GRAD_KERNEL(name, vecs, whole)                                                                          \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL_APART(name, 3)                                                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_correlate, p);                                                                                     \
         GLOBAL const ls_gpu_window *v = &p->v;                                                                         \
@@ -395,7 +395,7 @@ INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole
 
 /* Whole matrices, or blocks of the positions (matrix, k): then out is partial sums [block][m,n]. places: a, b, out, bias */
 #define MATMUL(name, vecs, whole)                                                                                      \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
+    KERNEL_APART(name, 4)                                                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_product_blocks, q);                                                                                \
         GLOBAL const ls_gpu_product *p = &q->p;                                                                        \

@@ -27,7 +27,7 @@ FUNCTION i64 label_at(GLOBAL const u8 *at, i64 width, i64 i)
 /* [outer, n, inner]: of each row what p->way says; of a cross-entropy inner is 1, and labels and dy are [outer]. A label outside,
  * which another kernel tells of, is taken as 0. One kernel for all four: its exponentials are most of the text. places: x,
  * labels, dy, out */
-KERNEL(softmax_rows)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL_APART(softmax_rows, 4)
 {
     LANE(ls_gpu_rows, p);
     i64 r = ITEM(0), n = p->n, step = p->inner, way = p->way, label = -1;

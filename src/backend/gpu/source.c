@@ -56,7 +56,7 @@ static const struct module {
     X(moments) X(batch_norm) X(batch_norm_grad_moments) X(batch_norm_grad_input) X(norm_statistics)                    \
     X(update_MOMENTUM)
 /* clang-format on */
-#define WANT(name) "#define LS_WANT_" #name " , ENTRY\n"
+#define WANT(name) "#define LS_WANT_" #name " , WANTED\n"
 static const char *const wanted[LS_GPU_MODULES] = { [LS_GPU_COMMON] = "#define LS_SOME\n" COMMON_KERNELS(WANT),
                                                     [LS_GPU_DEEPER] = "#define LS_SOME\n" DEEPER_KERNELS(WANT) };
 #undef WANT
