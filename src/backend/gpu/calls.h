@@ -47,14 +47,17 @@ typedef struct ls_gpu_window {
     i64 tiles;     /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
 } ls_gpu_window;
 
-/* A convolution: x [n,h,w,c] is read, y [n,yh,yw,out] written. Its data gradient is one, too: that goes back, from dy
- * to dx. */
+/* A convolution: x [n,h,w,c] is read, y [n,yh,yw,out] written. Its data gradient is one, too, from dy to dx. Pixel p of
+ * what is written meets pixels (p * in_step + start + cell * dilation) / out_step of what is read, where these are
+ * whole numbers. */
 typedef struct ls_gpu_conv {
     i64 n, h, w, c, kh, kw, yh, yw, out;
     i64 groups, depth, columns;     /* channels of a group: that are read, and that are written */
-    i64 pitch, cell, group_weights; /* floats from a row of weights to the next, of a cell's, of a group's */
-    i64 in_step[2], out_step[2], dilation[2], pad[2];
-    i64 back;
+    i64 pitch, cell, group_weights; /* floats from a row of weights to the next, from a cell's, from a group's */
+    i64 first_cell;                 /* floats before the first cell's, which of a gradient is the last */
+    i64 in_step[2], out_step[2], dilation[2], start[2];
+    i64 run;               /* tiles of an item that has vectors */
+    i64 rows_lie;          /* cells of a row lie side by side, and pixels that meet them */
     i64 padded;            /* pixels of a tile may be outside for some cells */
     i64 biased, rectified; /* what follows, in the same kernel */
 } ls_gpu_conv;

@@ -44,6 +44,24 @@ typedef struct inbox {
     int count;
 } inbox;
 
+/* Joins, or updates, one behind the other that do not touch each other's bytes become one launch, as lanes do. */
+#define TOGETHER      16   /* of them, at most */
+#define MOST_TOGETHER 1024 /* pieces of memory that they read, and that they write */
+typedef struct piece {
+    const void *memory;
+    size_t from, end; /* bytes */
+} piece;
+typedef struct pieces {
+    piece list[MOST_TOGETHER];
+    int count;
+} pieces;
+typedef enum together_kind { ALONE, JOINS, UPDATES } together_kind;
+typedef struct together {
+    together_kind kind; /* of what waits last */
+    int count;
+    pieces read, written;
+} together;
+
 /* Launches of a plan's last run: the next is often the same to the byte, as far as kernels see. */
 typedef struct last_run {
     ls_gpu_saved launches;
@@ -61,6 +79,7 @@ typedef struct plan {
     ls_gpu_chain_steps *chains; /* in order */
     int chain_count;
     last_run last;
+    bool updates; /* and nothing else */
 } plan;
 
 typedef struct device {
@@ -71,6 +90,7 @@ typedef struct device {
     ls_gpu_kernels *kernels;
     ls_gpu_record *record; /* of what is to be launched */
     bool waits;            /* it has launches that are not in the queue yet */
+    together last;         /* of these */
     void *own;             /* memory: faults, zeros, and flags of `finite` */
     void *table;           /* memory for the tables of launches; the largest so far */
     size_t table_bytes;
@@ -440,6 +460,7 @@ static ls_status send_launches(device *d)
     const ls_gpu_recorded *list = ls_gpu_record_list(d->record, &count);
     bool waits = d->waits;
     d->waits = false;
+    d->last.kind = ALONE;
     if (!waits || count == 0)
         return LS_OK;
     LS_TRY(need_table(d, bytes));
@@ -501,6 +522,7 @@ static ls_gpu_lowering lowering_of(device *d, ls_gpu_launcher *launch, int lane)
  * programs and joins come in rows, and have one table together. */
 static ls_status begin_launches(device *d, int lanes)
 {
+    d->last.kind = ALONE;
     LS_TRY(send_inbox(d));
     if (d->waits)
         ls_gpu_record_more(d->record, lanes);
@@ -511,11 +533,67 @@ static ls_status begin_launches(device *d, int lanes)
 
 static ls_status end_launches(device *d, ls_status status)
 {
-    if (status == LS_OK)
-        d->waits = true;
-    else
+    d->waits = d->waits || status == LS_OK;
+    if (status != LS_OK) {
         ls_gpu_record_drop(d->record);
+        d->last.kind = ALONE;
+    }
     return status;
+}
+
+/* ---- Joins and updates together ---- */
+
+static void add_piece(pieces *to, ls_memory_place at, size_t bytes)
+{
+    if (to->count < MOST_TOGETHER)
+        to->list[to->count] = (piece){ at.memory, at.offset, at.offset + bytes };
+    to->count++; /* also beyond the last: then there are too many */
+}
+
+/* Whether one of those from number `first` on touches one of these. */
+static bool touch(const pieces *some, int first, const pieces *others, int count)
+{
+    for (int i = first; i < some->count; i++)
+        for (int k = 0; k < count; k++) {
+            const piece *a = &some->list[i], *b = &others->list[k];
+            if (a->memory == b->memory && a->from < b->end && b->from < a->end)
+                return true;
+        }
+    return false;
+}
+
+/* What reads and writes the pieces behind the first `read` and `written` of d->last is launched with what waits, or
+ * begins a new list. */
+static ls_status begin_together(device *d, together_kind kind, int read, int written)
+{
+    together *t = &d->last;
+    bool few = t->read.count <= MOST_TOGETHER && t->written.count <= MOST_TOGETHER;
+    if (few && t->kind == kind && t->count < TOGETHER && !touch(&t->written, written, &t->written, written) &&
+        !touch(&t->written, written, &t->read, read) && !touch(&t->read, read, &t->written, written)) {
+        t->count++;
+        ls_gpu_record_lane(d->record);
+        return LS_OK;
+    }
+    LS_TRY(begin_launches(d, TOGETHER));
+    t->count = 1;
+    if (!few)
+        return LS_OK;
+    for (int i = 0; i < 2; i++) { /* only the new ones are left */
+        pieces *p = i ? &t->written : &t->read;
+        p->count -= i ? written : read;
+        memmove(p->list, p->list + (i ? written : read), (size_t)p->count * sizeof(*p->list));
+    }
+    t->kind = kind;
+    return LS_OK;
+}
+
+/* Where the pieces of what comes next begin; nothing of what waits is asked about where that is of another kind. */
+static void count_pieces(device *d, together_kind kind, int *read, int *written)
+{
+    if (d->last.kind != kind)
+        d->last.read.count = d->last.written.count = 0;
+    *read = d->last.read.count;
+    *written = d->last.written.count;
 }
 
 /* ---- Programs ---- */
@@ -628,6 +706,25 @@ static ls_status warm_program(device *d, plan *p)
     return need_scratch(d, scratch_bytes(p) + p->shared);
 }
 
+static bool is_update(const ls_program_step *s)
+{
+    bool whole = s->node->op == LS_OP_apply;
+    for (int i = 0; whole && i < s->node->input_count; i++)
+        whole = !s->in[i].per_sample;
+    for (int i = 0; whole && i < s->state_count; i++)
+        whole = !s->state[i].per_sample && !s->new_state[i].per_sample;
+    return whole;
+}
+
+/* A program that is nothing but updates of whole values. */
+static bool has_updates(const ls_program *program)
+{
+    bool all = program->step_count > 0;
+    for (int i = 0; all && i < program->step_count; i++)
+        all = is_update(&program->steps[i]);
+    return all;
+}
+
 ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **out)
 {
     device *d = device_;
@@ -639,6 +736,9 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
     ls_status status = send_waiting(d); /* the record is needed */
     p->program = *program;
     p->program.lanes = program->lanes > 1 ? program->lanes : 1;
+    p->updates = has_updates(program);
+    if (p->updates && p->program.lanes < TOGETHER) /* each has scratch of its own */
+        p->program.lanes = TOGETHER;
     if (status == LS_OK)
         status = warm_program(d, p);
     ls_work_end();
@@ -728,9 +828,40 @@ static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int
     return random ? LS_OK : save_last(d, p, runs, count, *checks);
 }
 
+static ls_memory_place place_of(const ls_program_run *run, const ls_program_slot *slot)
+{
+    return (ls_memory_place){ run->room[slot->room].memory, run->room[slot->room].offset + slot->offset };
+}
+
+static ls_status record_update(device *d, const plan *p, const ls_program_step *s, const ls_program_run *run)
+{
+    int read, written;
+    count_pieces(d, UPDATES, &read, &written);
+    for (int i = 0; i < s->node->input_count; i++)
+        add_piece(&d->last.read, place_of(run, &s->in[i]), s->in[i].unit);
+    for (int i = 0; i < s->state_count; i++) {
+        add_piece(&d->last.read, place_of(run, &s->state[i]), s->state[i].unit);
+        add_piece(&d->last.written, place_of(run, &s->new_state[i]), s->new_state[i].unit);
+    }
+    LS_TRY(begin_together(d, UPDATES, read, written));
+    ls_gpu_lowering l = lowering_of(d, record_launch, 0);
+    l.lanes = p->program.lanes;
+    l.scratch.offset = (size_t)(d->last.count - 1) * p->scratch;
+    return ls_gpu_lower(&l, s, run);
+}
+
+static ls_status record_updates(device *d, const plan *p, const ls_program_run *run)
+{
+    for (int i = 0; i < p->program.step_count; i++)
+        LS_TRY(record_update(d, p, &p->program.steps[i], run));
+    return LS_OK;
+}
+
 static ls_status record_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
                               size_t *shared)
 {
+    if (count == 1 && p->updates)
+        return record_updates(d, p, runs);
     if (!is_last(d, p, runs, count))
         return lower_lanes(d, p, runs, count, checks, needs, shared);
     LS_TRY(begin_launches(d, count));
@@ -781,7 +912,14 @@ ls_status ls_gpu_join_lanes_on(void *device_, const ls_join_lanes_call *call)
     for (int v = 0; v < call->lanes; v++)
         if (call->lanes > MOST_LANES || (call->lane[v].memory && call->lane[v].memory != call->to.memory))
             return ls_fail(LS_ERR_INVALID, "%d lanes: up to %d can be joined, in one memory", call->lanes, MOST_LANES);
-    LS_TRY(begin_launches(d, 1));
+    int read, written;
+    count_pieces(d, JOINS, &read, &written);
+    size_t bytes = (size_t)call->count * ls_dtype_bytes(call->dtype);
+    for (int v = 0; v < call->lanes; v++)
+        if (call->lane[v].memory)
+            add_piece(&d->last.read, call->lane[v], bytes);
+    add_piece(&d->last.written, call->to, bytes);
+    LS_TRY(begin_together(d, JOINS, read, written));
     ls_gpu_lowering l = lowering_of(d, record_launch, 0);
     return end_launches(d, ls_gpu_join_lanes(&l, call, d->tree));
 }

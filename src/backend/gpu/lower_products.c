@@ -55,13 +55,15 @@ static bool is_padded(const lowering *x)
 }
 
 /* Items along the second axis are the pixels that tiles may begin at. */
-static ls_status launch_conv(lowering *x, const ls_gpu_conv *v, ls_memory_place in, ls_memory_place kernel)
+static ls_status launch_conv(lowering *x, ls_gpu_conv *v, ls_memory_place in, ls_memory_place kernel)
 {
     char name[48];
     int64_t each, pixels = v->n * ceiling(v->yh, v->out_step[0]) * ceiling(v->yw, v->out_step[1]);
+    int64_t products = v->kh * v->kw * v->depth; /* of an element; where these are few, finding a tile takes longer */
+    v->run = x->l->tuning->vector == 1 || products >= 64 ? 1 : products >= 32 ? 2 : 8;
     (void)with_columns(x, "conv2d", v->columns, name, &each);
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, v,
-                        ceiling(pixels, x->l->tuning->rows) * v->groups * ceiling(v->columns, each),
+                        ceiling(ceiling(pixels, x->l->tuning->rows), v->run) * v->groups * ceiling(v->columns, each),
                         v->out_step[0] * v->out_step[1], in, kernel, x->out, x->biased ? x->bias : x->out);
 }
 
@@ -92,7 +94,8 @@ ls_status ls_gpu_conv2d(lowering *x)
         .in_step = { v.stride[0], v.stride[1] },
         .out_step = { 1, 1 },
         .dilation = { v.dilation[0], v.dilation[1] },
-        .pad = { v.pad[0], v.pad[1] },
+        .start = { -v.pad[0], -v.pad[1] },
+        .rows_lie = v.dilation[1] == 1 && v.groups == 1,
         .padded = is_padded(x),
         .biased = x->biased,
         .rectified = x->rectified,
@@ -140,13 +143,13 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
         .depth = v.group_out,
         .columns = v.group_in,
         .pitch = v.group_in,
-        .cell = v.out * v.group_in,
+        .cell = -v.out * v.group_in,
+        .first_cell = (v.kh * v.kw - 1) * v.out * v.group_in,
         .group_weights = v.group_out * v.group_in,
         .in_step = { 1, 1 },
         .out_step = { v.stride[0], v.stride[1] },
         .dilation = { v.dilation[0], v.dilation[1] },
-        .pad = { v.pad[0], v.pad[1] },
-        .back = true,
+        .start = { v.pad[0] - (v.kh - 1) * v.dilation[0], v.pad[1] - (v.kw - 1) * v.dilation[1] },
         .padded = v.kh * v.kw > 1 || is_padded(x),
     };
     LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));

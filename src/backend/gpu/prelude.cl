@@ -102,9 +102,11 @@ typedef int i32;
 #define PASS_ITEM  item_0, item_1, lane_
 #define ITEM(axis) item_##axis
 
-#define LANE(type, name)                                                                                               \
-    GLOBAL const i64 *offsets = (GLOBAL const i64 *)(table + table_at) +                                                 \
-                              lane_ * (i64)(LS_GPU_PLACES + sizeof(type) / sizeof(i64));                         \
+#define LANE(type, name) LANE_AND(type, name, 0)
+/* The same where so many numbers are behind the struct of each lane. */
+#define LANE_AND(type, name, more)                                                                                     \
+    GLOBAL const i64 *offsets = (GLOBAL const i64 *)(table + table_at) +                                               \
+                                lane_ * (i64)(LS_GPU_PLACES + sizeof(type) / sizeof(i64) + (more));                    \
     GLOBAL const type *name = (GLOBAL const type *)(offsets + LS_GPU_PLACES)
 #define IN(type, n)  ((GLOBAL const type *)(memory##n + offsets[n]))
 #define OUT(type, n) ((GLOBAL type *)(memory##n + offsets[n]))

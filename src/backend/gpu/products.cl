@@ -118,28 +118,28 @@ INLINED void find_pixels(i64 first, i64 total, bool across, i64 count, i64 heigh
 
 /* ---- Convolution ---- */
 
-/* ROWS pixels, at[r] floats from `pixel`, meet a cell of the kernel: `depth` channels. Rows whose bit of `on` is set take
- * part. */
-INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *pixel, const i64 *at, u32 on,
+/* ROWS pixels meet a cell of the kernel: `depth` channels, from number `from` on, which may be another pixel's. Rows whose bit of `on`
+ * is set take part. Channels are counted from there, so that the rows' pointers stay as they are, in registers. */
+INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *const *pixel, i64 from, u32 on,
                   GLOBAL const float *weights, i64 pitch, i64 depth, i64 count)
 {
     vec w[MOST_VECS];
     if (on == ALL_ROWS) {
-        for (i64 c = 0; c < depth; c++) {
+        for (i64 c = from; c < from + depth; c++) {
             EACH_VEC(v)
                 w[v] = load_columns(weights, whole, v, count);
             EACH_ROW
-                add_product(sum[r], vecs, pixel[at[r] + c], w);
+                add_product(sum[r], vecs, pixel[r][c], w);
             weights += pitch;
         }
         return;
     }
-    for (i64 c = 0; c < depth; c++) {
+    for (i64 c = from; c < from + depth; c++) {
         EACH_VEC(v)
             w[v] = load_columns(weights, whole, v, count);
         EACH_ROW
             if (on >> r & 1)
-                add_product(sum[r], vecs, pixel[at[r] + c], w);
+                add_product(sum[r], vecs, pixel[r][c], w);
         weights += pitch;
     }
 }
@@ -153,18 +153,15 @@ INLINED u32 rows_inside(const i64 *h, const i64 *w, i64 down, i64 right, i64 hei
     return on;
 }
 
-/* How far a cell is from the pixel that a tile's first row begins at, along an axis: from `start`, down the image, or up where the
- * convolution goes back. False: between two pixels, where strides leave some out. */
-FUNCTION bool cell_offset(GLOBAL const ls_gpu_conv *v, int axis, i64 start, i64 cell, i64 *out)
+/* Where a cell's pixels are, seen from those of the tile, along an axis; `at` counts pixels of what is written. False: between two of
+ * those that are read. */
+FUNCTION bool cell_offset(i64 at, i64 step, i64 *out)
 {
-    i64 offset = cell * v->dilation[axis] - v->pad[axis], step = v->out_step[axis];
-    *out = start + (v->back ? -offset : offset);
+    *out = at;
     if (step == 1)
         return true;
-    if (*out % step != 0)
-        return false;
-    *out /= step;
-    return true;
+    *out = at / step;
+    return *out * step == at;
 }
 
 /* Pixels of a tile are out_step apart in both directions, so that the same cells meet all of them: those of the images that begin at
@@ -173,35 +170,49 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
                          GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 top, i64 left,
                          i64 height, i64 width, i64 first, i64 total, i64 count)
 {
-    i64 at[ROWS], to[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->pitch, depth = v->depth, down, right, most_down, most_right;
+    i64 to[ROWS], n[ROWS], h[ROWS], w[ROWS], down, right, most_down, most_right;
+    GLOBAL const float *pixel[ROWS];
+    i64 in_pixel = v->in_step[1] * v->c, in_row = v->in_step[0] * v->w * v->c, in_image = v->h * v->w * v->c;
+    i64 out_pixel = v->out_step[1] * v->out, out_row = v->out_step[0] * v->yw * v->out, out_image = v->yh * v->yw * v->out;
     vec sum[ROWS][MOST_VECS];
     clear(sum, vecs);
     find_pixels(first, total, v->padded, v->n, height, width, n, h, w);
+    out += (top * v->yw + left) * v->out;
     EACH_ROW
     {
-        to[r] = ((n[r] * v->yh + top + h[r] * v->out_step[0]) * v->yw + left + w[r] * v->out_step[1]) * v->out;
-        h[r] = h[r] * v->in_step[0];
-        w[r] = w[r] * v->in_step[1];
-        at[r] = ((n[r] * v->h + h[r]) * v->w + w[r]) * v->c;
+        to[r] = n[r] * out_image + h[r] * out_row + w[r] * out_pixel;
+        pixel[r] = in + (n[r] * in_image + h[r] * in_row + w[r] * in_pixel);
     }
+    top += v->start[0];
+    left += v->start[1];
     bool inside = !v->padded;
-    if (!inside && cell_offset(v, 0, top, 0, &down) && cell_offset(v, 1, left, 0, &right) &&
-        cell_offset(v, 0, top, v->kh - 1, &most_down) && cell_offset(v, 1, left, v->kw - 1, &most_right))
-        inside = (rows_inside(h, w, down, right, v->h, v->w) & rows_inside(h, w, most_down, most_right, v->h, v->w)) ==
-                 ALL_ROWS;
+    if (!inside) {
+        EACH_ROW
+        {
+            h[r] = h[r] * v->in_step[0];
+            w[r] = w[r] * v->in_step[1];
+        }
+        if (cell_offset(top, v->out_step[0], &down) && cell_offset(left, v->out_step[1], &right) &&
+            cell_offset(top + (v->kh - 1) * v->dilation[0], v->out_step[0], &most_down) &&
+            cell_offset(left + (v->kw - 1) * v->dilation[1], v->out_step[1], &most_right))
+            inside = (rows_inside(h, w, down, right, v->h, v->w) &
+                      rows_inside(h, w, most_down, most_right, v->h, v->w)) == ALL_ROWS;
+    }
     /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
-    bool by_row = inside && v->dilation[1] == 1 && v->groups == 1 && !v->back;
-    i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * depth : depth;
-    for (i64 k = 0; k < v->kh; k++)
-        for (i64 l = 0; l < cells; l++) {
-            i64 i = v->back ? v->kh - 1 - k : k, j = v->back ? cells - 1 - l : l;
-            if (!cell_offset(v, 0, top, i, &down) || !cell_offset(v, 1, left, j, &right))
+    bool by_row = inside && v->rows_lie;
+    i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * v->depth : v->depth;
+    for (i64 i = 0; i < v->kh; i++) {
+        if (!cell_offset(top + i * v->dilation[0], v->out_step[0], &down))
+            continue;
+        for (i64 j = 0; j < cells; j++) {
+            if (!cell_offset(left + j * v->dilation[1], v->out_step[1], &right))
                 continue;
             u32 on = inside ? ALL_ROWS : rows_inside(h, w, down, right, v->h, v->w);
             if (on)
-                meet(sum, vecs, whole, in + (down * v->w + right) * v->c, at, on,
-                     kernel_ + (i * v->kw + j) * v->cell, pitch, length, count);
+                meet(sum, vecs, whole, pixel, (down * v->w + right) * v->c, on,
+                     kernel_ + v->first_cell + (i * v->kw + j) * v->cell, v->pitch, length, count);
         }
+    }
     vec added[MOST_VECS], limit;
     find_end(added, &limit, vecs, whole, v->biased, v->rectified, bias, count);
     EACH_ROW
@@ -212,8 +223,8 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
     }
 }
 
-/* A convolution, or its data gradient, which is one that goes back: what is read is dy, what is written dx, and the kernel comes with
- * its last two axes swapped. Along the second axis of the grid are the pixels that tiles may begin at. places: x, kernel, y,
+/* A convolution, or its data gradient, which is one whose cells come last first: what is read is dy, what is written dx, and the
+ * kernel comes with its last two axes swapped. Along the second axis of the grid are the pixels that tiles may begin at. places: x, kernel, y,
  * bias */
 #define CONV2D(name, vecs, whole)                                                                                      \
     KERNEL_APART(name, 4)                                                                                              \
@@ -224,18 +235,20 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
         i64 top = quotient(ITEM(1), v->out_step[1]), left = ITEM(1) - top * v->out_step[1], tile, column, group = 0;   \
         i64 height = tiles_of(v->yh - top, v->out_step[0]), width = tiles_of(v->yw - left, v->out_step[1]);            \
         i64 total = v->n * height * width, vectors = tiles_of(v->columns, vecs * LS_VECTOR);                           \
-        i64 tiles = tiles_of(total, ROWS);                                                                             \
-        if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
+        i64 tiles = tiles_of(total, ROWS), runs = LS_VECTOR > 1 ? tiles_of(tiles, v->run) : tiles;                     \
+        if (ITEM(0) >= runs * vectors * v->groups)                                                                     \
             return;                                                                                                    \
-        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
+        split_item(ITEM(0), runs, vectors * v->groups, &tile, &column);                                                \
         if (v->groups > 1) {                                                                                           \
             group = quotient(column, vectors);                                                                         \
             column -= group * vectors;                                                                                 \
         }                                                                                                              \
         i64 o = tile_start(column, vecs * LS_VECTOR, v->columns), count = v->columns - o, to = o + group * v->columns; \
-        conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->depth, IN(float, 1) + group * v->group_weights + o,      \
-                    OUT(float, 2) + to, IN(float, 3) + to, top, left, height, width, tile_start(tile, ROWS, total),    \
-                    total, count);                                                                                     \
+        i64 end = LS_VECTOR > 1 ? least((tile + 1) * v->run, tiles) : tile + 1;                                        \
+        for (tile = LS_VECTOR > 1 ? tile * v->run : tile; tile < end; tile++)                                          \
+            conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->depth, IN(float, 1) + group * v->group_weights + o,  \
+                        OUT(float, 2) + to, IN(float, 3) + to, top, left, height, width,                               \
+                        tile_start(tile, ROWS, total), total, count);                                                  \
     }
 CONV2D(conv2d, 1, false)
 CONV2D(conv2d_whole, 1, true)

@@ -162,7 +162,9 @@ JOIN(join_min_i64, i64, b < a ? b : a)
 #define JOIN_LANES(name, type, width, take, put, expression)                                                           \
     KERNEL_APART(name, 1)                                                                                              \
     {                                                                                                                  \
-        LANE(ls_gpu_tree, p);                                                                                          \
+        GLOBAL const ls_gpu_tree *first =                                                                              \
+            (GLOBAL const ls_gpu_tree *)((GLOBAL const i64 *)(table + table_at) + LS_GPU_PLACES);                      \
+        LANE_AND(ls_gpu_tree, p, 2 * first->lanes); /* as many lanes in all of them */                                 \
         i64 i = ITEM(0) * (width), count = least(p->n - i, (width));                                                   \
         if (i >= p->n)                                                                                                 \
             return;                                                                                                    \
