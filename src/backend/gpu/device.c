@@ -852,8 +852,10 @@ static ls_status record_update(device *d, const plan *p, const ls_program_step *
 
 static ls_status record_updates(device *d, const plan *p, const ls_program_run *run)
 {
-    for (int i = 0; i < p->program.step_count; i++)
-        LS_TRY(record_update(d, p, &p->program.steps[i], run));
+    for (int i = 0; i < p->program.step_count; i++) {
+        ls_status status = record_update(d, p, &p->program.steps[i], run);
+        LS_TRY(end_launches(d, status)); /* the next may begin a list behind it */
+    }
     return LS_OK;
 }
 

@@ -60,7 +60,7 @@ static ls_status launch_conv(lowering *x, ls_gpu_conv *v, ls_memory_place in, ls
     char name[48];
     int64_t each, pixels = v->n * ceiling(v->yh, v->out_step[0]) * ceiling(v->yw, v->out_step[1]);
     int64_t products = v->kh * v->kw * v->depth; /* of an element; where these are few, finding a tile takes longer */
-    v->run = x->l->tuning->vector == 1 || products >= 64 ? 1 : products >= 32 ? 2 : 8;
+    v->run = x->l->tuning->vector == 1 ? 1 : products >= 1024 ? 1 : products >= 64 ? 4 : 8;
     (void)with_columns(x, "conv2d", v->columns, name, &each);
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, v,
                         ceiling(ceiling(pixels, x->l->tuning->rows), v->run) * v->groups * ceiling(v->columns, each),

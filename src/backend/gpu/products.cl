@@ -94,28 +94,6 @@ FUNCTION void split_item(i64 item, i64 tiles, i64 columns, i64 *tile, i64 *colum
     *column = LS_VECTOR > 1 ? outer : rest;
 }
 
-/* Pixels number first, first + 1 ... of `count` images of `height` and `width`; those behind the last of `total` are the
- * last again. across: the same pixel of all images comes before the next, so that the pixels of a tile are mostly at the same
- * place, and meet the same cells where others are outside. */
-INLINED void find_pixels(i64 first, i64 total, bool across, i64 count, i64 height, i64 width, i64 *n, i64 *h, i64 *w)
-{
-    i64 each = across ? count : width, row = quotient(first, each), fast = first - row * each;
-    i64 inner = across ? width : height, slow = quotient(row, inner), middle = row - slow * inner;
-    EACH_ROW
-    {
-        n[r] = across ? fast : slow;
-        h[r] = across ? slow : middle;
-        w[r] = across ? middle : fast;
-        if (first + r + 1 < total && ++fast == each) {
-            fast = 0;
-            if (++middle == inner) {
-                middle = 0;
-                slow++;
-            }
-        }
-    }
-}
-
 /* ---- Convolution ---- */
 
 /* ROWS pixels meet a cell of the kernel: `depth` channels, from number `from` on, which may be another pixel's. Rows whose bit of `on`
@@ -144,10 +122,12 @@ INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float
     }
 }
 
-/* Which of the pixels at (h[r] + down, w[r] + right) are there. */
-INLINED u32 rows_inside(const i64 *h, const i64 *w, i64 down, i64 right, i64 height, i64 width)
+/* Which of the pixels at (h[r] + down, w[r] + right) are there; same: these are at one place. */
+INLINED u32 rows_inside(const i64 *h, const i64 *w, bool same, i64 down, i64 right, i64 height, i64 width)
 {
     u32 on = 0;
+    if (same)
+        return (u64)(h[0] + down) < (u64)height && (u64)(w[0] + right) < (u64)width ? ALL_ROWS : 0;
     EACH_ROW
         on |= (u32)((u64)(h[r] + down) < (u64)height && (u64)(w[r] + right) < (u64)width) << r;
     return on;
@@ -165,38 +145,89 @@ FUNCTION bool cell_offset(i64 at, i64 step, i64 *out)
 }
 
 /* Pixels of a tile are out_step apart in both directions, so that the same cells meet all of them: those of the images that begin at
- * pixel (top, left), of `height` and `width`. */
-INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOBAL const float *in,
-                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 top, i64 left,
-                         i64 height, i64 width, i64 first, i64 total, i64 count)
+ * pixel (top, left), of `height` and `width`. The next one is number `next`; `in` and `out` are where it is read and written. Where
+ * `padded` is set the same pixel of all images comes before the next, so that the pixels of a tile are mostly at the same place, and
+ * meet the same cells where others are outside. */
+typedef struct pixels {
+    i64 top, left, height, width, total, next;
+    i64 fast, middle, slow; /* of its three numbers (image, row, column), as they change */
+    i64 each, inner;        /* how many `fast` and `middle` are */
+    i64 in, in_step[3], out, out_step[3];
+} pixels;
+
+INLINED void begin_pixels(GLOBAL const ls_gpu_conv *v, pixels *p)
 {
-    i64 to[ROWS], n[ROWS], h[ROWS], w[ROWS], down, right, most_down, most_right;
+    i64 in_column = v->in_step[1] * v->c, in_row = v->in_step[0] * v->w * v->c, in_image = v->h * v->w * v->c;
+    i64 out_column = v->out_step[1] * v->out, out_row = v->out_step[0] * v->yw * v->out, out_image = v->yh * v->yw * v->out;
+    bool across = v->padded;
+    p->each = across ? v->n : p->width;
+    p->inner = across ? p->width : p->height;
+    p->in_step[0] = across ? in_image : in_column;
+    p->in_step[1] = across ? in_column : in_row;
+    p->in_step[2] = across ? in_row : in_image;
+    p->out_step[0] = across ? out_image : out_column;
+    p->out_step[1] = across ? out_column : out_row;
+    p->out_step[2] = across ? out_row : out_image;
+    p->next = -1;
+}
+
+INLINED void go_to_pixel(pixels *p, i64 first)
+{
+    i64 row = quotient(first, p->each);
+    p->fast = first - row * p->each;
+    p->slow = quotient(row, p->inner);
+    p->middle = row - p->slow * p->inner;
+    p->in = p->fast * p->in_step[0] + p->middle * p->in_step[1] + p->slow * p->in_step[2];
+    p->out = p->fast * p->out_step[0] + p->middle * p->out_step[1] + p->slow * p->out_step[2];
+}
+
+INLINED void next_pixel(pixels *p)
+{
+    p->in += p->in_step[0];
+    p->out += p->out_step[0];
+    if (++p->fast < p->each)
+        return;
+    p->fast = 0;
+    p->in += p->in_step[1] - p->each * p->in_step[0];
+    p->out += p->out_step[1] - p->each * p->out_step[0];
+    if (++p->middle < p->inner)
+        return;
+    p->middle = 0;
+    p->slow++;
+    p->in += p->in_step[2] - p->inner * p->in_step[1];
+    p->out += p->out_step[2] - p->inner * p->out_step[1];
+}
+
+/* Rows behind the last pixel are the last again, and not stored. */
+INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOBAL const float *in,
+                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, pixels *p, i64 first,
+                         i64 count)
+{
+    i64 to[ROWS], h[ROWS], w[ROWS], top = p->top + v->start[0], left = p->left + v->start[1];
+    i64 down, right, most_down, most_right;
     GLOBAL const float *pixel[ROWS];
-    i64 in_pixel = v->in_step[1] * v->c, in_row = v->in_step[0] * v->w * v->c, in_image = v->h * v->w * v->c;
-    i64 out_pixel = v->out_step[1] * v->out, out_row = v->out_step[0] * v->yw * v->out, out_image = v->yh * v->yw * v->out;
     vec sum[ROWS][MOST_VECS];
+    bool inside = !v->padded, same = false;
     clear(sum, vecs);
-    find_pixels(first, total, v->padded, v->n, height, width, n, h, w);
-    out += (top * v->yw + left) * v->out;
+    if (first != p->next)
+        go_to_pixel(p, first);
     EACH_ROW
     {
-        to[r] = n[r] * out_image + h[r] * out_row + w[r] * out_pixel;
-        pixel[r] = in + (n[r] * in_image + h[r] * in_row + w[r] * in_pixel);
+        pixel[r] = in + p->in;
+        to[r] = p->out;
+        h[r] = p->slow * v->in_step[0]; /* where there is padding */
+        w[r] = p->middle * v->in_step[1];
+        if (p->total >= ROWS || r + 1 < p->total)
+            next_pixel(p);
     }
-    top += v->start[0];
-    left += v->start[1];
-    bool inside = !v->padded;
+    p->next = first + ROWS;
     if (!inside) {
-        EACH_ROW
-        {
-            h[r] = h[r] * v->in_step[0];
-            w[r] = w[r] * v->in_step[1];
-        }
+        same = h[0] == h[ROWS - 1] && w[0] == w[ROWS - 1];
         if (cell_offset(top, v->out_step[0], &down) && cell_offset(left, v->out_step[1], &right) &&
             cell_offset(top + (v->kh - 1) * v->dilation[0], v->out_step[0], &most_down) &&
             cell_offset(left + (v->kw - 1) * v->dilation[1], v->out_step[1], &most_right))
-            inside = (rows_inside(h, w, down, right, v->h, v->w) &
-                      rows_inside(h, w, most_down, most_right, v->h, v->w)) == ALL_ROWS;
+            inside = (rows_inside(h, w, same, down, right, v->h, v->w) &
+                      rows_inside(h, w, same, most_down, most_right, v->h, v->w)) == ALL_ROWS;
     }
     /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
     bool by_row = inside && v->rows_lie;
@@ -207,7 +238,7 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
         for (i64 j = 0; j < cells; j++) {
             if (!cell_offset(left + j * v->dilation[1], v->out_step[1], &right))
                 continue;
-            u32 on = inside ? ALL_ROWS : rows_inside(h, w, down, right, v->h, v->w);
+            u32 on = inside ? ALL_ROWS : rows_inside(h, w, same, down, right, v->h, v->w);
             if (on)
                 meet(sum, vecs, whole, pixel, (down * v->w + right) * v->c, on,
                      kernel_ + v->first_cell + (i * v->kw + j) * v->cell, v->pitch, length, count);
@@ -218,7 +249,7 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
     EACH_ROW
     {
         finish_row(sum[r], vecs, added, limit);
-        if (first + r < total)
+        if (first + r < p->total)
             store_row(sum[r], vecs, whole, out + to[r], count);
     }
 }
@@ -232,10 +263,14 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
         LANE(ls_gpu_conv, v);                                                                                          \
         if (ITEM(1) >= v->out_step[0] * v->out_step[1])                                                                \
             return;                                                                                                    \
-        i64 top = quotient(ITEM(1), v->out_step[1]), left = ITEM(1) - top * v->out_step[1], tile, column, group = 0;   \
-        i64 height = tiles_of(v->yh - top, v->out_step[0]), width = tiles_of(v->yw - left, v->out_step[1]);            \
-        i64 total = v->n * height * width, vectors = tiles_of(v->columns, vecs * LS_VECTOR);                           \
-        i64 tiles = tiles_of(total, ROWS), runs = LS_VECTOR > 1 ? tiles_of(tiles, v->run) : tiles;                     \
+        pixels p;                                                                                                      \
+        i64 tile, column, group = 0, vectors = tiles_of(v->columns, vecs * LS_VECTOR);                                 \
+        p.top = quotient(ITEM(1), v->out_step[1]);                                                                     \
+        p.left = ITEM(1) - p.top * v->out_step[1];                                                                     \
+        p.height = tiles_of(v->yh - p.top, v->out_step[0]);                                                            \
+        p.width = tiles_of(v->yw - p.left, v->out_step[1]);                                                            \
+        p.total = v->n * p.height * p.width;                                                                           \
+        i64 tiles = tiles_of(p.total, ROWS), runs = LS_VECTOR > 1 ? tiles_of(tiles, v->run) : tiles;                   \
         if (ITEM(0) >= runs * vectors * v->groups)                                                                     \
             return;                                                                                                    \
         split_item(ITEM(0), runs, vectors * v->groups, &tile, &column);                                                \
@@ -244,11 +279,12 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
             column -= group * vectors;                                                                                 \
         }                                                                                                              \
         i64 o = tile_start(column, vecs * LS_VECTOR, v->columns), count = v->columns - o, to = o + group * v->columns; \
+        GLOBAL float *out = OUT(float, 2) + to + (p.top * v->yw + p.left) * v->out;                                    \
         i64 end = LS_VECTOR > 1 ? least((tile + 1) * v->run, tiles) : tile + 1;                                        \
+        begin_pixels(v, &p);                                                                                           \
         for (tile = LS_VECTOR > 1 ? tile * v->run : tile; tile < end; tile++)                                          \
             conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->depth, IN(float, 1) + group * v->group_weights + o,  \
-                        OUT(float, 2) + to, IN(float, 3) + to, top, left, height, width,                               \
-                        tile_start(tile, ROWS, total), total, count);                                                  \
+                        out, IN(float, 3) + to, &p, tile_start(tile, ROWS, p.total), count);                           \
     }
 CONV2D(conv2d, 1, false)
 CONV2D(conv2d_whole, 1, true)
