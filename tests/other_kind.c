@@ -355,6 +355,42 @@ void other_keeps_the_order(const ls_backend *b)
     bare_close(&x);
 }
 
+/* Joins that wait are one launch, unless one of them reads or writes what the other writes: drivers may run the parts
+ * of a launch in any order. */
+void other_joins_together(const ls_backend *b)
+{
+    bare x = bare_open(b, 4096);
+    static const struct {
+        size_t lane[2], to; /* of a join behind one of 0 and 64 to 128 */
+        int launches;
+        float result;
+    } rows[] = {
+        { { 0, 64 }, 192, 1, 3 },                                /* both read the same */
+        { { 256, 320 }, 192, 1, 7 }, { { 128, 64 }, 192, 2, 5 }, /* reads what the first writes */
+        { { 256, 320 }, 0, 2, 7 },                               /* writes what it reads */
+        { { 256, 320 }, 128, 2, 7 },                             /* and what it writes */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        ls_memory_place first[] = { { x.memory, 0 }, { x.memory, 64 } };
+        ls_memory_place second[] = { { x.memory, rows[i].lane[0] }, { x.memory, rows[i].lane[1] } };
+        put(&x, 0, 1);
+        put(&x, 64, 2);
+        put(&x, 256, 3);
+        put(&x, 320, 4);
+        OK(b->sync(x.device));
+        int64_t before = ls_gpu_launches();
+        OK(b->join_lanes(x.device, &(ls_join_lanes_call){ LS_JOIN_SUM, LS_F32, 1, first, 2, { x.memory, 128 } }));
+        OK(b->join_lanes(x.device,
+                         &(ls_join_lanes_call){ LS_JOIN_SUM, LS_F32, 1, second, 2, { x.memory, rows[i].to } }));
+        OK(b->sync(x.device));
+        assert_int_equal(ls_gpu_launches() - before, rows[i].launches);
+        must_have(&x, rows[i].to, rows[i].result);
+        if (rows[i].to != 128)
+            must_have(&x, 128, 3);
+    }
+    bare_close(&x);
+}
+
 /* A program that is run again as it was is launched from what was kept of the last run: it reads what is in memory now,
  * and random numbers, places, samples and rows of another run are other ones. */
 void other_runs_again(const ls_backend *b)

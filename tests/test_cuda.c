@@ -101,6 +101,13 @@ static void what_waits_keeps_its_order(void **state)
     other_keeps_the_order(&ls_cuda_backend);
 }
 
+static void joins_apart_are_one_launch(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_joins_together(&ls_cuda_backend);
+}
+
 static void a_run_again_is_no_run_before(void **state)
 {
     (void)state;
@@ -494,6 +501,7 @@ int main(void)
         TEST(a_steady_step_moves_no_weights),
         TEST(a_wrong_label_is_told_as_on_the_cpu),
         TEST(what_waits_keeps_its_order),
+        TEST(joins_apart_are_one_launch),
         TEST(a_run_again_is_no_run_before),
         TEST(many_values_are_looked_at_together),
         TEST(is_used_by_itself_and_called_gpu_too),
