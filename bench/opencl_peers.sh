@@ -1,44 +1,55 @@
 #!/bin/sh
-# The seed CNN at batch 256 on OpenCL beside tinygrad's OpenCL device, in turns: bench/opencl_peers.sh COMMAND PEERS [ROUNDS]
-# PEERS: the virtual environment that tools/peers.sh makes. First steps are measured with nothing compiled (cold) and with what the
-# run before left on disk (cached); a step's time is the least of all rounds. Ours is the difference of a longer and a shorter
-# training, and its first steps are whole programs.
+# The seed CNN at batch 256 on OpenCL beside tinygrad's OpenCL device: bench/opencl_peers.sh COMMAND PEERS [ROUNDS]
+# PEERS: the virtual environment that tools/peers.sh makes. In turns: each round runs ours, then theirs, so that both meet the same
+# moods of the machine; each has caches of its own, which nothing else writes. The first round of each begins with nothing compiled
+# (cold), the others with what that left on disk (cached). The least of all rounds counts. A step of ours is the difference of a
+# longer and a shorter training, and its first steps are whole programs.
 set -eu
 
 command=$1 python=$2/bin/python rounds=${3:-3}
 here=$(dirname "$0")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export POCL_CACHE_DIR="$work/pocl" LOCKSTEP_CACHE="$work/kernels" XDG_CACHE_HOME="$work/cache"
 
+# with WHO COMMAND...: runs it with the caches of WHO
+with() {
+    who=$1
+    shift
+    mkdir -p "$work/$who/pocl"
+    POCL_CACHE_DIR="$work/$who/pocl" LOCKSTEP_CACHE="$work/$who/kernels" XDG_CACHE_HOME="$work/$who" "$@" \
+        2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+}
 # ours STEPS: seconds of a training
 ours() {
     begin=$(date +%s.%N)
-    "$command" train mnist-cnn --data synthetic:count=8192 --batch-size 256 --seed 1 --devices opencl:0 --max-steps "$1" \
-        --verbose 0 >"$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+    with ours "$command" train mnist-cnn --data synthetic:count=8192 --batch-size 256 --seed 1 --devices opencl:0 --max-steps "$1" \
+        --verbose 0 >"$work/out"
     echo "$begin $(date +%s.%N)" | awk '{ print $2 - $1 }'
 }
-theirs() { DEV=CL "$python" "$here/tinygrad_cnn.py" 12 2>"$work/err" || { cat "$work/err" >&2; exit 1; }; }
-least() { sort -g | head -n 1; }
-empty() { rm -rf "$POCL_CACHE_DIR" "$LOCKSTEP_CACHE" "$XDG_CACHE_HOME"; mkdir -p "$POCL_CACHE_DIR" "$XDG_CACHE_HOME"; }
+# theirs: a word, seconds of the first step, and of one behind it
+theirs() { DEV=CL with theirs "$python" "$here/tinygrad_cnn.py" 12; }
 
-empty
-cold=$(ours 1)
+peer=yes
+"$python" -c 'import tinygrad' 2>/dev/null || peer=
+ours 1 >"$work/ours.cold"
+[ -z "$peer" ] || theirs >"$work/theirs.cold"
 for round in $(seq "$rounds"); do
-    ours 1 >>"$work/one"
-    ours 32 >>"$work/many"
+    ours 1 >>"$work/ours.one"
+    ours 32 >>"$work/ours.many"
+    [ -z "$peer" ] || theirs >>"$work/theirs.rounds"
 done
-cached=$(least <"$work/one")
-step=$(echo "$(least <"$work/many") $cached" | awk '{ print ($1 - $2) / 31 }')
+
+# row NAME COLD CACHED STEP: the least of each file's numbers, in seconds
+row() { printf '%-24s %12.2f s %12.2f s %11.1f ms\n' "$1" "$2" "$3" "$(echo "$4" | awk '{ print $1 * 1000 }')"; }
+least() { sort -g "$1" | head -n 1; }
+# column N FILE
+column() { awk -v n="$1" '{ print $n }' "$2" >"$work/column" && least "$work/column"; }
 
 printf '%-24s %14s %14s %14s\n' "seed CNN, batch 256" "first, cold" "first, cached" "a step"
-printf '%-24s %12.2f s %12.2f s %11.1f ms\n' "lockstep, opencl:0" "$cold" "$cached" "$(echo "$step" | awk '{ print $1 * 1000 }')"
-if ! "$python" -c 'import tinygrad' 2>/dev/null; then
+row "lockstep, opencl:0" "$(least "$work/ours.cold")" "$(least "$work/ours.one")" \
+    "$(echo "$(least "$work/ours.many") $(least "$work/ours.one")" | awk '{ print ($1 - $2) / 31 }')"
+if [ -n "$peer" ]; then
+    row "tinygrad, DEV=CL" "$(column 2 "$work/theirs.cold")" "$(column 2 "$work/theirs.rounds")" "$(column 3 "$work/theirs.rounds")"
+else
     echo "no tinygrad in $2 (tools/peers.sh installs it): measured alone"
-    exit 0
 fi
-empty
-theirs >"$work/first"
-for round in $(seq "$rounds"); do theirs >>"$work/peer"; done
-awk 'NR == FNR { cold = $2; next } FNR == 1 || $2 < c { c = $2 } FNR == 1 || $3 < s { s = $3 }
-    END { printf "%-24s %12.2f s %12.2f s %11.1f ms\n", "tinygrad, DEV=CL", cold, c, s * 1000 }' "$work/first" "$work/peer"

@@ -526,6 +526,96 @@ void other_keeps_the_order(const ls_backend *b)
     bare_close(&x);
 }
 
+/* Joins that wait are one launch, unless one of them reads or writes what the other writes: drivers may run the parts
+ * of a launch in any order. */
+void other_joins_together(const ls_backend *b)
+{
+    bare x = bare_open(b, 4096);
+    static const struct {
+        size_t lane[2], to; /* of a join behind one of 0 and 64 to 128 */
+        int launches;
+        float result;
+    } rows[] = {
+        { { 0, 64 }, 192, 1, 3 },                                /* both read the same */
+        { { 256, 320 }, 192, 1, 7 }, { { 128, 64 }, 192, 2, 5 }, /* reads what the first writes */
+        { { 256, 320 }, 0, 2, 7 },                               /* writes what it reads */
+        { { 256, 320 }, 128, 2, 7 },                             /* and what it writes */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        ls_memory_place first[] = { { x.memory, 0 }, { x.memory, 64 } };
+        ls_memory_place second[] = { { x.memory, rows[i].lane[0] }, { x.memory, rows[i].lane[1] } };
+        put(&x, 0, 1);
+        put(&x, 64, 2);
+        put(&x, 256, 3);
+        put(&x, 320, 4);
+        OK(b->sync(x.device));
+        int64_t before = ls_gpu_launches();
+        OK(b->join_lanes(x.device, &(ls_join_lanes_call){ LS_JOIN_SUM, LS_F32, 1, first, 2, { x.memory, 128 } }));
+        OK(b->join_lanes(x.device,
+                         &(ls_join_lanes_call){ LS_JOIN_SUM, LS_F32, 1, second, 2, { x.memory, rows[i].to } }));
+        OK(b->sync(x.device));
+        assert_int_equal(ls_gpu_launches() - before, rows[i].launches);
+        must_have(&x, rows[i].to, rows[i].result);
+        if (rows[i].to != 128)
+            must_have(&x, 128, 3);
+    }
+    bare_close(&x);
+}
+
+/* A program that is run again as it was is launched from what was kept of the last run: it reads what is in memory now,
+ * and random numbers, places, samples and rows of another run are other ones. */
+void other_runs_again(const ls_backend *b)
+{
+    bare x = bare_open(b, 4096);
+    ls_context *ctx = NULL;
+    ls_graph *graph = NULL;
+    OK(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx));
+    OK(ls_graph_create(ctx, &graph));
+    ls_tensor *a = ls_op_input(graph, "a", LS_F32, LS_SHAPE(LS_BATCH, 1)), *sum = ls_op_add(a, a);
+    ls_tensor *noise = ls_op_random_uniform(graph, LS_F32, LS_SHAPE(LS_BATCH, 1), 0, 1);
+    ls_program_slot in[] = { { .unit = sizeof(float), .per_sample = true, .kept = true }, { 0 } };
+    in[1] = in[0];
+    ls_program_slot out = in[0], other = in[0];
+    out.offset = 64;
+    other.offset = 128;
+    ls_program_step steps[] = { { .node = sum, .in = in, .out = out }, { .node = noise, .out = other } };
+    ls_program_run run = { .samples = 1, .batch = 8, .seed = 3, .run = 1 };
+    void *plan[2];
+    float first = 0, second = 0;
+    run.room[LS_ROOM_PLAN].memory = x.memory;
+    for (int i = 0; i < 2; i++)
+        OK(b->plan_create(x.device, &(ls_program){ .steps = &steps[i], .step_count = 1, .samples = 2 }, &plan[i]));
+    for (int round = 0; round < 4; round++) {
+        put(&x, 0, (float)round);
+        OK(b->plan_run(x.device, plan[0], &run));
+        must_have(&x, 64, 2 * (float)round);
+    }
+    put(&x, sizeof(float), 21);
+    run.row = 1;
+    OK(b->plan_run(x.device, plan[0], &run));
+    must_have(&x, 64 + sizeof(float), 42);
+    run.row = 0;
+    run.samples = 2;
+    put(&x, sizeof(float), 5);
+    OK(b->plan_run(x.device, plan[0], &run));
+    must_have(&x, 64 + sizeof(float), 10);
+    run.room[LS_ROOM_PLAN].offset = 1024;
+    put(&x, 1024, 50);
+    OK(b->plan_run(x.device, plan[0], &run));
+    must_have(&x, 1024 + 64, 100);
+    for (int i = 0; i < 2; i++) {
+        OK(b->plan_run(x.device, plan[1], &run));
+        OK(b->download(x.device, x.memory, 1024 + 128, i ? &second : &first, sizeof(float)));
+        run.run++;
+    }
+    assert_true(first != second);
+    for (int i = 0; i < 2; i++)
+        b->plan_destroy(x.device, plan[i]);
+    ls_graph_destroy(graph);
+    ls_context_close(ctx);
+    bare_close(&x);
+}
+
 /* Many values looked at together: more than have room at once, of several types, and of none. */
 void other_checks_many_at_once(const ls_backend *b)
 {

@@ -40,6 +40,8 @@ void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k);
 
 /* Of a backend with the functions of backend/gpu/driver.h. */
 void other_keeps_the_order(const ls_backend *b);
+void other_joins_together(const ls_backend *b);
+void other_runs_again(const ls_backend *b);
 void other_checks_many_at_once(const ls_backend *b);
 
 #endif

@@ -108,6 +108,20 @@ static void what_waits_keeps_its_order(void **state)
     other_keeps_the_order(&ls_opencl_backend);
 }
 
+static void joins_apart_are_one_launch(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_joins_together(&ls_opencl_backend);
+}
+
+static void a_run_again_is_no_run_before(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_runs_again(&ls_opencl_backend);
+}
+
 static void many_values_are_looked_at_together(void **state)
 {
     (void)state;
@@ -300,6 +314,8 @@ int main(void)
         cmocka_unit_test(fewer_lanes_run_at_once_for_scratch_memory),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(what_waits_keeps_its_order),
+        cmocka_unit_test(joins_apart_are_one_launch),
+        cmocka_unit_test(a_run_again_is_no_run_before),
         cmocka_unit_test(many_values_are_looked_at_together),
         cmocka_unit_test(a_launch_that_fails_changes_nothing),
         cmocka_unit_test(a_cpu_of_opencl_s_is_used_only_where_it_is_named),

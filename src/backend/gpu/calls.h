@@ -3,9 +3,24 @@
 #ifndef LS_BACKEND_GPU_CALLS_H
 #define LS_BACKEND_GPU_CALLS_H
 
-#define LS_GPU_RANK        8                       /* axes */
-#define LS_GPU_PLACES      8                       /* of a kernel, at most */
-#define LS_GPU_RUN(vector) ((vector) > 1 ? 16 : 1) /* pixels of an item that has a vector of channels */
+#define LS_GPU_RANK         8                       /* axes */
+#define LS_GPU_PLACES       8                       /* of a kernel, at most */
+#define LS_GPU_RUN(vector)  ((vector) > 1 ? 16 : 1) /* pixels of an item that has a vector of channels */
+#define LS_GPU_SOME(vector) ((vector) > 1 ? 32 : 1) /* elements of an item of a kernel of few operations */
+
+/* Kernels that have little to do are one (small.cl): an entry of its table has the number of what it is to do in place
+ * of the last offset. Of each: how many places it has. */
+#define LS_GPU_WHICH        7
+#define LS_GPU_SMALL_PLACES 4 /* at most */
+/* clang-format off */
+#define LS_GPU_SMALL(X)                                                                                                \
+    X(fill_4, 1) X(fill_8, 1) X(copy_4_rows, 2) X(copy_8_rows, 2) X(swap_4, 2) X(scatter, 2) X(check_indices, 2)       \
+    X(cast_u8_f32, 2) X(cast_u8_f64, 2) X(cast_i32_i64, 2) X(cast_i64_f32, 2) X(add_i64, 3) X(equal_i64, 3)            \
+    X(div_f32, 3) X(div_f32_one, 3) X(add_f32_columns, 3) X(mul_f32_vectors, 3) X(argmax_f32, 2)                       \
+    X(add_blocks_f64, 2) X(sum_blocks_f64, 2) X(join_lanes_sum_f64, 1) X(update_scalars, 4)
+/* clang-format on */
+#define LS_GPU_SMALL_NUMBER(name, places) LS_SMALL_##name,
+enum { LS_GPU_SMALL(LS_GPU_SMALL_NUMBER) LS_SMALL_COUNT };
 
 /* n elements, and attributes of their op */
 typedef struct ls_gpu_flat {
@@ -28,10 +43,24 @@ typedef struct ls_gpu_window {
     i64 groups, group_in, group_out;
     i64 stride[2], dilation[2], pad[2];
     i64 count_padding;
-    i64 padded;            /* of a convolution, or its data gradient: pixels of a tile may be outside for some cells */
-    i64 biased, rectified; /* what follows, in the same kernel; of a pool's gradient that of a rectifier */
-    i64 tiles;             /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
+    i64 rectified; /* the gradient of a rectifier follows, in the same kernel */
+    i64 tiles;     /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
 } ls_gpu_window;
+
+/* A convolution: x [n,h,w,c] is read, y [n,yh,yw,out] written. Its data gradient is one, too, from dy to dx. Pixel p of
+ * what is written meets pixels (p * in_step + start + cell * dilation) / out_step of what is read, where these are
+ * whole numbers. */
+typedef struct ls_gpu_conv {
+    i64 n, h, w, c, kh, kw, yh, yw, out;
+    i64 groups, depth, columns;     /* channels of a group: that are read, and that are written */
+    i64 pitch, cell, group_weights; /* floats from a row of weights to the next, from a cell's, from a group's */
+    i64 first_cell;                 /* floats before the first cell's, which of a gradient is the last */
+    i64 in_step[2], out_step[2], dilation[2], start[2];
+    i64 run;               /* tiles of an item that has vectors */
+    i64 rows_lie;          /* cells of a row lie side by side, and pixels that meet them */
+    i64 padded;            /* pixels of a tile may be outside for some cells */
+    i64 biased, rectified; /* what follows, in the same kernel */
+} ls_gpu_conv;
 
 /* Blocks of positions, as backend/blocks.h has them; of these, `count` from number `first` on. */
 typedef struct ls_gpu_blocks {
@@ -50,7 +79,7 @@ typedef struct ls_gpu_correlate {
 typedef struct ls_gpu_product {
     i64 m, n, k, a_row, a_column, b_row;
     i64 biased, rectified; /* what follows, in the same kernel */
-    i64 matrices;
+    i64 sums;              /* over blocks; otherwise each matrix is one */
     ls_gpu_walk leading;
 } ls_gpu_product;
 
@@ -91,7 +120,9 @@ typedef struct ls_gpu_rows {
     i64 size;  /* of an axis that is taken from */
     i64 width; /* bytes of an index */
     i64 first; /* sample of the lane, in the batch */
+    i64 way;   /* of softmax_rows: what is made of a row */
 } ls_gpu_rows;
+enum { LS_GPU_SOFTMAX_ROWS, LS_GPU_LOG_SOFTMAX, LS_GPU_CROSS_ENTROPY, LS_GPU_CROSS_ENTROPY_GRAD };
 
 #define LS_GPU_SORTED 64 /* positions of the first runs that gather's gradient sorts (moves.cl) */
 

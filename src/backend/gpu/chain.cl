@@ -66,7 +66,7 @@ ALL_ONE(CHAIN_ONE)
     case LS_CHAIN_##name:                                                                                              \
         value[at] = chain_##name(a, b, p->s[k], p->t[k]);                                                              \
         break;
-KERNEL(chain_steps)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7), LANES)
+KERNEL_APART(chain_steps, 8)
 {
     LANE(ls_gpu_chain, p);
     i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;

@@ -157,10 +157,8 @@ static bool make_chain(const ls_program *program, int first, int most, ls_gpu_ch
 
 static void write_text(ls_gpu_chain_steps *c, ls_text *text)
 {
-    ls_text_add(text, "KERNEL(%s)(", c->name);
-    for (int i = 0; i < c->inputs + c->outputs; i++)
-        ls_text_add(text, "PLACE(%d), ", i);
-    ls_text_put(text, "LANES)\n{\n    LANE(ls_gpu_chain, p);\n    i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;\n"
+    ls_text_add(text, "KERNEL_APART(%s, %d)\n", c->name, c->inputs + c->outputs);
+    ls_text_put(text, "{\n    LANE(ls_gpu_chain, p);\n    i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;\n"
                       "    if (count <= 0)\n        return;\n");
     for (int i = 0; i < c->inputs; i++)
         ls_text_add(text, "    vec x%d = operand(IN(float, %d), p->period[%d], p->n, i, count);\n", i, i, i);

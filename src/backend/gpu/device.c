@@ -51,6 +51,35 @@ typedef struct inbox {
     int count;
 } inbox;
 
+/* Joins, or updates, one behind the other that do not touch each other's bytes become one launch, as lanes do. */
+#define TOGETHER      16   /* of them, at most */
+#define MOST_TOGETHER 1024 /* pieces of memory that they read, and that they write */
+typedef struct piece {
+    const void *memory;
+    size_t from, end; /* bytes */
+} piece;
+typedef struct pieces {
+    piece list[MOST_TOGETHER];
+    int count;
+} pieces;
+typedef enum together_kind { ALONE, JOINS, UPDATES } together_kind;
+typedef struct together {
+    together_kind kind;     /* of what waits last */
+    const void *updates_of; /* the plan */
+    int count;
+    pieces read, written;
+} together;
+
+/* Launches of a plan's last run: the next is often the same to the byte, as far as kernels see. */
+typedef struct last_run {
+    ls_gpu_saved launches;
+    ls_program_run *runs;
+    int count; /* of lanes; 0: there is none */
+    int pending;
+    ls_memory_place scratch;
+    bool checks;
+} last_run;
+
 typedef struct plan {
     ls_program program;
     size_t scratch;                /* bytes of a lane */
@@ -58,6 +87,8 @@ typedef struct plan {
     int scratch_step, shared_step; /* that need most of them */
     ls_gpu_chain_steps *chains;    /* in order */
     int chain_count;
+    last_run last;
+    bool updates; /* and nothing else */
 } plan;
 
 typedef struct device {
@@ -68,6 +99,7 @@ typedef struct device {
     ls_gpu_kernels *kernels;
     ls_gpu_record *record; /* of what is to be launched */
     bool waits;            /* it has launches that are not in the queue yet */
+    together last;         /* of these */
     void *own;             /* memory: faults, zeros, and flags of `finite` */
     void *table;           /* memory for the tables of launches; the largest so far */
     size_t table_bytes;
@@ -206,11 +238,11 @@ static ls_status next_stage(device *d, size_t bytes, stage **out)
 }
 
 /* The table of the kernel, an entry for each piece as for a lane; the most items that one has. */
-static int64_t write_pieces(const inbox *in, unsigned char *to)
+static int64_t write_pieces(const inbox *in, int which, unsigned char *to)
 {
     int64_t most = 1;
     for (int i = 0; i < in->count; i++) {
-        i64 offset[LS_GPU_PLACES] = { (i64)in->piece[i].offset, (i64)in->piece[i].at };
+        i64 offset[LS_GPU_PLACES] = { (i64)in->piece[i].offset, (i64)in->piece[i].at, [LS_GPU_WHICH] = which };
         ls_gpu_flat p = { .n = (i64)in->piece[i].bytes };
         int64_t items = (p.n + 63) / 64;
         memcpy(to + (size_t)i * INBOX_ENTRY, offset, sizeof(offset));
@@ -224,7 +256,7 @@ static int64_t write_pieces(const inbox *in, unsigned char *to)
 static ls_status send_inbox(device *d)
 {
     inbox in = d->in;
-    void *kernel;
+    ls_gpu_kernel_of kernel;
     bool first;
     if (!in.host)
         return LS_OK;
@@ -234,17 +266,17 @@ static ls_status send_inbox(device *d)
                                 &in.host->done);
     LS_TRY(ls_gpu_kernel(d->kernels, LS_GPU_MOVES, "scatter", &kernel, &first));
     ls_gpu_grid grid = { .kernel = "scatter",
-                         .memory = { in.to, in.memory },
-                         .places = 2,
+                         .memory = { in.to, in.memory, in.to, in.to },
+                         .places = kernel.places,
                          .table = { in.memory, in.used },
                          .entry = INBOX_ENTRY,
                          .lanes = in.count,
                          .group = d->tuning->group };
-    grid.items[0] = write_pieces(&in, (unsigned char *)in.host->bytes + in.used);
+    grid.items[0] = write_pieces(&in, kernel.which, (unsigned char *)in.host->bytes + in.used);
     grid.items[1] = 1;
     LS_TRY(d->driver->write(d->own_device, in.memory, 0, in.host->bytes, in.used + (size_t)in.count * INBOX_ENTRY,
                             &in.host->done));
-    return d->driver->launch(d->own_device, kernel, &grid);
+    return d->driver->launch(d->own_device, kernel.handle, &grid);
 }
 
 /* Whether one of the pieces that wait goes to some of these bytes: pieces are taken to their places in no order. Most
@@ -256,6 +288,19 @@ static bool meets(const inbox *in, size_t offset, size_t bytes)
     for (int i = 0; i < in->count; i++)
         if (offset < in->piece[i].offset + in->piece[i].bytes && in->piece[i].offset < offset + bytes)
             return true;
+    return false;
+}
+
+/* A piece that waits for the very same bytes, as where labels are fed twice: what is newer takes its place. */
+static bool replace_piece(const inbox *in, const void *memory, size_t offset, const void *from, size_t bytes)
+{
+    if (!in->host || in->to != memory || offset >= in->end)
+        return false;
+    for (int i = in->count - 1; i >= 0; i--)
+        if (in->piece[i].offset == offset && in->piece[i].bytes == bytes) {
+            memcpy((unsigned char *)in->host->bytes + in->piece[i].at, from, bytes);
+            return true;
+        }
     return false;
 }
 
@@ -285,8 +330,10 @@ ls_status ls_gpu_upload(void *device_, void *memory, size_t offset, const void *
         memcpy(s->bytes, from, bytes);
         return d->driver->write(d->own_device, memory, offset, s->bytes, bytes, &s->done);
     }
-    LS_TRY(open_inbox(d, memory, offset, bytes));
     inbox *in = &d->in;
+    if (replace_piece(in, memory, offset, from, bytes))
+        return LS_OK;
+    LS_TRY(open_inbox(d, memory, offset, bytes));
     memcpy((unsigned char *)in->host->bytes + in->used, from, bytes);
     in->piece[in->count].offset = offset;
     in->piece[in->count].at = in->used;
@@ -386,7 +433,7 @@ static int group_of(const device *d, const ls_gpu_launch *launch)
 static ls_status record_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
-    void *kernel = NULL;
+    ls_gpu_kernel_of kernel = { .which = -1 };
     bool first;
     if (!launch->is_call)
         LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
@@ -435,6 +482,7 @@ static ls_status send_launches(device *d)
     const ls_gpu_recorded *list = ls_gpu_record_list(d->record, &count);
     bool waits = d->waits;
     d->waits = false;
+    d->last.kind = ALONE;
     if (!waits || count == 0)
         return LS_OK;
     LS_TRY(need_table(d, bytes));
@@ -442,14 +490,14 @@ static ls_status send_launches(device *d)
     memcpy(s->bytes, table, bytes);
     LS_TRY(d->driver->write(d->own_device, d->table, 0, s->bytes, bytes, &s->done));
     for (int i = 0; i < count; i++) {
-        if (!list[i].kernel) {
+        if (!list[i].kernel.handle) {
             LS_TRY(call_library(d, &list[i]));
             continue;
         }
         ls_gpu_grid grid = list[i].grid;
         grid.kernel = list[i].name;
         grid.table = (ls_memory_place){ d->table, list[i].table_at };
-        LS_TRY(d->driver->launch(d->own_device, list[i].kernel, &grid));
+        LS_TRY(d->driver->launch(d->own_device, list[i].kernel.handle, &grid));
     }
     ls_gpu_count_launches(count);
     return LS_OK;
@@ -459,24 +507,24 @@ static ls_status send_launches(device *d)
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
-    void *kernel;
+    ls_gpu_kernel_of kernel;
     bool first;
     ls_work_tell("compiling kernels for", d->name, 0, 0); /* shown from the second second on */
-    LS_TRY(ls_gpu_record_add(d->record, NULL, launch, 0));
+    LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
         return LS_OK;
     LS_TRY(ls_gpu_kernel(d->kernels, launch->module, launch->kernel, &kernel, &first));
     if (!first)
         return LS_OK;
     ls_gpu_grid idle = { .kernel = launch->kernel,
-                         .places = launch->places,
+                         .places = kernel.places > 0 ? kernel.places : launch->places,
                          .table = { d->own, ZEROS_AT },
                          .items = { 1, 1 },
                          .lanes = 1,
                          .group = group_of(d, launch) };
     for (int i = 0; i < idle.places; i++)
         idle.memory[i] = d->own;
-    LS_TRY(d->driver->launch(d->own_device, kernel, &idle));
+    LS_TRY(d->driver->launch(d->own_device, kernel.handle, &idle));
     return ls_fail_within(d->driver->finish(d->own_device), "%s: kernel %s does not run", d->name, launch->kernel);
 }
 
@@ -509,6 +557,7 @@ static ls_gpu_lowering lowering_for(device *d, const plan *p, ls_gpu_launcher *l
  * programs and joins come in rows, and have one table together. */
 static ls_status begin_launches(device *d, int lanes)
 {
+    d->last.kind = ALONE;
     LS_TRY(send_inbox(d));
     if (d->waits)
         ls_gpu_record_more(d->record, lanes);
@@ -519,11 +568,67 @@ static ls_status begin_launches(device *d, int lanes)
 
 static ls_status end_launches(device *d, ls_status status)
 {
-    if (status == LS_OK)
-        d->waits = true;
-    else
+    d->waits = d->waits || status == LS_OK;
+    if (status != LS_OK) {
         ls_gpu_record_drop(d->record);
+        d->last.kind = ALONE;
+    }
     return status;
+}
+
+/* ---- Joins and updates together ---- */
+
+static void add_piece(pieces *to, ls_memory_place at, size_t bytes)
+{
+    if (to->count < MOST_TOGETHER)
+        to->list[to->count] = (piece){ at.memory, at.offset, at.offset + bytes };
+    to->count++; /* also beyond the last: then there are too many */
+}
+
+/* Whether one of those from number `first` on touches one of these. */
+static bool touch(const pieces *some, int first, const pieces *others, int count)
+{
+    for (int i = first; i < some->count; i++)
+        for (int k = 0; k < count; k++) {
+            const piece *a = &some->list[i], *b = &others->list[k];
+            if (a->memory == b->memory && a->from < b->end && b->from < a->end)
+                return true;
+        }
+    return false;
+}
+
+/* What reads and writes the pieces behind the first `read` and `written` of d->last is launched with what waits, or
+ * begins a new list. */
+static ls_status begin_together(device *d, together_kind kind, int read, int written)
+{
+    together *t = &d->last;
+    bool few = t->read.count <= MOST_TOGETHER && t->written.count <= MOST_TOGETHER;
+    if (few && t->kind == kind && t->count < TOGETHER && !touch(&t->written, written, &t->written, written) &&
+        !touch(&t->written, written, &t->read, read) && !touch(&t->read, read, &t->written, written)) {
+        t->count++;
+        ls_gpu_record_lane(d->record);
+        return LS_OK;
+    }
+    LS_TRY(begin_launches(d, TOGETHER));
+    t->count = 1;
+    if (!few)
+        return LS_OK;
+    for (int i = 0; i < 2; i++) { /* only the new ones are left */
+        pieces *p = i ? &t->written : &t->read;
+        p->count -= i ? written : read;
+        memmove(p->list, p->list + (i ? written : read), (size_t)p->count * sizeof(*p->list));
+    }
+    t->kind = kind;
+    return LS_OK;
+}
+
+/* Where the pieces of what comes next begin; nothing of what waits is asked about where that is of another kind. */
+static void count_pieces(device *d, together_kind kind, int *read, int *written)
+{
+    if (d->last.kind != kind)
+        d->last.read.count = d->last.written.count = 0;
+    *read = d->last.read.count;
+    *written = d->last.written.count;
 }
 
 /* ---- Programs ---- */
@@ -659,6 +764,25 @@ static ls_status warm_program(device *d, plan *p)
     return LS_OK;
 }
 
+static bool is_update(const ls_program_step *s)
+{
+    bool whole = s->node->op == LS_OP_apply;
+    for (int i = 0; whole && i < s->node->input_count; i++)
+        whole = !s->in[i].per_sample;
+    for (int i = 0; whole && i < s->state_count; i++)
+        whole = !s->state[i].per_sample && !s->new_state[i].per_sample;
+    return whole;
+}
+
+/* A program that is nothing but updates of whole values. */
+static bool has_updates(const ls_program *program)
+{
+    bool all = program->step_count > 0;
+    for (int i = 0; all && i < program->step_count; i++)
+        all = is_update(&program->steps[i]);
+    return all;
+}
+
 ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **out)
 {
     device *d = device_;
@@ -670,6 +794,9 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
     ls_status status = send_waiting(d); /* the record is needed */
     p->program = *program;
     p->program.lanes = program->lanes > 1 ? program->lanes : 1;
+    p->updates = has_updates(program);
+    if (p->updates && p->program.lanes < TOGETHER) /* each has scratch of its own */
+        p->program.lanes = TOGETHER;
     if (status == LS_OK)
         status = warm_program(d, p);
     ls_work_end();
@@ -690,14 +817,51 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     for (int i = 0; i < d->pending_count; i++)
         if (d->pending[i] == plan_)
             d->pending_count = 0; /* nobody asked: nobody needs to know */
-    free(((plan *)plan_)->chains);
-    free(plan_);
+    plan *p = plan_;
+    ls_gpu_saved_free(&p->last.launches);
+    free(p->last.runs);
+    free(p->chains);
+    free(p);
+}
+
+/* Whether the last run had all that these launches depend on. */
+static bool is_last(const device *d, const plan *p, const ls_program_run *runs, int count)
+{
+    const last_run *last = &p->last;
+    if (last->count != count || last->pending != d->pending_count || last->scratch.memory != d->scratch.memory ||
+        last->scratch.offset != d->scratch.offset)
+        return false;
+    for (int v = 0; v < count; v++) {
+        const ls_program_run *a = &last->runs[v], *b = &runs[v];
+        if (a->samples != b->samples || a->row != b->row || a->first != b->first || a->batch != b->batch)
+            return false;
+        for (int i = 0; i < LS_ROOM_COUNT; i++)
+            if (a->room[i].memory != b->room[i].memory || a->room[i].offset != b->room[i].offset)
+                return false;
+    }
+    return true;
+}
+
+static ls_status save_last(device *d, plan *p, const ls_program_run *runs, int count, bool checks)
+{
+    last_run *last = &p->last;
+    last->count = 0;
+    if (!last->runs && !(last->runs = calloc((size_t)p->program.lanes, sizeof(*last->runs))))
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d lanes", p->program.lanes);
+    LS_TRY(ls_gpu_record_save(d->record, &last->launches));
+    memcpy(last->runs, runs, (size_t)count * sizeof(*runs));
+    last->pending = d->pending_count;
+    last->scratch = d->scratch;
+    last->checks = checks;
+    last->count = count;
+    return LS_OK;
 }
 
 /* All lanes' launches. *needs: bytes of scratch that a lane wants. */
-static ls_status record_lanes(device *d, const plan *p, const ls_program_run *runs, int count, bool *checks,
-                              size_t *needs, size_t *shared)
+static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
+                             size_t *shared)
 {
+    bool random = false;
     LS_TRY(begin_launches(d, count));
     for (int i = 0, chain = 0, next = 0, next_chain = 0; i < p->program.step_count; i = next, chain = next_chain) {
         unsigned made = 0;
@@ -712,11 +876,57 @@ static ls_status record_lanes(device *d, const plan *p, const ls_program_run *ru
             next_chain = chain;
             LS_TRY(lower_next(&l, p, &runs[v], &next, &next_chain));
             *checks = *checks || l.checks;
+            random = random || l.random;
             *needs = l.needs > *needs ? l.needs : *needs;
             *shared = l.shared_needs > *shared ? l.shared_needs : *shared;
         }
     }
+    p->last.count = 0;
+    return random ? LS_OK : save_last(d, p, runs, count, *checks);
+}
+
+static ls_memory_place place_of(const ls_program_run *run, const ls_program_slot *slot)
+{
+    return (ls_memory_place){ run->room[slot->room].memory, run->room[slot->room].offset + slot->offset };
+}
+
+static ls_status record_update(device *d, const plan *p, const ls_program_step *s, const ls_program_run *run)
+{
+    int read, written;
+    count_pieces(d, UPDATES, &read, &written);
+    for (int i = 0; i < s->node->input_count; i++)
+        add_piece(&d->last.read, place_of(run, &s->in[i]), s->in[i].unit);
+    for (int i = 0; i < s->state_count; i++) {
+        add_piece(&d->last.read, place_of(run, &s->state[i]), s->state[i].unit);
+        add_piece(&d->last.written, place_of(run, &s->new_state[i]), s->new_state[i].unit);
+    }
+    LS_TRY(begin_together(d, UPDATES, read, written));
+    ls_gpu_lowering l = lowering_for(d, p, record_launch, d->last.count - 1);
+    return ls_gpu_lower(&l, s, run);
+}
+
+static ls_status record_updates(device *d, const plan *p, const ls_program_run *run)
+{
+    if (d->last.updates_of != p)
+        d->last.kind = ALONE; /* each has scratch of its own, and that of another plan's may be elsewhere */
+    d->last.updates_of = p;
+    for (int i = 0; i < p->program.step_count; i++) {
+        ls_status status = record_update(d, p, &p->program.steps[i], run);
+        LS_TRY(end_launches(d, status)); /* the next may begin a list behind it */
+    }
     return LS_OK;
+}
+
+static ls_status record_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
+                              size_t *shared)
+{
+    if (count == 1 && p->updates)
+        return record_updates(d, p, runs);
+    if (!is_last(d, p, runs, count))
+        return lower_lanes(d, p, runs, count, checks, needs, shared);
+    LS_TRY(begin_launches(d, count));
+    *checks = p->last.checks;
+    return ls_gpu_record_again(d->record, &p->last.launches);
 }
 
 ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run *runs, int count)
@@ -734,6 +944,8 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
     LS_TRY(end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
     if (needs > p->scratch || shared > p->shared || scratch_bytes(p) + p->shared > d->scratch_bytes) {
         ls_gpu_record_drop(d->record);
+        d->last.kind = ALONE;
+        p->last.count = 0;
         return ls_fail(LS_ERR_INTERNAL,
                        "%s: kernels need %zu bytes of scratch memory a lane and %zu of all: %zu, %zu were "
                        "planned, %zu are there",
@@ -760,7 +972,14 @@ ls_status ls_gpu_join_lanes_on(void *device_, const ls_join_lanes_call *call)
     for (int v = 0; v < call->lanes; v++)
         if (call->lanes > MOST_LANES || (call->lane[v].memory && call->lane[v].memory != call->to.memory))
             return ls_fail(LS_ERR_INVALID, "%d lanes: up to %d can be joined, in one memory", call->lanes, MOST_LANES);
-    LS_TRY(begin_launches(d, 1));
+    int read, written;
+    count_pieces(d, JOINS, &read, &written);
+    size_t bytes = (size_t)call->count * ls_dtype_bytes(call->dtype);
+    for (int v = 0; v < call->lanes; v++)
+        if (call->lane[v].memory)
+            add_piece(&d->last.read, call->lane[v], bytes);
+    add_piece(&d->last.written, call->to, bytes);
+    LS_TRY(begin_together(d, JOINS, read, written));
     ls_gpu_lowering l = lowering_of(d, record_launch, 0);
     return end_launches(d, ls_gpu_join_lanes(&l, call, d->tree));
 }

@@ -101,10 +101,17 @@ ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
 
 /* ---- Launches of several lanes become one (lanes.c) ---- */
 
+/* What a launch asks the driver for. */
+typedef struct ls_gpu_kernel_of {
+    void *handle; /* the driver's; NULL: calls of the library */
+    int which;    /* of what `small` can do; -1: a kernel of its own */
+    int places;   /* that it wants; 0: those of the launch */
+} ls_gpu_kernel_of;
+
 typedef struct ls_gpu_record ls_gpu_record;
 
 typedef struct ls_gpu_recorded {
-    void *kernel; /* NULL: calls of the library, one for each lane */
+    ls_gpu_kernel_of kernel; /* without a handle: calls of the library, one for each lane */
     char name[48];
     size_t table_at;
     ls_gpu_grid grid;
@@ -122,7 +129,20 @@ void ls_gpu_record_step(ls_gpu_record *record);
 void ls_gpu_record_lane(ls_gpu_record *record);
 
 /* A lane's launch of this kernel: it joins that of lanes before it, where there is one behind the lane's last. */
-ls_status ls_gpu_record_add(ls_gpu_record *record, void *kernel, const ls_gpu_launch *launch, int group);
+ls_status ls_gpu_record_add(ls_gpu_record *record, ls_gpu_kernel_of kernel, const ls_gpu_launch *launch, int group);
+
+/* What the list has got since it was begun, or more was; and the same put behind it again, as long as nothing of it has
+ * changed. */
+typedef struct ls_gpu_saved {
+    ls_gpu_recorded *list;
+    int count;
+    size_t room;
+    unsigned char *table;
+    size_t bytes, table_room;
+} ls_gpu_saved;
+ls_status ls_gpu_record_save(const ls_gpu_record *record, ls_gpu_saved *to);
+ls_status ls_gpu_record_again(ls_gpu_record *record, const ls_gpu_saved *from);
+void ls_gpu_saved_free(ls_gpu_saved *saved);
 
 /* The launches in order, and the table for all of them. */
 const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *record, int *count);
@@ -139,8 +159,9 @@ typedef struct ls_gpu_kernels ls_gpu_kernels;
 ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening); /* NULL: no memory */
 void ls_gpu_kernels_destroy(ls_gpu_kernels *kernels);
 
-/* A kernel, compiled if it is not yet. *first: it is asked for the first time. */
-ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, void **out, bool *first);
+/* A kernel, compiled if it is not yet. *first: it is asked for the first time, under this name or another. */
+ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, ls_gpu_kernel_of *out,
+                        bool *first);
 
 /* The kernel of a chain is compiled, if it is not yet. Not taken: the driver's compiler refuses its text. */
 ls_status ls_gpu_kernels_chain(ls_gpu_kernels *kernels, const ls_gpu_chain_steps *chain, bool *taken);

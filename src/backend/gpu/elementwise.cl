@@ -2,7 +2,7 @@
  * side by side with the output, for others (NumPy's broadcasting) that two axes are enough for, and for all others. */
 
 #define UNARY(name, type, expression)                                                                                  \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -13,7 +13,7 @@
     }
 
 #define BINARY(name, type, to, expression)                                                                             \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -22,7 +22,7 @@
             OUT(to, 2)[i] = (to)(expression);                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    KERNEL(name##_walk)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                           \
+    KERNEL(name##_walk, 3)                                                                                             \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -31,7 +31,7 @@
             OUT(to, 2)[i] = (to)(expression);                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    KERNEL(name##_rows)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                           \
+    KERNEL(name##_rows, 3)                                                                                             \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -70,7 +70,7 @@ UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
 
 /* Rows whose columns lie side by side in both operands, as where a bias is added: an item has a vector of them. */
 #define COLUMNS(name, expression)                                                                                      \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         if (p->n == 0)                                                                                                 \
@@ -86,12 +86,13 @@ UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
     }
 /* Arrays beside one number. */
 #define BESIDE_ONE(name, expression)                                                                                   \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
-        i64 i = ITEM(0);                                                                                               \
-        if (i < p->n) {                                                                                                \
-            float a = IN(float, 0)[i], b = IN(float, 1)[0];                                                            \
+        float b = p->n > 0 ? IN(float, 1)[0] : 0;                                                                      \
+        EACH_OF_SOME(i, p->n)                                                                                          \
+        {                                                                                                              \
+            float a = IN(float, 0)[i];                                                                                 \
             OUT(float, 2)[i] = expression;                                                                             \
         }                                                                                                              \
     }
@@ -112,7 +113,7 @@ ALL_ONE(ONE_KERNEL)
 
 /* What networks have most of, by vectors: n elements side by side, an item has one vector of them. */
 #define UNARY_VECTORS(name, expression)                                                                                \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;                                                                 \
@@ -122,7 +123,7 @@ ALL_ONE(ONE_KERNEL)
         }                                                                                                              \
     }
 #define BINARY_VECTORS(name, expression)                                                                               \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0) * LS_VECTOR, count = p->n - i;                                                                 \
@@ -142,7 +143,7 @@ BINARY_VECTORS(relu_grad_f32_vectors,
 
 /* places: condition, a, b, out */
 #define SELECT(name, type)                                                                                             \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
+    KERNEL(name, 4)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \

@@ -34,8 +34,15 @@ typedef enum ls_gpu_module {
 
 const char *ls_gpu_module_name(ls_gpu_module module);
 
-/* The module that a kernel is taken from: LS_GPU_COMMON or LS_GPU_DEEPER, or the one that it is told of in. */
-ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module);
+/* Where a kernel is found: in LS_GPU_COMMON or LS_GPU_DEEPER, or in the module that it is told of in; under its own
+ * name, or as number `which` of `small`. */
+typedef struct ls_gpu_found {
+    ls_gpu_module module;
+    const char *name;
+    int which;  /* -1: it is a kernel of its own */
+    int places; /* of small; 0: as many as the launch has */
+} ls_gpu_found;
+ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module);
 
 /* Its whole text, prelude first; the caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
@@ -128,6 +135,7 @@ typedef struct ls_gpu_lowering {
     unsigned *made;          /* what lanes before it have made for all, in this step: LS_GPU_MADE_...; NULL: nothing */
     int step;                /* that is at hand */
     bool checks;             /* something may be wrong with the data: look at `fault` */
+    bool random;             /* something depends on the number of the run */
 } ls_gpu_lowering;
 
 /* Whether there are kernels for a node. rounded: the device divides floats and takes their roots with one rounding. */

@@ -38,6 +38,14 @@ typedef struct chain {
     bool refused; /* by the compiler */
 } chain;
 
+/* By the name that it was asked for: every lane of every step asks. Of those that have no room, modules are asked
+ * again. */
+#define KNOWN 512
+typedef struct known {
+    char name[48];
+    ls_gpu_kernel_of kernel;
+} known;
+
 struct ls_gpu_kernels {
     const ls_gpu_driver *driver;
     void *device;
@@ -45,6 +53,8 @@ struct ls_gpu_kernels {
     module modules[LS_GPU_MODULES];
     chain *chains;
     size_t count, room;
+    known known[KNOWN];
+    int known_count;
 };
 
 ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening)
@@ -206,20 +216,16 @@ ls_status ls_gpu_kernels_chain(ls_gpu_kernels *k, const ls_gpu_chain_steps *c, b
     return LS_OK;
 }
 
-ls_status ls_gpu_kernel(ls_gpu_kernels *k, ls_gpu_module number, const char *name, void **out, bool *first)
+/* The kernel of this name in the module. */
+static ls_status find_in_module(ls_gpu_kernels *k, module *m, const char *module_name, const char *name, void **out,
+                                bool *first)
 {
-    const chain *own = number == LS_GPU_CHAINS ? find_chain(k, name) : NULL;
-    number = ls_gpu_module_of(name, number);
-    module *m = own ? own->module : &k->modules[number];
-    *first = false;
     for (int i = 0; i < m->count; i++)
         if (strcmp(m->kernels[i].name, name) == 0) {
             *out = m->kernels[i].handle;
             return LS_OK;
         }
-    if (!m->source)
-        m->source = ls_gpu_source(number);
-    LS_TRY(need_module(k, m, own ? own->name : ls_gpu_module_name(number)));
+    LS_TRY(need_module(k, m, module_name));
     kernel *grown = realloc(m->kernels, (size_t)(m->count + 1) * sizeof(*grown));
     if (!grown)
         return ls_fail(LS_ERR_MEMORY, "no memory for kernel %s", name);
@@ -230,5 +236,40 @@ ls_status ls_gpu_kernel(ls_gpu_kernels *k, ls_gpu_module number, const char *nam
     m->count++;
     *out = added->handle;
     *first = true;
+    return LS_OK;
+}
+
+/* Where the name is among those that were asked for, or would be. */
+static known *find_known(ls_gpu_kernels *k, const char *name)
+{
+    uint32_t hash = 2166136261u;
+    for (const char *at = name; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    size_t at = hash % KNOWN;
+    while (k->known[at].name[0] && strcmp(k->known[at].name, name) != 0)
+        at = (at + 1) % KNOWN;
+    return &k->known[at];
+}
+
+ls_status ls_gpu_kernel(ls_gpu_kernels *k, ls_gpu_module number, const char *name, ls_gpu_kernel_of *out, bool *first)
+{
+    known *place = find_known(k, name);
+    *first = false;
+    if (place->name[0]) {
+        *out = place->kernel;
+        return LS_OK;
+    }
+    const chain *own = number == LS_GPU_CHAINS ? find_chain(k, name) : NULL;
+    ls_gpu_found found = ls_gpu_find_kernel(name, number);
+    module *m = own ? own->module : &k->modules[found.module];
+    if (!m->source)
+        m->source = ls_gpu_source(found.module);
+    *out = (ls_gpu_kernel_of){ .which = found.which, .places = found.places };
+    LS_TRY(find_in_module(k, m, own ? own->name : ls_gpu_module_name(found.module), found.name, &out->handle, first));
+    if (k->known_count < KNOWN / 2) {
+        snprintf(place->name, sizeof(place->name), "%s", name);
+        place->kernel = *out;
+        k->known_count++;
+    }
     return LS_OK;
 }

@@ -80,7 +80,8 @@ void ls_gpu_record_lane(ls_gpu_record *r)
 
 static bool is_same(const ls_gpu_recorded *a, const ls_gpu_recorded *b)
 {
-    if (a->kernel != b->kernel || a->grid.entry != b->grid.entry || a->grid.group != b->grid.group)
+    if (a->kernel.handle != b->kernel.handle || a->kernel.which != b->kernel.which || a->grid.entry != b->grid.entry ||
+        a->grid.group != b->grid.group)
         return false;
     for (int i = 0; i < a->grid.places; i++)
         if (a->grid.memory[i] != b->grid.memory[i])
@@ -88,19 +89,25 @@ static bool is_same(const ls_gpu_recorded *a, const ls_gpu_recorded *b)
     return true;
 }
 
+static ls_status need_room(unsigned char **table, size_t *has, size_t wanted)
+{
+    size_t room = wanted > 2 * *has ? wanted : 2 * *has;
+    if (wanted <= *has)
+        return LS_OK;
+    unsigned char *larger = realloc(*table, room);
+    if (!larger)
+        return ls_fail(LS_ERR_MEMORY, "no memory to launch kernels");
+    *table = larger;
+    *has = room;
+    return LS_OK;
+}
+
 /* A new launch, with room in the table for all lanes. */
 static ls_status append(ls_gpu_record *r, const ls_gpu_recorded *new)
 {
     size_t bytes = new->grid.entry *(size_t)r->lanes, wanted = r->bytes + bytes;
     LS_TRY(ls_grow(&r->list, (size_t)r->count, &r->room, sizeof(*r->list)));
-    if (wanted > r->table_room) {
-        size_t room = wanted > 2 * r->table_room ? wanted : 2 * r->table_room;
-        unsigned char *table = realloc(r->table, room);
-        if (!table)
-            return ls_fail(LS_ERR_MEMORY, "no memory to launch kernel %s", new->name);
-        r->table = table;
-        r->table_room = room;
-    }
+    LS_TRY(need_room(&r->table, &r->table_room, wanted));
     r->list[r->count] = *new;
     r->list[r->count].table_at = r->bytes;
     r->count++;
@@ -115,6 +122,8 @@ static void write_entry(ls_gpu_record *r, ls_gpu_recorded *to, const ls_gpu_laun
     int64_t offset[LS_GPU_PLACES] = { 0 };
     for (int i = 0; i < launch->places; i++)
         offset[i] = (int64_t)launch->place[i].offset;
+    if (to->kernel.which >= 0)
+        offset[LS_GPU_WHICH] = to->kernel.which;
     memcpy(entry, offset, sizeof(offset));
     memcpy(entry + sizeof(offset), launch->numbers, launch->size);
     to->grid.lanes++;
@@ -123,14 +132,14 @@ static void write_entry(ls_gpu_record *r, ls_gpu_recorded *to, const ls_gpu_laun
             to->grid.items[i] = launch->items[i];
 }
 
-ls_status ls_gpu_record_add(ls_gpu_record *r, void *kernel, const ls_gpu_launch *launch, int group)
+ls_status ls_gpu_record_add(ls_gpu_record *r, ls_gpu_kernel_of kernel, const ls_gpu_launch *launch, int group)
 {
     ls_gpu_recorded new = { .kernel = kernel };
-    new.grid.places = launch->places;
+    new.grid.places = kernel.places > 0 ? kernel.places : launch->places;
     new.grid.entry = LS_GPU_PLACES * sizeof(int64_t) + launch->size;
     new.grid.group = group;
-    for (int i = 0; i < launch->places; i++)
-        new.grid.memory[i] = launch->place[i].memory;
+    for (int i = 0; i < new.grid.places; i++) /* one that is not looked at is the first again */
+        new.grid.memory[i] = launch->place[i < launch->places ? i : 0].memory;
     snprintf(new.name, sizeof(new.name), "%s", launch->kernel);
     int at = r->next;
     while (at < r->count && !is_same(&r->list[at], &new))
@@ -140,6 +149,41 @@ ls_status ls_gpu_record_add(ls_gpu_record *r, void *kernel, const ls_gpu_launch 
     write_entry(r, &r->list[at], launch);
     r->next = at + 1;
     return LS_OK;
+}
+
+ls_status ls_gpu_record_save(const ls_gpu_record *r, ls_gpu_saved *to)
+{
+    to->count = 0;
+    to->bytes = r->bytes - r->kept_bytes;
+    LS_TRY(need_room(&to->table, &to->table_room, to->bytes));
+    if (to->bytes > 0)
+        memcpy(to->table, r->table + r->kept_bytes, to->bytes);
+    for (int i = r->kept; i < r->count; i++) {
+        LS_TRY(ls_grow(&to->list, (size_t)to->count, &to->room, sizeof(*to->list)));
+        to->list[to->count] = r->list[i];
+        to->list[to->count++].table_at -= r->kept_bytes;
+    }
+    return LS_OK;
+}
+
+ls_status ls_gpu_record_again(ls_gpu_record *r, const ls_gpu_saved *from)
+{
+    LS_TRY(need_room(&r->table, &r->table_room, r->bytes + from->bytes));
+    if (from->bytes > 0)
+        memcpy(r->table + r->bytes, from->table, from->bytes);
+    for (int i = 0; i < from->count; i++) {
+        LS_TRY(ls_grow(&r->list, (size_t)r->count, &r->room, sizeof(*r->list)));
+        r->list[r->count] = from->list[i];
+        r->list[r->count++].table_at += r->bytes;
+    }
+    r->bytes += from->bytes;
+    return LS_OK;
+}
+
+void ls_gpu_saved_free(ls_gpu_saved *saved)
+{
+    free(saved->list);
+    free(saved->table);
 }
 
 const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *r, int *count)

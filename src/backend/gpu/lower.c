@@ -156,6 +156,8 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
         return ls_gpu_fill(x, x->out, s->dtype, s->elements, 0);
     bool parts = all > 1 || bytes < SMALL_SUM;
     s->place[s->places] = parts ? ls_gpu_scratch(x, (size_t)(at_once * bytes)) : x->out;
+    for (int i = 1; i <= s->more_places; i++)
+        s->place[s->places + i] = s->place[s->places];
     snprintf(adder, sizeof(adder), "add_blocks_%s", ls_gpu_type(s->dtype));
     for (int64_t first = 0; first < all; first += at_once) {
         int64_t count = all - first < at_once ? all - first : at_once;
@@ -163,7 +165,7 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
         s->blocks->first = first;
         s->blocks->count = count;
         LS_TRY(ls_gpu_launch_on(x->l, s->module, s->kernel, s->numbers, s->size, s->items, count, s->heavy,
-                                s->places + 1, s->place));
+                                s->places + 1 + s->more_places, s->place));
         if (parts)
             LS_TRY(LAUNCH(x, LS_GPU_SUMS, adder, &add, s->elements, 1, s->place[s->places], x->out));
     }
@@ -181,6 +183,13 @@ static const char *typed(char name[48], const char *op, ls_dtype dtype, const ch
 static int64_t vectors(const lowering *x, int64_t elements)
 {
     return (elements + x->l->tuning->vector - 1) / x->l->tuning->vector;
+}
+
+/* Items that have some elements each. */
+static int64_t some(const lowering *x, int64_t elements)
+{
+    int64_t each = LS_GPU_SOME(x->l->tuning->vector);
+    return (elements + each - 1) / each;
 }
 
 static ls_status unary(lowering *x)
@@ -227,7 +236,7 @@ static ls_status binary_as(lowering *x, const char *op, int a, int b)
     if ((by_vectors || (dtype == LS_F32 && kind == LS_OP_div)) && ls_gpu_elements(&right) == 1 &&
         ls_gpu_elements(&left) == ls_gpu_elements(&x->out_shape)) {
         ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
-        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_one"), &p, p.n, 1, ls_gpu_in(x, a),
+        return LAUNCH(x, LS_GPU_ELEMENTWISE, typed(name, op, dtype, "_one"), &p, some(x, p.n), 1, ls_gpu_in(x, a),
                       ls_gpu_in(x, b), x->out);
     }
     ls_gpu_broadcast_strides(&left, &x->out_shape, strides[0]);
@@ -287,7 +296,7 @@ ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t c
     ls_ref_store(&bits, dtype, value);
     memcpy(&p.a, &bits, sizeof(bits));
     snprintf(name, sizeof(name), "fill_%zu", ls_dtype_bytes(dtype));
-    return LAUNCH(x, LS_GPU_MOVES, name, &p, count, 1, at);
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, some(x, count), 1, at);
 }
 
 ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memory_place to, int64_t to_start,
@@ -414,7 +423,7 @@ static ls_status cast(lowering *x)
         return copy_all(x);
     ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
     snprintf(name, sizeof(name), "cast_%s_%s", ls_gpu_type(from == LS_BOOL ? LS_U8 : from), ls_gpu_type(to));
-    return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, ls_gpu_in(x, 0), x->out);
+    return LAUNCH(x, LS_GPU_MOVES, name, &p, some(x, p.n), 1, ls_gpu_in(x, 0), x->out);
 }
 
 /* ---- The table ---- */

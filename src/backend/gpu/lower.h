@@ -68,6 +68,7 @@ typedef struct blocks_sum {
     int64_t items;
     bool heavy;
     int places;
+    int more_places; /* behind the parts': the kernel has them, and looks at none */
     ls_memory_place place[4];
     ls_dtype dtype;   /* of the parts, and of the output */
     int64_t elements; /* of each */

@@ -171,7 +171,7 @@ ls_status ls_gpu_library_matmul(lowering *x, const ls_gpu_product *p, bool sums,
     ls_gpu_call c;
     ls_gpu_matrices *m = &c.of.matrices;
     *done = false;
-    if (!x->l->ask || p->m <= 0 || p->n <= 0 || p->k <= 0 || p->matrices <= 0)
+    if (!x->l->ask || p->m <= 0 || p->n <= 0 || p->k <= 0 || p->leading.n <= 0)
         return LS_OK;
     memset(&c, 0, sizeof(c));
     c.kind = LS_GPU_CALL_PRODUCT;

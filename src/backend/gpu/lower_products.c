@@ -48,25 +48,59 @@ static const char *with_columns(const lowering *x, const char *name, int64_t col
 
 /* ---- Convolution ---- */
 
+static bool is_padded(const lowering *x)
+{
+    const int64_t *pad = x->node->attr.window.pad;
+    return pad[0] || pad[1] || pad[2] || pad[3];
+}
+
+/* Items along the second axis are the pixels that tiles may begin at. */
+static ls_status launch_conv(lowering *x, ls_gpu_conv *v, ls_memory_place in, ls_memory_place kernel)
+{
+    char name[48];
+    int64_t each, pixels = v->n * ceiling(v->yh, v->out_step[0]) * ceiling(v->yw, v->out_step[1]);
+    int64_t products = v->kh * v->kw * v->depth; /* of an element; where these are few, finding a tile takes longer */
+    v->run = x->l->tuning->vector == 1 ? 1 : products >= 1024 ? 1 : products >= 64 ? 4 : 8;
+    (void)with_columns(x, "conv2d", v->columns, name, &each);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, v,
+                        ceiling(ceiling(pixels, x->l->tuning->rows), v->run) * v->groups * ceiling(v->columns, each),
+                        v->out_step[0] * v->out_step[1], in, kernel, x->out, x->biased ? x->bias : x->out);
+}
+
 ls_status ls_gpu_conv2d(lowering *x)
 {
-    const ls_gpu_tuning *t = x->l->tuning;
     ls_shape in = ls_gpu_in_shape(x, 0), kernel = ls_gpu_in_shape(x, 1);
     ls_gpu_window v = window_of(x, &in, &kernel, &x->out_shape);
-    char name[48];
-    int64_t each;
     bool done = false;
     LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV, &v, &done));
     if (done)
         return LS_OK;
-    v.biased = x->biased;
-    v.rectified = x->rectified;
-    for (int i = 0; i < 4; i++)
-        v.padded = v.padded || x->node->attr.window.pad[i] != 0;
-    (void)with_columns(x, "conv2d", v.group_out, name, &each);
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v,
-                        ceiling(v.n * v.yh * v.yw, t->rows) * v.groups * ceiling(v.group_out, each), 1, ls_gpu_in(x, 0),
-                        ls_gpu_in(x, 1), x->out, x->biased ? x->bias : x->out);
+    ls_gpu_conv p = {
+        .n = v.n,
+        .h = v.h,
+        .w = v.w,
+        .c = v.c,
+        .kh = v.kh,
+        .kw = v.kw,
+        .yh = v.yh,
+        .yw = v.yw,
+        .out = v.out,
+        .groups = v.groups,
+        .depth = v.group_in,
+        .columns = v.group_out,
+        .pitch = v.out,
+        .cell = v.group_in * v.out,
+        .group_weights = v.group_out,
+        .in_step = { v.stride[0], v.stride[1] },
+        .out_step = { 1, 1 },
+        .dilation = { v.dilation[0], v.dilation[1] },
+        .start = { -v.pad[0], -v.pad[1] },
+        .rows_lie = v.dilation[1] == 1 && v.groups == 1,
+        .padded = is_padded(x),
+        .biased = x->biased,
+        .rectified = x->rectified,
+    };
+    return launch_conv(x, &p, ls_gpu_in(x, 0), ls_gpu_in(x, 1));
 }
 
 /* The last two axes of input [..., rows, columns] swapped, in scratch memory: once, where it is the same for all lanes.
@@ -88,22 +122,38 @@ static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t row
 
 ls_status ls_gpu_conv2d_grad_input(lowering *x)
 {
-    const ls_gpu_tuning *t = x->l->tuning;
     ls_shape kernel = ls_gpu_in_shape(x, 0), dy = ls_gpu_in_shape(x, 1);
     ls_gpu_window v = window_of(x, &x->out_shape, &kernel, &dy);
     ls_memory_place swapped;
-    char name[48];
-    int64_t each;
     bool done = false;
     LS_TRY(ls_gpu_library_conv(x, LS_GPU_CALL_CONV_GRAD_INPUT, &v, &done));
     if (done)
         return LS_OK;
-    v.padded = v.kh * v.kw > 1;
-    (void)with_columns(x, "conv2d_grad_input", v.group_in, name, &each);
+    ls_gpu_conv p = {
+        .n = v.n,
+        .h = v.yh,
+        .w = v.yw,
+        .c = v.out,
+        .kh = v.kh,
+        .kw = v.kw,
+        .yh = v.h,
+        .yw = v.w,
+        .out = v.c,
+        .groups = v.groups,
+        .depth = v.group_out,
+        .columns = v.group_in,
+        .pitch = v.group_in,
+        .cell = -v.out * v.group_in,
+        .first_cell = (v.kh * v.kw - 1) * v.out * v.group_in,
+        .group_weights = v.group_out * v.group_in,
+        .in_step = { 1, 1 },
+        .out_step = { v.stride[0], v.stride[1] },
+        .dilation = { v.dilation[0], v.dilation[1] },
+        .start = { v.pad[0] - (v.kh - 1) * v.dilation[0], v.pad[1] - (v.kw - 1) * v.dilation[1] },
+        .padded = v.kh * v.kw > 1 || is_padded(x),
+    };
     LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
-    int64_t pixels = v.n * ceiling(v.h, v.stride[0]) * ceiling(v.w, v.stride[1]); /* the most of a tile's images */
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &v, ceiling(pixels, t->rows) * v.groups * ceiling(v.group_in, each),
-                        v.stride[0] * v.stride[1], swapped, ls_gpu_in(x, 1), x->out);
+    return launch_conv(x, &p, ls_gpu_in(x, 1), swapped);
 }
 
 ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
@@ -129,9 +179,7 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
                      .dtype = LS_F32,
                      .elements = ls_gpu_elements(&x->out_shape) };
     int64_t pixels = p.v.kh * p.v.kw, tiles = ceiling(pixels * p.v.group_in, t->rows);
-    bool padded = x->node->attr.window.pad[0] || x->node->attr.window.pad[1] || x->node->attr.window.pad[2] ||
-                  x->node->attr.window.pad[3];
-    if (padded && p.v.group_in >= t->rows) { /* a tile's cells meet the same positions: no need to ask for each */
+    if (is_padded(x) && p.v.group_in >= t->rows) { /* a tile's cells meet the same positions: no need to ask for each */
         p.v.tiles = ceiling(p.v.group_in, t->rows);
         tiles = pixels * p.v.tiles;
     }
@@ -172,20 +220,49 @@ static ls_status matmul_blocks(lowering *x, const ls_gpu_product *p, const ls_sh
     char name[48];
     int64_t count, each, rows = ls_gpu_extent(over, over->rank ? 1 : 0, over->rank);
     ls_gpu_product_blocks q = { .p = *p };
+    q.p.sums = true;
     q.b = reduces ? ls_gpu_blocks_of(ls_blocks_of(1, 1), p->k, &count)
                   : ls_gpu_blocks_of(ls_blocks_of(rows, p->k), over->rank ? over->dims[0] : 1, &count);
     blocks_sum s = { .module = LS_GPU_PRODUCTS,
-                     .kernel = with_columns(x, "matmul_blocks", p->n, name, &each),
+                     .kernel = with_columns(x, "matmul", p->n, name, &each),
                      .numbers = &q,
                      .size = sizeof(q),
                      .blocks = &q.b,
                      .heavy = true,
                      .places = 2,
+                     .more_places = 1, /* a bias, that there is none of */
                      .place = { ls_gpu_in(x, 0), b },
                      .dtype = LS_F32,
                      .elements = p->m * p->n };
     s.items = ceiling(p->m, t->rows) * ceiling(p->n, each);
     return ls_gpu_sum_blocks(x, &s);
+}
+
+/* A product of two matrices is a convolution of one row of m pixels with one cell: where a network has both, they have
+ * one kernel less to compile. */
+static ls_status matmul_as_conv(lowering *x, const ls_gpu_product *p, ls_memory_place b)
+{
+    ls_gpu_conv v = {
+        .n = 1,
+        .h = 1,
+        .w = p->m,
+        .c = p->a_row,
+        .kh = 1,
+        .kw = 1,
+        .yh = 1,
+        .yw = p->m,
+        .out = p->n,
+        .groups = 1,
+        .depth = p->k,
+        .columns = p->n,
+        .pitch = p->b_row,
+        .in_step = { 1, 1 },
+        .out_step = { 1, 1 },
+        .dilation = { 1, 1 },
+        .biased = p->biased,
+        .rectified = p->rectified,
+    };
+    return launch_conv(x, &v, ls_gpu_in(x, 0), b);
 }
 
 ls_status ls_gpu_matmul(lowering *x)
@@ -203,7 +280,6 @@ ls_status ls_gpu_matmul(lowering *x)
     ls_memory_place b = ls_gpu_in(x, 1);
     bool sums = x->node->attr.matmul.sum_leading || (x->node->use == LS_USE_REDUCES && over.rank == 0), done = false;
     p.b_row = p.n;
-    p.matrices = p.leading.n;
     LS_TRY(ls_gpu_library_matmul(x, &p, sums, &done));
     if (done)
         return LS_OK;
@@ -215,8 +291,11 @@ ls_status ls_gpu_matmul(lowering *x)
     int64_t each;
     p.biased = x->biased;
     p.rectified = x->rectified;
+    ls_gpu_product_blocks q = { .p = p, .b = { .count = p.leading.n } };
     (void)with_columns(x, "matmul", p.n, name, &each);
-    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &p, ceiling(p.m, t->rows) * ceiling(p.n, each), p.matrices,
+    if (each > t->vector && p.a_column == 1 && p.leading.n == 1)
+        return matmul_as_conv(x, &p, b);
+    return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, &q, ceiling(p.m, t->rows) * ceiling(p.n, each), p.leading.n,
                         ls_gpu_in(x, 0), b, x->out, x->biased ? x->bias : x->out);
 }
 

@@ -197,7 +197,8 @@ static ls_gpu_rows rows_of(const ls_shape *shape, int axis)
 ls_status ls_gpu_softmax(lowering *x)
 {
     ls_gpu_rows p = rows_of(&x->out_shape, (int)x->node->attr.axis.axis);
-    return LAUNCH(x, LS_GPU_SOFTMAX, ls_tensor_op(x->node), &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out);
+    p.way = x->node->op == LS_OP_log_softmax ? LS_GPU_LOG_SOFTMAX : LS_GPU_SOFTMAX_ROWS;
+    return LAUNCH(x, LS_GPU_SOFTMAX, "softmax_rows", &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out, x->out, x->out);
 }
 
 ls_status ls_gpu_argmax(lowering *x)
@@ -233,15 +234,17 @@ ls_status ls_gpu_cross_entropy(lowering *x)
 {
     ls_gpu_rows p = logits_of(x);
     LS_TRY(check_indices(x, 1, p.n, LS_GPU_FAULT_LABEL));
-    return LAUNCH(x, LS_GPU_SOFTMAX, "sparse_cross_entropy", &p, p.outer, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+    p.way = LS_GPU_CROSS_ENTROPY;
+    return LAUNCH(x, LS_GPU_SOFTMAX, "softmax_rows", &p, p.outer, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out, x->out);
 }
 
 ls_status ls_gpu_cross_entropy_grad(lowering *x)
 {
     ls_gpu_rows p = logits_of(x);
     LS_TRY(check_indices(x, 1, p.n, LS_GPU_FAULT_LABEL));
-    return LAUNCH(x, LS_GPU_SOFTMAX, "sparse_cross_entropy_grad", &p, p.outer, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1),
-                  ls_gpu_in(x, 2), x->out);
+    p.way = LS_GPU_CROSS_ENTROPY_GRAD;
+    return LAUNCH(x, LS_GPU_SOFTMAX, "softmax_rows", &p, p.outer, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), ls_gpu_in(x, 2),
+                  x->out);
 }
 
 /* [outer, size, inner] that is taken from, or added to, by n indices. */
@@ -313,6 +316,7 @@ static ls_gpu_random random_of(const lowering *x, ls_random_purpose purpose)
     const ls_attrs *attr = &x->node->attr;
     const ls_shape *shape = &x->out_shape;
     bool split = x->node->per_sample && shape->rank > 0;
+    x->l->random = true;
     return (ls_gpu_random){ .samples = split ? shape->dims[0] : 1,
                             .each = ls_gpu_extent(shape, split ? 1 : 0, shape->rank),
                             .first = x->node->per_sample ? x->run->first : 0,

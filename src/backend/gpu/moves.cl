@@ -2,14 +2,14 @@
 
 /* Element i of the walk goes from array 1 to array 0. places: out, in */
 #define COPY(name, type)                                                                                               \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
         if (i < p->n)                                                                                                  \
             OUT(type, 0)[walk_at(p, 0, i)] = IN(type, 1)[walk_at(p, 1, i)];                                            \
     }                                                                                                                  \
-    KERNEL(name##_rows)(PLACE(0), PLACE(1), LANES)                                                                     \
+    KERNEL(name##_rows, 2)                                                                                             \
     {                                                                                                                  \
         LANE(ls_gpu_walk, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -22,7 +22,7 @@ COPY(copy_8, u64)
 
 /* [matrices, rows, columns], its last two axes swapped: outer, n, inner. An item has a square of LS_VECTOR rows. places: out,
  * in */
-KERNEL(swap_4)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(swap_4, 2)
 {
     LANE(ls_gpu_rows, p);
     u32 pieces = (u32)((p->n + LS_VECTOR - 1) / LS_VECTOR), item = (u32)ITEM(0);
@@ -40,7 +40,7 @@ KERNEL(swap_4)(PLACE(0), PLACE(1), LANES)
 }
 
 /* n bytes: an item has 64 of them. Pieces of one memory are lanes. places: out, in */
-KERNEL(scatter)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(scatter, 2)
 {
     LANE(ls_gpu_flat, p);
     i64 i = ITEM(0) * 64, end = least(p->n, i + 64);
@@ -54,12 +54,12 @@ KERNEL(scatter)(PLACE(0), PLACE(1), LANES)
 }
 
 #define FILL(name, type)                                                                                               \
-    KERNEL(name)(PLACE(0), LANES)                                                                                      \
+    KERNEL(name, 1)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
-        i64 i = ITEM(0);                                                                                               \
-        if (i < p->n)                                                                                                  \
-            OUT(type, 0)[i] = (type)BITS_OF(p->a);                                                                     \
+        type value = (type)BITS_OF(p->a);                                                                              \
+        EACH_OF_SOME(i, p->n)                                                                                          \
+            OUT(type, 0)[i] = value;                                                                                   \
     }
 FILL(fill_1, u8)
 FILL(fill_4, u32)
@@ -73,7 +73,7 @@ FUNCTION i64 index_at(GLOBAL const u8 *at, i64 width, i64 i)
 /* x [outer, size, inner], indices [n]; out [outer, n, inner]. An index outside, which another kernel tells of, takes
  * nothing. places: x, indices, out */
 #define GATHER(name, type)                                                                                             \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_rows, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -89,7 +89,7 @@ GATHER(gather_8, u64)
 
 /* Of each of n positions the next one with the same index, or n; where one before it has that index, -1 less that. So
  * the gradient below walks only positions that took its row, in order. places: indices, links */
-KERNEL(gather_links)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(gather_links, 2)
 {
     LANE(ls_gpu_rows, p);
     i64 k = ITEM(0);
@@ -107,7 +107,7 @@ KERNEL(gather_links)(PLACE(0), PLACE(1), LANES)
  * each finds its place by looking at all others; then two runs at a time become one, in which a position's place is its
  * place in its own run and all that the other has before it. So nothing depends on who is fastest. An entry is an index
  * and its position. places: indices, sorted entries */
-KERNEL(gather_sort)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(gather_sort, 2)
 {
     LANE(ls_gpu_rows, p);
     i64 k = ITEM(0), first = k / LS_GPU_SORTED * LS_GPU_SORTED, end = least(p->n, first + LS_GPU_SORTED), at = first;
@@ -123,7 +123,7 @@ KERNEL(gather_sort)(PLACE(0), PLACE(1), LANES)
 }
 
 /* size: entries of a run. places: entries in runs, the same in runs of twice the length */
-KERNEL(gather_merge)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(gather_merge, 2)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0), length = p->size;
@@ -145,7 +145,7 @@ KERNEL(gather_merge)(PLACE(0), PLACE(1), LANES)
 }
 
 /* places: sorted entries, links as gather_links makes them */
-KERNEL(gather_sorted_links)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(gather_sorted_links, 2)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
@@ -158,7 +158,7 @@ KERNEL(gather_sorted_links)(PLACE(0), PLACE(1), LANES)
 
 /* dy [outer, n, inner] into rows of out [outer, size, inner], which is all zeros: each by the first position that took
  * it. places: dy, indices, links, out */
-KERNEL(gather_grad_f32)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL_APART(gather_grad_f32, 4)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
@@ -179,7 +179,7 @@ KERNEL(gather_grad_f32)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 }
 
 /* indices [n], out [n, size]. places: indices, out */
-KERNEL(one_hot_f32)(PLACE(0), PLACE(1), LANES)
+KERNEL(one_hot_f32, 2)
 {
     LANE(ls_gpu_rows, p);
     i64 i = ITEM(0);
@@ -189,7 +189,7 @@ KERNEL(one_hot_f32)(PLACE(0), PLACE(1), LANES)
 
 /* The first of n indices that is outside 0 .. size-1. One item: which is the first must not depend on who is fastest.
  * inner: the kind of fault; outer: the step. places: indices, fault */
-KERNEL(check_indices)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(check_indices, 2)
 {
     LANE(ls_gpu_rows, p);
     GLOBAL ls_gpu_fault *fault = OUT(ls_gpu_fault, 1);
@@ -225,11 +225,11 @@ FUNCTION i64 to_integer(double value, i64 low, i64 high)
 }
 
 #define CAST(from, to, from_type, to_type, expression)                                                                 \
-    KERNEL(cast_##from##_##to)(PLACE(0), PLACE(1), LANES)                                                              \
+    KERNEL(cast_##from##_##to, 2)                                                                                      \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
-        i64 i = ITEM(0);                                                                                               \
-        if (i < p->n) {                                                                                                \
+        EACH_OF_SOME(i, p->n)                                                                                          \
+        {                                                                                                              \
             from_type x = IN(from_type, 0)[i];                                                                         \
             OUT(to_type, 1)[i] = (to_type)(expression);                                                                \
         }                                                                                                              \

@@ -1,7 +1,7 @@
 /* Batch normalisation over all axes but the last, x as [positions, channels]; moments are f64 [2, channels]. */
 
 /* Sums of x and of its square, by channel and block, in double. places: x, partial sums f64 [block][2, channels] */
-KERNEL(moments)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(moments, 2)
 {
     LANE(ls_gpu_norm, p);
     i64 c = ITEM(0), number = ITEM(1), first, end;
@@ -34,7 +34,7 @@ FUNCTION float inverse_of(GLOBAL const ls_gpu_norm *p, GLOBAL const double *mome
 
 /* Sums of dy and of dy times the normalised x: chains of floats, put together in double. places: dy, x, moments, partial
  * sums f64 [block][2, channels] */
-KERNEL(batch_norm_grad_moments)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL_APART(batch_norm_grad_moments, 4)
 {
     LANE(ls_gpu_norm, p);
     i64 c = ITEM(0), number = ITEM(1), first, end;
@@ -54,7 +54,7 @@ KERNEL(batch_norm_grad_moments)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 
 /* By channel, what pixels need of the moments: mean, inverse, and, with sums, g0 and g1. places: moments, sums, f32
  * [4][channels] */
-KERNEL(norm_statistics)(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL(norm_statistics, 3)
 {
     LANE(ls_gpu_norm, p);
     i64 c = ITEM(0);
@@ -68,11 +68,11 @@ KERNEL(norm_statistics)(PLACE(0), PLACE(1), PLACE(2), LANES)
 }
 
 /* The item's vector of channels, of which `count` are there, and its pixels. False: it has none. */
-FUNCTION bool find_run(GLOBAL const ls_gpu_norm *p, i64 *c, i64 *first, i64 *end, i64 *count)
+FUNCTION bool find_run(GLOBAL const ls_gpu_norm *p, u32 item, i64 *c, i64 *first, i64 *end, i64 *count)
 {
     if (p->channels == 0)
         return false;
-    u32 pieces = (u32)((p->channels + LS_VECTOR - 1) / LS_VECTOR), item = (u32)ITEM(0);
+    u32 pieces = (u32)((p->channels + LS_VECTOR - 1) / LS_VECTOR);
     *c = (i64)(item % pieces) * LS_VECTOR;
     *first = (i64)(item / pieces) * LS_GPU_RUN(LS_VECTOR);
     *end = least(*first + LS_GPU_RUN(LS_VECTOR), p->positions);
@@ -81,11 +81,11 @@ FUNCTION bool find_run(GLOBAL const ls_gpu_norm *p, i64 *c, i64 *first, i64 *end
 }
 
 /* An item has a vector of channels of some pixels. places: x, statistics, gamma, beta, out */
-KERNEL(batch_norm)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
+KERNEL_APART(batch_norm, 5)
 {
     LANE(ls_gpu_norm, p);
     i64 c, first, end, count;
-    if (!find_run(p, &c, &first, &end, &count))
+    if (!find_run(p, (u32)ITEM(0), &c, &first, &end, &count))
         return;
     vec mean = load(IN(float, 1) + c, count), inverse = load(IN(float, 1) + p->channels + c, count);
     vec scale = load(IN(float, 2) + c, count) * inverse, beta = load(IN(float, 3) + c, count);
@@ -98,11 +98,11 @@ KERNEL(batch_norm)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
 }
 
 /* places: dy, x, statistics, gamma, out */
-KERNEL(batch_norm_grad_input)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), LANES)
+KERNEL_APART(batch_norm_grad_input, 5)
 {
     LANE(ls_gpu_norm, p);
     i64 c, first, end, count;
-    if (!find_run(p, &c, &first, &end, &count))
+    if (!find_run(p, (u32)ITEM(0), &c, &first, &end, &count))
         return;
     GLOBAL const float *s = IN(float, 2) + c;
     vec mean = load(s, count), inverse = load(s + p->channels, count), g0 = load(s + 2 * p->channels, count);

@@ -70,7 +70,7 @@ FUNCTION bool columns_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i
 }
 
 /* places: x, y */
-KERNEL(max_pool2d)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(max_pool2d, 2)
 {
     LANE(ls_gpu_window, v);
     i64 y, from, end, c, image = ITEM(1);
@@ -97,7 +97,7 @@ FUNCTION mask before(vec x, vec y)
 }
 
 /* Each pixel collects from the windows that saw it, ascending, and in which it is the first largest. places: x, dy, dx */
-KERNEL(max_pool2d_grad)(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL_APART(max_pool2d_grad, 3)
 {
     LANE(ls_gpu_window, v);
     i64 h, w, c, image = ITEM(1);
@@ -155,7 +155,7 @@ INLINED void spread(GLOBAL const ls_gpu_window *v, GLOBAL const float *in, GLOBA
 }
 
 /* places: x, dy, dx */
-KERNEL(max_pool2d_grad_apart)(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL_APART(max_pool2d_grad_apart, 3)
 {
     LANE(ls_gpu_window, v);
     i64 y, from, end, c, image = ITEM(1), kh = v->kh, kw = v->kw;
@@ -186,7 +186,7 @@ FUNCTION double divisor(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 }
 
 /* places: x, y */
-KERNEL(average_pool2d)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(average_pool2d, 2)
 {
     LANE(ls_gpu_window, v);
     i64 y, x, c, image = ITEM(1);
@@ -202,7 +202,7 @@ KERNEL(average_pool2d)(PLACE(0), PLACE(1), LANES)
 }
 
 /* places: dy, dx */
-KERNEL(average_pool2d_grad)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(average_pool2d_grad, 2)
 {
     LANE(ls_gpu_window, v);
     i64 h, w, c, image = ITEM(1);

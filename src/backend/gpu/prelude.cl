@@ -20,8 +20,8 @@ typedef int i32;
 #define INLINED         static inline __attribute__((always_inline))
 #define PLACE(n)        __global uchar *restrict memory##n
 #define LANES           __global const uchar *restrict table, i64 table_at
-#define LANE_NUMBER     ((i64)get_global_id(2))
-#define ITEM(axis)      ((i64)get_global_id(axis))
+#define PASS_LANES      table, table_at
+#define OWN_ITEM        (i64)get_global_id(0), (i64)get_global_id(1), (i64)get_global_id(2)
 #define FMA(a, b, c)    fma(a, b, c)
 #define BITS_OF(x)      as_ulong(x)
 #define NUMBER_OF(x)    as_double(x)
@@ -39,29 +39,74 @@ typedef int i32;
 #define INLINED         static __device__ __forceinline__
 #define PLACE(n)        unsigned char *__restrict__ memory##n
 #define LANES           unsigned char *__restrict__ table, i64 table_at, i64 depth /* blocks of a lane along z */
-#define LANE_NUMBER     ((i64)(blockIdx.z / (u32)depth))
-#define ITEM_0          ((i64)blockIdx.x * blockDim.x + threadIdx.x)
-#define ITEM_1          ((i64)(blockIdx.z % (u32)depth) * gridDim.y + blockIdx.y) /* either ends at 65,535 */
-#define ITEM(axis)      ITEM_##axis
+#define PASS_LANES      table, table_at, depth
+#define OWN_ITEM                                                                                                       \
+    (i64)blockIdx.x * blockDim.x + threadIdx.x,                                                                        \
+        (i64)(blockIdx.z % (u32)depth) * gridDim.y + blockIdx.y /* either ends at 65,535 */,                           \
+        (i64)(blockIdx.z / (u32)depth)
 #define FMA(a, b, c)    __fmaf_rn(a, b, c)
 #define BITS_OF(x)      ((u64)__double_as_longlong(x))
 #define NUMBER_OF(x)    __longlong_as_double((i64)(x))
 #define TO_FLOAT(x)     __double2float_rn(x)
 #endif
 
-/* KERNEL(name)(places, LANES): of a module that says which kernels it wants (LS_SOME), by a macro LS_WANT_name that is
- * ", ENTRY", the others are functions that nobody calls, which costs a compiler next to nothing. */
+/* KERNEL(name, places) { what an item does }: a function name_item, and the kernel, which calls it for its own item. Of a module
+ * that says which kernels it wants (LS_SOME), by a macro LS_WANT_name that is ", WANTED", the others are functions that nobody
+ * calls, which costs a compiler next to nothing.
+ * KERNEL_APART: the function is not inlined where items are vectors, and have much to do. PoCL compiles three copies of whatever is in a
+ * kernel, but this only once. */
+#define KERNEL(name, places)       DEFINE(INLINED, name, places)
+#define KERNEL_APART(name, places) DEFINE(APART, name, places)
+#define DEFINE(how, name, places)                                                                                      \
+    how void name##_item(PLACES_##places, LANES, ITEM_OF);                                                             \
+    MAKE_KERNEL(name)(name, places)                                                                                    \
+    how void name##_item(PLACES_##places, LANES, ITEM_OF)
+#define WANTED(name, places)                                                                                           \
+    ENTRY name(PLACES_##places, LANES)                                                                                 \
+    {                                                                                                                  \
+        name##_item(MEMORY_##places, PASS_LANES, OWN_ITEM);                                                            \
+    }
+#define UNWANTED(name, places)
 #ifdef LS_SOME
-#define KERNEL(name)         SECOND(LS_WANT_##name, FUNCTION void, ) name
-#define SECOND(...)          SECOND_(__VA_ARGS__)
-#define SECOND_(a, b, ...)   b
+#define MAKE_KERNEL(name)  SECOND(LS_WANT_##name, UNWANTED, )
+#define SECOND(...)        SECOND_(__VA_ARGS__)
+#define SECOND_(a, b, ...) b
 #else
-#define KERNEL(name)         ENTRY name
+#define MAKE_KERNEL(name)  WANTED
+#endif
+#if defined(__OPENCL_VERSION__) && LS_VECTOR > 1
+#define APART static __attribute__((noinline))
+#else
+#define APART INLINED
 #endif
 
-#define LANE(type, name)                                                                                               \
-    GLOBAL const i64 *offsets = (GLOBAL const i64 *)(table + table_at) +                                                 \
-                              LANE_NUMBER * (i64)(LS_GPU_PLACES + sizeof(type) / sizeof(i64));                         \
+#define PLACES_1 PLACE(0)
+#define PLACES_2 PLACES_1, PLACE(1)
+#define PLACES_3 PLACES_2, PLACE(2)
+#define PLACES_4 PLACES_3, PLACE(3)
+#define PLACES_5 PLACES_4, PLACE(4)
+#define PLACES_6 PLACES_5, PLACE(5)
+#define PLACES_7 PLACES_6, PLACE(6)
+#define PLACES_8 PLACES_7, PLACE(7)
+#define MEMORY_1 memory0
+#define MEMORY_2 MEMORY_1, memory1
+#define MEMORY_3 MEMORY_2, memory2
+#define MEMORY_4 MEMORY_3, memory3
+#define MEMORY_5 MEMORY_4, memory4
+#define MEMORY_6 MEMORY_5, memory5
+#define MEMORY_7 MEMORY_6, memory6
+#define MEMORY_8 MEMORY_7, memory7
+
+/* Along the two axes of the grid, and the lane's number. */
+#define ITEM_OF    i64 item_0, i64 item_1, i64 lane_
+#define PASS_ITEM  item_0, item_1, lane_
+#define ITEM(axis) item_##axis
+
+#define LANE(type, name) LANE_AND(type, name, 0)
+/* The same where so many numbers are behind the struct of each lane. */
+#define LANE_AND(type, name, more)                                                                                     \
+    GLOBAL const i64 *offsets = (GLOBAL const i64 *)(table + table_at) +                                               \
+                                lane_ * (i64)(LS_GPU_PLACES + sizeof(type) / sizeof(i64) + (more));                    \
     GLOBAL const type *name = (GLOBAL const type *)(offsets + LS_GPU_PLACES)
 #define IN(type, n)  ((GLOBAL const type *)(memory##n + offsets[n]))
 #define OUT(type, n) ((GLOBAL type *)(memory##n + offsets[n]))

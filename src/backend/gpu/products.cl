@@ -94,195 +94,201 @@ FUNCTION void split_item(i64 item, i64 tiles, i64 columns, i64 *tile, i64 *colum
     *column = LS_VECTOR > 1 ? outer : rest;
 }
 
-/* Pixels number first, first + 1 ... of `count` images of `height` and `width`; those behind the last of `total` are the
- * last again. across: the same pixel of all images comes before the next, so that the pixels of a tile are mostly at the same
- * place, and meet the same cells where others are outside. */
-INLINED void find_pixels(i64 first, i64 total, bool across, i64 count, i64 height, i64 width, i64 *n, i64 *h, i64 *w)
-{
-    i64 each = across ? count : width, row = quotient(first, each), fast = first - row * each;
-    i64 inner = across ? width : height, slow = quotient(row, inner), middle = row - slow * inner;
-    EACH_ROW
-    {
-        n[r] = across ? fast : slow;
-        h[r] = across ? slow : middle;
-        w[r] = across ? middle : fast;
-        if (first + r + 1 < total && ++fast == each) {
-            fast = 0;
-            if (++middle == inner) {
-                middle = 0;
-                slow++;
-            }
-        }
-    }
-}
-
 /* ---- Convolution ---- */
 
-/* ROWS pixels, at[r] floats from `pixel`, meet a cell of the kernel: `depth` channels. Rows whose bit of `on` is set take
- * part. */
-INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *pixel, const i64 *at, u32 on,
+/* ROWS pixels meet a cell of the kernel: `depth` channels, from number `from` on, which may be another pixel's. Rows whose bit of `on`
+ * is set take part. Channels are counted from there, so that the rows' pointers stay as they are, in registers. */
+INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *const *pixel, i64 from, u32 on,
                   GLOBAL const float *weights, i64 pitch, i64 depth, i64 count)
 {
     vec w[MOST_VECS];
     if (on == ALL_ROWS) {
-        for (i64 c = 0; c < depth; c++) {
+        for (i64 c = from; c < from + depth; c++) {
             EACH_VEC(v)
                 w[v] = load_columns(weights, whole, v, count);
             EACH_ROW
-                add_product(sum[r], vecs, pixel[at[r] + c], w);
+                add_product(sum[r], vecs, pixel[r][c], w);
             weights += pitch;
         }
         return;
     }
-    for (i64 c = 0; c < depth; c++) {
+    for (i64 c = from; c < from + depth; c++) {
         EACH_VEC(v)
             w[v] = load_columns(weights, whole, v, count);
         EACH_ROW
             if (on >> r & 1)
-                add_product(sum[r], vecs, pixel[at[r] + c], w);
+                add_product(sum[r], vecs, pixel[r][c], w);
         weights += pitch;
     }
 }
 
-/* Which of the pixels at (h[r] + down, w[r] + right) are there. */
-INLINED u32 rows_inside(const i64 *h, const i64 *w, i64 down, i64 right, i64 height, i64 width)
+/* Which of the pixels at (h[r] + down, w[r] + right) are there; same: these are at one place. */
+INLINED u32 rows_inside(const i64 *h, const i64 *w, bool same, i64 down, i64 right, i64 height, i64 width)
 {
     u32 on = 0;
+    if (same)
+        return (u64)(h[0] + down) < (u64)height && (u64)(w[0] + right) < (u64)width ? ALL_ROWS : 0;
     EACH_ROW
         on |= (u32)((u64)(h[r] + down) < (u64)height && (u64)(w[r] + right) < (u64)width) << r;
     return on;
 }
 
-INLINED void conv2d_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *in,
-                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, i64 first, i64 total,
+/* Where a cell's pixels are, seen from those of the tile, along an axis; `at` counts pixels of what is written. False: between two of
+ * those that are read. */
+FUNCTION bool cell_offset(i64 at, i64 step, i64 *out)
+{
+    *out = at;
+    if (step == 1)
+        return true;
+    *out = at / step;
+    return *out * step == at;
+}
+
+/* Pixels of a tile are out_step apart in both directions, so that the same cells meet all of them: those of the images that begin at
+ * pixel (top, left), of `height` and `width`. The next one is number `next`; `in` and `out` are where it is read and written. Where
+ * `padded` is set the same pixel of all images comes before the next, so that the pixels of a tile are mostly at the same place, and
+ * meet the same cells where others are outside. */
+typedef struct pixels {
+    i64 top, left, height, width, total, next;
+    i64 fast, middle, slow; /* of its three numbers (image, row, column), as they change */
+    i64 each, inner;        /* how many `fast` and `middle` are */
+    i64 in, in_step[3], out, out_step[3];
+} pixels;
+
+INLINED void begin_pixels(GLOBAL const ls_gpu_conv *v, pixels *p)
+{
+    i64 in_column = v->in_step[1] * v->c, in_row = v->in_step[0] * v->w * v->c, in_image = v->h * v->w * v->c;
+    i64 out_column = v->out_step[1] * v->out, out_row = v->out_step[0] * v->yw * v->out, out_image = v->yh * v->yw * v->out;
+    bool across = v->padded;
+    p->each = across ? v->n : p->width;
+    p->inner = across ? p->width : p->height;
+    p->in_step[0] = across ? in_image : in_column;
+    p->in_step[1] = across ? in_column : in_row;
+    p->in_step[2] = across ? in_row : in_image;
+    p->out_step[0] = across ? out_image : out_column;
+    p->out_step[1] = across ? out_column : out_row;
+    p->out_step[2] = across ? out_row : out_image;
+    p->next = -1;
+}
+
+INLINED void go_to_pixel(pixels *p, i64 first)
+{
+    i64 row = quotient(first, p->each);
+    p->fast = first - row * p->each;
+    p->slow = quotient(row, p->inner);
+    p->middle = row - p->slow * p->inner;
+    p->in = p->fast * p->in_step[0] + p->middle * p->in_step[1] + p->slow * p->in_step[2];
+    p->out = p->fast * p->out_step[0] + p->middle * p->out_step[1] + p->slow * p->out_step[2];
+}
+
+INLINED void next_pixel(pixels *p)
+{
+    p->in += p->in_step[0];
+    p->out += p->out_step[0];
+    if (++p->fast < p->each)
+        return;
+    p->fast = 0;
+    p->in += p->in_step[1] - p->each * p->in_step[0];
+    p->out += p->out_step[1] - p->each * p->out_step[0];
+    if (++p->middle < p->inner)
+        return;
+    p->middle = 0;
+    p->slow++;
+    p->in += p->in_step[2] - p->inner * p->in_step[1];
+    p->out += p->out_step[2] - p->inner * p->out_step[1];
+}
+
+/* Rows behind the last pixel are the last again, and not stored. */
+INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOBAL const float *in,
+                         GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, pixels *p, i64 first,
                          i64 count)
 {
-    i64 at[ROWS], to[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->out, depth = v->group_in;
+    i64 to[ROWS], h[ROWS], w[ROWS], top = p->top + v->start[0], left = p->left + v->start[1];
+    i64 down, right, most_down, most_right;
+    GLOBAL const float *pixel[ROWS];
     vec sum[ROWS][MOST_VECS];
+    bool inside = !v->padded, same = false;
     clear(sum, vecs);
-    find_pixels(first, total, v->padded, v->n, v->yh, v->yw, n, h, w);
+    if (first != p->next)
+        go_to_pixel(p, first);
     EACH_ROW
     {
-        to[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * pitch;
-        h[r] = h[r] * v->stride[0] - v->pad[0];
-        w[r] = w[r] * v->stride[1] - v->pad[1];
-        at[r] = ((n[r] * v->h + h[r]) * v->w + w[r]) * v->c;
+        pixel[r] = in + p->in;
+        to[r] = p->out;
+        h[r] = p->slow * v->in_step[0]; /* where there is padding */
+        w[r] = p->middle * v->in_step[1];
+        if (p->total >= ROWS || r + 1 < p->total)
+            next_pixel(p);
     }
-    i64 down = (v->kh - 1) * v->dilation[0], right = (v->kw - 1) * v->dilation[1];
-    bool inside = !v->padded ||
-                  (rows_inside(h, w, 0, 0, v->h, v->w) & rows_inside(h, w, down, right, v->h, v->w)) == ALL_ROWS;
+    p->next = first + ROWS;
+    if (!inside) {
+        same = h[0] == h[ROWS - 1] && w[0] == w[ROWS - 1];
+        if (cell_offset(top, v->out_step[0], &down) && cell_offset(left, v->out_step[1], &right) &&
+            cell_offset(top + (v->kh - 1) * v->dilation[0], v->out_step[0], &most_down) &&
+            cell_offset(left + (v->kw - 1) * v->dilation[1], v->out_step[1], &most_right))
+            inside = (rows_inside(h, w, same, down, right, v->h, v->w) &
+                      rows_inside(h, w, same, most_down, most_right, v->h, v->w)) == ALL_ROWS;
+    }
     /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
-    bool by_row = inside && v->dilation[1] == 1 && v->groups == 1;
-    i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * depth : depth;
-    for (i64 i = 0; i < v->kh; i++)
+    bool by_row = inside && v->rows_lie;
+    i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * v->depth : v->depth;
+    for (i64 i = 0; i < v->kh; i++) {
+        if (!cell_offset(top + i * v->dilation[0], v->out_step[0], &down))
+            continue;
         for (i64 j = 0; j < cells; j++) {
-            down = i * v->dilation[0];
-            right = j * v->dilation[1];
-            u32 on = inside ? ALL_ROWS : rows_inside(h, w, down, right, v->h, v->w);
+            if (!cell_offset(left + j * v->dilation[1], v->out_step[1], &right))
+                continue;
+            u32 on = inside ? ALL_ROWS : rows_inside(h, w, same, down, right, v->h, v->w);
             if (on)
-                meet(sum, vecs, whole, in + (down * v->w + right) * v->c, at, on,
-                     kernel_ + (i * v->kw + j) * depth * pitch, pitch, length, count);
+                meet(sum, vecs, whole, pixel, (down * v->w + right) * v->c, on,
+                     kernel_ + v->first_cell + (i * v->kw + j) * v->cell, v->pitch, length, count);
         }
+    }
     vec added[MOST_VECS], limit;
     find_end(added, &limit, vecs, whole, v->biased, v->rectified, bias, count);
     EACH_ROW
     {
         finish_row(sum[r], vecs, added, limit);
-        if (first + r < total)
+        if (first + r < p->total)
             store_row(sum[r], vecs, whole, out + to[r], count);
     }
 }
 
-/* places: x, kernel, y, bias */
+/* A convolution, or its data gradient, which is one whose cells come last first: what is read is dy, what is written dx, and the
+ * kernel comes with its last two axes swapped. Along the second axis of the grid are the pixels that tiles may begin at. places: x, kernel, y,
+ * bias */
 #define CONV2D(name, vecs, whole)                                                                                      \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
+    KERNEL_APART(name, 4)                                                                                              \
     {                                                                                                                  \
-        LANE(ls_gpu_window, v);                                                                                        \
-        i64 vectors = tiles_of(v->group_out, vecs * LS_VECTOR), total = v->n * v->yh * v->yw, tile, column;            \
-        i64 tiles = tiles_of(total, ROWS), group = 0;                                                                  \
-        if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
+        LANE(ls_gpu_conv, v);                                                                                          \
+        if (ITEM(1) >= v->out_step[0] * v->out_step[1])                                                                \
             return;                                                                                                    \
-        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
+        pixels p;                                                                                                      \
+        i64 tile, column, group = 0, vectors = tiles_of(v->columns, vecs * LS_VECTOR);                                 \
+        p.top = quotient(ITEM(1), v->out_step[1]);                                                                     \
+        p.left = ITEM(1) - p.top * v->out_step[1];                                                                     \
+        p.height = tiles_of(v->yh - p.top, v->out_step[0]);                                                            \
+        p.width = tiles_of(v->yw - p.left, v->out_step[1]);                                                            \
+        p.total = v->n * p.height * p.width;                                                                           \
+        i64 tiles = tiles_of(p.total, ROWS), runs = LS_VECTOR > 1 ? tiles_of(tiles, v->run) : tiles;                   \
+        if (ITEM(0) >= runs * vectors * v->groups)                                                                     \
+            return;                                                                                                    \
+        split_item(ITEM(0), runs, vectors * v->groups, &tile, &column);                                                \
         if (v->groups > 1) {                                                                                           \
             group = quotient(column, vectors);                                                                         \
             column -= group * vectors;                                                                                 \
         }                                                                                                              \
-        i64 o = tile_start(column, vecs * LS_VECTOR, v->group_out), count = v->group_out - o;                          \
-        o += group * v->group_out;                                                                                     \
-        conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->group_in, IN(float, 1) + o, OUT(float, 2) + o,           \
-                    IN(float, 3) + o, tile_start(tile, ROWS, total), total, count);                                    \
+        i64 o = tile_start(column, vecs * LS_VECTOR, v->columns), count = v->columns - o, to = o + group * v->columns; \
+        GLOBAL float *out = OUT(float, 2) + to + (p.top * v->yw + p.left) * v->out;                                    \
+        i64 end = LS_VECTOR > 1 ? least((tile + 1) * v->run, tiles) : tile + 1;                                        \
+        begin_pixels(v, &p);                                                                                           \
+        for (tile = LS_VECTOR > 1 ? tile * v->run : tile; tile < end; tile++)                                          \
+            conv2d_tile(v, vecs, whole, IN(float, 0) + group * v->depth, IN(float, 1) + group * v->group_weights + o,  \
+                        out, IN(float, 3) + to, &p, tile_start(tile, ROWS, p.total), count);                           \
     }
 CONV2D(conv2d, 1, false)
 CONV2D(conv2d_whole, 1, true)
 CONV2D(conv2d_wide, 2, true)
-
-/* Pixels of a tile are `stride` apart in both directions, so that the same cells meet all of them: those of the images that
- * begin at pixel (top, left), of `height` and `width`. */
-INLINED void conv2d_grad_tile(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *kernel_,
-                              GLOBAL const float *dy, GLOBAL float *out, i64 top, i64 left, i64 height, i64 width, i64 first,
-                              i64 total, i64 count)
-{
-    i64 at[ROWS], n[ROWS], h[ROWS], w[ROWS], pitch = v->group_in;
-    vec sum[ROWS][MOST_VECS];
-    clear(sum, vecs);
-    find_pixels(first, total, v->padded, v->n, height, width, n, h, w);
-    EACH_ROW
-        at[r] = ((n[r] * v->yh + h[r]) * v->yw + w[r]) * v->out;
-    for (i64 i = v->kh; i-- > 0;) {
-        i64 down = top - i * v->dilation[0] + v->pad[0];
-        if (v->stride[0] > 1) {
-            if (down % v->stride[0] != 0)
-                continue;
-            down /= v->stride[0];
-        }
-        for (i64 j = v->kw; j-- > 0;) {
-            i64 right = left - j * v->dilation[1] + v->pad[1];
-            if (v->stride[1] > 1) {
-                if (right % v->stride[1] != 0)
-                    continue;
-                right /= v->stride[1];
-            }
-            u32 on = rows_inside(h, w, down, right, v->yh, v->yw);
-            if (on)
-                meet(sum, vecs, whole, dy + (down * v->yw + right) * v->out, at, on,
-                     kernel_ + (i * v->kw + j) * v->out * pitch, pitch, v->group_out, count);
-        }
-    }
-    EACH_ROW
-    {
-        i64 row = (n[r] * v->h + top + h[r] * v->stride[0]) * v->w + left + w[r] * v->stride[1];
-        if (first + r < total)
-            store_row(sum[r], vecs, whole, out + row * v->c, count);
-    }
-}
-
-/* The data gradient. The kernel comes with its last two axes swapped: [kh,kw,out,group_in]. Along the second axis of the grid
- * are the pixels that tiles may begin at. places: kernel, dy, dx */
-#define CONV2D_GRAD_INPUT(name, vecs, whole)                                                                           \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
-    {                                                                                                                  \
-        LANE(ls_gpu_window, v);                                                                                        \
-        if (ITEM(1) >= v->stride[0] * v->stride[1])                                                                    \
-            return;                                                                                                    \
-        i64 top = ITEM(1) / v->stride[1], left = ITEM(1) - top * v->stride[1], tile, column, group = 0;                \
-        i64 height = (v->h - top + v->stride[0] - 1) / v->stride[0];                                                   \
-        i64 width = (v->w - left + v->stride[1] - 1) / v->stride[1], total = v->n * height * width;                    \
-        i64 vectors = tiles_of(v->group_in, vecs * LS_VECTOR), tiles = tiles_of(total, ROWS);                          \
-        if (ITEM(0) >= tiles * vectors * v->groups)                                                                    \
-            return;                                                                                                    \
-        split_item(ITEM(0), tiles, vectors * v->groups, &tile, &column);                                               \
-        if (v->groups > 1) {                                                                                           \
-            group = quotient(column, vectors);                                                                         \
-            column -= group * vectors;                                                                                 \
-        }                                                                                                              \
-        i64 c = tile_start(column, vecs * LS_VECTOR, v->group_in), count = v->group_in - c;                            \
-        conv2d_grad_tile(v, vecs, whole, IN(float, 0) + group * v->group_out * v->group_in + c,                        \
-                         IN(float, 1) + group * v->group_out, OUT(float, 2) + group * v->group_in + c, top, left,      \
-                         height, width, tile_start(tile, ROWS, total), total, count);                                  \
-    }
-CONV2D_GRAD_INPUT(conv2d_grad_input, 1, false)
-CONV2D_GRAD_INPUT(conv2d_grad_input_whole, 1, true)
-CONV2D_GRAD_INPUT(conv2d_grad_input_wide, 2, true)
 
 /* ROWS cells of a kernel, at[r] floats from the pixel, `down` and `right` of it, meet positions from .. to-1 of a row of y;
  * position 0 has `pixel`, at column w, and dy. Where `edge` is set some of the cells may be outside of the image. */
@@ -364,7 +370,7 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
 /* The kernel's gradient: a block of positions, ROWS of the cells [kh,kw,group_in] times output channels; tiles: of the
  * channels of each pixel of the kernel, or 0: of all cells. places: x, dy, partial sums [block][kernel] */
 #define CONV2D_GRAD_KERNEL(name, vecs, whole)                                                                          \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
+    KERNEL_APART(name, 3)                                                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_correlate, p);                                                                                     \
         GLOBAL const ls_gpu_window *v = &p->v;                                                                         \
@@ -436,37 +442,22 @@ INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole
     }
 }
 
-/* places: a, b, out, bias */
+/* Whole matrices, or blocks of the positions (matrix, k): then out is partial sums [block][m,n]. places: a, b, out, bias */
 #define MATMUL(name, vecs, whole)                                                                                      \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)                                                        \
+    KERNEL_APART(name, 4)                                                                                              \
     {                                                                                                                  \
-        LANE(ls_gpu_product, p);                                                                                       \
-        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column, matrix = ITEM(1);  \
-        if (matrix >= p->matrices || ITEM(0) >= tiles * vectors)                                                       \
+        LANE(ls_gpu_product_blocks, q);                                                                                \
+        GLOBAL const ls_gpu_product *p = &q->p;                                                                        \
+        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column;                    \
+        i64 number = ITEM(1), first = number * p->k, end = first + p->k;                                               \
+        if (number >= q->b.count || ITEM(0) >= tiles * vectors)                                                        \
             return;                                                                                                    \
         split_item(ITEM(0), tiles, vectors, &tile, &column);                                                           \
-        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + matrix * p->m * p->n,               \
-                       IN(float, 3), matrix * p->k, matrix * p->k + p->k, tile, column);                                             \
+        if (p->sums)                                                                                                   \
+            block_bounds(&q->b, q->b.first + number, &first, &end);                                                    \
+        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + number * p->m * p->n, IN(float, 3), \
+                       first, end, tile, column);                                                                      \
     }
 MATMUL(matmul, 1, false)
 MATMUL(matmul_whole, 1, true)
 MATMUL(matmul_wide, 2, true)
-
-/* A block of the positions (matrix, k). places: a, b, partial sums [block][m,n] */
-#define MATMUL_BLOCKS(name, vecs, whole)                                                                               \
-    KERNEL(name)(PLACE(0), PLACE(1), PLACE(2), LANES)                                                                  \
-    {                                                                                                                  \
-        LANE(ls_gpu_product_blocks, q);                                                                                \
-        GLOBAL const ls_gpu_product *p = &q->p;                                                                        \
-        i64 vectors = tiles_of(p->n, vecs * LS_VECTOR), tiles = tiles_of(p->m, ROWS), tile, column, first, end;        \
-        i64 number = ITEM(1);                                                                                          \
-        if (number >= q->b.count || ITEM(0) >= tiles * vectors)                                                        \
-            return;                                                                                                    \
-        split_item(ITEM(0), tiles, vectors, &tile, &column);                                                           \
-        block_bounds(&q->b, q->b.first + number, &first, &end);                                                        \
-        multiply_block(p, vecs, whole, IN(float, 0), IN(float, 1), OUT(float, 2) + number * p->m * p->n,               \
-                       IN(float, 2), first, end, tile, column);                                                                                  \
-    }
-MATMUL_BLOCKS(matmul_blocks, 1, false)
-MATMUL_BLOCKS(matmul_blocks_whole, 1, true)
-MATMUL_BLOCKS(matmul_blocks_wide, 2, true)

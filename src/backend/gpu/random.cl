@@ -32,7 +32,7 @@ FUNCTION philox_block random_block(GLOBAL const ls_gpu_random *p, i64 sample, i6
 #define UNIT(word) ((float)((word) >> 8) * 0x1p-24f)
 
 /* A rate that is none is told of by check_rate. places: x, rate, out */
-KERNEL(dropout)(PLACE(0), PLACE(1), PLACE(2), LANES)
+KERNEL_APART(dropout, 3)
 {
     LANE(ls_gpu_random, p);
     i64 block_ = ITEM(0), sample = ITEM(1);
@@ -48,7 +48,7 @@ KERNEL(dropout)(PLACE(0), PLACE(1), PLACE(2), LANES)
 }
 
 /* places: rate, fault */
-KERNEL(check_rate)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(check_rate, 2)
 {
     LANE(ls_gpu_rows, p);
     GLOBAL ls_gpu_fault *fault = OUT(ls_gpu_fault, 1);
@@ -61,7 +61,7 @@ KERNEL(check_rate)(PLACE(0), PLACE(1), LANES)
 }
 
 /* From a to b; rounding must not reach b: `limit` is the number below it. places: out */
-KERNEL(random_uniform)(PLACE(0), LANES)
+KERNEL_APART(random_uniform, 1)
 {
     LANE(ls_gpu_random, p);
     i64 block_ = ITEM(0), sample = ITEM(1);

@@ -19,57 +19,38 @@ FUNCTION row_sum sum_row(GLOBAL const float *x, i64 n, i64 step)
     return row;
 }
 
-/* places: x, out */
-#define ALONG(name, prepare, expression)                                                                               \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
-    {                                                                                                                  \
-        LANE(ls_gpu_rows, p);                                                                                          \
-        i64 r = ITEM(0);                                                                                               \
-        if (r >= p->outer * p->inner)                                                                                  \
-            return;                                                                                                    \
-        i64 start = r / p->inner * p->n * p->inner + r % p->inner;                                                     \
-        GLOBAL const float *x = IN(float, 0) + start;                                                                  \
-        row_sum row = sum_row(x, p->n, p->inner);                                                                      \
-        double by = prepare;                                                                                           \
-        for (i64 i = 0; i < p->n; i++) {                                                                               \
-            double shifted = x[i * p->inner] - row.largest;                                                            \
-            OUT(float, 1)[start + i * p->inner] = TO_FLOAT(expression);                                                \
-        }                                                                                                              \
-    }
-ALONG(softmax, row.sum, wide_exp(shifted) / by)
-ALONG(log_softmax, wide_log(row.sum), shifted - by)
-
 FUNCTION i64 label_at(GLOBAL const u8 *at, i64 width, i64 i)
 {
     return width == 8 ? ((GLOBAL const i64 *)at)[i] : width == 4 ? ((GLOBAL const i32 *)at)[i] : at[i];
 }
 
-/* A label outside, which another kernel tells of, is taken as 0. places: logits [outer, n], labels [outer], out [outer] */
-KERNEL(sparse_cross_entropy)(PLACE(0), PLACE(1), PLACE(2), LANES)
+/* [outer, n, inner]: of each row what p->way says; of a cross-entropy inner is 1, and labels and dy are [outer]. A label outside,
+ * which another kernel tells of, is taken as 0. One kernel for all four: its exponentials are most of the text. places: x,
+ * labels, dy, out */
+KERNEL_APART(softmax_rows, 4)
 {
     LANE(ls_gpu_rows, p);
-    i64 r = ITEM(0);
-    if (r >= p->outer)
+    i64 r = ITEM(0), n = p->n, step = p->inner, way = p->way, label = -1;
+    if (r >= p->outer * step)
         return;
-    GLOBAL const float *x = IN(float, 0) + r * p->n;
-    i64 label = label_at(IN(u8, 1), p->width, r);
-    row_sum row = sum_row(x, p->n, 1);
-    label = label >= 0 && label < p->n ? label : 0;
-    OUT(float, 2)[r] = TO_FLOAT(wide_log(row.sum) - (x[label] - row.largest));
-}
-
-/* places: logits, labels, dy, out */
-KERNEL(sparse_cross_entropy_grad)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
-{
-    LANE(ls_gpu_rows, p);
-    i64 r = ITEM(0);
-    if (r >= p->outer)
+    i64 start = r / step * n * step + r % step;
+    GLOBAL const float *x = IN(float, 0) + start;
+    row_sum row = sum_row(x, n, step);
+    double by = row.sum;
+    if (way == LS_GPU_LOG_SOFTMAX || way == LS_GPU_CROSS_ENTROPY)
+        by = wide_log(by);
+    if (way == LS_GPU_CROSS_ENTROPY || way == LS_GPU_CROSS_ENTROPY_GRAD)
+        label = label_at(IN(u8, 1), p->width, r);
+    if (way == LS_GPU_CROSS_ENTROPY) {
+        label = label >= 0 && label < n ? label : 0;
+        OUT(float, 3)[r] = TO_FLOAT(by - (x[label] - row.largest));
         return;
-    GLOBAL const float *x = IN(float, 0) + r * p->n;
-    i64 label = label_at(IN(u8, 1), p->width, r);
-    row_sum row = sum_row(x, p->n, 1);
-    float dy = IN(float, 2)[r];
-    for (i64 c = 0; c < p->n; c++)
-        OUT(float, 3)[r * p->n + c] =
-            TO_FLOAT((wide_exp(x[c] - row.largest) / row.sum - (c == label ? 1 : 0)) * dy);
+    }
+    for (i64 i = 0; i < n; i++) {
+        double value = x[i * step] - row.largest;
+        value = way == LS_GPU_LOG_SOFTMAX ? value - by : wide_exp(value) / by;
+        if (way == LS_GPU_CROSS_ENTROPY_GRAD)
+            value = (value - (i == label ? 1 : 0)) * IN(float, 2)[r];
+        OUT(float, 3)[start + i * step] = TO_FLOAT(value);
+    }
 }

@@ -13,10 +13,11 @@ static const char tables_begin[] = "#ifdef __OPENCL_VERSION__\n"
                                    "#endif\n";
 static const char tables_end[] = "#undef static\n";
 
-#define PARTS 13
+#define PARTS 14
 #define COMMON_PARTS                                                                                                   \
     text_functions_cl, text_elementwise_cl, text_moves_cl, text_products_cl, text_pools_cl, text_sums_cl,              \
-        text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def
+        text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def,   \
+        text_small_cl
 
 static const struct module {
     const char *name;
@@ -41,30 +42,26 @@ static const struct module {
  * beside them (batch norm, rectifiers by themselves, widths that are no multiple of two vectors) is LS_GPU_DEEPER. */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
-    X(add_f32_columns) X(mul_f32_vectors) X(div_f32) X(div_f32_one) X(add_i64) X(equal_i64)                            \
-    X(scatter) X(fill_4) X(fill_8) X(copy_4_rows) X(copy_8_rows) X(swap_4) X(check_indices) X(cast_u8_f32)             \
-    X(cast_u8_f64) X(cast_i32_i64) X(cast_i64_f32)                                                                     \
-    X(conv2d_wide) X(conv2d_grad_input_wide) X(conv2d_grad_kernel_wide)                                                \
-    X(matmul_whole) X(matmul_wide) X(matmul_blocks_whole) X(max_pool2d) X(max_pool2d_grad_apart)                       \
-    X(add_blocks_f32) X(add_blocks_f64) X(sum_blocks_f32) X(sum_blocks_f32_columns) X(sum_blocks_f64)                  \
-    X(argmax_f32) X(join_sum_f32) X(join_sum_f64) X(join_lanes_sum_f32) X(join_lanes_sum_f64) X(finite_f32)            \
-    X(softmax) X(sparse_cross_entropy) X(sparse_cross_entropy_grad)                                                    \
-    X(update_scalars) X(update_SGD) X(update_ADAM)
+    X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                       \
+    X(matmul_whole) X(matmul_wide) X(max_pool2d) X(max_pool2d_grad_apart)                       \
+    X(add_blocks_f32) X(sum_blocks_f32) X(sum_blocks_f32_columns)                                                      \
+    X(join_sum_f32) X(join_sum_f64) X(join_lanes_sum_f32) X(finite_f32)                                                \
+    X(softmax_rows) X(update_SGD) X(update_ADAM)
 #define DEEPER_KERNELS(X)                                                                                              \
     X(add_f32_rows) X(add_f32_vectors) X(mul_f32_one) X(add_f64) X(sub_f64) X(mul_f64) X(mul_f64_rows) X(square_f64)   \
     X(div_f64_rows) X(maximum_f64_rows) X(rsqrt_f32) X(relu_f32_vectors) X(relu_grad_f32_vectors)                      \
     X(copy_4) X(cast_f32_f64) X(cast_f64_f32)                                                                          \
-    X(conv2d_whole) X(conv2d_grad_input_whole) X(conv2d_grad_kernel_whole)                                             \
-    X(matmul) X(matmul_blocks) X(matmul_blocks_wide) X(max_pool2d_grad) X(sum_f32)                                     \
+    X(conv2d_whole) X(conv2d_grad_kernel_whole)                                             \
+    X(matmul) X(max_pool2d_grad) X(sum_f32)                                     \
     X(moments) X(batch_norm) X(batch_norm_grad_moments) X(batch_norm_grad_input) X(norm_statistics)                    \
     X(update_MOMENTUM)
 /* clang-format on */
-#define WANT(name) "#define LS_WANT_" #name " , ENTRY\n"
+#define WANT(name) "#define LS_WANT_" #name " , WANTED\n"
 static const char *const wanted[LS_GPU_MODULES] = { [LS_GPU_COMMON] = "#define LS_SOME\n" COMMON_KERNELS(WANT),
                                                     [LS_GPU_DEEPER] = "#define LS_SOME\n" DEEPER_KERNELS(WANT) };
 #undef WANT
 
-ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module)
+ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module)
 {
     static const struct {
         const char *name;
@@ -76,10 +73,16 @@ ls_gpu_module ls_gpu_module_of(const char *kernel, ls_gpu_module module)
 #undef IN_COMMON
 #undef IN_DEEPER
     };
+#define NAME(name, places) #name,
+    static const char *const small[] = { LS_GPU_SMALL(NAME) };
+#undef NAME
+    for (int i = 0; i < LS_SMALL_COUNT; i++)
+        if (strcmp(small[i], name) == 0)
+            return (ls_gpu_found){ LS_GPU_COMMON, "small", i, LS_GPU_SMALL_PLACES };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (strcmp(rows[i].name, kernel) == 0)
-            return rows[i].module;
-    return module;
+        if (strcmp(rows[i].name, name) == 0)
+            module = rows[i].module;
+    return (ls_gpu_found){ module, name, -1, 0 };
 }
 
 /* What every module begins with. */

@@ -3,7 +3,7 @@
 /* Partial sums [count][n] of blocks, added from left to right. The first is stored, or added to what is there. places:
  * partial sums, out */
 #define ADD_BLOCKS(name, type)                                                                                         \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_add, p);                                                                                           \
         i64 i = ITEM(0);                                                                                               \
@@ -24,7 +24,7 @@ ADD_BLOCKS(add_blocks_i64, u64)
 
 /* places: x, partial sums [block][kept] */
 #define SUM_BLOCKS(name, type)                                                                                         \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL_APART(name, 2)                                                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_reduce, p);                                                                                        \
         i64 i = ITEM(0), number = ITEM(1), first, end;                                                                 \
@@ -43,7 +43,7 @@ SUM_BLOCKS(sum_blocks_i32, u32)
 SUM_BLOCKS(sum_blocks_i64, u64)
 
 /* Sums side by side, as of channels: an item has a vector of them. */
-KERNEL(sum_blocks_f32_columns)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(sum_blocks_f32_columns, 2)
 {
     LANE(ls_gpu_reduce, p);
     i64 i = ITEM(0) * LS_VECTOR, number = ITEM(1), count = p->kept.n - i, step = p->gone.stride[0][0], first, end;
@@ -60,7 +60,7 @@ KERNEL(sum_blocks_f32_columns)(PLACE(0), PLACE(1), LANES)
 /* ---- Inside a sample ---- */
 
 /* Elements side by side: n = gone.n of each of kept.n outputs, in blocks of 4,096. places: x, sums f64 [block][kept] */
-KERNEL(sum_side_by_side)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(sum_side_by_side, 2)
 {
     LANE(ls_gpu_reduce, p);
     i64 i = ITEM(0), number = ITEM(1), from = number * 4096, count = least(p->gone.n - from, 4096);
@@ -80,7 +80,7 @@ KERNEL(sum_side_by_side)(PLACE(0), PLACE(1), LANES)
 }
 
 /* Their blocks, from left to right, from +0. places: sums, out */
-KERNEL(finish_side_by_side)(PLACE(0), PLACE(1), LANES)
+KERNEL(finish_side_by_side, 2)
 {
     LANE(ls_gpu_add, p);
     i64 i = ITEM(0);
@@ -94,7 +94,7 @@ KERNEL(finish_side_by_side)(PLACE(0), PLACE(1), LANES)
 
 /* In row-major order. places: x, out */
 #define REDUCE(name, type, wide, initial, next)                                                                        \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL_APART(name, 2)                                                                                              \
     {                                                                                                                  \
         LANE(ls_gpu_reduce, p);                                                                                        \
         i64 i = ITEM(0);                                                                                               \
@@ -116,7 +116,7 @@ REDUCE(max_f32, float, float, -(float)ENDLESS, LARGER(total, x))
 REDUCE(min_f32, float, float, (float)ENDLESS, SMALLER(total, x))
 
 /* in [outer, n, inner], out i64 [outer, inner]. places: x, out */
-KERNEL(argmax_f32)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(argmax_f32, 2)
 {
     LANE(ls_gpu_rows, p);
     i64 row = ITEM(0), best = 0;
@@ -133,7 +133,7 @@ KERNEL(argmax_f32)(PLACE(0), PLACE(1), LANES)
 
 /* places: left, which becomes the result; right */
 #define JOIN(name, type, expression)                                                                                   \
-    KERNEL(name)(PLACE(0), PLACE(1), LANES)                                                                            \
+    KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \
@@ -160,9 +160,11 @@ JOIN(join_min_i64, i64, b < a ? b : a)
 /* Several lanes' parts at once: what waits for the lanes on its right is on a stack. An item has a vector of sums, or one
  * number. place: all lanes' memory */
 #define JOIN_LANES(name, type, width, take, put, expression)                                                           \
-    KERNEL(name)(PLACE(0), LANES)                                                                                      \
+    KERNEL_APART(name, 1)                                                                                              \
     {                                                                                                                  \
-        LANE(ls_gpu_tree, p);                                                                                          \
+        GLOBAL const ls_gpu_tree *first =                                                                              \
+            (GLOBAL const ls_gpu_tree *)((GLOBAL const i64 *)(table + table_at) + LS_GPU_PLACES);                      \
+        LANE_AND(ls_gpu_tree, p, 2 * first->lanes); /* as many lanes in all of them */                                 \
         i64 i = ITEM(0) * (width), count = least(p->n - i, (width));                                                   \
         if (i >= p->n)                                                                                                 \
             return;                                                                                                    \
@@ -204,7 +206,7 @@ JOIN_LANES(join_lanes_min_i64, i64, 1, TAKE_I64, PUT_I64, b < a ? b : a)
 
 /* Each of so many items looks at its share of n numbers, and leaves a byte: 1 where one is not finite. Items with vectors have
  * neighbours, others take turns. count: items. places: x, bytes */
-KERNEL(finite_f32)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(finite_f32, 2)
 {
     LANE(ls_gpu_add, p);
     i64 item = ITEM(0), n = p->n, all = p->count;
@@ -224,7 +226,7 @@ KERNEL(finite_f32)(PLACE(0), PLACE(1), LANES)
     OUT(u8, 1)[item] = ANY(found) ? 1 : 0;
 }
 
-KERNEL(finite_f64)(PLACE(0), PLACE(1), LANES)
+KERNEL_APART(finite_f64, 2)
 {
     LANE(ls_gpu_add, p);
     i64 item = ITEM(0);

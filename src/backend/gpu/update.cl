@@ -111,7 +111,7 @@ FUNCTION double power(double x, double y)
 }
 
 /* places: learning rate, step, predicate, scalars */
-KERNEL(update_scalars)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
+KERNEL_APART(update_scalars, 4)
 {
     LANE(ls_gpu_update, p);
     if (ITEM(0) > 0 || p->n == 0)
@@ -140,7 +140,7 @@ KERNEL(update_scalars)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), LANES)
 #define NO_STEP  0
 /* places: gradient, variable, slots, new ones of these, scalars */
 #define RULE(id, slots, has_step, ...)                                                                                 \
-    KERNEL(update_##id)(PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6), PLACE(7), LANES)         \
+    KERNEL(update_##id, 8)                                                                                             \
     {                                                                                                                  \
         LANE(ls_gpu_flat, p);                                                                                          \
         i64 i = ITEM(0);                                                                                               \

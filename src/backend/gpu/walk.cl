@@ -39,3 +39,7 @@ FUNCTION void block_bounds(GLOBAL const ls_gpu_blocks *b, i64 number, i64 *first
     *first = start + piece * b->columns;
     *end = start + least(b->width, (piece + 1) * b->columns);
 }
+
+/* The item's elements of n, one behind the other: some of them, so that what comes before is worth it. */
+#define EACH_OF_SOME(i, n)                                                                                             \
+    for (i64 i = ITEM(0) * LS_GPU_SOME(LS_VECTOR), end_ = least(i + LS_GPU_SOME(LS_VECTOR), n); i < end_; i++)
