@@ -37,9 +37,10 @@ static const struct module {
     [LS_GPU_DEEPER] = { "deeper", { COMMON_PARTS } },
 };
 
-/* A driver compiles a module as a whole, and has to look at its own functions first: one of 40 kernels takes a fraction
- * of the time of eight that have 400. So those of a small network are LS_GPU_COMMON, and what others most often need
- * beside them (batch norm, rectifiers by themselves, widths that are no multiple of two vectors) is LS_GPU_DEEPER. */
+/* A driver compiles a module as a whole, and has to look at its own functions first: one of few kernels takes a
+ * fraction of the time of eight that have 400. So those of a small network are LS_GPU_COMMON, and what others most
+ * often need beside them (batch norm, rectifiers by themselves, widths that are no multiple of two vectors) is
+ * LS_GPU_DEEPER. */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
     X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                       \
