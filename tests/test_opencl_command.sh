@@ -39,6 +39,21 @@ check workers_train_on_opencl same_hash_of_workers opencl:0 opencl:1
 check workers_on_devices_of_different_kinds_meet same_hash_of_workers opencl:0 cpu:0
 check a_worker_may_have_several_kinds same_hash_of_workers cpu:0 opencl:0,cpu:0
 
+# The programs of the seeds, unchanged: what they print of a training is what they print on the CPU.
+same_numbers() {
+    timeout 100 "$@" | sed 's/ - [0-9.]*m*s.*step - / - /' >"$TMP/cpu.out"
+    LOCKSTEP_VISIBLE_DEVICES=opencl:0 timeout 200 "$@" | sed 's/ - [0-9.]*m*s.*step - / - /' >"$TMP/opencl.out"
+    [ -s "$TMP/cpu.out" ] && diff "$TMP/cpu.out" "$TMP/opencl.out"
+}
+check fit_mirrored_runs_unchanged same_numbers "$LS_BUILD/examples/fit_mirrored" 1 600 1
+check custom_loop_runs_unchanged same_numbers "$LS_BUILD/examples/custom_loop" 1 600 300 1
+check fashion_loop_runs_unchanged same_numbers "$LS_BUILD/examples/fashion_loop" 1 600
+on_the_device() { # PoCL keeps what it has compiled
+    POCL_CACHE_DIR="$TMP/pocl" LOCKSTEP_VISIBLE_DEVICES=opencl:0 timeout 200 "$LS_BUILD/examples/fit_mirrored" 1 600 1 &&
+        find "$TMP/pocl" -name '*.so' | grep -q conv
+}
+check and_does_so_on_the_device on_the_device
+
 # What fails, and each of these words is in the message.
 fails_with() {
     devices=$1
