@@ -44,7 +44,32 @@ static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t 
     return status;
 }
 
-static ls_status read_limits(const char *text, ls_logical_device *parts, int count);
+/* "300": for each of them; "300,200": one for each. */
+static ls_status read_limits(const char *text, ls_logical_device *parts, int count)
+{
+    int found = 0;
+    for (const char *at = text;; at++) {
+        char digits[24];
+        int64_t mib;
+        size_t length = strcspn(at, ",");
+        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
+        if (!ls_parse_i64(digits, &mib) || mib < 0 || mib > MOST_MIB)
+            return ls_fail(LS_ERR_INVALID, "--memory-limit %s: expected MiB, as in 300, or in 300,200 for two devices",
+                           text);
+        if (found < count)
+            parts[found].memory_limit = LS_MIB(mib);
+        found++;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    if (found != 1 && found != count)
+        return ls_fail(LS_ERR_INVALID, "--memory-limit %s: %d limits for %d CPU device%s", text, found, count,
+                       count == 1 ? "" : "s");
+    for (int i = found; i < count; i++)
+        parts[i] = parts[0];
+    return LS_OK;
+}
 
 /* --memory-limit is for each of them, too; a list is of CPU devices. */
 static ls_status limit_named(const tool_settings *settings, ls_context *ctx, const ls_device_name *list, size_t count)
@@ -132,33 +157,6 @@ static void choose_strategy(const tool_settings *settings, tool_session *session
 }
 
 /* ---- Their memory ---- */
-
-/* "300": for each of them; "300,200": one for each. */
-static ls_status read_limits(const char *text, ls_logical_device *parts, int count)
-{
-    int found = 0;
-    for (const char *at = text;; at++) {
-        char digits[24];
-        int64_t mib;
-        size_t length = strcspn(at, ",");
-        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
-        if (!ls_parse_i64(digits, &mib) || mib < 0 || mib > MOST_MIB)
-            return ls_fail(LS_ERR_INVALID, "--memory-limit %s: expected MiB, as in 300, or in 300,200 for two devices",
-                           text);
-        if (found < count)
-            parts[found].memory_limit = LS_MIB(mib);
-        found++;
-        at += length;
-        if (*at == '\0')
-            break;
-    }
-    if (found != 1 && found != count)
-        return ls_fail(LS_ERR_INVALID, "--memory-limit %s: %d limits for %d CPU device%s", text, found, count,
-                       count == 1 ? "" : "s");
-    for (int i = found; i < count; i++)
-        parts[i] = parts[0];
-    return LS_OK;
-}
 
 static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int count)
 {

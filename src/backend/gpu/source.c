@@ -43,8 +43,8 @@ static const struct module {
  * LS_GPU_DEEPER. */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
-    X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                       \
-    X(matmul_whole) X(matmul_wide) X(max_pool2d) X(max_pool2d_grad_apart)                       \
+    X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                                                 \
+    X(matmul_whole) X(matmul_wide) X(max_pool2d) X(max_pool2d_grad_apart)                                              \
     X(add_blocks_f32) X(sum_blocks_f32) X(sum_blocks_f32_columns)                                                      \
     X(join_sum_f32) X(join_sum_f64) X(join_lanes_sum_f32) X(finite_f32)                                                \
     X(softmax_rows) X(update_SGD) X(update_ADAM)
@@ -52,8 +52,8 @@ static const struct module {
     X(add_f32_rows) X(add_f32_vectors) X(mul_f32_one) X(add_f64) X(sub_f64) X(mul_f64) X(mul_f64_rows) X(square_f64)   \
     X(div_f64_rows) X(maximum_f64_rows) X(rsqrt_f32) X(relu_f32_vectors) X(relu_grad_f32_vectors)                      \
     X(copy_4) X(cast_f32_f64) X(cast_f64_f32)                                                                          \
-    X(conv2d_whole) X(conv2d_grad_kernel_whole)                                             \
-    X(matmul) X(max_pool2d_grad) X(sum_f32)                                     \
+    X(conv2d_whole) X(conv2d_grad_kernel_whole)                                                                        \
+    X(matmul) X(max_pool2d_grad) X(sum_f32)                                                                            \
     X(moments) X(batch_norm) X(batch_norm_grad_moments) X(batch_norm_grad_input) X(norm_statistics)                    \
     X(update_MOMENTUM)
 /* clang-format on */
