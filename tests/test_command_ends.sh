@@ -123,7 +123,7 @@ check "SIGHUP under nohup stays ignored" ignored HUP
 check "SIGINT in a script's background stays ignored" ignored INT
 
 killed() {
-    rm -f "$SAVED"
+    rm -f "$SAVED" "$TMP/out"
     env --default-signal=INT "$LOCKSTEP" train resnet18 --data synthetic:224x224x3,classes=1000,count=64 --batch-size 64 \
         --epochs 100 --verbose 2 --save "$SAVED" >"$TMP/out" 2>"$TMP/err" &
     pid=$!

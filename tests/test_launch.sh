@@ -165,6 +165,7 @@ job_restarts() {
 check "when nobody is left the job is started again" job_restarts
 
 stopped_between() {
+    rm -f "$TMP/err" # what an earlier job said is not waited for, here and below
     "$LOCKSTEP" launch --workers 2 --restarts 9 -- sh -c 'echo "$LOCKSTEP_RANK" >>"$0"; [ $LOCKSTEP_RANK = 0 ] || exit 1; trap "exit 0" TERM
         while :; do sleep 0.05; done' "$TMP/starts" "$MARK" 2>"$TMP/err" &
     pid=$!
@@ -251,6 +252,7 @@ check "over Unix sockets" on_this_machine unix
 
 # signalled NAME STATUS: workers that say how they ended
 signalled() {
+    rm -f "$TMP/out"
     "$LOCKSTEP" launch --workers 2 -- sh -c 'trap "echo got it; exit 0" '"$1"'; echo ready; while :; do sleep 0.05; done' "$MARK" >"$TMP/out" 2>"$TMP/err" &
     pid=$!
     for i in $(seq 100); do
@@ -267,6 +269,7 @@ check "SIGTERM is passed on" signalled TERM 143
 check "SIGUSR1 is passed on, and ends nothing here" signalled USR1 0
 
 launcher_dies() {
+    rm -f "$TMP/out"
     "$LOCKSTEP" launch --workers 2 -- sh -c 'echo ready; while :; do sleep 0.05; done' "$MARK" >"$TMP/out" 2>"$TMP/err" &
     pid=$!
     for i in $(seq 100); do

@@ -289,13 +289,6 @@ static void numbers_are_those_of_the_headers(void **state)
 }
 #endif
 
-/* PoCL keeps LLVM's list of passes of each size of work group that it compiled for, where no pointer leads to. */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libpocl.so";
-}
-
 int main(void)
 {
     ls_context *ctx = NULL;

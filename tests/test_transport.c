@@ -1110,13 +1110,6 @@ static void addresses_are_read_packed_and_printed(void **state)
         cmocka_unit_test_prestate(waiting_ends_when_its_time_is_over, (void *)(t))
 #define TCP(test) cmocka_unit_test_prestate(test, (void *)&ls_transport_tcp)
 
-/* Where a worker was lost UCX is left as it is; what it has is in memory that the sanitizer does not look through. */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libucs.so";
-}
-
 static void ucx_is_not_there(void **state)
 {
     const char *why;
