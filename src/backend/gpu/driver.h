@@ -1,6 +1,6 @@
 /* A device that runs the kernels of src/backend/gpu, whoever its driver is. A driver (OpenCL, CUDA) is a table of few
- * functions: memory, one queue in order, kernels. What is made of them is here, once: device.c has the functions of
- * lockstep/backend.h, kernels.c compiles modules when they are first needed and keeps them on disk. */
+ * functions: memory, one queue in order, kernels. What is made of them is here, once: device.h and its files are the
+ * functions of lockstep/backend.h, kernels.c compiles modules when they are first needed and keeps them on disk. */
 #ifndef LS_BACKEND_GPU_DRIVER_H
 #define LS_BACKEND_GPU_DRIVER_H
 
@@ -107,6 +107,11 @@ typedef struct ls_gpu_kernel_of {
     int which;    /* of what `small` can do; -1: a kernel of its own */
     int places;   /* that it wants; 0: those of the launch */
 } ls_gpu_kernel_of;
+
+static inline int ls_gpu_places(const ls_gpu_kernel_of *kernel, const ls_gpu_launch *launch)
+{
+    return kernel->places > 0 ? kernel->places : launch->places;
+}
 
 typedef struct ls_gpu_record ls_gpu_record;
 

@@ -135,7 +135,7 @@ static void write_entry(ls_gpu_record *r, ls_gpu_recorded *to, const ls_gpu_laun
 ls_status ls_gpu_record_add(ls_gpu_record *r, ls_gpu_kernel_of kernel, const ls_gpu_launch *launch, int group)
 {
     ls_gpu_recorded new = { .kernel = kernel };
-    new.grid.places = kernel.places > 0 ? kernel.places : launch->places;
+    new.grid.places = ls_gpu_places(&kernel, launch);
     new.grid.entry = LS_GPU_PLACES * sizeof(int64_t) + launch->size;
     new.grid.group = group;
     for (int i = 0; i < new.grid.places; i++) /* one that is not looked at is the first again */
