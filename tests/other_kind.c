@@ -8,6 +8,9 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,6 +440,88 @@ void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k)
     assert_true(gather_lanes(k, k->first, peak / 10 * 7, half, &ignored) > launches);
     assert_memory_equal(half, expected, sizeof(half));
     assert_true(ignored <= peak / 10 * 7);
+}
+
+/* The sum of gathered rows of w, by row: how often each is there. */
+static ls_graph *counting_graph(ls_context *ctx, int64_t positions, ls_tensor **gradient)
+{
+    int32_t *rows = calloc((size_t)positions, sizeof(*rows));
+    ls_graph *graph;
+    assert_non_null(rows);
+    for (int64_t i = 0; i < positions; i++)
+        rows[i] = (int32_t)(i % 3);
+    OK(ls_graph_create(ctx, &graph));
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 1), .data = (float[]){ 1, 2, 3 });
+    ls_tensor *taken = ls_op_gather(w, ls_op_constant(graph, LS_I32, LS_SHAPE(positions), rows), 0);
+    OK(ls_gradients(ls_op_reduce_sum(taken, LS_ALL_AXES, false), &w, 1, gradient));
+    free(rows);
+    return graph;
+}
+
+static ls_status count_rows(ls_graph *graph, ls_tensor *gradient, int64_t positions)
+{
+    ls_array value;
+    LS_TRY(ls_eval(graph, NULL, 0, &gradient, 1));
+    LS_TRY(ls_value(gradient, &value));
+    return ((const float *)value.data)[0] == (float)((positions + 2) / 3) ? LS_OK : LS_ERR_INTERNAL;
+}
+
+typedef struct counting {
+    ls_graph *graph;
+    ls_tensor *gradient;
+    int64_t positions;
+    atomic_bool begun, end;
+    ls_status status;
+    char said[512];
+} counting;
+
+static void *count_until_told(void *user)
+{
+    counting *c = user;
+    while (c->status == LS_OK && !atomic_load(&c->end)) {
+        c->status = count_rows(c->graph, c->gradient, c->positions);
+        if (c->status != LS_OK)
+            snprintf(c->said, sizeof(c->said), "%s", ls_last_error());
+        atomic_store(&c->begun, true);
+    }
+    return NULL;
+}
+
+/* One graph is run all the time, and another that needs more scratch memory begins. Its peak. */
+static size_t count_beside(const other_kind *k, size_t limit)
+{
+    int64_t positions = GATHERED;
+    counting c = { .positions = GATHERED / 4 * 3 };
+    ls_tensor *gradient;
+    ls_context *ctx;
+    pthread_t thread;
+    assert_true(k->open(&(ls_context_options){ .threads = 1 }, k->first, &ctx));
+    if (limit)
+        OK(ls_set_logical_devices(ctx, k->first, &(ls_logical_device){ limit }, 1));
+    c.graph = counting_graph(ctx, c.positions, &c.gradient);
+    ls_graph *graph = counting_graph(ctx, positions, &gradient);
+    assert_int_equal(pthread_create(&thread, NULL, count_until_told, &c), 0);
+    while (!atomic_load(&c.begun))
+        sched_yield();
+    ls_status status = count_rows(graph, gradient, positions);
+    atomic_store(&c.end, true);
+    pthread_join(thread, NULL);
+    if (c.status != LS_OK)
+        fail_msg("%s", c.said);
+    OK(status);
+    size_t peak = machine_memory(ctx, k->first).peak;
+    ls_graph_destroy(graph);
+    ls_graph_destroy(c.graph);
+    ls_context_close(ctx);
+    return peak;
+}
+
+/* Without room for an old and a new block of scratch memory, those that use the old one wait while it is replaced. */
+void other_replaces_scratch_memory_in_use(const other_kind *k)
+{
+    size_t peak = count_beside(k, 0);
+    for (int i = 0; i < 20; i++)
+        assert_true(count_beside(k, peak - SORTING / 4) < peak);
 }
 
 void other_tells_a_wrong_label(const other_kind *k)

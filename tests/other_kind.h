@@ -37,6 +37,7 @@ void other_fuses_chains(const other_kind *k);
 void other_adds_gathered_rows_in_order(const other_kind *k);
 void other_counts_scratch_memory(const other_kind *k);
 void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k);
+void other_replaces_scratch_memory_in_use(const other_kind *k);
 
 /* Of a backend with the functions of backend/gpu/driver.h. */
 void other_keeps_the_order(const ls_backend *b);

@@ -108,6 +108,13 @@ static void fewer_lanes_run_at_once_for_scratch_memory(void **state)
     other_runs_fewer_lanes_for_scratch_memory(&cuda);
 }
 
+static void scratch_memory_in_use_is_replaced(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_replaces_scratch_memory_in_use(&cuda);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -551,6 +558,7 @@ int main(void)
         TEST(gathered_rows_are_added_in_order),
         TEST(scratch_memory_counts),
         TEST(fewer_lanes_run_at_once_for_scratch_memory),
+        TEST(scratch_memory_in_use_is_replaced),
         TEST(joins_go_by_nccl),
         TEST(without_communicators_devices_copy),
     };

@@ -94,6 +94,13 @@ static void fewer_lanes_run_at_once_for_scratch_memory(void **state)
     other_runs_fewer_lanes_for_scratch_memory(&opencl);
 }
 
+static void scratch_memory_in_use_is_replaced(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_replaces_scratch_memory_in_use(&opencl);
+}
+
 static void a_wrong_label_is_told_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -305,6 +312,7 @@ int main(void)
         cmocka_unit_test(gathered_rows_are_added_in_order),
         cmocka_unit_test(scratch_memory_counts),
         cmocka_unit_test(fewer_lanes_run_at_once_for_scratch_memory),
+        cmocka_unit_test(scratch_memory_in_use_is_replaced),
         cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
         cmocka_unit_test(what_waits_keeps_its_order),
         cmocka_unit_test(joins_apart_are_one_launch),

@@ -64,14 +64,28 @@ ls_status ls_device_use_scratch(ls_device *device, ls_memory_place at, size_t by
     LOCKED(device, device->backend->use_scratch(device->handle, at, bytes));
 }
 
+/* The lock, when programs may run. */
+static void lock_to_run(ls_device *device)
+{
+    pthread_mutex_lock(&device->mutex);
+    while (device->scratch_moves)
+        pthread_cond_wait(&device->moved, &device->mutex);
+}
+
 ls_status ls_device_plan_run(ls_device *device, void *plan, const ls_program_run *run)
 {
-    LOCKED(device, device->backend->plan_run(device->handle, plan, run));
+    lock_to_run(device);
+    ls_status status = device->backend->plan_run(device->handle, plan, run);
+    pthread_mutex_unlock(&device->mutex);
+    return status;
 }
 
 ls_status ls_device_plan_run_lanes(ls_device *device, void *plan, const ls_program_run *runs, int count)
 {
-    LOCKED(device, device->backend->plan_run_lanes(device->handle, plan, runs, count));
+    lock_to_run(device);
+    ls_status status = device->backend->plan_run_lanes(device->handle, plan, runs, count);
+    pthread_mutex_unlock(&device->mutex);
+    return status;
 }
 
 void ls_device_plan_destroy(ls_device *device, void *plan)

@@ -39,6 +39,8 @@ typedef struct ls_device {
     const ls_backend *backend;
     void *handle;          /* the backend's */
     pthread_mutex_t mutex; /* of calls to it (calls.c) */
+    bool scratch_moves;    /* under `mutex`: no program may run (scratch.c) until */
+    pthread_cond_t moved;
     ls_memory *memory;
     size_t limit;
     bool growth;

@@ -51,6 +51,7 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
         device->handle = handle;
     }
     pthread_mutex_init(&device->mutex, NULL);
+    pthread_cond_init(&device->moved, NULL);
     pthread_mutex_init(&device->scratch_mutex, NULL);
     ctx->device_count++; /* from here on closing knows it */
     return open_memory(device, p, limit);
@@ -105,6 +106,7 @@ void ls_context_close_devices(ls_context *ctx)
         if (device->backend && device->backend->close)
             device->backend->close(device->handle);
         pthread_mutex_destroy(&device->mutex);
+        pthread_cond_destroy(&device->moved);
         pthread_mutex_destroy(&device->scratch_mutex);
     }
     free(ctx->devices);

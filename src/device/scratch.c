@@ -25,26 +25,43 @@ static ls_status take(ls_device *device, size_t bytes, ls_block **out)
     return LS_OK;
 }
 
-/* Beside the block that is there, or, where there is no room for both, in place of it. */
-static ls_status grow(ls_device *device, size_t bytes)
+/* Programs of other plans wait meanwhile. */
+static void set_moves(ls_device *device, bool moves)
 {
-    ls_block *old = device->scratch;
+    pthread_mutex_lock(&device->mutex);
+    device->scratch_moves = moves;
+    pthread_cond_broadcast(&device->moved);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+static ls_status take_in_place(ls_device *device, size_t bytes)
+{
+    size_t had = device->scratch->bytes;
     ls_error failure;
-    ls_status status = take(device, bytes, &device->scratch);
-    if (status == LS_OK || !old) {
-        ls_memory_give(device->memory, status == LS_OK ? old : NULL);
-        return status;
-    }
-    size_t had = old->bytes;
     (void)use(device, NULL);
-    ls_memory_give(device->memory, old);
+    ls_memory_give(device->memory, device->scratch);
     device->scratch = NULL;
-    status = take(device, bytes, &device->scratch);
+    ls_status status = take(device, bytes, &device->scratch);
     if (status == LS_OK)
         return LS_OK;
     ls_error_keep(&failure, status); /* other plans go on with what they had */
     (void)take(device, had, &device->scratch);
     return ls_error_give(&failure);
+}
+
+/* Beside the block that is there, or, where there is no room for both, in place of it. */
+static ls_status grow(ls_device *device, size_t bytes)
+{
+    ls_block *old = device->scratch;
+    ls_status status = take(device, bytes, &device->scratch);
+    if (status == LS_OK || !old) {
+        ls_memory_give(device->memory, status == LS_OK ? old : NULL);
+        return status;
+    }
+    set_moves(device, true);
+    status = take_in_place(device, bytes);
+    set_moves(device, false);
+    return status;
 }
 
 ls_status ls_device_take_scratch(ls_device *device, size_t bytes)
