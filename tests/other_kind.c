@@ -488,10 +488,11 @@ static void *count_until_told(void *user)
 }
 
 /* One graph is run all the time, and another that needs more scratch memory begins. Its peak. */
+#define COUNTED (1 << 14)
 static size_t count_beside(const other_kind *k, size_t limit)
 {
-    int64_t positions = GATHERED;
-    counting c = { .positions = GATHERED / 4 * 3 };
+    int64_t positions = COUNTED;
+    counting c = { .positions = COUNTED / 4 * 3 };
     ls_tensor *gradient;
     ls_context *ctx;
     pthread_t thread;
@@ -519,9 +520,9 @@ static size_t count_beside(const other_kind *k, size_t limit)
 /* Without room for an old and a new block of scratch memory, those that use the old one wait while it is replaced. */
 void other_replaces_scratch_memory_in_use(const other_kind *k)
 {
-    size_t peak = count_beside(k, 0);
+    size_t peak = count_beside(k, 0), sorting = COUNTED * 4 * sizeof(int64_t);
     for (int i = 0; i < 20; i++)
-        assert_true(count_beside(k, peak - SORTING / 4) < peak);
+        assert_true(count_beside(k, peak - sorting / 4) < peak);
 }
 
 void other_tells_a_wrong_label(const other_kind *k)

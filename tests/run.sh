@@ -4,7 +4,7 @@
 # "not ok NAME: reason" or "skip NAME: reason" for each test. One that crashes, runs out of time or runs no test is one
 # more failure, and does not keep the others from running. The last line is "N passed, M failed, K skipped"; the skipped
 # ones stand above it, each with its reason where one was given.
-# build/test-logs/times says how many seconds each took.
+# build/test-logs/times says how many seconds each took, and how many of processors.
 # Tests run in the repository's root, several at once (LS_TEST_JOBS), each for at most LS_TEST_TIMEOUT seconds (300; 900
 # under sanitizers): then it is asked to end, and killed 5 seconds later with all it started.
 set -eu
@@ -67,7 +67,10 @@ run_one() {
     fi
     [ -z "$trouble" ] || failed=$((failed + 1))
     echo "$passed $failed $skipped" >"$log.count"
-    echo "$((SECONDS - begin)) $name" >"$log.seconds"
+    times >"$log.seconds" # the second line is of what was started here
+    local computed
+    computed=$(awk -F'[ms ]' 'NR == 2 { print int($1 * 60 + $2 + $4 * 60 + $5) }' "$log.seconds")
+    echo "$((SECONDS - begin)) $computed $name" >"$log.seconds"
     skips >"$log.skips"
     report >"$log.report"
     flock "$LOGS" cat "$log.report" # whole reports, even when two tests end together

@@ -5,6 +5,7 @@
  *
  * LS_SCHEDULES=N runs that many (1,000 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
  * story on standard error; LS_TWINS=SEED likewise one with two processes of one rank. */
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -393,9 +394,19 @@ static void out_of_time(int signal)
     _exit(1);
 }
 
+/* Of simulated workers only one runs at a time: that the next is on the same core takes a third less time. */
+static void stay_here(void)
+{
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    (void)sched_setaffinity(0, sizeof(here), &here);
+}
+
 static int prepare(void **state)
 {
     (void)state;
+    stay_here();
     signal(SIGALRM, out_of_time);
     for (int i = 0; i < SAMPLES * FEATURES; i++)
         features[i] = (uint8_t)((unsigned)i * 2654435761u >> 24);
