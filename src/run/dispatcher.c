@@ -94,15 +94,20 @@ static int unit_end(const ls_executor *e, const ls_work *w)
 }
 
 /* The first unit of this device's next lane, if that can begin; -1: it cannot. */
-static int begin_next_lane(ls_executor *e, const ls_work *w, int device, int end)
+static int next_lane_unit(const ls_executor *e, const ls_work *w, int device, int end)
 {
     int next = device * e->plan->lanes + e->next_begin[device];
     if (next == w->order_end[device])
         return -1;
     int lane = w->order[next], unit = w->first[lane];
-    if (unit >= end || w->units[unit].device != device || !can_begin(e, w, lane))
-        return -1;
-    begin_lane(e, w, lane);
+    return unit < end && w->units[unit].device == device && can_begin(e, w, lane) ? unit : -1;
+}
+
+static int begin_next_lane(ls_executor *e, const ls_work *w, int device, int end)
+{
+    int unit = next_lane_unit(e, w, device, end);
+    if (unit >= 0)
+        begin_lane(e, w, w->units[unit].lane);
     return unit;
 }
 
@@ -257,14 +262,15 @@ static void start_phase(ls_executor *e)
         begin_lanes(e, phase_at(e, e->phase));
 }
 
+static bool is_at_end(const ls_executor *e, const ls_work *w, int queue)
+{
+    return w->queue_first[queue] + e->next[queue] == w->queue_first[queue + 1];
+}
+
 /* The next of a queue; -1: it is at its end. */
 static int take_next(ls_executor *e, const ls_work *w, int queue)
 {
-    int at = w->queue_first[queue] + e->next[queue];
-    if (at == w->queue_first[queue + 1])
-        return -1;
-    e->next[queue]++;
-    return w->queue[at];
+    return is_at_end(e, w, queue) ? -1 : w->queue[w->queue_first[queue] + e->next[queue]++];
 }
 
 /* The unit this worker should do next; -1: none at the moment. */
@@ -275,6 +281,16 @@ static int find_unit(ls_executor *e, int device)
         return find_lane_unit(e, device);
     int own = take_next(e, w, device);
     return own < 0 && is_cpu(e, device) ? take_next(e, w, e->devices) : own;
+}
+
+/* Whether find_unit would find one. */
+static bool has_unit(const ls_executor *e, int device)
+{
+    const ls_work *w = &e->phases[e->phase];
+    int end = unit_end(e, w);
+    if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
+        return furthest_unit(e, w, device, end, false) >= 0 || next_lane_unit(e, w, device, end) >= 0;
+    return !is_at_end(e, w, device) || (is_cpu(e, device) && !is_at_end(e, w, e->devices));
 }
 
 /* Whether there will be more for this device. After a failure that is what comes before it. */
@@ -295,28 +311,30 @@ static bool has_more(const ls_executor *e, int device)
 
 /* ---- Workers ---- */
 
+/* Of those that sleep only who has something to do, or is at the end, is woken: with more devices than cores most would
+ * look for a unit in vain, again and again. */
 static void signal_progress(ls_executor *e)
 {
     atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
-    if (e->waiting) {
-        e->waiting = false;
-        pthread_cond_broadcast(&e->progress);
-    }
+    for (int d = 0; d < e->devices; d++)
+        if (e->sleepers[d].count > 0 && (!has_more(e, d) || has_unit(e, d)))
+            pthread_cond_broadcast(&e->sleepers[d].wake);
 }
 
 /* Waits until something has moved; the mutex is held on entry and exit. */
-static void wait_for_progress(ls_executor *e, bool spin)
+static void wait_for_progress(ls_executor *e, int device)
 {
     int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
-    if (spin && !ls_crew_is_crowded(e->crew)) {
+    if (is_cpu(e, device) && !ls_crew_is_crowded(e->crew)) {
         pthread_mutex_unlock(&e->mutex);
         for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
             __builtin_ia32_pause();
         pthread_mutex_lock(&e->mutex);
     }
-    while (atomic_load_explicit(&e->moved, memory_order_relaxed) == seen) {
-        e->waiting = true;
-        pthread_cond_wait(&e->progress, &e->mutex);
+    if (atomic_load_explicit(&e->moved, memory_order_relaxed) == seen) {
+        e->sleepers[device].count++;
+        pthread_cond_wait(&e->sleepers[device].wake, &e->mutex);
+        e->sleepers[device].count--;
     }
 }
 
@@ -393,7 +411,7 @@ static void worker_loop(void *user, int worker)
         int index = find_unit(e, device), phase = e->phase;
         if (index < 0) {
             double start = ls_clock_now();
-            wait_for_progress(e, is_cpu(e, device));
+            wait_for_progress(e, device);
             count_waiting(&e->meters[worker], phase_at(e, phase)->kind, ls_clock_now() - start);
             continue;
         }

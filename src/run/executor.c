@@ -156,6 +156,9 @@ static ls_status make_lists(ls_executor *e)
     e->slot_of = calloc(tasks + 1, sizeof(*e->slot_of));
     e->block = calloc(tasks + 1, sizeof(*e->block));
     e->units_of = calloc(devices, sizeof(*e->units_of));
+    e->sleepers = calloc(devices, sizeof(*e->sleepers));
+    for (size_t d = 0; e->sleepers && d < devices; d++)
+        pthread_cond_init(&e->sleepers[d].wake, NULL);
     e->drivers = calloc(devices, sizeof(*e->drivers));
     e->broken = calloc((size_t)plan->join_count + 1, sizeof(*e->broken));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
@@ -171,9 +174,9 @@ static ls_status make_lists(ls_executor *e)
     bool all = e->audit_room && e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes &&
                e->places && e->kept && e->frames && e->partials && e->kept_block && e->frame_block &&
                e->partial_block && e->lane && e->in_flight && e->next && e->next_begin && e->frame_of &&
-               e->free_frames && e->frame_count && e->slot_of && e->block && e->units_of && e->drivers && e->broken &&
-               e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken && e->together &&
-               e->complete;
+               e->free_frames && e->frame_count && e->slot_of && e->block && e->units_of && e->sleepers && e->drivers &&
+               e->broken && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken &&
+               e->together && e->complete;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -232,7 +235,6 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     e->devices = placement->ctx->device_count;
     e->audited = -1;
     pthread_mutex_init(&e->mutex, NULL);
-    pthread_cond_init(&e->progress, NULL);
     e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
     e->wanted = calloc((size_t)e->workers, sizeof(*e->wanted));
     ls_status status = e->device_of && e->wanted ? LS_OK : no_memory();
@@ -286,6 +288,8 @@ void ls_executor_destroy(ls_executor *e)
                 give(e, d < e->placement->ctx->cpu_count ? d : e->placement->home, blocks[i][d]);
         if (e->drivers)
             ls_driver_destroy(e->drivers[d]);
+        if (e->sleepers)
+            pthread_cond_destroy(&e->sleepers[d].wake);
     }
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
@@ -296,11 +300,10 @@ void ls_executor_destroy(ls_executor *e)
                       e->frame_count,   e->slot_of,       e->block,      e->units_of,     e->drivers,    e->broken,
                       e->group_seconds, e->phase_seconds, e->phases,     e->outside,      e->device_of,  e->next,
                       e->audit_room,    e->wanted,        e->lane_flops, e->lane_seconds, e->meters,     e->taken,
-                      e->together,      e->complete };
+                      e->together,      e->complete,      e->sleepers };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);
-    pthread_cond_destroy(&e->progress);
     pthread_mutex_destroy(&e->mutex);
     ls_placement_destroy(e->placement);
     ls_plan_destroy(e->plan);

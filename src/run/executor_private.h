@@ -46,6 +46,12 @@ typedef struct ls_meter {
     double busy, joins, copies, between, lanes, idle, waiting, present;
 } ls_meter;
 
+/* Workers of a device that wait for progress. */
+typedef struct ls_sleepers {
+    pthread_cond_t wake;
+    int count;
+} ls_sleepers;
+
 /* The slots of a segment on a device that are not in use. */
 typedef struct ls_pool {
     int *free, count;
@@ -94,7 +100,7 @@ struct ls_executor {
     uint64_t audit[2];  /* sums of hashes of what this one made of it */
     char *audit_room;   /* for a part of a join in the value's format */
     pthread_mutex_t mutex;
-    pthread_cond_t progress;
+    ls_sleepers *sleepers; /* by device */
     int phase, done;
     int *next;           /* by device, and of any CPU: which of its queue comes next */
     atomic_bool *broken; /* by join: a result of it is not finite */
@@ -111,7 +117,6 @@ struct ls_executor {
     int *slot_of;     /* by segment and lane: where its partials are; -1: nowhere, or joined with others */
     int *block;       /* by segment and lane: see partials.c */
     atomic_int moved; /* changes with every progress: what spinning looks at */
-    bool waiting;
     ls_error failure; /* the first in the order of units, whoever met it */
     int failed_phase, failed_unit;
 };
