@@ -18,6 +18,7 @@
 #include "backend/gpu/gpu.h"
 #include "lockstep.h"
 #include "machine.h"
+#include "samples.h"
 
 ls_context *other_open(const other_kind *k, const char *devices)
 {
@@ -547,6 +548,64 @@ void other_tells_a_wrong_label(const other_kind *k)
     }
     assert_string_equal(said[1], said[0]);
     assert_string_equal(hash[1], hash[0]);
+}
+
+ls_status other_two_steps(ls_context *ctx, char hash[65])
+{
+    network n;
+    ls_status status = network_create(ctx, NETWORK_RESIDUAL, &n);
+    if (status == LS_OK) {
+        OK(ls_graph_set_lanes(n.graph, 4));
+        status = network_train(&n, 6, 2, hash);
+        network_destroy(&n);
+    }
+    ls_context_close(ctx);
+    return status;
+}
+
+/* ---- A training that a device is lost in ---- */
+
+#define SAMPLES 20
+#define SIDE    6
+#define CLASSES 3
+
+void other_training_open(other_training *t, ls_context *ctx, bool wide)
+{
+    static uint8_t pixels[SAMPLES * SIDE * SIDE];
+    static int32_t labels[SAMPLES];
+    t->ctx = ctx;
+    if (wide)
+        OK(ls_sequential(ctx, "wide", &t->model, ls_input(SIDE, SIDE, 1), ls_flatten(),
+                         ls_dense(512, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    else
+        OK(ls_sequential(ctx, "lost", &t->model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
+                         ls_batch_normalization(), ls_flatten(), ls_dropout(0.25), ls_dense(8, .activation = LS_RELU),
+                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(ls_compile(t->model, .optimizer = wide ? ls_sgd() : ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
+    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
+    t->data = samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+}
+
+void other_training_close(other_training *t)
+{
+    ls_dataset_destroy(t->data);
+    ls_model_destroy(t->model);
+    ls_context_close(t->ctx);
+}
+
+ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool go_on)
+{
+    return ls_fit(t->model, t->data, .epochs = 2, .batch_size = 5, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
+                  .max_steps = max_steps, .go_on = go_on, .strategy = ls_mirrored(.devices = devices));
+}
+
+void other_training_hash(ls_context *ctx, const char *devices, int64_t steps, char hex[65])
+{
+    other_training t;
+    other_training_open(&t, ctx, false);
+    OK(other_training_fit(&t, devices, steps, false));
+    OK(ls_model_state_sha256(t.model, hex));
+    other_training_close(&t);
 }
 
 /* ---- What a backend does later ---- */

@@ -4,6 +4,8 @@
 #define TESTS_OTHER_KIND_H
 
 #include "lockstep/backend.h"
+#include "lockstep/data.h"
+#include "lockstep/nn.h"
 #include "networks.h"
 
 typedef struct other_kind {
@@ -38,6 +40,25 @@ void other_adds_gathered_rows_in_order(const other_kind *k);
 void other_counts_scratch_memory(const other_kind *k);
 void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k);
 void other_replaces_scratch_memory_in_use(const other_kind *k);
+
+/* Two steps of the residual network in this context, which is closed. */
+ls_status other_two_steps(ls_context *ctx, char hash[65]);
+
+/* ---- A training that a device is lost in ---- */
+
+typedef struct other_training {
+    ls_context *ctx;
+    ls_model *model;
+    ls_dataset *data;
+} other_training;
+
+/* The context is closed with it. wide: a layer that is large enough for each device to join a part of its gradient. */
+void other_training_open(other_training *t, ls_context *ctx, bool wide);
+void other_training_close(other_training *t);
+ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool go_on);
+
+/* After so many steps on these devices; the context is closed. */
+void other_training_hash(ls_context *ctx, const char *devices, int64_t steps, char hex[65]);
 
 /* Of a backend with the functions of backend/gpu/driver.h. */
 void other_keeps_the_order(const ls_backend *b);

@@ -25,3 +25,9 @@ void samples_of_bytes(uint8_t *pixels, int32_t *labels, int samples, int each, i
     for (int s = 0; s < samples; s++)
         labels[s] = label_of(s, classes);
 }
+
+ls_dataset *samples_dataset(ls_dtype dtype, const void *pixels, const int32_t *labels, int samples, int side)
+{
+    return ls_from_tensor_slices(ls_array_of(dtype, LS_SHAPE(samples, side, side, 1), (void *)pixels),
+                                 ls_array_of(LS_I32, LS_SHAPE(samples), (void *)labels), .keep = LS_KEEP_BORROWED);
+}

@@ -212,6 +212,59 @@ test_leaf *test_add_like(test_graph *t, const ls_tensor *y)
     return leaf;
 }
 
+double test_number(const void *data, ls_dtype dtype, size_t i)
+{
+    switch (dtype) {
+    case LS_F32:
+        return ((const float *)data)[i];
+    case LS_F64:
+        return ((const double *)data)[i];
+    case LS_I32:
+        return ((const int32_t *)data)[i];
+    case LS_I64:
+        return (double)((const int64_t *)data)[i];
+    default:
+        return ((const uint8_t *)data)[i];
+    }
+}
+
+void test_put_number(void *data, ls_dtype dtype, size_t i, double value)
+{
+    switch (dtype) {
+    case LS_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+    case LS_F64:
+        ((double *)data)[i] = value;
+        break;
+    case LS_I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        break;
+    case LS_I64:
+        ((int64_t *)data)[i] = (int64_t)value;
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
+    }
+}
+
+ls_dtype test_dtype(const char *name)
+{
+    for (int i = 0; i < LS_DTYPE_COUNT; i++)
+        if (strcmp(ls_dtype_name((ls_dtype)i), name) == 0)
+            return (ls_dtype)i;
+    fail_msg("no type is called %s", name);
+    return LS_F32;
+}
+
+void test_refused(const ls_tensor *result, const char *words)
+{
+    assert_true(ls_tensor_is_error(result));
+    if (!strstr(result->message, words))
+        fail_msg("\"%s\" does not say \"%s\"", result->message, words);
+}
+
 ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count)
 {
     ls_feed feeds[TEST_LEAVES];
@@ -227,22 +280,6 @@ ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count)
     return ls_eval(t->graph, feeds, fed, fetches, count);
 }
 
-static double element(const ls_array *value, size_t i)
-{
-    switch (value->dtype) {
-    case LS_F32:
-        return ((const float *)value->data)[i];
-    case LS_F64:
-        return ((const double *)value->data)[i];
-    case LS_I32:
-        return ((const int32_t *)value->data)[i];
-    case LS_I64:
-        return (double)((const int64_t *)value->data)[i];
-    default:
-        return ((const uint8_t *)value->data)[i];
-    }
-}
-
 double *test_values(ls_tensor *tensor, size_t *count)
 {
     ls_array value;
@@ -253,7 +290,7 @@ double *test_values(ls_tensor *tensor, size_t *count)
     double *out = calloc((size_t)n + 1, sizeof *out);
     assert_non_null(out);
     for (size_t i = 0; i < (size_t)n; i++)
-        out[i] = element(&value, i);
+        out[i] = test_number(value.data, value.dtype, i);
     *count = (size_t)n;
     return out;
 }

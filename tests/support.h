@@ -20,6 +20,14 @@ void test_random_apart(double *out, size_t n, uint32_t stream);
 void test_assert_near(const char *what, const double *a, const double *b, size_t n, double tolerance);
 bool test_is_near(double a, double b, double tolerance);
 
+/* An element of any type, as a number; the type of that name. */
+double test_number(const void *data, ls_dtype dtype, size_t i);
+void test_put_number(void *data, ls_dtype dtype, size_t i, double value);
+ls_dtype test_dtype(const char *name);
+
+/* Fails the running test unless the call was refused with these words. */
+void test_refused(const ls_tensor *result, const char *words);
+
 /* ---- Leaves and graphs ---- */
 
 typedef enum test_kind {

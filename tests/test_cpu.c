@@ -157,22 +157,6 @@ static void side_run(side *s, const setting *how)
 
 /* ---- Comparing ---- */
 
-static double number_at(const void *data, ls_dtype dtype, size_t i)
-{
-    switch (dtype) {
-    case LS_F32:
-        return ((const float *)data)[i];
-    case LS_F64:
-        return ((const double *)data)[i];
-    case LS_I32:
-        return ((const int32_t *)data)[i];
-    case LS_I64:
-        return (double)((const int64_t *)data)[i];
-    default:
-        return ((const uint8_t *)data)[i];
-    }
-}
-
 /* NULL, or what is wrong, in memory of its own. Not a number is only what a mean of no samples is. tolerance: of the
  * largest element, at least 1; 0: the bits. */
 static char *difference(const char *where, const side *got, const side *wanted, size_t i, double tolerance)
@@ -185,10 +169,10 @@ static char *difference(const char *where, const side *got, const side *wanted, 
                          got->bytes[i], wanted->bytes[i]);
     double largest = 1;
     for (size_t k = 0; k < n; k++)
-        largest = fmax(largest, fabs(number_at(wanted->value[i], dtype, k)));
+        largest = fmax(largest, fabs(test_number(wanted->value[i], dtype, k)));
     for (size_t k = 0; k < n; k++) {
         const char *a = (const char *)got->value[i] + k * width, *b = (const char *)wanted->value[i] + k * width;
-        double x = number_at(a, dtype, 0), y = number_at(b, dtype, 0);
+        double x = test_number(a, dtype, 0), y = test_number(b, dtype, 0);
         bool same = (memcmp(a, b, width) == 0 && x == x) || (tolerance > 0 && fabs(x - y) <= tolerance * largest) ||
                     (got->t.batch == 0 && isnan(x) && isnan(y));
         if (!same)
@@ -211,7 +195,7 @@ static void check_trust(const char *where, const side *s, size_t i, bool mostly_
     ls_dtype dtype = s->fetch[i]->dtype;
     size_t n = s->bytes[i] / ls_dtype_bytes(dtype), live = 0;
     for (size_t k = 0; k < n; k++)
-        live += number_at(s->value[i], dtype, k) != 0;
+        live += test_number(s->value[i], dtype, k) != 0;
     if (n > 0 && (live == 0 || (!mostly_zero && live * 10 < n)))
         fail_msg("%s: fetch %zu mistrusted: %zu of %zu elements are not zero", where, i, live, n);
 }

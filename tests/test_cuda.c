@@ -226,22 +226,12 @@ static void is_used_by_itself_and_called_gpu_too(void **state)
 
 /* ---- What fails ---- */
 
-/* Two steps of the residual network on both devices, of which something may fail. */
-static ls_status two_steps(char hash[65])
+static ls_context *both(void)
 {
     ls_context *ctx;
-    network n;
-    ls_context_options options = { .threads = 1 };
-    if (!cuda_open(&options, "cuda:0-1", &ctx))
+    if (!cuda_open(&(ls_context_options){ .threads = 1 }, "cuda:0-1", &ctx))
         fail_msg("no stand-in: %s", ls_last_error());
-    ls_status status = network_create(ctx, NETWORK_RESIDUAL, &n);
-    if (status == LS_OK) {
-        OK(ls_graph_set_lanes(n.graph, 4));
-        status = network_train(&n, 6, 2, hash);
-        network_destroy(&n);
-    }
-    ls_context_close(ctx);
-    return status;
+    return ctx;
 }
 
 /* Each function of the driver fails once, early and late; the step fails and says of what, and all is given back. */
@@ -257,11 +247,11 @@ static void every_call_of_the_driver_may_fail(void **state)
                                          "ncclGroupEnd" };
     char hash[65], expected[65];
     int noticed[LENGTH(calls)] = { 0 };
-    OK(two_steps(expected));
+    OK(other_two_steps(both(), expected));
     for (size_t i = 0; i < LENGTH(calls); i++) {
         for (int nth = 1; nth < 400; nth = nth * 2 + 1) {
             standin.fail_next(calls[i], nth, 719);
-            ls_status status = two_steps(hash);
+            ls_status status = other_two_steps(both(), hash);
             bool came = standin.fail_next(calls[i], 0, 0);
             /* at the end nobody asks how it went; a variable that does not come from one device comes from another */
             bool may_pass = strstr(calls[i], "Synchronize") || strstr(calls[i], "Peer") || strstr(calls[i], "DtoH");
@@ -313,10 +303,10 @@ static void memory_that_is_not_there_is_told(void **state)
     NEED_STAND_IN;
     char expected[65], hash[65];
     int told = 0, halved = 0;
-    OK(two_steps(expected));
+    OK(other_two_steps(both(), expected));
     for (int nth = 3; nth < 16; nth++) {
         standin.fail_next("cuMemAlloc", nth, LS_CUDA_ERROR_OUT_OF_MEMORY);
-        ls_status status = two_steps(hash);
+        ls_status status = other_two_steps(both(), hash);
         assert_true(standin.fail_next("cuMemAlloc", 0, 0));
         if (status == LS_OK) {
             assert_string_equal(hash, expected);
@@ -334,52 +324,6 @@ static void memory_that_is_not_there_is_told(void **state)
 
 /* ---- A device is lost ---- */
 
-#define SAMPLES 20
-#define SIDE    6
-#define CLASSES 3
-
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-typedef struct trained {
-    ls_context *ctx;
-    ls_model *model;
-    ls_dataset *data;
-} trained;
-
-static void open_trained(trained *t)
-{
-    assert_true(cuda_open(&(ls_context_options){ .threads = 1 }, "cuda:0-1", &t->ctx));
-    OK(ls_sequential(t->ctx, "lost", &t->model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
-                     ls_batch_normalization(), ls_flatten(), ls_dropout(0.25), ls_dense(8, .activation = LS_RELU),
-                     ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    OK(ls_compile(t->model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
-    t->data = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                    ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
-}
-
-static void close_trained(trained *t)
-{
-    ls_dataset_destroy(t->data);
-    ls_model_destroy(t->model);
-    ls_context_close(t->ctx);
-}
-
-static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool go_on)
-{
-    return ls_fit(t->model, t->data, .epochs = 2, .batch_size = 5, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
-                  .max_steps = max_steps, .go_on = go_on, .strategy = ls_mirrored(.devices = devices));
-}
-
-static void hash_after(int64_t steps, char hex[65])
-{
-    trained t;
-    open_trained(&t);
-    OK(fit(&t, "cuda:0-1", steps, false));
-    OK(ls_model_state_sha256(t.model, hex));
-    close_trained(&t);
-}
-
 /* At several launches of the sixth step: it fails as a whole and names the device; the weights are those of the fifth;
  * training goes on with the other device, and ends as if nothing had been. */
 static void training_goes_on_without_a_lost_device(void **state)
@@ -387,42 +331,37 @@ static void training_goes_on_without_a_lost_device(void **state)
     (void)state;
     NEED_STAND_IN;
     char middle[65], end[65], hex[65], lost[32];
-    hash_after(5, middle);
-    hash_after(0, end);
+    other_training_hash(both(), "cuda:0-1", 5, middle);
+    other_training_hash(both(), "cuda:0-1", 0, end);
     for (int device = 0; device < 2; device++)
         for (int nth = 1; nth < 60; nth = nth * 3 + 1) {
-            trained t;
-            open_trained(&t);
-            OK(fit(&t, "cuda:0-1", 5, false));
+            other_training t;
+            other_training_open(&t, both(), false);
+            OK(other_training_fit(&t, "cuda:0-1", 5, false));
             standin.lose(device, nth, 719);
             snprintf(lost, sizeof lost, "device:CUDA:%d", device);
-            FAILS(fit(&t, "cuda:0-1", 6, true), LS_ERR_DEVICE, "step 6", lost, "CUDA_ERROR_LAUNCH_FAILED (719)");
+            FAILS(other_training_fit(&t, "cuda:0-1", 6, true), LS_ERR_DEVICE, "step 6", lost,
+                  "CUDA_ERROR_LAUNCH_FAILED (719)");
             OK(ls_model_state_sha256(t.model, hex));
             assert_string_equal(hex, middle);
-            OK(fit(&t, device ? "cuda:0" : "cuda:1", 0, true));
+            OK(other_training_fit(&t, device ? "cuda:0" : "cuda:1", 0, true));
             OK(ls_model_state_sha256(t.model, hex));
             assert_string_equal(hex, end);
-            close_trained(&t);
+            other_training_close(&t);
             standin.lose(device, 0, 0);
         }
 }
 
 /* ---- NCCL ---- */
 
-/* A layer that is large enough for each device to join a part of its gradient. */
 static ls_status fit_wide(const char *devices, char hex[65])
 {
-    trained t;
-    assert_true(cuda_open(&(ls_context_options){ .threads = 1 }, "cuda:0-1", &t.ctx));
-    OK(ls_sequential(t.ctx, "wide", &t.model, ls_input(SIDE, SIDE, 1), ls_flatten(),
-                     ls_dense(512, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    OK(ls_compile(t.model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy()));
-    t.data = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                   ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
-    ls_status status = fit(&t, devices, 3, false);
+    other_training t;
+    other_training_open(&t, both(), true);
+    ls_status status = other_training_fit(&t, devices, 3, false);
     if (status == LS_OK)
         OK(ls_model_state_sha256(t.model, hex));
-    close_trained(&t);
+    other_training_close(&t);
     return status;
 }
 
@@ -492,7 +431,7 @@ static void the_thread_s_context_is_left_alone(void **state)
     NEED_STAND_IN;
     char hash[65];
     ls_cu_context left = NULL;
-    OK(two_steps(hash));
+    OK(other_two_steps(both(), hash));
     assert_int_not_equal(ls_cuda_get()->cu.CtxPopCurrent(&left), LS_CUDA_SUCCESS); /* there is none */
 }
 
@@ -526,10 +465,6 @@ static void numbers_are_those_of_the_headers(void **state)
 
 int main(void)
 {
-    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
-        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
     there = cuda_stand_in();
     if (there)
         standin = cuda_control();

@@ -51,8 +51,7 @@ static void open_trained(trained *t, int gpus, bool copies, const char *second)
                      ls_dense(CLASSES, .activation = LS_SOFTMAX, .device = second)));
     OK(ls_compile(t->model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));
-    t->data = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                    ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+    t->data = samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
 }
 
 static void close_trained(trained *t)

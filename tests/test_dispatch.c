@@ -9,28 +9,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/philox.h"
+#include "clock.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "networks.h"
-
-#define LIMIT (SANITIZED ? 600 : 120) /* seconds, of each test */
-
-static int start_clock(void **state)
-{
-    (void)state;
-    alarm(LIMIT); /* a hang ends the program by SIGALRM, and tests/run.sh tells in which test */
-    return 0;
-}
-
-static int stop_clock(void **state)
-{
-    (void)state;
-    alarm(0);
-    return 0;
-}
 
 static uint32_t draw(uint32_t stream, uint32_t a, uint32_t b)
 {
@@ -364,7 +348,7 @@ static void an_explanation_is_the_same_under_every_map(void **state)
     }
 }
 
-#define TIMED(test) cmocka_unit_test_setup_teardown(test, start_clock, stop_clock)
+#define TIMED(test) cmocka_unit_test_setup_teardown(test, clock_start, clock_stop)
 
 int main(void)
 {

@@ -18,6 +18,7 @@
 #include "machine.h"
 #include "networks.h"
 #include "opencl.h"
+#include "other_kind.h"
 #include "skip.h"
 
 static bool opencl, cuda; /* are there: three parts of a device, and two devices */
@@ -145,51 +146,12 @@ static void gpus_are_those_of_cuda_then_those_of_opencl(void **state)
 
 /* ---- A device is lost ---- */
 
-#define SAMPLES 20
-#define SIDE    6
-#define CLASSES 3
-
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-typedef struct trained {
+static ls_context *all(void)
+{
     ls_context *ctx;
-    ls_model *model;
-    ls_dataset *data;
-} trained;
-
-static void open_trained(trained *t)
-{
-    OK(ls_context_create(&(ls_context_options){ .threads = 1 }, &t->ctx));
-    OK(ls_set_visible_devices(t->ctx, all_devices()));
-    OK(ls_sequential(t->ctx, "lost", &t->model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
-                     ls_batch_normalization(), ls_flatten(), ls_dropout(0.25), ls_dense(8, .activation = LS_RELU),
-                     ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    OK(ls_compile(t->model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
-    t->data = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                    ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
-}
-
-static void close_trained(trained *t)
-{
-    ls_dataset_destroy(t->data);
-    ls_model_destroy(t->model);
-    ls_context_close(t->ctx);
-}
-
-static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool go_on)
-{
-    return ls_fit(t->model, t->data, .epochs = 2, .batch_size = 5, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
-                  .max_steps = max_steps, .go_on = go_on, .strategy = ls_mirrored(.devices = devices));
-}
-
-static void hash_after(int64_t steps, char hex[65])
-{
-    trained t;
-    open_trained(&t);
-    OK(fit(&t, "cpu:0", steps, false));
-    OK(ls_model_state_sha256(t.model, hex));
-    close_trained(&t);
+    OK(ls_context_create(&(ls_context_options){ .threads = 1 }, &ctx));
+    OK(ls_set_visible_devices(ctx, all_devices()));
+    return ctx;
 }
 
 /* Beside a CPU, and beside a device of another kind. */
@@ -201,22 +163,22 @@ static void training_goes_on_without_a_lost_device(void **state)
         const char *all, *left;
     } lists[] = { { "cpu:0,cuda:0", "cpu:0" }, { "cuda:0,opencl:0", "opencl:0" } };
     char middle[65], end[65], hex[65];
-    hash_after(5, middle);
-    hash_after(0, end);
+    other_training_hash(all(), "cpu:0", 5, middle);
+    other_training_hash(all(), "cpu:0", 0, end);
     for (size_t i = 0; i < LENGTH(lists); i++)
         for (int nth = 1; is_there(lists[i].all) && nth < 60; nth = nth * 3 + 1) {
-            trained t;
-            open_trained(&t);
-            OK(fit(&t, lists[i].all, 5, false));
+            other_training t;
+            other_training_open(&t, all(), false);
+            OK(other_training_fit(&t, lists[i].all, 5, false));
             standin.lose(0, nth, 719);
-            FAILS(fit(&t, lists[i].all, 6, true), LS_ERR_DEVICE, "step 6", "device:CUDA:0",
+            FAILS(other_training_fit(&t, lists[i].all, 6, true), LS_ERR_DEVICE, "step 6", "device:CUDA:0",
                   "CUDA_ERROR_LAUNCH_FAILED (719)");
             OK(ls_model_state_sha256(t.model, hex));
             assert_string_equal(hex, middle);
-            OK(fit(&t, lists[i].left, 0, true));
+            OK(other_training_fit(&t, lists[i].left, 0, true));
             OK(ls_model_state_sha256(t.model, hex));
             assert_string_equal(hex, end);
-            close_trained(&t);
+            other_training_close(&t);
             standin.lose(0, 0, 0);
         }
 }
@@ -234,10 +196,6 @@ static int nothing_is_left(void **state)
 int main(void)
 {
     ls_context *ctx = NULL;
-    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
-        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
     cuda = cuda_stand_in();
     if (cuda)
         standin = cuda_control();

@@ -14,6 +14,7 @@
 #include "lockstep.h"
 #include "machine.h"
 #include "run/runs.h"
+#include "samples.h"
 
 #define SAMPLES 40
 #define SIDE    6
@@ -39,8 +40,7 @@ static int make_data(void **state)
 
 static ls_dataset *data_of(int64_t batch)
 {
-    ls_dataset *d = ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                          ls_array_of(LS_I32, LS_SHAPE(SAMPLES), kinds), .keep = LS_KEEP_BORROWED);
+    ls_dataset *d = samples_dataset(LS_F32, pixels, kinds, SAMPLES, SIDE);
     return ls_batch(d, batch, false);
 }
 

@@ -54,11 +54,15 @@ on_the_device() { # PoCL keeps what it has compiled
 }
 check and_does_so_on_the_device on_the_device
 
-# What fails, and each of these words is in the message.
+# What fails, and each of these words is in the message. $1: devices, or layers and their devices
 fails_with() {
+    case $1 in
+    *=*) where=--place ;;
+    *) where=--devices ;;
+    esac
     devices=$1
     shift
-    ! timeout 100 "$LOCKSTEP" train mnist-cnn --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 --devices "$devices" $FLAGS \
+    ! timeout 100 "$LOCKSTEP" train mnist-cnn --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 $where "$devices" $FLAGS \
         >"$TMP/out" 2>&1 || { echo "it did not fail"; return 1; }
     for word; do grep -qF -- "$word" "$TMP/out" || { echo "no '$word' in: $(tail -3 "$TMP/out")"; return 1; }; done
 }
@@ -81,6 +85,7 @@ check a_limit_that_suffices_changes_nothing limited opencl:0 24
 check a_limit_is_for_both_kinds limited cpu:0,opencl:0 24
 FLAGS='--memory-limit 4 --memory-growth'
 check a_limit_that_does_not_is_told fails_with opencl:0 'OPENCL:0: this run needs' 'the limit is 4.0 MiB'
+check a_limit_is_for_devices_of_layers fails_with ..=opencl:0 'OPENCL:0: this run needs' 'the limit is 4.0 MiB'
 FLAGS='--memory-limit 20,30'
 check a_list_of_limits_is_of_cpus fails_with cpu:0,opencl:0 'beside OPENCL:0 one limit is for all devices'
 

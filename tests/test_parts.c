@@ -30,8 +30,7 @@ static void make_data(void)
 
 static ls_dataset *images(void)
 {
-    return ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
 }
 
 /* One process that is worker and servers at once. */

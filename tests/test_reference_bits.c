@@ -271,22 +271,6 @@ static ls_status side_run(side *s, const cut *how)
 
 /* ---- Bits ---- */
 
-static double number_at(const void *data, ls_dtype dtype, size_t i)
-{
-    switch (dtype) {
-    case LS_F32:
-        return ((const float *)data)[i];
-    case LS_F64:
-        return ((const double *)data)[i];
-    case LS_I32:
-        return ((const int32_t *)data)[i];
-    case LS_I64:
-        return (double)((const int64_t *)data)[i];
-    default:
-        return ((const uint8_t *)data)[i];
-    }
-}
-
 static bool same_bits(const plan *p, const char *set, const cut *how, const side *got, const side *wanted)
 {
     for (size_t i = 0; i < got->count; i++) {
@@ -294,7 +278,7 @@ static bool same_bits(const plan *p, const char *set, const cut *how, const side
         size_t width = ls_dtype_bytes(dtype), n = got->bytes[i] / width;
         assert_int_equal(got->bytes[i], wanted->bytes[i]);
         for (size_t k = 0; k < n; k++) {
-            double a = number_at(got->value[i], dtype, k), b = number_at(wanted->value[i], dtype, k);
+            double a = test_number(got->value[i], dtype, k), b = test_number(wanted->value[i], dtype, k);
             if ((a != a && b != b) ||
                 memcmp((const char *)got->value[i] + k * width, (const char *)wanted->value[i] + k * width, width) == 0)
                 continue;
@@ -477,7 +461,7 @@ static bool near_enough(const plan *p, ls_tensor *node)
         terms = sum_of(&w, one);
     bool good = true;
     for (int64_t k = 0; good && k < n; k++) {
-        double x = number_at(got.data, got.dtype, (size_t)k), z = number_at(y, w.call.out.dtype, (size_t)k);
+        double x = test_number(got.data, got.dtype, (size_t)k), z = test_number(y, w.call.out.dtype, (size_t)k);
         double most = allowed(b, z, s ? s[k] : 0, terms ? terms[k] : 1), error = fabs(x - z);
         good = error <= most || (x != x && z != z) || x == z;
         if (!good)

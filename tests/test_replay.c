@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "lockstep.h"
 #include "nn/model.h"
+#include "samples.h"
 #include "train/checkpoint.h"
 #include "train/parts.h"
 #include "train/recording.h"
@@ -60,8 +61,7 @@ static ls_dataset *make_data(const trial *t)
     if (t->generated)
         return ls_from_generator(generate, NULL,
                                  LS_ELEMENT(LS_SPEC(LS_F32, LS_SHAPE(SIDE, SIDE, 1)), LS_SPEC(LS_I32, LS_SCALAR)));
-    return ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
 }
 
 static void make_model(const trial *t, int cpus, ls_context **ctx, ls_model **model)

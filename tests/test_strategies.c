@@ -70,8 +70,7 @@ static ls_model *make_model(ls_context *ctx, net kind)
 
 static ls_dataset *data(void)
 {
-    return ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
 }
 
 static void open_machine(machine *m, const job *j)

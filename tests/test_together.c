@@ -11,13 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "clock.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "networks.h"
 
-#define LIMIT (SANITIZED ? 600 : 120) /* seconds, of each test */
 #define LANES 4
 
 static int steps = SANITIZED ? 20 : 30;
@@ -158,27 +157,13 @@ static void a_failure_spoils_no_other_graph(void **state)
         together(i % 2, i / 2, true, expected);
 }
 
-static int start_clock(void **state)
-{
-    (void)state;
-    alarm(LIMIT); /* a hang ends the program by SIGALRM, and tests/run.sh tells in which test */
-    return 0;
-}
-
-static int stop_clock(void **state)
-{
-    (void)state;
-    alarm(0);
-    return 0;
-}
-
 /* test_together [STEPS]: more of them than a test has time for. */
 int main(int argc, char **argv)
 {
     steps = argc > 1 ? atoi(argv[1]) : steps;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(two_graphs_have_their_own_bits, start_clock, stop_clock),
-        cmocka_unit_test_setup_teardown(a_failure_spoils_no_other_graph, start_clock, stop_clock),
+        cmocka_unit_test_setup_teardown(two_graphs_have_their_own_bits, clock_start, clock_stop),
+        cmocka_unit_test_setup_teardown(a_failure_spoils_no_other_graph, clock_start, clock_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

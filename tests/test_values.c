@@ -18,6 +18,7 @@
 #include "graph/node.h"
 #include "lockstep.h"
 #include "skip.h"
+#include "support.h"
 
 #ifndef LS_TEST_DATA
 #define LS_TEST_DATA "tests/reference"
@@ -60,52 +61,6 @@ typedef struct trial {
 
 /* ---- Numbers ---- */
 
-static ls_dtype dtype_named(const char *name)
-{
-    for (int i = 0; i < LS_DTYPE_COUNT; i++)
-        if (strcmp(ls_dtype_name((ls_dtype)i), name) == 0)
-            return (ls_dtype)i;
-    fail_msg("no type is called %s", name);
-    return LS_F32;
-}
-
-static double get_number(const void *data, ls_dtype dtype, size_t i)
-{
-    switch (dtype) {
-    case LS_F32:
-        return ((const float *)data)[i];
-    case LS_F64:
-        return ((const double *)data)[i];
-    case LS_I32:
-        return ((const int32_t *)data)[i];
-    case LS_I64:
-        return (double)((const int64_t *)data)[i];
-    default:
-        return ((const uint8_t *)data)[i];
-    }
-}
-
-static void put_number(void *data, ls_dtype dtype, size_t i, double value)
-{
-    switch (dtype) {
-    case LS_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case LS_F64:
-        ((double *)data)[i] = value;
-        break;
-    case LS_I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        break;
-    case LS_I64:
-        ((int64_t *)data)[i] = (int64_t)value;
-        break;
-    default:
-        ((uint8_t *)data)[i] = (uint8_t)value;
-        break;
-    }
-}
-
 /* The caller frees it. */
 static void *numbers(const json_t *list, ls_dtype dtype)
 {
@@ -113,7 +68,7 @@ static void *numbers(const json_t *list, ls_dtype dtype)
     void *data = calloc(count + 1, ls_dtype_bytes(dtype));
     assert_non_null(data);
     for (size_t i = 0; i < count; i++)
-        put_number(data, dtype, i, json_number_value(json_array_get(list, i)));
+        test_put_number(data, dtype, i, json_number_value(json_array_get(list, i)));
     return data;
 }
 
@@ -140,13 +95,13 @@ static void compare(trial *t, const char *what, const void *found, ls_dtype dtyp
 {
     size_t wrong = 0, first = 0, count = json_array_size(expected);
     for (size_t i = 0; i < count; i++) {
-        double a = get_number(found, dtype, i), b = json_number_value(json_array_get(expected, i));
+        double a = test_number(found, dtype, i), b = json_number_value(json_array_get(expected, i));
         if (!(fabs(a - b) <= tolerance * (1 + fabs(b))) && wrong++ == 0)
             first = i;
     }
     if (wrong)
         COMPLAIN(t, "%s[%zu]: expected %.17g, found %.17g (%zu of %zu differ)", what, first,
-                 json_number_value(json_array_get(expected, first)), get_number(found, dtype, first), wrong, count);
+                 json_number_value(json_array_get(expected, first)), test_number(found, dtype, first), wrong, count);
 }
 
 /* A tensor of the last run. `shape` may be NULL: only the count is known. */
@@ -200,7 +155,7 @@ static void add_input(trial *t, const json_t *spec)
 {
     assert_true(t->in_count < MOST);
     const json_t *list = json_object_get(spec, "data");
-    ls_dtype dtype = dtype_named(json_string_value(json_object_get(spec, "dtype")));
+    ls_dtype dtype = test_dtype(json_string_value(json_object_get(spec, "dtype")));
     ls_shape shape = shape_of(json_object_get(spec, "shape")), asked = shape;
     const char *name = json_string_value(json_object_get(spec, "name"));
     ls_tensor *tensor;
@@ -273,7 +228,7 @@ static ls_shape asked_shape(const trial *t)
 
 static ls_dtype asked_dtype(const trial *t)
 {
-    return dtype_named(json_string_value(option(t, "dtype")));
+    return test_dtype(json_string_value(option(t, "dtype")));
 }
 
 static void fill_integers(const trial *t, const char *name, int64_t *to, size_t count)
@@ -663,7 +618,7 @@ static void ask_outputs(trial *t, question *questions)
         const json_t *record = json_array_get(expected, (size_t)i);
         const char number[] = { (char)('0' + i), 0 };
         ask(t, questions, "output", number, t->out[i], json_object_get(record, "shape"),
-            json_object_get(record, "data"), dtype_named(json_string_value(json_object_get(record, "dtype"))));
+            json_object_get(record, "data"), test_dtype(json_string_value(json_object_get(record, "dtype"))));
     }
 }
 
@@ -766,7 +721,7 @@ static int run_apply(json_t *spec)
     {
         free(t.feeds[0].value.data);
         t.feeds[0].value.data = numbers(json_object_get(each, "gradient"), dtype);
-        put_number(t.feeds[1].value.data, dtype, 0, ++count);
+        test_put_number(t.feeds[1].value.data, dtype, 0, ++count);
         if (ls_eval(t.graph, t.feeds, adam ? 2 : 1, &apply, 1) != LS_OK) {
             COMPLAIN(&t, "step %zu: %s", i + 1, ls_last_error());
             break;
@@ -839,7 +794,7 @@ static void run_family(const char *family, int (*run)(json_t *))
 }
 
 #define FAMILY(family, run)                                                                                            \
-    static void test_##family(void **state)                                                                            \
+    static void values_of_##family(void **state)                                                                       \
     {                                                                                                                  \
         (void)state;                                                                                                   \
         run_family(#family, run);                                                                                      \
@@ -856,7 +811,7 @@ FAMILY(update, run_update)
 /* Ops that no peer can have values for. */
 static const char *const without_values[] = { "random_uniform", "random_normal", "group" };
 
-static void test_every_op_has_values(void **state)
+static void every_op_has_values(void **state)
 {
     (void)state;
     int missing = 0;
@@ -895,9 +850,11 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_shape),  cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_matmul),      cmocka_unit_test(test_image),  cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_loss),        cmocka_unit_test(test_update), cmocka_unit_test(test_every_op_has_values),
+        cmocka_unit_test(values_of_elementwise), cmocka_unit_test(values_of_shape),
+        cmocka_unit_test(values_of_reduce),      cmocka_unit_test(values_of_matmul),
+        cmocka_unit_test(values_of_image),       cmocka_unit_test(values_of_norm),
+        cmocka_unit_test(values_of_loss),        cmocka_unit_test(values_of_update),
+        cmocka_unit_test(every_op_has_values),
     };
     return cmocka_run_group_tests_name("values", tests, open_context, close_context);
 }

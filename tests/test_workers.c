@@ -249,8 +249,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
 
 static ls_dataset *data(void)
 {
-    return ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels),
-                                 ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
+    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
 }
 
 static ls_status weigh(void *user, ls_model *model, const ls_logs *logs, bool *stop)

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "support.h"
+
 json_t *training_read(const char *name)
 {
     char path[256];
@@ -23,41 +25,11 @@ json_t *training_read(const char *name)
     return root;
 }
 
-ls_dtype training_dtype(const char *name)
-{
-    for (int i = 0; i < LS_DTYPE_COUNT; i++)
-        if (strcmp(ls_dtype_name((ls_dtype)i), name) == 0)
-            return (ls_dtype)i;
-    fail_msg("no type is called %s", name);
-    return LS_F32;
-}
-
-static void put(void *data, ls_dtype dtype, size_t i, double value)
-{
-    switch (dtype) {
-    case LS_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case LS_F64:
-        ((double *)data)[i] = value;
-        break;
-    case LS_I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        break;
-    case LS_I64:
-        ((int64_t *)data)[i] = (int64_t)value;
-        break;
-    default:
-        ((uint8_t *)data)[i] = (uint8_t)value;
-        break;
-    }
-}
-
 training_array training_array_of(const json_t *described)
 {
     const json_t *sizes = json_object_get(described, "shape"), *data = json_object_get(described, "data");
     const char *dtype = json_string_value(json_object_get(described, "dtype"));
-    training_array a = { .dtype = dtype ? training_dtype(dtype) : LS_F32, .count = json_array_size(data) };
+    training_array a = { .dtype = dtype ? test_dtype(dtype) : LS_F32, .count = json_array_size(data) };
     a.shape.rank = (int)json_array_size(sizes);
     size_t expected = 1;
     for (int i = 0; i < a.shape.rank; i++) {
@@ -69,7 +41,7 @@ training_array training_array_of(const json_t *described)
     a.data = calloc(a.count + 1, ls_dtype_bytes(a.dtype));
     assert_non_null(a.data);
     for (size_t i = 0; i < a.count; i++)
-        put(a.data, a.dtype, i, json_number_value(json_array_get(data, i)));
+        test_put_number(a.data, a.dtype, i, json_number_value(json_array_get(data, i)));
     return a;
 }
 

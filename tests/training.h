@@ -18,7 +18,6 @@ typedef struct training_array {
 json_t *training_read(const char *name);
 
 training_array training_array_of(const json_t *described);
-ls_dtype training_dtype(const char *name);
 
 /* Members, with what they are when absent. */
 double training_number(const json_t *object, const char *key, double absent);

@@ -91,13 +91,11 @@ static ls_status limit_named(const tool_settings *settings, ls_context *ctx, con
 }
 
 /* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
-static ls_status read_names(const tool_settings *settings, ls_context *ctx, int *open, int *used)
+static ls_status read_names(const tool_settings *settings, ls_context *ctx, const char *names, int *open, int *used)
 {
-    const char *names = settings->devices;
     ls_device_name *list;
     size_t count;
     LS_TRY(ls_fail_within(ls_read_device_names(ctx, names, &list, &count), "--devices"));
-    *open = 1;
     *used = (int)count;
     for (size_t i = 0; i < count; i++)
         if (strcmp(list[i].kind, "CPU") == 0 && list[i].number >= *open)
@@ -109,19 +107,21 @@ static ls_status read_names(const tool_settings *settings, ls_context *ctx, int 
     return status;
 }
 
-/* A number of CPU devices, or names. */
+/* A number of CPU devices, or names; without any, those that layers belong to. */
 static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
 {
     int64_t number;
+    const char *named = settings->devices;
     *open = 1;
-    if (settings->devices == NULL) {
-        LS_TRY(tool_place_devices(settings, session->ctx, &session->names, open, &session->devices));
-        session->strategy.devices = ls_text_get(&session->names);
-        return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
+    if (named == NULL) {
+        LS_TRY(tool_place_devices(settings, session->ctx, &session->names));
+        if (session->names.failed)
+            return ls_fail(LS_ERR_MEMORY, "no memory for the names of devices");
+        named = ls_text_get(&session->names);
     }
-    if (!ls_parse_i64(settings->devices, &number)) {
-        session->strategy.devices = settings->devices;
-        return read_names(settings, session->ctx, open, &session->devices);
+    if (!ls_parse_i64(named, &number)) {
+        session->strategy.devices = named;
+        return read_names(settings, session->ctx, named, open, &session->devices);
     }
     if (number < 1 || number > LS_MAX_WORKERS)
         return ls_fail(LS_ERR_INVALID,

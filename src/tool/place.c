@@ -63,7 +63,7 @@ static bool has_name(const char *list, const char *name)
     return false;
 }
 
-ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_text *names, int *open, int *used)
+ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_text *names)
 {
     bool end = false;
     entry at;
@@ -71,6 +71,8 @@ ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_
         ls_device_name *list;
         size_t count;
         LS_TRY(next_entry(&text, &at, &end));
+        if (end && *ls_text_get(names) == '\0')
+            return ls_fail(LS_ERR_INVALID, "--place: it says of no layer which device it belongs to");
         if (end)
             return LS_OK;
         LS_TRY(ls_fail_within(ls_read_device_names(ctx, at.device, &list, &count), "--place"));
@@ -80,12 +82,8 @@ ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_
             return ls_fail(LS_ERR_INVALID, "--place: '%s' names %zu devices; a layer belongs to one", at.device, count);
         char name[32];
         snprintf(name, sizeof name, "%s:%d", device.kind, device.number);
-        if (strcmp(device.kind, "CPU") == 0 && device.number >= *open)
-            *open = device.number + 1;
-        if (!has_name(ls_text_get(names), name)) {
-            ls_text_add(names, "%s%s", *used ? "," : "", name);
-            ++*used;
-        }
+        if (!has_name(ls_text_get(names), name))
+            ls_text_add(names, "%s%s", *ls_text_get(names) ? "," : "", name);
     }
 }
 

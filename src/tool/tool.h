@@ -268,9 +268,8 @@ ls_status tool_fit_options(const tool_settings *settings, tool_session *session,
 /* "32x32x3" (flags.c). */
 ls_status tool_input_shape(const char *text, ls_shape *out);
 
-/* --place (place.c): the devices it names, which are *used, and how many CPU devices they take; and what it says done.
- */
-ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_text *names, int *open, int *used);
+/* --place (place.c): the devices it names; and what it says done. */
+ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_text *names);
 ls_status tool_place(const tool_settings *settings, ls_model *model);
 
 /* Whether the data is synthetic and its sizes are the model's; and such data (synthetic.c). */
