@@ -55,9 +55,9 @@ check "each worker has cores of its own" cores_are_shared
 
 # ---- Workers that fail: the others go on ----
 
-# Workers that wait for a line of the launcher: `await TEXT`
-export ERR="$TMP/err"
-AWAIT='await() { until grep -q -e "$1" "$ERR"; do sleep 0.02; done; };'
+# Workers that wait for a line of the launcher: `await TEXT`; or for one of another worker: `await TEXT "$OUT"`
+export OUT="$TMP/out" ERR="$TMP/err"
+AWAIT='await() { until grep -q -e "$1" "${2:-$ERR}"; do sleep 0.02; done; };'
 workers() {
     count=$1 script=$2
     shift 2
@@ -98,7 +98,7 @@ check "when all fail the first one counts, and is named last" all_fail
 # Worker 0 writes without its rank; when it is gone the lowest rank that is left does, and never two at a time.
 next_speaks() {
     workers 4 'case $LOCKSTEP_RANK in
-        0) echo zero; sleep 0.3; kill -9 $$ ;;
+        0) echo zero; await early "$OUT"; kill -9 $$ ;;
         1) await "worker 0"; echo one; exit 3 ;;
         2) echo early; await "worker 1"; printf "two" ;;
         3) await "worker 1"; echo three ;;
@@ -108,8 +108,8 @@ check "the lowest rank that is left speaks for all" next_speaks
 
 # Who writes the files of all must end well; that others did before is not enough.
 speaker_fails_last() {
-    fail_with 9 2 '[ $LOCKSTEP_RANK != 0 ] || { sleep 0.5; exit 9; }' && grep -q 'worker 0 ended with status 9; nobody is left' "$TMP/err" || return 1
-    workers 2 '[ $LOCKSTEP_RANK != 1 ] || { sleep 0.5; exit 9; }' && said 'lockstep launch: worker 1 ended with status 9 after the job was finished'
+    fail_with 9 2 'echo here; [ $LOCKSTEP_RANK != 0 ] || { await "\[1\] here" "$OUT"; sleep 0.5; exit 9; }' && grep -q 'worker 0 ended with status 9; nobody is left' "$TMP/err" || return 1
+    workers 2 'echo here; [ $LOCKSTEP_RANK != 1 ] || { await "^here" "$OUT"; sleep 0.5; exit 9; }' && said 'lockstep launch: worker 1 ended with status 9 after the job was finished'
 }
 check "the status is that of the worker that speaks for all" speaker_fails_last
 
@@ -159,6 +159,7 @@ check "a program that was called wrongly is not started again" called_wrongly
 job_restarts() {
     mkdir "$TMP/runs" || return 1
     launch --workers 2 --restarts 5 -- sh -c 'echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
+        until [ -e "$0/$LOCKSTEP_RENDEZVOUS.$((1 - LOCKSTEP_RANK))" ]; do sleep 0.02; done
         sleep 0.2; [ $(ls "$0" | wc -l) -ge 6 ] || exit 1' "$TMP/runs" 2>"$TMP/err" || return 1
     [ "$(cat "$TMP/runs"/* | sort | uniq -c | tr -s ' ')" = ' 6 none' ] && grep -q 'nobody is left; the job is started again in 0.2 s (restart 2 of 5)' "$TMP/err"
 }
