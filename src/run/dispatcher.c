@@ -311,13 +311,19 @@ static bool has_more(const ls_executor *e, int device)
 
 /* ---- Workers ---- */
 
-/* Of those that sleep only who has something to do, or is at the end, is woken: with more devices than cores most would
- * look for a unit in vain, again and again. */
+/* Whether workers of the device look out for the next unit before they sleep. */
+static bool spins(const ls_executor *e, int device)
+{
+    return is_cpu(e, device) && !ls_crew_is_crowded(e->crew);
+}
+
+/* Of those that sleep, who spins is woken: there may be something soon. Of the others only who has something to do, or
+ * is at the end: with more devices than cores most would look for a unit in vain, again and again. */
 static void signal_progress(ls_executor *e)
 {
     atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
     for (int d = 0; d < e->devices; d++)
-        if (e->sleepers[d].count > 0 && (!has_more(e, d) || has_unit(e, d)))
+        if (e->sleepers[d].count > 0 && (spins(e, d) || !has_more(e, d) || has_unit(e, d)))
             pthread_cond_broadcast(&e->sleepers[d].wake);
 }
 
@@ -325,7 +331,7 @@ static void signal_progress(ls_executor *e)
 static void wait_for_progress(ls_executor *e, int device)
 {
     int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
-    if (is_cpu(e, device) && !ls_crew_is_crowded(e->crew)) {
+    if (spins(e, device)) {
         pthread_mutex_unlock(&e->mutex);
         for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
             __builtin_ia32_pause();
