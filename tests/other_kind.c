@@ -356,27 +356,43 @@ void other_adds_gathered_rows_in_order(const other_kind *k)
 #define GATHERED (1 << 18)
 #define SORTING  ((size_t)GATHERED * 4 * sizeof(int64_t)) /* bytes that gather's gradient sorts so many positions in */
 
-/* Gather's gradient with this limit; 0: that of the device. *peak: of its memory. */
-static ls_status gather_within(const other_kind *k, size_t limit, size_t *peak)
+/* limit: of the device; 0: its own. */
+static ls_context *open_limited(const other_kind *k, const char *device, size_t limit)
 {
-    int32_t *rows = calloc(GATHERED, sizeof(*rows));
     ls_context *ctx;
-    ls_graph *graph;
-    ls_tensor *gradient;
-    assert_non_null(rows);
-    assert_true(k->open(&(ls_context_options){ .threads = 1 }, k->first, &ctx));
+    assert_true(k->open(&(ls_context_options){ .threads = 1 }, device, &ctx));
     if (limit)
-        OK(ls_set_logical_devices(ctx, k->first, &(ls_logical_device){ limit }, 1));
+        OK(ls_set_logical_devices(ctx, device, &(ls_logical_device){ limit }, 1));
+    return ctx;
+}
+
+/* The sum of gathered rows of w, by row: how often each is there. */
+static ls_graph *counting_graph(ls_context *ctx, int64_t positions, ls_tensor **gradient)
+{
+    int32_t *rows = calloc((size_t)positions, sizeof(*rows));
+    ls_graph *graph;
+    assert_non_null(rows);
+    for (int64_t i = 0; i < positions; i++)
+        rows[i] = (int32_t)(i % 3);
     OK(ls_graph_create(ctx, &graph));
     ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 1), .data = (float[]){ 1, 2, 3 });
-    ls_tensor *taken = ls_op_gather(w, ls_op_constant(graph, LS_I32, LS_SHAPE(GATHERED), rows), 0);
-    OK(ls_gradients(ls_op_reduce_sum(taken, LS_ALL_AXES, false), &w, 1, &gradient));
+    ls_tensor *taken = ls_op_gather(w, ls_op_constant(graph, LS_I32, LS_SHAPE(positions), rows), 0);
+    OK(ls_gradients(ls_op_reduce_sum(taken, LS_ALL_AXES, false), &w, 1, gradient));
+    free(rows);
+    return graph;
+}
+
+/* Gather's gradient with this limit. *peak: of its memory. */
+static ls_status gather_within(const other_kind *k, size_t limit, size_t *peak)
+{
+    ls_tensor *gradient;
+    ls_context *ctx = open_limited(k, k->first, limit);
+    ls_graph *graph = counting_graph(ctx, GATHERED, &gradient);
     ls_status status = ls_eval(graph, NULL, 0, &gradient, 1);
     *peak = machine_memory(ctx, k->first).peak;
     ls_graph_destroy(graph);
     assert_int_equal(machine_memory(ctx, k->first).in_use, 0); /* scratch memory goes with the last plan */
     ls_context_close(ctx);
-    free(rows);
     return status;
 }
 
@@ -401,16 +417,13 @@ static int64_t gather_lanes(const other_kind *k, const char *device, size_t limi
 {
     enum { BATCH = 64, EACH = 2048 };
     int32_t *rows = calloc((size_t)BATCH * EACH, sizeof(*rows));
-    ls_context *ctx;
+    ls_context *ctx = open_limited(k, device, limit);
     ls_graph *graph;
     ls_tensor *gradient;
     ls_array value;
     assert_non_null(rows);
     for (int i = 0; i < BATCH * EACH; i++)
         rows[i] = i * 7 % 5;
-    assert_true(k->open(&(ls_context_options){ .threads = 1 }, device, &ctx));
-    if (limit)
-        OK(ls_set_logical_devices(ctx, device, &(ls_logical_device){ limit }, 1));
     OK(ls_graph_create(ctx, &graph));
     OK(ls_graph_set_lanes(graph, 8));
     ls_tensor *x = ls_op_input(graph, "x", LS_I32, LS_SHAPE(LS_BATCH, EACH));
@@ -441,22 +454,6 @@ void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k)
     assert_true(gather_lanes(k, k->first, peak / 10 * 7, half, &ignored) > launches);
     assert_memory_equal(half, expected, sizeof(half));
     assert_true(ignored <= peak / 10 * 7);
-}
-
-/* The sum of gathered rows of w, by row: how often each is there. */
-static ls_graph *counting_graph(ls_context *ctx, int64_t positions, ls_tensor **gradient)
-{
-    int32_t *rows = calloc((size_t)positions, sizeof(*rows));
-    ls_graph *graph;
-    assert_non_null(rows);
-    for (int64_t i = 0; i < positions; i++)
-        rows[i] = (int32_t)(i % 3);
-    OK(ls_graph_create(ctx, &graph));
-    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 1), .data = (float[]){ 1, 2, 3 });
-    ls_tensor *taken = ls_op_gather(w, ls_op_constant(graph, LS_I32, LS_SHAPE(positions), rows), 0);
-    OK(ls_gradients(ls_op_reduce_sum(taken, LS_ALL_AXES, false), &w, 1, gradient));
-    free(rows);
-    return graph;
 }
 
 static ls_status count_rows(ls_graph *graph, ls_tensor *gradient, int64_t positions)
@@ -495,11 +492,8 @@ static size_t count_beside(const other_kind *k, size_t limit)
     int64_t positions = COUNTED;
     counting c = { .positions = COUNTED / 4 * 3 };
     ls_tensor *gradient;
-    ls_context *ctx;
+    ls_context *ctx = open_limited(k, k->first, limit);
     pthread_t thread;
-    assert_true(k->open(&(ls_context_options){ .threads = 1 }, k->first, &ctx));
-    if (limit)
-        OK(ls_set_logical_devices(ctx, k->first, &(ls_logical_device){ limit }, 1));
     c.graph = counting_graph(ctx, c.positions, &c.gradient);
     ls_graph *graph = counting_graph(ctx, positions, &gradient);
     assert_int_equal(pthread_create(&thread, NULL, count_until_told, &c), 0);

@@ -104,16 +104,15 @@ report() {
 LONGEST=" test_elastic test_worker_kills test_started test_gpu_kernels test_async_servers test_worker_schedules test_strategies "
 programs=() scripts=() order=()
 for test in "$@"; do
-    case $test in
+    name=${test##*/}
+    case "$LONGEST:$test" in
+    *" ${name%.sh} "*) order+=("$test") ;;
     *.sh) scripts+=("$test") ;;
     *) programs+=("$test") ;;
     esac
-    [[ $LONGEST != *" $(basename "$test" .sh) "* ]] || order+=("$test")
 done
 for ((i = 0; i < $#; i++)); do
-    for test in "${scripts[@]:i:1}" "${programs[@]:i:1}"; do
-        [[ $LONGEST == *" $(basename "$test" .sh) "* ]] || order+=("$test")
-    done
+    order+=("${scripts[@]:i:1}" "${programs[@]:i:1}")
 done
 
 trap 'trap - TERM; kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
