@@ -1,10 +1,12 @@
 /* What workers say to each other, under seeded schedules of a simulated network: workers die at any call, two at once,
- * stand still, vanish, lose lines and are split from each other; others come later, or come back. In a third of them
- * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, and
- * nobody hangs.
+ * stand still, vanish, lose lines and are split from each other, with and without resets of their connections; others
+ * come later, or come back. In a third of them
+ * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, at
+ * most one side of a split goes on, and nobody hangs.
  *
  * LS_SCHEDULES=N runs that many (1,000 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
- * story on standard error; LS_TWINS=SEED likewise one with two processes of one rank. */
+ * story on standard error; LS_SPLIT=SEED likewise one with resets, LS_TWINS=SEED one with two processes of one rank. */
+#include <math.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,14 +23,15 @@
 #include "lockstep.h"
 #include "run/peers.h"
 
-#define MOST      5 /* workers */
-#define MORE      3 /* that come later, or come back */
-#define SAMPLES   13
-#define FEATURES  4
-#define CLASSES   3
-#define MOST_LOG  1000
-#define TWINS     5   /* schedules with two processes of one rank */
-#define REAL_TIME 250 /* seconds that a schedule may take, on a machine that does much else */
+#define MOST       5 /* workers */
+#define MORE       3 /* that come later, or come back */
+#define SAMPLES    13
+#define FEATURES   4
+#define CLASSES    3
+#define MOST_LOG   1000
+#define MOST_STEPS 64
+#define TWINS      5   /* schedules with two processes of one rank */
+#define REAL_TIME  250 /* seconds that a schedule may take, on a machine that does much else */
 
 static uint8_t features[SAMPLES * FEATURES];
 static int32_t labels[SAMPLES];
@@ -48,11 +51,12 @@ static const job jobs[] = { { false, 4, 4, 2 }, { true, 4, 5, 2 },  { true, 5, 1
 typedef struct outcome {
     ls_status status;
     char message[400];
-    bool met;        /* the others */
-    int64_t steps;   /* up to the last that was made */
-    int64_t made;    /* by this worker */
-    bool disordered; /* a step was made twice, or left out */
-    ls_peers *peers; /* the others; NULL: it is alone */
+    bool met;                      /* the others */
+    int64_t steps;                 /* up to the last that was made */
+    int64_t made;                  /* by this worker */
+    bool disordered;               /* a step was made twice, or left out */
+    uint64_t with[MOST_STEPS + 1]; /* by step: the ranks with which it was made */
+    ls_peers *peers;               /* the others; NULL: it is alone */
     char hash[65];
     char log[MOST_LOG];
 } outcome;
@@ -79,6 +83,8 @@ static ls_status count_step(void *user, ls_model *model, const ls_logs *logs, bo
     (void)model, (void)stop;
     out->disordered |= out->made++ ? logs->step != out->steps + 1 : logs->step < 1;
     out->steps = logs->step;
+    for (int i = 0; out->peers && logs->step <= MOST_STEPS && i < out->peers->count; i++)
+        out->with[logs->step] |= 1ull << out->peers->members[i];
     if (!out->peers || logs->step % 3 != 0)
         return LS_OK;
     for (int i = 0; i < MOST + MORE; i++)
@@ -134,11 +140,24 @@ static void run_member(void *user)
 
 /* ---- Schedules ---- */
 
-typedef enum disturbance { NOTHING, KILL, TWO_KILLS, STOP, SPLIT, VANISH, CUT, ANYTHING, DISTURBANCES } disturbance;
+typedef enum disturbance {
+    NOTHING,
+    KILL,
+    TWO_KILLS,
+    STOP,
+    SPLIT,
+    VANISH,
+    CUT,
+    CUT_SPLIT,
+    ANYTHING,
+    DISTURBANCES
+} disturbance;
 
-static const char *const names[] = { "nothing",    "a kill",  "two kills",
-                                     "a stop",     "a split", "a worker that vanishes",
-                                     "a cut line", "anything" };
+static const char *const names[] = { "nothing",    "a kill",
+                                     "two kills",  "a stop",
+                                     "a split",    "a worker that vanishes",
+                                     "a cut line", "a split with resets",
+                                     "anything" };
 
 typedef struct schedule {
     uint64_t seed;
@@ -150,6 +169,7 @@ typedef struct schedule {
     int ranks[MOST + MORE];
     int begin, more;   /* so many begin; and so many come later */
     int servers;       /* of those that begin, the last ones */
+    bool local;        /* all on one machine */
     int must_end_well; /* so many workers, with those that are killed; if all have met before */
     ls_philox_key key;
     uint32_t drawn;
@@ -173,15 +193,21 @@ static ls_sim_event draw_event(schedule *s, ls_sim_fate fate, int worker)
     else
         e.time = usual_time[j][s->size] * draw(s, 1000) / 1000;
     e.seconds = draw(s, 2) ? 0.001 * (1 + draw(s, 500)) : 1.5 + draw(s, 3);
-    if (fate == LS_SIM_SPLIT)
+    if (fate == LS_SIM_SPLIT) {
         e.side = 1 + draw(s, (1u << s->size) - 2);
+        e.cuts = s->what == CUT_SPLIT || (s->what == ANYTHING && draw(s, 2));
+        e.one_way = e.cuts && draw(s, 3) == 0;
+        if (e.cuts && draw(s, 3) == 0)
+            e.seconds = INFINITY;
+    }
     if (fate == LS_SIM_CUT)
         e.other = (worker + 1 + (int)draw(s, (uint32_t)s->size - 1)) % s->size;
     return e;
 }
 
 /* How many workers have to end well, together with those that are killed. One that was silent may have been heard by
- * some and not by others; but whoever goes on is half of them, or more. Of two that lost each other, one has to go. */
+ * some and not by others; but whoever goes on is half of them, or more. Two whose connection was cut reconnect. A split
+ * may come when the members have just changed: then no side may be sure of a quorum. */
 static int count_that_must_end_well(const schedule *s)
 {
     bool lone = s->size == 2 && s->events[0].worker == 0; /* worker 1 cannot know that worker 0 does not go on */
@@ -192,7 +218,8 @@ static int count_that_must_end_well(const schedule *s)
     case VANISH:
         return lone ? 0 : s->size;
     case CUT:
-        return s->size - 1;
+        return s->size;
+    case CUT_SPLIT:
     case ANYTHING:
         return 0;
     default:
@@ -205,6 +232,8 @@ static void draw_newcomers(schedule *s)
 {
     double time = usual_time[s->job - jobs][s->size];
     s->more = 1 + (int)draw(s, MORE);
+    if (s->what == CUT)
+        s->must_end_well--; /* one of them may be called in the place of the worker that lost its connection */
     for (int i = 0; i < s->more; i++) {
         int w = s->size + i;
         s->begins[w] = 0.3 + time * draw(s, 1000) / 1000;
@@ -216,20 +245,26 @@ static void draw_newcomers(schedule *s)
     }
 }
 
-static void draw_schedule(uint64_t seed, schedule *s)
+static void draw_schedule(uint64_t seed, disturbance only, schedule *s)
 {
-    static const ls_sim_fate fates[] = { [KILL] = LS_SIM_KILL,   [TWO_KILLS] = LS_SIM_KILL, [STOP] = LS_SIM_STOP,
-                                         [SPLIT] = LS_SIM_SPLIT, [VANISH] = LS_SIM_VANISH,  [CUT] = LS_SIM_CUT };
+    static const ls_sim_fate fates[] = {
+        [KILL] = LS_SIM_KILL,     [TWO_KILLS] = LS_SIM_KILL, [STOP] = LS_SIM_STOP,      [SPLIT] = LS_SIM_SPLIT,
+        [VANISH] = LS_SIM_VANISH, [CUT] = LS_SIM_CUT,        [CUT_SPLIT] = LS_SIM_SPLIT
+    };
     *s = (schedule){ .seed = seed, .key = ls_random_key(seed, LS_RANDOM_TEST, 15, 0) };
     s->size = 2 + (int)draw(s, MOST - 1);
     bool grows = draw(s, 3) == 0;
     s->job = &jobs[grows ? LONG + draw(s, JOBS - LONG) : draw(s, LONG)];
     s->what = (disturbance)(draw(s, 4) ? draw(s, 3) : draw(s, DISTURBANCES));
+    s->what = only ? only : s->what;
     for (int w = 0; w < s->size; w++) {
         s->begins[w] = draw(s, 4) ? 0 : 0.001 * draw(s, 300);
         s->ranks[w] = w;
     }
     s->event_count = s->what == NOTHING ? 0 : s->what == TWO_KILLS ? 2 : s->what == ANYTHING ? 3 : 1;
+    if (s->what == CUT_SPLIT)
+        s->event_count += (int)draw(s, 3);
+    s->local = s->what <= STOP && draw(s, 3) == 0;
     int first = (int)draw(s, (uint32_t)s->size);
     for (int i = 0; i < s->event_count; i++) {
         ls_sim_fate fate = s->what == ANYTHING ? (ls_sim_fate)draw(s, LS_SIM_SPLIT + 1) : fates[s->what];
@@ -258,7 +293,8 @@ static void describe(const schedule *s, char *out, size_t bytes)
         if (e->fate == LS_SIM_STOP || e->fate == LS_SIM_SPLIT)
             n += (size_t)snprintf(out + n, bytes - n, " for %g s", e->seconds);
         if (e->fate == LS_SIM_SPLIT)
-            n += (size_t)snprintf(out + n, bytes - n, ", side %x", e->side);
+            n += (size_t)snprintf(out + n, bytes - n, ", side %x%s%s", e->side, e->one_way ? ", one way" : "",
+                                  e->cuts ? ", with resets" : "");
         if (e->fate == LS_SIM_CUT)
             n += (size_t)snprintf(out + n, bytes - n, " from worker %d", e->other);
     }
@@ -279,7 +315,9 @@ static outcome alone[JOBS];
 static void start(run *r, bool story)
 {
     const schedule *s = &r->s;
-    ls_sim_settings settings = { .seed = s->seed, .limit = 100, .window = s->seed % 3 ? 0 : 300, .story = story };
+    ls_sim_settings settings = {
+        .seed = s->seed, .limit = 100, .window = s->seed % 3 ? 0 : 300, .local = s->local, .story = story
+    };
     assert_int_equal(ls_sim_create(&settings, &r->sim), LS_OK);
     for (int w = 0; w < s->size + s->more; w++) {
         r->members[w] = (member){ .job = s->job, .out.status = LS_ERR_STATE };
@@ -313,12 +351,28 @@ static bool enough_went_on(const run *r)
     return good >= r->s.must_end_well;
 }
 
+/* Whether another worker made a step without this one that this one made without it. */
+static bool is_split_brain(const run *r, int w)
+{
+    const outcome *own = &r->members[w].out;
+    for (int o = 0; w < r->s.size && o < r->s.size; o++) { /* those that come later may begin another job */
+        const outcome *other = &r->members[o].out;
+        for (int step = 1; o != w && step <= MOST_STEPS; step++)
+            if (own->with[step] && other->with[step] && !(own->with[step] >> r->s.ranks[o] & 1) &&
+                !(other->with[step] >> r->s.ranks[w] & 1))
+                return true;
+    }
+    return false;
+}
+
 /* What is wrong with a worker's end; NULL: nothing. */
 static const char *find_fault(const run *r, int w)
 {
     const outcome *out = &r->members[w].out, *right = &alone[r->s.job - jobs];
     if (out->disordered)
         return "a step was made twice, or left out";
+    if (is_split_brain(r, w))
+        return "another side of the split went on, too";
     bool idle = out->made == 0; /* it came, or came back, behind the last step */
     if (out->status == LS_OK && (strcmp(out->hash, right->hash) != 0 || (out->steps != right->steps && !idle)))
         return "it has other bits than one process, or other steps";
@@ -366,10 +420,11 @@ static bool run_one(run *r, bool story)
     return good;
 }
 
-static bool run_schedule(uint64_t seed, bool story, uint64_t *hash)
+/* only: the disturbance; NOTHING: any. */
+static bool run_schedule(uint64_t seed, disturbance only, bool story, uint64_t *hash)
 {
     static run r;
-    draw_schedule(seed, &r.s);
+    draw_schedule(seed, only, &r.s);
     bool good = run_one(&r, story);
     for (int w = r.s.size; w < r.s.size + r.s.more; w++)
         joined += r.members[w].out.status == LS_OK && r.members[w].out.made > 0 &&
@@ -451,9 +506,9 @@ static void survivors_have_the_bits_of_one_process(void **state)
     uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 1000);
     int bad = 0;
     for (current = first; current < first + count && bad < 10; current++) {
-        bad += !run_schedule(current, one, &hash);
+        bad += !run_schedule(current, NOTHING, one, &hash);
         if (current % 50 == 0 && !one) {
-            run_schedule(current, false, &again);
+            run_schedule(current, NOTHING, false, &again);
             if (hash != again)
                 fail_msg("schedule %llu does not happen again as it did", (unsigned long long)current);
         }
@@ -463,6 +518,20 @@ static void survivors_have_the_bits_of_one_process(void **state)
         fail_msg("only %d workers joined a job that ran, of %llu schedules", joined, (unsigned long long)count);
     if (bad)
         fail_msg("%d bad schedules; LS_SCHEDULE=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
+}
+
+/* Connections are reset and routes are gone at any moment: both ways or one way, for a while or for ever. */
+static void at_most_one_side_of_a_split_goes_on(void **state)
+{
+    (void)state;
+    uint64_t first = number_of("LS_SPLIT", number_of("LS_FIRST_SCHEDULE", 0)), hash;
+    bool one = getenv("LS_SPLIT") != NULL;
+    uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 1000) / 4;
+    int bad = 0;
+    for (current = first; current < first + count && bad < 10; current++)
+        bad += !run_schedule(current, current % 4 ? CUT_SPLIT : CUT, one, &hash);
+    if (bad)
+        fail_msg("%d bad schedules; LS_SPLIT=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
 }
 
 /* While workers meet one of them dies, and new processes come under its rank and under two others that are still there.
@@ -489,6 +558,7 @@ static void two_processes_of_one_rank_begin_no_two_jobs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(survivors_have_the_bits_of_one_process),
+                                        cmocka_unit_test(at_most_one_side_of_a_split_goes_on),
                                         cmocka_unit_test(two_processes_of_one_rank_begin_no_two_jobs) };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

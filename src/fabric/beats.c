@@ -16,7 +16,9 @@ struct ls_beats {
     ls_transport *transport;
     const ls_transport_table *table;
     ls_line **lines;
-    _Atomic(ls_line *) *added; /* by rank: to take the place of the line that was there */
+    pthread_mutex_t mutex; /* of the next two, by rank: */
+    ls_line **added;       /* to take the place of the line that was there */
+    ls_line_end *ended;    /* how the newest line ended */
     ls_want *wants;
     int *ranks; /* of the wants */
     int size;
@@ -31,8 +33,12 @@ struct ls_beats {
     bool started;
 };
 
-static void end_line(ls_beats *b, int rank)
+static void end_line(ls_beats *b, int rank, ls_line_end how)
 {
+    pthread_mutex_lock(&b->mutex);
+    if (!b->added[rank])
+        b->ended[rank] = how;
+    pthread_mutex_unlock(&b->mutex);
     b->table->hang_up(b->lines[rank]);
     b->lines[rank] = NULL;
 }
@@ -44,7 +50,7 @@ static void listen_to(ls_beats *b, int rank)
     size_t moved = 1;
     while (moved > 0) {
         if (b->table->read(b->lines[rank], &(struct iovec){ sink, sizeof(sink) }, 1, &moved) != LS_OK) {
-            end_line(b, rank);
+            end_line(b, rank, ls_line_how_ended(b->table, b->lines[rank]));
             return;
         }
         if (moved == 0)
@@ -54,15 +60,20 @@ static void listen_to(ls_beats *b, int rank)
     }
 }
 
-/* A line that takes nothing is not broken: the other side is stopped, or the network is. */
+/* A line that takes nothing is not broken: the other side is stopped, or the network is. One whose write fails is read
+ * to its end, which says how it ended. */
 static void beat(ls_beats *b)
 {
     size_t moved;
     double units = atomic_load(&b->delay) / UNIT;
     unsigned char said = units < 255 ? (unsigned char)units : 255;
-    for (int r = 0; r < b->size; r++)
-        if (b->lines[r] && b->table->write(b->lines[r], &(struct iovec){ &said, 1 }, 1, &moved) != LS_OK)
-            end_line(b, r);
+    for (int r = 0; r < b->size; r++) {
+        if (!b->lines[r] || b->table->write(b->lines[r], &(struct iovec){ &said, 1 }, 1, &moved) == LS_OK)
+            continue;
+        listen_to(b, r);
+        if (b->lines[r])
+            end_line(b, r, LS_LINE_BROKEN);
+    }
 }
 
 /* This thread is awake, and was to be after an interval at the latest. */
@@ -81,11 +92,14 @@ static void note_delay(ls_beats *b, double now)
 static void take_added(ls_beats *b)
 {
     for (int r = 0; r < b->size; r++) {
-        ls_line *line = atomic_exchange(&b->added[r], NULL);
-        if (line && b->lines[r])
-            end_line(b, r);
+        pthread_mutex_lock(&b->mutex);
+        ls_line *line = b->added[r], *before = b->lines[r];
         if (line)
             b->lines[r] = line;
+        b->added[r] = NULL;
+        pthread_mutex_unlock(&b->mutex);
+        if (line && before)
+            b->table->hang_up(before);
     }
 }
 
@@ -133,9 +147,11 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
         b->heard = calloc((size_t)size, sizeof(*b->heard));
         b->added = calloc((size_t)size, sizeof(*b->added));
         b->said = calloc((size_t)size, sizeof(*b->said));
+        b->ended = calloc((size_t)size, sizeof(*b->ended));
+        pthread_mutex_init(&b->mutex, NULL);
         atomic_store(&b->last, table->now(transport));
     }
-    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said ||
+    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said || !b->ended ||
         ls_thread_start(&b->thread, run, b) != 0) {
         ls_beats_stop(b);
         return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
@@ -155,9 +171,13 @@ void ls_beats_stop(ls_beats *b)
     if (b->added)
         take_added(b);
     for (int r = 0; r < b->size; r++)
-        if (b->lines[r])
-            end_line(b, r);
-    free((void *)b->added);
+        if (b->lines[r]) {
+            b->table->hang_up(b->lines[r]);
+            b->lines[r] = NULL;
+        }
+    pthread_mutex_destroy(&b->mutex);
+    free(b->ended);
+    free(b->added);
     free(b->wants);
     free(b->ranks);
     free((void *)b->heard);
@@ -168,9 +188,21 @@ void ls_beats_stop(ls_beats *b)
 void ls_beats_add(ls_beats *b, int rank, ls_line *line)
 {
     atomic_store(&b->heard[rank], b->table->now(b->transport));
-    ls_line *before = atomic_exchange(&b->added[rank], line);
+    pthread_mutex_lock(&b->mutex);
+    ls_line *before = b->added[rank];
+    b->added[rank] = line;
+    b->ended[rank] = LS_LINE_OPEN;
+    pthread_mutex_unlock(&b->mutex);
     if (before)
         b->table->hang_up(before);
+}
+
+ls_line_end ls_beats_how_ended(ls_beats *b, int rank)
+{
+    pthread_mutex_lock(&b->mutex);
+    ls_line_end how = b->ended[rank];
+    pthread_mutex_unlock(&b->mutex);
+    return how;
 }
 
 double ls_beats_heard(const ls_beats *b, int rank)

@@ -20,6 +20,9 @@ void ls_beats_add(ls_beats *beats, int rank, ls_line *line);
 /* When a worker was last heard of. */
 double ls_beats_heard(const ls_beats *beats, int rank);
 
+/* How the line to a worker ended; LS_LINE_OPEN: it has not. */
+ls_line_end ls_beats_how_ended(ls_beats *beats, int rank);
+
 /* Seconds beyond the limit that a worker may be silent: its machine or this one has too much to do, and signs of life
  * were late before. */
 double ls_beats_patience(const ls_beats *beats, int rank);

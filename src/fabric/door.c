@@ -10,7 +10,11 @@
  *
  * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its members are. It calls
  * on all of these, who look at their doors between two things that they do together. Then it is a newcomer, and may ask
- * to be let in (joining.c). */
+ * to be let in (joining.c).
+ *
+ * When a connection between two members breaks, both look at their doors while the members regroup, and the higher rank
+ * calls the lower one again. Marks and generation must be the same as before: so only the same process reconnects, and
+ * only as long as neither side has gone on without the other. */
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -52,6 +56,7 @@ struct ls_door {
     int guests;
     ls_want *wants;
     char why[300];                      /* the last line that was called and ended, or was refused */
+    ls_process_id process;              /* of this worker */
     uint64_t mark;                      /* of this worker in this meeting */
     uint64_t *marks;                    /* by rank: of those that are met */
     uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
@@ -116,16 +121,27 @@ static void say(const ls_door *d, hello *h, int line)
     h->out.bytes = strlen(d->about);
     h->out.hash[0] = d->mark;
     h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
+    h->out.process = d->process;
     if (!mesh->begun)
         return;
     h->out.tag = mesh->since[mesh->peers.rank];
     ls_mesh_put_members(mesh, &h->out);
 }
 
-/* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
-static bool should_call(const ls_door *d, int rank, bool asks)
+/* A member of lower rank whose connection broke is called again: first the data line, then that for heartbeats. */
+static bool should_reconnect(const ls_door *d, int rank, int line)
 {
-    if (rank == d->options->rank || d->mesh->begun || d->met)
+    const ls_mesh *mesh = d->mesh;
+    return rank < d->options->rank && ls_peers_has(&mesh->peers, rank) &&
+           mesh->lost[rank] == (line ? LS_NOT_LOST : LS_LOST_BROKEN);
+}
+
+/* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
+static bool should_call(const ls_door *d, int rank, int line, bool asks)
+{
+    if (d->mesh->begun)
+        return should_reconnect(d, rank, line);
+    if (rank == d->options->rank || d->met)
         return false;
     if (d->joins)
         return ls_has_bit(d->members, rank);
@@ -142,11 +158,14 @@ static ls_status call_on_all(ls_door *d)
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
             hello *h = call_to(d, r, line);
-            if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, asks))
+            if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, line, asks))
                 continue;
             LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
-            if (h->at)
-                say(d, h, line);
+            if (!h->at)
+                continue;
+            say(d, h, line);
+            if (d->mesh->begun)
+                h->out.wishes = LS_HELLO_RECONNECTS;
         }
     return LS_OK;
 }
@@ -280,6 +299,7 @@ static void meet(ls_door *d, hello *h)
     if (h->out.sequence == 0) {
         ls_mesh_meet(d->mesh, rank, h->at);
         d->marks[rank] = h->in.hash[0];
+        d->mesh->processes[rank] = h->in.process;
         ls_set_bit(d->seen, rank);
     } else {
         ls_mesh_hear_life(d->mesh, rank, h->at);
@@ -293,6 +313,24 @@ static bool fits(const ls_door *d, const hello *h, int rank, int line)
     return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
 }
 
+/* Whether a HELLO comes from the process that this worker had met, in the same generation. */
+static bool is_same_member(const ls_door *d, const hello *h)
+{
+    int rank = (int)h->in.from;
+    return ls_peers_has(&d->mesh->peers, rank) && h->in.epoch == d->mesh->peers.epoch && h->in.tag > 0 &&
+           h->in.hash[0] == d->marks[rank];
+}
+
+/* A member's answer to a call to reconnect. */
+static void hear_reconnected(ls_door *d, hello *h, int rank, int line)
+{
+    bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+    if (!refused && is_same_member(d, h) && should_reconnect(d, rank, line) && !has_line(d, rank, line))
+        meet(d, h);
+    else
+        forget(d, h);
+}
+
 /* A line that this worker called. One that ended, or did not begin properly, is called again; so is a higher rank that
  * has not begun. */
 static ls_status hear_called(ls_door *d, int rank, int line)
@@ -302,6 +340,8 @@ static ls_status hear_called(ls_door *d, int rank, int line)
     hearing heard = listen_to(d, h);
     if (heard == HEARD_NONSENSE || (heard == HEARD_ALL && h->in.from != (uint32_t)rank)) {
         forget(d, h);
+    } else if (heard == HEARD_ALL && has_spoken(h) && d->mesh->begun) {
+        hear_reconnected(d, h, rank, line);
     } else if (heard == HEARD_ALL && has_spoken(h)) {
         LS_TRY(compare(d, h));
         learn(d, &h->in);
@@ -318,6 +358,20 @@ static ls_status hear_called(ls_door *d, int rank, int line)
     return LS_OK;
 }
 
+/* Whether the connection to a member may be replaced: unless it is known to have left or ended. */
+static bool may_return(const ls_door *d, int rank)
+{
+    ls_absence how = d->mesh->lost[rank];
+    return how != LS_LOST_LEFT && how != LS_LOST_DEAD;
+}
+
+/* The other side has lost this connection, whether this side has noticed or not. */
+static void drop_broken(ls_door *d, int rank)
+{
+    ls_mesh_lose(d->mesh, rank, LS_LOST_BROKEN, "its connection broke");
+    ls_mesh_hang_up(d->mesh, rank);
+}
+
 /* Whether a caller may be let in, now or later. */
 typedef enum welcome { WELCOME, LATER, NEVER } welcome;
 
@@ -326,6 +380,9 @@ static welcome judge_guest(const ls_door *d, const hello *h)
     int from = (int)h->in.from, line = h->in.sequence == 1;
     if (from == d->options->rank || from >= d->options->size)
         return NEVER;
+    if (h->in.wishes & LS_HELLO_RECONNECTS)
+        return d->mesh->begun && is_same_member(d, h) && (line ? !d->mesh->lost[from] : may_return(d, from)) ? WELCOME
+                                                                                                             : NEVER;
     if (d->mesh->begun && (ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line)))
         return LATER;
     if (d->mesh->begun)
@@ -368,8 +425,11 @@ static ls_status hear_guest(ls_door *d, int index, bool *gone)
         *gone = has_spoken(h);
         if (*gone)
             status = compare(d, h);
-        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0)
+        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0) {
+            if (h->in.wishes & LS_HELLO_RECONNECTS && h->in.sequence == 0)
+                drop_broken(d, (int)h->in.from);
             meet(d, h);
+        }
     }
     if (*gone)
         drop_guest(d, index);
@@ -385,7 +445,7 @@ static ls_status hear_all(ls_door *d)
     LS_TRY(answer_all(d));
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
-            if (d->mesh->begun)
+            if (d->mesh->begun && !should_call(d, r, line, false))
                 forget(d, call_to(d, r, line)); /* a question that needs no answer any more */
             else if (call_to(d, r, line)->at)
                 LS_TRY(hear_called(d, r, line));
@@ -416,8 +476,7 @@ ls_status ls_door_visit(ls_door *d)
     if (!d)
         return LS_OK;
     tell_refused(d);
-    if (!d->mesh->begun)
-        LS_TRY(call_on_all(d));
+    LS_TRY(call_on_all(d));
     return hear_all(d);
 }
 
@@ -484,7 +543,7 @@ static ls_status wait_for_callers(ls_door *d)
         if (h->at)
             d->wants[n++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && !has_spoken(h) };
         else
-            complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, false);
+            complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, line, false);
     }
     for (int r = 0; r < d->options->size; r++)
         if (d->mesh->links[r].line && !d->joins)
@@ -570,6 +629,7 @@ static ls_status begin(ls_door *d, ls_frame frame)
 {
     ls_mesh *mesh = d->mesh;
     mesh->begun = true;
+    ls_mesh_confirm_members(mesh);
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->readies[r].kind == LS_FRAME_MET)
             mesh->readies[r] = (ls_frame){ 0 };
@@ -714,6 +774,11 @@ static ls_status heed_launcher(ls_door *d)
     return status;
 }
 
+bool ls_door_launcher_saw_end(const ls_door *d, int rank)
+{
+    return d && ls_launcher_has_seen_end(d->options, rank);
+}
+
 /* ---- Until the job begins ---- */
 
 /* BEGIN goes out before the program does something else. */
@@ -767,6 +832,7 @@ static ls_status open_door(ls_door *d, int number, const char *about)
         return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
     for (int i = 0; i < mesh->peers.count; i++)
         ls_set_bit(d->begins, mesh->peers.members[i]);
+    d->process = ls_process_self();
     LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
     d->launcher = ls_launcher_open(d->options);
     d->asked = mesh->table->now(mesh->transport);

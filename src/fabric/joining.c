@@ -155,6 +155,8 @@ static ls_status enter(ls_mesh *mesh)
     mesh->begun = true;
     mesh->leaves = mesh->slept = false;
     mesh->peers.joins = false;
+    memcpy(mesh->confirmed, frame.members, sizeof(mesh->confirmed));
+    ls_clear_bit(mesh->confirmed, mesh->peers.rank);
     return ls_mesh_begin_epoch(mesh, &frame, &newcomer);
 }
 

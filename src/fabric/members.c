@@ -15,6 +15,9 @@
 #include "base/text.h"
 #include "fabric/mesh.h"
 
+#define RECONNECT_POLL   0.01 /* seconds between looks at the door while a connection is broken */
+#define RECONNECT_MOMENT 0.5  /* seconds for all connections of one worker to come back at once */
+
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)
 {
     int count = 0;
@@ -36,6 +39,7 @@ void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why)
     if (mesh->lost[rank])
         return;
     mesh->lost[rank] = how;
+    mesh->changes++;
     if (!ls_peers_has(&mesh->peers, rank))
         return;
     if (!mesh->regroup)
@@ -87,6 +91,19 @@ static void check_silence(ls_mesh *mesh, double now)
     }
 }
 
+/* A reset heartbeat connection to a worker that runs is a broken connection like any other. */
+static void check_heartbeats(ls_mesh *mesh)
+{
+    for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (r == mesh->peers.rank || !mesh->links[r].line || mesh->lost[r] ||
+            ls_beats_how_ended(mesh->beats, r) != LS_LINE_BROKEN)
+            continue;
+        ls_mesh_hang_up(mesh, r);
+        ls_mesh_lose(mesh, r, LS_LOST_BROKEN, "its heartbeat connection broke");
+    }
+}
+
 /* Whether this process stood still for so long that others may have given it up. */
 static bool was_held_up(ls_mesh *mesh, double late)
 {
@@ -97,7 +114,7 @@ static bool was_held_up(ls_mesh *mesh, double late)
 ls_status ls_mesh_wait(ls_mesh *mesh)
 {
     double before = mesh->table->now(mesh->transport);
-    LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
+    LS_TRY(ls_mesh_turn(mesh, mesh->reconnects ? RECONNECT_POLL : LS_BEAT_EVERY));
     double now = mesh->table->now(mesh->transport);
     if (mesh->over.status != LS_OK)
         return ls_error_give(&mesh->over);
@@ -106,6 +123,7 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
         ls_mesh_wait_begins(mesh);
     }
     check_silence(mesh, now);
+    check_heartbeats(mesh);
     return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
 }
 
@@ -127,6 +145,13 @@ static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
     mesh->regroup = true;
 }
 
+void ls_mesh_confirm_members(ls_mesh *mesh)
+{
+    memset(mesh->confirmed, 0, sizeof(mesh->confirmed));
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(mesh->confirmed, mesh->peers.members[i]);
+}
+
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     char why[LS_FRAME_WHAT];
@@ -144,6 +169,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         if (current && mesh->ready) {
             mesh->committed = true;
             mesh->peers.decided |= frame->wishes;
+            ls_mesh_confirm_members(mesh);
         }
         return LS_OK;
     case LS_FRAME_STATE:
@@ -248,6 +274,7 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
     ls_mesh_push(mesh);
     mesh->committed = true;
     mesh->peers.decided |= wishes;
+    ls_mesh_confirm_members(mesh);
     return LS_OK;
 }
 
@@ -430,6 +457,41 @@ static ls_status tell_state(ls_mesh *mesh)
     return LS_OK;
 }
 
+/* Whether another worker on this side still hears the lost worker `rank`, or nobody else is there to say. */
+static bool may_be_heard(const ls_mesh *mesh, int rank)
+{
+    const ls_peers *p = &mesh->peers;
+    bool heard = false, alone = true;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        if (r == p->rank || mesh->lost[r])
+            continue;
+        alone = false;
+        heard |= !ls_has_bit(mesh->states[r].members, rank);
+    }
+    return heard || alone;
+}
+
+/* Whether a broken connection is likely to come back: that of a worker whom others still hear, or of two such workers.
+ * One that all have lost gets a moment: all its connections may have broken at once. */
+static bool should_await_reconnection(const ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    double waited = mesh->table->now(mesh->transport) - mesh->regroups_since;
+    if (waited >= mesh->silence_limit)
+        return false;
+    bool soon = waited < RECONNECT_MOMENT;
+    for (int i = 0; i < p->count; i++) {
+        int a = p->members[i];
+        if (mesh->lost[a] == LS_LOST_BROKEN && (soon || may_be_heard(mesh, a)))
+            return true;
+        for (int k = 0; k < p->count && a != p->rank && !mesh->lost[a]; k++)
+            if (!mesh->lost[p->members[k]] && ls_has_bit(mesh->states[a].members, p->members[k]))
+                return true;
+    }
+    return false;
+}
+
 /* Whether this worker, the first that is left, knows enough to announce. Everybody has said how far it is. Those before
  * it that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or
  * neither has: if only one says so, the other one will, or is dead, which will be seen. */
@@ -437,7 +499,7 @@ static bool may_announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
     int own = ls_peers_place(p);
-    if (!all_said(mesh, mesh->states))
+    if (!mesh->quorum || !all_said(mesh, mesh->states) || should_await_reconnection(mesh))
         return false;
     for (int i = 0; i < p->count; i++)
         for (int k = 0; k < p->count; k++) {
@@ -463,24 +525,74 @@ static void part_enemies(ls_mesh *mesh)
         }
 }
 
-/* An ended connection is a certain loss. One that was only silent may see it the other way round, and so may those whom
- * this worker sees lost after it was silent itself: then the side with most of the members goes on, and of two halves
- * the one with the first of them. */
-static ls_status check_majority(ls_mesh *mesh)
+/* ---- Quorum ---- */
+
+/* Whether a worker's process has ended for certain: its kernel closed the heartbeat connection, it ran on this machine
+ * and its pid is free, or the launcher saw it end. */
+static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
-    int left = 0, doubtful = 0;
-    mesh->slept |= was_held_up(mesh, 0);
-    for (int i = 0; i < mesh->peers.count; i++) {
-        int r = mesh->peers.members[i];
-        left += !mesh->lost[r];
-        doubtful += mesh->lost[r] == LS_LOST_SILENT || (mesh->lost[r] == LS_LOST_ENDED && mesh->slept);
+    return (mesh->beats && ls_beats_how_ended(mesh->beats, rank) == LS_LINE_DIED) ||
+           ls_process_has_ended(&mesh->processes[rank]) || ls_door_launcher_saw_end(mesh->door, rank);
+}
+
+static void look_for_proofs(ls_mesh *mesh)
+{
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->lost[r] > LS_LOST_DEAD && is_proven_dead(mesh, r))
+            mesh->lost[r] = LS_LOST_DEAD;
+}
+
+/* Whether a lost worker may run and see this one lost. */
+static bool is_doubtful(const ls_mesh *mesh, int rank)
+{
+    return mesh->lost[rank] > LS_LOST_ENDED || (mesh->lost[rank] == LS_LOST_ENDED && mesh->slept);
+}
+
+/* Whether this side has most of the workers in `bits` that may run, or half of them with the first one. Two sides that
+ * have lost each other cannot both have it. */
+static bool has_quorum(const ls_mesh *mesh, const uint64_t *bits)
+{
+    int here = 0, possible = 0, first = -1;
+    for (int r = 0; r < mesh->peers.size; r++) {
+        if (!ls_has_bit(bits, r) || (mesh->lost[r] && !is_doubtful(mesh, r)))
+            continue;
+        possible++;
+        here += !mesh->lost[r];
+        if (first < 0 || mesh->since[r] < mesh->since[first])
+            first = r;
     }
-    if (doubtful == 0 || left * 2 > mesh->peers.count ||
-        (left * 2 == mesh->peers.count && !mesh->lost[mesh->peers.members[0]]))
+    return here * 2 > possible || (here * 2 == possible && !mesh->lost[first]);
+}
+
+static bool is_reconnecting(const ls_mesh *mesh)
+{
+    bool any = false;
+    for (int i = 0; i < mesh->peers.count; i++)
+        any |= mesh->lost[mesh->peers.members[i]] == LS_LOST_BROKEN;
+    return any && mesh->table->now(mesh->transport) - mesh->regroups_since < mesh->silence_limit;
+}
+
+/* Fails on the side that must not go on: without a quorum of the members, and of the last confirmed ones. A worker that
+ * fails here writes nothing more. */
+static ls_status check_quorum(ls_mesh *mesh)
+{
+    uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };
+    int here = 0;
+    mesh->slept |= was_held_up(mesh, 0);
+    look_for_proofs(mesh);
+    for (int i = 0; i < mesh->peers.count; i++) {
+        ls_set_bit(members, mesh->peers.members[i]);
+        here += !mesh->lost[mesh->peers.members[i]];
+    }
+    mesh->quorum = has_quorum(mesh, members) && has_quorum(mesh, mesh->confirmed);
+    if (mesh->quorum || is_reconnecting(mesh))
         return LS_OK;
     mesh->leaves = true;
-    return ls_fail(LS_ERR_PEER, "%s; only %d of %d workers are on this side, and the others may go on: this one ends",
-                   mesh->why, left, mesh->peers.count);
+    atomic_store(&mesh->peers.deposed, true);
+    return ls_fail(LS_ERR_PEER,
+                   "%s; only %d of %d workers are on this side, and the others may go on: this worker ends and writes "
+                   "nothing more",
+                   mesh->why, here, mesh->peers.count);
 }
 
 /* Those that are left are known, and how far each is. */
@@ -515,10 +627,13 @@ static ls_status announce(ls_mesh *mesh)
     return LS_OK;
 }
 
-static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer)
+static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer, int before)
 {
     const ls_peers *p = &mesh->peers;
-    if (mesh->log && newcomer >= 0 && p->members[0] == p->rank)
+    if (mesh->log && newcomer < 0 && p->count == before)
+        ls_log_write(mesh->log, LS_LOG_WARNING, "%s; it is connected again, and the %d workers repeat the step",
+                     mesh->why, p->count);
+    else if (mesh->log && newcomer >= 0 && p->members[0] == p->rank)
         ls_log_always(mesh->log, "worker %d joins; %d of %d go on", newcomer, p->count, p->size);
     else if (mesh->log && newcomer < 0)
         ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
@@ -538,7 +653,7 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
         int r = mesh->peers.members[i];
         if (ls_has_bit(frame->members, r))
             continue;
-        mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_ENDED;
+        mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_SILENT;
         LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
         ls_mesh_hang_up(mesh, r);
     }
@@ -590,15 +705,18 @@ static ls_status adopt(ls_mesh *mesh)
     ls_frame frame = mesh->announced;
     ls_peers *p = &mesh->peers;
     mesh->leaves = !ls_has_bit(frame.members, p->rank);
-    if (mesh->leaves)
+    if (mesh->leaves) {
+        atomic_store(&p->deposed, true);
         return ls_fail(LS_ERR_PEER,
                        "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
                        p->size);
+    }
     if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
         return ls_fail(LS_ERR_PEER, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
                        (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
+    int before = p->count;
     LS_TRY(ls_mesh_begin_epoch(mesh, &frame, &newcomer));
-    report(mesh, &frame, newcomer);
+    report(mesh, &frame, newcomer, before);
     if (frame.number > mesh->number) {
         p->decided |= frame.wishes;
         mesh->committed = true;
@@ -620,26 +738,27 @@ static bool all_took_leave(const ls_mesh *mesh)
 
 ls_status ls_mesh_regroup(ls_mesh *mesh)
 {
-    int lost = -1;
+    unsigned told = mesh->changes - 1;
     if (!mesh->table->elastic && !all_took_leave(mesh))
         return ls_fail(LS_ERR_PEER, "%s; over %s the others cannot go on without it", mesh->why, mesh->table->name);
     ls_mesh_abandon(mesh);
     ls_mesh_wait_begins(mesh);
+    mesh->regroups_since = mesh->table->now(mesh->transport);
     while (mesh->announced.kind == 0) {
-        int now_lost = 0;
         if (mesh->committed) /* it was under way */
             return LS_OK;
-        LS_TRY(check_majority(mesh));
-        for (int i = 0; i < mesh->peers.count; i++)
-            now_lost += mesh->lost[mesh->peers.members[i]] != 0;
-        if (now_lost != lost)
+        LS_TRY(check_quorum(mesh));
+        mesh->reconnects = is_reconnecting(mesh);
+        LS_TRY(ls_door_visit(mesh->door));
+        if (mesh->changes != told)
             LS_TRY(tell_state(mesh));
-        lost = now_lost;
+        told = mesh->changes;
         if (first_left(mesh) == mesh->peers.rank && may_announce(mesh)) {
             LS_TRY(announce(mesh));
             break;
         }
         LS_TRY(ls_mesh_wait(mesh));
     }
+    mesh->reconnects = false;
     return adopt(mesh);
 }

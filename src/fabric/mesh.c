@@ -29,6 +29,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->readies = calloc(size, sizeof(*mesh->readies));
     mesh->states = calloc(size, sizeof(*mesh->states));
     mesh->lost = calloc(size, sizeof(*mesh->lost));
+    mesh->processes = calloc(size, sizeof(*mesh->processes));
     mesh->since = calloc(size, sizeof(*mesh->since));
     mesh->joins = calloc(size, sizeof(*mesh->joins));
     mesh->seconds = calloc(size, sizeof(*mesh->seconds));
@@ -58,7 +59,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
     if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
-        !mesh->lost || !mesh->since || !mesh->joins || !mesh->seconds || !mesh->weights) {
+        !mesh->lost || !mesh->processes || !mesh->since || !mesh->joins || !mesh->seconds || !mesh->weights) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     }
@@ -66,6 +67,8 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
         mesh->members[r] = r;
         mesh->since[r] = r < mesh->peers.count;
         mesh->lost[r] = r < mesh->peers.count || r == mesh->peers.rank ? LS_NOT_LOST : LS_LOST_LEFT;
+        if (r < mesh->peers.count)
+            ls_set_bit(mesh->confirmed, r);
     }
     *out = mesh;
     return LS_OK;
@@ -93,6 +96,7 @@ void ls_mesh_free(ls_mesh *mesh)
     free(mesh->readies);
     free(mesh->states);
     free(mesh->lost);
+    free(mesh->processes);
     free(mesh->since);
     free(mesh->joins);
     free(mesh->seconds);
@@ -132,6 +136,7 @@ void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line)
     bool lives = mesh->links[rank].lives;
     mesh->links[rank] = (ls_link){ .line = line, .lives = lives, .heard = mesh->table->now(mesh->transport) };
     mesh->lost[rank] = LS_NOT_LOST;
+    mesh->changes++;
     mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
 }
 
@@ -375,8 +380,13 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
     size_t moved = 0;
     *more = false;
     if (mesh->table->read(link->line, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
+        static const ls_absence absences[] = { [LS_LINE_CLOSED] = LS_LOST_SILENT,
+                                               [LS_LINE_DIED] = LS_LOST_DEAD,
+                                               [LS_LINE_GONE] = LS_LOST_ENDED,
+                                               [LS_LINE_BROKEN] = LS_LOST_BROKEN };
+        ls_line_end how = ls_line_how_ended(mesh->table, link->line);
         ls_mesh_hang_up(mesh, rank);
-        ls_mesh_lose(mesh, rank, LS_LOST_ENDED, ls_last_error());
+        ls_mesh_lose(mesh, rank, absences[how], ls_last_error());
         return LS_OK;
     }
     *more = moved > 0;

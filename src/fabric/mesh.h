@@ -14,12 +14,13 @@
 #include <pthread.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "fabric/beats.h"
 #include "fabric/transport.h"
 #include "run/peers.h"
 
 #define LS_FRAME_MAGIC   0x6b63304cu /* "L0ck" */
-#define LS_FRAME_VERSION 4
+#define LS_FRAME_VERSION 5
 #define LS_FRAME_WHAT    80
 
 typedef enum ls_frame_kind {
@@ -55,14 +56,18 @@ typedef struct ls_frame {
     uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided; HELLO: an ls_hello_wish */
     union {
         char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
-        uint64_t members[LS_MAX_CLUSTER / 64]; /* a bit for each rank; STATE: that is lost; others: that is a member */
+        struct {
+            uint64_t members[LS_MAX_CLUSTER / 64]; /* a bit for each rank; STATE: lost; others: a member */
+            ls_process_id process;                 /* HELLO: the sender's */
+        };
     };
 } ls_frame;
 
 /* What a HELLO says beside who the sender is. */
 typedef enum ls_hello_wish {
-    LS_HELLO_REFUSES = 1, /* this line is none from now on; the caller may call again */
-    LS_HELLO_JOINS = 2    /* the caller wants to join a job that runs, and not to begin one */
+    LS_HELLO_REFUSES = 1,   /* this line is none from now on; the caller may call again */
+    LS_HELLO_JOINS = 2,     /* the caller wants to join a job that runs, and not to begin one */
+    LS_HELLO_RECONNECTS = 4 /* the caller is a member whose connection broke */
 } ls_hello_wish;
 
 #define LS_BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
@@ -71,9 +76,15 @@ typedef enum ls_hello_wish {
 
 typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
 
-/* How a worker was lost. Of one that was only silent, or that ended when this one had been silent itself, nobody knows:
- * it may see it the other way round. */
-typedef enum ls_absence { LS_NOT_LOST, LS_LOST_LEFT, LS_LOST_ENDED, LS_LOST_SILENT } ls_absence;
+/* How a worker was lost. All but LEFT and DEAD are doubtful: the worker may run, and see this one lost. */
+typedef enum ls_absence {
+    LS_NOT_LOST,
+    LS_LOST_LEFT,   /* it said goodbye */
+    LS_LOST_DEAD,   /* its process has ended */
+    LS_LOST_ENDED,  /* it ended, or closed the connection because this worker had been silent for too long */
+    LS_LOST_BROKEN, /* the connection broke; members try to reconnect */
+    LS_LOST_SILENT, /* it sent nothing for too long, or closed the connection */
+} ls_absence;
 
 /* What is under way to and from one worker. */
 typedef struct ls_link {
@@ -136,10 +147,18 @@ typedef struct ls_mesh {
     bool ready;      /* all of it is here */
     bool committed;  /* and it is known that all have it */
     uint64_t hash[2];
-    ls_frame *readies;                        /* by rank: what it said last; kind 0: nothing */
-    ls_frame *states;                         /* likewise */
-    ls_frame announced;                       /* kind 0: nothing */
-    ls_absence *lost;                         /* by rank */
+    ls_frame *readies;        /* by rank: what it said last; kind 0: nothing */
+    ls_frame *states;         /* likewise */
+    ls_frame announced;       /* kind 0: nothing */
+    ls_absence *lost;         /* by rank */
+    unsigned changes;         /* counts changes of `lost` */
+    ls_process_id *processes; /* by rank: from its HELLO */
+    /* Members of the last generation in which a commit was made. Until one is made in the present generation, a side
+     * that goes on needs a quorum of both: the announcement may have reached this side alone. */
+    uint64_t confirmed[LS_MAX_CLUSTER / 64];
+    bool quorum;                              /* this side may go on */
+    bool reconnects;                          /* a connection is broken and may come back */
+    double regroups_since;                    /* broken connections have the silence limit from then on to come back */
     ls_frame *joins;                          /* by rank: a newcomer's; kind 0: nothing */
     double waits_until;                       /* for newcomers; 0: not at all */
     bool asked;                               /* as a newcomer: to be let in, */
@@ -181,6 +200,8 @@ ls_status ls_door_visit(ls_door *door);
 /* As a newcomer: the members are now these. Lines to others are ended. */
 void ls_door_learn(ls_door *door, const ls_frame *members);
 bool ls_door_has_met(const ls_door *door, const uint64_t *members);
+/* Whether this worker's launcher has seen a worker end for good. */
+bool ls_door_launcher_saw_end(const ls_door *door, int rank);
 /* MET or BEGIN has come of a worker that this one has met. */
 void ls_door_hear(ls_door *door, int rank, const ls_frame *frame);
 void ls_door_close(ls_door *door);
@@ -258,6 +279,8 @@ void ls_mesh_give_up(ls_peers *peers);
 void ls_mesh_end_all(ls_peers *peers);
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
+/* A commit was made in this generation: all its members have adopted it, and none acts by an older one any more. */
+void ls_mesh_confirm_members(ls_mesh *mesh);
 
 /* All members say how far they are; the coordinator waits until each has. */
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);

@@ -233,7 +233,9 @@ static void befall(ls_sim *sim, const ls_sim_event *e)
         ls_sim_cut(sim, e->worker, e->other);
         break;
     case LS_SIM_SPLIT: /* room was made before the run */
-        sim->splits[sim->split_count++] = (ls_sim_split){ e->side, sim->now, sim->now + e->seconds };
+        sim->splits[sim->split_count++] = (ls_sim_split){ e->side, e->one_way, sim->now, sim->now + e->seconds };
+        if (e->cuts)
+            ls_sim_cut_across(sim, e->side);
         break;
     }
 }

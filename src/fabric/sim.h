@@ -23,6 +23,7 @@ typedef struct ls_sim_settings {
         most_delay; /* seconds that bytes are under way; one in 32 takes 10 times as long; 0: 50 us, 2 ms */
     double limit;   /* simulated seconds after which the world ends with an error; 0: 600 */
     size_t window;  /* bytes under way in one direction of a line, at most; 0: 64 KiB */
+    bool local;     /* all workers are on one machine: an end does not tell a closed line from a dead worker */
     bool story;     /* keep what happens as text; it happens alike without */
 } ls_sim_settings;
 
@@ -43,6 +44,8 @@ typedef struct ls_sim_event {
     double seconds; /* STOP, SPLIT: for so long; may be INFINITY */
     int other;      /* CUT */
     uint32_t side;  /* SPLIT: one bit for each worker */
+    bool one_way;   /* SPLIT: what comes from `side` is lost, what goes there arrives */
+    bool cuts;      /* SPLIT: connections across it are reset, too */
 } ls_sim_event;
 
 ls_status ls_sim_create(const ls_sim_settings *settings, ls_sim **out);

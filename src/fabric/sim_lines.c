@@ -16,8 +16,9 @@ double ls_sim_arrival(const ls_sim *sim, const ls_sim_worker *from, const ls_sim
         return INFINITY;
     for (size_t i = 0; i < sim->split_count; i++) {
         const ls_sim_split *s = &sim->splits[i];
-        bool crosses = ((s->side >> from->number ^ s->side >> to->number) & 1) != 0;
-        if (crosses && time > s->begins && time < s->ends)
+        bool leaves = s->side >> from->number & 1, enters = s->side >> to->number & 1;
+        bool stopped = s->one_way ? leaves && !enters : leaves != enters;
+        if (stopped && time > s->begins && time < s->ends)
             return ls_sim_arrival(sim, from, to, s->ends);
     }
     return time;
@@ -42,7 +43,8 @@ static double arrival(const ls_line *line, double time)
 
 static double ends_at(const ls_line *line)
 {
-    return sooner(arrival(line, incoming(line)->ends), line->gives_up);
+    const ls_sim_way *in = incoming(line);
+    return sooner(in->aborted ? in->ends : arrival(line, in->ends), line->gives_up);
 }
 
 static double readable_at(const ls_line *line)
@@ -144,13 +146,13 @@ static void empty_way(ls_sim_way *way)
     way->first = way->held = way->packet_first = way->packet_count = way->packet_room = 0;
 }
 
-/* Of the bytes under way the last are lost, any number of them. */
-static void lose_bytes(ls_sim *sim, const ls_line *receiver, ls_sim_way *way)
+/* Of the bytes under way the last are lost, any number of them; or all. */
+static void lose_bytes(ls_sim *sim, const ls_line *receiver, ls_sim_way *way, bool all)
 {
     size_t arrived = 0, p = way->packet_first;
     while (p < way->packet_count && arrival(receiver, way->packets[p].time) <= sim->now)
         arrived += way->packets[p++].bytes;
-    size_t lost = ls_sim_random(sim, way->held - arrived + 1);
+    size_t lost = all ? way->held - arrived : ls_sim_random(sim, way->held - arrived + 1);
     way->held -= lost;
     while (lost > 0) {
         ls_sim_packet *last = &way->packets[way->packet_count - 1];
@@ -170,7 +172,7 @@ static void end_way(ls_sim *sim, ls_sim_wire *wire, int side, bool broken)
     if (way->ends < INFINITY)
         return;
     if (broken)
-        lose_bytes(sim, &wire->ends[!side], way);
+        lose_bytes(sim, &wire->ends[!side], way, false);
     way->ends = at > way->last ? at : way->last;
     way->broken = broken;
 }
@@ -194,6 +196,28 @@ void ls_sim_cut(ls_sim *sim, int worker, int other)
         int a = sim->wires[i]->ends[0].worker->number, b = sim->wires[i]->ends[1].worker->number;
         if ((a == worker && (other < 0 || b == other)) || (b == worker && (other < 0 || a == other)))
             cut_wire(sim, sim->wires[i]);
+    }
+}
+
+/* As a firewall that resets connections, or `ss -K` on both machines. */
+static void abort_wire(ls_sim *sim, ls_sim_wire *wire)
+{
+    for (int side = 0; side < 2; side++) {
+        ls_sim_way *way = &wire->ways[side];
+        if (way->ends < INFINITY)
+            continue;
+        lose_bytes(sim, &wire->ends[!side], way, true);
+        way->ends = sim->now + ls_sim_delay(sim);
+        way->broken = way->aborted = true;
+    }
+}
+
+void ls_sim_cut_across(ls_sim *sim, uint32_t side)
+{
+    for (size_t i = 0; i < sim->wire_count; i++) {
+        const ls_line *ends = sim->wires[i]->ends;
+        if ((side >> ends[0].worker->number ^ side >> ends[1].worker->number) & 1)
+            abort_wire(sim, sim->wires[i]);
     }
 }
 
@@ -492,9 +516,19 @@ static void sim_hang_up(ls_line *line)
     if (begin_call(line) != LS_OK)
         return;
     ls_sim_note(line->worker, "hangs up", line, 0);
-    /* As with TCP: where bytes came that nobody has read, the last ones sent may be lost. */
-    end_way(sim, line->wire, line->side, incoming(line)->held > 0 && ls_sim_random(sim, 2) == 0);
+    end_way(sim, line->wire, line->side, false);
     close_end(line);
+}
+
+/* The kernel of a killed worker says so; a machine that vanished says nothing. */
+static ls_line_end sim_how_ended(const ls_line *line)
+{
+    const ls_sim_worker *other = line->wire->ends[!line->side].worker;
+    if (line->worker->sim->settings.local)
+        return LS_LINE_GONE;
+    if (other->dead && !(other->vanished < INFINITY))
+        return LS_LINE_DIED;
+    return incoming(line)->broken || line->gives_up < INFINITY ? LS_LINE_BROKEN : LS_LINE_CLOSED;
 }
 
 /* ---- Waiting ---- */
@@ -556,6 +590,7 @@ const ls_transport_table ls_transport_sim = {
     .write = sim_write,
     .read = sim_read,
     .hang_up = sim_hang_up,
+    .how_ended = sim_how_ended,
     .wait = sim_wait,
     .now = sim_now,
 };

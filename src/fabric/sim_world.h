@@ -24,9 +24,10 @@ typedef struct ls_sim_way {
     size_t first, held;  /* bytes in it: those under way, and those not read yet */
     ls_sim_packet *packets;
     size_t packet_first, packet_count, packet_room;
-    double last; /* when the last byte arrives */
-    double ends; /* when the end arrives, if no split is in the way; INFINITY: it has none */
-    bool broken; /* it was cut; otherwise hung up */
+    double last;  /* when the last byte arrives */
+    double ends;  /* when the end arrives, if no split is in the way; INFINITY: it has none */
+    bool broken;  /* it was cut; otherwise hung up */
+    bool aborted; /* by this side's system: a split does not keep the end away */
 } ls_sim_way;
 
 struct ls_line {
@@ -81,6 +82,7 @@ struct ls_sim_worker {
 /* While it holds, nothing comes from one side to the other. */
 typedef struct ls_sim_split {
     uint32_t side;
+    bool one_way;
     double begins, ends;
 } ls_sim_split;
 
@@ -129,6 +131,8 @@ double ls_sim_arrival(const ls_sim *sim, const ls_sim_worker *from, const ls_sim
 /* When the worker finds something of what it waits for; INFINITY: never, if nobody else does anything. */
 double ls_sim_ready_at(const ls_sim_worker *worker);
 void ls_sim_cut(ls_sim *sim, int worker, int other); /* other -1: all */
+/* Resets the connections between the workers of `side` and the others; both ends see it at once, split or not. */
+void ls_sim_cut_across(ls_sim *sim, uint32_t side);
 void ls_sim_end_lines(ls_sim_worker *worker, bool silently);
 ls_status ls_sim_check_end(ls_sim_worker *worker); /* its work has returned */
 void ls_sim_describe_waits(const ls_sim_worker *worker, ls_text *out);

@@ -221,6 +221,7 @@ const ls_transport_table ls_transport_tcp = {
     .write = ls_tcp_line_write,
     .read = ls_tcp_line_read,
     .hang_up = ls_tcp_line_hang_up,
+    .how_ended = ls_tcp_line_how_ended,
     .wait = tcp_wait,
     .now = tcp_now,
     .refused = tcp_refused,

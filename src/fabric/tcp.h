@@ -39,6 +39,7 @@ typedef struct tcp_line {
     ls_secured *secured;
     bool wants_write; /* TCP_SHAKING: that is what it waits for */
     bool learned;     /* a guest's address is known */
+    bool goodbye;     /* close_notify was sent */
     bool deaf;        /* nothing can be written any more; what the other side said before can still be read */
     bool drained;     /* the last read found nothing more */
     bool owed;        /* of the unfinished record one byte was not counted yet: see ls_tcp_line_write */
@@ -58,6 +59,7 @@ bool ls_tcp_line_flush(tcp_line *line); /* whether nothing is on its way any mor
 ls_status ls_tcp_line_write(ls_line *line, const struct iovec *parts, int count, size_t *moved);
 ls_status ls_tcp_line_read(ls_line *line, const struct iovec *parts, int count, size_t *moved);
 void ls_tcp_line_hang_up(ls_line *line);
+ls_line_end ls_tcp_line_how_ended(const ls_line *line);
 /* Lines that were hung up; under the mutex. */
 void ls_tcp_leave_some(ls_tcp *tcp);
 

@@ -73,6 +73,8 @@ void ls_tcp_line_free(tcp_line *line)
 {
     if (!line)
         return;
+    if (line->state == TCP_OPEN && !line->goodbye) /* FIN alone would say that this process has ended */
+        setsockopt(line->fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
     ls_secured_free(line->secured);
     close(line->fd);
     free(line->buffer);
@@ -393,6 +395,22 @@ ls_status ls_tcp_line_read(ls_line *of, const struct iovec *parts, int count, si
 
 /* ---- Hanging up ---- */
 
+/* FIN follows close_notify, or nothing: without it the peer would take this process for dead. */
+static void say_goodbye(tcp_line *line)
+{
+    line->goodbye = ls_secured_say_end(line->secured);
+    if (line->goodbye)
+        shutdown(line->fd, SHUT_WR);
+}
+
+ls_line_end ls_tcp_line_how_ended(const ls_line *of)
+{
+    const tcp_line *line = (const tcp_line *)of;
+    if (line->secured && ls_secured_was_closed(line->secured))
+        return LS_LINE_CLOSED;
+    return line->secured && ls_secured_died(line->secured) ? LS_LINE_DIED : LS_LINE_BROKEN;
+}
+
 /* Whether the other side has all that was sent, or is gone. */
 static bool is_sent(int fd)
 {
@@ -408,10 +426,8 @@ static bool is_sent(int fd)
  * still to send; so it stays open until the other side has all, though nobody reads from it any more. */
 static bool has_left(tcp_line *line)
 {
-    if (line->record > 0 && ls_tcp_line_flush(line)) {
-        ls_secured_say_end(line->secured);
-        shutdown(line->fd, SHUT_WR);
-    }
+    if (line->record > 0 && ls_tcp_line_flush(line))
+        say_goodbye(line);
     return line->deaf || ls_clock_now() > line->end || (line->record == 0 && is_sent(line->fd));
 }
 
@@ -437,10 +453,8 @@ void ls_tcp_line_hang_up(ls_line *of)
         ls_tcp_line_free(line);
         return;
     }
-    if (ls_tcp_line_flush(line)) {
-        ls_secured_say_end(line->secured);
-        shutdown(line->fd, SHUT_WR);
-    }
+    if (ls_tcp_line_flush(line))
+        say_goodbye(line);
     line->end = ls_clock_now() + LEAVE_LIMIT;
     pthread_mutex_lock(&tcp->mutex);
     if (tcp->leaving_count == TCP_MOST_LEAVING) {

@@ -2,6 +2,8 @@
 #include "fabric/tls.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -26,10 +28,29 @@ struct ls_secured {
     uint64_t written;                   /* since the last change of keys */
     bool pending;                       /* a record is on its way */
     int error;                          /* errno of the socket; 0: none */
+    int first_error;                    /* the first one; EPIPE: the peer sent FIN */
     char why[160];
 };
 
 /* ---- The socket: as OpenSSL's own, but a connection that has ended raises no signal ---- */
+
+/* A reset after FIN is EPIPE, any other reset ECONNRESET; the system reports it once, and end of file from then on. So
+ * the first error decides, and an end of file counts as FIN only while the connection waits to be closed by this side.
+ */
+static void note_error(ls_secured *s, int error)
+{
+    s->error = error;
+    if (s->first_error == 0)
+        s->first_error = error;
+}
+
+static int end_of_file_error(int fd)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof(info);
+    bool fin = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_state == TCP_CLOSE_WAIT;
+    return fin ? EPIPE : ECONNRESET;
+}
 
 static int socket_write(BIO *bio, const char *data, size_t bytes, size_t *moved)
 {
@@ -40,7 +61,7 @@ static int socket_write(BIO *bio, const char *data, size_t bytes, size_t *moved)
     if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS))
         BIO_set_retry_write(bio);
     else if (sent < 0)
-        s->error = errno;
+        note_error(s, errno);
     return sent > 0;
 }
 
@@ -53,9 +74,9 @@ static int socket_read(BIO *bio, char *data, size_t bytes, size_t *moved)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         BIO_set_retry_read(bio);
     else if (got < 0)
-        s->error = errno;
+        note_error(s, errno);
     else if (got == 0)
-        s->error = ENOTCONN; /* the end, without TLS's word for it */
+        note_error(s, end_of_file_error(s->fd));
     return got > 0;
 }
 
@@ -197,7 +218,7 @@ static ls_tls_result fail(ls_secured *s)
 {
     const char *reason = ERR_reason_error_string(ERR_peek_error());
     if (s->error)
-        reason = s->error == ENOTCONN ? "its connection ended" : strerror(s->error);
+        reason = s->error == EPIPE ? "its connection ended" : strerror(s->error);
     snprintf(s->why, sizeof(s->why), "%s", reason ? reason : "no reason is known");
     ERR_clear_error();
     return s->error ? LS_TLS_CLOSED : LS_TLS_FAILED;
@@ -260,10 +281,22 @@ bool ls_secured_has_bytes(const ls_secured *s)
     return SSL_has_pending(s->ssl) == 1;
 }
 
-void ls_secured_say_end(ls_secured *s)
+bool ls_secured_say_end(ls_secured *s)
 {
+    bool can = SSL_is_init_finished(s->ssl) && !s->pending;
     ERR_clear_error();
-    if (SSL_is_init_finished(s->ssl) && !s->pending)
-        SSL_shutdown(s->ssl); /* it says so once; what the other side says to that is not waited for */
+    if (can)
+        can = SSL_shutdown(s->ssl) >= 0; /* the peer's close_notify is not awaited */
     ERR_clear_error();
+    return can;
+}
+
+bool ls_secured_was_closed(const ls_secured *s)
+{
+    return (SSL_get_shutdown(s->ssl) & SSL_RECEIVED_SHUTDOWN) != 0;
+}
+
+bool ls_secured_died(const ls_secured *s)
+{
+    return s->first_error == EPIPE && !ls_secured_was_closed(s);
 }

@@ -31,7 +31,12 @@ ls_tls_result ls_secured_shake_hands(ls_secured *s);
 ls_tls_result ls_secured_write(ls_secured *s, const void *data, size_t bytes, size_t *moved);
 ls_tls_result ls_secured_read(ls_secured *s, void *data, size_t bytes, size_t *moved);
 bool ls_secured_has_bytes(const ls_secured *s); /* that came and were not read */
-void ls_secured_say_end(ls_secured *s);
+/* Sends close_notify. Returns false where that is impossible: the handshake is not done, or a record is half sent. */
+bool ls_secured_say_end(ls_secured *s);
+/* How the connection ended: by the peer's close_notify; by FIN without it, which only the kernel of a process that has
+ * ended sends, since a live one says close_notify or resets the connection. Neither: by a reset or another failure. */
+bool ls_secured_was_closed(const ls_secured *s);
+bool ls_secured_died(const ls_secured *s);
 const char *ls_secured_why(const ls_secured *s);
 
 #define LS_TLS_RECORD 16384 /* bytes of a write that become one record, at most */

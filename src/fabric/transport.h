@@ -22,6 +22,15 @@ typedef struct ls_want {
     bool ready;
 } ls_want;
 
+/* How a connection ended. */
+typedef enum ls_line_end {
+    LS_LINE_OPEN,
+    LS_LINE_CLOSED, /* the peer closed it: it runs, or ended after a proper goodbye */
+    LS_LINE_DIED,   /* the peer's process has ended: its kernel closed the connection */
+    LS_LINE_GONE,   /* the peer closed it or ended: this transport cannot tell which */
+    LS_LINE_BROKEN, /* reset, timed out, unreachable: the peer may run and see it the other way round */
+} ls_line_end;
+
 typedef struct ls_transport_table {
     const char *name;
     bool elastic; /* workers may come and go; otherwise a lost worker is the end of the job */
@@ -44,6 +53,9 @@ typedef struct ls_transport_table {
     ls_status (*write)(ls_line *line, const struct iovec *parts, int count, size_t *moved);
     ls_status (*read)(ls_line *line, const struct iovec *parts, int count, size_t *moved);
     void (*hang_up)(ls_line *line); /* what was written still arrives, where that is possible */
+    /* How a line ended whose read failed. NULL: LS_LINE_GONE, for transports inside one machine, where nothing breaks a
+     * connection. */
+    ls_line_end (*how_ended)(const ls_line *line);
 
     /* Returns when something of the list may be there, or after so many seconds. */
     ls_status (*wait)(ls_transport *transport, ls_want *wants, int count, double seconds);
@@ -58,6 +70,11 @@ extern const ls_transport_table ls_transport_unix; /* the same by Unix sockets a
 extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job's key */
 extern const ls_transport_table ls_transport_mpi;  /* workers that mpirun started */
 extern const ls_transport_table ls_transport_ucx;  /* fabrics that one trusts */
+
+static inline ls_line_end ls_line_how_ended(const ls_transport_table *table, const ls_line *line)
+{
+    return table->how_ended ? table->how_ended(line) : LS_LINE_GONE;
+}
 
 /* The one that the options ask for. */
 ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);

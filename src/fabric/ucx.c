@@ -348,6 +348,19 @@ static bool ucx_is_gone(ls_message_line *line)
     return u->gone && (u->bye == 0 || ls_clock_now() > u->bye + BYE_LIMIT);
 }
 
+/* The inner line knows how the peer's process ended; UCX alone does not. */
+static ls_line_end ucx_how_ended(const ls_line *of)
+{
+    ls_message_line *line = (ls_message_line *)of;
+    const ucx_line *u = line->inner;
+    if (!line->open || !u)
+        return LS_LINE_BROKEN;
+    (void)ucx_is_gone(line);
+    if (!u->gone)
+        return LS_LINE_BROKEN;
+    return u->bye > 0 ? LS_LINE_CLOSED : ls_line_how_ended(transport_of(line)->inner_table, u->line);
+}
+
 static void ucx_progress(ls_transport *transport)
 {
     ucx_transport *t = (ucx_transport *)transport;
@@ -565,6 +578,7 @@ const ls_transport_table ls_transport_ucx = {
     .write = ls_message_line_write,
     .read = ls_message_line_read,
     .hang_up = ucx_hang_up,
+    .how_ended = ucx_how_ended,
     .wait = ucx_wait,
     .now = ucx_now,
     .refused = ucx_refused,

@@ -50,6 +50,7 @@ struct ls_peers {
     uint64_t wishes;           /* of this worker, until they are decided */
     uint64_t decided;          /* by commits, the same on all workers, until they take it off */
     bool again;                /* the last failure was the loss of a worker, and the others go on */
+    atomic_bool deposed;       /* others go on without this worker, or may: it must not write files any more */
     /* By rank: seconds of a worker's own work, not waiting for others, as it said with each commit. Only the lowest
      * member has them, and counts from the moment on when it became that. NULL: nobody says it. */
     const double *seconds;

@@ -1,0 +1,22 @@
+/* Identity of a process across the workers of one machine: whether a peer's process still exists. */
+#ifndef LS_BASE_PROCESS_H
+#define LS_BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Goes over the wire as it is. */
+typedef struct ls_process_id {
+    uint64_t machine; /* hash of the boot id and of the pid and time namespaces; 0: unknown */
+    uint64_t start;   /* start time in clock ticks since boot */
+    uint64_t pid;
+} ls_process_id;
+
+/* Identity of the calling process. `machine` is 0 where /proc cannot tell it. */
+ls_process_id ls_process_self(void);
+
+/* Returns true only if the process ran on this machine and has ended: its pid is free, reused or a zombie. Returns
+ * false whenever that cannot be told, also for processes of other machines. */
+bool ls_process_has_ended(const ls_process_id *process);
+
+#endif
