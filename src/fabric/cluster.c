@@ -199,7 +199,9 @@ bool ls_is_evaluator(const ls_context *ctx)
 
 bool ls_is_chief(const ls_context *ctx)
 {
-    return !ctx || !ctx->peers ? ls_cluster_rank(ctx) == 0 : ctx->peers->members[0] == ctx->peers->rank;
+    if (!ctx || !ctx->peers)
+        return ls_cluster_rank(ctx) == 0;
+    return ctx->peers->members[0] == ctx->peers->rank && !ls_peers_is_deposed(ctx->peers);
 }
 
 /* ---- Small things done together ---- */

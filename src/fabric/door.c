@@ -120,6 +120,7 @@ static void say(const ls_door *d, hello *h, int line)
     h->out.sequence = (uint64_t)line;
     h->out.bytes = strlen(d->about);
     h->out.hash[0] = d->mark;
+    h->out.hash[1] = mesh->begun ? mesh->peers.job : 0;
     h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
     h->out.process = d->process;
     if (!mesh->begun)
@@ -288,6 +289,7 @@ static void learn(ls_door *d, const ls_frame *in)
     if (in->tag == 0 || in->tag > UINT32_MAX)
         return;
     d->mesh->since[in->from] = (uint32_t)in->tag;
+    d->mesh->peers.job = in->hash[1];
     if (!d->joins || in->epoch > d->epoch)
         ls_door_learn(d, in);
 }
@@ -629,6 +631,7 @@ static ls_status begin(ls_door *d, ls_frame frame)
 {
     ls_mesh *mesh = d->mesh;
     mesh->begun = true;
+    mesh->peers.job = frame.hash[0];
     ls_mesh_confirm_members(mesh);
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->readies[r].kind == LS_FRAME_MET)

@@ -96,7 +96,7 @@ static void check_heartbeats(ls_mesh *mesh)
 {
     for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (r == mesh->peers.rank || !mesh->links[r].line || mesh->lost[r] ||
+        if (r == mesh->peers.rank || !mesh->links[r].line || !mesh->links[r].lives || mesh->lost[r] ||
             ls_beats_how_ended(mesh->beats, r) != LS_LINE_BROKEN)
             continue;
         ls_mesh_hang_up(mesh, r);
@@ -588,7 +588,7 @@ static ls_status check_quorum(ls_mesh *mesh)
     if (mesh->quorum || is_reconnecting(mesh))
         return LS_OK;
     mesh->leaves = true;
-    atomic_store(&mesh->peers.deposed, true);
+    ls_peers_depose(&mesh->peers);
     return ls_fail(LS_ERR_PEER,
                    "%s; only %d of %d workers are on this side, and the others may go on: this worker ends and writes "
                    "nothing more",
@@ -706,7 +706,7 @@ static ls_status adopt(ls_mesh *mesh)
     ls_peers *p = &mesh->peers;
     mesh->leaves = !ls_has_bit(frame.members, p->rank);
     if (mesh->leaves) {
-        atomic_store(&p->deposed, true);
+        ls_peers_depose(p);
         return ls_fail(LS_ERR_PEER,
                        "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
                        p->size);

@@ -380,7 +380,7 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
     size_t moved = 0;
     *more = false;
     if (mesh->table->read(link->line, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
-        static const ls_absence absences[] = { [LS_LINE_CLOSED] = LS_LOST_SILENT,
+        static const ls_absence absences[] = { [LS_LINE_CLOSED] = LS_LOST_BROKEN,
                                                [LS_LINE_DIED] = LS_LOST_DEAD,
                                                [LS_LINE_GONE] = LS_LOST_ENDED,
                                                [LS_LINE_BROKEN] = LS_LOST_BROKEN };

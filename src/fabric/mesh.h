@@ -52,7 +52,8 @@ typedef struct ls_frame {
                           which epoch the sender is a member, 0: it is none */
     uint64_t bytes;    /* that follow */
     uint64_t hash[2];  /* READY, STATE: of what the sender has; HELLO: [0] tells the sender's process, and which of its
-                          meetings it is, from others that have its rank; MET, BEGIN: [0] of all these */
+                          meetings it is, from others that have its rank, [1] is the job, once it has begun; MET, BEGIN:
+                          [0] of  all these */
     uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided; HELLO: an ls_hello_wish */
     union {
         char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
@@ -82,8 +83,8 @@ typedef enum ls_absence {
     LS_LOST_LEFT,   /* it said goodbye */
     LS_LOST_DEAD,   /* its process has ended */
     LS_LOST_ENDED,  /* it ended, or closed the connection because this worker had been silent for too long */
-    LS_LOST_BROKEN, /* the connection broke; members try to reconnect */
-    LS_LOST_SILENT, /* it sent nothing for too long, or closed the connection */
+    LS_LOST_BROKEN, /* the connection broke, or was closed without a goodbye; members try to reconnect */
+    LS_LOST_SILENT, /* it sent nothing for too long */
 } ls_absence;
 
 /* What is under way to and from one worker. */

@@ -46,6 +46,7 @@ struct ls_peers {
     bool joins;                /* this worker is none of them yet */
     int newcomer;              /* a member that has to be given the state; -1: there is none */
     uint64_t fit;              /* the how manieth of this context is made: a newcomer enters the same */
+    uint64_t job;              /* drawn when the workers met: the same for all members, and new for each meeting */
     unsigned epoch;            /* changes with the members */
     uint64_t wishes;           /* of this worker, until they are decided */
     uint64_t decided;          /* by commits, the same on all workers, until they take it off */
@@ -84,6 +85,19 @@ struct ls_peers {
     /* Of a worker that `joins`: waits a moment to be let in. */
     ls_status (*join)(ls_peers *peers, ls_answer *answer);
 };
+
+/* Whether others go on without this worker, or may. For any thread; NULL: never. */
+static inline bool ls_peers_is_deposed(const ls_peers *peers)
+{
+    return peers && atomic_load(&peers->deposed);
+}
+
+/* Another worker has taken over: this one must not write files any more. */
+static inline void ls_peers_depose(ls_peers *peers)
+{
+    if (peers)
+        atomic_store(&peers->deposed, true);
+}
 
 /* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */
 bool ls_peers_again(ls_peers *peers);

@@ -8,6 +8,7 @@
 #include "base/numbers.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
+#include "run/peers.h"
 
 /* Does nothing by itself: fit asks whether it is there. */
 static ls_status open_nothing(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)
@@ -248,8 +249,12 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_tol
     if (!list || list->count == 0)
         return LS_OK;
     fill_logs(&l, told);
+    bool deposed = ls_peers_is_deposed(ls_model_graph(list->facts.job->model)->context->peers);
     for (size_t i = 0; i < list->count; i++) {
+        const ls_builtin *builtin = builtins[list->all[i].kind];
         bool stops = false;
+        if (deposed && builtin && builtin->only_writes)
+            continue;
         if (when == LS_EPOCH_END)
             LS_TRY(add_rate(list, &list->all[i], &l));
         ls_clear_error(); /* what a callback leaves here is its own */

@@ -201,6 +201,8 @@ ls_status ls_saver_resume_from(ls_saver *saver, ls_checkpoint *found);
 void ls_saver_log(ls_saver *saver, ls_train_log *log);
 /* The worker that saved is lost: this one goes on with the folder. One that cannot be reached is a warning. */
 void ls_saver_go_on(ls_saver *saver);
+/* The membership has a new generation: the worker that writes claims its lease for it. */
+void ls_saver_renew_lease(ls_saver *saver);
 /* After each step: saves where that is due, was asked for, or training stops here. */
 void ls_saver_step(ls_saver *saver, bool stopping);
 /* Whether a checkpoint is due, or was asked for, behind that step; then ls_saver_step makes it, there or later. For a

@@ -37,11 +37,12 @@ typedef struct fit {
     bool whole; /* the last epoch ran to its end */
     ls_callback_list callbacks;
     const char *reason;
-    double start, rate; /* when training began; the learning rate of the last step */
-    double delay;       /* that threads had until then: see ls_cores_delay */
-    ls_fit_facts facts; /* what a checkpoint says of it */
-    bool clean;         /* everything that is saved is of one moment: a run that fails here can go on from it */
-    bool chief;         /* of the workers of a cluster this one prints, logs and saves */
+    double start, rate;  /* when training began; the learning rate of the last step */
+    double delay;        /* that threads had until then: see ls_cores_delay */
+    ls_fit_facts facts;  /* what a checkpoint says of it */
+    bool clean;          /* everything that is saved is of one moment: a run that fails here can go on from it */
+    bool chief;          /* of the workers of a cluster this one prints, logs and saves */
+    unsigned generation; /* of the membership, at the last look */
     bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
     ls_worker_times workers, pace; /* of the epoch; since lanes were shared out */
     ls_fit_status *status;
@@ -113,10 +114,20 @@ static void open_status(fit *f)
 
 /* The lowest rank of those that are left is the chief: it goes on with the same log and files. Asked behind whatever
  * workers do together, which is where the loss of one is seen. */
-static void follow_chief(fit *f)
+static ls_status follow_chief(fit *f)
 {
+    const ls_peers *peers = context_of(f)->peers;
+    if (f->chief && peers && peers->epoch != f->generation) {
+        ls_train_log_renew_lease(f->log);
+        ls_saver_renew_lease(f->job->saver);
+    }
+    f->generation = peers ? peers->epoch : 0;
+    if (ls_peers_is_deposed(peers))
+        return ls_fail(LS_ERR_PEER,
+                       "another worker goes on with this job: worker %d of %d ends and writes nothing more",
+                       peers->rank, peers->size);
     if (f->chief || !ls_is_chief(context_of(f)))
-        return;
+        return LS_OK;
     f->chief = true;
     ls_log_always(&context_of(f)->log,
                   "worker %d goes on in the place of the lost one behind step %" PRId64
@@ -128,6 +139,7 @@ static void follow_chief(fit *f)
     open_timeline(f);
     open_progress(f);
     open_status(f);
+    return LS_OK;
 }
 
 /* ---- Workers that come ---- */
@@ -137,7 +149,7 @@ static ls_status welcome(fit *f)
     const ls_peers *peers = context_of(f)->peers;
     bool too_few = false;
     LS_TRY(ls_job_welcome(f->job, f->log, &too_few));
-    follow_chief(f);
+    LS_TRY(follow_chief(f));
     if (!too_few)
         return LS_OK;
     ls_saver_step(f->job->saver, true);
@@ -167,8 +179,7 @@ static ls_status join(fit *f)
 static ls_status wait_for_chief(fit *f)
 {
     LS_TRY(ls_cluster_barrier(context_of(f), "the end of ls_fit"));
-    follow_chief(f);
-    return LS_OK;
+    return follow_chief(f);
 }
 
 /* ---- Steps and epochs ---- */
@@ -278,7 +289,8 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     ls_timeline_step(f->job->timeline, f->step + 1);
     double start = ls_clock_now();
     ls_status status = next_batch(f, batch, end);
-    follow_chief(f); /* data may come from a worker that is lost */
+    if (status == LS_OK)
+        status = follow_chief(f); /* data may come from a worker that is lost */
     double now = ls_clock_now();
     f->job->times.data += now - start;
     ls_timeline_call(f->job->timeline, LS_CALL_DATA, start, now);
@@ -310,8 +322,7 @@ static ls_status split_lanes(fit *f, bool now)
     if (!now || !split || strcmp(split, "auto") != 0)
         return LS_OK;
     LS_TRY(ls_worker_times_split(&f->pace, context_of(f)));
-    follow_chief(f);
-    return LS_OK;
+    return follow_chief(f);
 }
 
 #define LOOK 0.25 /* seconds */
@@ -356,14 +367,14 @@ static ls_status train_epoch(fit *f)
         LS_TRY(count_step(f, batch.samples));
         ls_worker_times_step(&f->workers, f->job->used_lanes);
         LS_TRY(split_lanes(f, f->step % SPLIT_EVERY == 0));
-        follow_chief(f);
+        LS_TRY(follow_chief(f));
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_own_step(f, batch.samples));
         show(f, "training");
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
         bool stops = should_stop(f);
-        follow_chief(f);
+        LS_TRY(follow_chief(f));
         ls_saver_step(f->job->saver, stops);
         if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
@@ -534,7 +545,7 @@ static ls_status run_epoch(fit *f)
     ls_worker_times_take(&f->workers, context_of(f));
     LS_TRY(split_lanes(f, true));
     LS_TRY(validate(f, &validation_seconds));
-    follow_chief(f);
+    LS_TRY(follow_chief(f));
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
@@ -719,8 +730,9 @@ static void close_times(fit *f, const ls_error *failure)
         return;
     if (failure->status != LS_OK)
         ls_timeline_failed(job->timeline, failure->message);
-    bool written = f->chief && ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
-    if (!written && f->chief)
+    bool writes = f->chief && !ls_peers_is_deposed(context_of(f)->peers);
+    bool written = writes && ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    if (!written && writes)
         ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
     else if (written && kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
         ls_log_write(log, LS_LOG_WARNING,
@@ -738,8 +750,7 @@ static ls_status gather_timelines(fit *f)
     if (!f->options->trace || !peers)
         return LS_OK;
     LS_TRY(ls_timeline_gather(f->job->timeline, peers));
-    follow_chief(f);
-    return LS_OK;
+    return follow_chief(f);
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)

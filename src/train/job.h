@@ -431,6 +431,8 @@ ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx,
 /* The worker that wrote it is lost: this one goes on. Writes what is missing, and nothing twice. A file that cannot be
  * reached is a warning. */
 void ls_train_log_go_on(ls_train_log *log);
+/* The membership has a new generation: the worker that writes claims its lease for it. */
+void ls_train_log_renew_lease(ls_train_log *log);
 /* What identifies the run that a log is of; a worker that joins it is told, for it may have to go on with the log. */
 #define LS_LOG_ID 144
 void ls_train_log_tell_run(const ls_train_log *log, char id[LS_LOG_ID]);

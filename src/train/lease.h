@@ -1,25 +1,33 @@
-/* Who writes a log or a folder of checkpoints, of the workers of a cluster: a small file beside it that names the
- * worker and the epoch of the cluster's members. Whoever goes on in place of a lost chief writes its own name there
- * first. So a chief that was only stopped, and wakes, finds another name before it writes anything. */
+/* Leases: which worker of a cluster writes a log or a folder of checkpoints.
+ *
+ * A lease is a small file beside what it protects. It names the job, the generation of its membership and the worker
+ * that writes. A worker claims a generation by creating a second file, `LEASE.JOB.GENERATION`, exclusively: of two
+ * sides that have lost each other in the same generation, one succeeds. A higher generation of the same job takes the
+ * lease from a lower one, and another job's lease is replaced. A worker that has lost the lease writes nothing more. */
 #ifndef LS_TRAIN_LEASE_H
 #define LS_TRAIN_LEASE_H
 
 #include <limits.h>
 
 #include "device/context.h"
+#include "run/peers.h"
 
 typedef struct ls_lease {
-    char path[PATH_MAX]; /* "": there is none, and everything may be written */
-    char text[128];      /* that this worker wrote there */
+    char path[PATH_MAX]; /* "": there is no lease, and everything may be written */
+    uint64_t job;
+    unsigned generation;
+    bool claimed; /* the file of the claim is this worker's, to be removed */
+    const ls_peers *peers;
 } ls_lease;
 
-/* Writes this worker's name. A process that is in no cluster needs no lease. */
-ls_status ls_lease_take(ls_lease *lease, const ls_context *ctx, const char *path);
+/* Claims the lease for the present generation, again where it was claimed for an older one. A process without a cluster
+ * needs no lease. LS_ERR_PEER: another worker has it. LS_ERR_IO: it could not be written. */
+ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *path);
 
-/* Whether it is still this worker that writes. */
+/* Whether this worker still has the lease. A worker that was deposed has none, nor has one whose lease was removed. */
 bool ls_lease_holds(const ls_lease *lease);
 
-/* The end: the file is removed, if it is this worker's. */
+/* Removes the files of the lease if it is this worker's. */
 void ls_lease_end(ls_lease *lease);
 
 #endif

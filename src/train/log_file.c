@@ -15,6 +15,7 @@
 #include "base/append.h"
 #include "device/context.h"
 #include "lockstep/cluster.h"
+#include "run/peers.h"
 #include "train/lease.h"
 
 #define KEPT 100 /* records of a worker that does not write */
@@ -70,14 +71,32 @@ static void remove_torn_line(ls_train_log *log)
         ls_append_cut(&log->file, end);
 }
 
-/* Without a lease the log is written, too: it is only that a worker that wakes could not see it. */
-static void take_lease(ls_train_log *log)
+/* Another worker writes the log: this one ends. */
+static void hand_over(ls_train_log *log)
+{
+    log->handed_over = true;
+    ls_peers_depose(log->ctx->peers);
+    ls_log_write(&log->ctx->log, LS_LOG_WARNING, "another worker goes on with the log '%s': this one writes no more",
+                 log->path);
+}
+
+/* Where the lease cannot be written the log is, without one: only a worker that wakes up could not see it. */
+static void claim_lease(ls_train_log *log)
 {
     char path[PATH_MAX + 8];
     snprintf(path, sizeof(path), "%s.lease", log->path);
-    if (ls_lease_take(&log->lease, log->ctx, path) != LS_OK)
+    ls_status status = ls_lease_claim(&log->lease, log->ctx, path);
+    if (status == LS_ERR_PEER)
+        hand_over(log);
+    else if (status != LS_OK)
         ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is written without a lease: %s", log->path,
                      ls_last_error());
+}
+
+void ls_train_log_renew_lease(ls_train_log *log)
+{
+    if (log && log->lease.path[0] && !log->handed_over)
+        claim_lease(log);
 }
 
 ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx, ls_train_log **out)
@@ -100,8 +119,8 @@ ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx,
         return status;
     }
     if (!log->quiet && is_plain(log))
-        take_lease(log);
-    if (!log->quiet && mode.append)
+        claim_lease(log);
+    if (!log->quiet && !log->handed_over && mode.append)
         remove_torn_line(log);
     *out = log;
     return LS_OK;
@@ -163,9 +182,7 @@ static void write_line(ls_train_log *log, const char *line, size_t bytes)
     if (log->handed_over)
         return;
     if (!ls_lease_holds(&log->lease)) {
-        log->handed_over = true;
-        ls_log_write(&log->ctx->log, LS_LOG_WARNING,
-                     "another worker has gone on with the log '%s': this one writes no more to it", log->path);
+        hand_over(log);
         return;
     }
     if (ls_append_write(&log->file, line, bytes) != LS_OK)
@@ -257,7 +274,9 @@ static ls_status go_on(ls_train_log *log)
     log->quiet = false;
     if (!is_plain(log)) /* what a pipe was given cannot be looked at */
         return LS_OK;
-    take_lease(log);
+    claim_lease(log);
+    if (log->handed_over)
+        return LS_OK;
     remove_torn_line(log);
     if (!look_at_file(log))
         replace_other_run(log);

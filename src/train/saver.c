@@ -91,10 +91,14 @@ static ls_context *context_of(const ls_saver *s)
 /* A worker that was silent for long is asked whether it may still write, before it writes and before it renames. */
 static ls_status check_lease(void *user)
 {
-    const ls_saver *s = user;
-    return ls_lease_holds(&s->lease)
-               ? LS_OK
-               : ls_fail(LS_ERR_STATE, "another worker has gone on with the folder '%s'", s->options->checkpoint);
+    ls_saver *s = user;
+    pthread_mutex_lock(&s->mutex);
+    bool holds = ls_lease_holds(&s->lease);
+    pthread_mutex_unlock(&s->mutex);
+    if (holds)
+        return LS_OK;
+    ls_peers_depose(context_of(s)->peers);
+    return ls_fail(LS_ERR_PEER, "another worker goes on with the folder '%s'", s->options->checkpoint);
 }
 
 static void write_one(ls_saver *s, const order *o, outcome *out)
@@ -430,11 +434,23 @@ static ls_status start(ls_saver *s)
     return LS_OK;
 }
 
-static ls_status take_lease(ls_saver *s)
+static ls_status claim_lease(ls_saver *s)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/.lease", s->options->checkpoint); /* ls_checkpoint_lock saw that there is room */
-    return ls_lease_take(&s->lease, context_of(s), path);
+    pthread_mutex_lock(&s->mutex);
+    ls_status status = ls_lease_claim(&s->lease, context_of(s), path);
+    pthread_mutex_unlock(&s->mutex);
+    if (status == LS_ERR_PEER)
+        ls_peers_depose(context_of(s)->peers);
+    return status;
+}
+
+/* Without a new lease the old one counts: it holds until another worker claims one. */
+void ls_saver_renew_lease(ls_saver *s)
+{
+    if (s && s->leads && claim_lease(s) != LS_OK)
+        ls_log_write(s->log, LS_LOG_WARNING, "%s", ls_last_error());
 }
 
 /* A worker that comes to a fit that runs is given its state by the others. */
@@ -463,7 +479,7 @@ static ls_status open_saver(ls_saver *s)
     if (!s->leads)
         return LS_OK;
     LS_TRY(clear_newer(s));
-    LS_TRY(take_lease(s));
+    LS_TRY(claim_lease(s));
     return start(s);
 }
 
@@ -641,7 +657,7 @@ static ls_status go_on(ls_saver *s)
     struct stat info;
     bool there = stat(s->options->checkpoint, &info) == 0;
     LS_TRY(lock_again(s));
-    LS_TRY(take_lease(s));
+    LS_TRY(claim_lease(s));
     if (!there && s->saved_step >= 0)
         ls_log_write(s->log, LS_LOG_WARNING,
                      "the checkpoints that were saved in '%s' so far cannot be seen by worker %d, which goes on there; "
@@ -669,7 +685,7 @@ void ls_saver_go_on(ls_saver *s)
 
 void ls_saver_finish(ls_saver *s)
 {
-    if (s && s->saves && !s->stopped)
+    if (s && s->saves && !s->stopped && !ls_peers_is_deposed(context_of(s)->peers))
         save_if_possible(s, true);
 }
 
