@@ -210,7 +210,8 @@ static void one_that_wakes_writes_nothing(void **state)
 {
     fixture *f = *state;
     const int members[] = { 0, 1 };
-    ls_peers peers = { .rank = 0, .size = 2, .count = 2, .members = members };
+    ls_peers peers = { .rank = 0, .size = 2, .count = 2, .members = members, .job = 7, .epoch = 1 };
+    ls_peers others = { .rank = 1, .size = 2, .count = 1, .members = members + 1, .job = 7, .epoch = 2 };
     ls_train_log *first = NULL;
     ls_text whole = { 0 };
     ls_text_put(&whole, START(0) "x\"}\n");
@@ -222,14 +223,18 @@ static void one_that_wakes_writes_nothing(void **state)
     ls_train_log *second = open_quiet(f, false);
     put(second, START(0) "x\"");
     put_steps(second, 1, 3);
-    peers = (ls_peers){ .rank = 1, .size = 2, .count = 1, .members = members + 1, .epoch = 1 };
+    f->ctx->peers = &others;
     ls_train_log_go_on(second);
+    f->ctx->peers = &peers;
     put_steps(first, 3, 5); /* it wakes */
     assert_int_equal(f->warnings, 1);
-    assert_non_null(strstr(f->last, "another worker has gone on with the log"));
+    assert_non_null(strstr(f->last, "another worker goes on with the log"));
+    assert_true(ls_peers_is_deposed(&peers));
+    f->ctx->peers = &others;
     put_steps(second, 4, 4);
     assert_file(f, &whole);
     ls_train_log_end(second);
+    f->ctx->peers = &peers;
     put_steps(first, 6, 6); /* also when the other one is done */
     ls_train_log_end(first);
     assert_file(f, &whole);
