@@ -209,6 +209,6 @@ ls_status ls_model_builtin_with(ls_context *ctx, const char *name, ls_builtin_op
         if (strcmp(models[i].name, name) == 0)
             return make_builtin(ctx, i, &options, out);
     }
-    return ls_fail(LS_ERR_NOT_FOUND, "there is no built-in model \"%s\"; did you mean \"%s\"?", name,
-                   ls_nearest_name(name, names, MODEL_COUNT));
+    return ls_fail(LS_ERR_NOT_FOUND, "there is no built-in model \"%s\"%s", name,
+                   ls_advise_name(name, names, MODEL_COUNT).text);
 }

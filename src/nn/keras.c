@@ -104,8 +104,8 @@ static ls_status no_entry(const reader *r, const ls_json_at *at, const char *nam
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu names", r->count);
     for (size_t i = 0; i < r->count; i++)
         names[i] = r->entries[i].name;
-    ls_status status = ls_json_fail(at, LS_ERR_DATA, "there is no layer \"%s\"; the nearest is \"%s\"", name,
-                                    ls_nearest_name(name, names, r->count));
+    ls_status status =
+        ls_json_fail(at, LS_ERR_DATA, "there is no layer \"%s\"%s", name, ls_advise_name(name, names, r->count).text);
     free(names);
     return status;
 }

@@ -196,8 +196,9 @@ typedef struct tool_command {
     const char *summary;   /* one line of the list of commands */
     const char *details;   /* of its own help */
     bool takes_model;
-    size_t takes_files; /* so many, or TOOL_ANY_FILES */
-    bool compares;      /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
+    size_t takes_files;  /* so many, or TOOL_ANY_FILES */
+    bool starts_program; /* its files are a program and its arguments, after "--" */
+    bool compares;       /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
     const ls_option_table *tables[TOOL_MOST_TABLES]; /* NULL after the last */
     /* What is not on the command line, before the checks: wrong use, too; may be NULL. */
     ls_status (*complete)(ls_options *options, tool_settings *settings);
