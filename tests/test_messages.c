@@ -199,6 +199,39 @@ static void images_and_labels_that_are_not_finite(void **state)
     ls_context_close(ctx);
 }
 
+/* A call after the context is closed names itself, not the call that it is made of. */
+static void a_call_after_close_names_itself(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f, SPARSE, 0.1);
+    /* The model keeps the context's memory; a warning says so. */
+    ls_context_close(f.ctx);
+    ls_array out;
+    ls_model *model = NULL;
+    char *text = NULL;
+    SAYS(ls_fit_arrays(f.model, f.features, f.labels, QUIET), LS_ERR_STATE, "ls_fit_arrays: the context was closed");
+    SAYS(ls_evaluate_arrays(f.model, f.features, f.labels), LS_ERR_STATE, "ls_evaluate_arrays: the context was closed");
+    SAYS(ls_predict_array(f.model, f.features, &out), LS_ERR_STATE, "ls_predict_array: the context was closed");
+    SAYS(ls_model_builtin(f.ctx, "mlp", &model), LS_ERR_STATE, "ls_model_builtin: the context was closed");
+    SAYS(ls_model_from_keras(f.ctx, "m.keras", &model), LS_ERR_STATE, "ls_model_from_keras: the context was closed");
+    SAYS(ls_model_from_keras_json(f.ctx, "m.json", &model), LS_ERR_STATE,
+         "ls_model_from_keras_json: the context was closed");
+    SAYS(ls_bit_class(f.ctx, &text), LS_ERR_STATE, "ls_bit_class: the context was closed");
+    ls_model_destroy(f.model);
+}
+
+static void a_join_without_a_job_names_the_field(void **state)
+{
+    (void)state;
+    ls_context *ctx;
+    OK(ls_context_create(NULL, &ctx));
+    const ls_cluster_options options = { .rank = 0, .size = 2, .transport = "tcp" };
+    SAYS(ls_cluster_join(ctx, &options), LS_ERR_INVALID,
+         "ls_cluster_join: .job is empty: give all 2 workers the same name");
+    ls_context_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +242,8 @@ int main(void)
         cmocka_unit_test(a_label_without_a_class_weight_is_named),
         cmocka_unit_test(a_loss_that_is_not_finite_points_at_the_data),
         cmocka_unit_test(images_and_labels_that_are_not_finite),
+        cmocka_unit_test(a_call_after_close_names_itself),
+        cmocka_unit_test(a_join_without_a_job_names_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

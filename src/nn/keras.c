@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "data/tensors.h"
 #include "data/zip.h"
+#include "device/context.h"
 #include "nn/model.h"
 
 /* ---- Sequential ---- */
@@ -410,6 +411,7 @@ ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model *
     json_t *json;
     if (!ctx || !path || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_from_keras_json: context, path and a place for the model are needed");
+    LS_TRY(ls_context_check(ctx, "ls_model_from_keras_json"));
     LS_TRY(ls_json_read_file(path, &json));
     return make_model(ctx, json, path, out);
 }
@@ -424,6 +426,7 @@ ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out)
     ls_model *model;
     if (!ctx || !path || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_from_keras: context, path and a place for the model are needed");
+    LS_TRY(ls_context_check(ctx, "ls_model_from_keras"));
     LS_TRY(ls_tensors_format_in(path, &format));
     if (format != LS_TENSORS_KERAS)
         return ls_fail(LS_ERR_DATA, "'%s' is no .keras archive, as model.save() of Keras 3 writes it", path);

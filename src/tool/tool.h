@@ -241,9 +241,10 @@ typedef struct tool_session {
     ls_model *model;
     ls_dataset *train, *test; /* either may be NULL */
     ls_strategy strategy;
-    ls_text names; /* what the strategy's may point to */
-    int devices;   /* in use */
-    int replicas;  /* that share the lanes of a batch */
+    ls_text names;  /* what the strategy's may point to */
+    int devices;    /* in use */
+    int replicas;   /* that share the lanes of a batch */
+    bool untrained; /* no file had weights for the model */
     ls_loss loss;
     ls_metrics_list metrics;
 } tool_session;
@@ -280,6 +281,8 @@ ls_status tool_open_synthetic(const tool_settings *settings, tool_session *sessi
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
 /* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */
 void tool_print_results(const char *what, const ls_results *results);
+/* One line, when the model has no trained weights. */
+void tool_print_untrained(const tool_session *session);
 bool tool_ends_with(const char *text, const char *end);
 /* Lines with names from a file, which must not command the terminal: they are made printable first. */
 void tool_print_lines(char *text);
