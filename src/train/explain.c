@@ -103,7 +103,7 @@ static bool find_label(const searched *s, const ls_array *labels, int64_t classe
         put_sample(text, s, i / each);
         ls_text_add(text,
                     " is no class: there are %" PRId64 " classes, 0 to %" PRId64
-                    "; correct the label, or give the model as many outputs (and class weights) as there are classes",
+                    "; correct the data, or the number of classes",
                     classes, classes - 1);
         return true;
     }
@@ -206,7 +206,7 @@ ls_status ls_explain_failure(const ls_job *job, const ls_function *f, const ls_b
         ls_fail(status, "%s", ls_text_get(&text));
     else if (status == LS_ERR_NOT_FINITE && find_not_finite(&s, f, &text))
         ls_fail(status, "%s; %s", before, ls_text_get(&text));
-    else if (status == LS_ERR_NOT_FINITE && ls_job_rate(job, &rate) == LS_OK)
+    else if (status == LS_ERR_NOT_FINITE && f->kind == LS_FUNCTION_TRAIN && ls_job_rate(job, &rate) == LS_OK)
         ls_fail(status, "%s; the data of this step is finite: try a smaller learning rate than %g", before, rate);
     else
         ls_fail(status, "%s", before);
