@@ -27,8 +27,10 @@ static void check_cores(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const ls_kind_count machines[][3] = { { { "CPU", 1, 0 }, { "GPU", 2, 0 }, { "XPU_2", 1, 0 } },
-                                                 { { "CPU", 1000, 0 }, { "GPU", 0, 0 }, { "TPU", 5, 0x12 } } };
+    static const ls_kind_count machines[][3] = {
+        { { .kind = "CPU", .count = 1 }, { .kind = "GPU", .count = 2 }, { .kind = "XPU_2", .count = 1 } },
+        { { .kind = "CPU", .count = 1000 }, { .kind = "GPU" }, { .kind = "TPU", .count = 5, .gpus = 0x12 } }
+    };
     char text[4096];
     if (size < 1 || size >= sizeof text)
         return 0;

@@ -268,8 +268,40 @@ static void the_nearest_name(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(ls_nearest_name(cases[i][0], names, COUNT), cases[i][1]);
-    assert_non_null(ls_nearest_name("", names, COUNT));
     assert_null(ls_nearest_name("x", names, 0));
+}
+
+static void no_name_is_suggested_that_is_far(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wanted, *name;
+    } far[] = {
+        { "", "adam" },        { "LSTM", "ReLU" },
+        { "0.jpg", "mnist" },  { "f1", "acc" },
+        { "--lr", "--lanes" }, { "--weight-decay", "--weights" },
+        { "-e", "--ef" },      { "LOCKSTEP_FOO", "LOCKSTEP_KEY" },
+    };
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+        assert_null(ls_nearest_name(far[i].wanted, &far[i].name, 1));
+}
+
+static void advice_for_unknown_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "sgd", "adam", "rmsprop" };
+    assert_string_equal(ls_suggest_name("adma", names, 3).text, "; did you mean adam?");
+    assert_string_equal(ls_suggest_name("lion", names, 3).text, "");
+    assert_string_equal(ls_advise_name("adma", names, 3).text, "; did you mean adam?");
+    assert_string_equal(ls_advise_name("lion", names, 3).text, "; there are sgd, adam, rmsprop");
+    assert_string_equal(ls_advise_name("lion", names, 0).text, "");
+    const char *many[500];
+    for (size_t i = 0; i < 500; i++)
+        many[i] = "convolution";
+    ls_name_advice advice = ls_advise_name("lion", many, 500);
+    size_t length = strlen(advice.text);
+    assert_in_range(length, 300, sizeof advice.text - 1);
+    assert_string_equal(advice.text + length - strlen("convolution, ..."), "convolution, ...");
 }
 
 static void ties_and_transpositions(void **state)
@@ -311,6 +343,8 @@ int main(void)
         cmocka_unit_test(shortest_form_reads_back),
         cmocka_unit_test(the_locale_does_not_matter),
         cmocka_unit_test(the_nearest_name),
+        cmocka_unit_test(no_name_is_suggested_that_is_far),
+        cmocka_unit_test(advice_for_unknown_names),
         cmocka_unit_test(ties_and_transpositions),
         cmocka_unit_test(long_names_are_compared_by_their_start),
     };

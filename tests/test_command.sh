@@ -30,11 +30,16 @@ check "--print-options tells values and where they come from" \
 # ---- wrong use: status 2 ----
 
 check "no command" refuses 2 'a command is needed'
+check "an unknown command that is near none" refuses 2 'unknown command fly; `lockstep --help` lists the commands$' fly
 check "unknown command, the nearest is named" refuses 2 'unknown command trian; did you mean train\?' trian
 check "unknown flag, the nearest is named" \
     refuses 2 'unknown option --batchsize; did you mean --batch-size\?' train mnist-cnn --data $SMALL --batchsize 3
 check "a flag of another command" refuses 2 'unknown option --epochs' evaluate mnist-cnn --data $SMALL --epochs 3
-check "unknown model, the nearest is named" refuses 2 'unknown MODEL mnist-cn; did you mean mnist-cnn\?' summary mnist-cn
+check "unknown model, the nearest is named" refuses 2 'unknown MODEL mnist-cn; there are .*; did you mean mnist-cnn\?' summary mnist-cn
+check "an unknown option that is near none" \
+    refuses 2 'unknown option --weight-decay; --help lists the options$' train mlp --data $SMALL --weight-decay 0.1
+check "an unknown metric that is near none" \
+    refuses 2 "unknown metric 'f1'; there are accuracy, .*[a-z]$" train mlp --data $SMALL --metrics f1
 check "missing model" refuses 2 'a MODEL is needed: linear, mlp' train --data $SMALL
 check "missing model file" refuses 2 'MODEL no/such.json: no such file' summary no/such.json
 check "missing --data" refuses 2 '--data is needed' train mnist-cnn
@@ -131,7 +136,7 @@ check "data of another shape" refuses 1 '' evaluate mnist-cnn --data synthetic:5
 check "an input too small" refuses 1 'mnist-cnn.* too small: height and width are at least 10' summary mnist-cnn --input 9x9x1
 check "classes of no classifier" refuses 1 'linear.* no classifier' summary linear --classes 3
 check "a layer that is not there, the nearest is named" \
-    refuses 1 '--place: .* no layer "dens_1"; did you mean "dense_1"\?' train mlp --data synthetic --place dense..dens_1=cpu:1
+    refuses 1 '--place: .* no layer "dens_1"; did you mean dense_1\?' train mlp --data synthetic --place dense..dens_1=cpu:1
 check "weights that are not there" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"
 check "a folder that is not there, found before training" \
     refuses 1 '--save: cannot write' train mlp --data $SMALL --save "$TMP/no/w.safetensors"

@@ -31,7 +31,7 @@ late_label() {
     ends 0 train good --save "$TMP/four.safetensors" --max-steps 4 || return 1
     ends 1 train late --save "$SAVED" --epochs 3 --log "$LOG" || return 1
     cat "$TMP/err"
-    only_errors '^lockstep: .*label 9 of sample 3 .*; the weights of step 4, the last good one, are in .*/w.safetensors$' &&
+    only_errors '^lockstep: .*label 9 of row 35 .*; the weights of step 4, the last good one, are in .*/w.safetensors$' &&
         cmp "$SAVED" "$TMP/four.safetensors" && grep -q '"step":4' "$LOG" && grep -q '"reason":"failed"' "$LOG"
 }
 check "a bad label in a late batch: the weights of the last good step are saved" late_label

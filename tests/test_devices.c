@@ -104,7 +104,8 @@ static void names_are_read_before_cpu_devices_are_made(void **state)
     assert_true(list[0].number == 1 && list[1].number == 5 && list[2].number == 6);
     free(list);
     list = NULL;
-    FAILS(ls_read_device_names(m.ctx, "gpu:7", &list, &count), LS_ERR_NOT_FOUND, "gpu:7");
+    FAILS(ls_read_device_names(m.ctx, "gpu:7", &list, &count), LS_ERR_NOT_FOUND, "gpu:7",
+          "CPU:0 (and up to CPU:1023, which share its cores)");
     FAILS(ls_read_device_names(m.ctx, "cpu:0[0]", &list, &count), LS_ERR_INVALID, "cpu:0[0]", "cores", VISIBLE);
     assert_null(list);
     assert_int_equal(gpu_counted(m.g).calls[GPU_OPEN], 0); /* nor does reading open anything */

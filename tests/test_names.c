@@ -13,12 +13,15 @@
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* One CPU and two GPUs: what most rows are read with. */
-static const ls_kind_count few[] = { { "CPU", 1, 0 }, { "GPU", 2, 0 } };
-static const ls_kind_count many[] = { { "CPU", 4, 0 }, { "GPU", 2, 0 }, { "XPU_2", 1, 0 } };
-static const ls_kind_count no_gpu[] = { { "CPU", 1, 0 } };
-static const ls_kind_count empty_gpu[] = { { "CPU", 1, 0 }, { "GPU", 0, 0 } };
-static const ls_kind_count nothing[] = { { "CPU", 0, 0 } };
-static const ls_kind_count endless[] = { { "CPU", INT_MAX, 0 } };
+static const ls_kind_count few[] = { { .kind = "CPU", .count = 1 }, { .kind = "GPU", .count = 2 } };
+static const ls_kind_count many[] = { { .kind = "CPU", .count = 4 },
+                                      { .kind = "GPU", .count = 2 },
+                                      { .kind = "XPU_2", .count = 1 } };
+static const ls_kind_count no_gpu[] = { { .kind = "CPU", .count = 1 } };
+static const ls_kind_count empty_gpu[] = { { .kind = "CPU", .count = 1 }, { .kind = "GPU", .count = 0 } };
+static const ls_kind_count nothing[] = { { .kind = "CPU", .count = 0 } };
+static const ls_kind_count as_named[] = { { .kind = "CPU", .count = 1024, .made_as_named = true } };
+static const ls_kind_count endless[] = { { .kind = "CPU", .count = INT_MAX } };
 
 #define KINDS(table) table, (int)COUNT(table), LS_NO_WORKER
 
@@ -138,13 +141,10 @@ static const struct {
     { "0", LS_ERR_INVALID, { "\"0\" is no kind of device" } },
     { ":0", LS_ERR_INVALID, { "\"\" is no kind of device" } },
     { "/device", LS_ERR_INVALID, { "\"\" is no kind of device" } },
-    { "tpu:0",
-      LS_ERR_NOT_FOUND,
-      { "there is no kind \"tpu\", the nearest is CPU", "there are CPU:0, GPU:0 to GPU:1" } },
-    { "gpuu:0", LS_ERR_NOT_FOUND, { "there is no kind \"gpuu\", the nearest is GPU" } },
-    { "pgu", LS_ERR_NOT_FOUND, { "the nearest is GPU" } },
+    { "tpu:0", LS_ERR_NOT_FOUND, { "there is no kind \"tpu\"; there are CPU:0, GPU:0 to GPU:1" } },
+    { "gpuu:0", LS_ERR_NOT_FOUND, { "there is no kind \"gpuu\"; there are CPU:0, GPU:0 to GPU:1" } },
     { "cud:0", LS_ERR_NOT_FOUND, { "there is no kind \"cud\"" } },
-    { "gp", LS_ERR_NOT_FOUND, { "the nearest is GPU" } },
+    { "gp", LS_ERR_NOT_FOUND, { "there is no kind \"gp\"; there are CPU:0, GPU:0 to GPU:1" } },
     { "/", LS_ERR_INVALID, { "nothing stands behind a slash" } },
     { "//gpu:0", LS_ERR_INVALID, { "nothing stands before a slash" } },
     { "/gpu:0/", LS_ERR_INVALID, { "nothing stands behind a slash" } },
@@ -214,10 +214,17 @@ static void bad_names(void **state)
 static void gpus_of_several_kinds(void **state)
 {
     (void)state;
-    static const ls_kind_count both[] = { { "CPU", 1, 0 }, { "OPENCL", 4, 0xa }, { "CUDA", 2, 0 } };
-    static const ls_kind_count opencl[] = { { "CPU", 1, 0 }, { "OPENCL", 3, 0x5 }, { "CUDA", 0, 0 } };
-    static const ls_kind_count none[] = { { "CPU", 1, 0 }, { "OPENCL", 3, 0 } };
-    static const ls_kind_count own[] = { { "CPU", 1, 0 }, { "OPENCL", 3, 0x7 }, { "CUDA", 2, 0 }, { "GPU", 1, 0 } };
+    static const ls_kind_count both[] = { { .kind = "CPU", .count = 1 },
+                                          { .kind = "OPENCL", .count = 4, .gpus = 0xa },
+                                          { .kind = "CUDA", .count = 2 } };
+    static const ls_kind_count opencl[] = { { .kind = "CPU", .count = 1 },
+                                            { .kind = "OPENCL", .count = 3, .gpus = 0x5 },
+                                            { .kind = "CUDA", .count = 0 } };
+    static const ls_kind_count none[] = { { .kind = "CPU", .count = 1 }, { .kind = "OPENCL", .count = 3 } };
+    static const ls_kind_count own[] = { { .kind = "CPU", .count = 1 },
+                                         { .kind = "OPENCL", .count = 3, .gpus = 0x7 },
+                                         { .kind = "CUDA", .count = 2 },
+                                         { .kind = "GPU", .count = 1 } };
     static const struct {
         const char *text;
         const ls_kind_count *kinds;
@@ -268,6 +275,8 @@ static void what_there_is(void **state)
         { "gpu:0", KINDS(empty_gpu), "device \"gpu:0\": there is no GPU" WHY "; there is CPU:0" },
         { "cpu:0", KINDS(nothing), "device \"cpu:0\": there is no CPU" WHY "; there are no devices" },
         { "npu:0", NULL, 0, LS_NO_WORKER, "device \"npu:0\": there is no kind \"npu\"; there are no devices" },
+        { "gpu:0", KINDS(as_named),
+          "device \"gpu:0\": there is no GPU" WHY "; there is CPU:0 (and up to CPU:1023, which share its cores)" },
         { "gpu:9", KINDS(many),
           "device \"gpu:9\": there is no GPU:9; there are CPU:0 to CPU:3, GPU:0 to GPU:1, XPU_2:0" },
     };

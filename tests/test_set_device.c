@@ -190,7 +190,7 @@ static void wrong_calls_are_refused(void **state)
     machine_create(&m, (machine_settings){ .options = { .cpu_devices = 2 } });
     OK(ls_model_builtin(m.ctx, "resnet50", &model));
     FAILS(ls_model_set_device(model, NULL, "conv3_blok4_out", "cpu:0"), LS_ERR_NOT_FOUND, "conv3_blok4_out",
-          "did you mean \"conv3_block4_out\"");
+          "did you mean conv3_block4_out?");
     FAILS(ls_model_set_device(model, "conv2_block1_out", "pool1", "cpu:0"), LS_ERR_INVALID, "conv2_block1_out",
           "comes after \"pool1\"");
     FAILS(ls_model_set_device(model, NULL, NULL, "cpu:2"), LS_ERR_NOT_FOUND, "CPU:2");

@@ -405,7 +405,7 @@ static void wrong_calls_are_refused(void **state)
     ls_status status = ls_fit(model, d, .batch_size = 10, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT);
     labels[3] = 3 * 7 % CLASSES;
     assert_int_equal(status, LS_ERR_DATA);
-    assert_non_null(strstr(ls_last_error(), "label 9 of sample 3"));
+    assert_non_null(strstr(ls_last_error(), "label 9 of row 3"));
     ls_dataset_destroy(d);
     ls_model_destroy(model);
     ls_context_close(ctx);

@@ -270,7 +270,7 @@ typedef struct ls_fit_options {
     int64_t validation_batch_size;
     ls_switch shuffle;           /* default on, for data in memory: a new permutation every epoch */
     uint64_t seed;               /* of the order of data */
-    const double *class_weights; /* by label */
+    const double *class_weights; /* by label: one for each class */
     size_t class_count;
     const ls_callback *callbacks;
     size_t callback_count;

@@ -337,10 +337,8 @@ ls_status ls_json_known_keys(const ls_json_at *object, const char *const *known,
         if (found)
             continue;
         ls_json_at unknown = { .value = value, .parent = object, .key = key };
-        const char *nearest = ls_nearest_name(key, known, n);
-        if (nearest == NULL)
-            return ls_json_fail(&unknown, LS_ERR_DATA, "unknown key; none is known here");
-        return ls_json_fail(&unknown, LS_ERR_DATA, "unknown key; did you mean \"%s\"?", nearest);
+        return ls_json_fail(&unknown, LS_ERR_DATA, "unknown key%s",
+                            n ? ls_advise_name(key, known, n).text : "; none is known here");
     }
     return LS_OK;
 }

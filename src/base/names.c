@@ -2,7 +2,10 @@
 #include "base/names.h"
 
 #include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define LONGEST 63 /* letters compared; enough to tell names apart */
 #define LETTER  2  /* cost of a letter changed, added, dropped or swapped */
@@ -42,19 +45,59 @@ static int distance(const char *a, const char *b)
     return last[m];
 }
 
+/* Length of a name without what many names begin with. */
+static size_t length_of_own(const char *name)
+{
+    size_t begin = strspn(name, "-");
+    if (strncmp(name + begin, "LOCKSTEP_", 9) == 0)
+        begin += 9;
+    return strnlen(name + begin, LONGEST);
+}
+
+static bool is_near(const char *wanted, const char *name, int d)
+{
+    size_t a = length_of_own(wanted), b = length_of_own(name);
+    return strcasecmp(wanted, name) == 0 || (size_t)d * 3 <= (a > b ? a : b) * LETTER;
+}
+
 const char *ls_nearest_name(const char *wanted, const char *const *names, size_t n)
 {
     const char *nearest = NULL;
     int least = 0;
     size_t length = strlen(wanted);
+    bool whole = length_of_own(wanted) >= 3; /* enough letters for an abbreviation */
     for (size_t i = 0; i < n; i++) {
         int d = distance(wanted, names[i]);
-        if (length >= 3 && strncmp(names[i], wanted, length) == 0)
+        bool begins = whole && strncmp(names[i], wanted, length) == 0;
+        if (begins)
             d = smaller(d, LETTER);
-        if (nearest == NULL || d < least) {
+        if ((nearest == NULL || d < least) && (begins || is_near(wanted, names[i], d))) {
             nearest = names[i];
             least = d;
         }
     }
     return nearest;
+}
+
+ls_name_advice ls_suggest_name(const char *wanted, const char *const *names, size_t n)
+{
+    ls_name_advice advice = { "" };
+    const char *nearest = ls_nearest_name(wanted, names, n);
+    if (nearest)
+        snprintf(advice.text, sizeof advice.text, "; did you mean %.300s?", nearest);
+    return advice;
+}
+
+ls_name_advice ls_advise_name(const char *wanted, const char *const *names, size_t n)
+{
+    ls_name_advice advice = ls_suggest_name(wanted, names, n);
+    size_t used = 0;
+    for (size_t i = 0; i < n && (i > 0 || advice.text[0] == '\0'); i++) {
+        bool fits = used + strlen(names[i]) + 24 < sizeof advice.text;
+        used += (size_t)snprintf(advice.text + used, sizeof advice.text - used, "%s%s", i ? ", " : "; there are ",
+                                 fits ? names[i] : "...");
+        if (!fits)
+            break;
+    }
+    return advice;
 }

@@ -64,7 +64,7 @@ static ls_status fail_value(const ls_option *row, const char *text, const char *
     if (row->type == LS_OPTION_F64 && ls_is_beyond_f64(text))
         ls_text_put(&expected, ", and of a size from " LS_F64_RANGE);
     if (row->type == LS_OPTION_CHOICE)
-        ls_text_add(&expected, "; did you mean %s?", ls_nearest_name(text, row->choices, row->choice_count));
+        ls_text_put(&expected, ls_suggest_name(text, row->choices, row->choice_count).text);
     if (strcmp(name, row->flag) == 0)
         ls_fail(LS_ERR_INVALID, "%s%s%s: expected %s", name, joint, text, ls_text_get(&expected));
     else

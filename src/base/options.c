@@ -44,10 +44,11 @@ static ls_status fail_unknown(const ls_options *options, const char *word, size_
             names[n++] = p->table->rows[i].flag;
     char wanted[LS_OPTION_NAME_BYTES];
     snprintf(wanted, sizeof wanted, "%.*s", (int)(length < sizeof wanted ? length : sizeof wanted - 1), word);
-    const char *nearest = ls_nearest_name(wanted, names, n);
-    if (nearest == NULL)
+    if (n == 0)
         return ls_fail(LS_ERR_INVALID, "unknown option %s; there are no options here", wanted);
-    return ls_fail(LS_ERR_INVALID, "unknown option %s; did you mean %s?", wanted, nearest);
+    ls_name_advice advice = ls_suggest_name(wanted, names, n);
+    return ls_fail(LS_ERR_INVALID, "unknown option %s%s", wanted,
+                   advice.text[0] ? advice.text : "; --help lists the options");
 }
 
 void ls_option_variable(const ls_option *row, char name[LS_OPTION_NAME_BYTES])
@@ -179,10 +180,8 @@ static ls_status check_names(const char *const *names, size_t n)
             continue;
         char wanted[LS_OPTION_NAME_BYTES];
         snprintf(wanted, sizeof wanted, "%.*s", (int)(length < sizeof wanted ? length : sizeof wanted - 1), *entry);
-        const char *nearest = ls_nearest_name(wanted, names, n);
-        if (nearest == NULL)
-            return ls_fail(LS_ERR_INVALID, "unknown environment variable %s", wanted);
-        return ls_fail(LS_ERR_INVALID, "unknown environment variable %s; did you mean %s?", wanted, nearest);
+        return ls_fail(LS_ERR_INVALID, "unknown environment variable %s%s", wanted,
+                       ls_suggest_name(wanted, names, n).text);
     }
     return LS_OK;
 }
@@ -272,7 +271,8 @@ ls_status ls_options_parse(ls_options *options, int argc, const char *const *arg
     const char **positional = ls_arena_alloc(&options->arena, (size_t)(argc > 0 ? argc : 0) * sizeof *positional);
     if (positional == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d arguments", argc);
-    size_t count = 0;
+    options->positional = positional;
+    options->positional_count = 0;
     bool flags_ended = false;
     for (int i = 0; i < argc; i++) {
         if (!flags_ended && strcmp(argv[i], "--") == 0) {
@@ -282,13 +282,12 @@ ls_status ls_options_parse(ls_options *options, int argc, const char *const *arg
             LS_TRY(parse_flag(options, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used));
             i += used;
         } else {
-            positional[count] = ls_arena_strdup(&options->arena, argv[i]);
-            if (positional[count++] == NULL)
+            const char *word = ls_arena_strdup(&options->arena, argv[i]);
+            if (word == NULL)
                 return ls_fail(LS_ERR_MEMORY, "no memory for %d arguments", argc);
+            positional[options->positional_count++] = word;
         }
     }
-    options->positional = positional;
-    options->positional_count = count;
     return LS_OK;
 }
 

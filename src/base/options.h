@@ -94,7 +94,8 @@ typedef struct ls_options {
  * cannot be right (no valid default, a flag used twice) is LS_ERR_INTERNAL, so any test that adds a table checks it. */
 ls_status ls_options_add(ls_options *options, const ls_option_table *table, void *values);
 
-/* On failure some values may have changed already; the message names flag, value and what is allowed. */
+/* On failure some values may have changed already, and the positional arguments are those before the fault; the message
+ * names flag, value and what is allowed. */
 ls_status ls_options_environment(ls_options *options);
 ls_status ls_options_parse(ls_options *options, int argc, const char *const *argv); /* without the program's name */
 

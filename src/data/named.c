@@ -301,9 +301,9 @@ static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
         return find_csv(name, wanted, places);
     return ls_fail(
         LS_ERR_NOT_FOUND,
-        "no data named '%s': it is no folder, no .npz and no .csv file; did you mean '%s'? "
-        "(fashion-mnist, mnist, FOLDER of IDX files, FILE.npz, FILE.csv, synthetic:224x224x3,classes=1000,count=64)",
-        name, ls_nearest_name(name, names, sizeof names / sizeof *names));
+        "no data named '%s': it is no folder, no .npz and no .csv file; give fashion-mnist, mnist, a FOLDER of IDX "
+        "files, FILE.npz, FILE.csv or synthetic:224x224x3,classes=1000,count=64%s",
+        name, ls_suggest_name(name, names, sizeof names / sizeof *names).text);
 }
 
 static ls_status make_part(const place *found, int part, ls_dataset **out)

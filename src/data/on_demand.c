@@ -341,3 +341,11 @@ ls_status ls_on_demand_make(ls_on_demand *d, int64_t first, int64_t end)
     pthread_mutex_unlock(&d->mutex);
     return status;
 }
+
+bool ls_on_demand_is_made(ls_on_demand *d, int64_t sample)
+{
+    pthread_mutex_lock(&d->mutex);
+    bool made = d->two[d->at].made[sample] == MADE;
+    pthread_mutex_unlock(&d->mutex);
+    return made;
+}

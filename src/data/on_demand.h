@@ -20,6 +20,9 @@ ls_status ls_on_demand_next(ls_on_demand *d, const ls_element **out);
  * ls_prefetch) they do it, and go on with the same samples of the batch that comes next. */
 ls_status ls_on_demand_make(ls_on_demand *d, int64_t first, int64_t end);
 
+/* Whether a sample of that batch is made. */
+bool ls_on_demand_is_made(ls_on_demand *d, int64_t sample);
+
 void ls_on_demand_destroy(ls_on_demand *d);
 
 /* ---- Rows ---- */

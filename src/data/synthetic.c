@@ -41,8 +41,8 @@ static ls_status parse_option(const char *name, char *option, ls_synthetic *out)
     else if (strcmp(option, "seed") == 0)
         good = good && ls_parse_u64(value, &out->seed);
     else
-        return ls_fail(LS_ERR_INVALID, "'%s': unknown key '%s'; did you mean '%s'? Example: " EXAMPLE, name, option,
-                       ls_nearest_name(option, keys, sizeof keys / sizeof *keys));
+        return ls_fail(LS_ERR_INVALID, "'%s': unknown key '%s' (example: " EXAMPLE ")%s", name, option,
+                       ls_advise_name(option, keys, sizeof keys / sizeof *keys).text);
     if (!good)
         return ls_fail(LS_ERR_INVALID, "'%s': %s=%s: a number from %d was expected. Example: " EXAMPLE, name, option,
                        value ? value : "", strcmp(option, "seed") == 0 ? 0 : 1);

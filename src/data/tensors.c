@@ -47,10 +47,15 @@ static bool ends_in(const char *path, const char *ending)
     return length >= chars && strcasecmp(path + length - chars, ending) == 0;
 }
 
-ls_status ls_tensors_format_of(const char *path, ls_tensor_format *out)
+ls_status ls_tensors_format_of(const char *path, ls_tensors_purpose purpose, ls_tensor_format *out)
 {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (ends_in(path, foreign[i].ending))
+        if (ends_in(path, foreign[i].ending) && purpose == LS_TENSORS_WRITE)
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "'%s': weights cannot be written as %s: choose a name that ends in .safetensors (which "
+                           "PyTorch reads, too), .npz, .weights.h5 or .keras",
+                           path, foreign[i].ending);
+        else if (ends_in(path, foreign[i].ending))
             return ls_fail(LS_ERR_UNSUPPORTED,
                            "'%s': a name that ends in %s is %s; weights are .safetensors, .npz, .weights.h5 or .keras",
                            path, foreign[i].ending, foreign[i].what);
@@ -107,7 +112,7 @@ ls_status ls_tensors_format_in(const char *path, ls_tensor_format *out)
 {
     struct stat about;
     ls_tensor_format named, found = LS_TENSORS_UNKNOWN;
-    LS_TRY(ls_tensors_format_of(path, &named));
+    LS_TRY(ls_tensors_format_of(path, LS_TENSORS_READ, &named));
     if (stat(path, &about) != 0 || S_ISREG(about.st_mode)) /* a pipe can be read only once */
         LS_TRY(look_inside(path, &found));
     if (named != LS_TENSORS_UNKNOWN && found != LS_TENSORS_UNKNOWN && named != found)

@@ -15,9 +15,10 @@ typedef enum ls_tensor_format {
     LS_TENSORS_KERAS, /* a zip archive of config.json and model.weights.h5 */
 } ls_tensor_format;
 
-/* What the ending says; UNKNOWN where it says nothing. An ending of what others write and we do not read (.pt, .onnx)
- * is an error that says what to do. */
-ls_status ls_tensors_format_of(const char *path, ls_tensor_format *out);
+/* Format by the ending of a name; UNKNOWN for other endings. Endings of formats that are not supported (.pt, .onnx) are
+ * an error that says what to do, for a file to read or to write. */
+typedef enum ls_tensors_purpose { LS_TENSORS_READ, LS_TENSORS_WRITE } ls_tensors_purpose;
+ls_status ls_tensors_format_of(const char *path, ls_tensors_purpose purpose, ls_tensor_format *out);
 
 /* Name and first bytes of a file that is there; fails where they contradict each other. */
 ls_status ls_tensors_format_in(const char *path, ls_tensor_format *out);

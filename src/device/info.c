@@ -61,6 +61,7 @@ ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_nam
     LS_TRY(status);
     int kind_count = ls_context_kinds(ctx, false, kinds);
     kinds[LS_CPU].count = LS_MAX_WORKERS;
+    kinds[LS_CPU].made_as_named = true;
     LS_TRY(ls_names_read(names, kinds, kind_count, ls_context_worker(ctx), &found, &named));
     ls_device_name *list = calloc((size_t)named + 1, sizeof(*list));
     if (!list)

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/names.h"
 #include "base/text.h"
 
 #define BLANKS       " \t"
@@ -52,7 +51,7 @@ static void put_existing(ls_text *text, const reader *r)
 {
     int64_t total = 0;
     for (int i = 0; i < r->kind_count; i++)
-        total += r->kinds[i].count;
+        total += r->kinds[i].made_as_named ? 1 : r->kinds[i].count;
     ls_text_put(text, total == 0 ? "there are no devices" : total == 1 ? "there is " : "there are ");
     const char *comma = "";
     for (int i = 0; i < r->kind_count; i++) {
@@ -60,7 +59,9 @@ static void put_existing(ls_text *text, const reader *r)
         if (k->count == 0)
             continue;
         ls_text_add(text, "%s%s:0", comma, k->kind);
-        if (k->count > 1)
+        if (k->made_as_named)
+            ls_text_add(text, " (and up to %s:%d, which share its cores)", k->kind, k->count - 1);
+        else if (k->count > 1)
             ls_text_add(text, " to %s:%d", k->kind, k->count - 1);
         comma = ", ";
     }
@@ -192,23 +193,6 @@ static bool is_word(span s)
     return s.length > 0 && isalpha((unsigned char)*s.at);
 }
 
-/* Of equals the first is nearest, so pairs are enough to go through all names. */
-static ls_status refuse_kind(const reader *r, span word)
-{
-    char wanted[32];
-    size_t length = word.length < sizeof(wanted) ? word.length : sizeof(wanted) - 1;
-    for (size_t i = 0; i < length; i++)
-        wanted[i] = (char)toupper((unsigned char)word.at[i]);
-    wanted[length] = '\0';
-    const char *nearest = NULL;
-    for (int i = 0; i < r->kind_count; i++) {
-        const char *pair[] = { nearest ? nearest : r->kinds[i].kind, r->kinds[i].kind };
-        nearest = ls_nearest_name(wanted, pair, 2);
-    }
-    return refuse(r, LS_ERR_NOT_FOUND, "there is no kind \"%.*s\"%s%s", QUOTE(word), nearest ? ", the nearest is " : "",
-                  nearest ? nearest : "");
-}
-
 static int find_named(const reader *r, const char *kind)
 {
     for (int i = 0; i < r->kind_count; i++)
@@ -246,7 +230,7 @@ static int find_gpu(const reader *r, int which, ls_named_device *out)
 /* How a kind is called, and how many devices it has. */
 static ls_kind_count count_of(const reader *r, int kind)
 {
-    return kind == ANY_GPU ? (ls_kind_count){ "GPU", find_gpu(r, 0, NULL), 0 } : r->kinds[kind];
+    return kind == ANY_GPU ? (ls_kind_count){ .kind = "GPU", .count = find_gpu(r, 0, NULL) } : r->kinds[kind];
 }
 
 static ls_status find_kind(const reader *r, span word, int *out)
@@ -265,7 +249,7 @@ static ls_status find_kind(const reader *r, span word, int *out)
             *out = i;
             return LS_OK;
         }
-    return refuse_kind(r, word);
+    return refuse(r, LS_ERR_NOT_FOUND, "there is no kind \"%.*s\"", QUOTE(word));
 }
 
 /* "gpu:1", "GPU", "cpu:0-3": all of them must be there. */

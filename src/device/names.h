@@ -12,7 +12,8 @@
 typedef struct ls_kind_count {
     const char *kind; /* "GPU" */
     int count;
-    uint64_t gpus; /* by bit: devices of another kind that "gpu:N" counts, too */
+    uint64_t gpus;      /* by bit: devices of another kind that "gpu:N" counts, too */
+    bool made_as_named; /* number 0 exists, the others are made when they are named and share its cores */
 } ls_kind_count;
 
 typedef struct ls_named_device {

@@ -25,8 +25,9 @@ static ls_status check_options(const ls_cluster_options *o, const char *call)
     if (!memchr(o->job, '\0', sizeof(o->job)))
         return ls_fail(LS_ERR_INVALID, "%s: the job's name has more than %zu characters", call, sizeof(o->job) - 1);
     if (o->size > 1 && o->job[0] == '\0')
-        return ls_fail(LS_ERR_INVALID, "%s: the job has no name, by which its %d workers find each other", call,
-                       o->size);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: .job is empty: give all %d workers the same name, which no other job uses at the time",
+                       call, o->size);
     if (o->evaluator && o->size > 1)
         return ls_fail(LS_ERR_INVALID, "%s: an evaluator of a cluster of %d: it is in none, its size is 1", call,
                        o->size);

@@ -40,8 +40,8 @@ static ls_status find_layer(const ls_model *model, const char *name, size_t *out
     if (found < model->layer_count)
         *out = found;
     else
-        status = ls_fail(LS_ERR_NOT_FOUND, "model \"%s\" has no layer \"%s\"; did you mean \"%s\"?", model->name, name,
-                         model->layer_count ? ls_nearest_name(name, names, model->layer_count) : "");
+        status = ls_fail(LS_ERR_NOT_FOUND, "model \"%s\" has no layer \"%s\"%s", model->name, name,
+                         ls_advise_name(name, names, model->layer_count).text);
     free(names);
     return status;
 }

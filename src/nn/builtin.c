@@ -6,6 +6,7 @@
 #include "base/fpmode.h"
 #include "base/names.h"
 #include "base/status.h"
+#include "device/context.h"
 #include "nn/model.h"
 
 /* Of residual networks, torchvision's: normal, variance 2 by the fan out. */
@@ -204,11 +205,12 @@ ls_status ls_model_builtin_with(ls_context *ctx, const char *name, ls_builtin_op
                        !ctx    ? "context"
                        : !name ? "name"
                                : "place for the model");
+    LS_TRY(ls_context_check(ctx, "ls_model_builtin"));
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         names[i] = models[i].name;
         if (strcmp(models[i].name, name) == 0)
             return make_builtin(ctx, i, &options, out);
     }
-    return ls_fail(LS_ERR_NOT_FOUND, "there is no built-in model \"%s\"; did you mean \"%s\"?", name,
-                   ls_nearest_name(name, names, MODEL_COUNT));
+    return ls_fail(LS_ERR_NOT_FOUND, "there is no built-in model \"%s\"%s", name,
+                   ls_advise_name(name, names, MODEL_COUNT).text);
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "data/tensors.h"
 #include "data/zip.h"
+#include "device/context.h"
 #include "nn/model.h"
 
 /* ---- Sequential ---- */
@@ -104,8 +105,8 @@ static ls_status no_entry(const reader *r, const ls_json_at *at, const char *nam
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu names", r->count);
     for (size_t i = 0; i < r->count; i++)
         names[i] = r->entries[i].name;
-    ls_status status = ls_json_fail(at, LS_ERR_DATA, "there is no layer \"%s\"; the nearest is \"%s\"", name,
-                                    ls_nearest_name(name, names, r->count));
+    ls_status status =
+        ls_json_fail(at, LS_ERR_DATA, "there is no layer \"%s\"%s", name, ls_advise_name(name, names, r->count).text);
     free(names);
     return status;
 }
@@ -410,6 +411,7 @@ ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model *
     json_t *json;
     if (!ctx || !path || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_from_keras_json: context, path and a place for the model are needed");
+    LS_TRY(ls_context_check(ctx, "ls_model_from_keras_json"));
     LS_TRY(ls_json_read_file(path, &json));
     return make_model(ctx, json, path, out);
 }
@@ -424,6 +426,7 @@ ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out)
     ls_model *model;
     if (!ctx || !path || !out)
         return ls_fail(LS_ERR_INVALID, "ls_model_from_keras: context, path and a place for the model are needed");
+    LS_TRY(ls_context_check(ctx, "ls_model_from_keras"));
     LS_TRY(ls_tensors_format_in(path, &format));
     if (format != LS_TENSORS_KERAS)
         return ls_fail(LS_ERR_DATA, "'%s' is no .keras archive, as model.save() of Keras 3 writes it", path);

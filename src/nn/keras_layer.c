@@ -267,8 +267,8 @@ static ls_status read_activation(const ls_json_at *at, ls_activation *out)
             return LS_OK;
         }
     }
-    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "the activation \"%s\" is not known; the nearest is \"%s\"", text,
-                        ls_nearest_name(text, names, count));
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "the activation \"%s\" is not known%s", text,
+                        ls_advise_name(text, names, count).text);
 }
 
 /* An axis; a list of one is taken, too. Axis 0 is the batch's. */
@@ -417,8 +417,8 @@ static ls_status find_word(const ls_json_at *config, const char *name, const cha
             *out = i;
             return LS_OK;
         }
-    return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "\"%s\" is not known; the nearest is \"%s\"", text,
-                        ls_nearest_name(text, words, count));
+    return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "\"%s\" is not known%s", text,
+                        ls_advise_name(text, words, count).text);
 }
 
 static ls_status read_scaling(const ls_json_at *config, ls_initializer *out)
@@ -461,8 +461,8 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
     for (size_t i = 0; i < INITIALIZER_COUNT; i++)
         names[i] = initializers[i].name;
     if (!found && !scaling)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "the initializer %s is not known; the nearest is %s", name,
-                            ls_nearest_name(name, names, INITIALIZER_COUNT));
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "the initializer %s is not known%s", name,
+                            ls_advise_name(name, names, INITIALIZER_COUNT).text);
     *out = (ls_initializer){ .kind = found ? found->kind : LS_INIT_DEFAULT };
     if (!object)
         return LS_OK;
@@ -607,8 +607,8 @@ static ls_status read_input_type(const ls_json_at *at, const ls_keras_who *who, 
             return LS_OK;
         }
     }
-    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "inputs of type \"%s\" are not supported; the nearest is \"%s\"", text,
-                        ls_nearest_name(text, names, LS_DTYPE_COUNT));
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "inputs of type \"%s\" are not supported%s", text,
+                        ls_advise_name(text, names, LS_DTYPE_COUNT).text);
 }
 
 /* [null, 28, 28, 1] */
@@ -663,8 +663,8 @@ static ls_status unknown_class(const ls_json_at *at, const ls_keras_who *who)
             return ls_keras_fail(at, who, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
     for (size_t i = 0; i < CLASS_COUNT; i++)
         names[i] = classes[i].name;
-    return ls_keras_fail(at, who, LS_ERR_UNSUPPORTED, "layers of class %s are not known; the nearest known is %s",
-                         who->class_name, ls_nearest_name(who->class_name, names, CLASS_COUNT));
+    return ls_keras_fail(at, who, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", who->class_name,
+                         ls_advise_name(who->class_name, names, CLASS_COUNT).text);
 }
 
 ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)

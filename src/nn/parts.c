@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "device/context.h"
@@ -126,12 +127,25 @@ static ls_tensor *without_last_axis(ls_tensor *x)
     return ls_op_reshape(x, shape);
 }
 
+/* Class numbers where one-hot rows are needed, or the reverse: names the loss or metric that takes them. */
+static void advise_form(const char *what, const ls_tensor *targets, const ls_tensor *predictions, char text[160])
+{
+    bool sparse = strncmp(what, "sparse_", 7) == 0, one_hot = strncmp(what, "categorical_", 12) == 0;
+    int rank = targets->shape.rank - has_single_last_axis(targets);
+    text[0] = '\0';
+    if (sparse && ls_shape_equal(&targets->shape, &predictions->shape))
+        snprintf(text, 160, "; %.50s takes class numbers: for one-hot targets use %.50s", what, what + 7);
+    else if (one_hot && last_size(predictions) > 1 && rank == predictions->shape.rank - 1)
+        snprintf(text, 160, "; %.50s takes one-hot targets: for class numbers use sparse_%.50s", what, what);
+}
+
 static ls_tensor *shapes_differ(const char *what, const ls_tensor *targets, const ls_tensor *predictions)
 {
-    char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT];
+    char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT], advice[160];
+    advise_form(what, targets, predictions, advice);
     return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE,
-                         "targets of shape %s do not fit predictions of shape %s", ls_shape_format(&targets->shape, t),
-                         ls_shape_format(&predictions->shape, p));
+                         "targets of shape %s do not fit predictions of shape %s%s",
+                         ls_shape_format(&targets->shape, t), ls_shape_format(&predictions->shape, p), advice);
 }
 
 ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions)

@@ -147,7 +147,7 @@ static bool ends_in_weights_h5(const char *path)
 /* The format that the ending asks for; safetensors where it asks for none. */
 static ls_status format_to_write(const char *path, ls_tensor_format *out)
 {
-    LS_TRY(ls_tensors_format_of(path, out));
+    LS_TRY(ls_tensors_format_of(path, LS_TENSORS_WRITE, out));
     if (*out == LS_TENSORS_NPY)
         return ls_fail(LS_ERR_INVALID, "'%s': an .npy file has one array, weights are several: write an .npz", path);
     if (*out == LS_TENSORS_HDF5 && !ends_in_weights_h5(path))

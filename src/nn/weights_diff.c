@@ -146,9 +146,6 @@ static void conclude(findings *f)
     ls_text_add(f->text, "different: %zu of %zu tensors", f->different, f->tensors + f->in_one);
     if (f->name)
         ls_text_add(f->text, "; the largest difference is %.6g, in \"%s\" at %s", f->largest, f->name, f->at);
-    if (f->tensors == 0 && f->in_one > 0)
-        ls_text_put(f->text,
-                    "; no name is in both: files of different layouts can be compared as weights of a model (--model)");
     ls_text_put(f->text, "\n");
 }
 
@@ -167,6 +164,17 @@ static const ls_safetensors_entry *find(const side *side, const char *name)
     return NULL;
 }
 
+/* Replaces a list of all names, which helps nobody: two layouts of one model have none in common. */
+static void no_name_in_both(ls_text *text, const side *a, const side *b)
+{
+    ls_text_free(text);
+    ls_text_add(text,
+                "different: no name is in both: %s has %zu tensors (\"%s\"%s), %s has %zu (\"%s\"%s); compare files of "
+                "different layouts as weights of a model (--model MODEL)\n",
+                a->path, a->count, a->entries[0].name, a->count > 1 ? ", ..." : "", b->path, b->count,
+                b->entries[0].name, b->count > 1 ? ", ..." : "");
+}
+
 static ls_status compare_sides(const side *a, const side *b, bool *equal, char **out)
 {
     ls_text text = { 0 };
@@ -181,7 +189,10 @@ static ls_status compare_sides(const side *a, const side *b, bool *equal, char *
     for (size_t i = 0; i < b->count; i++)
         if (!find(a, b->entries[i].name))
             only_in(&f, b->path, &b->entries[i]);
-    conclude(&f);
+    if (f.tensors == 0 && a->count > 0 && b->count > 0)
+        no_name_in_both(&text, a, b);
+    else
+        conclude(&f);
     LS_TRY(ls_text_take(&text, out));
     *equal = f.different == 0;
     return LS_OK;

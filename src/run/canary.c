@@ -108,6 +108,7 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     char hex[65], other[65];
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
+    LS_TRY(ls_context_check(ctx, "ls_bit_class"));
     LS_TRY(ls_runtime_of(ctx, &runtime));
     if (ctx->bit_class) { /* a run now would be one of all workers */
         ls_text known = { 0 };

@@ -257,10 +257,8 @@ static ls_status find_schedule(const char *text, int *out)
             *out = i;
             return LS_OK;
         }
-    return ls_fail(LS_ERR_INVALID,
-                   "--schedule %s: unknown schedule '%s'; did you mean %s? There are cosine, "
-                   "exponential, piecewise and warmup",
-                   text, name, ls_nearest_name(name, schedule_names, SCHEDULES));
+    return ls_fail(LS_ERR_INVALID, "--schedule %s: unknown schedule '%s'%s", text, name,
+                   ls_advise_name(name, schedule_names, SCHEDULES).text);
 }
 
 /* Rates begin with that of the optimizer. A length that is not known yet has 0 steps. */

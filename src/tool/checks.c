@@ -44,9 +44,8 @@ ls_status tool_check_model(const ls_options *options, tool_settings *settings)
     else if (access(settings->model, F_OK) != 0 && strpbrk(settings->model, "./"))
         status = ls_fail(LS_ERR_INVALID, "MODEL %s: no such file", settings->model);
     else if (access(settings->model, F_OK) != 0)
-        status = ls_fail(LS_ERR_INVALID,
-                         "unknown MODEL %s; did you mean %s? There are %s, and files of Keras, .json and .keras",
-                         settings->model, ls_nearest_name(settings->model, names, count), ls_text_get(&list));
+        status = ls_fail(LS_ERR_INVALID, "unknown MODEL %s; there are %s, and files of Keras, .json and .keras%s",
+                         settings->model, ls_text_get(&list), ls_suggest_name(settings->model, names, count).text);
     ls_text_free(&list);
     return status == LS_OK ? check_shape(options, settings, false) : status;
 }

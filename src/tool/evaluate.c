@@ -10,12 +10,14 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 
 typedef struct outcome {
     const char *set;
+    const tool_session *session;
     ls_results results;
 } outcome;
 
 static ls_status tell(void *user)
 {
     const outcome *out = user;
+    tool_print_untrained(out->session);
     tool_print_results(out->set, &out->results);
     return LS_OK;
 }
@@ -23,7 +25,7 @@ static ls_status tell(void *user)
 static ls_status evaluate(const tool_settings *settings, tool_session *session)
 {
     ls_dataset *data;
-    outcome out;
+    outcome out = { .session = session };
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_chosen_set(settings, session, &data, &out.set));

@@ -460,8 +460,8 @@ static ls_status add_metric(const char *name, ls_metrics_list *list)
         list->metric[list->count++] = (ls_metric){ .kind = metric_kinds[i] };
         return LS_OK;
     }
-    return ls_fail(LS_ERR_INVALID, "--metrics: unknown metric '%s'; did you mean %s?", name,
-                   ls_nearest_name(name, metric_names, COUNT(metric_names)));
+    return ls_fail(LS_ERR_INVALID, "--metrics: unknown metric '%s'%s", name,
+                   ls_advise_name(name, metric_names, COUNT(metric_names)).text);
 }
 
 ls_status tool_metrics(const char *names, ls_metrics_list *out)

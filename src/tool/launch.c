@@ -469,6 +469,7 @@ const tool_command tool_launch = {
         "nobody is left all are, as a new job. Exit status: 0 when the job was finished, whoever failed on the way;\n"
         "otherwise that of the first that failed (128 + N: killed by signal N).",
     .takes_files = TOOL_ANY_FILES,
+    .starts_program = true,
     .tables = { &tool_launch_flags },
     .check = check,
     .run = run,

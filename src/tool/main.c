@@ -78,6 +78,16 @@ static ls_status check_environment(void)
     return ls_check_environment();
 }
 
+/* A flag of the program that `launch` starts is not one of launch itself: `--` separates them. */
+static ls_status parse(const tool_command *command, int argc, const char *const *argv, ls_options *options)
+{
+    ls_status status = ls_options_parse(options, argc, argv);
+    if (status == LS_OK || !command->starts_program || options->positional_count == 0)
+        return status;
+    return ls_fail(status, "%s: -- is missing before the program '%s': write lockstep %s %s (%s)", command->name,
+                   options->positional[0], command->name, command->arguments, ls_last_error());
+}
+
 static ls_status read_options(const tool_command *command, int argc, const char *const *argv, ls_options *options,
                               tool_settings *settings)
 {
@@ -85,7 +95,7 @@ static ls_status read_options(const tool_command *command, int argc, const char 
     LS_TRY(check_environment());
     LS_TRY(ls_options_environment(options));
     settings->data = NULL; /* LOCKSTEP_DATA is the folder where data is looked for, not data */
-    LS_TRY(ls_options_parse(options, argc, argv));
+    LS_TRY(parse(command, argc, argv, options));
     bool any = command->takes_files == TOOL_ANY_FILES;
     size_t taken = any ? options->positional_count : command->takes_model ? 1 : command->takes_files;
     if (options->positional_count > taken)
@@ -144,12 +154,12 @@ static const tool_command *find_command(const char *name)
         if (strcmp(name, names[i]) == 0)
             return commands[i];
     }
-    const char *nearest = ls_nearest_name(name, names, COUNT(commands));
+    ls_name_advice advice = ls_suggest_name(name, names, COUNT(commands));
     if (name[0] == '-')
         ls_fail(LS_ERR_INVALID, "unknown option %s; before a command there are --help and --version", name);
     else
-        ls_fail(LS_ERR_INVALID, "unknown command %s; did you mean %s? `lockstep --help` lists the commands", name,
-                nearest);
+        ls_fail(LS_ERR_INVALID, "unknown command %s%s", name,
+                advice.text[0] ? advice.text : "; `lockstep --help` lists the commands");
     return NULL;
 }
 

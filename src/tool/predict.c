@@ -67,7 +67,7 @@ static ls_status write_array(const char *path, const ls_array *array)
 
 typedef struct outcome {
     const char *path, *set;
-    const ls_model *model;
+    const tool_session *session;
     ls_array made;
 } outcome;
 
@@ -76,7 +76,8 @@ static ls_status write_and_tell(void *user)
     const outcome *o = user;
     if (!tool_is_muted())
         LS_TRY(write_array(o->path, &o->made));
-    printf("%s: %s of the %s set: (", o->path, ls_model_output_name(o->model, 0), o->set);
+    tool_print_untrained(o->session);
+    printf("%s: %s of the %s set: (", o->path, ls_model_output_name(o->session->model, 0), o->set);
     for (int i = 0; i < o->made.shape.rank; i++)
         printf("%s%" PRId64, i ? ", " : "", o->made.shape.dims[i]);
     printf("%s), %s\n", o->made.shape.rank == 1 ? "," : "", ls_dtype_name(o->made.dtype));
@@ -86,7 +87,7 @@ static ls_status write_and_tell(void *user)
 static ls_status predict(const tool_settings *settings, tool_session *session)
 {
     ls_dataset *data;
-    outcome out = { .path = settings->output };
+    outcome out = { .path = settings->output, .session = session };
     if (!tool_is_muted())
         LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
@@ -94,7 +95,6 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
     LS_TRY(tool_chosen_set(settings, session, &data, &out.set));
     LS_TRY(ls_predict(session->model, data, &out.made, .batch_size = settings->batch_size,
                       .strategy = session->strategy, .lanes = (int)settings->lanes));
-    out.model = session->model;
     tool_follow_chief(session->ctx);
     ls_status status = tool_by_one(session->ctx, write_and_tell, &out);
     free(out.made.data);

@@ -39,6 +39,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
         if (has_weights) /* the seed is that of the rest */
             LS_TRY(ls_model_load_weights(session->model, settings->model));
     }
+    session->untrained = !settings->weights && !has_weights;
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
 }
 
@@ -206,6 +207,12 @@ void tool_print_lines(char *text)
         line += length + (line[length] == '\n');
     }
     printf("%s", text);
+}
+
+void tool_print_untrained(const tool_session *session)
+{
+    if (session->untrained)
+        printf("the model is untrained: give its weights with --weights FILE\n");
 }
 
 void tool_print_results(const char *what, const ls_results *results)

@@ -196,8 +196,9 @@ typedef struct tool_command {
     const char *summary;   /* one line of the list of commands */
     const char *details;   /* of its own help */
     bool takes_model;
-    size_t takes_files; /* so many, or TOOL_ANY_FILES */
-    bool compares;      /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
+    size_t takes_files;  /* so many, or TOOL_ANY_FILES */
+    bool starts_program; /* its files are a program and its arguments, after "--" */
+    bool compares;       /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
     const ls_option_table *tables[TOOL_MOST_TABLES]; /* NULL after the last */
     /* What is not on the command line, before the checks: wrong use, too; may be NULL. */
     ls_status (*complete)(ls_options *options, tool_settings *settings);
@@ -240,9 +241,10 @@ typedef struct tool_session {
     ls_model *model;
     ls_dataset *train, *test; /* either may be NULL */
     ls_strategy strategy;
-    ls_text names; /* what the strategy's may point to */
-    int devices;   /* in use */
-    int replicas;  /* that share the lanes of a batch */
+    ls_text names;  /* what the strategy's may point to */
+    int devices;    /* in use */
+    int replicas;   /* that share the lanes of a batch */
+    bool untrained; /* no file had weights for the model */
     ls_loss loss;
     ls_metrics_list metrics;
 } tool_session;
@@ -279,6 +281,8 @@ ls_status tool_open_synthetic(const tool_settings *settings, tool_session *sessi
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
 /* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */
 void tool_print_results(const char *what, const ls_results *results);
+/* One line, when the model has no trained weights. */
+void tool_print_untrained(const tool_session *session);
 bool tool_ends_with(const char *text, const char *end);
 /* Lines with names from a file, which must not command the terminal: they are made printable first. */
 void tool_print_lines(char *text);

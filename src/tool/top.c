@@ -198,13 +198,17 @@ static void add_job(ls_text *text, const job *j)
 {
     double middle = median(j);
     long long silent = (long long)time(NULL) - (long long)j->updated;
-    ls_text_add(text, "%s: process %lld on %s, %s, epoch %lld/%lld, step %lld", j->model, (long long)j->pid, j->host,
-                j->doing, (long long)j->epoch, (long long)j->epochs, (long long)j->step);
-    if (j->steps >= 0)
+    ls_text_add(text, "%s: process %lld on %s, %s", j->model, (long long)j->pid, j->host, j->doing);
+    if (j->epochs > 0) /* 0: before the first epoch */
+        ls_text_add(text, ", epoch %lld/%lld, step %lld", (long long)j->epoch, (long long)j->epochs,
+                    (long long)j->step);
+    if (j->epochs > 0 && j->steps >= 0)
         ls_text_add(text, "/%lld", (long long)j->steps);
-    ls_text_put(text, ", ");
-    add_seconds(text, j->step_seconds);
-    ls_text_put(text, " a step");
+    if (j->step_seconds > 0) {
+        ls_text_put(text, ", ");
+        add_seconds(text, j->step_seconds);
+        ls_text_put(text, " a step");
+    }
     if (isfinite(j->loss))
         ls_text_add(text, ", loss %.4f", j->loss);
     ls_text_put(text, "\n");

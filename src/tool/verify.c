@@ -68,8 +68,8 @@ static ls_status read_strategies(const char *text, bool *chosen)
             names[v] = variants[v].name;
         snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), at);
         if (length == 0 || !choose(name, strlen(name), chosen))
-            return ls_fail(LS_ERR_INVALID, "--strategies: unknown strategy '%s'; did you mean %s?", name,
-                           ls_nearest_name(name, names, COUNT(variants)));
+            return ls_fail(LS_ERR_INVALID, "--strategies: unknown strategy '%s'%s", name,
+                           ls_advise_name(name, names, COUNT(variants)).text);
         at += length + (at[length] == ',');
     }
     return LS_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "device/context.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/callback.h"
@@ -147,6 +148,8 @@ ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_option
 ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options)
 {
     LS_OWN_FP_MODE;
+    if (model)
+        LS_TRY(ls_context_check(ls_model_graph(model)->context, "ls_evaluate_arrays"));
     ls_dataset *data = ls_from_tensor_slices(x, y, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_evaluate_with(model, data, options);
     ls_dataset_destroy(data);
@@ -273,6 +276,8 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
 ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out)
 {
     LS_OWN_FP_MODE;
+    if (model)
+        LS_TRY(ls_context_check(ls_model_graph(model)->context, "ls_predict_array"));
     ls_dataset *data = ls_from_tensor_slices(x, (ls_array){ .data = NULL }, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_predict_with(model, data, options, out);
     ls_dataset_destroy(data);

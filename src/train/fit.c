@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/fpmode.h"
+#include "device/context.h"
 #include "device/cores.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
@@ -986,6 +987,8 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options 
 ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options)
 {
     LS_OWN_FP_MODE;
+    if (model)
+        LS_TRY(ls_context_check(ls_model_graph(model)->context, "ls_fit_arrays"));
     ls_dataset *data = ls_from_tensor_slices(x, y, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_fit_with(model, data, options);
     ls_dataset_destroy(data);

@@ -242,6 +242,7 @@ typedef struct ls_batch_view {
     const int64_t *rows;
     int64_t samples;
     struct ls_on_demand *on_demand; /* makes samples; NULL: they are there */
+    struct ls_dataset *dataset;     /* that the element is of; NULL: not known */
 } ls_batch_view;
 ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                           const double *class_weights);
@@ -266,6 +267,11 @@ ls_status ls_job_rate(const ls_job *job, double *out);
 
 /* Labels of a batch that are class numbers: reals among them must be whole (labels.c). rows as in ls_batch_view. */
 ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t first, int64_t end);
+
+/* Extends the message of a run over the batch that failed with `status`, which is returned: which row of the data has a
+ * bad label or a value that is not finite; otherwise advises a smaller learning rate (explain.c). */
+ls_status ls_explain_failure(const ls_job *job, const ls_function *function, const ls_batch_view *batch,
+                             ls_status status);
 
 /* ---- Everything that must be saved (saved.c) ---- */
 

@@ -358,9 +358,11 @@ ls_status ls_parts_gradients(ls_parts *p, const ls_parts_step *step, void *const
     ls_status status =
         ls_job_fetch(p->job, p->function, step->settings, step->batch, step->class_weights, p->fetches, p->fetch_count);
     graph->step = before;
-    LS_TRY(status);
-    LS_TRY(ls_results_read(p->job, p->function, results));
-    LS_TRY(check_finite(p, results[0]));
+    if (status == LS_OK)
+        status = ls_results_read(p->job, p->function, results);
+    if (status == LS_OK)
+        status = check_finite(p, results[0]);
+    LS_TRY(ls_explain_failure(p->job, p->function, step->batch, status));
     for (int s = 0; s < p->servers; s++)
         LS_TRY(fill_push(p, s, pushes[s]));
     return LS_OK;

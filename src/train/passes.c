@@ -96,6 +96,7 @@ ls_status ls_passes_next(ls_passes *p, ls_batch_view *out, bool *end)
     }
     LS_TRY(p->on_demand ? ls_on_demand_next(p->makes, &out->element) : ls_iterator_next(p->iterator, &out->element));
     out->on_demand = p->makes;
+    out->dataset = p->dataset;
     *end = out->element == NULL;
     if (!*end)
         out->samples = out->element->component[0].shape.dims[0];

@@ -311,14 +311,20 @@ ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings,
     return status;
 }
 
-ls_status ls_function_run(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
-                          const double *class_weights)
+static ls_status run_apart(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                           const double *class_weights)
 {
-    if (f->kind != LS_FUNCTION_TRAIN || !job->apart)
-        return run_together(job, f, settings, batch, class_weights);
     ls_given given = { .values = NULL };
     LS_TRY(ls_job_gradients(job, f, settings, batch, class_weights, &given));
     ls_status status = ls_job_apply(job, f, settings, &given);
     free(given.values);
     return status;
+}
+
+ls_status ls_function_run(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+                          const double *class_weights)
+{
+    bool apart = f->kind == LS_FUNCTION_TRAIN && job->apart;
+    return ls_explain_failure(job, f, batch,
+                              (apart ? run_apart : run_together)(job, f, settings, batch, class_weights));
 }

@@ -89,6 +89,22 @@ static ls_tensor *sample_weights(ls_job *job, ls_function *f, size_t target, ls_
     return given ? ls_op_mul(given, by_class) : by_class;
 }
 
+/* With fewer weights than classes a label would have none. */
+static ls_status check_class_weights(const ls_job *job, const ls_function *f, ls_tensor *const *outputs)
+{
+    for (size_t i = 0; i < job->target_count && f->class_count > 0; i++) {
+        const ls_target *t = &job->targets[i];
+        ls_shape shape = ls_tensor_shape(outputs[t->output]);
+        int64_t classes = shape.rank > 0 ? shape.dims[shape.rank - 1] : 0;
+        if (t->loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY && (int64_t)f->class_count != classes)
+            return ls_fail(LS_ERR_INVALID,
+                           "%zu class weights for %lld classes: give one weight for each class of the model's output "
+                           "(1 where a class is not weighted)",
+                           f->class_count, (long long)classes);
+    }
+    return LS_OK;
+}
+
 /* ---- Losses and metrics ---- */
 
 static void fetch(ls_function *f, ls_tensor *tensor)
@@ -190,6 +206,7 @@ static ls_status trace_outputs(ls_job *job, ls_function *f, ls_tensor **outputs,
         fetch(f, outputs[f->output]);
         return LS_OK;
     }
+    LS_TRY(check_class_weights(job, f, outputs));
     trace_losses(job, f, outputs, trace);
     trace_metrics(job, f, outputs);
     return f->kind == LS_FUNCTION_TRAIN ? trace_step(job, f, trace) : LS_OK;
