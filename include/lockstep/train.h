@@ -268,7 +268,7 @@ typedef struct ls_fit_options {
     ls_dataset *validation;
     double validation_split; /* the last part of the samples is held back */
     int64_t validation_batch_size;
-    ls_switch shuffle;           /* default on, for data in memory: a new permutation every epoch */
+    bool keep_order;             /* Do not shuffle. Default: data in memory gets a new permutation every epoch */
     uint64_t seed;               /* of the order of data */
     const double *class_weights; /* by label */
     size_t class_count;

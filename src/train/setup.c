@@ -45,7 +45,7 @@ static ls_status open_data(const ls_context *ctx, const ls_fit_options *o, ls_da
     if (o->validation_split > 0)
         status = ls_dataset_split(data, o->validation_split, &train, &held_back);
     if (status == LS_OK)
-        status = ls_passes_open(&s->data, ctx, train, batch, o->shuffle != LS_OFF, o->seed);
+        status = ls_passes_open(&s->data, ctx, train, batch, !o->keep_order, o->seed);
     ls_dataset *validation = held_back ? held_back : o->validation;
     if (status == LS_OK && validation) {
         status = ls_passes_open(&s->validation, ctx, validation, val_batch, false, 0);
