@@ -455,6 +455,7 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
         { ls_input(8, 8), ls_zero_padding2d(1), LS_ERR_SHAPE, "ZeroPadding2D|(batch, 8, 8)" },
         { ls_input(8), ls_embedding(10), LS_ERR_INVALID, "Embedding|output_dim is 0" },
         { ls_input(8), ls_rescaling(INFINITY), LS_ERR_INVALID, "Rescaling|inf" },
+        { ls_input(8), ls_rescaling(1 / 255), LS_ERR_INVALID, "Rescaling|scale is 0|1.0/255" },
         { ls_input(8), ls_input(8), LS_ERR_INVALID, "InputLayer|not called" },
         { ls_input(8), { .kind = LS_LAYER_NONE }, LS_ERR_INVALID, "no layer of kind 0" },
         { ls_input(8), { .kind = LS_LAYER_KINDS }, LS_ERR_INVALID, "no layer of kind" },

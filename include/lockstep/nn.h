@@ -99,7 +99,7 @@ typedef struct ls_layer_options {
     double max_value;      /* ReLU: 0: none */
     double threshold;      /* ReLU */
     int ls_first_scale;
-    double scale_by, offset; /* rescaling: x scale_by + offset */
+    double scale_by, offset; /* rescaling: x scale_by + offset; a scale of 0 is LS_ZERO */
     int64_t axis;            /* of softmax, concatenate, batch norm; 0: -1, the last. Axis 0 is the batch's */
     ls_shape shape;          /* of an input (without the batch axis), of a reshape: where four places are too few */
     ls_dtype dtype;          /* of an input */
@@ -129,7 +129,7 @@ typedef struct ls_layer {
  *     ls_leaky_relu               negative slope (none: 0.3)
  *     ls_zero_padding2d           rows and columns on every side (none: 1); .zero_padding: of each side
  *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale; .offset = -1 */
+ *     ls_rescaling                scale (1.0/255: 1/255 is 0 in C, and 0 is an error); .offset = -1 */
 #define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)
 #define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)
 #define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)
@@ -417,7 +417,7 @@ typedef enum ls_optimizer_kind {
 /* An option that a kind does not have is an error, and so are two that contradict each other. */
 typedef struct ls_optimizer_options {
     int ls_first;
-    double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0 */
+    double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0. ls_fit prints the rate it uses */
     ls_schedule schedule; /* where its kind is not constant, instead of learning_rate */
     double momentum;
     bool nesterov;                       /* SGD, with a momentum */

@@ -373,6 +373,18 @@ static ls_status settle_zero_padding(ls_layer_options *o)
     return LS_OK;
 }
 
+static ls_status settle_rescaling(ls_layer_options *o)
+{
+    if (o->scale_by == 0) /* a 0 that is meant is LS_ZERO */
+        return ls_fail(LS_ERR_INVALID, "scale is 0, which makes every input the same number. 1/255 is 0 in C, a "
+                                       "division of integers: write 1.0/255. Write LS_ZERO if you mean 0");
+    settle_number(&o->scale_by, 0);
+    settle_number(&o->offset, 0);
+    if (!isfinite(o->scale_by) || !isfinite(o->offset))
+        return ls_fail(LS_ERR_INVALID, "scale is %g and offset is %g; both are finite", o->scale_by, o->offset);
+    return LS_OK;
+}
+
 static ls_status settle_kind(ls_layer *layer)
 {
     ls_layer_options *o = &layer->options;
@@ -409,11 +421,7 @@ static ls_status settle_kind(ls_layer *layer)
         LS_TRY(ls_init_settle("embeddings_initializer", &o->kernel_initializer, uniform));
         return check_regularizer("embeddings_regularizer", &o->kernel_regularizer);
     case LS_LAYER_RESCALING:
-        settle_number(&o->scale_by, 0);
-        settle_number(&o->offset, 0);
-        if (!isfinite(o->scale_by) || !isfinite(o->offset))
-            return ls_fail(LS_ERR_INVALID, "scale is %g and offset is %g; both are finite", o->scale_by, o->offset);
-        return LS_OK;
+        return settle_rescaling(o);
     default: /* nothing to settle */
         return LS_OK;
     }
