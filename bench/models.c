@@ -32,8 +32,7 @@ static ls_tensor *vector(ls_bench_model *m, int64_t count, float value, bool tra
     float *data = malloc((size_t)count * sizeof(*data));
     for (int64_t i = 0; data && i < count; i++)
         data[i] = value;
-    ls_tensor *variable =
-        ls_op_variable(m->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .trainable = trained ? LS_ON : LS_OFF);
+    ls_tensor *variable = ls_op_variable(m->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .frozen = !trained);
     free(data);
     if (trained)
         m->variables[m->variable_count++] = variable;
@@ -113,8 +112,8 @@ typedef enum rule { ADAM, RMSPROP, MOMENTUM } rule;
 static ls_tensor *update(ls_bench_model *m, ls_tensor *w, ls_tensor *g, rule r, ls_tensor *rate, ls_tensor *step)
 {
     ls_shape shape = ls_tensor_shape(w);
-    ls_tensor *a = ls_op_variable(m->graph, NULL, LS_F32, shape, .trainable = LS_OFF);
-    ls_tensor *b = r == ADAM ? ls_op_variable(m->graph, NULL, LS_F32, shape, .trainable = LS_OFF) : NULL;
+    ls_tensor *a = ls_op_variable(m->graph, NULL, LS_F32, shape, .frozen = true);
+    ls_tensor *b = r == ADAM ? ls_op_variable(m->graph, NULL, LS_F32, shape, .frozen = true) : NULL;
     if (r == ADAM)
         return ls_op_apply(w, g, LS_APPLY_ADAM, .learning_rate = rate, .step = step, .slots = { a, b }, .beta_1 = 0.9,
                            .beta_2 = 0.999, .epsilon = 1e-7);
@@ -134,7 +133,7 @@ static ls_status train(ls_bench_model *m, ls_tensor *logits, rule r, double lear
     if (status != LS_OK)
         return status;
     ls_tensor *rate = ls_op_scalar(m->graph, LS_F32, learning_rate);
-    ls_tensor *step = ls_op_variable(m->graph, NULL, LS_F32, LS_SCALAR, .trainable = LS_OFF);
+    ls_tensor *step = ls_op_variable(m->graph, NULL, LS_F32, LS_SCALAR, .frozen = true);
     ls_tensor *next = ls_op_assign_add(step, ls_op_scalar(m->graph, LS_F32, 1));
     for (size_t i = 0; i < m->variable_count; i++)
         parts[count++] = update(m, m->variables[i], gradients[i], r, rate, next);

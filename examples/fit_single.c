@@ -13,10 +13,10 @@ int main(int argc, char **argv)
     LS_CHECK(ls_load_data(ctx, "fashion-mnist", &train, &test));
     train = ls_take(train, samples); /* -1: all of them */
 
-    LS_CHECK(ls_sequential(ctx, "cnn", &cnn, ls_input(28, 28, 1), /* pixels from 0 to 1: fit divides bytes by 255 */
-                           ls_conv2d(16, 3, .activation = LS_RELU), ls_max_pool2d(),
-                           ls_conv2d(32, 3, .activation = LS_RELU), ls_max_pool2d(), ls_flatten(),
-                           ls_dense(10, .activation = LS_SOFTMAX)));
+    LS_CHECK(ls_sequential(
+        ctx, "cnn", &cnn, ls_input(28, 28, 1), /* pixels from 0 to 1: fit divides images of bytes by 255 */
+        ls_conv2d(16, 3, .activation = LS_RELU), ls_max_pool2d(), ls_conv2d(32, 3, .activation = LS_RELU),
+        ls_max_pool2d(), ls_flatten(), ls_dense(10, .activation = LS_SOFTMAX)));
     LS_CHECK(ls_compile(cnn, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                         .metrics = ls_metrics(ls_accuracy())));
     printf("Network built!\n");

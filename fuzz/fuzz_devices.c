@@ -165,7 +165,7 @@ static ls_tensor *weight(bed *b, ls_shape shape, bool trained)
     FUZZ_CHECK(count <= sizeof values / sizeof *values, "%zu weights", count);
     for (size_t i = 0; i < count; i++)
         values[i] = ((float)(draw(5, (unsigned)b->graph->variable_count, (unsigned)i) % 2001) - 1000) / 4000;
-    return ls_op_variable(b->graph, NULL, LS_F32, shape, .data = values, .trainable = trained ? LS_ON : LS_OFF);
+    return ls_op_variable(b->graph, NULL, LS_F32, shape, .data = values, .frozen = !trained);
 }
 
 static ls_tensor *dense(bed *b, ls_tensor *x, int64_t out, bool trained)

@@ -8,7 +8,7 @@ static ls_tensor *ops(ls_graph *graph)
 {
     const float values[4] = { 1, 2, 3, 4 };
     ls_tensor *x = ls_op_constant(graph, LS_F32, LS_SHAPE(2, 2), values), *updates[2];
-    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2, 2), { .data = values, .trainable = LS_OFF });
+    ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2, 2), { .data = values, .frozen = true });
     ls_tensor *n = ls_op_variable(graph, "n", LS_F32, LS_SCALAR);
     ls_tensor *image = ls_op_input(graph, "image", LS_F32, LS_SHAPE(LS_BATCH, 8, 8, 1));
     ls_tensor *kernel = ls_op_fill(graph, LS_F32, LS_SHAPE(3, 3, 1, 1), 1);
@@ -79,7 +79,7 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_rescaling(2, { .offset = -1 }),
                                 ls_dense(4, { .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
                                               .kernel_regularizer = { .l2 = 0.1 },
-                                              .trainable = LS_OFF }) };
+                                              .frozen = true }) };
     LS_CHECK(ls_model_builtin(ctx, "resnet18", out));
     LS_CHECK(ls_model_builtin(ctx, "resnet18", out, { .input = LS_SHAPE(32, 32, 3), .classes = 10 }));
     LS_CHECK(ls_functional_begin(ctx, "net", out));

@@ -38,8 +38,7 @@ static ls_tensor *vector(network *n, int64_t count, float value, bool trained)
     float *data = calloc((size_t)count, sizeof(*data));
     for (int64_t i = 0; data && i < count; i++)
         data[i] = value;
-    ls_tensor *variable =
-        ls_op_variable(n->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .trainable = trained ? LS_ON : LS_OFF);
+    ls_tensor *variable = ls_op_variable(n->graph, NULL, LS_F32, LS_SHAPE(count), .data = data, .frozen = !trained);
     free(data);
     if (trained)
         n->trained[n->trained_count++] = variable;
@@ -124,7 +123,7 @@ static ls_tensor *residual(network *n, ls_tensor *x)
 
 static ls_tensor *slot(network *n, ls_tensor *w)
 {
-    return ls_op_variable(n->graph, NULL, LS_F32, ls_tensor_shape(w), .trainable = LS_OFF);
+    return ls_op_variable(n->graph, NULL, LS_F32, ls_tensor_shape(w), .frozen = true);
 }
 
 static ls_tensor *update(network *n, size_t i, ls_tensor *rate, ls_tensor *step)
@@ -144,7 +143,7 @@ static ls_status finish(network *n)
     n->loss = ls_op_reduce_mean(ls_op_sparse_cross_entropy(n->labels, n->logits, LS_LOGITS), LS_ALL_AXES, false);
     LS_TRY(ls_gradients(n->loss, n->trained, n->trained_count, n->gradients));
     ls_tensor *rate = ls_op_scalar(n->graph, LS_F32, n->kind == NETWORK_CNN ? 0.001 : 0.02);
-    ls_tensor *taken = ls_op_variable(n->graph, "taken", LS_F32, LS_SCALAR, .trainable = LS_OFF);
+    ls_tensor *taken = ls_op_variable(n->graph, "taken", LS_F32, LS_SCALAR, .frozen = true);
     ls_tensor *next = ls_op_assign_add(taken, ls_op_scalar(n->graph, LS_F32, 1));
     for (size_t i = 0; i < n->trained_count; i++)
         parts[count++] = update(n, i, rate, next);

@@ -49,7 +49,7 @@ static ls_status fit(const play *p)
     ls_model *model = NULL;
     LS_TRY(ls_context_create(&(ls_context_options){ .threads = 1 }, &ctx));
     LS_TRY(ls_cluster_join(ctx, &o));
-    LS_TRY(ls_sequential(ctx, "m", &model, ls_input(1), ls_dense(2, .use_bias = LS_OFF)));
+    LS_TRY(ls_sequential(ctx, "m", &model, ls_input(1), ls_dense(2, .no_bias = true)));
     LS_TRY(ls_compile(model, .optimizer = ls_sgd(.learning_rate = 0.5), .loss = ls_mean_squared_error()));
     ls_dataset *data =
         ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(8, 1), x), ls_array_of(LS_F32, LS_SHAPE(8, 2), y));

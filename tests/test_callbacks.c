@@ -83,7 +83,7 @@ static char *read_text(const char *path)
 static ls_model *one_weight(ls_context *ctx)
 {
     ls_model *model = NULL;
-    OK(ls_sequential(ctx, "m", &model, ls_input(1), ls_dense(1, .use_bias = LS_OFF)));
+    OK(ls_sequential(ctx, "m", &model, ls_input(1), ls_dense(1, .no_bias = true)));
     OK(ls_compile(model, .optimizer = ls_sgd(0.1), .loss = ls_mean_squared_error(),
                   .metrics = ls_metrics(ls_accuracy())));
     return model;
@@ -695,7 +695,7 @@ static void a_step_that_is_not_finite_ends_training(void **state)
             ls_history *history = NULL;
             int64_t done;
             ls_status status = ls_fit(model, d, .epochs = 3, .steps_per_epoch = steps, .batch_size = 4,
-                                      .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT, .history = &history,
+                                      .keep_order = true, .verbose = LS_VERBOSE_SILENT, .history = &history,
                                       .callbacks = ls_callbacks(ends ? ls_terminate_on_nan() : (ls_callback){ 0 }));
             assert_int_equal(status, ends ? LS_OK : LS_ERR_NOT_FINITE);
             OK(ls_model_steps(model, &done));

@@ -541,7 +541,7 @@ static void what_differs_is_named(void **state)
     other.options.seed = 8;
     refused(&other, "data/seed is \"8\", there it was \"3\"", "");
     other = at;
-    other.options.shuffle = LS_OFF;
+    other.options.keep_order = true;
     refused(&other, "shuffle is false", "data/sha256");
     other = at;
     other.steps_per_epoch = 3;

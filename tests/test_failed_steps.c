@@ -102,8 +102,8 @@ static float_net make_float_net(bed *b)
               *w = variable(b, "top/kernel", LS_SHAPE(8, 4));
     ls_tensor *gamma = variable(b, "gamma", LS_SHAPE(8)), *beta = variable(b, "beta", LS_SHAPE(8));
     ls_tensor *bias = variable(b, "top/bias", LS_SHAPE(4));
-    ls_tensor *mean = ls_op_variable(b->graph, "mean", LS_F32, LS_SHAPE(8), .trainable = LS_OFF);
-    ls_tensor *variance = ls_op_variable(b->graph, "variance", LS_F32, LS_SHAPE(8), .trainable = LS_OFF);
+    ls_tensor *mean = ls_op_variable(b->graph, "mean", LS_F32, LS_SHAPE(8), .frozen = true);
+    ls_tensor *variance = ls_op_variable(b->graph, "variance", LS_F32, LS_SHAPE(8), .frozen = true);
     ls_tensor *y =
         ls_op_batch_norm(ls_op_conv2d(f.x, kernel), gamma, beta, mean, variance, .training = true, .updates = updates);
     y = ls_op_add(ls_op_matmul(ls_op_global_average_pool2d(ls_op_relu(y)), w), bias);
@@ -111,7 +111,7 @@ static float_net make_float_net(bed *b)
     ls_tensor *all[] = { kernel, gamma, beta, w, bias };
     assert_int_equal(ls_gradients(f.loss, all, 5, g), LS_OK);
     for (int i = 0; i < 5; i++) {
-        ls_tensor *slot = ls_op_variable(b->graph, NULL, LS_F32, ls_tensor_shape(all[i]), .trainable = LS_OFF);
+        ls_tensor *slot = ls_op_variable(b->graph, NULL, LS_F32, ls_tensor_shape(all[i]), .frozen = true);
         parts[i] =
             ls_op_apply(all[i], g[i], LS_APPLY_MOMENTUM, .learning_rate = rate, .slots = { slot }, .momentum = 0.9);
     }

@@ -132,7 +132,7 @@ static void steps_by_hand_are_those_of_fit(void **state)
     ls_history *history = NULL;
     ls_context *ctx = open_context();
     ls_model *model = classifier(ctx, ls_adam());
-    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = 25, .shuffle = LS_OFF, .lanes = 4,
+    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = 25, .keep_order = true, .lanes = 4,
                      .verbose = LS_VERBOSE_SILENT, .history = &history));
     OK(ls_model_state_sha256(model, hashes[0]));
     ls_model_destroy(model);
@@ -297,7 +297,7 @@ static void several_outputs_are_trained_together(void **state)
                                  { .loss = ls_mean_squared_error(),
                                    .weight = 0.3,
                                    .metrics = ls_metrics(ls_metric_of(LS_METRIC_MEAN_ABSOLUTE_ERROR)) })));
-    OK(ls_fit(model, d, .batch_size = BATCH, .lanes = LANES, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT,
+    OK(ls_fit(model, d, .batch_size = BATCH, .lanes = LANES, .keep_order = true, .verbose = LS_VERBOSE_SILENT,
               .history = &history, .validation = d));
     OK(ls_model_weights_sha256(model, hashes[1]));
     assert_string_equal(hashes[0], hashes[1]);
@@ -377,7 +377,7 @@ static void a_callback_may_set_the_rate(void **state)
     const ls_callback callback = { .user = seen, .on_batch_end = halves };
     ls_context *ctx = open_context();
     ls_model *model = classifier(ctx, ls_sgd(.learning_rate = 0.5, .momentum = 0.9));
-    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = BATCH, .shuffle = LS_OFF,
+    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = BATCH, .keep_order = true,
                      .verbose = LS_VERBOSE_SILENT, .callbacks = &callback, .callback_count = 1));
     OK(ls_model_state_sha256(model, hashes[0]));
     assert_true(seen[1] == 0.5 && seen[2] == 0.25 && seen[3] == 0.125);
@@ -388,7 +388,7 @@ static void a_callback_may_set_the_rate(void **state)
     model = classifier(ctx, ls_sgd(.schedule = ls_exponential_decay(0.5, 1, 0.5, false), .momentum = 0.9));
     assert_int_equal(ls_set_learning_rate(model, 0.1), LS_ERR_STATE);
     assert_int_equal(ls_set_learning_rate(model, NAN), LS_ERR_INVALID);
-    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = BATCH, .shuffle = LS_OFF,
+    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = BATCH, .keep_order = true,
                      .verbose = LS_VERBOSE_SILENT));
     OK(ls_model_state_sha256(model, hashes[1]));
     assert_string_equal(hashes[0], hashes[1]);

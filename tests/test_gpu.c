@@ -416,7 +416,7 @@ static ls_program_slot in_room(ls_room room, size_t offset)
 static void make_update(bed *x, update *u)
 {
     ls_tensor *w = ls_op_variable(x->graph, "w", LS_F32, LS_SHAPE(2)),
-              *m = ls_op_variable(x->graph, "m", LS_F32, LS_SHAPE(2), .trainable = LS_OFF);
+              *m = ls_op_variable(x->graph, "m", LS_F32, LS_SHAPE(2), .frozen = true);
     ls_tensor *gradient = ls_op_input(x->graph, "gradient", LS_F32, LS_SHAPE(2)),
               *rate = ls_op_input(x->graph, "rate", LS_F32, LS_SCALAR);
     *u = (update){ .in = { whole(0, 2), whole(64, 1) } };

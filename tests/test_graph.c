@@ -121,7 +121,7 @@ static void a_wrong_name_leaves_no_variable(void **state)
     assert_true(ls_tensor_is_error(ls_op_variable(g, "v", LS_F32, LS_SHAPE(2))));
     assert_true(ls_tensor_is_error(ls_op_variable(g, "a b", LS_F32, LS_SHAPE(2))));
     assert_int_equal(g->variable_count, 1);
-    ls_tensor *w = ls_op_variable(g, "w", LS_F32, LS_SHAPE(2), .trainable = LS_OFF);
+    ls_tensor *w = ls_op_variable(g, "w", LS_F32, LS_SHAPE(2), .frozen = true);
     assert_int_equal(w->attr.variable.variable->number, 1);
     assert_false(w->attr.variable.variable->trainable);
 }

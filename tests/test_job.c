@@ -118,7 +118,7 @@ static void open_bench(bench *b, ls_optimizer optimizer)
     *b = (bench){ .ctx = open_context(), .data = images() };
     b->model = make_model(b->ctx, optimizer);
     OK(ls_settings_make(b->model->job, &ls_mirrored(), 0, &b->settings));
-    OK(ls_passes_open(&b->passes, NULL, b->data, 25, true, 1));
+    OK(ls_passes_open(&b->passes, NULL, b->data, &(ls_batching){ .otherwise = 25, .shuffle = true, .seed = 1 }));
     OK(ls_passes_begin(&b->passes, 0));
     OK(ls_passes_next(&b->passes, &b->batch, &end));
     b->model->job->batch_size = 25;

@@ -250,7 +250,7 @@ static void every_case_trains_as_keras_does(void **state)
         OK(ls_compile(model, .optimizer = optimizer_of(the_case), .loss = loss_of(record)));
         ls_status status = ls_fit(model, train, .epochs = 1000,
                                   .batch_size = json_integer_value(json_object_get(record, "batch_size")),
-                                  .max_steps = json_integer_value(json_object_get(record, "steps")), .shuffle = LS_OFF,
+                                  .max_steps = json_integer_value(json_object_get(record, "steps")), .keep_order = true,
                                   .verbose = LS_VERBOSE_SILENT, .log = log, .class_weights = class_weights,
                                   .class_count = json_object_size(classes));
         if (status != LS_OK) {
@@ -312,7 +312,7 @@ static void fit_reports_what_keras_reports(void **state)
             strcmp(text_of(fit, "optimizer"), "adam") == 0 ? ls_adam() : ls_sgd(.learning_rate = 0.01);
         OK(ls_compile(model, .optimizer = optimizer, .loss = loss_of(record), .metrics = ls_metrics(ls_accuracy())));
         OK(ls_fit(model, train, .epochs = epochs,
-                  .batch_size = json_integer_value(json_object_get(record, "batch_size")), .shuffle = LS_OFF,
+                  .batch_size = json_integer_value(json_object_get(record, "batch_size")), .keep_order = true,
                   .validation = test, .verbose = LS_VERBOSE_SILENT, .history = &found));
         json_object_foreach(history, key, row)
         {

@@ -100,7 +100,7 @@ static void by_fit(const place *p, int64_t batch, result *out)
     ls_dataset *data = data_of(batch);
     OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));
-    OK(ls_fit(model, data, .epochs = EPOCHS, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT, .strategy = p->strategy,
+    OK(ls_fit(model, data, .epochs = EPOCHS, .keep_order = true, .verbose = LS_VERBOSE_SILENT, .strategy = p->strategy,
               .history = &history));
     OK(ls_model_weights_sha256(model, out->weights));
     hash_slots(ls_model_graph(model), out->slots);
@@ -262,7 +262,7 @@ static void train_with(ls_context *ctx, const ls_schedule *schedule, bool hand, 
     ls_dataset *data = data_of(global_batch_size);
     if (!hand) {
         OK(ls_compile(model, .optimizer = optimizer, .loss = ls_sparse_categorical_crossentropy()));
-        OK(ls_fit(model, data, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT, .strategy = ls_mirrored()));
+        OK(ls_fit(model, data, .keep_order = true, .verbose = LS_VERBOSE_SILENT, .strategy = ls_mirrored()));
     } else {
         const ls_element *batch = NULL;
         OK(ls_graph_set_strategy(ls_model_graph(model), ls_mirrored()));

@@ -320,7 +320,7 @@ static void words_make(words *w)
     for (size_t i = 0; i < LENGTH(shapes); i++)
         updates[i] = ls_op_apply(w->variable[i], g[i], LS_APPLY_MOMENTUM,
                                  .learning_rate = ls_op_scalar(w->graph, LS_F32, 0.1), .momentum = 0.9,
-                                 .slots = { ls_op_variable(w->graph, NULL, LS_F32, shapes[i], .trainable = LS_OFF) });
+                                 .slots = { ls_op_variable(w->graph, NULL, LS_F32, shapes[i], .frozen = true) });
     w->fetch[0] = ls_op_group(updates, LENGTH(updates));
     w->fetch[1] = loss;
     w->fetch[2] = ls_op_reduce_mean(ls_op_cast(right, LS_F32), LS_ALL_AXES, false);

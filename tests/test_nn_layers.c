@@ -79,7 +79,7 @@ static void shapes_and_parameters_are_keras_s(void **state)
     (void)state;
     const shape_row shape_rows[] = {
         { "dense", ls_input(784), ls_dense(10), "(batch, 10)", 7850 },
-        { "dense on rows", ls_input(5, 4), ls_dense(3, .use_bias = LS_OFF), "(batch, 5, 3)", 12 },
+        { "dense on rows", ls_input(5, 4), ls_dense(3, .no_bias = true), "(batch, 5, 3)", 12 },
         { "conv2d", ls_input(28, 28, 1), ls_conv2d(16, 3), "(batch, 26, 26, 16)", 160 },
         { "conv2d, not square", ls_input(9, 10, 4),
           ls_conv2d(8, .kernel_size = { 3, 5 }, .strides = { 2 }, .padding = LS_SAME), "(batch, 5, 5, 8)", 488 },
@@ -87,7 +87,7 @@ static void shapes_and_parameters_are_keras_s(void **state)
         { "conv2d, dilated", ls_input(9, 9, 4), ls_conv2d(8, 3, .dilation_rate = { 2, 2 }), "(batch, 5, 5, 8)", 296 },
         { "conv2d, groups", ls_input(8, 8, 4), ls_conv2d(8, 3, .groups = 2), "(batch, 6, 6, 8)", 152 },
         { "conv2d, explicit padding", ls_input(7, 7, 3),
-          ls_conv2d(4, 3, 2, .padding = LS_EXPLICIT, .zero_padding = { 1, 1, 1, 1 }, .use_bias = LS_OFF),
+          ls_conv2d(4, 3, 2, .padding = LS_EXPLICIT, .zero_padding = { 1, 1, 1, 1 }, .no_bias = true),
           "(batch, 4, 4, 4)", 108 },
         { "depthwise_conv2d", ls_input(8, 8, 4), ls_depthwise_conv2d(3, 2, .depth_multiplier = 2, .padding = LS_SAME),
           "(batch, 4, 4, 8)", 80 },
@@ -103,8 +103,8 @@ static void shapes_and_parameters_are_keras_s(void **state)
         { "reshape", ls_input(24), ls_reshape(4, -1), "(batch, 4, 6)", 0 },
         { "dropout", ls_input(5), ls_dropout(0.3), "(batch, 5)", 0 },
         { "batch_normalization", ls_input(8, 8, 4), ls_batch_normalization(), "(batch, 8, 8, 4)", 16 },
-        { "batch_normalization of rows", ls_input(5), ls_batch_normalization(.scale = LS_OFF), "(batch, 5)", 15 },
-        { "batch_normalization, axis", ls_input(8, 8, 4), ls_batch_normalization(.axis = 3, .center = LS_OFF),
+        { "batch_normalization of rows", ls_input(5), ls_batch_normalization(.no_scale = true), "(batch, 5)", 15 },
+        { "batch_normalization, axis", ls_input(8, 8, 4), ls_batch_normalization(.axis = 3, .no_center = true),
           "(batch, 8, 8, 4)", 12 },
         { "layer_normalization", ls_input(3, 5), ls_layer_normalization(), "(batch, 3, 5)", 10 },
         { "layer_normalization, two axes", ls_input(3, 5), ls_layer_normalization(.last_axes = 2), "(batch, 3, 5)",
@@ -351,7 +351,7 @@ static void orthogonal_kernels_are(void **state)
         enum { A = 12, B = 20 };
         int rows = wide ? A : B, columns = wide ? B : A;
         ls_model *model =
-            model_of(ls_input(rows), ls_dense(columns, .use_bias = LS_OFF, INIT(LS_INIT_ORTHOGONAL, .a = 2)));
+            model_of(ls_input(rows), ls_dense(columns, .no_bias = true, INIT(LS_INIT_ORTHOGONAL, .a = 2)));
         float w[A * B];
         OK(ls_variable_get(ls_model_variable(model, 0), w, sizeof(w)));
         for (int i = 0; i < A; i++)
@@ -408,7 +408,7 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
         { ls_input(4), ls_dense(3, .activity_regularizer = { .l2 = 1 }), LS_ERR_UNSUPPORTED,
           "Dense|activity_regularizer" },
         { ls_input(4), ls_dense(3, .kernel_regularizer = { .l2 = -1 }), LS_ERR_INVALID, "Dense|kernel_regularizer|-1" },
-        { ls_input(4), ls_dense(3, .use_bias = (ls_switch)7), LS_ERR_INVALID, "Dense|use_bias is 7" },
+        { ls_input(4), ls_flatten(.no_bias = true), LS_ERR_INVALID, "Flatten|no option no_bias" },
         { ls_input(4), ls_dense(3, INIT((ls_initializer_kind)77, .a = 0)), LS_ERR_INVALID, "kernel_initializer|77" },
         { ls_input(4), ls_dense(3, INIT(LS_INIT_UNIFORM, .a = 2, .b = 1)), LS_ERR_INVALID,
           "kernel_initializer|2 to 1" },
@@ -455,6 +455,7 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
         { ls_input(8, 8), ls_zero_padding2d(1), LS_ERR_SHAPE, "ZeroPadding2D|(batch, 8, 8)" },
         { ls_input(8), ls_embedding(10), LS_ERR_INVALID, "Embedding|output_dim is 0" },
         { ls_input(8), ls_rescaling(INFINITY), LS_ERR_INVALID, "Rescaling|inf" },
+        { ls_input(8), ls_rescaling(1 / 255), LS_ERR_INVALID, "Rescaling|scale is 0|1.0/255" },
         { ls_input(8), ls_input(8), LS_ERR_INVALID, "InputLayer|not called" },
         { ls_input(8), { .kind = LS_LAYER_NONE }, LS_ERR_INVALID, "no layer of kind 0" },
         { ls_input(8), { .kind = LS_LAYER_KINDS }, LS_ERR_INVALID, "no layer of kind" },

@@ -402,9 +402,9 @@ static void custom_models_know_layers_by_name(void **state)
 
 /* ---- Traces ---- */
 
-static ls_status norm_model(ls_switch trainable, ls_model **out)
+static ls_status norm_model(bool frozen, ls_model **out)
 {
-    return ls_sequential(ctx, "n", out, ls_input(2), ls_batch_normalization(.momentum = 0.9, .trainable = trainable));
+    return ls_sequential(ctx, "n", out, ls_input(2), ls_batch_normalization(.momentum = 0.9, .frozen = frozen));
 }
 
 static void batch_norm_trains_on_the_batch_and_moves(void **state)
@@ -413,7 +413,7 @@ static void batch_norm_trains_on_the_batch_and_moves(void **state)
     const float x[] = { 1, 10, 3, 30 };
     for (int frozen = 0; frozen < 2; frozen++) {
         ls_model *m;
-        OK(norm_model(frozen ? LS_OFF : LS_DEFAULT, &m));
+        OK(norm_model(frozen, &m));
         assert_int_equal(ls_model_variable_is_trainable(m, 0), !frozen);
         assert_false(ls_model_variable_is_trainable(m, 2));
         ls_tensor *input = input_of(m, 0), *output;
@@ -449,7 +449,7 @@ static void regularizers_count_each_variable_once(void **state)
     ls_symbol y = ls_symbol_call(
         m, ls_dense(2, .kernel_regularizer = { .l1 = 0.5, .l2 = 0.25 }, .bias_regularizer = { .l2 = 2 }), x);
     y = ls_symbol_share(y, y);
-    y = ls_symbol_call(m, ls_dense(2, .kernel_regularizer = { .l2 = 100 }, .trainable = LS_OFF), y);
+    y = ls_symbol_call(m, ls_dense(2, .kernel_regularizer = { .l2 = 100 }, .frozen = true), y);
     OK(ls_functional_end(m, y));
     const float w[] = { 1, -2, 3, -4 }, b[] = { 0.5f, -1 };
     OK(ls_variable_set(variable(m, "dense/kernel"), w, sizeof(w)));
@@ -464,7 +464,7 @@ static void regularizers_count_each_variable_once(void **state)
         assert_true(test_is_near(loss, 0.5 * 10 + 0.25 * 30 + 2 * 1.25, 1e-6));
     }
     ls_model_destroy(m);
-    OK(norm_model(LS_ON, &m));
+    OK(norm_model(false, &m));
     input = input_of(m, 0);
     ls_trace trace;
     OK(ls_model_trace(m, &input, false, &output, &trace));
@@ -797,8 +797,7 @@ static void the_hash_is_over_trainable_variables_first(void **state)
     (void)state;
     ls_model *m;
     char got[65], want[65];
-    OK(ls_sequential(ctx, "h", &m, ls_input(3), ls_batch_normalization(), ls_dense(2, .trainable = LS_OFF),
-                     ls_dense(2)));
+    OK(ls_sequential(ctx, "h", &m, ls_input(3), ls_batch_normalization(), ls_dense(2, .frozen = true), ls_dense(2)));
     const char *const order[] = { "batch_normalization/gamma",
                                   "batch_normalization/beta",
                                   "dense_1/kernel",

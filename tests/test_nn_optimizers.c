@@ -737,7 +737,7 @@ static void minimize_is_fetched_by_name(void **state)
     {
         fed = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH));
         w = ls_op_variable(graph, "w", LS_F32, LS_SCALAR, .data = &four);
-        fixed = ls_op_variable(graph, "fixed", LS_F32, LS_SCALAR, .data = &frozen, .trainable = LS_OFF);
+        fixed = ls_op_variable(graph, "fixed", LS_F32, LS_SCALAR, .data = &frozen, .frozen = true);
         ls_op_variable(graph, "counter", LS_I64, LS_SCALAR); /* trainable by default, but no float */
         ls_op_variable(graph, "elsewhere", LS_F32, LS_SCALAR);
         ls_tensor *cost = ls_op_reduce_mean(ls_op_square(ls_op_mul(fed, ls_op_mul(w, fixed))), LS_ALL_AXES, false);

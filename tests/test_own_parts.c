@@ -135,7 +135,7 @@ static void by_hand(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs
     ls_tensor *again = ls_call_variable(call, "kernel", LS_SHAPE(WIDTH, 1));
     ls_tensor *bias = ls_call_variable(call, "bias", LS_SHAPE(1), .initializer = { .kind = LS_INIT_ZEROS });
     ls_tensor *fixed =
-        ls_call_variable(call, "fixed", LS_SHAPE(1), .initializer = { .kind = LS_INIT_ONES }, .trainable = LS_OFF);
+        ls_call_variable(call, "fixed", LS_SHAPE(1), .initializer = { .kind = LS_INIT_ONES }, .frozen = true);
     assert_true(again == kernel);
     outputs[0] = ls_op_mul(ls_op_add(ls_op_matmul(inputs[0], kernel), bias), fixed);
 }

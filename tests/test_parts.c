@@ -65,7 +65,7 @@ static void open_bench(bench *b, ls_optimizer optimizer, int servers, bool scale
     OK(ls_context_open(&(ls_context_options){ .threads = 2 }, &b->ctx));
     b->model = make_model(b->ctx, optimizer);
     OK(ls_settings_make(b->model->job, &ls_mirrored(), 5, &b->settings));
-    OK(ls_passes_open(&b->passes, NULL, b->data, BATCH, true, 3));
+    OK(ls_passes_open(&b->passes, NULL, b->data, &(ls_batching){ .otherwise = BATCH, .shuffle = true, .seed = 3 }));
     b->model->job->batch_size = BATCH;
     OK(ls_job_function(b->model->job, LS_FUNCTION_TRAIN, &b->passes.spec, (ls_function_choice){ 0 }, &b->function));
     OK(ls_parts_make(b->model->job, b->function, servers, &b->parts));
@@ -277,7 +277,7 @@ static void too_many_servers_are_refused(void **state)
     OK(ls_compile(tiny, .optimizer = ls_sgd(), .loss = ls_mean_squared_error()));
     ls_dataset *d =
         ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(4, 1), x), ls_array_of(LS_F32, LS_SHAPE(4, 1), x));
-    OK(ls_passes_open(&passes, NULL, d, 4, false, 0));
+    OK(ls_passes_open(&passes, NULL, d, &(ls_batching){ .otherwise = 4 }));
     OK(ls_job_function(tiny->job, LS_FUNCTION_TRAIN, &passes.spec, (ls_function_choice){ 0 }, &f));
     assert_int_equal(ls_parts_make(tiny->job, f, 3, &parts), LS_ERR_INVALID);
     assert_non_null(strstr(ls_last_error(), "too many"));

@@ -119,7 +119,7 @@ static ls_status train(const row *r, ls_model *model, ls_optimizer optimizer, ls
     char hex[HEX];
     LS_TRY(ls_compile(model, .optimizer = optimizer, .loss = ls_sparse_categorical_crossentropy(),
                       .metrics = ls_metrics(ls_accuracy())));
-    LS_TRY(ls_fit_arrays(model, x, y, .epochs = 2, .batch_size = r->batch, .lanes = LANES, .shuffle = LS_OFF,
+    LS_TRY(ls_fit_arrays(model, x, y, .epochs = 2, .batch_size = r->batch, .lanes = LANES, .keep_order = true,
                          .verbose = LS_VERBOSE_SILENT, .history = &history));
     ls_status status = hash_value(hash, history, "loss");
     if (status == LS_OK)

@@ -153,7 +153,7 @@ static void assert_weighted(ls_context *ctx, bool samples, bool classes)
                                           ls_array_of(LS_I32, LS_SHAPE(ROWS), label),
                                           .weights = samples ? weights : (ls_array){ .data = NULL });
     OK(ls_sequential(ctx, "softmax", &model, ls_input(INPUTS),
-                     ls_dense(CLASSES, .use_bias = LS_OFF, .kernel_initializer = { .kind = LS_INIT_ZEROS })));
+                     ls_dense(CLASSES, .no_bias = true, .kernel_initializer = { .kind = LS_INIT_ZEROS })));
     OK(ls_compile(model, .optimizer = ls_sgd(.learning_rate = 1),
                   .loss = ls_sparse_categorical_crossentropy(.from_logits = true)));
     OK(ls_fit(model, d, .batch_size = ROWS, .lanes = 2, .verbose = LS_VERBOSE_SILENT, .history = &history,
@@ -202,7 +202,7 @@ static ls_model *train_on(ls_context *ctx, float bad, int64_t steps, ls_status *
     OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_mean_squared_error()));
     *status = ls_fit_arrays(model, ls_array_of(LS_F32, LS_SHAPE(MANY, 3), features),
                             ls_array_of(LS_F32, LS_SHAPE(MANY, 1), targets), .batch_size = 10, .lanes = 3,
-                            .max_steps = steps, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT);
+                            .max_steps = steps, .keep_order = true, .verbose = LS_VERBOSE_SILENT);
     return model;
 }
 

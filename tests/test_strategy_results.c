@@ -240,7 +240,7 @@ static ls_status fail_in_callback(void *user, ls_model *model, const ls_logs *lo
 
 static ls_status fit(bed *b, const who *w, ending *e, const ls_callback *callback, int64_t steps)
 {
-    return ls_fit(b->model, b->data, .epochs = EPOCHS, .batch_size = 10, .lanes = 4, .shuffle = LS_OFF,
+    return ls_fit(b->model, b->data, .epochs = EPOCHS, .batch_size = 10, .lanes = 4, .keep_order = true,
                   .strategy = w->strategy, .callbacks = callback, .callback_count = callback ? 1 : 0,
                   .max_steps = steps, .stop = &e->word, .verbose = LS_VERBOSE_SILENT);
 }

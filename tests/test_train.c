@@ -402,7 +402,7 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(ls_fit(model, d, .strategy = ls_mirrored(.devices = "gpu:0")), LS_ERR_NOT_FOUND);
     assert_int_equal(ls_fit(model, NULL, .epochs = 1), LS_ERR_INVALID);
     labels[3] = 9;
-    ls_status status = ls_fit(model, d, .batch_size = 10, .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT);
+    ls_status status = ls_fit(model, d, .batch_size = 10, .keep_order = true, .verbose = LS_VERBOSE_SILENT);
     labels[3] = 3 * 7 % CLASSES;
     assert_int_equal(status, LS_ERR_DATA);
     assert_non_null(strstr(ls_last_error(), "label 9 of row 3"));

@@ -360,7 +360,7 @@ static void a_failure_is_told_in_the_log(void **state)
     float bad[SAMPLES] = { 0 };
     bad[30] = INFINITY;
     f.x.data = bad;
-    assert_int_equal(ls_fit_arrays(f.model, f.x, f.y, .batch_size = 10, .shuffle = LS_OFF, .log = f.path,
+    assert_int_equal(ls_fit_arrays(f.model, f.x, f.y, .batch_size = 10, .keep_order = true, .log = f.path,
                                    .verbose = LS_VERBOSE_SILENT),
                      LS_ERR_NOT_FINITE);
     json_t *events = read_log(&f), *end = event_of(events, "end", 0);

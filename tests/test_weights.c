@@ -24,7 +24,7 @@ static ls_model *torch_cnn(void)
                      ls_depthwise_conv2d(3, .depth_multiplier = 2, .name = "dw"), ls_flatten(),
                      ls_batch_normalization(.epsilon = 1e-5, .name = "flat_bn"),
                      ls_layer_normalization(.epsilon = 1e-5, .name = "flat_ln"), ls_relu(), ls_dropout(0.5),
-                     ls_dense(6, .activation = LS_TANH, .name = "fc"), ls_dense(5, .use_bias = LS_OFF, .name = "out")));
+                     ls_dense(6, .activation = LS_TANH, .name = "fc"), ls_dense(5, .no_bias = true, .name = "out")));
     return model;
 }
 

@@ -224,7 +224,7 @@ static ls_status look_at_images(int rank, int size, void *user)
     LS_TRY(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy()));
     ls_array x = ls_array_of(LS_U8, LS_SHAPE(ROWS, 128, 128, 4), images);
     LS_TRY(ls_fit_arrays(model, x, ls_array_of(LS_I32, LS_SHAPE(ROWS), labels), .batch_size = 128, .lanes = 4,
-                         .shuffle = LS_OFF, .verbose = LS_VERBOSE_SILENT));
+                         .keep_order = true, .verbose = LS_VERBOSE_SILENT));
     double part = touched(), least = 1.0 / size - 0.01, most = 1.0 / size + 0.15; /* of all, a sample is compared */
     if (!(part >= least && part <= most))
         return ls_fail(LS_ERR_INTERNAL, "worker %d of %d touched %.3f of the images", rank, size, part);

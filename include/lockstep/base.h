@@ -99,9 +99,6 @@ typedef void (*ls_log_sink)(void *user, ls_log_level level, const char *line);
  * when the work is done. NULL: no more. Calls show nothing before; ls_fit has progress of its own. */
 LS_API void ls_show_work(FILE *out);
 
-/* An option that is on unless it is set to LS_OFF, or as its comment says. (`false` is 0: the default, not off.) */
-typedef enum ls_switch { LS_DEFAULT = 0, LS_ON, LS_OFF } ls_switch;
-
 typedef enum ls_dtype {
     LS_F32 = 0,
     LS_F64,

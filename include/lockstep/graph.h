@@ -186,7 +186,7 @@ typedef struct ls_variable_op {
     ls_shape shape;
     const void *data; /* copied; NULL: as the initializer says */
     ls_initializer initializer;
-    ls_switch trainable; /* default on; off: ls_minimize leaves it alone */
+    bool frozen; /* ls_minimize leaves it alone */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \
     ls_op_variable_with(graph, name, dtype, (ls_variable_op){ .ls_first = 0, __VA_ARGS__ })

@@ -73,11 +73,11 @@ typedef struct ls_layer_options {
     const char *name;                     /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
     int ls_first_activation;
     ls_activation activation;                            /* softmax: over the last axis */
-    ls_switch use_bias;                                  /* default on */
+    bool no_bias;                                        /* Keras: use_bias=False */
     ls_initializer kernel_initializer, bias_initializer; /* kernel: of a depthwise kernel and of embeddings, too */
     ls_regularizer kernel_regularizer, bias_regularizer;
     ls_regularizer activity_regularizer; /* not honoured: an error */
-    ls_switch trainable;                 /* default on; off: no gradient, and a batch norm in inference mode */
+    bool frozen;                         /* Keras: trainable=False. No gradient, and a batch norm in inference mode */
     /* images; where one of a pair is 0, it is as the other */
     int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2]; /* strides of a pool: default the pool_size */
     int64_t groups, depth_multiplier;                                   /* 0: 1 */
@@ -86,7 +86,7 @@ typedef struct ls_layer_options {
     bool keepdims;           /* global pools: [N,1,1,C], not [N,C] */
     /* normalisation */
     double momentum, epsilon;      /* 0: 0.99, 1e-3 */
-    ls_switch center, scale;       /* default on */
+    bool no_center, no_scale;      /* Keras: center=False, scale=False */
     ls_norm_statistics statistics; /* of a batch norm in training: of the whole batch, or of each lane */
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
@@ -99,7 +99,7 @@ typedef struct ls_layer_options {
     double max_value;      /* ReLU: 0: none */
     double threshold;      /* ReLU */
     int ls_first_scale;
-    double scale_by, offset; /* rescaling: x scale_by + offset */
+    double scale_by, offset; /* rescaling: x scale_by + offset; a scale of 0 is LS_ZERO */
     int64_t axis;            /* of softmax, concatenate, batch norm; 0: -1, the last. Axis 0 is the batch's */
     ls_shape shape;          /* of an input (without the batch axis), of a reshape: where four places are too few */
     ls_dtype dtype;          /* of an input */
@@ -116,7 +116,7 @@ typedef struct ls_layer {
 
 /* clang-format off */
 /* Keras's positional arguments, then options by name:
- *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .use_bias = LS_OFF, .name = "conv1")
+ *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .no_bias = true, .name = "conv1")
  * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not.
  *     ls_input                    sizes of one sample; none: a sample is a number
  *     ls_dense                    units
@@ -129,7 +129,7 @@ typedef struct ls_layer {
  *     ls_leaky_relu               negative slope (none: 0.3)
  *     ls_zero_padding2d           rows and columns on every side (none: 1); .zero_padding: of each side
  *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale; .offset = -1 */
+ *     ls_rescaling                scale (1.0/255: 1/255 is 0 in C, and 0 is an error); .offset = -1 */
 #define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)
 #define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)
 #define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)
@@ -218,7 +218,7 @@ typedef struct ls_weight_options {
     ls_shape shape;
     ls_initializer initializer; /* left out: Glorot uniform */
     ls_regularizer regularizer;
-    ls_switch trainable; /* default on */
+    bool frozen; /* Keras: trainable=False */
 } ls_weight_options;
 #define ls_call_variable(call, name, ...)                                                                              \
     ls_call_variable_with(call, name, (ls_weight_options){ .ls_first = 0, __VA_ARGS__ })
@@ -275,7 +275,7 @@ LS_API ls_status ls_model_set_device(ls_model *model, const char *first_layer, c
  * job is, so other statistics are other bits. When it may be called: as ls_model_set_device. Not of a custom model,
  * whose function says it. */
 LS_API ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics);
-/* How many batch norms of the model have those statistics; frozen ones (trainable off), which have none, do not count.
+/* How many batch norms of the model have those statistics; frozen ones, which have none, do not count.
  */
 LS_API size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics);
 
@@ -417,7 +417,7 @@ typedef enum ls_optimizer_kind {
 /* An option that a kind does not have is an error, and so are two that contradict each other. */
 typedef struct ls_optimizer_options {
     int ls_first;
-    double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0 */
+    double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0. ls_fit prints the rate it uses */
     ls_schedule schedule; /* where its kind is not constant, instead of learning_rate */
     double momentum;
     bool nesterov;                       /* SGD, with a momentum */

@@ -261,16 +261,16 @@ typedef enum ls_verbose {
 typedef struct ls_fit_options {
     int ls_first;
     int64_t epochs;          /* 0: 1 */
-    int64_t batch_size;      /* of the whole batch; 0: 32. A dataset that is batched already has its own */
+    int64_t batch_size;      /* samples in the whole batch; 0: 32. A batched dataset has its own; another is an error */
     int64_t initial_epoch;   /* counted from 0 */
     int64_t steps_per_epoch; /* 0: one pass over the data. Passes go on from epoch to epoch, one behind the other */
     int64_t max_steps;       /* in all; 0: no limit */
     ls_dataset *validation;
-    double validation_split; /* the last part of the samples is held back */
-    int64_t validation_batch_size;
-    ls_switch shuffle;           /* default on, for data in memory: a new permutation every epoch */
-    uint64_t seed;               /* of the order of data */
-    const double *class_weights; /* by label: one for each class */
+    double validation_split;       /* the last part of the samples is held back */
+    int64_t validation_batch_size; /* 0: batch_size. A batched dataset has its own; another is an error */
+    bool keep_order;               /* Do not shuffle. Default: data in memory gets a new permutation every epoch */
+    uint64_t seed;                 /* of the order of data */
+    const double *class_weights;   /* by label: one for each class */
     size_t class_count;
     const ls_callback *callbacks;
     size_t callback_count;
@@ -314,8 +314,9 @@ typedef struct ls_fit_options {
     const char *journal;
 } ls_fit_options;
 
-/* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). u8 features become float32 and are divided
- * by 255, unless the model begins with a Rescaling or takes u8. Stops with LS_ERR_NOT_FINITE before an update that is
+/* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). Features of uint8 become float32, and
+ * images among them, which have 3 axes or more with the batch axis, are divided by 255, unless the model begins with a
+ * Rescaling or takes uint8; the log says which. Stops with LS_ERR_NOT_FINITE before an update that is
  * not finite (see ls_terminate_on_nan). Whatever makes it fail, the weights are then those of the last good step. A log
  * that cannot be written any more is a warning, not a failure. */
 #define ls_fit(...)                                                                                                    \
@@ -424,7 +425,7 @@ typedef struct ls_results {
 typedef struct ls_evaluate_options {
     int ls_first;
     ls_results *out;
-    int64_t batch_size; /* 0: 32 */
+    int64_t batch_size; /* 0: 32. A batched dataset has its own; another is an error */
     ls_verbose verbose; /* 0: silent here */
     FILE *output;
     ls_strategy strategy;
@@ -445,7 +446,7 @@ LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y
 
 typedef struct ls_predict_options {
     int ls_first;
-    int64_t batch_size; /* 0: 32 */
+    int64_t batch_size; /* 0: 32. A batched dataset has its own; another is an error */
     ls_verbose verbose; /* 0: silent here */
     FILE *output;
     ls_strategy strategy;

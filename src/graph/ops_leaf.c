@@ -145,15 +145,13 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
                                bool later, ls_variable **out)
 {
     size_t bytes, room;
-    if (options->trainable != LS_DEFAULT && options->trainable != LS_ON && options->trainable != LS_OFF)
-        return ls_fail(LS_ERR_INVALID, "trainable is %d; it is LS_ON or LS_OFF", (int)options->trainable);
     LS_TRY(whole_bytes(dtype, &options->shape, &bytes));
     if (!ls_size_add(bytes, 64, &room))
         return ls_fail(LS_ERR_OVERFLOW, "%zu bytes overflow", bytes);
     ls_variable *variable = ls_arena_alloc(&graph->arena, sizeof(*variable));
     if (!variable)
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
-    *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = options->trainable != LS_OFF };
+    *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = !options->frozen };
     variable->version = variable->in_host = ++graph->writes;
     ls_status status = LS_OK;
     if (!later) {
@@ -197,7 +195,7 @@ ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype
 
 ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool trainable)
 {
-    ls_variable_op options = { .shape = shape, .trainable = trainable ? LS_ON : LS_OFF };
+    ls_variable_op options = { .shape = shape, .frozen = !trainable };
     return variable_node(graph, name, dtype, &options, true);
 }
 

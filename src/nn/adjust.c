@@ -145,7 +145,7 @@ size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics)
     size_t count = 0;
     for (size_t i = 0; model && i < model->layer_count; i++) {
         const ls_layer *spec = &model->layers[i]->spec;
-        count += spec->kind == LS_LAYER_BATCH_NORMALIZATION && spec->options.trainable == LS_ON &&
+        count += spec->kind == LS_LAYER_BATCH_NORMALIZATION && !spec->options.frozen &&
                  spec->options.statistics == statistics;
     }
     return count;

@@ -40,13 +40,13 @@ static ls_status mnist_cnn(const maker *m, ls_model **out)
 
 static ls_status mnist_cnn_wide(const maker *m, ls_model **out)
 {
-#define WIDE(filters) ls_conv2d(filters, 3, .padding = LS_SAME, .activation = LS_RELU, .use_bias = LS_OFF)
+#define WIDE(filters) ls_conv2d(filters, 3, .padding = LS_SAME, .activation = LS_RELU, .no_bias = true)
     return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input),                /* */
                          WIDE(64), ls_max_pool2d(2, .padding = LS_SAME), ls_dropout(0.2),  /* keep 0.8 */
                          WIDE(64), ls_max_pool2d(2, .padding = LS_SAME), ls_dropout(0.2),  /* */
                          WIDE(128), ls_max_pool2d(2, .padding = LS_SAME), ls_dropout(0.2), /* */
-                         ls_flatten(), ls_dense(2400, .activation = LS_RELU, .use_bias = LS_OFF), ls_dropout(0.5),
-                         ls_dense(m->classes, .activation = LS_SOFTMAX, .use_bias = LS_OFF));
+                         ls_flatten(), ls_dense(2400, .activation = LS_RELU, .no_bias = true), ls_dropout(0.5),
+                         ls_dense(m->classes, .activation = LS_SOFTMAX, .no_bias = true));
 #undef WIDE
 }
 
@@ -70,7 +70,7 @@ static ls_symbol convolve(ls_symbol x, label name, int64_t filters, int64_t size
 {
     int64_t pad = size / 2;
     label conv = join(name.text, "conv"), norm = join(name.text, "bn"), act = join(name.text, "relu");
-    ls_layer convolution = ls_conv2d(filters, size, stride, .padding = LS_EXPLICIT, .use_bias = LS_OFF,
+    ls_layer convolution = ls_conv2d(filters, size, stride, .padding = LS_EXPLICIT, .no_bias = true,
                                      .zero_padding = { pad, pad, pad, pad }, HE, .name = conv.text);
     ls_symbol y = ls_symbol_call(x.model, convolution, x);
     y = ls_symbol_call(x.model, ls_batch_normalization(.epsilon = 1e-5, .momentum = 0.9, .name = norm.text), y);

@@ -38,7 +38,7 @@ static ls_status built_shape(const ls_json_at *config, ls_layer *out)
 static void freeze(ls_layer *layer, bool trainable)
 {
     if (!trainable)
-        layer->options.trainable = LS_OFF;
+        layer->options.frozen = true;
 }
 
 static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_model **out)

@@ -6,7 +6,6 @@
 
 typedef enum ls_keras_rule {
     NAME,      /* read before the others */
-    TRAINABLE, /* true or false */
     DTYPE,     /* float32 */
     I64,       /* a whole number from 1 on */
     I64_FIRST, /* likewise, to the places of a spec */
@@ -14,7 +13,7 @@ typedef enum ls_keras_rule {
     PAIR,         /* [3, 3], or 3 */
     PAIR_OR_NULL, /* likewise; null: the default */
     BOOL,         /* to a bool */
-    SWITCH,       /* to an ls_switch */
+    NOT,          /* to a bool that says the opposite */
     F64,          /* a number */
     F64_OR_NULL,  /* likewise; null: the default */
     PADDING,

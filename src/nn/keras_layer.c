@@ -39,7 +39,7 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
 
 #define AT(field) offsetof(ls_layer_options, field)
 #define COMMON                                                                                                         \
-    { "name", NAME, 0 }, { "trainable", TRAINABLE, 0 },                                                                \
+    { "name", NAME, 0 }, { "trainable", NOT, AT(frozen) },                                                             \
     {                                                                                                                  \
         "dtype", DTYPE, 0                                                                                              \
     }
@@ -49,7 +49,7 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
         "data_format", MUST_BE_LAST, 0                                                                                 \
     }
 #define BIAS                                                                                                           \
-    { "activation", ACTIVATION, 0 }, { "use_bias", SWITCH, AT(use_bias) },                                             \
+    { "activation", ACTIVATION, 0 }, { "use_bias", NOT, AT(no_bias) },                                                 \
         { "bias_initializer", INITIALIZER, AT(bias_initializer) },                                                     \
         { "bias_regularizer", REGULARIZER, AT(bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },             \
     {                                                                                                                  \
@@ -62,7 +62,7 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
         prefix "_constraint", MUST_BE_NULL, 0                                                                          \
     }
 #define NORM                                                                                                           \
-    { "epsilon", F64, AT(epsilon) }, { "center", SWITCH, AT(center) }, { "scale", SWITCH, AT(scale) },                 \
+    { "epsilon", F64, AT(epsilon) }, { "center", NOT, AT(no_center) }, { "scale", NOT, AT(no_scale) },                 \
         { "beta_initializer", INITIALIZER, AT(beta_initializer) },                                                     \
         { "gamma_initializer", INITIALIZER, AT(gamma_initializer) },                                                   \
         { "beta_regularizer", REGULARIZER, AT(beta_regularizer) },                                                     \
@@ -487,12 +487,12 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
 
 /* ---- A layer ---- */
 
-/* The switch of a bool. */
-static ls_status read_switch(const ls_json_at *at, ls_switch *out)
+/* Reads Keras's "use_bias" into .no_bias, and the like. */
+static ls_status read_not(const ls_json_at *at, bool *out)
 {
-    bool on;
-    LS_TRY(ls_json_bool(at, &on));
-    *out = on ? LS_ON : LS_OFF;
+    bool value;
+    LS_TRY(ls_json_bool(at, &value));
+    *out = !value;
     return LS_OK;
 }
 
@@ -517,8 +517,6 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case NAME:
     case ANY:
         return LS_OK;
-    case TRAINABLE:
-        return read_switch(at, &o->trainable);
     case DTYPE:
         return need_float32(at, who);
     case I64:
@@ -534,8 +532,8 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
         return read_pair(at, field);
     case BOOL:
         return ls_json_bool(at, field);
-    case SWITCH:
-        return read_switch(at, field);
+    case NOT:
+        return read_not(at, field);
     case F64_OR_NULL:
         return json_is_null(at->value) ? LS_OK : read_number(at, field);
     case F64:

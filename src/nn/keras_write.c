@@ -99,9 +99,6 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case NAME:
         *out = json_string(layer->name);
         break;
-    case TRAINABLE:
-        *out = json_boolean(o->trainable != LS_OFF);
-        break;
     case DTYPE:
         *out = json_string("float32");
         break;
@@ -122,8 +119,8 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case BOOL:
         *out = json_boolean(*(const bool *)field);
         break;
-    case SWITCH:
-        *out = json_boolean(*(const ls_switch *)field != LS_OFF);
+    case NOT:
+        *out = json_boolean(!*(const bool *)field);
         break;
     case F64:
         *out = real(*(const double *)field);

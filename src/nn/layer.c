@@ -83,7 +83,7 @@ static const struct field {
 #field, type, offsetof(ls_layer_options, field), sizeof(((ls_layer_options *)0)->field), kinds                 \
     }
     FIELD(T_INT, activation, PRODUCTS | K(ACTIVATION)),
-    FIELD(T_INT, use_bias, PRODUCTS),
+    FIELD(T_FLAG, no_bias, PRODUCTS),
     FIELD(T_INITIALIZER, kernel_initializer, PRODUCTS | K(EMBEDDING)),
     FIELD(T_INITIALIZER, bias_initializer, PRODUCTS),
     FIELD(T_REGULARIZER, kernel_regularizer, PRODUCTS | K(EMBEDDING)),
@@ -101,8 +101,8 @@ static const struct field {
     FIELD(T_F64, momentum, K(BATCH_NORMALIZATION)),
     FIELD(T_INT, statistics, K(BATCH_NORMALIZATION)),
     FIELD(T_F64, epsilon, NORMS),
-    FIELD(T_INT, center, NORMS),
-    FIELD(T_INT, scale, NORMS),
+    FIELD(T_FLAG, no_center, NORMS),
+    FIELD(T_FLAG, no_scale, NORMS),
     FIELD(T_INITIALIZER, beta_initializer, NORMS),
     FIELD(T_INITIALIZER, gamma_initializer, NORMS),
     FIELD(T_INITIALIZER, moving_mean_initializer, K(BATCH_NORMALIZATION)),
@@ -168,14 +168,6 @@ static ls_status check_options(const ls_layer *spec)
 
 /* ---- Values ---- */
 
-static ls_status check_switch(const char *name, ls_switch *value)
-{
-    if (*value != LS_DEFAULT && *value != LS_ON && *value != LS_OFF)
-        return ls_fail(LS_ERR_INVALID, "%s is %d; it is LS_ON or LS_OFF", name, (int)*value);
-    *value = *value == LS_OFF ? LS_OFF : LS_ON;
-    return LS_OK;
-}
-
 static void settle_number(double *value, double preset)
 {
     *value = *value == 0 ? preset : *value == LS_ZERO ? 0 : *value;
@@ -189,7 +181,7 @@ static ls_status check_regularizer(const char *name, const ls_regularizer *value
     return LS_OK;
 }
 
-ls_status ls_weight_check(const ls_weight *weight, ls_switch trainable)
+ls_status ls_weight_check(const ls_weight *weight)
 {
     char text[LS_SHAPE_TEXT];
     if (weight->shape.rank < 0 || weight->shape.rank > LS_MAX_RANK)
@@ -198,7 +190,6 @@ ls_status ls_weight_check(const ls_weight *weight, ls_switch trainable)
         if (weight->shape.dims[i] < 1)
             return ls_fail(LS_ERR_SHAPE, "it has shape %s; every size is known and at least 1",
                            ls_shape_format(&weight->shape, text));
-    LS_TRY(check_switch("trainable", &trainable));
     return check_regularizer("regularizer", &weight->regularizer);
 }
 
@@ -292,7 +283,6 @@ static ls_status settle_reshape(ls_layer_options *o)
 
 static ls_status settle_product(ls_layer_options *o)
 {
-    LS_TRY(check_switch("use_bias", &o->use_bias));
     LS_TRY(ls_init_settle("kernel_initializer", &o->kernel_initializer, glorot));
     LS_TRY(ls_init_settle("bias_initializer", &o->bias_initializer, zeros));
     LS_TRY(check_regularizer("kernel_regularizer", &o->kernel_regularizer));
@@ -334,8 +324,6 @@ static ls_status settle_pool(ls_layer_options *o)
 
 static ls_status settle_norm(ls_layer_options *o)
 {
-    LS_TRY(check_switch("center", &o->center));
-    LS_TRY(check_switch("scale", &o->scale));
     settle_number(&o->momentum, 0.99);
     settle_number(&o->epsilon, 1e-3);
     if (!(o->momentum >= 0 && o->momentum <= 1))
@@ -385,6 +373,18 @@ static ls_status settle_zero_padding(ls_layer_options *o)
     return LS_OK;
 }
 
+static ls_status settle_rescaling(ls_layer_options *o)
+{
+    if (o->scale_by == 0) /* a 0 that is meant is LS_ZERO */
+        return ls_fail(LS_ERR_INVALID, "scale is 0, which makes every input the same number. 1/255 is 0 in C, a "
+                                       "division of integers: write 1.0/255. Write LS_ZERO if you mean 0");
+    settle_number(&o->scale_by, 0);
+    settle_number(&o->offset, 0);
+    if (!isfinite(o->scale_by) || !isfinite(o->offset))
+        return ls_fail(LS_ERR_INVALID, "scale is %g and offset is %g; both are finite", o->scale_by, o->offset);
+    return LS_OK;
+}
+
 static ls_status settle_kind(ls_layer *layer)
 {
     ls_layer_options *o = &layer->options;
@@ -421,11 +421,7 @@ static ls_status settle_kind(ls_layer *layer)
         LS_TRY(ls_init_settle("embeddings_initializer", &o->kernel_initializer, uniform));
         return check_regularizer("embeddings_regularizer", &o->kernel_regularizer);
     case LS_LAYER_RESCALING:
-        settle_number(&o->scale_by, 0);
-        settle_number(&o->offset, 0);
-        if (!isfinite(o->scale_by) || !isfinite(o->offset))
-            return ls_fail(LS_ERR_INVALID, "scale is %g and offset is %g; both are finite", o->scale_by, o->offset);
-        return LS_OK;
+        return settle_rescaling(o);
     default: /* nothing to settle */
         return LS_OK;
     }
@@ -437,7 +433,6 @@ ls_status ls_layer_settle(const ls_layer *spec, ls_layer *out)
         return ls_fail(LS_ERR_INVALID, "there is no layer of kind %d", (int)spec->kind);
     LS_TRY(check_options(spec));
     ls_layer layer = *spec;
-    LS_TRY(check_switch("trainable", &layer.options.trainable));
     if (!ls_activation_name(layer.options.activation))
         return ls_fail(LS_ERR_INVALID, "there is no activation number %d", (int)layer.options.activation);
     LS_TRY(settle_kind(&layer));

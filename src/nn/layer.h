@@ -34,7 +34,7 @@ typedef struct ls_weight {
 } ls_weight;
 
 /* What is wrong with a weight that a custom model asked for itself. */
-ls_status ls_weight_check(const ls_weight *weight, ls_switch trainable);
+ls_status ls_weight_check(const ls_weight *weight);
 
 /* The variables of a settled layer that is called on `input` (of merging layers: the first). */
 ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weight out[LS_MAX_WEIGHTS], size_t *count);

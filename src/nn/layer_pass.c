@@ -93,15 +93,14 @@ static void add_weight(ls_weight *out, size_t *count, const char *name, ls_shape
 static void add_bias(const ls_layer *layer, int64_t width, ls_weight *out, size_t *count)
 {
     const ls_layer_options *o = &layer->options;
-    if (o->use_bias != LS_OFF)
-        add_weight(out, count, "bias", LS_SHAPE(width), o->bias_initializer, o->bias_regularizer,
-                   o->trainable == LS_ON);
+    if (!o->no_bias)
+        add_weight(out, count, "bias", LS_SHAPE(width), o->bias_initializer, o->bias_regularizer, !o->frozen);
 }
 
 static ls_status norm_weights(const ls_layer *layer, const ls_shape *x, ls_weight *out, size_t *count)
 {
     const ls_layer_options *o = &layer->options;
-    bool batch = layer->kind == LS_LAYER_BATCH_NORMALIZATION, trained = o->trainable == LS_ON;
+    bool batch = layer->kind == LS_LAYER_BATCH_NORMALIZATION, trained = !o->frozen;
     LS_TRY(need_axes(x, 2, LS_MAX_RANK, "an input of at least 2 axes (batch, ..., channels)"));
     if (batch && o->axis != -1 && o->axis != x->rank - 1)
         return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld: only the last axis can hold the channels", (long long)o->axis);
@@ -111,9 +110,9 @@ static ls_status norm_weights(const ls_layer *layer, const ls_shape *x, ls_weigh
     ls_shape shape = { .rank = batch ? 1 : o->last_axes };
     for (int i = 0; i < shape.rank; i++)
         shape.dims[i] = x->dims[x->rank - shape.rank + i];
-    if (o->scale == LS_ON)
+    if (!o->no_scale)
         add_weight(out, count, "gamma", shape, o->gamma_initializer, o->gamma_regularizer, trained);
-    if (o->center == LS_ON)
+    if (!o->no_center)
         add_weight(out, count, "beta", shape, o->beta_initializer, o->beta_regularizer, trained);
     if (batch) {
         add_weight(out, count, "moving_mean", shape, o->moving_mean_initializer, (ls_regularizer){ 0 }, false);
@@ -125,7 +124,7 @@ static ls_status norm_weights(const ls_layer *layer, const ls_shape *x, ls_weigh
 ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *x, ls_weight out[LS_MAX_WEIGHTS], size_t *count)
 {
     const ls_layer_options *o = &layer->options;
-    bool trained = o->trainable == LS_ON;
+    bool trained = !o->frozen;
     *count = 0;
     switch (layer->kind) {
     case LS_LAYER_DENSE:
@@ -173,7 +172,7 @@ static ls_tensor *real(ls_tensor *x)
 
 static ls_tensor *finish(const ls_layer *layer, ls_tensor *y, ls_tensor *bias)
 {
-    return ls_activate(layer->options.use_bias == LS_ON ? ls_op_add(y, bias) : y, layer->options.activation);
+    return ls_activate(layer->options.no_bias ? y : ls_op_add(y, bias), layer->options.activation);
 }
 
 /* A convolution right after zeros were put around its input reads the zeros as its own padding instead. Where that is
@@ -254,13 +253,13 @@ static ls_tensor *batch_norm(const ls_layer *layer, ls_layer_pass *pass)
 {
     const ls_layer_options *o = &layer->options;
     ls_tensor *const *next = pass->weights;
-    bool training = pass->training && o->trainable == LS_ON;
+    bool training = pass->training && !o->frozen;
     ls_batch_norm_op op = { .training = training,
                             .epsilon = not_default(o->epsilon),
                             .momentum = not_default(o->momentum),
                             .statistics = o->statistics };
-    op.gamma = o->scale == LS_ON ? *next++ : NULL;
-    op.beta = o->center == LS_ON ? *next++ : NULL;
+    op.gamma = !o->no_scale ? *next++ : NULL;
+    op.beta = !o->no_center ? *next++ : NULL;
     op.moving_mean = *next++;
     op.moving_variance = *next;
     op.updates = training && pass->update ? pass->updates : NULL;
@@ -272,8 +271,8 @@ static ls_tensor *layer_norm(const ls_layer *layer, const ls_layer_pass *pass)
     const ls_layer_options *o = &layer->options;
     ls_tensor *const *next = pass->weights;
     ls_layer_norm_op op = { .axes = o->last_axes, .epsilon = not_default(o->epsilon) };
-    op.gamma = o->scale == LS_ON ? *next++ : NULL;
-    op.beta = o->center == LS_ON ? *next : NULL;
+    op.gamma = !o->no_scale ? *next++ : NULL;
+    op.beta = !o->no_center ? *next : NULL;
     return ls_op_layer_norm_with(real(pass->inputs[0]), op);
 }
 

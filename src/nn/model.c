@@ -144,11 +144,11 @@ static bool same_spec(const ls_layer *a, const ls_layer *b)
 {
     const ls_layer_options *x = &a->options, *y = &b->options;
     bool same = a->kind == b->kind && x->first == y->first && x->second == y->second && x->third == y->third &&
-                x->fourth == y->fourth && x->activation == y->activation && x->use_bias == y->use_bias &&
-                x->trainable == y->trainable && x->groups == y->groups && x->depth_multiplier == y->depth_multiplier &&
+                x->fourth == y->fourth && x->activation == y->activation && x->no_bias == y->no_bias &&
+                x->frozen == y->frozen && x->groups == y->groups && x->depth_multiplier == y->depth_multiplier &&
                 x->padding == y->padding && x->keepdims == y->keepdims && x->momentum == y->momentum &&
-                x->statistics == y->statistics && x->epsilon == y->epsilon && x->center == y->center &&
-                x->scale == y->scale && x->last_axes == y->last_axes && x->rate == y->rate &&
+                x->statistics == y->statistics && x->epsilon == y->epsilon && x->no_center == y->no_center &&
+                x->no_scale == y->no_scale && x->last_axes == y->last_axes && x->rate == y->rate &&
                 x->negative_slope == y->negative_slope && x->max_value == y->max_value &&
                 x->threshold == y->threshold && x->scale_by == y->scale_by && x->offset == y->offset &&
                 x->axis == y->axis && x->dtype == y->dtype && ls_shape_equal(&x->shape, &y->shape);

@@ -87,7 +87,7 @@ ls_tensor *ls_state_variable(ls_graph *graph, const char *name, ls_dtype dtype, 
     }
     const char *prefix = graph->prefix;
     graph->prefix = "";
-    ls_tensor *variable = ls_op_variable(graph, name, dtype, shape, .data = data, .trainable = LS_OFF);
+    ls_tensor *variable = ls_op_variable(graph, name, dtype, shape, .data = data, .frozen = true);
     graph->prefix = prefix;
     free(data);
     return variable;

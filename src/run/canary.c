@@ -48,7 +48,7 @@ static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_t
         return NULL;
     ls_tensor *rate = ls_op_scalar(graph, LS_F32, 0.1);
     for (int i = 0; i < VARIABLES; i++) {
-        ls_tensor *slot = ls_op_variable(graph, NULL, LS_F32, shapes[i], .trainable = LS_OFF);
+        ls_tensor *slot = ls_op_variable(graph, NULL, LS_F32, shapes[i], .frozen = true);
         updates[i] = ls_op_apply(variables[i], gradients[i], LS_APPLY_MOMENTUM, .learning_rate = rate,
                                  .slots = { slot }, .momentum = 0.9);
     }

@@ -213,7 +213,7 @@ static ls_status put_fit(const ls_fit_facts *fit, json_t *object)
     LS_TRY(hash_loss(fit->function->loss, hex));
     LS_TRY(put(object, "layers_and_loss_sha256", json_string(hex)));
     LS_TRY(put_data(object, "data", fit->data));
-    LS_TRY(put(object, "shuffle", json_boolean(o->shuffle != LS_OFF)));
+    LS_TRY(put(object, "shuffle", json_boolean(!o->keep_order)));
     LS_TRY(put(object, "steps_per_epoch", json_integer(o->steps_per_epoch)));
     LS_TRY(put(object, "validation_split", ls_json_real(o->validation_split)));
     if (fit->validation) {

@@ -103,7 +103,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_callback_list callbacks;
     const ls_callback_facts facts = { .job = job, .call = "ls_evaluate" };
     LS_TRY(ls_passes_open(&passes, ls_model_graph(job->model)->context, data,
-                          options->batch_size ? options->batch_size : 32, false, 0));
+                          &(ls_batching){ .option = "batch_size", .asked = options->batch_size }));
     ls_verbose verbose = shown(job, options->verbose);
     ls_progress_open(&progress, options->output, verbose);
     ls_progress_begin(&progress, passes.steps, 0);
@@ -228,8 +228,8 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
     static const ls_results nothing = { .count = 0 };
     const ls_predict_options *o = p->options;
     LS_TRY(ls_settings_make(p->job, &o->strategy, o->lanes, &p->settings));
-    LS_TRY(ls_passes_open(&p->passes, ls_model_graph(p->job->model)->context, data, o->batch_size ? o->batch_size : 32,
-                          false, 0));
+    LS_TRY(ls_passes_open(&p->passes, ls_model_graph(p->job->model)->context, data,
+                          &(ls_batching){ .option = "batch_size", .asked = o->batch_size }));
     ls_progress_open(&p->progress, o->output, shown(p->job, o->verbose));
     ls_progress_begin(&p->progress, p->passes.steps, 0);
     const ls_callback_facts facts = { .job = p->job, .call = "ls_predict" };

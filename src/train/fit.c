@@ -38,6 +38,7 @@ typedef struct fit {
     bool whole; /* the last epoch ran to its end */
     ls_callback_list callbacks;
     const char *reason;
+    bool rate_shown;     /* the first line of progress is printed */
     double start, rate;  /* when training began; the learning rate of the last step */
     double delay;        /* that threads had until then: see ls_cores_delay */
     ls_fit_facts facts;  /* what a checkpoint says of it */
@@ -524,6 +525,18 @@ static ls_times times_since(const ls_times *now, const ls_times *before, double 
     return t;
 }
 
+/* Prints the rate once, after the callbacks of the first epoch's beginning, which may set it. */
+static ls_status show_rate(fit *f)
+{
+    double rate;
+    if (f->rate_shown)
+        return LS_OK;
+    f->rate_shown = true;
+    LS_TRY(ls_job_rate(f->job, &rate));
+    ls_progress_rate(&f->progress, ls_optimizer_name(&f->job->optimizer), rate);
+    return LS_OK;
+}
+
 static ls_status run_epoch(fit *f)
 {
     int64_t epoch = f->job->position.epoch;
@@ -535,6 +548,7 @@ static ls_status run_epoch(fit *f)
     ls_worker_times_begin(&f->workers, context_of(f));
     if (f->job->position.step == 0)
         LS_TRY(call_back(f, LS_EPOCH_BEGIN, epoch));
+    LS_TRY(show_rate(f));
     ls_progress_epoch(&f->progress, epoch, f->epochs, f->steps, f->job->position.step);
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);

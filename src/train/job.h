@@ -347,9 +347,19 @@ typedef struct ls_passes {
     ls_iterator *iterator;
 } ls_passes;
 
+#define LS_DEFAULT_BATCH 32
+
+/* How samples become batches. A dataset that is batched already keeps its batches and its order. */
+typedef struct ls_batching {
+    const char *option; /* the name of the user's option for `asked`, for messages */
+    int64_t asked;      /* samples a batch, as the user asked; 0: not said. Batched data must have this size */
+    int64_t otherwise;  /* samples a batch where nothing was asked; 0: LS_DEFAULT_BATCH */
+    bool shuffle;       /* where the dataset can be shuffled */
+    uint64_t seed;
+} ls_batching;
+
 /* In a cluster (of the context, which may be NULL) samples are made on demand, where that is possible. */
-ls_status ls_passes_open(ls_passes *passes, const ls_context *ctx, ls_dataset *data, int64_t batch_size, bool shuffle,
-                         uint64_t seed);
+ls_status ls_passes_open(ls_passes *passes, const ls_context *ctx, ls_dataset *data, const ls_batching *batching);
 ls_status ls_passes_begin(ls_passes *passes, uint64_t epoch);
 ls_status ls_passes_next(ls_passes *passes, ls_batch_view *out, bool *end);
 void ls_passes_close(ls_passes *passes);
@@ -403,6 +413,8 @@ typedef struct ls_progress {
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
+/* Prints the first line of a fit: its optimizer and the learning rate of its first step. */
+void ls_progress_rate(ls_progress *progress, const char *optimizer, double rate);
 void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps, int64_t done);
 void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done); /* the same without a title */
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);

@@ -28,8 +28,8 @@ static ls_status run(one_step *s, ls_dataset *data, ls_results *out)
     int64_t samples;
     LS_TRY(ls_dataset_count(data, &samples));
     LS_TRY(ls_settings_make(s->job, &o->strategy, o->lanes, &s->settings));
-    LS_TRY(
-        ls_passes_open(&s->passes, ls_model_graph(s->job->model)->context, data, samples > 0 ? samples : 1, false, 0));
+    LS_TRY(ls_passes_open(&s->passes, ls_model_graph(s->job->model)->context, data,
+                          &(ls_batching){ .otherwise = samples > 0 ? samples : 1 }));
     LS_TRY(ls_job_function(s->job, LS_FUNCTION_TRAIN, &s->passes.spec,
                            (ls_function_choice){ .class_count = o->class_count }, &function));
     LS_TRY(ls_passes_begin(&s->passes, 0));

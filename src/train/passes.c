@@ -4,14 +4,12 @@
 #include "train/from_worker.h"
 #include "train/job.h"
 
-/* How samples become batches. */
-typedef struct batching {
-    int64_t size;
-    bool shuffle; /* before, where that is possible */
-    uint64_t seed;
-} batching;
+static int64_t batch_size(const ls_batching *b)
+{
+    return b->asked ? b->asked : b->otherwise ? b->otherwise : LS_DEFAULT_BATCH;
+}
 
-static ls_dataset *batched(ls_dataset *data, int64_t count, const batching *b)
+static ls_dataset *batched(ls_dataset *data, int64_t count, const ls_batching *b)
 {
     bool rows = false;
     if (ls_is_from_worker(data)) { /* that worker makes them */
@@ -21,19 +19,24 @@ static ls_dataset *batched(ls_dataset *data, int64_t count, const batching *b)
     ls_dataset *d = ls_dataset_share(data);
     if (b->shuffle && count > 0 && ls_dataset_has_rows(data, &rows) == LS_OK && rows)
         d = ls_shuffle(d, count, b->seed);
-    return ls_batch(d, b->size, false);
+    return ls_batch(d, batch_size(b), false);
 }
 
 /* Batches what is not batched yet. */
-static ls_status prepare(ls_passes *p, ls_dataset *data, const batching *b)
+static ls_status prepare(ls_passes *p, ls_dataset *data, const ls_batching *b)
 {
     ls_element_spec spec;
     int64_t count;
     LS_TRY(ls_dataset_spec(data, &spec));
     LS_TRY(ls_dataset_count(data, &count));
+    if (spec.batch > 0 && b->asked > 0 && spec.batch != b->asked)
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is %lld, but the dataset has batches of %lld already: leave %s out, or do not batch the "
+                       "dataset",
+                       b->option, (long long)b->asked, (long long)spec.batch, b->option);
     ls_dataset *d = spec.batch == 0 ? batched(data, count, b) : ls_dataset_share(data);
     if (spec.batch == 0)
-        p->first = count >= 0 && count < b->size ? count : b->size;
+        p->first = count >= 0 && count < batch_size(b) ? count : batch_size(b);
     ls_status status = ls_dataset_status(d);
     if (status != LS_OK) {
         ls_dataset_destroy(d);
@@ -43,13 +46,12 @@ static ls_status prepare(ls_passes *p, ls_dataset *data, const batching *b)
     return LS_OK;
 }
 
-ls_status ls_passes_open(ls_passes *p, const ls_context *ctx, ls_dataset *data, int64_t batch_size, bool shuffle,
-                         uint64_t seed)
+ls_status ls_passes_open(ls_passes *p, const ls_context *ctx, ls_dataset *data, const ls_batching *batching)
 {
     *p = (ls_passes){ .steps = LS_UNKNOWN };
     if (!data)
         return ls_fail(LS_ERR_INVALID, "there is no data");
-    LS_TRY(prepare(p, data, &(batching){ batch_size, shuffle, seed }));
+    LS_TRY(prepare(p, data, batching));
     ls_status status = ls_dataset_spec(p->dataset, &p->spec);
     if (status == LS_OK)
         status = ls_dataset_count(p->dataset, &p->steps);

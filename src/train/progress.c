@@ -235,15 +235,27 @@ static void finish_plain(ls_progress *p, const pieces *all)
 
 /* ---- An epoch ---- */
 
+static void write_title(ls_progress *p, const char *title)
+{
+    if (!p->bar && !p->lines)
+        return;
+    write_wrapped(p, title, ls_terminal_room(&p->terminal));
+    fflush(p->terminal.out);
+}
+
+void ls_progress_rate(ls_progress *p, const char *optimizer, double rate)
+{
+    char title[80];
+    snprintf(title, sizeof(title), "Optimizer %.40s, learning rate %g", optimizer, rate);
+    write_title(p, title);
+}
+
 void ls_progress_epoch(ls_progress *p, int64_t epoch, int64_t epochs, int64_t steps, int64_t done)
 {
     char title[64];
     ls_progress_begin(p, steps, done);
     snprintf(title, sizeof(title), "Epoch %" PRId64 "/%" PRId64, epoch + 1, epochs);
-    if (!p->bar && !p->lines)
-        return;
-    write_wrapped(p, title, ls_terminal_room(&p->terminal));
-    fflush(p->terminal.out);
+    write_title(p, title);
 }
 
 static void redraw(ls_progress *p, const ls_results *results)

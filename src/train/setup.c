@@ -38,17 +38,21 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
 /* Data for training and validation, split where asked. */
 static ls_status open_data(const ls_context *ctx, const ls_fit_options *o, ls_dataset *data, ls_fit_setup *s)
 {
-    int64_t batch = o->batch_size ? o->batch_size : 32,
-            val_batch = o->validation_batch_size ? o->validation_batch_size : batch;
+    const ls_batching batching = {
+        .option = "batch_size", .asked = o->batch_size, .shuffle = !o->keep_order, .seed = o->seed
+    };
+    const ls_batching for_validation = { .option = "validation_batch_size",
+                                         .asked = o->validation_batch_size,
+                                         .otherwise = o->batch_size };
     ls_dataset *train = data, *held_back = NULL;
     ls_status status = LS_OK;
     if (o->validation_split > 0)
         status = ls_dataset_split(data, o->validation_split, &train, &held_back);
     if (status == LS_OK)
-        status = ls_passes_open(&s->data, ctx, train, batch, o->shuffle != LS_OFF, o->seed);
+        status = ls_passes_open(&s->data, ctx, train, &batching);
     ls_dataset *validation = held_back ? held_back : o->validation;
     if (status == LS_OK && validation) {
-        status = ls_passes_open(&s->validation, ctx, validation, val_batch, false, 0);
+        status = ls_passes_open(&s->validation, ctx, validation, &for_validation);
         s->validates = status == LS_OK;
     }
     if (o->validation_split > 0 && train != data) {

@@ -26,15 +26,35 @@ static bool begins_with_rescaling(const ls_model *model, size_t input)
     return false;
 }
 
-/* Features in the model's type: pixels become 0 to 1, unless the model scales them itself. */
+/* Whether a function of this job was traced for the same feature already. */
+static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
+{
+    for (int i = 0; i < job->function_count; i++) {
+        const ls_spec *c = &job->functions[i].spec.component[input];
+        ls_shape shape = batched(&c->shape);
+        if (c->dtype == x->dtype && ls_shape_equal(&shape, &x->shape))
+            return true;
+    }
+    return false;
+}
+
+/* Features in the model's type. The bytes of images, [N,H,W] or more axes, become numbers from 0 to 1, unless the model
+ * scales them itself; other bytes, such as [N] and [N,K], keep their values. */
 static ls_tensor *feature(ls_job *job, size_t input, ls_tensor *x)
 {
     ls_dtype wanted = ls_model_input_dtype(job->model, input), given = ls_tensor_dtype(x);
-    if (wanted == given)
+    if (wanted == given || ls_tensor_is_error(x))
         return x;
     ls_tensor *y = ls_op_cast(x, wanted);
-    bool pixels = given == LS_U8 && wanted == LS_F32 && !begins_with_rescaling(job->model, input);
-    return pixels ? ls_op_div(y, ls_op_scalar(ls_model_graph(job->model), LS_F32, 255)) : y;
+    if (given != LS_U8 || wanted != LS_F32 || begins_with_rescaling(job->model, input))
+        return y;
+    char shape[LS_SHAPE_TEXT];
+    bool image = x->shape.rank >= 3;
+    if (!is_traced(job, input, x))
+        ls_log_write(&ls_model_graph(job->model)->context->log, LS_LOG_INFO, "model \"%s\": input %zu, uint8 %s, %s",
+                     ls_model_name(job->model), input, ls_shape_format(&x->shape, shape),
+                     image ? "is divided by 255, as an image" : "is no image and is not divided by 255");
+    return image ? ls_op_div(y, ls_op_scalar(ls_model_graph(job->model), LS_F32, 255)) : y;
 }
 
 /* ---- Inputs ---- */
