@@ -76,7 +76,7 @@ static void a_bad_label_names_the_row_of_the_data(void **state)
     SAYS(ls_fit_arrays(f.model, f.features, f.labels, .batch_size = 4, .seed = 3, QUIET), LS_ERR_DATA, text);
     ls_dataset *rows = ls_from_tensor_slices(f.features, f.labels, .keep = LS_KEEP_BORROWED);
     SAYS(ls_evaluate(f.model, rows, .batch_size = 5), LS_ERR_DATA, text);
-    SAYS(ls_fit(f.model, rows, .batch_size = 3, .validation_split = 0.5, .shuffle = LS_OFF, QUIET), LS_ERR_DATA, text);
+    SAYS(ls_fit(f.model, rows, .batch_size = 3, .validation_split = 0.5, .keep_order = true, QUIET), LS_ERR_DATA, text);
     ls_dataset *mapped =
         ls_batch(ls_map(ls_shuffle(ls_from_tensor_slices(f.features, f.labels), SAMPLES, 5), copy_sample), 3, false);
     SAYS(ls_fit(f.model, mapped, QUIET), LS_ERR_DATA, text);
