@@ -181,7 +181,7 @@ static void kernels_are_kept_on_disk(void **state)
     other_job j = { NETWORK_MLP, 7, 1, { NULL, NULL } };
     assert_non_null(mkdtemp(folder));
     setenv("LOCKSTEP_CACHE", folder, 1);
-    other_train(&cuda, &j, "", expected);
+    other_train(&cuda, &j, "cpu:0", expected);
     for (int i = 0; i < 3; i++) { /* made; read; and made again, for it is damaged */
         other_train(&cuda, &j, "cuda:0", hash);
         assert_string_equal(hash, expected);
