@@ -64,6 +64,7 @@ cuda_controls cuda_control(void)
     *(void **)&c.fail_next = dlsym(from, "standin_fail");
     *(void **)&c.lose = dlsym(from, "standin_lose");
     *(void **)&c.count = dlsym(from, "standin_count");
+    *(void **)&c.break_device = dlsym(from, "standin_break");
     *(void **)&c.held = dlsym(from, "standin_held");
     *(void **)&c.misuses = dlsym(from, "standin_misuses");
     return c;

@@ -17,6 +17,7 @@ typedef struct cuda_controls {
     bool (*fail_next)(const char *call, int nth, int error);
     void (*lose)(int device, int nth, int error);
     long (*count)(const char *call);
+    bool (*break_device)(int device, const char *fault);
     int (*held)(void);
     int (*misuses)(void);
 } cuda_controls;

@@ -923,7 +923,7 @@ static void add_rows(void)
 static bool open_contexts(void)
 {
     ls_context_options options = { .threads = 1 };
-    return opencl_open(&options, "opencl:0", &device) && ls_context_open(&options, &cpu) == LS_OK;
+    return opencl_open(&options, "opencl:0", &device) && opencl_open(&options, "cpu:0", &cpu);
 }
 #else
 static bool open_contexts(void)

@@ -181,7 +181,7 @@ static void kernels_are_kept_on_disk(void **state)
     other_job j = { NETWORK_MLP, 7, 1, { NULL, NULL } };
     assert_non_null(mkdtemp(folder));
     setenv("LOCKSTEP_CACHE", folder, 1);
-    other_train(&cuda, &j, "", expected);
+    other_train(&cuda, &j, "cpu:0", expected);
     for (int i = 0; i < 3; i++) { /* made; read; and made again, for it is damaged */
         other_train(&cuda, &j, "cuda:0", hash);
         assert_string_equal(hash, expected);
@@ -222,6 +222,83 @@ static void is_used_by_itself_and_called_gpu_too(void **state)
     OK(ls_context_create(NULL, &ctx));
     FAILS(ls_set_visible_devices(ctx, "gpu:2"), LS_ERR_NOT_FOUND, "CUDA:0 to CUDA:1");
     ls_context_close(ctx);
+}
+
+static void a_reference_context_has_the_cpu_alone(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    const ls_context_options options = { .reference = true };
+    ls_context *ctx;
+    OK(ls_context_open(&options, &ctx));
+    assert_int_equal(machine_devices(ctx, "CUDA"), 0);
+    ls_context_close(ctx);
+    OK(ls_context_create(&options, &ctx));
+    FAILS(ls_set_visible_devices(ctx, "cuda:0"), LS_ERR_NOT_FOUND, "CUDA:0", "reference context", "the CPU alone");
+    ls_context_close(ctx);
+    setenv("LOCKSTEP_VISIBLE_DEVICES", "cuda:0", 1); /* for the other contexts of the program */
+    OK(ls_context_open(&options, &ctx));
+    assert_int_equal(machine_devices(ctx, "CUDA"), 0);
+    ls_context_close(ctx);
+    unsetenv("LOCKSTEP_VISIBLE_DEVICES");
+}
+
+/* ---- Wrong arithmetic ---- */
+
+#define LOG 1024
+
+/* Appends a message to the text in `user`. */
+static void keep_message(void *user, ls_log_level level, const char *message)
+{
+    size_t used = strlen(user);
+    (void)level;
+    snprintf((char *)user + used, LOG - used, "%s\n", message);
+}
+
+/* The bit class of both devices, and what was logged meanwhile. */
+static char *class_of_both(char log[LOG])
+{
+    char *text = NULL;
+    ls_context *ctx;
+    ls_context_options options = { .threads = 1, .log_sink = keep_message, .log_user = log };
+    log[0] = '\0';
+    assert_true(cuda_open(&options, "cuda:0-1", &ctx));
+    OK(ls_bit_class(ctx, &text));
+    ls_context_close(ctx);
+    return text;
+}
+
+/* The canary has no subnormals: the self-check alone finds that they are flushed, on any device of a kind. */
+static void wrong_arithmetic_has_a_bit_class_of_its_own(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    static const struct {
+        const char *fault, *check;
+    } rows[] = { { "subnormals", "(product)" }, { "fma", "(matrix product)" } };
+    char log[LOG], name[16], *right = class_of_both(log);
+    assert_null(strstr(right, "self-check"));
+    assert_string_equal(log, "");
+    for (size_t i = 0; i < LENGTH(rows); i++)
+        for (int device = 0; device < 2; device++) {
+            if (!standin.break_device(device, rows[i].fault)) {
+                print_message("the stand-in cannot have the fault %s on this machine\n", rows[i].fault);
+                continue;
+            }
+            char *wrong = class_of_both(log), *own = strstr(wrong, "; CUDA self-check ");
+            assert_true(standin.break_device(device, ""));
+            if (!own || !strstr(own, rows[i].check) || (i == 0 && strncmp(wrong, right, strlen(right)) != 0))
+                fail_msg("%s on device %d: the bit class is %s", rows[i].fault, device, wrong);
+            assert_null(strstr(own + 1, "; CUDA")); /* the other device is right */
+            snprintf(name, sizeof name, "cuda:%d: ", device);
+            machine_has(log, name);
+            machine_has(log, "differ from the CPU's reference kernels");
+            free(wrong);
+        }
+    char *again = class_of_both(log);
+    assert_string_equal(again, right);
+    free(again);
+    free(right);
 }
 
 /* ---- What fails ---- */
@@ -479,6 +556,8 @@ int main(void)
         TEST(a_run_again_is_no_run_before),
         TEST(many_values_are_looked_at_together),
         TEST(is_used_by_itself_and_called_gpu_too),
+        TEST(a_reference_context_has_the_cpu_alone),
+        TEST(wrong_arithmetic_has_a_bit_class_of_its_own),
         TEST(every_call_of_the_driver_may_fail),
         TEST(a_device_that_does_not_open_is_told),
         TEST(memory_that_is_not_there_is_told),

@@ -73,4 +73,18 @@ doctor_is_well() {
     timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" && grep -q "^ok *CUDA: 2 devices .*the CPU's bits" "$TMP/doctor"
 }
 check doctor_asks_every_device doctor_is_well
+
+# Devices with the fault $1 are refused, with the name of the check that differs, $2.
+doctor_refuses() {
+    ! STANDIN_CUDA_BROKEN=$1 timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" 2>"$TMP/doctor.err" &&
+        grep -q "^NOT OK  CUDA: 2 devices .*CUDA:0: .*not the CPU's: .*CUDA self-check [0-9a-f]* ($2)" "$TMP/doctor" &&
+        grep -q "^  definition [0-9]*; canary .*; CUDA self-check [0-9a-f]* ($2)" "$TMP/doctor" &&
+        grep -q "warning: cuda:1: .* self-checks differ .* first is $2" "$TMP/doctor.err"
+}
+if [ "$(uname -m)" = x86_64 ]; then
+    check doctor_refuses_flushed_subnormals doctor_refuses subnormals product
+else
+    skip doctor_refuses_flushed_subnormals "the stand-in flushes subnormals on x86-64 alone"
+fi
+check doctor_refuses_products_that_round_twice doctor_refuses fma 'matrix product'
 finish

@@ -157,7 +157,7 @@ static void a_launch_that_fails_changes_nothing(void **state)
     ls_cl *cl = (ls_cl *)&ls_opencl_get()->cl;
     char before[65], after[65], expected[65], hash[65];
     other_job j = { NETWORK_CNN, 7, 3, { NULL, NULL } };
-    other_train(&opencl, &j, "", expected);
+    other_train(&opencl, &j, "cpu:0", expected);
     ls_context *ctx = other_open(&opencl, "opencl:0");
     network n;
     OK(network_create(ctx, NETWORK_CNN, &n));
@@ -215,7 +215,7 @@ static void a_strategy_may_name_it(void **state)
     NEED_OPENCL;
     char expected[65], hash[65];
     other_job j = { NETWORK_CNN, 33, 3, { NULL, NULL } };
-    other_train(&opencl, &j, "", expected);
+    other_train(&opencl, &j, "cpu:0", expected);
     ls_context *ctx = other_open(&opencl, "");
     network n, other;
     OK(network_create(ctx, NETWORK_CNN, &n));

@@ -30,6 +30,7 @@
 #include "run/runs.h"
 #include "sanitized.h"
 #include "shapes.h"
+#include "skip.h"
 
 #ifdef ON_OPENCL
 #include "opencl.h"
@@ -47,6 +48,7 @@ static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
 #define SETS (sizeof instruction_sets / sizeof *instruction_sets)
 
 static ls_context *reference, *fast[SETS]; /* fast: NULL where this CPU cannot run it */
+static bool broken;                        /* the device is: differences are expected, and not printed */
 
 /* ---- Families: how far float32 may be from float64 ---- */
 
@@ -147,7 +149,8 @@ typedef enum numbers {
     FAR,     /* few are far above all others: the logarithm of a sum of exponentials is of the small ones alone */
     CANCEL,  /* large ones that cancel: what is left shows the order of any sum */
     USUAL,
-    NUMBERS = USUAL + 4
+    NUMBERS = USUAL + 4, /* drawn for expressions */
+    TINY                 /* subnormals alone; for updates */
 } numbers;
 
 /* What is drawn for an expression before its shapes. */
@@ -206,6 +209,8 @@ static float change_number(test_draws *d, numbers how, int side, float scale, fl
         return x * scale;
     case EQUAL:
         return test_draw(d, 2) ? copysignf(0, x) : side < 2 ? copysignf(few, x) : side == 2 ? few : -few;
+    case TINY:
+        return x * 0x1p-130f;
     case FAR:
         return test_draw(d, 24) ? x - 31 : 0;
     default:
@@ -224,7 +229,7 @@ static void change_numbers(side *s, const plan *p)
         int sides = (int)test_draw(&d, 4);
         if (l->dtype != LS_F32 || l->count == 0)
             continue;
-        for (size_t k = 0; p->numbers < USUAL && k < l->count; k++)
+        for (size_t k = 0; (p->numbers < USUAL || p->numbers == TINY) && k < l->count; k++)
             x[k] = change_number(&d, p->numbers, sides, scale, x[k]);
         for (uint32_t k = test_draw(&d, 4); p->numbers == SPECIAL && k > 0; k--)
             x[test_draw(&d, (uint32_t)l->count)] = special[test_draw(&d, sizeof special / sizeof *special)];
@@ -282,11 +287,12 @@ static bool same_bits(const plan *p, const char *set, const cut *how, const side
             if ((a != a && b != b) ||
                 memcmp((const char *)got->value[i] + k * width, (const char *)wanted->value[i] + k * width, width) == 0)
                 continue;
-            print_error(
-                "LS_BITS=%u, %s on %s (%d lanes, micro-batch %d%s), batch %d: fetch %zu (op %s), element %zu of "
-                "%zu is %a, the reference has %a\n",
-                p->seed, p->family->name, set, how->lanes, (int)how->micro, how->unfused ? ", unfused" : "",
-                (int)p->batch, i, ls_tensor_op(got->fetch[i]), k, n, a, b);
+            if (!broken)
+                print_error(
+                    "LS_BITS=%u, %s on %s (%d lanes, micro-batch %d%s), batch %d: fetch %zu (op %s), element %zu of "
+                    "%zu is %a, the reference has %a\n",
+                    p->seed, p->family->name, set, how->lanes, (int)how->micro, how->unfused ? ", unfused" : "",
+                    (int)p->batch, i, ls_tensor_op(got->fetch[i]), k, n, a, b);
             return false;
         }
     }
@@ -609,13 +615,14 @@ static ls_tensor *open_update(side *s, uint32_t seed, ls_apply_rule rule, ls_con
     test_graph_open_in(&s->t, ctx, 1, LS_F32);
     s->t.blank = ctx != reference;
     ls_tensor *g = test_add(&s->t, spec, TEST_FED)->tensor, *step = test_add(&s->t, "+", TEST_FED)->tensor;
+    ls_tensor *computed = ls_op_neg(ls_op_neg(g)); /* by the device: an update runs where its gradient was computed */
     *(float *)s->t.leaf[1].data = (float)(1 + test_draw(&d, 9));
     for (int i = 0; i < 3; i++)
         s->fetch[s->count++] = test_add(&s->t, spec, TEST_VARIABLE)->source;
     for (int i = 0; i < ls_apply_slots(rule, momentum != 0); i++)
         slot[i] = s->fetch[s->count++] = test_add(&s->t, slot_spec, TEST_VARIABLE)->source;
     part[0] =
-        ls_op_apply(s->fetch[1], g, rule, ls_op_scalar(s->t.graph, LS_F32, (double)0.05F), .step = step,
+        ls_op_apply(s->fetch[1], computed, rule, ls_op_scalar(s->t.graph, LS_F32, (double)0.05F), .step = step,
                     .slots = { slot[0], slot[1] }, .momentum = momentum, .beta_1 = (double)0.9F,
                     .beta_2 = (double)0.99F, .rho = (double)0.9F, .epsilon = (double)1e-6F, .weight_decay = decay);
     part[1] = ls_op_assign(s->fetch[2], g);
@@ -693,10 +700,8 @@ static int check_update_accuracy(uint32_t seed, const side *s, const ls_tensor *
 
 static int check_update(uint32_t seed, ls_apply_rule rule)
 {
-    plan p = { .seed = seed,
-               .family = &(test_shapes){ .name = "updates" },
-               .batch = 1,
-               .numbers = (numbers)(seed % 3 == 2 ? USUAL : seed % 3) };
+    static const numbers kinds[] = { SPECIAL, APART, USUAL, TINY };
+    plan p = { .seed = seed, .family = &(test_shapes){ .name = "updates" }, .batch = 1, .numbers = kinds[seed % 4] };
     const cut how = { .lanes = 1 };
     side theirs, ours;
     int wrong = 0;
@@ -732,7 +737,55 @@ static void updates_have_the_reference_s_bits(void **state)
         fail_msg("%d updates", wrong);
 }
 
+/* ---- Faults that the comparisons must notice ---- */
+
+#ifdef ON_CUDA
+/* The first seeds suffice: a test that does not notice these would pass on any device. */
+#define FEW 60
+
+/* Both devices: a reference that used them by mistake would have the same fault. */
+static bool break_devices(const char *fault)
+{
+    cuda_controls standin = cuda_control();
+    return standin.break_device(0, fault) && standin.break_device(1, fault);
+}
+
+static void a_broken_device_is_noticed(const char *fault, bool updates_too)
+{
+    int wrong = 0, wrong_updates = 0;
+    if (!break_devices(fault))
+        SKIP("the stand-in cannot flush subnormals on this machine");
+    broken = true;
+    for (uint32_t seed = 1; seed <= FEW && wrong == 0; seed++)
+        wrong += check_seed(seed) > 0;
+    for (uint32_t seed = 1; updates_too && seed <= FEW && wrong_updates == 0; seed++)
+        wrong_updates += check_update(seed, LS_APPLY_ADAM) > 0;
+    broken = false;
+    assert_true(break_devices(""));
+    assert_true(wrong > 0);
+    assert_true(!updates_too || wrong_updates > 0);
+}
+
+static void products_that_round_twice_are_noticed(void **state)
+{
+    (void)state;
+    a_broken_device_is_noticed("fma", false);
+}
+
+static void flushed_subnormals_are_noticed(void **state)
+{
+    (void)state;
+    a_broken_device_is_noticed("subnormals", true);
+}
+#endif
+
 /* ---- All together ---- */
+
+static void there_is_such_a_device(void **state)
+{
+    (void)state;
+    SKIP("no such device, see the first line (tools/deps.sh install opencl; make test builds the stand-in for CUDA)");
+}
 
 #ifdef ON_OPENCL
 static bool open_fast(void)
@@ -774,12 +827,18 @@ int main(void)
 {
     ls_context_options plain = { .reference = true, .threads = 1 };
     mallopt(M_PERTURB, 0x80); /* what is read before it is written is a large number, not zero */
-    if (!open_fast())
-        return 0; /* and it has said why */
+    if (!open_fast()) {
+        TEST_SUITE_ADD(there_is_such_a_device);
+        return test_suite_run("reference bits");
+    }
     LS_CHECK(ls_context_open(&plain, &reference));
     TEST_SUITE_ADD(every_op_has_a_family);
     TEST_SUITE_ADD(random_shapes_have_the_reference_s_bits);
     TEST_SUITE_ADD(updates_have_the_reference_s_bits);
+#ifdef ON_CUDA
+    TEST_SUITE_ADD(products_that_round_twice_are_noticed);
+    TEST_SUITE_ADD(flushed_subnormals_are_noticed);
+#endif
     TEST_SUITE_ADD(every_op_was_seen);
     int failed = test_suite_run("reference bits");
     for (int op = 0; getenv("LS_BITS") && op < LS_OP_COUNT; op++)

@@ -33,7 +33,7 @@ typedef struct ls_context_options {
     void *log_user;
     int cpu_devices; /* CPU devices that share the cores out; 0: one */
     int threads;     /* worker threads of all of them together; 0: one for each core this process may use */
-    bool reference;  /* the CPU computes with the plain reference kernels alone */
+    bool reference;  /* every op runs on the CPU's plain reference kernels; devices of other kinds are not used */
     ls_kernels kernels;
 } ls_context_options;
 

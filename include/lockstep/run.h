@@ -57,8 +57,10 @@ LS_API ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, s
 
 /* What decides the bits of this context's runs, beside graph, data and lanes: the number of their definition
  * (docs/bits.md), and the hash of a canary, a small training step that is run for it on the first device of each kind.
- * A kind whose canary is not the CPU's is named beside it. Contexts with equal texts compute equal bits. free() the
- * text. */
+ * A kind whose canary is not the CPU's is named beside it. So is a kind with a device that fails a self-check: every
+ * distinct device runs some (subnormals, division, functions, Adam, batch norm), which are compared with the CPU's
+ * reference kernels. Contexts with equal texts compute equal bits. The class is found once for each context. free()
+ * the text. */
 LS_API ls_status ls_bit_class(ls_context *ctx, char **out);
 
 /* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */

@@ -40,7 +40,7 @@ struct ls_context {
     ls_copy_info *copies;
     size_t copy_count, copy_room;
 
-    char *bit_class;            /* of one in a cluster, found before it met the others; else NULL */
+    char *bit_class;            /* NULL until ls_bit_class has found it; in a cluster before the workers meet */
     bool evaluator;             /* it follows checkpoints of others (lockstep/cluster.h) */
     bool joined;                /* by a call, or by our own environment: others are not to be asked */
     int worker, worker_count;   /* which of a cluster it is, and of how many; of 1, or 0 of 0: of none */

@@ -26,7 +26,7 @@ typedef struct ls_physical {
     size_t memory;
     bool visible;
     bool only_named, gpu;     /* ls_backend_device's */
-    bool hidden;              /* by the environment: it cannot be made visible */
+    bool hidden;              /* by the environment or by .reference: it cannot be made visible */
     int growth;               /* 0: not said; 1: on; -1: off */
     ls_logical_device *parts; /* NULL: one, without a limit of its own */
     int part_count;

@@ -77,7 +77,8 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
         p->growth = known.growth;
         p->only_named = known.only_named;
         p->gpu = known.gpu;
-        p->visible = !known.only_named;
+        p->hidden = ctx->options.reference; /* a reference context has the CPU alone */
+        p->visible = !known.only_named && !p->hidden;
     }
     return LS_OK;
 }
@@ -168,6 +169,11 @@ static ls_status check_hidden(const ls_context *ctx, const char *who, const ls_n
 {
     for (int i = 0; i < count; i++) {
         const ls_physical *p = &ctx->physical[find_physical(ctx, list[i].kind, list[i].number)];
+        if (p->hidden && ctx->options.reference)
+            return ls_fail(LS_ERR_NOT_FOUND,
+                           "%s: %s:%d cannot be used in a reference context, which has the CPU alone: open the context "
+                           "without .reference",
+                           who, ctx->kinds[p->kind].name, p->number);
         if (p->hidden)
             return ls_fail(LS_ERR_NOT_FOUND, "%s: %s:%d is hidden by " VISIBLE "=\"%s\"", who, ctx->kinds[p->kind].name,
                            p->number, getenv(VISIBLE) ? getenv(VISIBLE) : "");
@@ -183,7 +189,8 @@ static ls_status apply_visible(ls_context *ctx, const char *who, const char *nam
     int count = 0;
     if (!is_blank(names))
         LS_TRY(read_names(ctx, who, names, &list, &count));
-    ls_status status = check_hidden(ctx, who, list, count);
+    /* The environment is for all contexts of a program: in a reference context its other devices stay hidden. */
+    ls_status status = environment ? LS_OK : check_hidden(ctx, who, list, count);
     if (status == LS_OK)
         status = cores_of_list(ctx, who, list, count, &cores);
     if (status == LS_OK && environment)
@@ -192,7 +199,7 @@ static ls_status apply_visible(ls_context *ctx, const char *who, const char *nam
         ls_physical *p = &ctx->physical[k];
         p->visible = p->kind == LS_CPU;
         for (int i = 0; i < count; i++)
-            p->visible = p->visible || find_physical(ctx, list[i].kind, list[i].number) == k;
+            p->visible |= !p->hidden && find_physical(ctx, list[i].kind, list[i].number) == k;
         if (environment)
             p->hidden = !p->visible;
     }

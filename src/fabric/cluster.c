@@ -110,10 +110,11 @@ static atomic_int meetings;
 /* The bit class is found by runs of this process alone: ctx->peers is not set yet. Later it is known. */
 static ls_status meet(ls_context *ctx, ls_cluster *cluster)
 {
-    char *about = NULL;
+    char *about = NULL, *bits = NULL;
     ls_text text = { 0 };
-    LS_TRY(ls_bit_class(ctx, &ctx->bit_class));
-    ls_text_add(&text, "library %s; %s", LS_VERSION, ctx->bit_class);
+    LS_TRY(ls_bit_class(ctx, &bits));
+    ls_text_add(&text, "library %s; %s", LS_VERSION, bits);
+    free(bits);
     if (cluster->options.servers > 0)
         ls_text_add(&text, "; parameter servers: %d", cluster->options.servers);
     LS_TRY(ls_text_take(&text, &about));

@@ -237,6 +237,7 @@ struct ls_graph {
     const char *prefix; /* of the open name scopes, with its slash; "" outside */
     int device;         /* of the open device scopes; LS_ANY_DEVICE outside */
     bool alone;         /* its runs are this process's, and no reason for workers to meet */
+    bool reference;     /* the CPU runs it with the reference kernels */
     const char *layer;  /* whose call is being traced; NULL outside */
     int64_t origin;     /* of the gradients being made; -1 outside */
     ls_scope_frame *scope;

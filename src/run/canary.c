@@ -1,5 +1,6 @@
 /* The bit class: everything that decides the bits of a run besides the graph, its data and the lanes. Two processes of
- * one class give the same bits; a canary, a small training step, is run and hashed to prove it. */
+ * one class give the same bits; a canary, a small training step, is run and hashed to prove it. What the canary cannot
+ * see, the self-check does (self_check.h): it stays out of the class of a device that passes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "lockstep/run.h"
 #include "run/runtime.h"
+#include "run/self_check.h"
 
 #define DEFINITION 4 /* of the bits, docs/bits.md: goes up with every change of them */
 
@@ -101,38 +103,70 @@ static ls_status run_canary(ls_context *ctx, int device, char hex[65])
     return status;
 }
 
+/* The canary of the first device of each other kind: one that has the CPU's bits is of the same class, and is not
+ * named. */
+static ls_status put_canaries(ls_context *ctx, ls_text *text)
+{
+    char hex[65], other[65];
+    LS_TRY(run_canary(ctx, 0, hex));
+    ls_text_add(text, "definition %d; canary %.16s", DEFINITION, hex);
+    if (ls_context_vendor_kind(ctx)) {
+        ls_text_put(text, "; kernels of the ");
+        ls_context_describe_vendor(ctx, text);
+    }
+    for (int d = 1; d < ctx->device_count; d++) {
+        if (ctx->devices[d].kind == ctx->devices[d - 1].kind)
+            continue;
+        LS_TRY(run_canary(ctx, d, other));
+        if (strcmp(other, hex) != 0)
+            ls_text_add(text, "; %s canary %.16s", ctx->kinds[ctx->devices[d].kind].name, other);
+    }
+    return LS_OK;
+}
+
+/* Computes the class and keeps it: devices and kernels of a context with a runtime stay as they are. */
+static ls_status find_class(ls_context *ctx)
+{
+    ls_text text = { 0 };
+    char *found = NULL;
+    ls_status status = put_canaries(ctx, &text);
+    if (status == LS_OK)
+        status = ls_self_check(ctx, &text);
+    if (status != LS_OK) {
+        ls_text_free(&text);
+        return status;
+    }
+    LS_TRY(ls_text_take(&text, &found));
+    pthread_mutex_lock(&ctx->mutex);
+    if (!ctx->bit_class) { /* another thread may have been faster */
+        ctx->bit_class = found;
+        found = NULL;
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+    free(found);
+    return LS_OK;
+}
+
+static bool is_known(ls_context *ctx)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    bool known = ctx->bit_class != NULL;
+    pthread_mutex_unlock(&ctx->mutex);
+    return known;
+}
+
+/* A context of a cluster finds its class before it meets the others: later a run would be one of all workers. */
 ls_status ls_bit_class(ls_context *ctx, char **out)
 {
     LS_OWN_FP_MODE;
     ls_runtime *runtime = NULL;
-    char hex[65], other[65];
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
     LS_TRY(ls_context_check(ctx, "ls_bit_class"));
     LS_TRY(ls_runtime_of(ctx, &runtime));
-    if (ctx->bit_class) { /* a run now would be one of all workers */
-        ls_text known = { 0 };
-        ls_text_put(&known, ctx->bit_class);
-        return ls_text_take(&known, out);
-    }
-    LS_TRY(run_canary(ctx, 0, hex));
-    ls_text text = { 0 };
-    ls_text_add(&text, "definition %d; canary %.16s", DEFINITION, hex);
-    if (ls_context_vendor_kind(ctx)) {
-        ls_text_put(&text, "; kernels of the ");
-        ls_context_describe_vendor(ctx, &text);
-    }
-    /* The first device of each other kind: one that has the CPU's bits is of the same class, and is not named. */
-    for (int d = 1; d < ctx->device_count; d++) {
-        if (ctx->devices[d].kind == ctx->devices[d - 1].kind)
-            continue;
-        ls_status status = run_canary(ctx, d, other);
-        if (status != LS_OK) {
-            ls_text_free(&text);
-            return status;
-        }
-        if (strcmp(other, hex) != 0)
-            ls_text_add(&text, "; %s canary %.16s", ctx->kinds[ctx->devices[d].kind].name, other);
-    }
-    return ls_text_take(&text, out);
+    if (!is_known(ctx))
+        LS_TRY(find_class(ctx));
+    ls_text copy = { 0 };
+    ls_text_put(&copy, ctx->bit_class);
+    return ls_text_take(&copy, out);
 }

@@ -96,7 +96,7 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     }
     m->runs = runs;
     LS_TRY(make_states(graph, runs));
-    m->source = runtime->host;
+    m->source = graph->reference ? runtime->reference : runtime->host;
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 

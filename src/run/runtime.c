@@ -8,6 +8,8 @@ static void close_runtime(ls_runtime *runtime)
     ls_crew_destroy(runtime->crew);
     if (runtime->host.close)
         runtime->host.close(runtime->host.backend);
+    if (runtime->reference.close)
+        runtime->reference.close(runtime->reference.backend);
     free(runtime->cores);
     free(runtime);
 }
@@ -37,6 +39,8 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
                      runtime->cpu_workers);
         status = ls_host_open(runtime->cpu_workers, &ctx->log, ctx->options.reference, &runtime->host);
     }
+    if (status == LS_OK)
+        status = ls_host_open(runtime->cpu_workers, &ctx->log, true, &runtime->reference);
     if (status != LS_OK) {
         close_runtime(runtime);
         return status;

@@ -7,9 +7,10 @@
 #include "device/crew.h"
 
 typedef struct ls_runtime {
-    ls_kernel_source host; /* the CPU backend */
-    ls_crew *crew;         /* NULL until a run needs it */
-    int cpu_workers;       /* of CPU devices; the crew's others drive a device each */
+    ls_kernel_source host;      /* the CPU backend */
+    ls_kernel_source reference; /* the same with the reference kernels alone */
+    ls_crew *crew;              /* NULL until a run needs it */
+    int cpu_workers;            /* of CPU devices; the crew's others drive a device each */
     int workers;
     int *cores; /* by worker; -1: not bound. NULL: none is */
 } ls_runtime;

@@ -22,15 +22,15 @@ static ls_status describe(const ls_served *s, char **out)
     ls_context *ctx = ls_model_graph(s->job->model)->context;
     const ls_strategy *strategy = &s->options->strategy;
     ls_text text = { 0 };
-    char *job = NULL, hex[65];
-    LS_TRY(ls_bit_class(ctx, &ctx->bit_class));
+    char *job = NULL, *bits = NULL, hex[65];
     LS_TRY(ls_workers_describe(s->job, &job));
     ls_status status = ls_sha256_of(job, strlen(job), hex);
     free(job);
     LS_TRY(status);
-    ls_text_add(&text, "library %s; %s; servers %d; staleness %lld%s; job and data %.16s", LS_VERSION, ctx->bit_class,
-                s->servers, (long long)strategy->staleness,
-                strategy->scale_by_staleness ? "; rates scaled by staleness" : "", hex);
+    LS_TRY(ls_bit_class(ctx, &bits));
+    ls_text_add(&text, "library %s; %s; servers %d; staleness %lld%s; job and data %.16s", LS_VERSION, bits, s->servers,
+                (long long)strategy->staleness, strategy->scale_by_staleness ? "; rates scaled by staleness" : "", hex);
+    free(bits);
     return ls_text_take(&text, out);
 }
 

@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#define FLUSHES 0x8040u /* MXCSR: subnormal results become zeros, operands are taken as zeros */
+#endif
+
 #include "standin.h"
 
 #define API __attribute__((visibility("default")))
@@ -33,6 +38,7 @@ typedef struct context {
     size_t used;
     int error;           /* broken for good; 0: it is well */
     int lose, lose_with; /* at which launch, and how */
+    bool rounds_twice, flushes;
 } context;
 
 typedef struct block {
@@ -167,6 +173,25 @@ API void standin_lose(int device, int nth, int error)
     pthread_mutex_unlock(&lock);
 }
 
+static bool break_device(context *c, const char *fault)
+{
+    c->rounds_twice = strcmp(fault, "fma") == 0;
+    c->flushes = strcmp(fault, "subnormals") == 0;
+#ifndef FLUSHES
+    if (c->flushes)
+        return false;
+#endif
+    return c->rounds_twice || c->flushes || !fault[0];
+}
+
+API bool standin_break(int device, const char *fault)
+{
+    pthread_mutex_lock(&lock);
+    bool known = break_device(&contexts[device], fault);
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
 API long standin_count(const char *name)
 {
     pthread_mutex_lock(&lock);
@@ -246,8 +271,12 @@ static void look(void)
     long count = number_of("STANDIN_CUDA_DEVICES", 2);
     const char *said = getenv("CUDA_VISIBLE_DEVICES");
     memory_each = (size_t)number_of("STANDIN_CUDA_MEMORY", 256 << 20);
-    for (int i = 0; i < MOST_DEVICES; i++)
+    const char *fault = getenv("STANDIN_CUDA_BROKEN");
+    for (int i = 0; i < MOST_DEVICES; i++) {
         contexts[i].number = i;
+        if (!ready && fault)
+            break_device(&contexts[i], fault);
+    }
     visible_count = 0;
     for (int i = 0; !said && i < count; i++)
         visible[visible_count++] = i;
@@ -503,6 +532,19 @@ static int begin_launch(context *of, const command *c)
     return SUCCESS;
 }
 
+static void run_kernel(const command *c, bool flushes)
+{
+#ifdef FLUSHES
+    unsigned mode = _mm_getcsr();
+    _mm_setcsr(flushes ? mode | FLUSHES : mode);
+    c->kernel->run(c->packed, &c->grid);
+    _mm_setcsr(mode);
+#else
+    (void)flushes;
+    c->kernel->run(c->packed, &c->grid);
+#endif
+}
+
 static void *work(void *stream_)
 {
     stream *s = stream_;
@@ -518,10 +560,11 @@ static void *work(void *stream_)
         s->busy = true;
         if ((c->kernel || c->function) && !s->of->error)
             s->of->error = begin_launch(s->of, c);
-        bool well = !s->of->error;
+        bool well = !s->of->error, flushes = s->of->flushes;
+        c->grid.rounds_twice = s->of->rounds_twice;
         pthread_mutex_unlock(&lock);
         if (well && c->kernel)
-            c->kernel->run(c->packed, &c->grid);
+            run_kernel(c, flushes);
         else if (well && c->function)
             c->function(c->packed);
         else if (well && c->to)
@@ -779,7 +822,7 @@ static bool is_grid(const standin_grid *g)
 API int cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, stream *s, void **arguments, void **extra)
 {
-    standin_grid g = { { gx, gy, gz }, { bx, by, bz } };
+    standin_grid g = { .grid = { gx, gy, gz }, .block = { bx, by, bz } };
     int error = enter("cuLaunchKernel", true);
     if (error == SUCCESS) {
         error = shared || extra || !is_grid(&g) ? misuse(INVALID_VALUE) : SUCCESS;

@@ -26,9 +26,11 @@ typedef struct standin_index {
 } standin_index;
 static __thread standin_index blockIdx, threadIdx, blockDim, gridDim;
 
+static __thread bool rounds_twice; /* the device's fused products do */
+
 static inline float __fmaf_rn(float a, float b, float c)
 {
-    return __builtin_fmaf(a, b, c);
+    return rounds_twice ? a * b + c : __builtin_fmaf(a, b, c);
 }
 
 static inline float __double2float_rn(double x)
@@ -90,6 +92,7 @@ template <class... A> struct caller {
         gridDim = { g->grid[0], g->grid[1], g->grid[2] };
         blockDim = { g->block[0], g->block[1], g->block[2] };
         threadIdx = { 0, 0, 0 };
+        rounds_twice = g->rounds_twice;
         for (blockIdx.z = 0; blockIdx.z < g->grid[2]; blockIdx.z++)
             for (blockIdx.y = 0; blockIdx.y < g->grid[1]; blockIdx.y++)
                 for (blockIdx.x = 0; blockIdx.x < g->grid[0]; blockIdx.x++)

@@ -12,6 +12,7 @@
  * compute capability, 80 if not set; NVRTC knows 75 to 90. STANDIN_CUDA_ODD: one that has a multiprocessor less.
  * STANDIN_CUDA_DRIVER: the driver's version, 13000 if not set. STANDIN_CUDNN_REFUSES: a number of samples that cuDNN
  * does not take. STANDIN_CUDNN_WORKSPACE: bytes of workspace that its convolutions need beside a few.
+ * STANDIN_CUDA_BROKEN: the fault that all devices begin with (standin_break).
  *
  * Tests steer it by the functions below, which they find in the library by dlsym. */
 #ifndef STANDIN_CUDA_STANDIN_H
@@ -31,6 +32,10 @@ bool standin_fail(const char *call, int nth, int error);
 /* From the nth launch that this device begins (1: the next) its context is broken, for good: every call that needs it
  * fails with this error. 0: none, and what was broken is whole again. Devices by their numbers in the machine. */
 void standin_lose(int device, int nth, int error);
+
+/* Gives a device wrong arithmetic, to test that it is noticed: "fma" rounds fused products twice, "subnormals" reads
+ * and writes subnormals as zeros, "" mends it. False: no such fault, or this machine cannot have it. */
+bool standin_break(int device, const char *fault);
 
 /* How often this function was called and did not fail. */
 long standin_count(const char *call);
@@ -60,6 +65,7 @@ int standin_enqueue(void *stream, void (*function)(const void *), void *packed, 
 
 typedef struct standin_grid {
     unsigned grid[3], block[3];
+    bool rounds_twice; /* fused products do, by a fault of the device */
 } standin_grid;
 
 typedef struct standin_kernel {
