@@ -61,6 +61,7 @@ struct ls_door {
     double lost_at;                     /* and when one of them was lost; 0: none is */
     ls_frame begin;                     /* kind 0: it has not come */
 
+    bool chief;                           /* this worker has told the launcher that it is */
     int launcher;                         /* a descriptor that tells who is gone; -1: there is none */
     double gone_at;                       /* when one was; 0: none is */
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
@@ -566,10 +567,19 @@ static void meet_again(ls_door *d)
     d->mark = draw_mark();
 }
 
+void ls_door_say_chief(ls_door *d)
+{
+    if (!d || d->chief || d->mesh->peers.members[0] != d->options->rank)
+        return;
+    d->chief = true;
+    ls_launcher_say_chief(d->options);
+}
+
 static ls_status begin(ls_door *d, ls_frame frame)
 {
     ls_mesh *mesh = d->mesh;
     mesh->begun = true;
+    ls_door_say_chief(d);
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->readies[r].kind == LS_FRAME_MET)
             mesh->readies[r] = (ls_frame){ 0 };
