@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "fabric/mesh.h"
+#include "fabric/sim.h"
 #include "fabric/ucx.h"
 #include "fabric/unix.h"
 #include "lockstep.h"
@@ -450,6 +451,63 @@ static void differences_at_the_door_are_told_to_both(void **state)
         run_workers(meet_wrongly, 2, &how, NULL);
 }
 
+/* ---- Waiting ---- */
+
+typedef struct waiter {
+    int rank;
+    int lines; /* of the log */
+    char first[400], last[400];
+    ls_status status;
+    char error[400];
+} waiter;
+
+static void keep_line(void *user, ls_log_level level, const char *line)
+{
+    waiter *w = user;
+    w->lines += level == LS_LOG_WARNING ? 0 : 100;
+    snprintf(w->lines++ == 0 ? w->first : w->last, sizeof(w->last), "%s", line);
+}
+
+static void wait_in_vain(void *user)
+{
+    waiter *w = user;
+    ls_logger log;
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = { .rank = w->rank, .size = 4, .join_limit = 30 };
+    snprintf(o.job, sizeof(o.job), "waiting");
+    w->status = ls_log_init(&log, LS_LOG_WARNING, keep_line, w);
+    if (w->status != LS_OK)
+        return;
+    w->status = ls_mesh_open(&o, 0, "bits", &log, &mesh);
+    snprintf(w->error, sizeof(w->error), "%s", ls_last_error());
+    ls_log_destroy(&log);
+}
+
+/* In a simulated world, which waits in no time. */
+static void missing_workers_are_named_while_others_wait(void **state)
+{
+    (void)state;
+    waiter all[2] = { { .rank = 0 }, { .rank = 1 } };
+    ls_sim *sim;
+    assert_int_equal(ls_sim_create(&(ls_sim_settings){ .seed = 1 }, &sim), LS_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ls_sim_add_worker(sim, 0, wait_in_vain, &all[i]), LS_OK);
+    if (ls_sim_run(sim) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    ls_sim_destroy(sim);
+    for (int i = 0; i < 2; i++) {
+        char wanted[200];
+        assert_int_equal(all[i].status, LS_ERR_PEER);
+        assert_non_null(strstr(all[i].error, "workers 2, 3 of 4 did not come within 30 s"));
+        assert_non_null(strstr(all[i].error, "LOCKSTEP_JOIN_LIMIT"));
+        assert_int_equal(all[i].lines, 3); /* after 3, 13 and 23 seconds */
+        snprintf(wanted, sizeof(wanted),
+                 "worker %d of job \"waiting\" has waited 3 of 30 s for workers 2, 3 of 4 (LOCKSTEP_JOIN_LIMIT)", i);
+        assert_string_equal(all[i].first, wanted);
+        assert_non_null(strstr(all[i].last, "has waited 23 of 30 s"));
+    }
+}
+
 /* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the others meet. */
 static int be_strange(int rank, int size, void *user)
 {
@@ -726,6 +784,8 @@ static const struct {
       "cluster.worker[0]" },
     { "TF_CONFIG=" TF("[\"192.0.2.1:3\"]", "{\"type\":\"worker\",\"index\":0}"), LS_ERR_UNSUPPORTED, 0, 0,
       "192.0.2.1" },
+    { "TF_CONFIG={\"cluster\":{\"chief\":[\"localhost:1\",\"localhost:2\"]},\"task\":{\"type\":\"chief\",\"index\":0}}",
+      LS_ERR_INVALID, 0, 0, "2 tasks of type \"chief\": a cluster has one" },
     { "TF_CONFIG={\"clutser\":{}}", LS_ERR_DATA, 0, 0, "clutser" },
     { "TF_CONFIG=nonsense", LS_ERR_DATA, 0, 0, "TF_CONFIG" },
     { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=77", LS_OK, 1, 2, "77" },
@@ -900,6 +960,7 @@ int main(void)
 {
     forget_environment();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missing_workers_are_named_while_others_wait),
         cmocka_unit_test(contexts_of_spawned_workers_meet),
         cmocka_unit_test(a_spawned_worker_that_dies_ends_the_others),
         EACH("shm"),

@@ -253,7 +253,7 @@ static ls_status look_for_servers(const ls_chief *c)
         if (ls_clock_now() - c->seen[i].lost_at <= limit)
             continue;
         ls_post_why(c->served->post, why);
-        return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s%s", i,
+        return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s (LOCKSTEP_JOIN_LIMIT)%s", i,
                        c->seen[i].given ? "was lost, and did not come back" : "did not come", limit, why);
     }
     return LS_OK;
