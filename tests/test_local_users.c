@@ -36,6 +36,7 @@
 
 static char base[64], runtime[96], home[96]; /* runtime and home are inside of base */
 static const char in_tmp[] = "/tmp/lockstep-54321";
+static const char *job_name = "users";
 static const ls_transport_table *t;
 
 /* ---- Users ---- */
@@ -109,7 +110,7 @@ static bool is_there(const char *path)
 static ls_cluster_options job(int rank)
 {
     ls_cluster_options o = { .rank = rank, .size = 4, .begin = 2, .join_limit = 10 };
-    snprintf(o.job, sizeof(o.job), "users");
+    snprintf(o.job, sizeof(o.job), "%s", job_name);
     snprintf(o.transport, sizeof(o.transport), "%s", t->name);
     return o;
 }
@@ -390,6 +391,35 @@ static void links_are_replaced(void **state)
     kill_it(first);
 }
 
+/* The other user's folder has links to a worker of the owner: one of another job, which must not be met. */
+static void plant_links_in_own_folder(void)
+{
+    char path[LS_UNIX_PATH_CHARS], target[LS_UNIX_PATH_CHARS];
+    path_of(in_tmp, 0, target);
+    WANT(mkdir(in_runtime(), 0755) == 0);
+    job_name = "another";
+    path_of(in_runtime(), 0, path);
+    WANT(symlink(target, path) == 0);
+}
+
+static void call_through_links(void)
+{
+    job_name = "another";
+    ls_unix_door door = { .kind = t->name, .options = job(1), .fd = -1 };
+    int fd = 0;
+    WANT(ls_unix_door_call(&door, 0, &fd) == LS_OK && fd == -1);
+}
+
+static void links_lead_to_no_other_job(void **state)
+{
+    t = *state;
+    clear();
+    pid_t first = start_and_stop(OWNER, listen_in_tmp);
+    run_as(OTHER, plant_links_in_own_folder);
+    run_as(OWNER, call_through_links);
+    kill_it(first);
+}
+
 /* ---- Files that are left ---- */
 
 static void open_and_wait(void)
@@ -555,6 +585,7 @@ int main(void)
         BOTH(the_message_names_every_folder),
         BOTH(foreign_listeners_are_nobody),
         BOTH(links_are_replaced),
+        BOTH(links_lead_to_no_other_job),
         BOTH(stale_files_block_nobody),
         BOTH(full_folders_are_passed_over),
         BOTH(long_paths_are_passed_over),

@@ -233,7 +233,8 @@ bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes)
     int begin = o->begin > 0 ? o->begin : o->size, members = cluster->mesh ? cluster->mesh->peers.count : begin;
     char servers[48] = "", most[48] = "", place[300] = "";
     if (o->servers > 0)
-        snprintf(servers, sizeof(servers), ", %d of them parameter servers", o->servers);
+        snprintf(servers, sizeof(servers),
+                 o->servers == 1 ? ", %d of them a parameter server" : ", %d of them parameter servers", o->servers);
     if (begin < o->size)
         snprintf(most, sizeof(most), ", up to %d", o->size);
     if (o->rendezvous[0])
