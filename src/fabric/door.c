@@ -463,19 +463,20 @@ static int find_missing(const ls_door *d, ls_text *names)
 /* Writes a line into the log while this worker waits. */
 static void say_missing(ls_door *d)
 {
-    ls_text names = { 0 };
+    ls_text names = { 0 }, whom = { 0 };
     double now = d->mesh->table->now(d->mesh->transport);
     if (now < d->say_at || !d->mesh->log)
         return;
     d->say_at = now + SAY_AGAIN;
-    int missing = find_missing(d, &names);
+    int missing = find_missing(d, &names), size = d->options->size;
+    if (missing > 0)
+        ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
+    else /* others miss somebody, or have met another process of the same rank */
+        ls_text_add(&whom, "all %d workers to meet", size);
     ls_log_write(d->mesh->log, LS_LOG_WARNING,
-                 "worker %d of job \"%s\" has waited %.0f of %g s for %s%s of %d (LOCKSTEP_JOIN_LIMIT)",
-                 d->options->rank, d->options->job, d->mesh->join_limit - (d->end - now), d->mesh->join_limit,
-                 missing == 0   ? "all workers to meet each other"
-                 : missing == 1 ? "worker "
-                                : "workers ",
-                 ls_text_get(&names), d->options->size);
+                 "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", d->options->rank,
+                 d->options->job, d->mesh->join_limit - (d->end - now), d->mesh->join_limit, ls_text_get(&whom));
+    ls_text_free(&whom);
     ls_text_free(&names);
 }
 
