@@ -370,7 +370,7 @@ static void strangers_say_nothing(void **state)
     (void)state;
     ls_cluster_options a = process_of(0, "unix"), b = process_of(1, "unix");
     ls_post *one = open_post(&a, "the job", -1, 100);
-    ls_unix_door door = { "unix", b, 0, -1 };
+    ls_unix_door door = { .kind = "unix", .options = b, .fd = -1 };
     unsigned char bytes[512];
     for (int i = 0; i < 100; i++) {
         int fd;

@@ -66,7 +66,7 @@ static ls_status fit(const play *p)
 /* What the process says of its job when it calls the chief: everybody has to say the same. */
 static void learn(play *p)
 {
-    ls_unix_door door = { "unix", process_of(p, 0), 0, -1 };
+    ls_unix_door door = { .kind = "unix", .options = process_of(p, 0), .fd = -1 };
     char head[88];
     int fd = -1;
     double end = ls_clock_now() + LIMIT;
@@ -85,7 +85,7 @@ static void learn(play *p)
         got += more > 0 ? (size_t)more : 0;
     }
     close(fd);
-    close(door.fd);
+    ls_unix_door_close(&door);
 }
 
 static void open_post(play *p, int rank)

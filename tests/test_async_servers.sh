@@ -198,7 +198,7 @@ check "a server without room" without_room
 no_shared_memory() {
     ! launch --workers 1 --servers 1 --join-limit 1 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || ulimit -f 0; exec "$@"' train \
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || return 1
-    grep -q "the chief (worker 0) of job .* did not come within 1 s; .* File too large" err || { cat err; return 1; }
+    grep -q "the chief (worker 0) of job .* did not come within 1 s (LOCKSTEP_JOIN_LIMIT); .* File too large" err || { cat err; return 1; }
 }
 check "a server that can make no shared memory says so" no_shared_memory
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 
 #include "base/clock.h"
 #include "fabric/mesh.h"
+#include "fabric/sim.h"
 #include "fabric/ucx.h"
 #include "fabric/unix.h"
 #include "lockstep.h"
@@ -449,23 +451,77 @@ static void differences_at_the_door_are_told_to_both(void **state)
         run_workers(meet_wrongly, 2, &how, NULL);
 }
 
+/* ---- Waiting ---- */
+
+typedef struct waiter {
+    int rank;
+    int lines; /* of the log */
+    char first[400], last[400];
+    ls_status status;
+    char error[400];
+} waiter;
+
+static void keep_line(void *user, ls_log_level level, const char *line)
+{
+    waiter *w = user;
+    w->lines += level == LS_LOG_WARNING ? 0 : 100;
+    snprintf(w->lines++ == 0 ? w->first : w->last, sizeof(w->last), "%s", line);
+}
+
+static void wait_in_vain(void *user)
+{
+    waiter *w = user;
+    ls_logger log;
+    ls_mesh *mesh = NULL;
+    ls_cluster_options o = { .rank = w->rank, .size = 4, .join_limit = 30 };
+    snprintf(o.job, sizeof(o.job), "waiting");
+    w->status = ls_log_init(&log, LS_LOG_WARNING, keep_line, w);
+    if (w->status != LS_OK)
+        return;
+    w->status = ls_mesh_open(&o, 0, "bits", &log, &mesh);
+    snprintf(w->error, sizeof(w->error), "%s", ls_last_error());
+    ls_log_destroy(&log);
+}
+
+/* In a simulated world, which waits in no time. */
+static void missing_workers_are_named_while_others_wait(void **state)
+{
+    (void)state;
+    waiter all[2] = { { .rank = 0 }, { .rank = 1 } };
+    ls_sim *sim;
+    assert_int_equal(ls_sim_create(&(ls_sim_settings){ .seed = 1 }, &sim), LS_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ls_sim_add_worker(sim, 0, wait_in_vain, &all[i]), LS_OK);
+    if (ls_sim_run(sim) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    ls_sim_destroy(sim);
+    for (int i = 0; i < 2; i++) {
+        char wanted[200];
+        assert_int_equal(all[i].status, LS_ERR_PEER);
+        assert_non_null(strstr(all[i].error, "workers 2, 3 of 4 did not come within 30 s"));
+        assert_non_null(strstr(all[i].error, "LOCKSTEP_JOIN_LIMIT"));
+        assert_int_equal(all[i].lines, 3); /* after 3, 13 and 23 seconds */
+        snprintf(wanted, sizeof(wanted),
+                 "worker %d of job \"waiting\" has waited 3 of 30 s for workers 2, 3 of 4 (LOCKSTEP_JOIN_LIMIT)", i);
+        assert_string_equal(all[i].first, wanted);
+        assert_non_null(strstr(all[i].last, "has waited 23 of 30 s"));
+    }
+}
+
 /* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the others meet. */
 static int be_strange(int rank, int size, void *user)
 {
     (void)user;
     ls_cluster_options o = options_of("strange", 0, size - 1);
-    struct sockaddr_un address;
-    unsigned bytes;
+    ls_unix_door door = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
     int kept[300], count = 0;
     char nonsense[400];
     memset(nonsense, 'G', sizeof(nonsense));
-    WANT(ls_unix_address(strcmp(transport, "ucx") == 0 ? "unix" : transport, &o, 0, 0, &address, &bytes) == LS_OK);
     double end = ls_clock_now() + 10;
     while (count < 300 && ls_clock_now() < end) {
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        WANT(fd >= 0);
-        if (connect(fd, (struct sockaddr *)&address, bytes) < 0) {
-            close(fd);
+        int fd;
+        WANT(ls_unix_door_call(&door, 0, &fd) == LS_OK);
+        if (fd < 0) {
             if (count > 0)
                 break; /* they have met, and nobody is let in any more */
             usleep(1000);
@@ -504,13 +560,27 @@ static void strangers_are_dropped_and_the_others_meet(void **state)
     run_workers(meet_among_strangers, 4, NULL, NULL);
 }
 
+/* Opens what keeps other users from the socket of worker 0, when that is there. */
+static bool let_others_call(const ls_cluster_options *o, struct sockaddr_un *address)
+{
+    char folders[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS];
+    int count = ls_socket_folders(folders);
+    for (double end = ls_clock_now() + 10; ls_clock_now() < end; usleep(1000))
+        for (int i = 0; i < count; i++) {
+            const char *kind = strcmp(transport, "ucx") == 0 ? "unix" : transport;
+            if (ls_unix_path(folders[i], kind, o, 0, 0, address->sun_path) == LS_OK &&
+                ls_socket_is_live(address->sun_path))
+                return chmod(folders[i], 0711) == 0 && chmod(address->sun_path, 0666) == 0;
+        }
+    return false;
+}
+
 /* A process of another user says all the right words. */
 static int be_another_user(int rank, int size, void *user)
 {
     (void)user;
     ls_cluster_options o = options_of("user", 0, size - 1);
-    struct sockaddr_un address;
-    unsigned bytes;
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
     struct {
         ls_frame head;
         char about[4];
@@ -521,13 +591,13 @@ static int be_another_user(int rank, int size, void *user)
                           .number = (uint32_t)size - 1,
                           .bytes = 4 },
                 .about = { 'b', 'i', 't', 's' } };
-    WANT(ls_unix_address(strcmp(transport, "ucx") == 0 ? "unix" : transport, &o, 0, 0, &address, &bytes) == LS_OK);
-    WANT(setuid(65534) == 0);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    for (double end = ls_clock_now() + 10; connect(fd, (struct sockaddr *)&address, bytes) < 0;) {
-        WANT(ls_clock_now() < end);
-        usleep(1000);
-    }
+    double end = ls_clock_now() + 10;
+    do { /* other workers close the folder to others when they open their doors */
+        WANT(ls_clock_now() < end && seteuid(0) == 0);
+        WANT(let_others_call(&o, &address));
+        WANT(seteuid(65534) == 0);
+    } while (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0);
     (void)!send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
     char answer;
     WANT(recv(fd, &answer, 1, 0) <= 0); /* not a word */
@@ -714,6 +784,8 @@ static const struct {
       "cluster.worker[0]" },
     { "TF_CONFIG=" TF("[\"192.0.2.1:3\"]", "{\"type\":\"worker\",\"index\":0}"), LS_ERR_UNSUPPORTED, 0, 0,
       "192.0.2.1" },
+    { "TF_CONFIG={\"cluster\":{\"chief\":[\"localhost:1\",\"localhost:2\"]},\"task\":{\"type\":\"chief\",\"index\":0}}",
+      LS_ERR_INVALID, 0, 0, "2 tasks of type \"chief\": a cluster has one" },
     { "TF_CONFIG={\"clutser\":{}}", LS_ERR_DATA, 0, 0, "clutser" },
     { "TF_CONFIG=nonsense", LS_ERR_DATA, 0, 0, "TF_CONFIG" },
     { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=77", LS_OK, 1, 2, "77" },
@@ -888,6 +960,7 @@ int main(void)
 {
     forget_environment();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missing_workers_are_named_while_others_wait),
         cmocka_unit_test(contexts_of_spawned_workers_meet),
         cmocka_unit_test(a_spawned_worker_that_dies_ends_the_others),
         EACH("shm"),

@@ -56,7 +56,7 @@ check "each worker has cores of its own" cores_are_shared
 # ---- Workers that fail: the others go on ----
 
 # Workers that wait for a line of the launcher: `await TEXT`; or for one of another worker: `await TEXT "$OUT"`
-export OUT="$TMP/out" ERR="$TMP/err"
+export OUT="$TMP/out" ERR="$TMP/err" LOCKSTEP
 AWAIT='await() { until grep -q -e "$1" "${2:-$ERR}"; do sleep 0.02; done; };'
 workers() {
     count=$1 script=$2
@@ -297,6 +297,18 @@ returns_while_meeting() {
 }
 check "one dies while workers meet, and they meet when it has returned" returns_while_meeting
 
+# Worker 0 dies before the workers have met: started again, it is the chief like any other.
+chief_returns() {
+    fail_with 7 2 '[ $LOCKSTEP_RANK != 0 ] || [ "${LOCKSTEP_RESTART:-}" ] || kill -9 $$
+        "$LOCKSTEP" devices >/dev/null || exit 1
+        [ $LOCKSTEP_RANK = 0 ] || { echo here; exit 0; }
+        await "here" "$OUT"; sleep 0.5; echo chief; echo failing >&2; exit 7' --restarts 1 --join-limit 1000 "$@" || return 1
+    wrote '[1] here' chief && grep -q '^failing$' "$TMP/err" || { cat "$TMP/err"; return 1; }
+    [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed; the first was worker 0, which ended with status 7' ]
+}
+check "a chief that was started again before the workers met speaks for all" chief_returns
+check "the same over tcp" chief_returns --transport tcp
+
 # A job that may begin with fewer does, whoever is lost, with the bits of one process.
 begins_with_fewer() {
     small_model 4 >"$TMP/model.json"
@@ -323,10 +335,18 @@ check "contexts of the command meet" all_meet
 
 # Other tests have files and sockets of theirs meanwhile: a folder for this job alone, and its name.
 nothing_in_tmp() {
-    mkdir "$TMP/own" || return 1
-    TMPDIR="$TMP/own" launch --workers 2 -- sh -c 'echo "job $LOCKSTEP_RENDEZVOUS"; exec "$0" devices' "$LOCKSTEP" >"$TMP/out" || return 1
+    mkdir -p "$TMP/own" || return 1
+    TMPDIR="$TMP/own" XDG_RUNTIME_DIR="$TMP/own" launch --workers 2 -- sh -c 'echo "job $LOCKSTEP_RENDEZVOUS"; exec "$0" devices' "$LOCKSTEP" >"$TMP/out" || return 1
     job=$(sed -n 's/^job //p' "$TMP/out")
-    [ -n "$job" ] && [ -z "$(ls -A "$TMP/own")" ] && ! ls -a /tmp /dev/shm | grep -q -F -e "$job" && ! grep -q -F -e "$job" /proc/net/unix
+    [ -n "$job" ] && [ -z "$(ls -A "$TMP/own")" ] && ! ls -a /tmp /dev/shm | grep -q -F -e "$job" && ! grep -q -F -e "$job" -e "$TMP/own" /proc/net/unix
 }
 check "nothing is left behind" nothing_in_tmp
+# Worker 1 is killed when its socket is there.
+killed_leave_nothing() {
+    mkdir -p "$TMP/own" || return 1
+    TMPDIR="$TMP/own" XDG_RUNTIME_DIR="$TMP/own" fail_with 137 2 '[ $LOCKSTEP_RANK = 1 ] || { await "worker 1"; exit 1; }
+        "$LOCKSTEP" devices & until [ -e "$XDG_RUNTIME_DIR"/lockstep/*-1 ]; do sleep 0.02; done; kill -9 $! $$' || return 1
+    [ -z "$(ls -A "$TMP/own")" ] || { ls -lR "$TMP/own"; return 1; }
+}
+check "workers that are killed leave nothing behind" killed_leave_nothing
 finish

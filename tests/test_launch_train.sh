@@ -205,4 +205,20 @@ one_dies() {
 }
 check "a worker is killed, and the others go on to the same weights" one_dies
 
+# The chief prints the cluster, once, where progress is shown.
+introduced() {
+    launch "$@" -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --epochs 2 --verbose ${VERBOSE:-2} >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
+    grep 'cluster:' "$TMP/out" >"$TMP/found" || true
+}
+introduces() {
+    introduced --workers 3 --job who || return 1
+    [ "$(cat "$TMP/found")" = 'cluster: 3 processes, over shm; this is worker 0 of job "who"' ] || { cat "$TMP/out"; return 1; }
+    introduced --workers 2 --elastic 1:4 --servers 1 --transport unix --job who || return 1
+    [ "$(cat "$TMP/found")" = 'cluster: 3 processes, 1 of them a parameter server, up to 5, over unix; this is worker 0 of job "who"' ] || { cat "$TMP/out"; return 1; }
+    introduced --workers 2 --transport tcp || return 1
+    [ "$(grep -c '^cluster: 2 processes, over tcp at file:///.*; this is worker 0 of job' "$TMP/found")" = 1 ] || { cat "$TMP/out"; return 1; }
+    VERBOSE=0 introduced --workers 2 || return 1
+    [ ! -s "$TMP/found" ] || { cat "$TMP/out"; return 1; }
+}
+check "the chief prints its cluster in one line" introduces
 finish

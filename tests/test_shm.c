@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -180,15 +179,14 @@ enum { NO_FILE, TOO_SMALL, CAN_SHRINK, READ_ONLY, A_PIPE, TOO_LARGE, NOTHING_AND
 static void call_wrongly(int how)
 {
     ls_cluster_options o = job(0);
-    struct sockaddr_un address;
-    unsigned bytes;
+    ls_unix_door door = { .kind = t->name, .options = job(1), .fd = -1 };
     pair p = { .worker = { NULL } };
     size_t moved = 1;
     char byte;
     assert_int_equal(t->open(&o, 0, &p.worker[0]), LS_OK);
-    assert_int_equal(ls_unix_address(t->name, &o, 0, 0, &address, &bytes), LS_OK);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), size = sizeof(ls_shm_memory), pipes[2];
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, bytes), 0);
+    int fd, size = sizeof(ls_shm_memory), pipes[2];
+    assert_int_equal(ls_unix_door_call(&door, 0, &fd), LS_OK);
+    assert_true(fd >= 0);
     assert_int_equal(t->answer(p.worker[0], &p.line[0]), LS_OK);
     assert_int_equal(read_from(p.line[0], &byte, 1, &moved), LS_OK); /* nothing was said yet */
     assert_int_equal(moved, 0);

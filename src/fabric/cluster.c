@@ -206,6 +206,49 @@ bool ls_is_chief(const ls_context *ctx)
     return ctx->peers->members[0] == ctx->peers->rank && !ls_peers_is_deposed(ctx->peers);
 }
 
+/* ---- What people are told ---- */
+
+void ls_cluster_warn_unused(ls_context *ctx)
+{
+    static atomic_bool warned;
+    ls_cluster_options found;
+    char who[64];
+    const char *by = ctx->joined ? NULL : ls_cluster_described(&found);
+    if (!by || atomic_exchange(&warned, true))
+        return;
+    if (found.evaluator)
+        snprintf(who, sizeof(who), "evaluator");
+    else
+        snprintf(who, sizeof(who), "worker %d of %d", found.rank, found.size);
+    ls_log_write(
+        &ctx->log, LS_LOG_WARNING,
+        "%s describes a cluster in which this is %s, but it is not used: this process trains alone (--strategy "
+        "multi-worker or parameter-server, or ls_cluster_join(ctx, NULL), uses it)",
+        by, who);
+}
+
+bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes)
+{
+    ls_cluster *cluster = ctx->cluster;
+    const ls_transport_table *table;
+    if (!cluster || cluster->introduced || ls_transport_choose(&cluster->options, &table) != LS_OK)
+        return false;
+    const ls_cluster_options *o = &cluster->options;
+    int begin = o->begin > 0 ? o->begin : o->size, members = cluster->mesh ? cluster->mesh->peers.count : begin;
+    char servers[48] = "", most[48] = "", place[300] = "";
+    if (o->servers > 0)
+        snprintf(servers, sizeof(servers),
+                 o->servers == 1 ? ", %d of them a parameter server" : ", %d of them parameter servers", o->servers);
+    if (begin < o->size)
+        snprintf(most, sizeof(most), ", up to %d", o->size);
+    if (o->rendezvous[0])
+        snprintf(place, sizeof(place), " at %s", o->rendezvous);
+    snprintf(out, bytes, "cluster: %d processes%s%s, over %s%s; this is worker %d of job \"%s\"", members, servers,
+             most, table->name, place, o->rank, o->job);
+    cluster->introduced = true;
+    return true;
+}
+
 /* ---- Small things done together ---- */
 
 #define TAG(number) (0x636c757374657200u + (number)) /* "cluster", then the call */

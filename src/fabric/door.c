@@ -31,6 +31,8 @@
 #define ASK_HIGHER   0.2 /* seconds until higher ranks are asked whether the job has begun, and between two questions */
 #define TELL_REFUSED 10.0 /* seconds between two lines about callers that were not let in */
 #define MEET_AGAIN   0.5  /* seconds from a loss between MET and BEGIN until those that have not said MET never will */
+#define SAY_MISSING  3.0  /* seconds of waiting until the log says which workers are missing */
+#define SAY_AGAIN    10.0 /* seconds between two such lines */
 #define LOOK_AGAIN   2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
 
 /* One line on which HELLOs are under way. */
@@ -49,6 +51,7 @@ struct ls_door {
     const ls_cluster_options *options; /* that copy */
     char about[MOST_ABOUT + 1];
     double end;     /* of the waiting for those with whom the job begins */
+    double say_at;  /* when the log says next which workers are missing */
     double asked;   /* when higher ranks were */
     double tell_at; /* from then on callers that were not let in are told of again */
     hello *hellos;  /* of ranks that were called on; for signs of life likewise; of guests, oldest first */
@@ -66,6 +69,7 @@ struct ls_door {
     double lost_at;                     /* and when one of them was lost; 0: none is */
     ls_frame begin;                     /* kind 0: it has not come */
 
+    bool chief;                           /* this worker has told the launcher that it is */
     int launcher;                         /* a descriptor that tells who is gone; -1: there is none */
     double gone_at;                       /* when one was; 0: none is */
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
@@ -510,22 +514,49 @@ static int list_missing(const ls_door *d, bool never, ls_text *names)
     return missing;
 }
 
+/* Adds the missing workers to `names`: those that never came or, if all came once, those that are not there now. */
+static int find_missing(const ls_door *d, ls_text *names)
+{
+    int missing = list_missing(d, true, names);
+    return missing > 0 ? missing : list_missing(d, false, names);
+}
+
+/* Writes a line into the log while this worker waits. */
+static void say_missing(ls_door *d)
+{
+    ls_text names = { 0 }, whom = { 0 };
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (now < d->say_at || !d->mesh->log)
+        return;
+    d->say_at = now + SAY_AGAIN;
+    int missing = find_missing(d, &names), size = d->options->size;
+    if (missing > 0)
+        ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
+    else /* others miss somebody, or have met another process of the same rank */
+        ls_text_add(&whom, "all %d workers to meet", size);
+    ls_log_write(d->mesh->log, LS_LOG_WARNING,
+                 "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", d->options->rank,
+                 d->options->job, d->mesh->join_limit - (d->end - now), d->mesh->join_limit, ls_text_get(&whom));
+    ls_text_free(&whom);
+    ls_text_free(&names);
+}
+
 static ls_status name_missing(const ls_door *d)
 {
     ls_text names = { 0 };
     char strangers[400] = "";
-    int missing = list_missing(d, true, &names);
-    if (missing == 0)
-        missing = list_missing(d, false, &names);
+    int missing = find_missing(d, &names);
     if (d->mesh->table->refused)
         d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
     /* With nobody missing here, somebody misses another one, or has met another process of the same rank. */
     const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
-    ls_status status =
-        ls_fail(LS_ERR_PEER, "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\")%s%s%s%s", who,
-                ls_text_get(&names), d->options->size, missing ? "come" : "meet", d->mesh->join_limit, d->options->rank,
-                d->options->job, d->why[0] ? "; the last call: " : "", d->why,
-                strangers[0] ? "; at this worker's door: " : "", strangers);
+    ls_status status = ls_fail(
+        LS_ERR_PEER,
+        "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\"%s%s; LOCKSTEP_JOIN_LIMIT sets these "
+        "seconds)%s%s%s%s",
+        who, ls_text_get(&names), d->options->size, missing ? "come" : "meet", d->mesh->join_limit, d->options->rank,
+        d->options->job, d->options->rendezvous[0] ? ", which meets at " : "", d->options->rendezvous,
+        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
     ls_text_free(&names);
     return status;
 }
@@ -538,6 +569,7 @@ static ls_status wait_for_callers(ls_door *d)
     double now = d->mesh->table->now(d->mesh->transport), left = d->end - now;
     if (left <= 0)
         return name_missing(d);
+    say_missing(d);
     d->wants[n++] = (ls_want){ .line = NULL, .read = true };
     for (int i = 0; i < 2 * d->options->size + d->guests; i++) {
         const hello *h = &d->hellos[i];
@@ -627,12 +659,21 @@ static void meet_again(ls_door *d)
     d->mark = draw_mark();
 }
 
+void ls_door_say_chief(ls_door *d)
+{
+    if (!d || d->chief || d->mesh->peers.members[0] != d->options->rank)
+        return;
+    d->chief = true;
+    ls_launcher_say_chief(d->options);
+}
+
 static ls_status begin(ls_door *d, ls_frame frame)
 {
     ls_mesh *mesh = d->mesh;
     mesh->begun = true;
     mesh->peers.job = frame.hash[0];
     ls_mesh_confirm_members(mesh);
+    ls_door_say_chief(d);
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->readies[r].kind == LS_FRAME_MET)
             mesh->readies[r] = (ls_frame){ 0 };
@@ -840,6 +881,7 @@ static ls_status open_door(ls_door *d, int number, const char *about)
     d->launcher = ls_launcher_open(d->options);
     d->asked = mesh->table->now(mesh->transport);
     d->end = d->asked + mesh->join_limit;
+    d->say_at = d->asked + SAY_MISSING;
     ls_status status = meet_all(d);
     if (status != LS_OK)
         give_up(d);

@@ -368,6 +368,11 @@ static ls_status read_tf_root(found *f, const ls_json_at *root, ls_text *job)
     LS_TRY(count_tasks(f, &cluster, "master", &masters, job));
     LS_TRY(count_tasks(f, &cluster, "worker", &workers, job));
     LS_TRY(count_tasks(f, &cluster, "ps", &servers, job));
+    if (chiefs + masters > 1)
+        return ls_json_fail(&cluster, LS_ERR_INVALID,
+                            "%d tasks of type \"chief\"%s: a cluster has one; the others are "
+                            "of type \"worker\"",
+                            chiefs + masters, masters > 0 ? " or \"master\"" : "");
     return read_task(f, root, &cluster, chiefs + masters, workers, servers);
 }
 
@@ -477,18 +482,25 @@ static ls_status read_srun(found *f)
 
 /* ---- The first of all ---- */
 
-static ls_status read_any(found *f)
+/* *by: the variable that describes the cluster; NULL: none does. */
+static ls_status read_any(found *f, const char **by)
 {
-    if (get("TF_CONFIG"))
-        return read_tf_config(get("TF_CONFIG"), f);
-    if (get("WORLD_SIZE") && (get("RANK") || get("JOB_COMPLETION_INDEX")))
+    *by = "TF_CONFIG";
+    if (get(*by))
+        return read_tf_config(get(*by), f);
+    *by = "WORLD_SIZE";
+    if (get(*by) && (get("RANK") || get("JOB_COMPLETION_INDEX")))
         return read_torchrun(f);
-    if (get("OMPI_COMM_WORLD_RANK"))
+    *by = "OMPI_COMM_WORLD_RANK";
+    if (get(*by))
         return read_mpirun(f);
-    if (get("SLURM_PROCID"))
+    *by = "SLURM_PROCID";
+    if (get(*by))
         return read_srun(f);
-    if (get("PMI_RANK") && get("PMI_SIZE"))
+    *by = "PMI_RANK";
+    if (get(*by) && get("PMI_SIZE"))
         return read_pmi(f);
+    *by = NULL;
     if (get("PMIX_RANK"))
         return ls_fail(LS_ERR_UNSUPPORTED, "PMIX_RANK is set, but how many workers there are is in no variable: say it "
                                            "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
@@ -498,13 +510,29 @@ static ls_status read_any(found *f)
 ls_status ls_cluster_environment(ls_cluster_options *out)
 {
     found f = { .options = { .size = 1 } };
+    const char *by;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_cluster_environment: no place for what it says was given");
     LS_TRY(ls_cluster_own_environment(&f.options));
     if (!f.options.job[0]) {
-        LS_TRY(read_any(&f));
+        LS_TRY(read_any(&f, &by));
         LS_TRY(settle(&f));
     }
     *out = f.options;
     return LS_OK;
+}
+
+/* Where the others are does not matter, so no name is looked up. */
+const char *ls_cluster_described(ls_cluster_options *out)
+{
+    found f = { .options = { .size = 1 }, .elsewhere = true };
+    const char *by = NULL;
+    ls_error before;
+    ls_error_keep(&before, LS_ERR_INVALID);
+    ls_status status = read_any(&f, &by);
+    (void)ls_error_give(&before);
+    if (status != LS_OK || (f.options.size == 1 && !f.options.evaluator))
+        return NULL;
+    *out = f.options;
+    return by;
 }

@@ -685,6 +685,7 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
     }
     LS_TRY(part_from_others(mesh, frame));
     ls_mesh_set_members(mesh, frame->members);
+    ls_door_say_chief(mesh->door);
     if (p->newcomer >= 0 && !ls_peers_has(p, p->newcomer))
         p->newcomer = -1;
     for (int i = 0; i < p->count; i++) {

@@ -205,6 +205,8 @@ bool ls_door_has_met(const ls_door *door, const uint64_t *members);
 bool ls_door_launcher_saw_end(const ls_door *door, int rank);
 /* MET or BEGIN has come of a worker that this one has met. */
 void ls_door_hear(ls_door *door, int rank, const ls_frame *frame);
+/* Tells the launcher when this worker has become the chief. */
+void ls_door_say_chief(ls_door *door);
 void ls_door_close(ls_door *door);
 
 /* ---- mesh.c ---- */

@@ -450,8 +450,7 @@ static double shm_now(ls_transport *transport)
 static void shm_close(ls_transport *transport)
 {
     shm_transport *t = (shm_transport *)transport;
-    if (t->door.fd >= 0)
-        close(t->door.fd);
+    ls_unix_door_close(&t->door);
     free(t);
 }
 
@@ -460,7 +459,8 @@ static ls_status shm_open_door(const ls_cluster_options *options, int number, ls
     shm_transport *t = malloc(sizeof(*t));
     if (!t)
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of a worker");
-    *t = (shm_transport){ &ls_transport_shm, { ls_transport_shm.name, *options, number, -1 } };
+    *t = (shm_transport){ &ls_transport_shm,
+                          { .kind = ls_transport_shm.name, .options = *options, .number = number, .fd = -1 } };
     ls_status status = ls_unix_door_open(&t->door);
     if (status != LS_OK) {
         shm_close((ls_transport *)t);
@@ -468,6 +468,11 @@ static ls_status shm_open_door(const ls_cluster_options *options, int number, ls
     }
     *out = (ls_transport *)t;
     return LS_OK;
+}
+
+static bool shm_refused(ls_transport *transport, char *why, size_t bytes)
+{
+    return ls_unix_door_refused(&((shm_transport *)transport)->door, why, bytes);
 }
 
 const ls_transport_table ls_transport_shm = {
@@ -484,4 +489,5 @@ const ls_transport_table ls_transport_shm = {
     .hang_up = shm_hang_up,
     .wait = shm_wait,
     .now = shm_now,
+    .refused = shm_refused,
 };

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "fabric/cluster.h"
 #include "fabric/launcher.h"
+#include "base/socket_folder.h"
 
 #define GRACE 10.0 /* seconds that the others have to end by themselves when one has failed */
 #define LOOK  20   /* milliseconds between looks at the children */
@@ -188,5 +189,6 @@ ls_status ls_spawn(int count, ls_worker_function function, void *user)
     status = wait_for_all(list, started, status);
     for (int i = 0; i < started; i++)
         close(list[i].fd);
+    ls_socket_folders_clean(); /* workers that were killed left theirs */
     return status;
 }

@@ -1,15 +1,16 @@
-/* Unix-domain stream sockets: workers that are processes of one user on one machine. Addresses follow from user, job
- * and rank; they are abstract ones, which go with the process: nothing is left behind. */
+/* Unix-domain stream sockets: workers that are processes of one user on one machine. Paths follow from user, job and
+ * rank. */
 #include <errno.h>
 #include <poll.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "fabric/unix.h"
 
 #define BACKLOG 512
@@ -24,16 +25,15 @@ struct ls_line {
     int fd;
 };
 
-ls_status ls_unix_address(const char *kind, const ls_cluster_options *options, int number, int rank,
-                          struct sockaddr_un *out, unsigned *bytes)
+ls_status ls_unix_path(const char *folder, const char *kind, const ls_cluster_options *options, int number, int rank,
+                       char out[LS_UNIX_PATH_CHARS])
 {
     char hex[65];
     LS_TRY(ls_sha256_of(options->job, strlen(options->job), hex));
-    *out = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int length = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "lockstep-%s-%lu-%.32s-%d-%d", kind,
-                          (unsigned long)geteuid(), hex, number, rank);
-    *bytes = (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-    return LS_OK;
+    int length = snprintf(out, LS_UNIX_PATH_CHARS, "%s/%s-%.20s-%d-%d", folder, kind, hex, number, rank);
+    return length < LS_UNIX_PATH_CHARS ? LS_OK
+                                       : ls_fail(LS_ERR_INTERNAL, "a socket's path of %d characters; %d are possible",
+                                                 length, LS_UNIX_PATH_CHARS - 1);
 }
 
 /* ---- The door ---- */
@@ -44,57 +44,189 @@ static ls_status open_socket(int *out)
     return *out >= 0 ? LS_OK : ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
 }
 
-ls_status ls_unix_door_open(ls_unix_door *door)
+static struct sockaddr_un address_of(const char path[LS_UNIX_PATH_CHARS])
 {
-    struct sockaddr_un address;
-    unsigned bytes;
-    LS_TRY(ls_unix_address(door->kind, &door->options, door->number, door->options.rank, &address, &bytes));
-    LS_TRY(open_socket(&door->fd));
-    if (bind(door->fd, (struct sockaddr *)&address, bytes) < 0)
-        return errno == EADDRINUSE
-                   ? ls_fail(LS_ERR_STATE,
-                             "another process is worker %d of job \"%s\" already: give each worker a rank of its own, "
-                             "and each job another name",
-                             door->options.rank, door->options.job)
-                   : ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
-    if (listen(door->fd, BACKLOG) < 0)
-        return ls_fail(LS_ERR_PEER, "cannot wait for the other workers: %s", strerror(errno));
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    memcpy(address.sun_path, path, LS_UNIX_PATH_CHARS);
+    return address;
+}
+
+static void note_foreign(ls_unix_door *door, const char *format, ...) LS_PRINTF(2, 3);
+static void note_foreign(ls_unix_door *door, const char *format, ...)
+{
+    va_list args;
+    if (door->foreign[0])
+        return;
+    va_start(args, format);
+    vsnprintf(door->foreign, sizeof(door->foreign), format, args);
+    va_end(args);
+}
+
+bool ls_unix_door_refused(ls_unix_door *door, char *why, size_t bytes)
+{
+    if (!door->foreign[0] || door->reported)
+        return false;
+    door->reported = true;
+    snprintf(why, bytes, "%s", door->foreign);
+    return true;
+}
+
+static ls_status taken(const ls_unix_door *door)
+{
+    return ls_fail(
+        LS_ERR_STATE,
+        "another process is worker %d of job \"%s\" already: give each worker a rank of its own, and each job "
+        "another name",
+        door->options.rank, door->options.job);
+}
+
+/* Binds in the folder that is locked. A file that is not the socket of a live process gives way. *why: the system's
+ * reason where that fails. */
+static ls_status bind_in(ls_unix_door *door, int *why)
+{
+    struct sockaddr_un address = address_of(door->path);
+    struct stat about;
+    *why = 0;
+    int bound = bind(door->fd, (struct sockaddr *)&address, sizeof(address));
+    if (bound < 0 && errno == EADDRINUSE) {
+        if (ls_socket_is_live(door->path))
+            return taken(door);
+        if (unlink(door->path) < 0)
+            rmdir(door->path);
+        bound = bind(door->fd, (struct sockaddr *)&address, sizeof(address));
+    }
+    if (bound < 0 || chmod(door->path, 0600) < 0 || listen(door->fd, BACKLOG) < 0 || lstat(door->path, &about) < 0) {
+        *why = errno;
+        return LS_OK;
+    }
+    door->file[0] = about.st_dev;
+    door->file[1] = about.st_ino;
     return LS_OK;
 }
 
-static bool is_same_user(int fd)
+/* *why: the reason why the folder cannot be used; "": the door is open. */
+static ls_status open_in(ls_unix_door *door, const char folder[LS_SOCKET_FOLDER_CHARS], char *why, size_t bytes)
+{
+    int lock, error;
+    bool foreign;
+    LS_TRY(ls_unix_path(folder, door->kind, &door->options, door->number, door->options.rank, door->path));
+    if (!ls_socket_folder_lock(folder, &lock, &foreign, why, bytes)) {
+        if (foreign)
+            note_foreign(door, "%s: not used", why);
+        return LS_OK;
+    }
+    ls_status status = open_socket(&door->fd);
+    if (status == LS_OK)
+        status = bind_in(door, &error);
+    why[0] = '\0';
+    if (status == LS_OK && error != 0)
+        snprintf(why, bytes, "no socket can be made in %.63s: %s", folder, strerror(error));
+    if (status != LS_OK || error != 0) {
+        close(door->fd);
+        door->fd = -1;
+    } else {
+        memcpy(door->folder, folder, sizeof(door->folder));
+    }
+    ls_socket_folder_clean_and_unlock(folder, lock);
+    return status;
+}
+
+ls_status ls_unix_door_open(ls_unix_door *door)
+{
+    char folders[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS], why[200];
+    ls_text reasons = { 0 };
+    int count = ls_socket_folders(folders);
+    ls_status status = LS_OK;
+    for (int i = 0; i < count && status == LS_OK && door->fd < 0; i++) {
+        status = open_in(door, folders[i], why, sizeof(why));
+        if (status == LS_OK && door->fd < 0)
+            ls_text_add(&reasons, "; %s", why);
+    }
+    if (status == LS_OK && door->fd < 0)
+        status = ls_fail(LS_ERR_PEER,
+                         "no folder for the sockets of workers%s; set XDG_RUNTIME_DIR to a folder of yours, of at most "
+                         "%d characters",
+                         ls_text_get(&reasons), LS_SOCKET_FOLDER_CHARS - 10);
+    ls_text_free(&reasons);
+    return status;
+}
+
+/* Another process of this rank may have a socket there by now, where this one's was removed. */
+static void remove_socket(const ls_unix_door *door)
+{
+    char why[200];
+    struct stat about;
+    int lock;
+    bool foreign;
+    if (!ls_socket_folder_is_own(door->folder) ||
+        !ls_socket_folder_lock(door->folder, &lock, &foreign, why, sizeof(why)))
+        return;
+    if (lstat(door->path, &about) == 0 && about.st_dev == door->file[0] && about.st_ino == door->file[1])
+        unlink(door->path);
+    ls_socket_folder_clean_and_unlock(door->folder, lock);
+}
+
+void ls_unix_door_close(ls_unix_door *door)
+{
+    if (door->fd < 0)
+        return;
+    remove_socket(door);
+    close(door->fd);
+    door->fd = -1;
+}
+
+static bool is_same_user(int fd, unsigned long *user)
 {
     struct ucred who;
     socklen_t bytes = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
+    bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0;
+    *user = known ? who.uid : 0;
+    return known && who.uid == geteuid();
 }
 
-ls_status ls_unix_door_call(const ls_unix_door *door, int rank, int *fd)
+/* The folder is looked at on both sides of the call: in one of another user a link could lead to a worker of another
+ * job of this user. */
+static ls_status call_in(ls_unix_door *door, const char *folder, int rank, int *fd)
 {
-    struct sockaddr_un address;
-    unsigned bytes;
-    *fd = -1;
-    LS_TRY(ls_unix_address(door->kind, &door->options, door->number, rank, &address, &bytes));
-    LS_TRY(open_socket(fd));
-    bool there = connect(*fd, (struct sockaddr *)&address, bytes) == 0;
-    if (there && is_same_user(*fd))
+    char path[LS_UNIX_PATH_CHARS];
+    unsigned long user;
+    if (!ls_socket_folder_is_own(folder))
         return LS_OK;
+    LS_TRY(ls_unix_path(folder, door->kind, &door->options, door->number, rank, path));
+    struct sockaddr_un address = address_of(path);
+    LS_TRY(open_socket(fd));
+    bool there = connect(*fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+    if (there && is_same_user(*fd, &user) && ls_socket_folder_is_own(folder))
+        return LS_OK;
+    if (there)
+        note_foreign(door, "a process of user %lu listens in place of worker %d of job \"%s\": not called", user, rank,
+                     door->options.job);
     close(*fd);
     *fd = -1;
-    return there ? ls_fail(LS_ERR_PEER, "a process of another user waits at the address of worker %d of job \"%s\"",
-                           rank, door->options.job)
-                 : LS_OK;
+    return LS_OK;
 }
 
-int ls_unix_door_answer(const ls_unix_door *door)
+ls_status ls_unix_door_call(ls_unix_door *door, int rank, int *fd)
+{
+    char folders[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS];
+    int count = ls_socket_folders(folders);
+    *fd = -1;
+    for (int i = 0; i < count && *fd < 0; i++)
+        LS_TRY(call_in(door, folders[i], rank, fd));
+    return LS_OK;
+}
+
+int ls_unix_door_answer(ls_unix_door *door)
 {
     for (;;) {
+        unsigned long user;
         int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && errno == EINTR)
             continue;
-        if (fd < 0 || is_same_user(fd))
+        if (fd < 0 || is_same_user(fd, &user))
             return fd;
-        close(fd); /* strangers are not answered */
+        close(fd);
+        note_foreign(door, "a process of user %lu called: not answered", user);
     }
 }
 
@@ -129,8 +261,7 @@ static ls_status make_line(int fd, ls_line **out)
 static void unix_close(ls_transport *transport)
 {
     unix_transport *t = (unix_transport *)transport;
-    if (t->door.fd >= 0)
-        close(t->door.fd);
+    ls_unix_door_close(&t->door);
     free(t);
 }
 
@@ -139,7 +270,8 @@ static ls_status unix_open(const ls_cluster_options *options, int number, ls_tra
     unix_transport *t = malloc(sizeof(*t));
     if (!t)
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of a worker");
-    *t = (unix_transport){ &ls_transport_unix, { ls_transport_unix.name, *options, number, -1 } };
+    *t = (unix_transport){ &ls_transport_unix,
+                           { .kind = ls_transport_unix.name, .options = *options, .number = number, .fd = -1 } };
     ls_status status = ls_unix_door_open(&t->door);
     if (status != LS_OK) {
         unix_close((ls_transport *)t);
@@ -214,6 +346,11 @@ static double unix_now(ls_transport *transport)
     return ls_clock_now();
 }
 
+static bool unix_refused(ls_transport *transport, char *why, size_t bytes)
+{
+    return ls_unix_door_refused(&((unix_transport *)transport)->door, why, bytes);
+}
+
 const ls_transport_table ls_transport_unix = {
     .name = "unix",
     .elastic = true,
@@ -228,4 +365,5 @@ const ls_transport_table ls_transport_unix = {
     .hang_up = unix_hang_up,
     .wait = unix_wait,
     .now = unix_now,
+    .refused = unix_refused,
 };

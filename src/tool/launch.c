@@ -146,6 +146,7 @@ static ls_status start_all(launch *l)
 {
     LS_TRY(name_job(l));
     l->voice = 0;
+    l->begun = false;
     l->failed = -1;
     launch_tell_ends(l, true);
     for (int r = 0; r < l->count; r++) {
@@ -198,6 +199,18 @@ static int find_voice(const launch *l)
     return -1;
 }
 
+/* A worker that failed before the job began, and was started again, is met as if nothing had happened. */
+static void follow_chief(launch *l)
+{
+    int chief = launch_find_chief(l);
+    if (chief < 0 || l->finished)
+        return;
+    l->voice = chief;
+    if (!l->begun)
+        l->failed = -1;
+    l->begun = true;
+}
+
 static void note_failure(launch *l, int rank, int how)
 {
     char text[96];
@@ -244,6 +257,7 @@ static void reap(launch *l)
         pid_t pid = l->workers[r].pid;
         if (pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid)
             continue;
+        follow_chief(l);
         kill(-pid, SIGKILL);
         waitpid(pid, &how, 0);
         launch_read_worker(l, r, true);
@@ -304,6 +318,7 @@ static void look(launch *l, struct pollfd *polls)
             polls[n++] = (struct pollfd){ .fd = l->workers[r].out[i].fd, .events = POLLIN };
     poll(polls, (nfds_t)n, time_left(l));
     read_signals(l);
+    follow_chief(l);
     for (int r = 0; r < l->count; r++)
         launch_read_worker(l, r, false);
     reap(l);
@@ -416,6 +431,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
         launch_close_streams(&l.workers[r]);
     launch_remove_meeting(&l);
     launch_remove_word(&l);
+    ls_socket_folders_clean();
     free(l.workers);
     free(l.program);
     free(l.cores);
@@ -464,8 +480,8 @@ const tool_command tool_launch = {
     .details =
         "Starts N processes of PROGRAM, each with its share of the cores; contexts that they open join one cluster,\n"
         "with the bits of one process. Worker 0 writes as if it were alone; lines of the others begin with \"[1] \".\n"
-        "A worker that fails is told in one line, and the others go on; when it was worker 0, the lowest rank that is\n"
-        "left writes as if it were alone. With --restarts it is started again, with LOCKSTEP_RESTART=1, 2, ...; when\n"
+        "A worker that fails is reported in one line, and the others go on; when it was the chief, the next chief\n"
+        "writes as if it were alone. With --restarts it is started again, with LOCKSTEP_RESTART=1, 2, ...; when\n"
         "nobody is left all are, as a new job. Exit status: 0 when the job was finished, whoever failed on the way;\n"
         "otherwise that of the first that failed (128 + N: killed by signal N).",
     .takes_files = TOOL_ANY_FILES,

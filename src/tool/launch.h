@@ -38,12 +38,14 @@ typedef struct launch {
     launch_worker *workers;
     int *cores, core_count, share; /* the cores, and how many of them a worker gets */
     int signals;                   /* a descriptor */
-    int gone;                      /* one of a file in memory: a byte for each worker, 1: it is not there any more */
+    int gone;                      /* one of the file in memory that workers share with this process */
     char *told;                    /* what it says */
     sigset_t mask, old_mask;
-    /* The worker whose lines have no rank before them and who writes the files of all: the lowest rank that runs, from
-     * worker 0 on; another one only when it fails. -1: nobody is left. */
+    /* The worker whose lines have no rank before them and whose status is the job's: the chief, as that says itself
+     * (fabric/launcher.h). Of programs that say nothing: the lowest rank that runs, from worker 0 on; another one only
+     * when it fails. -1: nobody is left. */
     int voice;
+    bool begun;              /* there was a chief: failures before that did not end the job */
     bool finished;           /* the voice has ended with 0 */
     int failed, how;         /* the first worker that failed, and how it ended; -1: none has */
     int restarts;            /* done or planned, of workers and of the whole job together */
@@ -72,6 +74,8 @@ void launch_remove_meeting(launch *l);    /* with what workers that were killed 
  * wait for the join limit. */
 void launch_make_word(launch *l);
 void launch_tell_ends(launch *l, bool none);
+/* Returns the worker that has said that it is the chief, and runs; -1: there is none. */
+int launch_find_chief(const launch *l);
 void launch_remove_word(launch *l);
 
 /* ---- launch_lines.c ---- */

@@ -164,6 +164,10 @@ void launch_make_word(launch *l)
 void launch_tell_ends(launch *l, bool none)
 {
     bool changed = false;
+    const uint16_t no_chief[2] = { 0 };
+    if (none && l->gone >= 0 && pwrite(l->gone, no_chief, sizeof no_chief, LS_MAX_CLUSTER) < 0) {
+        /* what an earlier job said is of processes that do not run */
+    }
     for (int r = 0; l->gone >= 0 && r < l->count; r++) {
         char gone = !none && l->workers[r].pid <= 0 && l->workers[r].restart_at <= 0;
         changed |= gone != l->told[r];
@@ -172,6 +176,17 @@ void launch_tell_ends(launch *l, bool none)
     if (changed && pwrite(l->gone, l->told, (size_t)l->count, 0) < 0) {
         /* they wait for the join limit */
     }
+}
+
+/* A chief that was lost, and returned, is another process: it may not be the chief any more. */
+int launch_find_chief(const launch *l)
+{
+    uint16_t said[2] = { 0 };
+    if (l->gone < 0 || pread(l->gone, said, sizeof said, LS_MAX_CLUSTER) != (ssize_t)sizeof said || said[0] == 0 ||
+        said[0] > l->count)
+        return -1;
+    const launch_worker *w = &l->workers[said[0] - 1];
+    return w->pid > 0 && w->returns == said[1] ? said[0] - 1 : -1;
 }
 
 void launch_remove_word(launch *l)

@@ -10,13 +10,15 @@
 /* The command calls the library as any program does, through its public headers alone. These are all the others that it
  * includes (tests/test_layers.sh sees to it): helpers of a program, not of training, which are linked into it from the
  * static library. Options and text are how a command line is read and printed, names and numbers what a user types,
- * files and JSON what it writes; SHA-256 is one of the things that `doctor` tries. */
+ * files and JSON what it writes; SHA-256 is one of the things that `doctor` tries; socket folders are what `launch`
+ * cleans after workers that were killed. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "base/numbers.h"
 #include "base/options.h"
 #include "base/sha256.h"
+#include "base/socket_folder.h"
 #include "base/status.h"
 #include "base/text.h"
 

@@ -253,7 +253,7 @@ static ls_status look_for_servers(const ls_chief *c)
         if (ls_clock_now() - c->seen[i].lost_at <= limit)
             continue;
         ls_post_why(c->served->post, why);
-        return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s%s", i,
+        return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s (LOCKSTEP_JOIN_LIMIT)%s", i,
                        c->seen[i].given ? "was lost, and did not come back" : "did not come", limit, why);
     }
     return LS_OK;
@@ -336,6 +336,7 @@ ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
     for (size_t i = 0; i < served->options->callback_count; i++)
         c->watched |= served->options->callbacks[i].on_batch_begin || served->options->callbacks[i].on_batch_end;
     *out = c; /* whatever fails, others are told */
+    ls_launcher_say_chief(&served->cluster);
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
 }

@@ -9,7 +9,7 @@
 #include "base/fpmode.h"
 #include "device/context.h"
 #include "device/cores.h"
-#include "lockstep/cluster.h"
+#include "fabric/cluster.h"
 #include "nn/model.h"
 #include "run/peers.h"
 #include "run/timeline.h"
@@ -860,8 +860,17 @@ static void close_served(fit *f, ls_error *failure)
 
 /* ---- All of it ---- */
 
+/* Prints the cluster, where progress is shown. */
+static void introduce_cluster(fit *f)
+{
+    char line[800];
+    if ((f->progress.bar || f->progress.lines) && ls_cluster_introduce(context_of(f), line, sizeof(line)))
+        fprintf(f->progress.terminal.out, "%s\n", line);
+}
+
 static ls_status run_fit(fit *f, ls_dataset *data)
 {
+    ls_cluster_warn_unused(context_of(f));
     if (ls_is_evaluator(context_of(f)))
         return follow_fit(f, data);
     if (f->asynchronous && !f->chief)
@@ -869,6 +878,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     LS_TRY(open_fit(f, data));
     if (f->asynchronous)
         LS_TRY(check_served(f));
+    introduce_cluster(f);
     LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     const ls_peers *peers = context_of(f)->peers;
     bool joins = peers && peers->joins;

@@ -107,8 +107,8 @@ ls_status ls_served_miss_chief(ls_served *s, bool met, double lost_at)
                        "the chief (worker 0) of job \"%s\" ended before it was met, and will not be started again",
                        s->cluster.job);
     ls_post_why(s->post, why);
-    return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s%s", s->cluster.job,
-                   limit, why);
+    return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s (LOCKSTEP_JOIN_LIMIT)%s",
+                   s->cluster.job, limit, why);
 }
 
 ls_status ls_served_say(ls_served *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)
