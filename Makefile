@@ -122,6 +122,7 @@ FUZZ_PROGRAMS    := $(FUZZ_SOURCES:fuzz/%.c=$(B)/fuzz/%)
 FUZZ_HELPERS     := fuzz/fuzz.c $(if $(findstring fuzzer,$(SANITIZE)),,fuzz/driver.c)
 EXAMPLE_SOURCES  := $(sort $(wildcard examples/*.c))
 EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:examples/%.c=$(B)/examples/%)
+CXX_EXAMPLES     := $(patsubst examples/%.cc,$(B)/examples/%_cc,$(sort $(wildcard examples/*.cc)))
 
 OBJECTS := $(LIB_OBJECTS) $(TOOL_OBJECTS) \
            $(call object,$(TEST_SOURCES) $(HELPER_SOURCES) $(BENCH_SOURCES) $(BENCH_HELPERS) $(EXAMPLE_SOURCES) \
@@ -264,6 +265,15 @@ $(EXAMPLE_PROGRAMS): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(call link)
+
+# Examples in C++ have names of their own, NAME_cc; they are built where there is a C++ compiler.
+$(CXX_EXAMPLES): $(B)/examples/%_cc: examples/%.cc $(wildcard include/*.h include/lockstep/*.h) $(STATIC)
+	$(call say,CXX,$@)
+	@mkdir -p $(@D)
+	$(Q)$(STANDIN_CXX) -std=c++20 $(WARNINGS) $(OPTIMIZE) -pthread -Iinclude $< $(ALL_LDFLAGS) $(STATIC) $(LIBS) -o $@
+
+.PHONY: examples
+examples: $(EXAMPLE_PROGRAMS) $(if $(filter examples,$(GOALS)),$(if $(shell command -v $(STANDIN_CXX) 2>/dev/null),$(CXX_EXAMPLES)))
 
 $(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPERS)) $(STATIC)
 	$(call say,LD,$@)

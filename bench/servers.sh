@@ -43,7 +43,7 @@ remove_groups() {
 
 pid_of() { # LAUNCHER RANK
     local pid
-    for pid in $(pgrep -P "$1"); do
+    for pid in $(sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null); do
         ! tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "LOCKSTEP_RANK=$2" || echo "$pid"
     done
 }

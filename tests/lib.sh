@@ -52,6 +52,21 @@ until_text() {
     done
 }
 
+# children PID: the processes that it started. Reads /proc: pgrep is not on every machine.
+children() { sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null || :; }
+
+# worker_of LAUNCHER RANK: the process of one worker
+worker_of() {
+    local child
+    for child in $(children "$1"); do
+        ! tr '\0' '\n' <"/proc/$child/environ" 2>/dev/null | grep -qx "LOCKSTEP_RANK=$2" || echo "$child"
+    done
+}
+
+# have_argument TEXT: the /proc folders of processes with this text in their arguments. grep reads the text from its input:
+# its own arguments do not have it.
+have_argument() { printf '%s\n' "$1" | grep -l -a -F -f - /proc/[0-9]*/cmdline 2>/dev/null || :; }
+
 # small_model FILTERS: a convolution, a batch norm and dropout over 12x12x1, as Keras writes it
 small_model() {
     cat <<END_OF_MODEL

@@ -69,13 +69,7 @@ reached() {
     done
     return 1
 }
-pid_of() { # RANK
-    local launcher pid
-    launcher=$(pgrep -P $job)
-    for pid in $(pgrep -P "$launcher"); do
-        ! tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "LOCKSTEP_RANK=$1" || echo "$pid"
-    done
-}
+pid_of() { worker_of "$(children $job)" $1; } # RANK; timeout started the launcher
 killed() { # RANKS...: 3 workers (0 to 2), 2 servers (3 and 4)
     local rank pids=
     start 3 2 --restarts $# --
@@ -232,7 +226,7 @@ interrupted() {
     rm -rf ck
     start 2 1 -- --checkpoint ck
     reached 30 || return 1
-    kill -TERM $(pgrep -P $job)
+    kill -TERM $(children $job)
     local status=0
     wait $job || status=$?
     [ $status = 143 ] && ls ck | grep -q step- || { echo "status $status"; cat err; return 1; }

@@ -169,12 +169,14 @@ not_a_folder() {
 }
 check "a folder that cannot be made is told before anything is trained" not_a_folder
 
-# No file may have a byte; what is printed goes through a pipe. Training goes on to its end.
+# No file may have a byte; what is printed goes through a pipe. Training goes on to its end, and the status says that its
+# last state is not saved.
 full() {
     rm -rf "$CK"
     { ulimit -f 0; train --epochs 4 --checkpoint "$CK" --save-every 3 2>&1; echo "status $?"; } | cat >"$TMP/out"
     cat "$TMP/out"
-    grep -q -x 'status 0' "$TMP/out" && grep -q 'warning: NO CHECKPOINT of step 3 could be saved: .*File too large; training goes on' "$TMP/out" &&
+    grep -q -x 'status 1' "$TMP/out" && grep -q 'lockstep: training has ended, but its last state could not be saved to .*File too large' "$TMP/out" &&
+        grep -q 'warning: NO CHECKPOINT of step 3 could be saved: .*File too large; training goes on' "$TMP/out" &&
         grep -q 'warning: [0-9]* checkpoints could not be saved' "$TMP/out" && [ -z "$(ls -A "$CK")" ] && grep -q -F "$weights" "$TMP/out"
 }
 check "files that cannot be written: training goes on, told loudly, nothing is left behind" full

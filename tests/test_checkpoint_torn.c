@@ -106,6 +106,7 @@ static operation done[OPERATIONS];
 static size_t done_count;
 static char path_of[1024][160]; /* by descriptor */
 static size_t calls, fail_at;   /* the call that fails; 0: none */
+static size_t disk_bytes;       /* files under `folder` may have so many; 0: no limit */
 static int fail_with;
 static bool fails_on; /* and all that follow */
 
@@ -142,11 +143,31 @@ static int shim_open(void *user, const char *path, int flags, mode_t mode)
     return fd;
 }
 
+static size_t used_bytes;
+
+static int add_bytes(const char *path, const struct stat *info, int type, struct FTW *at)
+{
+    (void)path, (void)at;
+    used_bytes += type == FTW_F ? (size_t)info->st_size : 0;
+    return 0;
+}
+
+static size_t bytes_under(const char *path)
+{
+    used_bytes = 0;
+    assert_int_equal(nftw(path, add_bytes, 8, FTW_PHYS), 0);
+    return used_bytes;
+}
+
 static ssize_t shim_write(void *user, int fd, const void *data, size_t bytes)
 {
     (void)user;
     if (fails())
         return -1;
+    if (disk_bytes > 0 && bytes_under(folder) + bytes > disk_bytes) {
+        errno = ENOSPC;
+        return -1;
+    }
     size_t part = bytes > 100 ? bytes / 2 : bytes; /* a write may be short */
     ssize_t put = ls_system_file_ops.write(NULL, fd, data, part);
     operation *o = note(WRITE, path_of[fd], "");
@@ -227,7 +248,7 @@ static void forget(void)
 {
     for (size_t i = 0; i < done_count; i++)
         free(done[i].data);
-    done_count = calls = fail_at = 0;
+    done_count = calls = fail_at = disk_bytes = 0;
     fails_on = false;
 }
 
@@ -490,6 +511,14 @@ static void failing_calls(void **state)
     ls_model_destroy(model);
 }
 
+/* The loss after the second epoch is the best: then the steps are so large that it gets worse. */
+static ls_status worsen(void *user, ls_model *model, const ls_logs *logs)
+{
+    (void)user;
+    ls_saver_makes_room(model->job->saver, folder); /* every epoch is saved: the thread is done with the last one */
+    return ls_set_learning_rate(model, logs->epoch == 1 ? 100 : 0.1);
+}
+
 /* Training goes on, and its bits are the same. */
 static void a_full_disk_does_not_end_training(void **state)
 {
@@ -502,14 +531,20 @@ static void a_full_disk_does_not_end_training(void **state)
         remove_tree(folder);
         forget();
         log_text[0] = '\0';
-        if (full) { /* the folder can be made and tried, but nothing is written to it */
+        if (full) { /* the folder can be made, synced and tried, but nothing is written to it */
             model->job->file_ops = &shim;
             fail_with = ENOSPC;
             fails_on = true;
-            fail_at = 4;
+            fail_at = 7;
         }
-        OK(ls_fit(model, data, .epochs = 4, .batch_size = 2, .checkpoint = folder, .save_every = "2",
-                  .verbose = LS_VERBOSE_SILENT));
+        ls_history *history = NULL;
+        ls_status status = ls_fit(model, data, .epochs = 4, .batch_size = 2, .checkpoint = folder, .save_every = "2",
+                                  .verbose = LS_VERBOSE_SILENT, .history = &history);
+        assert_int_equal(status, full ? LS_ERR_UNSAVED : LS_OK);
+        if (full)
+            machine_has(ls_last_error(), "training has ended, but its last state could not be saved to");
+        assert_non_null(history);
+        ls_history_destroy(history);
         OK(ls_model_state_sha256(model, hash[full]));
         if (full) {
             machine_has(log_text, "NO CHECKPOINT of step ");
@@ -522,6 +557,75 @@ static void a_full_disk_does_not_end_training(void **state)
         ls_model_destroy(model);
     }
     assert_string_equal(hash[0], hash[1]);
+    forget();
+}
+
+/* Trains on a disk that holds so many and a half checkpoints; returns the step of the newest that is there. */
+static int64_t fit_with_room(size_t checkpoints, size_t size, ls_status wanted)
+{
+    ls_model *model = make_model();
+    ls_dataset *data = ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(8, 3), xs),
+                                             ls_array_of(LS_I32, LS_SHAPE(8), ys), .keep = LS_KEEP_BORROWED);
+    remove_tree(folder);
+    forget();
+    log_text[0] = '\0';
+    model->job->file_ops = &shim;
+    disk_bytes = checkpoints * size + size / 2;
+    assert_int_equal(ls_fit(model, data, .epochs = 6, .batch_size = 8, .checkpoint = folder,
+                            .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks({ .on_epoch_begin = worsen })),
+                     wanted);
+    ls_dataset_destroy(data);
+    ls_model_destroy(model);
+    ls_checkpoint *found = NULL;
+    OK(ls_checkpoint_find(folder, NULL, &found));
+    int64_t step = found->step;
+    ls_checkpoint_close(found);
+    assert_int_equal(count_temporaries(), 0);
+    forget();
+    return step;
+}
+
+/* With less room than --keep asks for, the oldest gives way to the newest; the best stays, and never is there none. */
+static void on_a_full_disk_the_oldest_gives_way(void **state)
+{
+    (void)state;
+    char name[160];
+    struct stat info;
+    assert_int_equal(fit_with_room(100, 1 << 20, LS_OK), 6);
+    assert_string_equal(log_text, "");
+    snprintf(name, sizeof(name), "%s/step-00000006", folder);
+    size_t size = bytes_under(name);
+    for (size_t room = 2; room <= 3; room++) {
+        assert_int_equal(fit_with_room(room, size, LS_OK), 6);
+        machine_has(log_text, "is on a full disk: the checkpoint of step ");
+        snprintf(name, sizeof(name), "%s/best", folder); /* step 2, as the learning rate says */
+        char target[64] = "";
+        assert_true(readlink(name, target, sizeof(target) - 1) > 0);
+        assert_string_equal(target, "step-00000002");
+        assert_int_equal(stat(name, &info), 0);
+    }
+    assert_int_equal(fit_with_room(1, size, LS_ERR_UNSAVED), 1);
+    machine_has(ls_last_error(), "could not be saved to");
+    assert_null(strstr(log_text, "was removed"));
+}
+
+/* A power cut must not remove the folder that was just made, nor its parents. */
+static void new_folders_are_synced(void **state)
+{
+    (void)state;
+    char deep[160];
+    int lock = -1, made = 0;
+    forget();
+    snprintf(deep, sizeof(deep), "%s/a/b/c", folder);
+    OK(ls_checkpoint_lock(&shim, deep, &lock));
+    close(lock);
+    for (size_t i = 0; i < done_count; i++)
+        if (done[i].what == MKDIR && !strstr(done[i].path, ".tmp")) {
+            made++;
+            if (!is_synced(i, done_count, true))
+                fail_msg("the parent of %s is not synced", done[i].path);
+        }
+    assert_int_equal(made, 3);
     forget();
 }
 
@@ -852,6 +956,8 @@ int main(void)
         TEST(power_cuts),
         TEST(failing_calls),
         TEST(a_full_disk_does_not_end_training),
+        TEST(on_a_full_disk_the_oldest_gives_way),
+        TEST(new_folders_are_synced),
         TEST(a_best_one_that_failed_removes_no_other),
         TEST(damaged_files_are_passed_over),
         TEST(damaged_ones_are_set_aside),

@@ -28,6 +28,12 @@ builds() {
     timeout 120 $1 $FLAGS "examples/$2.cc" "$LS_BUILD/liblockstep.so" -Wl,-rpath,"$PWD/$LS_BUILD" -o "$TMP/$2"
 }
 
+# refuses COMPILER STANDARD: says which standard is needed, in one message and the line that ends the compilation
+refuses() {
+    ! timeout 120 $1 -std=$2 -Iinclude -fsyntax-only examples/taste.cc >"$TMP/out" 2>&1 || return 1
+    grep -q 'Lockstep needs C++20' "$TMP/out" && [ "$(grep -c 'error:' "$TMP/out")" = 2 ] || { head -n 20 "$TMP/out"; return 1; }
+}
+
 # says PATTERN COMMAND...: the command ends well, and a line of its output matches.
 says() {
     pattern=$1
@@ -44,6 +50,9 @@ for compiler in g++ clang++; do
         continue
     fi
     check "every call compiles with $compiler" timeout 120 $compiler $FLAGS -fsyntax-only tests/cplusplus_calls.cc
+    for standard in c++11 c++17; do
+        check "$standard with $compiler is refused in one message" refuses $compiler $standard
+    done
     if [ -n "$SANITIZE" ]; then
         skip "programs with $compiler" "a sanitized library wants its own compiler"
         continue

@@ -43,7 +43,7 @@ until_says() { # FILE TEXT: or nobody is left
 }
 
 strike() { # RANK: killed, and waited for
-    pkill -KILL -P "${pids[$1]}" 2>/dev/null
+    kill -KILL $(children "${pids[$1]}")
     wait "${pids[$1]}" 2>/dev/null
 }
 
@@ -120,7 +120,7 @@ launched() {
         >out 2>err &
     pids=($!)
     until_says log '"step":40,' || return 1
-    pkill -KILL -n -f "^$LOCKSTEP train ${arguments[0]}" # the last that was started
+    kill -KILL $(worker_of "$(children "${pids[0]}")" 2) || return 1
     until_says out 'joins; 3 of 3' || return 1
     wait "${pids[0]}" || { cat err; return 1; }
     same_steps

@@ -80,4 +80,15 @@ every_example_is_tried() {
     done
 }
 check "every example is run here" every_example_is_tried
+
+# those in C++ only where there is a compiler
+all_are_built() {
+    make examples CC="$CC" SANITIZE="$SANITIZE" || return 1
+    for source in examples/*.c examples/*.cc; do
+        name=$(basename "${source%.*}")
+        case $source in *.cc) command -v g++ >/dev/null || continue; name=${name}_cc ;; esac
+        [ -x "$LS_BUILD/examples/$name" ] || { echo "no $LS_BUILD/examples/$name"; return 1; }
+    done
+}
+check "make examples builds them" all_are_built
 finish

@@ -16,7 +16,8 @@ fails_with() {
 
 nobody_left() {
     for i in 1 2 3 4 5 6 7 8 9 10; do
-        pgrep -f "$MARK" >"$TMP/left" || return 0
+        have_argument "$MARK" >"$TMP/left"
+        [ -s "$TMP/left" ] || return 0
         sleep 0.1
     done
     echo "left: $(cat "$TMP/left")"

@@ -184,7 +184,7 @@ stops() {
         [ ! -e s ] || [ "$(grep -c '"event":"step"' s)" -lt 3 ] || break
         sleep 0.1
     done
-    kill -TERM "$(pgrep -P $pid lockstep)"
+    kill -TERM "$(children $pid)"
     found=0
     wait $pid || found=$?
     [ $found = 143 ] && [ -e e/last ] && grep -q 'stopped by a signal' out || { echo "status $found"; cat out err; return 1; }

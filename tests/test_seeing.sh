@@ -118,7 +118,7 @@ killed() {
     wait_for_job=$!
     until_shown '^mnist-cnn: process .* training' || return 1
     ! grep -q workers top || return 1
-    pkill -9 -P $wait_for_job lockstep
+    kill -9 $(children $wait_for_job)
     wait $wait_for_job
     [ "$(ls run/lockstep | wc -l)" = 1 ] && [ "$(top)" = "no job of this user trains on this machine" ] && [ ! -e run/lockstep ] || return 1
     mkdir -m 700 run/lockstep && echo '{"pid":1,' >run/lockstep/$$.json && [ "$(top)" = "no job of this user trains on this machine" ] || return 1

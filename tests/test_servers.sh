@@ -77,7 +77,7 @@ killed() {
     done
     while kill -0 ${pids[0]} 2>/dev/null && ! grep -q '"step":20,' log 2>/dev/null; do sleep 0.01; done
     for rank in "$@"; do
-        pkill -KILL -P ${pids[rank]}
+        kill -KILL $(children ${pids[rank]})
     done
     for ((rank = 0; rank < size; rank++)); do
         wait ${pids[rank]} && status=0 || status=$?

@@ -75,7 +75,7 @@ for line in "${held[@]}"; do exec {line}>&-; done
 goes_on() {
     last=$(step_hashes log | tail -n 1 | cut -d' ' -f1)
     until_says log "\"step\":$((last + 20))," || return 1
-    kill -TERM "$(pgrep -P "$(pgrep -P $chief)")" # what timeout waits for: it would pass a signal on twice
+    kill -TERM "$(children "$(children $chief)")" # what timeout waits for: it would pass a signal on twice
     wait $chief || [ $? = 143 ] || { cat err.0; return 1; }
     wait $second || [ $? = 143 ] || { cat err.1; return 1; }
     step_hashes log >found

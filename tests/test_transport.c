@@ -1,8 +1,10 @@
 /* Transports, each through the same cases: bytes of any size pass both ways, lines end with a reason and what was said
  * before still arrives. Then what tcp has alone: keys, strangers at the door, and how workers find each other. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -1100,6 +1102,35 @@ static void addresses_are_read_packed_and_printed(void **state)
     }
 }
 
+/* Stands in for the system's: with no_names it resolves no name, as on a machine without /etc/hosts and DNS. */
+static bool no_names;
+
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)
+{
+    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&next = dlsym(RTLD_NEXT, "getaddrinfo");
+    return no_names && !(hints->ai_flags & AI_NUMERICHOST) ? EAI_AGAIN : next(host, service, hints, out);
+}
+
+static void localhost_is_loopback_without_a_resolver(void **state)
+{
+    (void)state;
+    ls_address a[2];
+    int count = 0;
+    char text[LS_ADDRESS_CHARS];
+    no_names = true;
+    ls_status upper = ls_address_look_up(&(ls_host_port){ "LocalHost", 17 }, a, 2, &count);
+    ls_status status = ls_address_look_up(&(ls_host_port){ "localhost", 18 }, a, 2, &count);
+    ls_status other = ls_address_look_up(&(ls_host_port){ "elsewhere", 17 }, a + 1, 1, &(int){ 0 });
+    no_names = false;
+    assert_int_equal(upper, LS_OK);
+    assert_int_equal(status, LS_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(ls_address_print(&a[0], text), "127.0.0.1:18");
+    assert_int_equal(other, LS_ERR_NOT_FOUND);
+    assert_non_null(strstr(ls_last_error(), "\"elsewhere\""));
+}
+
 #define EACH(t)                                                                                                        \
     cmocka_unit_test_prestate(bytes_pass_both_ways, (void *)(t)),                                                      \
         cmocka_unit_test_prestate(what_was_said_before_hanging_up_arrives, (void *)(t)),                               \
@@ -1147,6 +1178,7 @@ int main(void)
         TCP(names_contexts_and_ipv6),
         TCP(keys_are_changed_on_the_way),
         cmocka_unit_test(addresses_are_read_packed_and_printed),
+        cmocka_unit_test(localhost_is_loopback_without_a_resolver),
     };
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);
     if (!ls_ucx_is_there(&why))

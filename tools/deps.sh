@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that what a build needs is there: tools/deps.sh install|check NEED...
+# Makes sure that what a build needs is there: tools/deps.sh install|check NEED... (list NEED...: prints the packages)
 # NEED is build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl or browser. On Debian 12 missing packages are found by name and, with "install",
 # installed as root or through sudo. Elsewhere nothing is installed: either everything is found, or a refusal lists it.
 # Silent when nothing is missing. OS_RELEASE names another os-release file (the tests use it).
@@ -139,9 +139,9 @@ END
 
 MODE=${1:-}
 case $MODE in
-install | check) shift ;;
+install | check | list) shift ;;
 *)
-    echo "usage: tools/deps.sh install|check NEED..." >&2
+    echo "usage: tools/deps.sh install|check|list NEED..." >&2
     exit 2
     ;;
 esac
@@ -153,7 +153,9 @@ for need in "$@"; do
 }$rows"
 done
 
-if is_debian_12; then
+if [ "$MODE" = list ]; then
+    echo "$NEEDED" | sed 's/ .*//'
+elif is_debian_12; then
     on_debian_12
 else
     elsewhere

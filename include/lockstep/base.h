@@ -63,6 +63,7 @@ typedef enum ls_status {
     LS_ERR_DATA = 500,
     LS_ERR_NOT_FINITE = 501, /* NaN or infinity where a run must not go on */
     LS_ERR_IO = 502,
+    LS_ERR_UNSAVED = 503, /* ls_fit trained to its end, but could not save its last checkpoint */
     /* internal: our mistake; please report it */
     LS_ERR_INTERNAL = 600,
 } ls_status;

@@ -9,10 +9,16 @@
 #ifndef LOCKSTEP_CPLUSPLUS_H
 #define LOCKSTEP_CPLUSPLUS_H
 
+/* The missing file ends the compilation: otherwise a page of errors would follow the first one. */
+#if defined(__cplusplus) && __cplusplus < 202002L
+#error Lockstep needs C++20: compile with -std=c++20
+#include "lockstep needs -std=c++20"
+#endif
+
 #include "lockstep/device.h"
 #include "lockstep/train.h"
 
-#if defined(__cplusplus) && __cplusplus >= 202002L
+#ifdef __cplusplus
 
 /* g++ warns of each member that a designated initializer leaves out; C compilers and clang++ do not. With options that
  * would be a warning in every call, so it is off from here on. LS_KEEP_WARNINGS, defined before, keeps it on. */

@@ -354,8 +354,10 @@ LS_API ls_dataset *ls_from_worker(ls_context *ctx, int rank, ls_dataset *data);
  * so.
  *
  * Training waits for a copy of its state (ls_times.save); a thread writes it. A checkpoint appears when it is whole and
- * on the disk, and only then do older ones go. What cannot be written is a warning, and training goes on. Callbacks
- * that have a memory take part through .save and .load; those are called after on_train_begin. */
+ * on the disk, and only then are older ones removed. On a full disk the oldest is removed first, except the best and
+ * the only one. A checkpoint that cannot be written is a warning, and training goes on. When the last one cannot be
+ * written, ls_fit returns LS_ERR_UNSAVED: the model has its trained weights, and .history is set. Callbacks that have a
+ * memory take part through .save and .load; those are called after on_train_begin. */
 /* clang-format on */
 
 /* The checkpoint of this moment, in DIR/step-...; returns when it is on the disk. For loops by hand, and for callbacks.

@@ -82,8 +82,21 @@ const ls_file_ops ls_system_file_ops = {
 
 /* ---- Whole files ---- */
 
+static _Thread_local int last_error;
+
+int ls_ops_note(int error)
+{
+    return last_error = error;
+}
+
+bool ls_ops_disk_is_full(void)
+{
+    return last_error == ENOSPC || last_error == EDQUOT;
+}
+
 static ls_status fail_errno(const char *what, const char *path, int error)
 {
+    ls_ops_note(error);
     return ls_fail(error == ENOENT ? LS_ERR_NOT_FOUND : LS_ERR_IO, "cannot %s '%s': %s", what, path, strerror(error));
 }
 

@@ -30,6 +30,11 @@ ls_status ls_ops_write_file(const ls_file_ops *ops, const char *path, const ls_f
  */
 ls_status ls_ops_sync_folder(const ls_file_ops *ops, const char *path);
 
+/* Notes the errno of a call of the table that failed, and returns it. The calls above do this by themselves. */
+int ls_ops_note(int error);
+/* Whether the last failure noted in this thread was a full disk, or a quota that is used up. */
+bool ls_ops_disk_is_full(void);
+
 /* The SHA-256 and the size of a file that is there. */
 ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes);
 

@@ -94,6 +94,8 @@ const char *ls_status_name(ls_status status)
         return "LS_ERR_NOT_FINITE";
     case LS_ERR_IO:
         return "LS_ERR_IO";
+    case LS_ERR_UNSAVED:
+        return "LS_ERR_UNSAVED";
     case LS_ERR_INTERNAL:
         return "LS_ERR_INTERNAL";
     }

@@ -82,13 +82,29 @@ static bool take(const struct sockaddr *from, ls_address *out)
     return true;
 }
 
+static bool is_localhost(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0;
+}
+
+/* 127.0.0.1: a machine without /etc/hosts may not resolve "localhost". */
+static int use_loopback(int port, ls_address *out, int *count)
+{
+    *out = (ls_address){ .bytes = sizeof(out->v4) };
+    out->v4.sin_family = AF_INET;
+    out->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ls_address_set_port(out, port);
+    *count = 1;
+    return 0;
+}
+
 static int look_up(const ls_host_port *where, int flags, ls_address *out, int room, int *count)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = flags }, *list = NULL;
     int error = getaddrinfo(where->host, NULL, &hints, &list);
     *count = 0;
     if (error != 0)
-        return error;
+        return !(flags & AI_NUMERICHOST) && is_localhost(where->host) ? use_loopback(where->port, out, count) : error;
     for (const struct addrinfo *a = list; a && *count < room; a = a->ai_next)
         if (take(a->ai_addr, &out[*count]))
             ls_address_set_port(&out[(*count)++], where->port);
@@ -167,8 +183,7 @@ bool ls_host_is_here(const char *host)
     ls_address list[LS_MOST_ADDRESSES];
     ls_host_port where = { .port = 0 };
     int count = 0;
-    bool here =
-        strcasecmp(host, "localhost") == 0 || (gethostname(own, sizeof(own) - 1) == 0 && strcasecmp(host, own) == 0);
+    bool here = is_localhost(host) || (gethostname(own, sizeof(own) - 1) == 0 && strcasecmp(host, own) == 0);
     snprintf(where.host, sizeof(where.host), "%s", host);
     if (!here && look_up(&where, 0, list, LS_MOST_ADDRESSES, &count) != 0)
         return false;
@@ -182,7 +197,7 @@ bool ls_host_is_loopback(const char *host)
     ls_address address;
     ls_host_port where = { .port = 0 };
     snprintf(where.host, sizeof(where.host), "%s", host);
-    return strcasecmp(host, "localhost") == 0 || (ls_address_read(&where, &address) && is_loopback(&address));
+    return is_localhost(host) || (ls_address_read(&where, &address) && is_loopback(&address));
 }
 
 /* ---- The wire ---- */

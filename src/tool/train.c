@@ -255,6 +255,7 @@ typedef struct outcome {
     const tool_settings *settings;
     const tool_session *session;
     int stopped_by; /* a signal, or 0 */
+    bool unsaved;   /* the last checkpoint could not be saved */
     bool tested;
     ls_results results; /* of the test set */
 } outcome;
@@ -295,7 +296,7 @@ static ls_status tell_results(void *user)
     }
     if (out->stopped_by != 0)
         printf("stopped by a signal (%s)%s\n", strsignal(out->stopped_by),
-               settings->checkpoint ? "; --resume goes on from here" : "");
+               settings->checkpoint && !out->unsaved ? "; --resume goes on from here" : "");
     if (out->tested)
         tool_print_results("test", &out->results);
     LS_TRY(ls_model_weights_sha256(model, hex));
@@ -331,20 +332,28 @@ static ls_status save(const tool_settings *settings, const tool_session *session
 static ls_status train(const tool_settings *settings, tool_session *session, int *stopped_by)
 {
     ls_history *history = NULL;
-    ls_status status = save(settings, session, fit(settings, session, &history));
+    ls_error unsaved = { .status = LS_OK };
+    ls_status status = fit(settings, session, &history);
+    if (status == LS_ERR_UNSAVED) { /* all is trained: results and --save come first, then the failure */
+        ls_error_keep(&unsaved, status);
+        status = LS_OK;
+    }
+    status = save(settings, session, status);
     bool muted = tool_is_muted();
     *stopped_by = tool_release_signals(); /* nothing is left to save: the next signal ends at once */
     if (status == LS_OK)
         status = tool_agree(session->ctx, "how training ended", stopped_by);
     if (status == LS_OK && muted && !tool_is_muted()) /* the worker that was to save is lost */
         status = save(settings, session, LS_OK);
-    outcome out = { .settings = settings, .session = session, .stopped_by = *stopped_by };
+    outcome out = {
+        .settings = settings, .session = session, .stopped_by = *stopped_by, .unsaved = unsaved.status != LS_OK
+    };
     if (status == LS_OK)
         status = find_results(&out, history);
     if (status == LS_OK)
         status = tool_by_one(session->ctx, tell_results, &out);
     ls_history_destroy(history);
-    return status;
+    return status == LS_OK ? ls_error_give(&unsaved) : status;
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

@@ -149,6 +149,10 @@ void ls_checkpoint_link(const ls_file_ops *ops, const char *dir, const char *nam
 /* Removes all but the newest `keep`, the step that was written last, and the step `best` (-1: none). */
 void ls_checkpoints_prune(const ls_file_ops *ops, const char *dir, int keep, int64_t last, int64_t best);
 
+/* Removes the oldest checkpoint except the step `best` (-1: none), for a disk that is full. The only one in the folder
+ * stays. Returns the step of what was removed; -1: nothing. */
+int64_t ls_checkpoints_make_room(const ls_file_ops *ops, const char *dir, int64_t best);
+
 /* Gives one that is not whole another name, "step-00000500.damaged": it is not looked at any more. */
 ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named);
 
@@ -216,7 +220,7 @@ void ls_saver_finish(ls_saver *saver);
 bool ls_saver_makes_room(ls_saver *saver, const char *dir);
 /* What a checkpoint of this moment has beside the job. */
 void ls_saver_extras(const ls_saver *saver, ls_state_extras *extras);
-/* Waits until everything is written, and tells what was not. */
-void ls_saver_close(ls_saver *saver);
+/* Waits until everything is written, and tells what was not. LS_ERR_UNSAVED: the last state could not be saved. */
+ls_status ls_saver_close(ls_saver *saver);
 
 #endif

@@ -317,7 +317,7 @@ ls_status ls_checkpoint_write_files(const ls_file_ops *ops, const char *folder, 
 static ls_status rename_folder(const ls_file_ops *ops, const char *from, const char *to)
 {
     if (ops->rename(ops->user, from, to) != 0)
-        return ls_fail(LS_ERR_IO, "cannot rename '%s' to '%s': %s", from, to, strerror(errno));
+        return ls_fail(LS_ERR_IO, "cannot rename '%s' to '%s': %s", from, to, strerror(ls_ops_note(errno)));
     return LS_OK;
 }
 
@@ -379,7 +379,7 @@ ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_
     LS_TRY(temporary_path(dir, content->step, "new", temporary));
     clean(ops, dir);
     if (ops->mkdir(ops->user, temporary, 0777) != 0)
-        return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", temporary, strerror(errno));
+        return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", temporary, strerror(ls_ops_note(errno)));
     ls_status status = ls_checkpoint_write_files(ops, temporary, content, &total);
     if (status == LS_OK && permission.ask)
         status = permission.ask(permission.user);
@@ -421,6 +421,26 @@ void ls_checkpoints_prune(const ls_file_ops *ops, const char *dir, int keep, int
     free(list);
 }
 
+int64_t ls_checkpoints_make_room(const ls_file_ops *ops, const char *dir, int64_t best)
+{
+    ls_named_checkpoint *list = NULL;
+    size_t count = 0, oldest;
+    int64_t removed = -1;
+    if (ls_checkpoints_list(dir, &list, &count) != LS_OK)
+        return -1;
+    for (oldest = count; oldest > 0; oldest--)
+        if (list[oldest - 1].replaced || list[oldest - 1].step != best)
+            break;
+    if (oldest > 0 && count > 1) {
+        removed = list[oldest - 1].step;
+        remove_checkpoint(ops, dir, &list[oldest - 1]);
+        if (oldest == 1)
+            ls_checkpoint_link(ops, dir, "last", list[1].step);
+    }
+    free(list);
+    return removed;
+}
+
 ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], aside[PATH_MAX + 16];
@@ -434,6 +454,17 @@ ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const
 
 /* ---- The folder ---- */
 
+/* Makes one folder and syncs the folder it is in: without that a power cut could remove it with all checkpoints. */
+static ls_status make_folder(const ls_file_ops *ops, const char *path)
+{
+    char parent[PATH_MAX];
+    if (ops->mkdir(ops->user, path, 0777) != 0)
+        return errno == EEXIST ? LS_OK : ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    return ls_ops_sync_folder(ops, *parent ? parent : "/");
+}
+
 /* The parents, too. */
 static ls_status make_folders(const ls_file_ops *ops, const char *dir)
 {
@@ -445,8 +476,8 @@ static ls_status make_folders(const ls_file_ops *ops, const char *dir)
         if (kept != '/' && kept != '\0')
             continue;
         *at = '\0';
-        if (stat(path, &info) != 0 && ops->mkdir(ops->user, path, 0777) != 0 && errno != EEXIST)
-            return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+        if (stat(path, &info) != 0)
+            LS_TRY(make_folder(ops, path));
         *at = kept;
         if (kept == '\0')
             break;

@@ -966,7 +966,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)
         ls_saver_finish(f.job->saver); /* the last good step is not lost */
-    ls_saver_close(f.job->saver);
+    ls_error unsaved;
+    ls_error_keep(&unsaved, ls_saver_close(f.job->saver));
     f.job->saver = NULL;
     f.job->fit = NULL;
     f.job->callback_count = 0;
@@ -980,6 +981,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         status = ls_cluster_barrier(ls_model_graph(model)->context, "the end of ls_fit");
     if (failure.status == LS_OK)
         ls_error_keep(&failure, status);
+    if (failure.status == LS_OK) /* other workers do not wait for a disk: this comes after the barrier */
+        failure = unsaved;
     ls_use_end(&use);
     if (status == LS_OK && options.history)
         *options.history = f.history;

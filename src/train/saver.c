@@ -1,5 +1,6 @@
-/* Saving checkpoints while fit goes on: training waits for a copy of its state, a thread writes it. What cannot be
- * written is a warning: training goes on, and the checkpoints that are there stay. */
+/* Saving checkpoints while fit goes on: training waits for a copy of its state, a thread writes it. A checkpoint that
+ * cannot be written is a warning: training goes on, and the next save tries again. On a full disk the oldest checkpoint
+ * is removed to make room. A fit whose last state could not be saved returns LS_ERR_UNSAVED. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct outcome {
     int64_t step;
     double seconds;
     size_t bytes;
+    int64_t removed; /* the step that was removed to make room for it; -1: none */
     ls_error failure;
 } outcome;
 
@@ -77,6 +79,7 @@ struct ls_saver {
     size_t outcome_count;
     /* for the end */
     int64_t written, failed;
+    ls_error unsaved; /* why the last state is not saved; LS_OK: it is */
     /* the thread's own */
     int64_t best_there; /* the step of the best one that could be written; -1: none */
 };
@@ -101,14 +104,22 @@ static ls_status check_lease(void *user)
     return ls_fail(LS_ERR_PEER, "another worker goes on with the folder '%s'", s->options->checkpoint);
 }
 
+static ls_status write_content(ls_saver *s, const ls_content *content, size_t *bytes)
+{
+    LS_TRY(check_lease(s));
+    return ls_checkpoint_write(s->ops, s->options->checkpoint, content, (ls_permission){ check_lease, s }, bytes);
+}
+
 static void write_one(ls_saver *s, const order *o, outcome *out)
 {
     double start = ls_clock_now();
-    *out = (outcome){ .step = o->content->step };
-    ls_status status = check_lease(s);
-    if (status == LS_OK)
-        status = ls_checkpoint_write(s->ops, s->options->checkpoint, o->content, (ls_permission){ check_lease, s },
-                                     &out->bytes);
+    *out = (outcome){ .step = o->content->step, .removed = -1 };
+    ls_status status = write_content(s, o->content, &out->bytes);
+    if (status == LS_ERR_IO && ls_ops_disk_is_full() && s->keep != LS_KEEP_ALL) {
+        out->removed = ls_checkpoints_make_room(s->ops, s->options->checkpoint, s->best_there);
+        if (out->removed >= 0)
+            status = write_content(s, o->content, &out->bytes);
+    }
     ls_error_keep(&out->failure, status);
     if (status == LS_OK) {
         ls_checkpoint_link(s->ops, s->options->checkpoint, "last", o->content->step);
@@ -158,11 +169,16 @@ static void tell(ls_saver *s, const outcome *o)
     const char *error = o->failure.status == LS_OK ? NULL : o->failure.message;
     s->written += !error;
     s->failed += error != NULL;
+    s->unsaved = o->failure;
+    if (o->removed >= 0)
+        ls_log_write(s->log, LS_LOG_WARNING,
+                     "'%s' is on a full disk: the checkpoint of step %" PRId64 " was removed to make room for step "
+                     "%" PRId64 "; keep fewer of them to avoid this",
+                     s->options->checkpoint, o->removed, o->step);
     if (error)
         ls_log_write(s->log, LS_LOG_WARNING,
-                     "NO CHECKPOINT of step %" PRId64 " could be saved: %s; training goes on, older checkpoints are as "
-                     "they were",
-                     o->step, error);
+                     "NO CHECKPOINT of step %" PRId64 " could be saved: %s; training goes on, %s", o->step, error,
+                     o->removed >= 0 ? "the other checkpoints stay" : "older checkpoints are as they were");
     else
         ls_log_write(s->log, LS_LOG_INFO, "checkpoint of step %" PRId64 " saved in %.2f s, %zu bytes", o->step,
                      o->seconds, o->bytes);
@@ -257,7 +273,7 @@ static void save(ls_saver *s)
         s->saved_step = content->step;
         give(s, content, s->best.known ? s->best.step : -1);
     } else if (s->leads) {
-        outcome failed = { .seconds = 0 };
+        outcome failed = { .removed = -1 };
         ls_error_keep(&failed.failure, status);
         ls_job_step(s->job, &failed.step);
         tell(s, &failed);
@@ -678,6 +694,7 @@ void ls_saver_go_on(ls_saver *s)
                  "NO MORE CHECKPOINTS: worker %d cannot go on with those in '%s': %s (they need a folder that all "
                  "workers can reach); training goes on",
                  ls_cluster_rank(context_of(s)), s->options->checkpoint, ls_last_error());
+    ls_error_keep(&s->unsaved, status);
     s->saves = false;
 }
 
@@ -724,16 +741,26 @@ static void end_thread(ls_saver *s)
     collect(s);
 }
 
-void ls_saver_close(ls_saver *s)
+/* What ls_fit returns for checkpoints. */
+static ls_status last_is_saved(const ls_saver *s)
+{
+    return s->unsaved.status == LS_OK
+               ? LS_OK
+               : ls_fail(LS_ERR_UNSAVED, "training has ended, but its last state could not be saved to '%s': %.1000s",
+                         s->options->checkpoint, s->unsaved.message);
+}
+
+ls_status ls_saver_close(ls_saver *s)
 {
     if (!s)
-        return;
+        return LS_OK;
     double start = ls_clock_now();
     end_thread(s);
     s->job->times.flush = ls_clock_now() - start;
     if (s->failed > 0)
         ls_log_write(s->log, LS_LOG_WARNING, "%" PRId64 " checkpoints could not be saved to '%s', %" PRId64 " were",
                      s->failed, s->options->checkpoint, s->written);
+    ls_status status = last_is_saved(s);
     ls_lease_end(&s->lease);
     if (s->lock >= 0)
         close(s->lock); /* and with it the lock */
@@ -745,4 +772,5 @@ void ls_saver_close(ls_saver *s)
     ls_checkpoint_close(s->found);
     ls_content_destroy(s->kept);
     free(s);
+    return status;
 }
