@@ -42,7 +42,7 @@ timeout -k 5 120 "$LOCKSTEP" $LONG --log log >alone 2>&1 && grep sha256 alone >w
 # job PORT MACHINES...: a worker on each; waits until a few steps are made
 job() {
     common="LOCKSTEP_KEY_FILE=$TMP/key LOCKSTEP_WORLD_SIZE=$(($# - 1)) LOCKSTEP_RENDEZVOUS=tcp://10.77.8.1:$1 LOCKSTEP_JOIN_LIMIT=60
-        LOCKSTEP_SILENCE_LIMIT=3"
+        LOCKSTEP_SILENCE_LIMIT=3 ${servers:-}"
     shift
     rm -rf log* saved* csv checkpoints out? err?
     pids=() rank=0
@@ -106,4 +106,23 @@ kill_worker() { # the timeout's child is unshare, whose child is the worker
 }
 killed() { job 21500 $ONE $TWO && kill_worker 0 && ended && went_on " 1 0" 1; } # 1 is the status of unshare
 check "of two workers one is killed: its kernel says so, and the other goes on" killed
+
+# Asynchronous parameter servers: a process whose connections are reset calls again, and no batch is lost or counted twice. Those
+# that are cut off from the chief end with a status, and write nothing.
+asynchronous() {
+    LONG="train mnist-cnn --data synthetic --take 800 --epochs 3 --verbose 0 --strategy parameter-server --staleness 4"
+    servers="LOCKSTEP_SERVERS=1" job "$@"
+}
+resets_of_servers() {
+    asynchronous 21600 $ONE $TWO $TWO && reset && sleep 0.3 && reset && ended || return 1
+    [ "$statuses" = " 0 0 0" ] && [ "$(grep -l '^saved:' out?)" = out0 ] || { echo "statuses$statuses"; tail -n 20 out? err?; return 1; }
+    [ "$(grep -c '"event":"step"' log)" = 75 ] || { tail -n 3 log; return 1; }
+}
+check "asynchronous processes whose connections are reset call again, and every batch counts once" resets_of_servers
+cut_off() {
+    asynchronous 21700 $ONE $TWO $ONE && black_hole && reset && ended || return 1
+    [ "$statuses" = " 0 1 0" ] && [ "$(grep -l '^saved:' out?)" = out0 ] || { echo "statuses$statuses"; tail -n 20 out? err?; return 1; }
+    [ "$(grep -c '"event":"step"' log)" = 75 ] || { tail -n 3 log; return 1; }
+}
+check "an asynchronous worker that is cut off ends, and the others go on" cut_off
 finish

@@ -814,12 +814,6 @@ static bool open_fast(void)
 }
 #endif
 
-static void there_is_such_a_device(void **state)
-{
-    (void)state;
-    SKIP("no device for it (OpenCL: tools/deps.sh install opencl; CUDA: make test builds a stand-in)");
-}
-
 /* After all others: nothing is left out. */
 static void every_op_was_seen(void **state)
 {
