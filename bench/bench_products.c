@@ -73,7 +73,8 @@ static void measure(ls_context *ctx, const row *r)
     ls_tensor *cotangent = leaf(graph, ls_tensor_shape(y), feeds, &feed_count);
     LS_CHECK(ls_gradients_with(y, in, count, (ls_gradients_options){ .cotangent = cotangent }, out));
     double forward = best_of(graph, feeds, feed_count, &y, 1), all = best_of(graph, feeds, feed_count, out, count);
-    printf("%-34s %10.2f %8.1f %14.2f %8.1f\n", r->name, forward, r->mflop / forward, all, 3 * r->mflop / all);
+    double products = r->bias ? 3 : 2; /* ReLU's gradient needs the forward product, too */
+    printf("%-34s %10.2f %8.1f %14.2f %8.1f\n", r->name, forward, r->mflop / forward, all, products * r->mflop / all);
     for (size_t i = 0; i < feed_count; i++)
         free(feeds[i].value.data);
     ls_graph_destroy(graph);

@@ -109,27 +109,30 @@ static ls_blocks blocks_of(const ls_tensor *node, const ls_cpu_product *p, int64
     return batch_is_k ? ls_blocks_of(1, 1) : ls_blocks_of(rows, p->k);
 }
 
+/* Sums elements from .. to-1 of the output: whole rows. */
+static void sum_rows(sum s, const ls_tensor *node, const ls_kernel_call *call, int64_t from, int64_t to)
+{
+    int64_t samples, row = from / s.p.n;
+    ls_blocks blocks = blocks_of(node, &s.p, &samples);
+    fold_positions(&s.p);
+    s.a = (operand){ (const float *)call->in[0] + row * s.p.a_row, s.p.a_column, (to - from) / s.p.n, s.p.a_row };
+    s.b = (operand){ call->in[1], s.p.b_row, s.p.n, s.p.b_column };
+    s.out = (float *)call->out + from;
+    s.chain = call->chain; /* only sums over the batch have one, and these are not tiled */
+    if (samples * blocks.sample == 0 && call->from_lane == 0)
+        memset(s.out, 0, (size_t)(to - from) * sizeof(*s.out));
+    for (ls_block_part b = { 0 }; ls_blocks_next(&blocks, call->from_lane, samples, call->ends_lane, &b);)
+        multiply_block(&s, &b, call->scratch);
+}
+
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const ls_cpu_kernel *self = (const ls_cpu_kernel *)kernel;
     const ls_tensor *node = self->group->root;
     sum s = { .gemm = self->cpu->gemm, .p = ls_cpu_product_of(node, call->batch, call->samples) };
-    int64_t samples, from = 0, to = s.p.m * s.p.n; /* elements of the output */
-    ls_blocks blocks = blocks_of(node, &s.p, &samples);
-    if (to == 0)
-        return LS_OK;
-    if (call->to > 0)
-        from = call->from, to = call->to;
-    int64_t row = from / s.p.n;
-    fold_positions(&s.p);
-    s.a = (operand){ (const float *)call->in[0] + row * s.p.a_row, s.p.a_column, (to - from) / s.p.n, s.p.a_row };
-    s.b = (operand){ call->in[1], s.p.b_row, s.p.n, s.p.b_column };
-    s.out = (float *)call->out + from;
-    s.chain = call->chain; /* of the batch's sums alone, which are not tiled */
-    if (samples * blocks.sample == 0 && call->from_lane == 0)
-        memset(s.out, 0, (size_t)(to - from) * sizeof(*s.out));
-    for (ls_block_part b = { 0 }; ls_blocks_next(&blocks, call->from_lane, samples, call->ends_lane, &b);)
-        multiply_block(&s, &b, call->scratch);
+    int64_t end = call->to > 0 ? call->to : s.p.m * s.p.n, step = kernel->tiled ? kernel->tile : end;
+    for (int64_t from = call->from; from < end; from += step) /* scratch memory has room for one tile */
+        sum_rows(s, node, call, from, least(end, from + step));
     return LS_OK;
 }
 
