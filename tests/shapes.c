@@ -396,6 +396,63 @@ static ls_tensor *make_matmul(test_graph *t, test_draws *d)
     }
 }
 
+/* One operand of a product: leading axes `lead`, of which it may lack the first ones or have 1 in their places, and a
+ * matrix, transposed or not. */
+static ls_tensor *draw_matrices(test_graph *t, test_draws *d, const box *lead, bool all, int rows, int columns,
+                                bool turned)
+{
+    char spec[96];
+    int skip = all ? 0 : between(d, 0, lead->rank);
+    box b = *lead;
+    b.size[b.rank++] = turned ? columns : rows;
+    b.size[b.rank++] = turned ? rows : columns;
+    unsigned ones = all ? 0 : test_draw(d, 1U << lead->rank) & test_draw(d, 1U << lead->rank);
+    if (lead->samples && skip == 0 && ones & 1) /* 1 cannot stand for the batch */
+        skip = 1;
+    return leaf(t, d, spec_of(&b, NULL, skip, ones, spec, sizeof spec));
+}
+
+/* Products of many matrices: any leading axes, broadcast, and any transposes. Their gradients are sums over positions,
+ * which have blocks of 256: some sizes are longer than one, and than the 512 steps of a piece. */
+static ls_tensor *make_products(test_graph *t, test_draws *d)
+{
+    box lead = { .rank = between(d, 1, 2), .samples = test_draw(d, 3) > 0 };
+    int size[3]; /* m, k, n */
+    for (int i = 0; i < lead.rank; i++)
+        lead.size[i] = one_in(d, 40) ? 0 : between(d, 1, 4);
+    for (int i = 0; i < 3; i++)
+        size[i] = size_of_axis(d, 70);
+    if (one_in(d, 4)) {
+        int longest = (int)test_draw(d, 3);
+        for (int i = 0; i < 3; i++)
+            size[i] = i == longest ? one_in(d, 2) ? between(d, 250, 270) : between(d, 505, 530) : size[i] % 18;
+    }
+    bool turn_a = test_draw(d, 2), turn_b = test_draw(d, 2), a_has_all = test_draw(d, 2), plain_b = one_in(d, 3);
+    ls_tensor *a = draw_matrices(t, d, &lead, a_has_all || plain_b, size[0], size[1], turn_a);
+    ls_tensor *b = plain_b ? leaf_of(t, d, "%d,%d", size[turn_b ? 2 : 1], size[turn_b ? 1 : 2])
+                           : draw_matrices(t, d, &lead, !a_has_all, size[1], size[2], turn_b);
+    ls_tensor *y = ls_op_matmul(a, b, .transpose_a = turn_a, .transpose_b = turn_b);
+    return plain_b ? finish(t, d, y) : y;
+}
+
+/* A weight as it is, then with its sizes exchanged by a reshape: each product needs panels of its own. */
+static ls_tensor *make_reshaped_weight(test_graph *t, test_draws *d)
+{
+    int k = between(d, 1, 70), m = between(d, 1, 70);
+    ls_tensor *w = leaf_of(t, d, "%d,%d", k, m);
+    switch (test_draw(d, 3)) {
+    case 0:
+        return ls_op_matmul(ls_op_matmul(leaf_of(t, d, "N,%d", k), w), ls_op_reshape(w, LS_SHAPE(m, k)));
+    case 1:
+        return ls_op_matmul(ls_op_matmul(leaf_of(t, d, "N,%d,%d", between(d, 1, 5), k), w),
+                            ls_op_reshape(w, LS_SHAPE(m, k)));
+    default:
+        return ls_op_conv2d(
+            ls_op_conv2d(leaf_of(t, d, "N,%d,2,%d", between(d, 1, 5), k), ls_op_reshape(w, LS_SHAPE(1, 1, k, m))),
+            ls_op_reshape(w, LS_SHAPE(1, 1, m, k)));
+    }
+}
+
 static void draw_padding(test_draws *d, const int64_t window[2], ls_padding *padding, int64_t pad[4])
 {
     *padding = (ls_padding)test_draw(d, 3);
@@ -494,6 +551,8 @@ const test_shapes test_shape_families[] = {
     { "embeddings", make_embedding, 1 },
     { "gathered batches", make_batch, 1 },
     { "matrix products", make_matmul, 4 },
+    { "products of many matrices", make_products, 6 },
+    { "reshaped weights", make_reshaped_weight, 1 },
     { "convolutions", make_conv, 6 },
     { "pools", make_pool, 4 },
     { "norms", make_norm, 4 },

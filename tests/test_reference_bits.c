@@ -261,6 +261,21 @@ static void keep_value(side *s, size_t i)
         memcpy(s->value[i], value.data, s->bytes[i]);
 }
 
+/* No product in float32 is left to the reference kernels: they are a hundred times slower. */
+static void check_kernels(const plan *p, ls_runs *runs)
+{
+    const ls_plan *made = ls_executor_plan(runs->cached[0].executor);
+    for (int g = 0; g < made->group_count; g++) {
+        const ls_group *group = &made->groups[g];
+        const ls_tensor *node = group->nodes[0];
+        char label[LS_NODE_TEXT];
+        if (group->kernel && ls_node_is(node, LS_TRAIT_PRODUCT) && node->dtype == LS_F32 &&
+            strcmp(group->kernel->name, "reference") == 0)
+            fail_msg("LS_BITS=%u, %s: %s (%s) runs on a reference kernel", p->seed, p->family->name,
+                     ls_node_label(node, label), ls_tensor_op(node));
+    }
+}
+
 static ls_status side_run(side *s, const cut *how)
 {
     ls_runs *runs = NULL;
@@ -555,6 +570,8 @@ static int check_seed(uint32_t seed)
         assert_true(side_open(&ours, &p, fast[i]));
         copy_numbers(&ours, &theirs);
         ls_status other = side_run(&ours, &p.cuts[i]);
+        if (other == LS_OK)
+            check_kernels(&p, ours.t.graph->runs);
         if (other != status) {
             print_error("LS_BITS=%u, %s on %s: %s\n", seed, p.family->name, instruction_sets[i], ls_last_error());
             wrong++;

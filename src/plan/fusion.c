@@ -206,8 +206,8 @@ static int fuse_squares(fuser *f, ls_group *group, int i)
 
 static bool is_dense(const ls_tensor *node)
 {
-    return node->use == LS_USE_KEEPS && node->in[0]->per_sample && node->shape.rank == 2 &&
-           node->in[1]->shape.rank == 2 && !node->attr.matmul.transpose_a;
+    return node->use == LS_USE_KEEPS && node->in[0]->per_sample && node->in[1]->shape.rank == 2 &&
+           !node->attr.matmul.transpose_a;
 }
 
 /* Tries the pattern that begins with node i; returns the last node of the group. */

@@ -78,7 +78,8 @@ struct ls_kernel {
     /* Elements of an input that tiles are ranges of, when the value is a single sum of them: a call for the whole
      * (to == 0) follows the last tile and adds up what tiles have left with the kernel. 0: ranges of the output. */
     int64_t tiled_input;
-    bool in_place; /* out may be the same array as in[0], where both have one size */
+    bool in_place;   /* out may be the same array as in[0], where both have one size */
+    bool falls_back; /* a reference kernel, in a context that did not ask for these */
     const ls_group *group;
 };
 
@@ -464,6 +465,10 @@ static inline size_t ls_kept_bytes(const ls_kept *kept, int64_t samples)
 {
     return kept->by_lane ? kept->unit : kept->unit * (size_t)samples;
 }
+
+/* Appends a warning where reference kernels do more than 5 % of the plan's FLOPs, and at least a million: the share,
+ * the ops and their shapes (slow.c). Otherwise appends nothing. */
+void ls_plan_describe_slow(const ls_plan *plan, ls_text *out);
 
 /* The join whose result, as it is, is the gradient of an update; -1: the gradient is something else. */
 int ls_plan_join_of(const ls_plan *plan, const ls_step *update);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "device/scratch.h"
 #include "run/exchange.h"
 #include "run/fitting.h"
@@ -124,6 +125,29 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
                      meetings);
 }
 
+/* Warns about work on reference kernels. Plans of one graph that would repeat the same line, such as those of other
+ * batch sizes, do not. */
+static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
+{
+    ls_text text = { 0 };
+    uint64_t hash[2];
+    ls_hash h;
+    bool said = false;
+    ls_plan_describe_slow(plan, &text);
+    if (text.length == 0)
+        return;
+    ls_hash_begin(&h);
+    ls_hash_add(&h, ls_text_get(&text), text.length);
+    ls_hash_end(&h, hash);
+    for (int i = 0; i < LS_WARNED; i++)
+        said = said || runs->warned[i] == hash[0];
+    if (!said) {
+        runs->warned[runs->warned_count++ % LS_WARNED] = hash[0];
+        ls_log_write(&ctx->log, LS_LOG_WARNING, "%s", ls_text_get(&text));
+    }
+    ls_text_free(&text);
+}
+
 /* Devices had room for the plan, but one of them not for the scratch memory of its kernels, which is known only when
  * they are made. */
 static bool lacks_scratch(const ls_context *ctx)
@@ -181,6 +205,7 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
     if (m.crew)
         report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
     report_meetings(ctx, m.plan);
+    report_slow(ctx, m.runs, m.plan);
     int device = ls_fitting_too_small(m.placement);
     while (device >= 0 && ls_runs_give_way(m.runs))
         device = ls_fitting_too_small(m.placement);

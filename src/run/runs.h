@@ -7,6 +7,7 @@
 #include "run/runtime.h"
 
 #define LS_CACHED_PLANS 16
+#define LS_WARNED       4 /* warnings that are remembered */
 
 typedef struct ls_run_settings {
     ls_plan_options plan; /* lanes, the map, and what tests change; batch is each run's */
@@ -29,9 +30,11 @@ typedef struct ls_runs {
     ls_cached cached[LS_CACHED_PLANS];
     int count;
     uint64_t clock;
-    unsigned epoch, split; /* of the cluster the plans are for */
-    uint64_t timelines;    /* made so far */
-    ls_state **states;     /* by device: variables on devices that are not CPUs; NULL: none yet */
+    unsigned epoch, split;      /* of the cluster the plans are for */
+    uint64_t timelines;         /* made so far */
+    ls_state **states;          /* by device: variables on devices that are not CPUs; NULL: none yet */
+    uint64_t warned[LS_WARNED]; /* hashes of the last warnings about slow plans */
+    unsigned warned_count;
 } ls_runs;
 
 ls_status ls_runs_of(ls_graph *graph, ls_runs **out);

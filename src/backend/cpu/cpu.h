@@ -42,6 +42,8 @@ ls_status ls_cpu_make_conv_gradient(ls_cpu *cpu, const ls_group *group, const in
 ls_status ls_cpu_make_conv_rows(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_dense(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_matmul_sum(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
+                                 ls_kernel **out);
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
@@ -67,6 +69,30 @@ typedef struct ls_conv {
 } ls_conv;
 
 ls_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples);
+
+/* A leading axis of a matrix product: its size, and floats from one matrix of each operand to the next (0: the same
+ * matrix again). */
+typedef struct ls_cpu_leading {
+    int64_t size, a, b;
+} ls_cpu_leading;
+
+/* A matrix product: out [..., m, n] = a [..., m, k] b [..., k, n] after the transposes, with floats from row to row and
+ * from column to column of each operand. */
+typedef struct ls_cpu_product {
+    int64_t m, n, k;
+    int64_t a_row, a_column, b_row, b_column;
+    int rank; /* number of leading axes */
+    ls_cpu_leading leading[LS_MAX_RANK];
+} ls_cpu_product;
+
+/* Returns the sizes of a matmul node for `samples` samples of a batch (kernels_matmul.c). */
+ls_cpu_product ls_cpu_product_of(const ls_tensor *node, int64_t batch, int64_t samples);
+
+/* Returns the number of matrices: the product of the leading sizes. */
+int64_t ls_cpu_product_matrices(const ls_cpu_product *p);
+
+/* Finds matrix number `matrix` of each operand, in floats from the first. No leading axis may be empty. */
+void ls_cpu_product_at(const ls_cpu_product *p, int64_t matrix, int64_t *a, int64_t *b);
 
 /* A kernel of `bytes` (at least an ls_cpu_kernel) with its common part filled in; destroyed by free(). */
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,

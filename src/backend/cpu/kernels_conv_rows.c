@@ -277,7 +277,8 @@ static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker,
 static bool same_packing(const ls_kernel *a, const ls_kernel *b)
 {
     const conv *one = (const conv *)a, *other = (const conv *)b;
-    return one->gradient == other->gradient && one->groups == other->groups;
+    return one->gradient == other->gradient && one->groups == other->groups && one->in == other->in &&
+           one->out == other->out; /* a reshaped kernel has other panels */
 }
 
 /* ---- Sizes ---- */

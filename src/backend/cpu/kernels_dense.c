@@ -1,29 +1,26 @@
-/* Dense layers. Where the weight is large and a lane has few rows, the weight's way through the cache is what costs:
- * each kernel goes through it once, in pieces that are fetched ahead, and packs the small operand instead wherever it
- * can.
+/* Dense layers: rows of all samples times one matrix. Where the weight is large and a lane has few rows, moving the
+ * weight through the cache costs most: each kernel reads it once, in pieces that are fetched ahead, and packs the small
+ * operand instead wherever it can.
  *
  *   y = x W [+ bias] [, ReLU]     pieces of W's panels are copied close together, rows of x broadcast
  *   dx = dy W^T                   computed as its transpose: rows of W broadcast, dy transposed as the panel
- *   dW = x^T dy                   both packed as panels; dW is written past the cache
  *
- * A small weight is packed as panels once a step, and dx is computed as y is.
+ * A small weight is packed as panels once a step, and dx is computed as y is. kernels_matmul_sum.c has dW.
  *
- * Every element is one chain over its sum's index; of dW, over each block of samples (backend/blocks.h). */
+ * Every element is one chain over its sum's index. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define SAMPLES 256                  /* at once */
-#define PIECE   512                  /* rows of a panel of W: 128 KiB */
-#define STREAM  ((int64_t)128 << 10) /* elements of a gradient that goes past the cache */
-
-typedef enum kind { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } kind;
+#define ROWS  256                  /* at once */
+#define PIECE 512                  /* rows of a panel of W: 128 KiB */
+#define LARGE ((int64_t)128 << 10) /* elements of a weight that is not packed */
 
 typedef struct dense {
     ls_cpu_kernel base;
+    int64_t rows;       /* of a sample */
     int64_t in, out;    /* W is [in][out] */
     int64_t k, columns; /* of rows by panels: W's sizes, turned around for dx */
     bool turned;
@@ -38,8 +35,8 @@ static int64_t least(int64_t a, int64_t b)
 /* ---- y = x W ---- */
 
 typedef struct forward {
-    const float *x[SAMPLES + LS_GEMM_MOST_ROWS];
-    float *y[SAMPLES + LS_GEMM_MOST_ROWS];
+    const float *x[ROWS + LS_GEMM_MOST_ROWS];
+    float *y[ROWS + LS_GEMM_MOST_ROWS];
     float nowhere[LS_GEMM_PANEL]; /* where rows go that fill up the last tile */
     float piece[PIECE * LS_GEMM_PANEL];
 } forward;
@@ -65,7 +62,7 @@ static void place_rows(forward *f, const dense *d, const float *x, float *y, int
         f->x[i] = x, f->y[i] = f->nowhere;
 }
 
-/* At most SAMPLES rows. */
+/* At most ROWS rows. */
 static void multiply_forward(const dense *d, const float *x, const float *w, const float *bias, float *y, int64_t rows,
                              forward *f)
 {
@@ -112,22 +109,24 @@ static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker,
 
 static bool same_packing(const ls_kernel *a, const ls_kernel *b)
 {
-    return ((const dense *)a)->turned == ((const dense *)b)->turned;
+    const dense *x = (const dense *)a, *y = (const dense *)b;
+    return x->turned == y->turned && x->in == y->in && x->out == y->out; /* a reshaped weight has other panels */
 }
 
 static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const dense *d = (const dense *)kernel;
     const float *x = call->in[0], *bias = d->base.group->bias ? call->in[2] : NULL;
-    for (int64_t first = 0; first < call->samples; first += SAMPLES)
+    int64_t rows = call->samples * d->rows;
+    for (int64_t first = 0; first < rows; first += ROWS)
         multiply_forward(d, x + first * d->k, call->in[1], bias, (float *)call->out + first * d->columns,
-                         least(call->samples - first, SAMPLES), call->scratch);
+                         least(rows - first, ROWS), call->scratch);
     return LS_OK;
 }
 
 /* ---- dx = dy W^T ---- */
 
-/* dx^T = W dy^T for up to 64 samples: rows of W by one panel. */
+/* dx^T = W dy^T for up to 64 rows: rows of W by one panel. */
 static void multiply_rows(const dense *d, const float *w, const float *panel, float *transposed, int64_t vectors)
 {
     const ls_gemm *gemm = d->base.cpu->gemm;
@@ -147,15 +146,16 @@ static void multiply_rows(const dense *d, const float *w, const float *panel, fl
     }
 }
 
-static ls_status run_input_gradient(ls_kernel *kernel, const ls_kernel_call *call)
+static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const dense *d = (const dense *)kernel;
     const ls_gemm *gemm = d->base.cpu->gemm;
     const ls_group *group = d->base.group;
     const float *dy = call->in[0], *w = call->in[1];
     float *panel = call->scratch, *transposed = panel + d->out * LS_GEMM_PANEL, *out = call->out;
-    for (int64_t first = 0; first < call->samples; first += LS_GEMM_PANEL) {
-        int64_t rows = least(call->samples - first, LS_GEMM_PANEL), vectors = ls_gemm_vectors(rows);
+    int64_t all = call->samples * d->rows;
+    for (int64_t first = 0; first < all; first += LS_GEMM_PANEL) {
+        int64_t rows = least(all - first, LS_GEMM_PANEL), vectors = ls_gemm_vectors(rows);
         for (int64_t i = 0; rows % LS_GEMM_VECTOR != 0 && i < d->out; i++) /* what fills it up is multiplied, too */
             for (int64_t k = rows; k < vectors * LS_GEMM_VECTOR; k++)
                 panel[i * vectors * LS_GEMM_VECTOR + k] = 0;
@@ -164,110 +164,61 @@ static ls_status run_input_gradient(ls_kernel *kernel, const ls_kernel_call *cal
         gemm->transpose(out + first * d->in, d->in, transposed, vectors * LS_GEMM_VECTOR, d->in, rows);
     }
     if (group->bias)
-        d->base.cpu->simd->add_row(out, out, call->in[2], (size_t)call->samples, (size_t)d->in);
+        d->base.cpu->simd->add_row(out, out, call->in[2], (size_t)all, (size_t)d->in);
     if (group->relu)
-        d->base.cpu->simd->relu(out, out, (size_t)(call->samples * d->in));
-    return LS_OK;
-}
-
-/* ---- dW = x^T dy ---- */
-
-/* All panels of an operand, [panels][samples][64]; a narrower last one is filled up to whole vectors. */
-static void pack_panels(const dense *d, float *to, const float *from, int64_t samples, int64_t columns)
-{
-    for (int64_t column = 0; column < columns; column += LS_GEMM_PANEL) {
-        int64_t width = least(columns - column, LS_GEMM_PANEL);
-        d->base.cpu->gemm->copy_panel(to + column * samples, from + column, columns, samples, width);
-    }
-}
-
-/* Samples of one block. */
-static void multiply_block(const dense *d, const ls_kernel_call *call, const ls_block_part *block)
-{
-    const ls_gemm *gemm = d->base.cpu->gemm;
-    int64_t samples = block->count;
-    float *x = call->scratch, *dy = x + ls_gemm_padded(d->in) * samples, *out = block->closes ? call->out : call->chain;
-    bool lines = ((uintptr_t)out | (uintptr_t)d->out * sizeof(float)) % (LS_GEMM_VECTOR * sizeof(float)) == 0;
-    ls_gemm_run all = { .count = (int32_t)samples };
-    ls_gemm_outer t = { .runs = &all, .run_count = 1, .c_step = d->out, .add = block->closes && block->adds };
-    t.stream = lines && !t.add && block->closes && d->in * d->out >= STREAM;
-    pack_panels(d, x, (const float *)call->in[0] + block->first * d->in, samples, d->in);
-    pack_panels(d, dy, (const float *)call->in[1] + block->first * d->out, samples, d->out);
-    for (int64_t row = 0; row < d->in; row += LS_GEMM_PANEL)
-        for (int64_t column = 0; column < d->out; column += LS_GEMM_PANEL) {
-            int64_t height = least(d->in - row, LS_GEMM_PANEL), width = least(d->out - column, LS_GEMM_PANEL);
-            int64_t vectors = ls_gemm_vectors(width), most = gemm->outer_rows[vectors];
-            t.a_step = ls_gemm_padded(height), t.b_step = ls_gemm_padded(width);
-            t.columns = width % LS_GEMM_VECTOR ? width : 0;
-            t.b = t.ahead = dy + column * samples;
-            for (int64_t i = 0; i < height; i += most) {
-                int64_t at = (row + i) * d->out + column;
-                t.a = x + row * samples + i;
-                t.c = out + at, t.start = block->opens ? NULL : (const float *)call->chain + at;
-                gemm->outer_tile(least(height - i, most), vectors, &t);
-            }
-        }
-    gemm->stream_end();
-}
-
-static ls_status run_weight_gradient(ls_kernel *kernel, const ls_kernel_call *call)
-{
-    const dense *d = (const dense *)kernel;
-    ls_blocks blocks = ls_blocks_of(1, 1);
-    for (ls_block_part b = { 0 }; ls_blocks_next(&blocks, call->from_lane, call->samples, call->ends_lane, &b);)
-        multiply_block(d, call, &b);
+        d->base.cpu->simd->relu(out, out, (size_t)(all * d->in));
     return LS_OK;
 }
 
 /* ---- Making ---- */
 
-static kind kind_of(const ls_tensor *node)
+/* Rows of [N,K] or [N,...,K], times one matrix for all samples, [K,M] or its transpose; every size known and above 0.
+ */
+static bool is_dense(const ls_tensor *node)
 {
-    return node->use == LS_USE_REDUCES ? WEIGHT_GRADIENT : node->attr.matmul.transpose_b ? INPUT_GRADIENT : FORWARD;
-}
-
-static size_t scratch_bytes(const dense *d, kind k, int64_t most)
-{
-    switch (k) {
-    case FORWARD:
-        return sizeof(forward);
-    case INPUT_GRADIENT:
-        return (size_t)((d->in + d->out) * LS_GEMM_PANEL) * sizeof(float);
-    default:
-        return (size_t)((ls_gemm_padded(d->in) + ls_gemm_padded(d->out)) * least(most, LS_BLOCK)) * sizeof(float);
-    }
+    if (!ls_cpu_takes_matmul(node))
+        return false;
+    const ls_tensor *x = node->in[0], *w = node->in[1];
+    if (node->use != LS_USE_KEEPS || node->attr.matmul.transpose_a || !x->per_sample || w->shape.rank != 2)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (w->shape.dims[i] < 1 || w->shape.dims[i] >= INT32_MAX / LS_GEMM_PANEL)
+            return false;
+    for (int i = 1; i < x->shape.rank - 1; i++)
+        if (x->shape.dims[i] < 1)
+            return false;
+    return true;
 }
 
 ls_status ls_cpu_make_dense(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
+    (void)samples, (void)kinds;
     const ls_tensor *node = group->nodes[0];
-    if (!ls_cpu_takes_matmul(node) || !group->per_sample)
+    if (!is_dense(node))
         return ls_cpu_pass();
-    kind k = kind_of(node);
     dense *d = ls_cpu_kernel_new(cpu, group, sizeof(*d), "rows by panels", run_forward);
     if (!d)
         return LS_ERR_MEMORY;
     ls_kernel *base = &d->base.base;
-    const int64_t *weight = k == WEIGHT_GRADIENT ? node->shape.dims : node->in[1]->shape.dims;
-    int64_t most = 0;
-    for (int i = 0; i < kinds; i++)
-        most = samples[i] > most ? samples[i] : most;
-    d->in = weight[0], d->out = weight[1];
-    if (k != FORWARD)
-        base->run = k == INPUT_GRADIENT ? run_input_gradient : run_weight_gradient;
-    if (k == WEIGHT_GRADIENT)
-        base->name = "outer products", base->chains = true;
-    base->scratch_bytes = scratch_bytes(d, k, most);
-    d->packed = k != WEIGHT_GRADIENT && d->in * d->out < STREAM;
-    d->turned = k == INPUT_GRADIENT;
+    const ls_shape *x = &node->in[0]->shape, *w = &node->in[1]->shape;
+    d->rows = 1;
+    for (int i = 1; i < x->rank - 1; i++)
+        d->rows *= x->dims[i];
+    d->in = w->dims[0], d->out = w->dims[1];
+    d->turned = node->attr.matmul.transpose_b;
     d->k = d->turned ? d->out : d->in;
     d->columns = d->turned ? d->in : d->out;
+    d->packed = d->in * d->out < LARGE;
     if (d->packed) {
         size_t bytes = (size_t)(d->k * ls_gemm_padded(d->columns)) * sizeof(float);
-        base->run = run_forward;
         base->scratch_bytes = offsetof(forward, piece);
         base->prepare = (ls_prepare){ .input = 1, .bytes = bytes, .run = pack, .same = same_packing };
         base->layout = "panels";
+    } else if (d->turned) {
+        base->run = run_turned;
+        base->scratch_bytes = (size_t)((d->in + d->out) * LS_GEMM_PANEL) * sizeof(float);
+    } else {
+        base->scratch_bytes = sizeof(forward);
     }
     *out = base;
     return LS_OK;

@@ -90,6 +90,7 @@ ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_
     }
     r->base.base.destroy = destroy;
     r->base.base.chains = ls_ref_chains(group->root);
+    r->base.base.falls_back = !cpu->reference;
     *out = &r->base.base;
     return LS_OK;
 }
