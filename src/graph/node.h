@@ -210,6 +210,9 @@ int ls_apply_slots(ls_apply_rule rule, bool momentum);
 int ls_apply_step(const ls_tensor *node);
 int ls_apply_when(const ls_tensor *node);
 
+/* Whether the predicate among these values of its inputs is false: the update changes nothing. */
+bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in);
+
 /* Whether it is made of, or made with, the statistics of each lane by itself. */
 bool ls_node_is_by_lane(const ls_tensor *node);
 

@@ -350,6 +350,12 @@ int ls_apply_when(const ls_tensor *node)
 }
 
 /* Inputs: gradient, learning rate, the step where the rule takes one, and the predicate where there is one. */
+bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in)
+{
+    int when = ls_apply_when(node);
+    return when >= 0 && !*(const bool *)in[when];
+}
+
 ls_status ls_shape_apply(ls_tensor *node)
 {
     const ls_tensor *variable = node->attr.apply.variable->node;
