@@ -3,6 +3,8 @@
 #ifndef LS_GRAPH_NODE_H
 #define LS_GRAPH_NODE_H
 
+#include <stdatomic.h>
+
 #include "base/arena.h"
 #include "base/status.h"
 #include "graph/shape.h"
@@ -252,6 +254,11 @@ struct ls_graph {
     struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
     void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
     void (*drop_runs)(ls_graph *graph);
+    struct {
+        _Atomic(const void *) thread;          /* that uses the graph; NULL: none */
+        _Atomic(const char *) call;            /* that it made first */
+        int depth;                             /* of its calls within calls */
+    } claim;                                   /* claim.h */
     uint64_t writes;                           /* of variables, so far: their versions */
     ls_status (*bring)(ls_variable *variable); /* how the run layer brings a variable's newest value to the host */
 };

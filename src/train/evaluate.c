@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/callback.h"
@@ -131,6 +132,7 @@ static ls_status check_sizes(const char *call, int64_t batch_size, int lanes)
 
 ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     ls_settings settings = { .lists = NULL };
@@ -146,6 +148,7 @@ ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_option
 
 ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_dataset *data = ls_from_tensor_slices(x, y, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_evaluate_with(model, data, options);
@@ -251,6 +254,7 @@ static ls_status check_predict(const ls_model *model, const ls_predict_options *
 
 ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     LS_TRY(check_predict(model, &options, out));
@@ -272,6 +276,7 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
 
 ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_dataset *data = ls_from_tensor_slices(x, (ls_array){ .data = NULL }, .keep = LS_KEEP_BORROWED);
     ls_status status = ls_predict_with(model, data, options, out);
