@@ -1,8 +1,8 @@
 /* The claim on a graph: one thread at a time uses a graph, and the model that it belongs to. Every public call that
  * reads or changes what can change begins with LS_CLAIM or one of its forms; the thread has the graph until the call
  * returns. Calls within calls are free. Another thread's call fails with LS_ERR_STATE and a message that names both.
- * Calls that read only what never changes (a tensor's shape, a model's name) need no claim; tests/claims.txt lists
- * them. */
+ * Calls that read only what never changes (a tensor's shape, a model's name) need no claim; tests/claimed_calls.def
+ * lists them. */
 #ifndef LS_GRAPH_CLAIM_H
 #define LS_GRAPH_CLAIM_H
 
