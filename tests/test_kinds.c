@@ -19,6 +19,7 @@
 #include "networks.h"
 #include "opencl.h"
 #include "other_kind.h"
+#include "overflow.h"
 #include "skip.h"
 
 static bool opencl, cuda; /* are there: three parts of a device, and two devices */
@@ -183,6 +184,27 @@ static void training_goes_on_without_a_lost_device(void **state)
         }
 }
 
+/* An update that overflows changes nothing, on these devices either. */
+static void an_overflow_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const lists[] = { "opencl:0", "opencl:0-1",     "cuda:0",
+                                         "cuda:0-1", "cpu:0,opencl:0", "cpu:0,cuda:0" };
+    int tried = 0;
+    for (size_t i = 0; i < LENGTH(lists); i++) {
+        ls_context *ctx;
+        if (!is_there(lists[i]))
+            continue;
+        OK(ls_context_create(&(ls_context_options){ .threads = 1 }, &ctx));
+        OK(ls_set_visible_devices(ctx, all_devices()));
+        overflow_changes_nothing(ctx, ls_mirrored(.devices = lists[i]));
+        ls_context_close(ctx);
+        tried++;
+    }
+    if (tried == 0)
+        SKIP("neither OpenCL nor the stand-in for CUDA (tools/deps.sh install opencl; make test builds the stand-in)");
+}
+
 static int nothing_is_left(void **state)
 {
     (void)state;
@@ -209,6 +231,7 @@ int main(void)
         TEST(parts_of_a_device_train_together),
         TEST(gpus_are_those_of_cuda_then_those_of_opencl),
         TEST(training_goes_on_without_a_lost_device),
+        TEST(an_overflow_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

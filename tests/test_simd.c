@@ -377,23 +377,31 @@ static void accumulating(void **state)
     }
 }
 
-static void finite_and_largest_see_every_place(void **state)
+static void range_and_largest_see_every_place(void **state)
 {
     (void)state;
     const float bad[] = { INFINITY, -INFINITY, NAN };
     for (int t = 0; t < table_count; t++) {
-        assert_true(tables[t]->finite(NULL, 0));
+        assert_int_equal(tables[t]->range(NULL, 0), LS_RANGE_SAFE);
         assert_true(tables[t]->largest(NULL, 0) == 0);
         for (size_t s = 0; s < COUNT(sizes); s++) {
             size_t n = sizes[s];
             float *x = random_floats(n, -9, 9);
+            for (size_t i = 0; i < n; i++) {
+                float old = x[i];
+                x[i] = i % 2 ? LS_SAFE_LIMIT : -LS_SAFE_LIMIT;
+                assert_int_equal(tables[t]->range(x, n), LS_RANGE_LARGE);
+                x[i] = nextafterf(x[i], 0);
+                assert_int_equal(tables[t]->range(x, n), LS_RANGE_SAFE);
+                x[i] = old;
+            }
             x[0] = FLT_MAX;
             x[n - 1] = -FLT_MAX;
-            assert_true(tables[t]->finite(x, n));
+            assert_int_equal(tables[t]->range(x, n), LS_RANGE_LARGE);
             for (size_t i = 0; i < n; i++) {
                 float old = x[i];
                 x[i] = bad[i % 3];
-                assert_false(tables[t]->finite(x, n));
+                assert_int_equal(tables[t]->range(x, n), LS_RANGE_INFINITE);
                 float largest = tables[t]->largest(x, n);
                 assert_true(i % 3 < 2 ? largest == INFINITY : largest != largest);
                 x[i] = i % 3 ? 1e6f : -1e6f;
@@ -488,7 +496,7 @@ static void try_join(int lanes, size_t n, bool holes, size_t *chained_equal, siz
     for (int t = 0; t < table_count; t++) {
         outs[t] = output_of(n * sizeof(float));
         float before = outs[t].f32[0], after = outs[t].f32[n - 1];
-        assert_true(tables[t]->join_f32(outs[t].f32, lane, lanes, from, to));
+        assert_int_equal(tables[t]->join_f32(outs[t].f32, lane, lanes, from, to), LS_RANGE_SAFE);
         assert_true(from == 0 || same_f32(outs[t].f32[0], before));
         assert_true(to == n || same_f32(outs[t].f32[n - 1], after));
         for (size_t i = from; i < to; i++) {
@@ -533,16 +541,16 @@ static void joins_of_nothing_and_of_infinity(void **state)
     for (int t = 0; t < table_count; t++) {
         const float *none[3] = { NULL, NULL, NULL };
         float out[3] = { 1, 1, 1 };
-        assert_true(tables[t]->join_f32(out, none, 3, 0, 3));
+        assert_int_equal(tables[t]->join_f32(out, none, 3, 0, 3), LS_RANGE_SAFE);
         assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0);
-        assert_true(tables[t]->join_f32(out, none, 0, 0, 3));
+        assert_int_equal(tables[t]->join_f32(out, none, 0, 0, 3), LS_RANGE_SAFE);
         float a[3] = { 1, FLT_MAX, -0.0f }, b[3] = { 2, FLT_MAX, -0.0f };
         const float *lane[3] = { a, NULL, b };
-        assert_false(tables[t]->join_f32(out, lane, 3, 0, 3)); /* overflow */
+        assert_int_equal(tables[t]->join_f32(out, lane, 3, 0, 3), LS_RANGE_INFINITE); /* overflow */
         assert_true(out[0] == 3 && out[1] == INFINITY && signbit(out[2]));
-        assert_true(tables[t]->join_f32(out, lane, 3, 0, 1));
+        assert_int_equal(tables[t]->join_f32(out, lane, 3, 0, 1), LS_RANGE_SAFE);
         const float *one[3] = { NULL, a, NULL };
-        assert_true(tables[t]->join_f32(out, one, 3, 0, 3));
+        assert_int_equal(tables[t]->join_f32(out, one, 3, 0, 3), LS_RANGE_LARGE);
         assert_memory_equal(out, a, sizeof out);
     }
 }
@@ -571,10 +579,10 @@ static void joins_of_other_types(void **state)
         static double d[N];
         static int64_t q[N];
         static float hi[N], lo[N];
-        assert_true(tables[t]->join_f64(d, dl, 5, 0, N));
-        assert_true(tables[t]->join_i64(q, il, 5, 0, N));
-        assert_false(tables[t]->join_max_f32(hi, fl, 5, 0, N));
-        assert_false(tables[t]->join_min_f32(lo, fl, 5, 0, N));
+        assert_int_equal(tables[t]->join_f64(d, dl, 5, 0, N), LS_RANGE_LARGE);
+        assert_int_equal(tables[t]->join_i64(q, il, 5, 0, N), LS_RANGE_SAFE);
+        assert_int_equal(tables[t]->join_max_f32(hi, fl, 5, 0, N), LS_RANGE_INFINITE);
+        assert_int_equal(tables[t]->join_min_f32(lo, fl, 5, 0, N), LS_RANGE_INFINITE);
         for (size_t i = 0; i < N; i++) {
             assert_true(d[i] == (f64[0][i] + f64[1][i] + (f64[2][i] + f64[3][i])) + f64[4][i]);
             uint64_t sum = 0;
@@ -585,7 +593,7 @@ static void joins_of_other_types(void **state)
             assert_true(same_f32(lo[i], ref_min(ref_min(ref_min(f32[0][i], f32[2][i]), f32[3][i]), f32[4][i])));
         }
         f64[3][N - 1] = INFINITY;
-        assert_false(tables[t]->join_f64(d, dl, 5, 0, N));
+        assert_int_equal(tables[t]->join_f64(d, dl, 5, 0, N), LS_RANGE_INFINITE);
         f64[3][N - 1] = 0;
     }
 }
@@ -1070,7 +1078,7 @@ int main(void)
         cmocka_unit_test(rows_added_and_multiplied),
         cmocka_unit_test(casts),
         cmocka_unit_test(accumulating),
-        cmocka_unit_test(finite_and_largest_see_every_place),
+        cmocka_unit_test(range_and_largest_see_every_place),
         cmocka_unit_test(wide_sums),
         cmocka_unit_test(lanes_join_by_the_tree),
         cmocka_unit_test(joins_of_nothing_and_of_infinity),

@@ -236,7 +236,6 @@ static void a_weight_that_is_not_finite_is_told(void **state)
     (void)state;
     const float bad[] = { NAN, INFINITY, -INFINITY };
     ls_context *ctx = open_context();
-    int told = 0;
     for (size_t w = 0; w < 8; w++)
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
             char before[65], after[65];
@@ -260,14 +259,11 @@ static void a_weight_that_is_not_finite_is_told(void **state)
                                              .verbose = LS_VERBOSE_SILENT);
             if (status != LS_ERR_NOT_FINITE)
                 fail_msg("%g in %s: %s", (double)bad[i], ls_model_variable_name(model, w), ls_status_name(status));
-            bool kept = strstr(ls_last_error(), "no variable was changed") != NULL; /* else it says that it was made */
-            assert_true(kept || strstr(ls_last_error(), "the step was made"));
+            assert_non_null(strstr(ls_last_error(), "no variable was changed"));
             OK(ls_model_weights_sha256(model, after));
-            assert_int_equal(strcmp(after, before) == 0, kept);
-            told += kept;
+            assert_string_equal(after, before);
             ls_model_destroy(model);
         }
-    assert_true(told >= 20); /* of 24: all but weights that a ReLU hides */
     ls_context_close(ctx);
 }
 

@@ -53,7 +53,13 @@ typedef struct ls_graph_options {
     uint64_t seed; /* of every random number the graph draws */
 } ls_graph_options;
 
-/* ls_graph_create(ctx, &graph, .seed = 1). The graph is used by one thread at a time; the context must outlive it. */
+/* ls_graph_create(ctx, &graph, .seed = 1). The context must outlive the graph.
+ *
+ * One thread at a time uses a graph, or the model that it belongs to; different threads may use different graphs. While
+ * a call of one thread is at work, calls of other threads on the same graph fail with LS_ERR_STATE: builders return an
+ * error tensor, scopes do not open, counts are 0. Inside its own callbacks and functions the thread may go on using the
+ * graph. ls_tensor_... and the calls that ask a finished model for names, shapes, variables and counts work at any
+ * time. */
 #define ls_graph_create(...)                                                                                           \
     ls_graph_create_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                \
                          (ls_graph_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                              \

@@ -6,6 +6,7 @@
 
 #include "base/grow.h"
 #include "device/context.h"
+#include "graph/claim.h"
 #include "graph/node.h"
 
 /* ---- Memory ---- */
@@ -108,10 +109,12 @@ ls_status ls_list_copies(ls_context *ctx, ls_copy_info **out, size_t *count)
 
 ls_device_scope ls_device_scope_open(ls_graph *graph, const char *device)
 {
-    ls_device_scope scope = { .graph = graph, .outer = LS_ANY_DEVICE, .open = graph != NULL };
+    ls_device_scope scope = { .graph = graph, .outer = LS_ANY_DEVICE };
+    LS_CLAIM_OR_REFUSE(graph, scope);
     if (!graph)
         return scope;
     scope.outer = graph->device;
+    scope.open = true;
     int index = LS_ANY_DEVICE;
     if (!device || device[0]) {
         ls_status status = ls_context_device(graph->context, device, &index);
@@ -124,10 +127,11 @@ ls_device_scope ls_device_scope_open(ls_graph *graph, const char *device)
 
 void ls_device_scope_close(ls_device_scope *scope)
 {
-    if (scope && scope->open) {
-        scope->graph->device = scope->outer;
-        scope->open = false;
-    }
+    if (!scope || !scope->open)
+        return;
+    scope->open = false;
+    LS_CLAIM_OR_REFUSE(scope->graph, );
+    scope->graph->device = scope->outer;
 }
 
 ls_status ls_set_hard_placement(ls_context *ctx, bool hard)

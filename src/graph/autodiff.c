@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 /* One walk: the nodes between the variables and the loss, each after its inputs, and their gradients so far. */
@@ -125,6 +126,7 @@ static ls_status walk_back(walk *w, ls_tensor *loss, const ls_gradients_options 
 ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_gradients_options options,
                             ls_tensor **out)
 {
+    LS_CLAIM(loss ? loss->graph : NULL);
     LS_OWN_FP_MODE;
     LS_TRY(check_arguments(loss, variables, count, &options, out));
     walk w = { 0 };
@@ -159,5 +161,6 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
 
 ls_status ls_gradients(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_tensor **out)
 {
+    LS_CLAIM(loss ? loss->graph : NULL);
     return ls_gradients_with(loss, variables, count, (ls_gradients_options){ .cotangent = NULL }, out);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/grow.h"
+#include "graph/claim.h"
 #include "graph/context.h"
 #include "graph/node.h"
 
@@ -77,7 +78,10 @@ void ls_graph_destroy(ls_graph *graph)
 {
     if (!graph || ls_context_is_inherited(graph->context))
         return;
+    if (!ls_claim_to_destroy(graph, __func__))
+        return;
     if (graph->owner) {
+        ls_claim_end(&(ls_claim){ .graph = graph });
         ls_context_refuse(graph->context,
                           "ls_graph_destroy: the graph belongs to model \"%s\" and ends with it (ls_model_destroy)",
                           graph->owner);
@@ -98,6 +102,7 @@ void ls_graph_destroy(ls_graph *graph)
 
 ls_status ls_graph_status(ls_graph *graph)
 {
+    LS_CLAIM(graph);
     if (!graph)
         return ls_fail(LS_ERR_INVALID, "ls_graph_status: the graph is NULL");
     return graph->error ? ls_fail(graph->error->status, "%s", graph->error->message) : LS_OK;
@@ -105,6 +110,7 @@ ls_status ls_graph_status(ls_graph *graph)
 
 size_t ls_graph_node_count(const ls_graph *graph)
 {
+    LS_CLAIM_OR(graph, 0);
     return graph ? graph->node_count : 0;
 }
 
@@ -145,6 +151,7 @@ uint32_t ls_graph_next_mark(ls_graph *graph)
 ls_scope ls_scope_open(ls_graph *graph)
 {
     ls_scope scope = { .graph = graph, .open = false };
+    LS_CLAIM_OR_REFUSE(graph, scope);
     if (!graph)
         return scope;
     ls_arena_mark mark = ls_arena_save(&graph->arena);
@@ -172,6 +179,7 @@ void ls_scope_close(ls_scope *scope)
         return;
     scope->open = false;
     ls_graph *graph = scope->graph;
+    LS_CLAIM_OR_REFUSE(graph, );
     if (!graph->scope)
         return;                           /* a copy of a scope that was closed before */
     ls_scope_frame frame = *graph->scope; /* it lives in the arena that is given back */
@@ -224,9 +232,12 @@ static ls_status check_name(const char *what, const char *name)
 /* A bad name becomes the graph's kept error; the body still builds, without a prefix of its own. */
 ls_name_scope ls_name_scope_open(ls_graph *graph, const char *name)
 {
-    ls_name_scope scope = { .graph = graph, .outer = graph ? graph->prefix : NULL, .open = graph != NULL };
+    ls_name_scope scope = { .graph = graph };
+    LS_CLAIM_OR_REFUSE(graph, scope);
     if (!graph)
         return scope;
+    scope.outer = graph->prefix;
+    scope.open = true;
     ls_status status = check_name("name scope", name);
     if (status == LS_OK) {
         size_t before = strlen(graph->prefix), length = strlen(name);
@@ -249,6 +260,7 @@ void ls_name_scope_close(ls_name_scope *scope)
     if (!scope || !scope->open)
         return;
     scope->open = false;
+    LS_CLAIM_OR_REFUSE(scope->graph, );
     scope->graph->prefix = scope->outer;
 }
 
@@ -331,6 +343,7 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
 
 ls_tensor *ls_named(ls_tensor *tensor, const char *name)
 {
+    LS_CLAIM_TENSORS(tensor);
     if (!tensor || ls_tensor_is_error(tensor))
         return tensor;
     ls_status status = ls_graph_name(tensor->graph, tensor, name);
@@ -339,6 +352,7 @@ ls_tensor *ls_named(ls_tensor *tensor, const char *name)
 
 ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
 {
+    LS_CLAIM(graph);
     if (!graph || !name || !out)
         return ls_fail(LS_ERR_INVALID, "ls_graph_find: graph, name and a place for the tensor are needed");
     size_t length = strlen(name);

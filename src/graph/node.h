@@ -3,6 +3,8 @@
 #ifndef LS_GRAPH_NODE_H
 #define LS_GRAPH_NODE_H
 
+#include <stdatomic.h>
+
 #include "base/arena.h"
 #include "base/status.h"
 #include "graph/shape.h"
@@ -210,6 +212,9 @@ int ls_apply_slots(ls_apply_rule rule, bool momentum);
 int ls_apply_step(const ls_tensor *node);
 int ls_apply_when(const ls_tensor *node);
 
+/* Whether the predicate among these values of its inputs is false: the update changes nothing. */
+bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in);
+
 /* Whether it is made of, or made with, the statistics of each lane by itself. */
 bool ls_node_is_by_lane(const ls_tensor *node);
 
@@ -250,6 +255,11 @@ struct ls_graph {
     struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
     void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
     void (*drop_runs)(ls_graph *graph);
+    struct {
+        _Atomic(const void *) thread;          /* that uses the graph; NULL: none */
+        _Atomic(const char *) call;            /* that it made first */
+        int depth;                             /* of its calls within calls */
+    } claim;                                   /* claim.h */
     uint64_t writes;                           /* of variables, so far: their versions */
     ls_status (*bring)(ls_variable *variable); /* how the run layer brings a variable's newest value to the host */
 };

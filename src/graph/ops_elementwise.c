@@ -1,5 +1,6 @@
 /* Elementwise ops: casts, arithmetic, comparisons, activations, and dropout. Broadcasting in a gradient is undone by
  * the walker (autodiff.c), so rules here write the plain formula. */
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 static ls_tensor *unary(ls_op op, ls_tensor *x)
@@ -91,6 +92,7 @@ ls_status ls_shape_cast(ls_tensor *node)
 
 ls_tensor *ls_op_cast(ls_tensor *x, ls_dtype dtype)
 {
+    LS_CLAIM_TENSORS(x);
     if (x && x->op != LS_OP_ERROR && (unsigned)dtype >= LS_DTYPE_COUNT)
         return ls_node_error(x->graph, ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)dtype), "cast");
     if (x && x->op != LS_OP_ERROR && x->dtype == dtype)
@@ -106,6 +108,7 @@ void ls_grad_cast(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_stop_gradient(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_stop_gradient, x);
 }
 
@@ -113,6 +116,7 @@ ls_tensor *ls_op_stop_gradient(ls_tensor *x)
 
 ls_tensor *ls_op_add(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_add, a, b);
 }
 
@@ -125,6 +129,7 @@ void ls_grad_add(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_sub(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_sub, a, b);
 }
 
@@ -137,6 +142,7 @@ void ls_grad_sub(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_mul(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_mul, a, b);
 }
 
@@ -148,6 +154,7 @@ void ls_grad_mul(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_div(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_div, a, b);
 }
 
@@ -159,6 +166,7 @@ void ls_grad_div(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_pow(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_pow, a, b);
 }
 
@@ -176,11 +184,13 @@ void ls_grad_pow(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_maximum(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_maximum, a, b);
 }
 
 ls_tensor *ls_op_minimum(ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     return binary(LS_OP_minimum, a, b);
 }
 
@@ -203,11 +213,13 @@ void ls_grad_minimum(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_scale(ls_tensor *x, double factor)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_tensor_is_error(x) ? x : ls_op_mul(x, ls_scalar_like(x, factor));
 }
 
 ls_tensor *ls_op_shift(ls_tensor *x, double amount)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_tensor_is_error(x) ? x : ls_op_add(x, ls_scalar_like(x, amount));
 }
 
@@ -215,6 +227,7 @@ ls_tensor *ls_op_shift(ls_tensor *x, double amount)
 
 ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(a, b);
     ls_graph *graph = ls_graph_of((ls_tensor *[]){ a, b }, 2);
     if (graph && (unsigned)relation > LS_GREATER_EQUAL)
         return ls_node_error(graph, ls_fail(LS_ERR_INVALID, "there is no relation number %d", (int)relation),
@@ -224,6 +237,7 @@ ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b)
 
 ls_tensor *ls_op_select(ls_tensor *condition, ls_tensor *a, ls_tensor *b)
 {
+    LS_CLAIM_TENSORS(condition, a, b);
     ls_tensor *in[] = { condition, a, b };
     return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_select, .in = in, .input_count = 3 });
 }
@@ -241,6 +255,7 @@ void ls_grad_select(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_neg(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_neg, x);
 }
 
@@ -252,6 +267,7 @@ void ls_grad_neg(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_abs(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_abs, x);
 }
 
@@ -262,11 +278,13 @@ void ls_grad_abs(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_sign(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_sign, x);
 }
 
 ls_tensor *ls_op_square(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_square, x);
 }
 
@@ -277,6 +295,7 @@ void ls_grad_square(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_clip(ls_tensor *x, double low, double high)
 {
+    LS_CLAIM_TENSORS(x);
     if (!ls_tensor_is_error(x) && !(low <= high))
         return ls_node_error(x->graph, ls_fail(LS_ERR_INVALID, "the range goes from %g to %g", low, high), "clip");
     return ls_node_make1(LS_OP_clip, x, (ls_attrs){ .range = { .low = low, .high = high } });
@@ -292,6 +311,7 @@ void ls_grad_clip(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_exp(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_exp, x);
 }
 
@@ -302,6 +322,7 @@ void ls_grad_exp(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_log(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_log, x);
 }
 
@@ -312,6 +333,7 @@ void ls_grad_log(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_sqrt(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_sqrt, x);
 }
 
@@ -322,6 +344,7 @@ void ls_grad_sqrt(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_rsqrt(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_rsqrt, x);
 }
 
@@ -333,6 +356,7 @@ void ls_grad_rsqrt(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_erf(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_erf, x);
 }
 
@@ -351,6 +375,7 @@ void ls_grad_erf(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_relu(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_relu, x);
 }
 
@@ -361,6 +386,7 @@ void ls_grad_relu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_leaky_relu(ls_tensor *x, double slope)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_leaky_relu, x, (ls_attrs){ .slope = { .slope = slope } });
 }
 
@@ -382,6 +408,7 @@ void ls_grad_relu_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_sigmoid(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_sigmoid, x);
 }
 
@@ -393,6 +420,7 @@ void ls_grad_sigmoid(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_tanh(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_tanh, x);
 }
 
@@ -404,6 +432,7 @@ void ls_grad_tanh(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_softplus(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_softplus, x);
 }
 
@@ -414,6 +443,7 @@ void ls_grad_softplus(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_gelu(ls_tensor *x, bool tanh_form)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_gelu, x, (ls_attrs){ .gelu = { .tanh_form = tanh_form } });
 }
 
@@ -444,6 +474,7 @@ void ls_grad_gelu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_silu(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return unary(LS_OP_silu, x);
 }
 
@@ -457,6 +488,7 @@ void ls_grad_silu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_elu(ls_tensor *x, double alpha)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_elu, x, (ls_attrs){ .slope = { .slope = alpha } });
 }
 
@@ -487,6 +519,7 @@ ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int
 
 ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate)
 {
+    LS_CLAIM_TENSORS(x, rate);
     if (ls_tensor_is_error(x))
         return x;
     return ls_op_dropout_keyed(x, rate, x->graph->random_count++, 0);

@@ -3,6 +3,7 @@
  * right. */
 #include <string.h>
 
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 /* Output size of one axis, or -1 when the window does not fit. */
@@ -107,6 +108,7 @@ ls_status ls_shape_conv2d(ls_tensor *node)
 
 ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options)
 {
+    LS_CLAIM_TENSORS(x);
     ls_tensor *kernel = options.kernel, *in[] = { x, kernel };
     ls_attrs attr = { .window = { .groups = options.groups ? options.groups : 1 } };
     if (ls_tensor_is_error(x) || ls_tensor_is_error(kernel))
@@ -231,6 +233,7 @@ static ls_tensor *pool(ls_op op, ls_tensor *x, const ls_pool2d_op *options)
 
 ls_tensor *ls_op_max_pool2d_with(ls_tensor *x, ls_pool2d_op options)
 {
+    LS_CLAIM_TENSORS(x);
     return pool(LS_OP_max_pool2d, x, &options);
 }
 
@@ -248,6 +251,7 @@ ls_status ls_shape_pool2d_grad(ls_tensor *node)
 
 ls_tensor *ls_op_average_pool2d_with(ls_tensor *x, ls_pool2d_op options)
 {
+    LS_CLAIM_TENSORS(x);
     return pool(LS_OP_average_pool2d, x, &options);
 }
 
@@ -291,6 +295,7 @@ static ls_tensor *wrong_image(ls_tensor *x, const char *what)
 
 ls_tensor *ls_op_global_max_pool2d(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     if (ls_tensor_is_error(x))
         return x;
     ls_tensor *error = wrong_image(x, "global_max_pool2d");
@@ -299,6 +304,7 @@ ls_tensor *ls_op_global_max_pool2d(ls_tensor *x)
 
 ls_tensor *ls_op_global_average_pool2d(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     if (ls_tensor_is_error(x))
         return x;
     ls_tensor *error = wrong_image(x, "global_average_pool2d");

@@ -4,6 +4,7 @@
 
 #include "base/fpmode.h"
 #include "base/size.h"
+#include "graph/claim.h"
 #include "graph/context.h"
 #include "graph/init.h"
 #include "graph/rules.h"
@@ -55,6 +56,7 @@ static ls_status whole_bytes(ls_dtype dtype, const ls_shape *shape, size_t *byte
 
 ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data)
 {
+    LS_CLAIM_TO_BUILD(graph);
     size_t bytes = 0;
     if (!graph)
         return NULL;
@@ -73,23 +75,27 @@ ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const
 
 ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape, double value)
 {
+    LS_CLAIM_TO_BUILD(graph);
     return leaf(graph, LS_OP_fill, dtype, shape, (ls_attrs){ .number = { .value = value } });
 }
 
 ls_tensor *ls_op_scalar(ls_graph *graph, ls_dtype dtype, double value)
 {
+    LS_CLAIM_TO_BUILD(graph);
     LS_OWN_FP_MODE;
     return ls_op_fill(graph, dtype, LS_SCALAR, value);
 }
 
 ls_tensor *ls_op_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape)
 {
+    LS_CLAIM_TO_BUILD(graph);
     ls_tensor *node = leaf(graph, LS_OP_input, dtype, shape, ls_no_attrs());
     return name ? ls_named(node, name) : node;
 }
 
 ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype)
 {
+    LS_CLAIM_TO_BUILD(graph);
     return leaf(graph, LS_OP_count, dtype, LS_SCALAR, ls_no_attrs());
 }
 
@@ -105,11 +111,13 @@ static ls_tensor *random_leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shap
 
 ls_tensor *ls_op_random_uniform(ls_graph *graph, ls_dtype dtype, ls_shape shape, double low, double high)
 {
+    LS_CLAIM_TO_BUILD(graph);
     return random_leaf(graph, LS_OP_random_uniform, dtype, shape, low, high);
 }
 
 ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, double mean, double deviation)
 {
+    LS_CLAIM_TO_BUILD(graph);
     return random_leaf(graph, LS_OP_random_normal, dtype, shape, mean, deviation);
 }
 
@@ -190,6 +198,7 @@ static ls_tensor *variable_node(ls_graph *graph, const char *name, ls_dtype dtyp
 
 ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype, ls_variable_op options)
 {
+    LS_CLAIM_TO_BUILD(graph);
     return graph ? variable_node(graph, name, dtype, &options, false) : NULL;
 }
 
@@ -232,6 +241,7 @@ static ls_status check_variable(const ls_tensor *variable, const char *what, con
 
 ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
 {
+    LS_CLAIM(variable ? variable->graph : NULL);
     LS_TRY(check_variable(variable, "ls_variable_set", data, bytes));
     LS_TRY(ls_graph_fill(variable->graph));
     if (bytes)
@@ -242,6 +252,7 @@ ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
 
 ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
 {
+    LS_CLAIM(variable ? variable->graph : NULL);
     LS_TRY(check_variable(variable, "ls_variable_get", data, bytes));
     LS_TRY(ls_variable_bring(variable->attr.variable.variable));
     if (bytes)
@@ -303,11 +314,13 @@ static ls_tensor *write_node(ls_op op, ls_tensor *variable, ls_tensor *value)
 
 ls_tensor *ls_op_assign(ls_tensor *variable, ls_tensor *value)
 {
+    LS_CLAIM_TENSORS(variable, value);
     return write_node(LS_OP_assign, variable, value);
 }
 
 ls_tensor *ls_op_assign_add(ls_tensor *variable, ls_tensor *delta)
 {
+    LS_CLAIM_TENSORS(variable, delta);
     return write_node(LS_OP_assign_add, variable, delta);
 }
 
@@ -348,6 +361,12 @@ int ls_apply_when(const ls_tensor *node)
 }
 
 /* Inputs: gradient, learning rate, the step where the rule takes one, and the predicate where there is one. */
+bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in)
+{
+    int when = ls_apply_when(node);
+    return when >= 0 && !*(const bool *)in[when];
+}
+
 ls_status ls_shape_apply(ls_tensor *node)
 {
     const ls_tensor *variable = node->attr.apply.variable->node;
@@ -393,6 +412,7 @@ static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *optio
 
 ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_op options)
 {
+    LS_CLAIM_TENSORS(variable, gradient);
     ls_tensor *error;
     ls_variable *to = target(LS_OP_apply, variable, ls_graph_of(&gradient, 1), &error);
     if (!to)
@@ -437,6 +457,7 @@ ls_status ls_shape_group(ls_tensor *node)
 
 ls_tensor *ls_op_group(ls_tensor *const *parts, size_t count)
 {
+    LS_CLAIM_TO_BUILD(parts ? ls_graph_of(parts, (int)count) : NULL);
     if (!parts || count == 0)
         return NULL;
     if (count > 65535) {

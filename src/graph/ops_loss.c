@@ -1,6 +1,7 @@
 /* Losses, one value a sample: the last axis is used up, the batch axis stays. All but the sparse cross-entropy are
  * written in terms of other ops. */
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 #define LS_CLIP 1e-7 /* Keras's epsilon for probabilities */
@@ -71,6 +72,7 @@ ls_status ls_shape_sparse_cross_entropy(ls_tensor *node)
 
 ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
+    LS_CLAIM_TENSORS(labels, scores);
     if (ls_tensor_is_error(scores))
         return scores;
     if (kind == LS_PROBABILITIES) {
@@ -107,6 +109,7 @@ void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **
 /* From probabilities: normalised to sum 1, clipped, as Keras does. */
 ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
+    LS_CLAIM_TENSORS(labels, scores);
     ls_tensor *error = check_pair("cross_entropy", labels, scores);
     if (error || !scores)
         return error;
@@ -127,6 +130,7 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores k
  * = 0, where an untrained model starts, is the right 1/2 - y. */
 ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
+    LS_CLAIM_TENSORS(labels, scores);
     ls_tensor *error = check_pair("binary_cross_entropy", labels, scores);
     if (error || !scores)
         return error;
@@ -146,12 +150,14 @@ ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_s
 
 ls_tensor *ls_op_mean_squared_error(ls_tensor *targets, ls_tensor *predictions)
 {
+    LS_CLAIM_TENSORS(targets, predictions);
     ls_tensor *error = check_pair("mean_squared_error", targets, predictions);
     return error || !predictions ? error : last_mean(ls_op_square(ls_op_sub(predictions, targets)));
 }
 
 ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions)
 {
+    LS_CLAIM_TENSORS(targets, predictions);
     ls_tensor *error = check_pair("mean_absolute_error", targets, predictions);
     return error || !predictions ? error : last_mean(ls_op_abs(ls_op_sub(predictions, targets)));
 }
@@ -159,6 +165,7 @@ ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions)
 /* e^2/2 up to delta, then delta |e| - delta^2/2 */
 ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta)
 {
+    LS_CLAIM_TENSORS(targets, predictions);
     LS_OWN_FP_MODE;
     ls_tensor *error = check_pair("huber", targets, predictions);
     if (error || !predictions)

@@ -1,5 +1,6 @@
 /* Matrix products of the last two axes. Contracting the batch axis is a batch reduction: every weight gradient is one.
  */
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 /* [.., rows, inner] of one operand, after its transpose. */
@@ -78,6 +79,7 @@ static ls_tensor *matmul(ls_tensor *a, ls_tensor *b, bool transpose_a, bool tran
 
 ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options)
 {
+    LS_CLAIM_TENSORS(a);
     return matmul(a, options.b, options.transpose_a, options.transpose_b, false);
 }
 

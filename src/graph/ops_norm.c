@@ -7,6 +7,7 @@
  * With statistics by lane the nodes are the same, and so are the joined sums, which moving averages and the gradients
  * of gamma and beta are made of; but a sample is normalised with what its own lane added to them. */
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 /* ---- Nodes ---- */
@@ -213,6 +214,7 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
 /* Updates are set always: of an error they are the error, so that running them reports it. */
 ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
 {
+    LS_CLAIM_TENSORS(x);
     LS_OWN_FP_MODE;
     if (options.updates)
         options.updates[0] = options.updates[1] = NULL;
@@ -226,6 +228,7 @@ ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
 
 ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options)
 {
+    LS_CLAIM_TENSORS(x);
     LS_OWN_FP_MODE;
     if (ls_tensor_is_error(x))
         return x;

@@ -1,6 +1,7 @@
 /* Reductions, over the batch axis too: there a node gives each slice's part, and the run joins the parts. Mean is a sum
  * multiplied once by one over the count. Softmax stands here because it, too, works along an axis. */
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 /* ---- Sum, max, min, mean ---- */
@@ -60,16 +61,19 @@ static ls_tensor *reduce(ls_op op, ls_tensor *x, ls_axes axes, bool keepdims)
 
 ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keepdims)
 {
+    LS_CLAIM_TENSORS(x);
     return reduce(LS_OP_reduce_sum, x, axes, keepdims);
 }
 
 ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keepdims)
 {
+    LS_CLAIM_TENSORS(x);
     return reduce(LS_OP_reduce_max, x, axes, keepdims);
 }
 
 ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims)
 {
+    LS_CLAIM_TENSORS(x);
     return reduce(LS_OP_reduce_min, x, axes, keepdims);
 }
 
@@ -115,6 +119,7 @@ static double known_count(const ls_tensor *x, int64_t mask, bool *batch)
 
 ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims)
 {
+    LS_CLAIM_TENSORS(x);
     LS_OWN_FP_MODE;
     int64_t mask;
     bool batch;
@@ -161,6 +166,7 @@ ls_status ls_shape_argmax(ls_tensor *node)
 
 ls_tensor *ls_op_argmax(ls_tensor *x, int axis)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_argmax, x, (ls_attrs){ .axis = { .axis = axis } });
 }
 
@@ -188,11 +194,13 @@ ls_status ls_shape_top_k_indices(ls_tensor *node)
 
 ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_top_k, x, (ls_attrs){ .count = { .count = k } });
 }
 
 ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_top_k_indices, x, (ls_attrs){ .count = { .count = k } });
 }
 
@@ -217,6 +225,7 @@ ls_status ls_shape_softmax(ls_tensor *node)
 
 ls_tensor *ls_op_softmax(ls_tensor *x, int axis)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_softmax, x, (ls_attrs){ .axis = { .axis = axis } });
 }
 
@@ -229,6 +238,7 @@ void ls_grad_softmax(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_log_softmax, x, (ls_attrs){ .axis = { .axis = axis } });
 }
 

@@ -2,6 +2,7 @@
  * gather and scatter. The batch axis stays axis 0, so each says which uses would mix samples. */
 #include <string.h>
 
+#include "graph/claim.h"
 #include "graph/rules.h"
 
 static ls_batch_use use_of(bool per_sample)
@@ -23,6 +24,7 @@ ls_status ls_shape_gather_batch(ls_tensor *node)
 
 ls_tensor *ls_op_gather_batch(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_gather_batch, x, ls_no_attrs());
 }
 
@@ -45,6 +47,7 @@ ls_status ls_shape_scatter_batch(ls_tensor *node)
 
 ls_tensor *ls_op_scatter_batch(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     return ls_node_make1(LS_OP_scatter_batch, x, ls_no_attrs());
 }
 
@@ -101,6 +104,7 @@ ls_status ls_shape_reshape(ls_tensor *node)
 
 ls_tensor *ls_op_reshape(ls_tensor *x, ls_shape shape)
 {
+    LS_CLAIM_TENSORS(x);
     if (!ls_tensor_is_error(x) && ls_shape_equal(&x->shape, &shape))
         return x;
     return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_reshape, .in = &x, .input_count = 1, .shape = shape });
@@ -113,6 +117,7 @@ void ls_grad_reshape(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 ls_tensor *ls_op_flatten(ls_tensor *x)
 {
+    LS_CLAIM_TENSORS(x);
     bool per_sample = ls_tensor_is_per_sample(x);
     return ls_op_reshape(x, per_sample ? LS_SHAPE(LS_BATCH, LS_REMAINING) : LS_SHAPE(LS_REMAINING));
 }
@@ -152,6 +157,7 @@ ls_status ls_shape_transpose(ls_tensor *node)
 
 ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation)
 {
+    LS_CLAIM_TENSORS(x);
     if (!ls_tensor_is_error(x) && permutation.count != x->shape.rank)
         return ls_node_error(
             x->graph,
@@ -207,6 +213,7 @@ static ls_tensor *broadcast(ls_tensor *x, ls_shape shape, bool per_sample)
 /* A shape with LS_BATCH in front makes a per-sample tensor. */
 ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape)
 {
+    LS_CLAIM_TENSORS(x);
     return broadcast(x, shape, shape.rank > 0 && shape.dims[0] == LS_BATCH);
 }
 
@@ -250,6 +257,7 @@ ls_status ls_shape_concat(ls_tensor *node)
 
 ls_tensor *ls_op_concat(ls_tensor *const *parts, size_t count, int axis)
 {
+    LS_CLAIM_TO_BUILD(parts ? ls_graph_of(parts, (int)count) : NULL);
     if (!parts || count == 0)
         return NULL;
     if (count > 65535) {
@@ -289,6 +297,9 @@ void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out)
     int count = sizes.count < LS_MAX_RANK ? sizes.count : LS_MAX_RANK;
     if (!out)
         return;
+    for (int i = 0; i < count; i++)
+        out[i] = ls_claim_error();
+    LS_CLAIM_OR(x ? x->graph : NULL, );
     if (!ls_tensor_is_error(x)) {
         ls_status status = ls_rule_axis(&x->shape, axis, &plain);
         for (int i = 0; i < count; i++)
@@ -345,6 +356,7 @@ static ls_tensor *wrong_count(ls_tensor *x, const char *what, int count)
 
 ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
 {
+    LS_CLAIM_TENSORS(x);
     if (ls_tensor_is_error(x))
         return x;
     if (begin.count != x->shape.rank || size.count != x->shape.rank)
@@ -364,6 +376,7 @@ ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
 
 ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes step)
 {
+    LS_CLAIM_TENSORS(x);
     if (ls_tensor_is_error(x))
         return x;
     int rank = x->shape.rank;
@@ -439,6 +452,7 @@ ls_status ls_shape_pad(ls_tensor *node)
 
 ls_tensor *ls_op_pad(ls_tensor *x, ls_axes before, ls_axes after, double value)
 {
+    LS_CLAIM_TENSORS(x);
     if (ls_tensor_is_error(x))
         return x;
     if (before.count != x->shape.rank || after.count != x->shape.rank)
@@ -502,6 +516,7 @@ ls_status ls_shape_gather(ls_tensor *node)
 
 ls_tensor *ls_op_gather(ls_tensor *x, ls_tensor *indices, int axis)
 {
+    LS_CLAIM_TENSORS(x, indices);
     return ls_node_make2(LS_OP_gather, x, indices, (ls_attrs){ .axis = { .axis = axis } });
 }
 
@@ -554,6 +569,7 @@ ls_status ls_shape_one_hot(ls_tensor *node)
 
 ls_tensor *ls_op_one_hot(ls_tensor *indices, ls_dtype dtype, int64_t depth)
 {
+    LS_CLAIM_TENSORS(indices);
     return ls_node_make(
         NULL, &(ls_node_spec){
                   .op = LS_OP_one_hot, .in = &indices, .input_count = 1, .dtype = dtype, .shape = LS_SHAPE(depth) });

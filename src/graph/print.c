@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "graph/claim.h"
 #include "graph/node.h"
 
 static void print_attr(ls_text *text, const ls_tensor *node, const ls_attr_field *field)
@@ -98,6 +99,7 @@ static void print_graphviz(ls_text *text, const ls_tensor *node)
 
 ls_status ls_graph_dump(const ls_graph *graph, ls_dump_format format, char **out)
 {
+    LS_CLAIM(graph);
     if (!graph || !out)
         return ls_fail(LS_ERR_INVALID, "ls_graph_dump: a graph and a place for the text are needed");
     if (format != LS_DUMP_TEXT && format != LS_DUMP_GRAPHVIZ)

@@ -5,6 +5,7 @@
 
 #include "base/names.h"
 #include "device/context.h"
+#include "graph/claim.h"
 #include "nn/model.h"
 
 /* Nodes that are there already would stay as they are, and two halves of a model would disagree. */
@@ -112,6 +113,7 @@ static ls_status place(ls_model *model, size_t from, size_t to, int device)
 
 ls_status ls_model_set_device(ls_model *model, const char *first_layer, const char *last_layer, const char *device)
 {
+    LS_CLAIM(ls_model_claimed(model));
     int index;
     size_t from, to;
     LS_TRY(need_untraced(model, "ls_model_set_device"));
@@ -126,6 +128,7 @@ ls_status ls_model_set_device(ls_model *model, const char *first_layer, const ch
 
 ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_TRY(need_untraced(model, "ls_model_set_norm_statistics"));
     if ((unsigned)statistics > LS_PER_LANE)
         return ls_fail(LS_ERR_INVALID, "ls_model_set_norm_statistics: there are no statistics %d", (int)statistics);
@@ -142,6 +145,7 @@ ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics stati
 
 size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics)
 {
+    LS_CLAIM_OR(ls_model_claimed(model), 0);
     size_t count = 0;
     for (size_t i = 0; model && i < model->layer_count; i++) {
         const ls_layer *spec = &model->layers[i]->spec;

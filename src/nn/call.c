@@ -4,6 +4,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "graph/init.h"
 #include "nn/model.h"
 
@@ -81,6 +82,7 @@ static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *i
 
 ls_status ls_model_initialize(ls_model *model, uint64_t seed)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     LS_TRY(ls_model_need_ready(model, "ls_model_initialize"));
     LS_TRY(ls_graph_fill(model->graph));
@@ -192,6 +194,7 @@ static ls_status call_many(ls_call *call, const ls_layer *spec, ls_tensor *const
 
 ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count)
 {
+    LS_CLAIM_TO_BUILD(call ? ls_model_claimed(call->model) : NULL);
     LS_OWN_FP_MODE;
     if (!call)
         return NULL;
@@ -212,6 +215,7 @@ ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *i
 
 ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x)
 {
+    LS_CLAIM_TO_BUILD(call ? ls_model_claimed(call->model) : NULL);
     LS_OWN_FP_MODE;
     return ls_layer_call_many(call, layer, &x, 1);
 }
@@ -233,6 +237,7 @@ static ls_status own_weight(ls_call *call, const char *name, const ls_weight_opt
 
 ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_options options)
 {
+    LS_CLAIM_TO_BUILD(call ? ls_model_claimed(call->model) : NULL);
     LS_OWN_FP_MODE;
     ls_tensor *out = NULL;
     if (!call)
@@ -369,6 +374,7 @@ static ls_status regularize(const ls_model *model, ls_tensor **out)
 
 ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs, ls_trace *trace)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     LS_TRY(ls_model_need_ready(model, "ls_model_trace"));
     if (!inputs || !outputs || (training && !trace))
@@ -401,6 +407,7 @@ ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool trainin
 
 ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training)
 {
+    LS_CLAIM_TO_BUILD(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_tensor *y = NULL;
     ls_trace trace = { .updates = NULL };

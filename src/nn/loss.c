@@ -1,6 +1,7 @@
 /* Losses: one value a sample, and how samples are put together. The formulas are those of lockstep/graph.h; here
  * targets are brought to the predictions' type and shape, as Keras does, and samples are weighed and reduced. */
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 #include "nn/parts.h"
 
@@ -56,6 +57,7 @@ static void warn_of_logits(const ls_loss *loss, const ls_tensor *predictions)
 
 ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions)
 {
+    LS_CLAIM_TENSORS(targets, predictions);
     LS_OWN_FP_MODE;
     ls_tensor *error = ls_pair_error("loss", targets, predictions), *values = NULL;
     if (error || !targets || !predictions)
@@ -97,6 +99,7 @@ ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predi
 
 ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
+    LS_CLAIM_TENSORS(targets, predictions, weights);
     LS_OWN_FP_MODE;
     ls_tensor *values = ls_loss_per_sample(loss, targets, predictions);
     if (ls_tensor_is_error(values))
@@ -117,6 +120,7 @@ ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *prediction
 
 ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size)
 {
+    LS_CLAIM_TENSORS(values);
     LS_OWN_FP_MODE;
     if (ls_tensor_is_error(values))
         return values;

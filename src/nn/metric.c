@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 #include "nn/parts.h"
 
@@ -289,6 +290,7 @@ static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *pre
 
 ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
+    LS_CLAIM_TENSORS(targets, predictions, weights);
     ls_tensor *sums = make_sums(metric, targets, predictions, weights);
     if (!ls_tensor_is_error(sums))
         sums->aside = true;
@@ -344,6 +346,7 @@ double ls_metric_result(const ls_metric *metric, const double *sums)
 
 ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric)
 {
+    LS_CLAIM_OR(graph, ((ls_metric_state){ .metric = metric, .sums = ls_claim_error() }));
     LS_OWN_FP_MODE;
     ls_metric_state state = { .metric = metric };
     char *name = NULL, *full = NULL;
@@ -365,6 +368,7 @@ ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric)
 ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targets, ls_tensor *predictions,
                                   ls_tensor *weights)
 {
+    LS_CLAIM_TENSORS(targets, predictions, weights);
     LS_OWN_FP_MODE;
     if (!state || !state->sums)
         return predictions && !ls_tensor_is_error(predictions)
@@ -379,6 +383,8 @@ ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targe
 
 ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)
 {
+    LS_CLAIM_OR(ls_graph_of((ls_tensor *const[]){ targets, predictions }, 2),
+                ((ls_metric_state){ .metric = metric, .update = ls_claim_error() }));
     LS_OWN_FP_MODE;
     ls_metric_state state = { .metric = metric };
     ls_tensor *sums = ls_metric_sums(metric, targets, predictions, weights);
@@ -415,6 +421,7 @@ static ls_status read_sums(const ls_metric_state *state, double **out)
 
 ls_status ls_metric_state_result(const ls_metric_state *state, double *out)
 {
+    LS_CLAIM(state ? ls_graph_of(&state->sums, 1) : NULL);
     LS_OWN_FP_MODE;
     double *sums = NULL;
     LS_TRY(read_sums(state, &sums));
@@ -426,6 +433,7 @@ ls_status ls_metric_state_result(const ls_metric_state *state, double *out)
 
 ls_status ls_metric_state_reset(const ls_metric_state *state)
 {
+    LS_CLAIM(state ? ls_graph_of(&state->sums, 1) : NULL);
     double *sums = NULL;
     LS_TRY(read_sums(state, &sums));
     size_t count = ls_metric_sums_count(&state->metric);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "graph/claim.h"
 
 /* ---- Life ---- */
 
@@ -48,9 +49,10 @@ static void destroy_graph(ls_graph *graph)
 
 void ls_model_destroy(ls_model *model)
 {
-    if (!model || ls_context_is_inherited(model->context))
+    if (!model || ls_context_is_inherited(model->context) || !ls_claim_to_destroy(model->graph, __func__))
         return;
     if (model->at_work) {
+        ls_claim_end(&(ls_claim){ .graph = model->graph });
         ls_context_refuse(model->context,
                           "ls_model_destroy: %s is at work on model \"%s\"; destroy it after that has returned",
                           model->at_work, model->name);
@@ -359,6 +361,7 @@ ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model **out)
 
 ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
 {
+    LS_CLAIM_OR(ls_model_claimed(model), ((ls_symbol){ model, -1 }));
     ls_model_layer *layer;
     int index = -1;
     if (!model)
@@ -377,6 +380,7 @@ ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
 
 ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count)
 {
+    LS_CLAIM_OR(ls_model_claimed(model), ((ls_symbol){ model, -1 }));
     LS_OWN_FP_MODE;
     ls_model_layer *made;
     int index = -1;
@@ -396,6 +400,7 @@ ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t
 {
     ls_model *model = symbol.model;
     int index = -1;
+    LS_CLAIM_OR(ls_model_claimed(model), ((ls_symbol){ model, -1 }));
     if (!model)
         return (ls_symbol){ .index = -1 };
     if (!open_for_calls(model))
@@ -451,6 +456,7 @@ static ls_status finish(ls_model *model, const ls_symbol *outputs, size_t count)
 
 ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     if (!model)
         return ls_fail(LS_ERR_INVALID, "ls_functional_end: the model is NULL");
@@ -650,6 +656,7 @@ ls_tensor *const *ls_model_trainable_variables(ls_model *model, size_t *count)
     size_t found = 0;
     if (count)
         *count = 0;
+    LS_CLAIM_OR(ls_model_claimed(model), NULL);
     if (!model || !count || !model->ready)
         return NULL;
     if (!model->trainable)

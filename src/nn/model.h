@@ -80,6 +80,12 @@ struct ls_model {
     void (*drop_job)(void *job);
 };
 
+/* What calls claim that use a model (graph/claim.h). */
+static inline ls_graph *ls_model_claimed(const ls_model *model)
+{
+    return model ? model->graph : NULL;
+}
+
 /* The state of one trace. */
 struct ls_call {
     ls_model *model;

@@ -9,6 +9,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 #include "nn/optimizer.h"
 #include "nn/parts.h"
@@ -554,6 +555,7 @@ static ls_status build(application *app, ls_tensor *learning_rate)
 ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                               size_t count, ls_tensor *learning_rate)
 {
+    LS_CLAIM_TO_BUILD(variables ? ls_graph_of(variables, (int)count) : NULL);
     return ls_apply_gradients_of(optimizer, gradients, variables, count, learning_rate, NULL);
 }
 
@@ -672,6 +674,7 @@ static ls_status find_gradients(ls_tensor *loss, ls_tensor **variables, ls_tenso
 
 ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name)
 {
+    LS_CLAIM_TENSORS(loss);
     LS_OWN_FP_MODE;
     if (ls_tensor_is_error(loss))
         return loss;

@@ -4,6 +4,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "nn/model.h"
 
 enum { LAYER, SHAPE, PARAMS, FROM, COLUMNS };
@@ -247,6 +248,7 @@ static ls_status fill(table *t, ls_model *model)
 
 ls_status ls_model_summary(ls_model *model, char **out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     double flops = 0, bytes = 0;
     LS_TRY(ls_model_need_ready(model, "ls_model_summary"));

@@ -6,6 +6,7 @@
 #include "base/numbers.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "nn/keras.h"
 #include "nn/layout.h"
 #include "nn/weights.h"
@@ -159,6 +160,7 @@ static ls_status format_to_write(const char *path, ls_tensor_format *out)
 
 ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls_weights_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_tensor_format format;
     ls_style style;
     ls_place *places;
@@ -347,6 +349,7 @@ void ls_weights_close(ls_weights *weights)
 
 ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_weights weights;
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
     LS_TRY(ls_graph_fill(model->graph));
@@ -375,6 +378,7 @@ ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weigh
 
 ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_sha256 *hash;
     LS_TRY(ls_model_need_ready(model, "ls_model_weights_sha256"));
     LS_TRY(ls_graph_fill(model->graph));

@@ -6,6 +6,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "nn/weights.h"
 
 /* What was found so far. */
@@ -212,6 +213,7 @@ static ls_status open_side(const ls_model *model, const char *path, ls_weights *
 
 ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, bool *equal, char **out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_weights first = { 0 }, second = { 0 };
     side sides[2];

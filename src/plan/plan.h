@@ -48,7 +48,7 @@ typedef struct ls_kernel_call {
     uint64_t seed, run;
     int worker;
     void *scratch;
-    bool *broken; /* apply: set when something that was written is not finite; NULL: nobody asks */
+    bool *large; /* apply in place: set when a number that was written is not LS_RANGE_SAFE */
 } ls_kernel_call;
 
 /* What a kernel wants done once a step to a whole input before any call: a weight in another format. */
@@ -83,6 +83,16 @@ struct ls_kernel {
     const ls_group *group;
 };
 
+/* How large the numbers of an array are. */
+typedef enum ls_range {
+    LS_RANGE_SAFE,     /* every magnitude is below LS_SAFE_LIMIT (float32; integers always) */
+    LS_RANGE_LARGE,    /* every number is finite */
+    LS_RANGE_INFINITE, /* one is an infinity or NaN */
+} ls_range;
+
+/* Updates of float32 numbers below this magnitude cannot overflow, given sensible scalars (update_is_safe). */
+#define LS_SAFE_LIMIT 0x1p40f
+
 /* Where kernels come from, and the few things that runs do in the host's memory without one: the host's backend
  * (backend/host.h). */
 typedef struct ls_kernel_source {
@@ -94,12 +104,18 @@ typedef struct ls_kernel_source {
     ls_status (*make)(void *backend, const ls_group *group, const int64_t *samples, int sample_kinds, ls_kernel **out);
     /* The tree over `lanes` partials, dst[i] for from <= i < to: T[a,b) is the lane's own value if b-a is 1, else
      * T[a,a+k) + T[a+k,b), k the largest power of two below b-a. NULL: an empty lane, which has no value. dst may be
-     * one of the lanes. Whether all results are finite. */
-    bool (*join_lanes)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes,
-                       size_t from, size_t to);
+     * one of the lanes. Returns the range of the results. */
+    ls_range (*join_lanes)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+                           int lanes, size_t from, size_t to);
     /* dst = dst with src joined on its right: the lanes that follow. */
     void (*join_next)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
-    bool (*finite)(void *backend, ls_dtype dtype, const void *x, size_t count); /* no infinity, no NaN */
+    ls_range (*range)(void *backend, ls_dtype dtype, const void *x, size_t count);
+    /* Whether the scalars of an update (op apply) rule out an overflow, as long as its gradient and its state are
+     * LS_RANGE_SAFE and this same update wrote the state. */
+    bool (*update_is_safe)(void *backend, const ls_tensor *node, const void *const *in);
+    /* Computes elements from..to-1 of an update, which is not left out, and writes nothing. Returns the first variable,
+     * as ls_node_writes numbers them, that would not be finite; -1: all would be. */
+    int (*try_update)(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to);
 } ls_kernel_source;
 
 /* ---- Nodes and groups ---- */
@@ -276,7 +292,7 @@ typedef enum ls_phase_kind {
     LS_PHASE_COLLECT,  /* fetched samples of other workers */
     LS_PHASE_COMMIT,   /* every worker has all it needs: from here on the run changes something */
     LS_PHASE_GUARD,    /* losses are finite */
-    LS_PHASE_CHECK,    /* gradients of in-place updates are finite */
+    LS_PHASE_CHECK,    /* gradients of in-place updates are finite, and so are the CPU's new values */
     LS_PHASE_UPDATE,   /* in-place updates, in tiles */
     LS_PHASE_KINDS,
 } ls_phase_kind;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "graph/claim.h"
 #include "lockstep/strategy.h"
 #include "run/runs.h"
 
@@ -49,6 +50,7 @@ static ls_status check_variable(const ls_graph *graph, const ls_variable *variab
 
 ls_status ls_strategy_check(ls_graph *graph, int64_t *copies)
 {
+    LS_CLAIM(graph);
     int64_t compared = 0;
     size_t most = 1;
     if (!graph)

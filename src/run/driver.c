@@ -575,12 +575,9 @@ static ls_status check_written(const ls_driver *d, const ls_step *update, size_t
 {
     ls_variable *written[LS_MAX_WRITES];
     int count = ls_node_writes(update->group->root, written);
-    char label[LS_NODE_TEXT];
     for (int k = 0; k < count; k++)
         if (!d->finite[first + (size_t)k])
-            return ls_fail(LS_ERR_NOT_FINITE,
-                           "the step would leave %s with values that are not finite: no variable was changed",
-                           ls_node_label(written[k]->node, label));
+            return ls_executor_overflows(written[k]);
     return LS_OK;
 }
 
@@ -863,8 +860,8 @@ static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join
     int value = join->group->value;
     size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)part->from * element;
     size_t bytes = (size_t)(part->to - part->from) * element;
-    if (is_gradient(plan_of(d), index) && !d->finite[(*check)++])
-        atomic_store_explicit(&e->broken[index], true, memory_order_relaxed);
+    if (is_gradient(plan_of(d), index))
+        ls_executor_note_range(e, index, d->finite[(*check)++] ? LS_RANGE_LARGE : LS_RANGE_INFINITE);
     if (!d->placement->comes_home[value])
         return LS_OK;
     LS_TRY(download(d, d->place->whole[value] + skip, e->whole + join->out.offset + skip, bytes));

@@ -99,8 +99,8 @@ static size_t most_pieces(const ls_exchange *x, const ls_plan *plan)
 static bool make_list(const ls_exchange *x, const ls_plan *plan, ls_piece_list *list)
 {
     list->pieces = calloc(most_pieces(x, plan), sizeof(*list->pieces));
-    list->broken = calloc((size_t)plan->options.workers * (size_t)plan->join_count + 1, 1);
-    return list->pieces && list->broken;
+    list->ranges = calloc((size_t)plan->options.workers * (size_t)plan->join_count + 1, 1);
+    return list->pieces && list->ranges;
 }
 
 /* An exchange that knows its subtrees; NULL: no memory. */
@@ -172,9 +172,9 @@ void ls_exchange_destroy(ls_exchange *x)
     ls_slices_destroy(x);
     free(x->subtrees);
     free(x->now.pieces);
-    free(x->now.broken);
+    free(x->now.ranges);
     free(x->posted.pieces);
-    free(x->posted.broken);
+    free(x->posted.ranges);
     free(x->received);
     if (x->block)
         ls_memory_give(x->device, x->block);
@@ -310,19 +310,18 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
                            : LS_OK; /* to all: each has it in its list */
 }
 
-void ls_exchange_add_broken(const ls_executor *e, int first, int joins, ls_piece_list *list)
+void ls_exchange_add_ranges(const ls_executor *e, int first, int joins, ls_piece_list *list)
 {
     for (int i = 0; i < joins; i++)
-        list->broken[e->plan->options.worker * joins + i] = atomic_load(&e->broken[first + i]);
+        list->ranges[e->plan->options.worker * joins + i] = (char)atomic_load(&e->ranges[first + i]);
     for (int w = 0; w < e->plan->options.workers; w++)
-        ls_exchange_add(e, list, w, LS_ALL_WORKERS, list->broken + w * joins, (size_t)joins);
+        ls_exchange_add(e, list, w, LS_ALL_WORKERS, list->ranges + w * joins, (size_t)joins);
 }
 
-void ls_exchange_take_broken(ls_executor *e, int first, int joins, const ls_piece_list *list)
+void ls_exchange_take_ranges(ls_executor *e, int first, int joins, const ls_piece_list *list)
 {
     for (int i = 0; i < joins * e->plan->options.workers; i++)
-        if (list->broken[i])
-            atomic_store(&e->broken[first + i % joins], true);
+        ls_executor_note_range(e, first + i % joins, (ls_range)list->ranges[i]);
 }
 
 /* What each has joined. */
@@ -337,7 +336,7 @@ static void add_joined(const ls_executor *e, int first, int joins, ls_piece_list
             ls_exchange_add(e, list, w, LS_ALL_WORKERS, e->whole + plan->joins[i].joined + (size_t)from * size,
                             (size_t)(to - from) * size);
         }
-    ls_exchange_add_broken(e, first, joins, list);
+    ls_exchange_add_ranges(e, first, joins, list);
 }
 
 /* The late joins that are spread behind a level: those of the level before it. */
@@ -365,7 +364,7 @@ ls_status ls_exchange_settle(ls_executor *e, int level)
     int first, joins = late_spread(e->plan, level - 1, &first);
     atomic_store(&x->moves, false);
     LS_TRY(x->peers->settle(x->peers));
-    ls_exchange_take_broken(e, first, joins, &x->posted);
+    ls_exchange_take_ranges(e, first, joins, &x->posted);
     return LS_OK;
 }
 

@@ -8,7 +8,7 @@
 typedef struct ls_piece_list {
     ls_piece *pieces; /* room for the longest */
     size_t count;
-    char *broken; /* by worker and join: a result of it is not finite */
+    char *ranges; /* by worker and join: ls_range of its results */
 } ls_piece_list;
 
 /* A maximal complete subtree of the tree that lies in a worker's range of lanes, and has samples. */
@@ -49,8 +49,8 @@ char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *s
 
 /* What workers have found of joins that are shared out: whether what each has joined is finite, from each to all; and
  * when that is here. */
-void ls_exchange_add_broken(const ls_executor *e, int first, int joins, ls_piece_list *list);
-void ls_exchange_take_broken(ls_executor *e, int first, int joins, const ls_piece_list *list);
+void ls_exchange_add_ranges(const ls_executor *e, int first, int joins, ls_piece_list *list);
+void ls_exchange_take_ranges(ls_executor *e, int first, int joins, const ls_piece_list *list);
 
 typedef enum ls_exchange_point {
     LS_AT_PARTS,

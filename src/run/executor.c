@@ -160,7 +160,8 @@ static ls_status make_lists(ls_executor *e)
     for (size_t d = 0; e->sleepers && d < devices; d++)
         pthread_cond_init(&e->sleepers[d].wake, NULL);
     e->drivers = calloc(devices, sizeof(*e->drivers));
-    e->broken = calloc((size_t)plan->join_count + 1, sizeof(*e->broken));
+    e->ranges = calloc((size_t)plan->join_count + 1, sizeof(*e->ranges));
+    e->before = calloc((size_t)plan->update_count + 1, sizeof(*e->before));
     e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
     e->meters = calloc(workers, sizeof(*e->meters));
     e->lane_flops = calloc(devices, sizeof(*e->lane_flops));
@@ -175,8 +176,8 @@ static ls_status make_lists(ls_executor *e)
                e->places && e->kept && e->frames && e->partials && e->kept_block && e->frame_block &&
                e->partial_block && e->lane && e->in_flight && e->next && e->next_begin && e->frame_of &&
                e->free_frames && e->frame_count && e->slot_of && e->block && e->units_of && e->sleepers && e->drivers &&
-               e->broken && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken &&
-               e->together && e->complete;
+               e->ranges && e->before && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds &&
+               e->taken && e->together && e->complete;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -297,10 +298,10 @@ void ls_executor_destroy(ls_executor *e)
     void *lists[] = { e->pools,         e->arena,         e->stage,      e->arena_block,  e->inputs,     e->lanes,
                       e->places,        e->kept,          e->frames,     e->partials,     e->kept_block, e->frame_block,
                       e->partial_block, e->lane,          e->in_flight,  e->next_begin,   e->frame_of,   e->free_frames,
-                      e->frame_count,   e->slot_of,       e->block,      e->units_of,     e->drivers,    e->broken,
+                      e->frame_count,   e->slot_of,       e->block,      e->units_of,     e->drivers,    e->ranges,
                       e->group_seconds, e->phase_seconds, e->phases,     e->outside,      e->device_of,  e->next,
                       e->audit_room,    e->wanted,        e->lane_flops, e->lane_seconds, e->meters,     e->taken,
-                      e->together,      e->complete,      e->sleepers };
+                      e->together,      e->complete,      e->sleepers,   e->before };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);
@@ -349,7 +350,9 @@ static ls_status begin_run(ls_executor *e)
         if (e->drivers[d])
             LS_TRY(ls_driver_begin(e->drivers[d]));
     for (int i = 0; i < e->plan->join_count; i++)
-        atomic_store_explicit(&e->broken[i], false, memory_order_relaxed);
+        atomic_store_explicit(&e->ranges[i], LS_RANGE_SAFE, memory_order_relaxed);
+    for (int i = 0; i < e->plan->update_count; i++)
+        atomic_store_explicit(&e->before[i].large, false, memory_order_relaxed);
     return LS_OK;
 }
 
@@ -372,7 +375,6 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     e->seed = seed;
     e->run = run;
     e->committed = false;
-    atomic_store_explicit(&e->overflow, -1, memory_order_relaxed);
     ls_context *ctx = e->plan->graph->context;
     bool alone = ls_context_has_others(ctx);
     if (alone)
@@ -396,19 +398,6 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     return status;
 }
 
-ls_status ls_executor_check_written(const ls_executor *e)
-{
-    int update = atomic_load_explicit(&e->overflow, memory_order_relaxed);
-    char label[LS_NODE_TEXT];
-    if (update < 0)
-        return LS_OK;
-    return ls_fail(
-        LS_ERR_NOT_FINITE,
-        "the step was made, and left %s with values that are not finite: it had some before, or the learning "
-        "rate is too large",
-        ls_node_label(e->plan->updates[update].group->root->attr.apply.variable->node, label));
-}
-
 /* What updates have written: the host's memory, or the new state of devices. */
 void ls_executor_commit(ls_executor *e)
 {
@@ -421,6 +410,7 @@ void ls_executor_commit(ls_executor *e)
             for (int d = 0; d < e->devices; d++)
                 if (ls_updates_on(e->placement, i, d))
                     ls_driver_commit(e->drivers[d], written[k]);
+            e->before[i].versions[k] = atomic_load(&e->before[i].large) ? 0 : written[k]->version;
         }
     }
 }

@@ -31,10 +31,8 @@ ls_outside *ls_executor_outside(ls_executor *executor);
  * CPUs read or write must be in the host's memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a good run: variables have their new values. Whether those that the host updated are finite: gradients were, so
- * only a value that was not before, or an overflow, can make them so, and it is known only when they are written. */
+/* After a good run: variables have their new values. */
 void ls_executor_commit(ls_executor *executor);
-ls_status ls_executor_check_written(const ls_executor *executor);
 
 /* After a run: where a whole value is; a copy of a fetched one, sample by sample where it has samples. */
 const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand);

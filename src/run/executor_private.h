@@ -59,6 +59,12 @@ typedef struct ls_pool {
 
 typedef struct ls_exchange ls_exchange;
 
+/* An update of the CPU, in the run before: its state is LS_RANGE_SAFE as long as it has these versions. */
+typedef struct ls_last_update {
+    uint64_t versions[LS_MAX_WRITES]; /* 0: not known to be safe */
+    atomic_bool large;                /* the run under way wrote a number that is not LS_RANGE_SAFE */
+} ls_last_update;
+
 struct ls_executor {
     ls_plan *plan;
     ls_placement *placement;
@@ -102,9 +108,9 @@ struct ls_executor {
     pthread_mutex_t mutex;
     ls_sleepers *sleepers; /* by device */
     int phase, done;
-    int *next;           /* by device, and of any CPU: which of its queue comes next */
-    atomic_bool *broken; /* by join: a result of it is not finite */
-    atomic_int overflow; /* an update in the host's memory whose new values are not finite; -1: none */
+    int *next;              /* by device, and of any CPU: which of its queue comes next */
+    atomic_int *ranges;     /* by join: ls_range of its results, as far as they are known */
+    ls_last_update *before; /* by update */
     ls_lane *lane;
     int *in_flight, in_flight_count; /* lanes that are begun and not at their end */
     int *taken;                      /* by worker and number: units that it does at once */
@@ -148,6 +154,12 @@ char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, 
 
 /* The gradient of an update is not finite. */
 ls_status ls_executor_not_finite(const ls_step *update);
+
+/* The new value of a variable or slot would not be finite. */
+ls_status ls_executor_overflows(const ls_variable *variable);
+
+/* A result of a join was found to be in that range. */
+void ls_executor_note_range(ls_executor *e, int join, ls_range range);
 
 /* Copies the rows of a fed set that make up some samples next to each other, into the worker's arena. */
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);

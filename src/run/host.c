@@ -144,15 +144,15 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
     for (int i = 0; i < 2; i++)
         if (attr->apply.slot[i])
             slots[i] = attr->apply.slot[i]->data;
-    bool broken = false;
+    bool large = false;
     call.out = attr->apply.variable->data;
     call.slots = slots;
     call.from = from;
     call.to = to;
-    call.broken = &broken;
+    call.large = &large;
     LS_TRY(explain(step->group->kernel->run(step->group->kernel, &call), step->group));
-    if (broken)
-        atomic_store_explicit(&e->overflow, (int)(step - e->plan->updates), memory_order_relaxed);
+    if (large)
+        atomic_store_explicit(&e->before[step - e->plan->updates].large, true, memory_order_relaxed);
     return LS_OK;
 }
 
@@ -270,9 +270,9 @@ ls_status ls_host_join(ls_executor *e, int index, int worker, int64_t from, int6
     const void **lanes = e->lanes[worker];
     const ls_kernel_source *host = &e->plan->source;
     list_lanes(e, join, lanes);
-    if (!host->join_lanes(host->backend, join->kind, join->dtype, e->whole + join->joined, lanes, e->plan->lanes,
-                          (size_t)from, (size_t)to))
-        atomic_store_explicit(&e->broken[join - e->plan->joins], true, memory_order_relaxed);
+    ls_executor_note_range(e, index,
+                           host->join_lanes(host->backend, join->kind, join->dtype, e->whole + join->joined, lanes,
+                                            e->plan->lanes, (size_t)from, (size_t)to));
     return LS_OK;
 }
 
@@ -294,10 +294,20 @@ static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int wo
                    prepared->group);
 }
 
-static bool is_finite(const ls_executor *e, ls_dtype dtype, const char *x, int64_t from, int64_t to)
+/* ---- Is it finite? ---- */
+
+static ls_range range_of(const ls_executor *e, ls_dtype dtype, const char *x, int64_t from, int64_t to)
 {
     const ls_kernel_source *host = &e->plan->source;
-    return host->finite(host->backend, dtype, x + (size_t)from * ls_dtype_bytes(dtype), (size_t)(to - from));
+    return host->range(host->backend, dtype, x + (size_t)from * ls_dtype_bytes(dtype), (size_t)(to - from));
+}
+
+void ls_executor_note_range(ls_executor *e, int join, ls_range range)
+{
+    int seen = atomic_load_explicit(&e->ranges[join], memory_order_relaxed);
+    while (seen < (int)range && !atomic_compare_exchange_weak_explicit(&e->ranges[join], &seen, (int)range,
+                                                                       memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
 ls_status ls_executor_not_finite(const ls_step *update)
@@ -307,15 +317,75 @@ ls_status ls_executor_not_finite(const ls_step *update)
                    ls_node_label(update->group->root->attr.apply.variable->node, label));
 }
 
-/* Sweep 1: the gradient of an update. What comes straight from a join was looked at there. */
-static ls_status run_check(ls_executor *e, const ls_step *step, int64_t from, int64_t to)
+ls_status ls_executor_overflows(const ls_variable *variable)
+{
+    char label[LS_NODE_TEXT];
+    return ls_fail(LS_ERR_NOT_FINITE,
+                   "the step would leave %s with values that are not finite: no variable was changed",
+                   ls_node_label(variable->node, label));
+}
+
+/* What comes straight from a join was looked at there. */
+static ls_range gradient_range(const ls_executor *e, const ls_step *step, int64_t from, int64_t to)
+{
+    int join = ls_plan_join_of(e->plan, step);
+    if (join >= 0)
+        return (ls_range)atomic_load_explicit(&e->ranges[join], memory_order_relaxed);
+    return range_of(e, step->group->root->dtype, ls_executor_locate(e, &step->in[0], 0, 0, 0), from, to);
+}
+
+/* Whether the last run of this update wrote the state, and wrote safe numbers alone. */
+static bool has_safe_state(const ls_executor *e, const ls_step *step)
+{
+    ls_variable *written[LS_MAX_WRITES];
+    const uint64_t *versions = e->before[step - e->plan->updates].versions;
+    for (int k = ls_node_writes(step->group->root, written); k-- > 0;)
+        if (versions[k] == 0 || versions[k] != written[k]->version)
+            return false;
+    return true;
+}
+
+/* Sweep 1: an update in place. The CPU's is tried first, unless its numbers are so small that it cannot overflow; other
+ * devices write new state beside the old, and look at it then. */
+static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+{
+    const ls_kernel_source *host = &e->plan->source;
+    const ls_tensor *node = step->group->root;
+    ls_range range = gradient_range(e, step, from, to);
+    if (range == LS_RANGE_INFINITE)
+        return ls_executor_not_finite(step);
+    if (step->group->kind != LS_CPU)
+        return LS_OK;
+    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    bool safe = has_safe_state(e, step);
+    if (ls_apply_is_left_out(node, call.in)) { /* it keeps its state: as safe as before */
+        if (!safe)
+            atomic_store_explicit(&e->before[step - e->plan->updates].large, true, memory_order_relaxed);
+        return LS_OK;
+    }
+    if (range == LS_RANGE_SAFE && safe && host->update_is_safe(host->backend, node, call.in))
+        return LS_OK;
+    ls_variable *written[LS_MAX_WRITES];
+    ls_node_writes(node, written);
+    int broken = host->try_update(host->backend, node, call.in, from, to);
+    return broken < 0 ? LS_OK : ls_executor_overflows(written[broken]);
+}
+
+/* An update that is not in place, because somebody looks at its value: new values are not the variable's yet. */
+static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worker)
 {
     const ls_tensor *node = step->group->root;
-    const char *gradient = ls_executor_locate(e, &step->in[0], 0, 0, 0);
-    int join = ls_plan_join_of(e->plan, step);
-    bool good = join >= 0 ? !atomic_load_explicit(&e->broken[join], memory_order_relaxed)
-                          : is_finite(e, node->dtype, gradient, from, to);
-    return good ? LS_OK : ls_executor_not_finite(step);
+    int64_t count = (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype));
+    ls_variable *written[LS_MAX_WRITES];
+    if (gradient_range(e, step, 0, count) == LS_RANGE_INFINITE)
+        return ls_executor_not_finite(step);
+    LS_TRY(run_whole_step(e, step, worker, 0, 0));
+    for (int k = 0, writes = ls_node_writes(node, written); k < writes; k++) {
+        const char *value = k == 0 ? ls_executor_locate(e, &step->out, worker, 0, 0) : e->whole + step->slots[k - 1];
+        if (range_of(e, node->dtype, value, 0, count) == LS_RANGE_INFINITE)
+            return ls_executor_overflows(written[k]);
+    }
+    return LS_OK;
 }
 
 /* A loss: with one that is not finite, finite gradients are no good either. Or what is to be assigned. */
@@ -327,7 +397,7 @@ static ls_status run_guard(ls_executor *e, int node)
     int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
     char label[LS_NODE_TEXT];
     bool real = tensor->dtype == LS_F32 || tensor->dtype == LS_F64; /* counters are always good */
-    if (!real || is_finite(e, tensor->dtype, value, 0, count))
+    if (!real || range_of(e, tensor->dtype, value, 0, count) != LS_RANGE_INFINITE)
         return LS_OK;
     if (ls_node_is(tensor, LS_TRAIT_WRITES))
         return ls_fail(LS_ERR_NOT_FINITE, "the new value of %s is not finite: no variable was changed",
@@ -343,11 +413,8 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_WHOLE:
         for (int i = u->index; i < u->index + u->count; i++) {
             const ls_step *step = &plan->whole_steps[i];
-            const ls_tensor *node = step->group->root;
-            /* not in place, somebody looks at its value: checked all the same */
-            if (ls_node_is(node, LS_TRAIT_UPDATES))
-                LS_TRY(run_check(e, step, 0, (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype))));
-            LS_TRY(run_whole_step(e, step, worker, 0, 0));
+            bool updates = ls_node_is(step->group->root, LS_TRAIT_UPDATES);
+            LS_TRY(updates ? run_update_apart(e, step, worker) : run_whole_step(e, step, worker, 0, 0));
         }
         return LS_OK;
     case LS_PHASE_TILES:
@@ -384,7 +451,7 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_GUARD:
         return run_guard(e, plan->guards[u->index]);
     case LS_PHASE_CHECK:
-        return run_check(e, &plan->updates[u->index], u->from, u->to);
+        return run_check(e, &plan->updates[u->index], worker, u->from, u->to);
     case LS_PHASE_UPDATE:
         return run_update(e, &plan->updates[u->index], worker, u->from, u->to);
     case LS_PHASE_HOME:

@@ -6,11 +6,13 @@
 #include "base/fpmode.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "lockstep/run.h"
 #include "run/run.h"
 
 ls_status ls_value(ls_tensor *tensor, ls_array *out)
 {
+    LS_CLAIM(tensor ? tensor->graph : NULL);
     LS_OWN_FP_MODE;
     if (!tensor || !out)
         return ls_fail(LS_ERR_INVALID, "a tensor and a place for its value are needed");
@@ -28,6 +30,7 @@ ls_status ls_value(ls_tensor *tensor, ls_array *out)
 
 ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes)
 {
+    LS_CLAIM(tensor ? tensor->graph : NULL);
     LS_OWN_FP_MODE;
     ls_array value;
     int64_t count = 0;
@@ -64,6 +67,7 @@ static double element(const ls_array *value, int64_t i)
 
 ls_status ls_read_scalar(ls_tensor *tensor, double *out)
 {
+    LS_CLAIM(tensor ? tensor->graph : NULL);
     LS_OWN_FP_MODE;
     ls_array value;
     int64_t count = 0;
@@ -151,6 +155,7 @@ void ls_put_tensor(ls_text *text, const ls_array *value)
 
 ls_status ls_format(ls_tensor *tensor, char **out)
 {
+    LS_CLAIM(tensor ? tensor->graph : NULL);
     LS_OWN_FP_MODE;
     ls_array value;
     if (!out)
@@ -163,6 +168,7 @@ ls_status ls_format(ls_tensor *tensor, char **out)
 
 ls_status ls_print(ls_tensor *tensor, FILE *out)
 {
+    LS_CLAIM(tensor ? tensor->graph : NULL);
     LS_OWN_FP_MODE;
     char *text = NULL;
     ls_array value;

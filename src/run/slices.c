@@ -144,13 +144,13 @@ ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
         if (k >= 2)
             add_sums(e, phase);
         if (k == slices + 1)
-            ls_exchange_add_broken(e, phase->first, phase->count, &x->posted);
+            ls_exchange_add_ranges(e, phase->first, phase->count, &x->posted);
         LS_TRY(ls_exchange_post_list(e, phase->level, LS_AT_SLICES + (int)k, "the joins"));
         if (k >= 1 && k <= slices)
             LS_TRY(join_slice(e, phase, k - 1, worker));
         LS_TRY(x->peers->settle(x->peers));
     }
-    ls_exchange_take_broken(e, phase->first, phase->count, &x->posted);
+    ls_exchange_take_ranges(e, phase->first, phase->count, &x->posted);
     return LS_OK;
 }
 

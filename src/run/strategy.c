@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "graph/claim.h"
 #include "run/peers.h"
 #include "run/runs.h"
 
@@ -242,6 +243,7 @@ ls_status ls_map_copy(const ls_map *map, int **lists, ls_map *out)
 
 ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy)
 {
+    LS_CLAIM(graph);
     ls_runs *runs = NULL;
     if (!graph)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_strategy: the graph is NULL");

@@ -5,6 +5,7 @@
 #include "base/fpmode.h"
 #include "base/grow.h"
 #include "device/context.h"
+#include "graph/claim.h"
 #include "graph/node.h"
 #include "train/by_hand.h"
 
@@ -153,6 +154,7 @@ ls_status ls_loop_step_trace(ls_loop_step *step, const ls_element *batch, const 
 ls_status ls_loop_step_create(ls_graph *graph, ls_loop_step_function function, void *user, size_t outputs,
                               ls_loop_step **out)
 {
+    LS_CLAIM(graph);
     if (!graph || !function || !out)
         return ls_fail(LS_ERR_INVALID, "ls_loop_step_create: a graph, a function and a place for the step are needed");
     LS_TRY(ls_context_check(graph->context, "ls_loop_step_create"));
@@ -183,6 +185,7 @@ void ls_loop_step_destroy(ls_loop_step *step)
 
 ls_status ls_strategy_run(ls_loop_step *step, const ls_element *batch, ls_tensor **outputs)
 {
+    LS_CLAIM(step ? step->graph : NULL);
     LS_OWN_FP_MODE;
     ls_traced *t = NULL;
     ls_feed feeds[LS_MAX_COMPONENTS];
@@ -205,6 +208,7 @@ ls_status ls_strategy_run(ls_loop_step *step, const ls_element *batch, ls_tensor
 
 ls_tensor *ls_strategy_reduce(ls_reduction reduction, ls_tensor *value, int axis)
 {
+    LS_CLAIM_TENSORS(value);
     LS_OWN_FP_MODE;
     if (ls_tensor_is_error(value))
         return value;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
 
@@ -39,6 +40,7 @@ static ls_status save(ls_job *job, const char *dir)
 
 ls_status ls_checkpoint_save(ls_model *model, const char *dir)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     if (!dir)
@@ -78,6 +80,7 @@ static ls_status restore(ls_job *job, const char *from, const ls_restore_options
 
 ls_status ls_checkpoint_restore_with(ls_model *model, const char *from, ls_restore_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     if (!from)

@@ -4,6 +4,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "graph/claim.h"
 #include "nn/model.h"
 #include "nn/parts.h"
 #include "train/job.h"
@@ -208,6 +209,7 @@ static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
 
 ls_status ls_compile_with(ls_model *model, ls_compile_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_job *job = NULL;
     LS_TRY(check_call(model, "ls_compile", true));
@@ -230,6 +232,7 @@ ls_status ls_compile_with(ls_model *model, ls_compile_options options)
 
 ls_status ls_learning_rate(ls_model *model, double *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_learning_rate: a place for the rate is needed");
@@ -244,6 +247,7 @@ ls_status ls_learning_rate(ls_model *model, double *out)
 
 ls_status ls_set_learning_rate(ls_model *model, double rate)
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!(rate >= 0 && rate <= 1e30))
         return ls_fail(LS_ERR_INVALID, "ls_set_learning_rate: %g", rate);

@@ -5,6 +5,7 @@
 
 #include "base/fpmode.h"
 #include "device/context.h"
+#include "graph/claim.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/callback.h"
@@ -132,6 +133,7 @@ static ls_status check_sizes(const char *call, int64_t batch_size, int lanes)
 
 ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     ls_settings settings = { .lists = NULL };
@@ -147,6 +149,7 @@ ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_option
 
 ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_evaluate_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     if (model)
         LS_TRY(ls_context_check(ls_model_graph(model)->context, "ls_evaluate_arrays"));
@@ -254,6 +257,7 @@ static ls_status check_predict(const ls_model *model, const ls_predict_options *
 
 ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     LS_TRY(check_predict(model, &options, out));
@@ -275,6 +279,7 @@ ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options 
 
 ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     if (model)
         LS_TRY(ls_context_check(ls_model_graph(model)->context, "ls_predict_array"));

@@ -10,6 +10,8 @@
 #include "device/context.h"
 #include "device/cores.h"
 #include "fabric/cluster.h"
+#include "graph/claim.h"
+#include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "run/peers.h"
 #include "run/timeline.h"
@@ -933,6 +935,7 @@ static void close_log(fit *f, const ls_error *failure)
 
 ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     fit f = { .options = &options, .reason = "done" };
     ls_use use;
@@ -993,6 +996,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
 
 ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options, bool *fits, char **out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     fit f = { .options = &options };
     ls_use use;
@@ -1013,6 +1017,7 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options 
 
 ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     if (model)
         LS_TRY(ls_context_check(ls_model_graph(model)->context, "ls_fit_arrays"));
@@ -1026,6 +1031,7 @@ ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_opt
 
 ls_status ls_model_steps(ls_model *model, int64_t *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!out)
         return ls_fail(LS_ERR_INVALID, "ls_model_steps: a place for the number is needed");
@@ -1037,5 +1043,6 @@ ls_status ls_model_steps(ls_model *model, int64_t *out)
 
 ls_times ls_model_times(const ls_model *model)
 {
+    LS_CLAIM_OR(ls_model_claimed(model), (ls_times){ 0 });
     return model && model->job ? model->job->times : (ls_times){ 0 };
 }

@@ -1,5 +1,7 @@
 /* One training step by hand: for loops that are not fit's. */
 #include "base/fpmode.h"
+#include "graph/claim.h"
+#include "nn/model.h"
 #include "train/job.h"
 
 typedef struct one_step {
@@ -44,6 +46,7 @@ static ls_status run(one_step *s, ls_dataset *data, ls_results *out)
 
 ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y, ls_batch_options options)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     ls_use use;
     ls_results results;

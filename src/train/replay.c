@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "graph/claim.h"
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "train/checkpoint.h"
@@ -377,6 +378,7 @@ static ls_status check_call(const ls_model *model, const char *record)
 ls_status ls_replay_with(ls_model *model, ls_dataset *data, const char *record, ls_fit_options options,
                          ls_replayed *out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     LS_OWN_FP_MODE;
     replay r = { .options = &options };
     ls_use use;

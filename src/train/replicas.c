@@ -4,6 +4,7 @@
 #include "base/fpmode.h"
 #include "base/text.h"
 #include "device/context.h"
+#include "graph/claim.h"
 #include "graph/node.h"
 #include "run/run.h"
 #include "train/by_hand.h"
@@ -60,6 +61,7 @@ static ls_array rows_of(ls_array array, int64_t from, int64_t count)
 
 ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int replica, ls_element *out)
 {
+    LS_CLAIM(step ? step->graph : NULL);
     LS_OWN_FP_MODE;
     ls_traced *t = NULL;
     const ls_placement *placement = NULL;
@@ -84,6 +86,7 @@ ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int re
 
 ls_status ls_replica_value(ls_loop_step *step, size_t output, int replica, ls_array *out)
 {
+    LS_CLAIM(step ? step->graph : NULL);
     LS_OWN_FP_MODE;
     ls_array value;
     int64_t from = 0, count = 0;
@@ -104,6 +107,7 @@ ls_status ls_replica_value(ls_loop_step *step, size_t output, int replica, ls_ar
 
 ls_status ls_format_replicas(ls_loop_step *step, size_t output, char **out)
 {
+    LS_CLAIM(step ? step->graph : NULL);
     LS_OWN_FP_MODE;
     ls_text text = { 0 };
     ls_array value;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "graph/claim.h"
 #include "nn/model.h"
 #include "train/job.h"
 
@@ -194,6 +195,7 @@ static ls_status hash_state(ls_job *job, char hex[65])
 
 ls_status ls_model_state_sha256(ls_model *model, char hex[65])
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!hex)
         return ls_fail(LS_ERR_INVALID, "ls_model_state_sha256: no place for the hash was given");

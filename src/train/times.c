@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "graph/claim.h"
 #include "nn/model.h"
 #include "train/job.h"
 
@@ -135,6 +136,7 @@ void ls_fit_seconds_put(const ls_fit_seconds *s, const ls_context *ctx, bool epo
 
 ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, size_t *count)
 {
+    LS_CLAIM(ls_model_claimed(model));
     if (!model || !out || !count)
         return ls_fail(LS_ERR_INVALID, "ls_model_device_times: a model and places for list and count are needed");
     if (!model->job || !model->job->seconds) {
@@ -231,6 +233,7 @@ static void put_device(ls_text *text, const char *name, const ls_device_times *t
 
 ls_status ls_explain_times(const ls_model *model, char **out)
 {
+    LS_CLAIM(ls_model_claimed(model));
     ls_text text = { 0 };
     if (!model || !out)
         return ls_fail(LS_ERR_INVALID, "ls_explain_times: a model and a place for the text are needed");

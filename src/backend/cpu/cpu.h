@@ -22,10 +22,14 @@ typedef struct ls_cpu {
 } ls_cpu;
 
 /* Joins and checks (join.c): ls_kernel_source says what they do. */
-bool ls_cpu_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
-                       int lanes, size_t from, size_t to);
+ls_range ls_cpu_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+                           int lanes, size_t from, size_t to);
 void ls_cpu_join_next(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
-bool ls_cpu_finite(const ls_simd *simd, ls_dtype dtype, const void *x, size_t count);
+ls_range ls_cpu_range(const ls_simd *simd, ls_dtype dtype, const void *x, size_t count);
+
+/* Updates (kernels_update.c): likewise. */
+bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *const *in);
+int ls_cpu_try_update(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to);
 
 /* A kernel and what it knows. */
 typedef struct ls_cpu_kernel {

@@ -32,27 +32,27 @@ static const void *tree(const joining *j, int a, int b, double (*room)[CHUNK])
     return room;
 }
 
-static bool finite_f64(const double *x, size_t n)
+static ls_range range_f64(const double *x, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += x[i] * 0; /* an infinity or NaN leaves NaN */
-    return sum == 0;
+    return sum == 0 ? LS_RANGE_LARGE : LS_RANGE_INFINITE;
 }
 
-bool ls_cpu_finite(const ls_simd *simd, ls_dtype dtype, const void *x, size_t count)
+ls_range ls_cpu_range(const ls_simd *simd, ls_dtype dtype, const void *x, size_t count)
 {
     if (dtype == LS_F32)
-        return simd->finite(x, count);
-    return dtype != LS_F64 || finite_f64(x, count);
+        return simd->range(x, count);
+    return dtype == LS_F64 ? range_f64(x, count) : LS_RANGE_SAFE;
 }
 
 /* Types and extremes without a vector kernel. */
-static bool join_chunks(const ls_simd *simd, joining j, void *dst, int lanes, size_t from, size_t to)
+static ls_range join_chunks(const ls_simd *simd, joining j, void *dst, int lanes, size_t from, size_t to)
 {
     size_t unit = ls_dtype_bytes(j.dtype);
     double room[DEPTH][CHUNK]; /* no element is larger */
-    bool finite = true;
+    ls_range range = LS_RANGE_SAFE;
     for (size_t at = from; at < to; at += CHUNK) {
         size_t count = to - at < CHUNK ? to - at : CHUNK;
         j.skip = at * unit;
@@ -62,13 +62,14 @@ static bool join_chunks(const ls_simd *simd, joining j, void *dst, int lanes, si
             memmove((char *)dst + j.skip, joined, count * unit);
         else
             memset((char *)dst + j.skip, 0, count * unit);
-        finite = ls_cpu_finite(simd, j.dtype, (char *)dst + j.skip, count) && finite;
+        ls_range of_chunk = ls_cpu_range(simd, j.dtype, (char *)dst + j.skip, count);
+        range = of_chunk > range ? of_chunk : range;
     }
-    return finite;
+    return range;
 }
 
-bool ls_cpu_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
-                       int lanes, size_t from, size_t to)
+ls_range ls_cpu_join_lanes(const ls_simd *simd, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+                           int lanes, size_t from, size_t to)
 {
     if (kind == LS_JOIN_SUM && dtype == LS_F32)
         return simd->join_f32(dst, (const float *const *)lane, lanes, from, to);

@@ -1,21 +1,110 @@
-/* Optimizer updates in place, in tiles. in: as graph/ops_leaf.c puts them; out: the variable. */
+/* Optimizer updates in place, in tiles, and the question whether one would overflow. in: as graph/ops_leaf.c puts them;
+ * out: the variable. */
+#include <math.h>
+
 #include "backend/cpu/cpu.h"
+#include "backend/ref/ref.h"
+
+static ls_ref_update_f32 scalars_of(const ls_tensor *node, const void *const *in)
+{
+    int step = ls_apply_step(node);
+    return ls_ref_update_scalars_f32(node, *(const float *)in[1], step >= 0 ? *(const float *)in[step] : 0);
+}
 
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const ls_cpu_kernel *k = (const ls_cpu_kernel *)kernel;
     const ls_tensor *node = k->group->root;
-    int step = ls_apply_step(node), when = ls_apply_when(node);
-    if (when >= 0 && !*(const bool *)call->in[when])
+    if (ls_apply_is_left_out(node, call->in))
         return LS_OK;
-    ls_ref_update_f32 params =
-        ls_ref_update_scalars_f32(node, *(const float *)call->in[1], step >= 0 ? *(const float *)call->in[step] : 0);
-    bool finite = k->cpu->simd->update((ls_apply_rule)node->attr.apply.rule, call->out, call->in[0], call->slots[0],
-                                       call->slots[1], (size_t)call->from, (size_t)call->to, &params);
-    if (!finite && call->broken)
-        *call->broken = true;
+    ls_ref_update_f32 params = scalars_of(node, call->in);
+    if (!k->cpu->simd->update((ls_apply_rule)node->attr.apply.rule, call->out, call->in[0], call->slots[0],
+                              call->slots[1], (size_t)call->from, (size_t)call->to, &params) &&
+        call->large)
+        *call->large = true;
     return LS_OK;
 }
+
+/* ---- Would it overflow? ---- */
+
+#define MOST  0x1p20f  /* of a factor */
+#define LEAST 0x1p-60f /* of an epsilon: what is divided by is no smaller, since the sum of squares is not negative */
+
+static bool is_fraction(float x)
+{
+    return x >= 0 && x <= 1;
+}
+
+/* With numbers below 2^40 and these scalars, no intermediate result of apply.def reaches 2^128. The largest is Adam's
+ * a * alpha / (root(b) + epsilon): 2^42 2^20 / 2^-60. Written so that NaN is not safe. */
+bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *const *in)
+{
+    (void)backend;
+    if (node->dtype != LS_F32)
+        return false;
+    ls_ref_update_f32 u = scalars_of(node, in);
+    if (!(fabsf(u.rate) <= MOST && fabsf(u.decay) <= MOST && fabsf(u.momentum) <= MOST))
+        return false;
+    switch ((ls_apply_rule)node->attr.apply.rule) {
+    case LS_APPLY_SGD:
+    case LS_APPLY_MOMENTUM:
+    case LS_APPLY_NESTEROV:
+        return true;
+    case LS_APPLY_SUM:
+        return fabsf(u.step) <= MOST;
+    case LS_APPLY_ADAM:
+        return fabsf(u.alpha) <= MOST && u.epsilon >= LEAST && is_fraction(u.one_minus_beta_1) &&
+               is_fraction(u.one_minus_beta_2);
+    case LS_APPLY_RMSPROP:
+    case LS_APPLY_RMSPROP_TF1:
+        return u.epsilon >= LEAST && is_fraction(u.rho) && is_fraction(u.one_minus_rho);
+    case LS_APPLY_ADAGRAD:
+        return u.epsilon >= LEAST;
+    }
+    return false;
+}
+
+#define TRIED 512 /* elements at once */
+
+static void *at(const void *data, int64_t element, ls_dtype dtype)
+{
+    return data ? (char *)data + (size_t)element * ls_dtype_bytes(dtype) : NULL;
+}
+
+/* By the reference kernel, whose bits the others have, to a place of its own. */
+static int try_some(const ls_cpu *cpu, const ls_tensor *node, const void *const *in, int64_t from, int64_t count)
+{
+    double room[LS_MAX_WRITES][TRIED]; /* no element is larger */
+    ls_ref_array inputs[4];
+    ls_variable *written[LS_MAX_WRITES];
+    int writes = ls_node_writes(node, written);
+    for (int i = 0; i < node->input_count; i++)
+        inputs[i] = (ls_ref_array){ (void *)in[i], node->in[i]->dtype, LS_SCALAR };
+    inputs[0] = (ls_ref_array){ at(in[0], from, node->dtype), node->dtype, LS_SHAPE(count) };
+    ls_ref_call call = { .node = node, .in = inputs, .out = { room[0], node->dtype, LS_SHAPE(count) }, .batch = 1 };
+    call.state[0] = at(node->attr.apply.variable->data, from, node->dtype);
+    for (int i = 0; i < 2; i++) {
+        const ls_variable *slot = node->attr.apply.slot[i];
+        call.state[1 + i] = slot ? at(slot->data, from, node->dtype) : NULL;
+        call.slots[i] = room[1 + i];
+    }
+    if (ls_ref_run(&call) != LS_OK)
+        return 0;
+    for (int k = 0; k < writes; k++)
+        if (ls_cpu_range(cpu->simd, node->dtype, room[k], (size_t)count) == LS_RANGE_INFINITE)
+            return k;
+    return -1;
+}
+
+int ls_cpu_try_update(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to)
+{
+    int broken = -1;
+    for (int64_t first = from; first < to && broken < 0; first += TRIED)
+        broken = try_some(backend, node, in, first, to - first < TRIED ? to - first : TRIED);
+    return broken;
+}
+
+/* ---- Making ---- */
 
 ls_status ls_cpu_make_update(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {

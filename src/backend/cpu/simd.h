@@ -18,7 +18,7 @@
 
 #include "backend/ref/update.h"
 #include "base/philox.h"
-#include "lockstep/graph.h"
+#include "plan/plan.h"
 
 /* Windows over images: x [n,h,w,c], y [n,oh,ow,c]. */
 typedef struct ls_simd_pool {
@@ -64,7 +64,7 @@ typedef struct ls_simd {
     void (*accumulate_f32)(float *dst, const float *src, size_t n);
     void (*accumulate_f64)(double *dst, const double *src, size_t n);
 
-    bool (*finite)(const float *x, size_t n);   /* no infinity, no NaN */
+    ls_range (*range)(const float *x, size_t n);
     float (*largest)(const float *x, size_t n); /* the largest magnitude; NaN when there is one */
 
     /* Sum of squares in f64: each 4,096 elements by 16 interleaved partial sums, the blocks added in index order. A
@@ -74,13 +74,13 @@ typedef struct ls_simd {
 
     /* ---- The tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
      * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. A
-     * lane that is NULL has no value; when all are, dst becomes 0. dst may be one of the lanes. Returns whether all
-     * results are finite (i64: true). At most LS_MAX_LANES (plan.h) lanes. */
-    bool (*join_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
-    bool (*join_f64)(double *dst, const double *const *lane, int lanes, size_t from, size_t to);
-    bool (*join_i64)(int64_t *dst, const int64_t *const *lane, int lanes, size_t from, size_t to); /* wraps */
-    bool (*join_max_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to); /* as maximum */
-    bool (*join_min_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
+     * lane that is NULL has no value; when all are, dst becomes 0. dst may be one of the lanes. Returns the
+     * range of all results (f64: never safe; i64: always). At most LS_MAX_LANES (plan.h) lanes. */
+    ls_range (*join_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
+    ls_range (*join_f64)(double *dst, const double *const *lane, int lanes, size_t from, size_t to);
+    ls_range (*join_i64)(int64_t *dst, const int64_t *const *lane, int lanes, size_t from, size_t to); /* wraps */
+    ls_range (*join_max_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to); /* as maximum */
+    ls_range (*join_min_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
 
     /* ---- Sums over positions, x [positions,channels], of a block or a part of one (backend/blocks.h) ----
      * Each channel is a chain, position after position, that goes on from what `to` has. */
@@ -139,7 +139,7 @@ typedef struct ls_simd {
 
     /* ---- Optimizer, in place on elements from .. to-1: the reference kernel's bits ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
-     * a. Returns whether all that was written, slots included, is finite. */
+     * a. Returns whether all that was written, slots included, is LS_RANGE_SAFE. */
     bool (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
                    const ls_ref_update_f32 *params);
 } ls_simd;

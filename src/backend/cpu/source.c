@@ -88,8 +88,8 @@ static ls_status make(void *backend, const ls_group *group, const int64_t *sampl
 
 /* ---- The table ---- */
 
-static bool join_lanes(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane, int lanes,
-                       size_t from, size_t to)
+static ls_range join_lanes(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
+                           int lanes, size_t from, size_t to)
 {
     return ls_cpu_join_lanes(((const ls_cpu *)backend)->simd, kind, dtype, dst, lane, lanes, from, to);
 }
@@ -99,9 +99,9 @@ static void join_next(void *backend, ls_join_kind kind, ls_dtype dtype, void *ds
     ls_cpu_join_next(((const ls_cpu *)backend)->simd, kind, dtype, dst, src, count);
 }
 
-static bool finite(void *backend, ls_dtype dtype, const void *x, size_t count)
+static ls_range range(void *backend, ls_dtype dtype, const void *x, size_t count)
 {
-    return ls_cpu_finite(((const ls_cpu *)backend)->simd, dtype, x, count);
+    return ls_cpu_range(((const ls_cpu *)backend)->simd, dtype, x, count);
 }
 
 static void close_cpu(void *backend)
@@ -126,6 +126,8 @@ ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_so
                                .make = make,
                                .join_lanes = join_lanes,
                                .join_next = join_next,
-                               .finite = finite };
+                               .range = range,
+                               .update_is_safe = ls_cpu_update_is_safe,
+                               .try_update = ls_cpu_try_update };
     return LS_OK;
 }
