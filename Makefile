@@ -60,7 +60,7 @@ endif
 DEPS_MODE := $(if $(filter $(TESTING) demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
-ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
+ifneq ($(filter-out help clean deps format format-check bench-peers fuzz mutants,$(GOALS)),)
 $(CONFIG): tools/deps.sh
 	@CC='$(CC)' tools/deps.sh $(DEPS_MODE) $(NEEDS)
 	@mkdir -p $(@D)
@@ -338,6 +338,12 @@ SEEDS ?= 0
 .PHONY: random-jobs
 random-jobs: all $(B)/tests/test_random_jobs
 	@LS_BUILD='$(B)' LS_FIRST_RANDOM_JOB='$(RANDOM_JOBS_FIRST)' LS_RANDOM_JOBS='$(SEEDS)' $(B)/tests/test_random_jobs
+
+# Wrong versions of the library that tests must notice: those of tests/mutants.list, or MUTANTS="a b".
+MUTANTS ?=
+.PHONY: mutants
+mutants:
+	@tests/mutants.sh $(MUTANTS)
 
 # Workers, transports, batches and models in every combination, and workers that are killed and stopped at every point of a
 # step; `make test` runs a sample.
