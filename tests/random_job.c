@@ -1,21 +1,10 @@
 /* Draws and runs random jobs; see random_job.h. */
-#include "random_job.h"
-
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/sha256.h"
-
-#define SIDE     6
-#define CHANNELS 2
-#define VECTOR   5
-#define IDS      3
-#define ID_KINDS 11
-#define CLASSES  3
-#define NUMBERS  2
-#define WIDTH    7
-#define MOST     96 /* samples */
+#include "random_job_parts.h"
 
 /* ---- Random numbers ---- */
 
@@ -42,8 +31,6 @@ bool chance(draws *d, uint32_t percent)
 {
     return draw(d, 100) < percent;
 }
-
-enum { STREAM_JOB, STREAM_MODEL, STREAM_DATA };
 
 /* ---- Drawing a job ---- */
 
@@ -206,378 +193,6 @@ void random_job_describe(const random_job *j, char *out, size_t bytes)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (parts[i].on)
             put(&w, ", %s", parts[i].name);
-}
-
-/* ---- Model ---- */
-
-typedef struct builder {
-    ls_model *model;
-    draws d;
-    ls_norm_statistics statistics;
-} builder;
-
-static ls_activation draw_activation(builder *b)
-{
-    static const ls_activation all[] = { LS_LINEAR, LS_RELU, LS_TANH, LS_SIGMOID, LS_GELU, LS_SILU, LS_ELU };
-    return all[draw(&b->d, 7)];
-}
-
-static ls_regularizer draw_regularizer(builder *b)
-{
-    return chance(&b->d, 20) ? (ls_regularizer){ .l1 = 0.001 * draw(&b->d, 2), .l2 = 0.01 } : (ls_regularizer){ 0 };
-}
-
-static ls_layer draw_dense(builder *b, int64_t units)
-{
-    ls_activation activation = draw_activation(b);
-    return ls_dense(units, .activation = activation, .kernel_regularizer = draw_regularizer(b));
-}
-
-/* A layer that fits images and vectors alike. */
-static ls_symbol any_layer(builder *b, ls_symbol x)
-{
-    switch (draw(&b->d, 4)) {
-    case 0:
-        return ls_symbol_call(b->model, ls_dropout(0.25), x);
-    case 1:
-        return ls_symbol_call(b->model, ls_layer_normalization(), x);
-    case 2:
-        return ls_symbol_call(b->model, ls_batch_normalization(.statistics = b->statistics, .momentum = 0.8), x);
-    default:
-        return ls_symbol_call(b->model, ls_activation_layer(draw_activation(b)), x);
-    }
-}
-
-static ls_symbol conv(builder *b, ls_symbol x, int64_t filters)
-{
-    ls_activation activation = draw_activation(b);
-    int64_t side = 1 + draw(&b->d, 3);
-    return ls_symbol_call(b->model,
-                          ls_conv2d(filters, side, .padding = LS_SAME, .activation = activation,
-                                    .kernel_regularizer = draw_regularizer(b)),
-                          x);
-}
-
-static ls_symbol image_layer(builder *b, ls_symbol x)
-{
-    switch (draw(&b->d, 8)) {
-    case 0:
-        return conv(b, x, 1 + draw(&b->d, 9));
-    case 1:
-        return ls_symbol_call(b->model, ls_depthwise_conv2d(3, .padding = LS_SAME), x);
-    case 2:
-        return ls_symbol_call(b->model, ls_max_pool2d(2, .padding = LS_SAME), x);
-    case 3:
-        return ls_symbol_call(b->model, ls_average_pool2d(2, .padding = LS_SAME), x);
-    case 4: {
-        ls_symbol start = conv(b, x, 4), again = conv(b, start, 4);
-        return ls_symbol_call(b->model, ls_add(), start, again);
-    }
-    case 5: {
-        ls_symbol left = conv(b, x, 2), right = conv(b, x, 3);
-        return ls_symbol_call(b->model, ls_concatenate(), left, right);
-    }
-    default:
-        return any_layer(b, x);
-    }
-}
-
-static ls_symbol image_features(builder *b, ls_symbol x)
-{
-    for (int layers = 1 + (int)draw(&b->d, 4); layers > 0; layers--)
-        x = image_layer(b, x);
-    switch (draw(&b->d, 3)) {
-    case 0:
-        return ls_symbol_call(b->model, ls_global_average_pool2d(), x);
-    case 1:
-        return ls_symbol_call(b->model, ls_global_max_pool2d(), x);
-    default:
-        return ls_symbol_call(b->model, ls_flatten(), x);
-    }
-}
-
-static ls_symbol input_features(builder *b, input_kind kind)
-{
-    ls_symbol x;
-    switch (kind) {
-    case INPUT_VECTOR:
-        x = ls_symbol_input(b->model, ls_input(VECTOR));
-        break;
-    case INPUT_IDS:
-        x = ls_symbol_call(b->model, ls_embedding(ID_KINDS, 4),
-                           ls_symbol_input(b->model, ls_input(IDS, .dtype = LS_I32)));
-        x = ls_symbol_call(b->model, ls_flatten(), x);
-        break;
-    default:
-        x = image_features(b, ls_symbol_input(b->model, ls_input(SIDE, SIDE, CHANNELS)));
-    }
-    return ls_symbol_call(b->model, draw_dense(b, WIDTH), x);
-}
-
-/* One dense layer on two tensors, whose results are merged. */
-static ls_symbol shared_features(builder *b, ls_symbol first, ls_symbol second)
-{
-    ls_symbol x = ls_symbol_call(b->model, draw_dense(b, WIDTH), first), y = ls_symbol_share(x, second);
-    switch (draw(&b->d, 3)) {
-    case 0:
-        return ls_symbol_call(b->model, ls_add(), x, y);
-    case 1:
-        return ls_symbol_call(b->model, ls_multiply(), x, y);
-    default:
-        return ls_symbol_call(b->model, ls_concatenate(), x, y);
-    }
-}
-
-static ls_symbol head(builder *b, target_kind kind, ls_symbol x)
-{
-    switch (kind) {
-    case TARGET_BINARY:
-        return ls_symbol_call(b->model, ls_dense(1, .activation = LS_SIGMOID), x);
-    case TARGET_NUMBERS:
-        return ls_symbol_call(b->model, ls_dense(NUMBERS), x);
-    default:
-        return ls_symbol_call(b->model, ls_dense(CLASSES, .activation = LS_SOFTMAX), x);
-    }
-}
-
-static ls_status make_model(const random_job *j, ls_context *ctx, ls_model **out)
-{
-    builder b = { .d = draws_from(j->seed, STREAM_MODEL), .statistics = j->statistics };
-    ls_status status = ls_functional_begin(ctx, "random", &b.model);
-    if (status != LS_OK)
-        return status;
-    ls_symbol features[RANDOM_JOB_INPUTS], x, outputs[RANDOM_JOB_OUTPUTS];
-    for (int i = 0; i < j->inputs; i++)
-        features[i] = input_features(&b, j->input[i]);
-    x = features[0];
-    if (j->inputs == 2)
-        x = shared_features(&b, features[0], features[1]);
-    else if (chance(&b.d, 40))
-        x = shared_features(&b, x, any_layer(&b, x));
-    for (int layers = (int)draw(&b.d, 3); layers > 0; layers--)
-        x = any_layer(&b, ls_symbol_call(b.model, draw_dense(&b, 3 + draw(&b.d, 30)), x));
-    for (int i = 0; i < j->outputs; i++)
-        outputs[i] = head(&b, j->target[i], x);
-    status = ls_functional_end_with(b.model, outputs, (size_t)j->outputs);
-    if (status == LS_OK)
-        status = ls_model_initialize(b.model, j->seed);
-    if (status != LS_OK)
-        ls_model_destroy(b.model);
-    else
-        *out = b.model;
-    return status;
-}
-
-static ls_status compile(const random_job *j, ls_model *model)
-{
-    draws d = draws_from(j->seed, STREAM_MODEL + 100);
-    ls_output outputs[RANDOM_JOB_OUTPUTS];
-    for (int i = 0; i < j->outputs; i++) {
-        ls_metrics_list metrics = ls_metrics(ls_accuracy());
-        ls_loss loss = ls_sparse_categorical_crossentropy();
-        if (j->target[i] == TARGET_ONE_HOT)
-            loss = ls_categorical_crossentropy();
-        if (j->target[i] == TARGET_BINARY) {
-            loss = ls_binary_crossentropy();
-            metrics = ls_metrics(ls_accuracy(), ls_metric_of(LS_METRIC_AUC));
-        }
-        if (j->target[i] == TARGET_NUMBERS) {
-            const ls_loss losses[] = { ls_mean_squared_error(), ls_mean_absolute_error(), ls_huber(.delta = 0.3) };
-            loss = losses[draw(&d, 3)];
-            metrics = ls_metrics(ls_metric_of(LS_METRIC_MEAN_ABSOLUTE_ERROR));
-        }
-        outputs[i] = (ls_output){ .loss = loss, .weight = 0.5 + 0.25 * draw(&d, 3), .metrics = metrics };
-    }
-    return ls_compile(model, .optimizer = j->optimizer, .outputs = outputs, .output_count = (size_t)j->outputs);
-}
-
-/* ---- Data ---- */
-
-typedef struct samples {
-    uint8_t bytes[RANDOM_JOB_INPUTS][MOST * SIDE * SIDE * CHANNELS];
-    float numbers[RANDOM_JOB_INPUTS][MOST * SIDE * SIDE * CHANNELS];
-    int32_t ids[RANDOM_JOB_INPUTS][MOST * IDS];
-    int32_t classes[RANDOM_JOB_OUTPUTS][MOST];
-    float targets[RANDOM_JOB_OUTPUTS][MOST * CLASSES];
-    float weights[MOST];
-    ls_array inputs[RANDOM_JOB_INPUTS], labels[RANDOM_JOB_OUTPUTS];
-    const random_job *job;
-} samples;
-
-static float unit(draws *d)
-{
-    return (float)draw(d, 1 << 16) / 65536;
-}
-
-static ls_array make_input(const random_job *j, samples *s, int i, draws *d)
-{
-    for (size_t k = 0; k < sizeof(s->numbers[i]) / sizeof(float); k++) {
-        s->numbers[i][k] = unit(d);
-        s->bytes[i][k] = (uint8_t)draw(d, 256);
-    }
-    for (int k = 0; k < MOST * IDS; k++)
-        s->ids[i][k] = (int32_t)draw(d, ID_KINDS);
-    switch (j->input[i]) {
-    case INPUT_IMAGE_U8:
-        return ls_array_of(LS_U8, LS_SHAPE(j->samples, SIDE, SIDE, CHANNELS), s->bytes[i]);
-    case INPUT_IMAGE:
-        return ls_array_of(LS_F32, LS_SHAPE(j->samples, SIDE, SIDE, CHANNELS), s->numbers[i]);
-    case INPUT_VECTOR:
-        return ls_array_of(LS_F32, LS_SHAPE(j->samples, VECTOR), s->numbers[i]);
-    default:
-        return ls_array_of(LS_I32, LS_SHAPE(j->samples, IDS), s->ids[i]);
-    }
-}
-
-static ls_array make_label(const random_job *j, samples *s, int i, draws *d)
-{
-    for (int k = 0; k < MOST; k++) {
-        s->classes[i][k] = (int32_t)draw(d, CLASSES);
-        for (int c = 0; c < CLASSES; c++)
-            if (j->target[i] == TARGET_ONE_HOT)
-                s->targets[i][k * CLASSES + c] = c == s->classes[i][k];
-            else
-                s->targets[i][k * CLASSES + c] = j->target[i] == TARGET_BINARY ? (float)draw(d, 2) : unit(d);
-    }
-    switch (j->target[i]) {
-    case TARGET_SPARSE:
-        return ls_array_of(LS_I32, LS_SHAPE(j->samples), s->classes[i]);
-    case TARGET_ONE_HOT:
-        return ls_array_of(LS_F32, LS_SHAPE(j->samples, CLASSES), s->targets[i]);
-    case TARGET_BINARY:
-        return ls_array_of(LS_F32, LS_SHAPE(j->samples, 1), s->targets[i]);
-    default:
-        return ls_array_of(LS_F32, LS_SHAPE(j->samples, NUMBERS), s->targets[i]);
-    }
-}
-
-static samples *make_samples(const random_job *j)
-{
-    samples *s = calloc(1, sizeof(*s));
-    if (!s)
-        return NULL;
-    draws d = draws_from(j->seed, STREAM_DATA);
-    s->job = j;
-    for (int i = 0; i < j->inputs; i++)
-        s->inputs[i] = make_input(j, s, i, &d);
-    for (int i = 0; i < j->outputs; i++)
-        s->labels[i] = make_label(j, s, i, &d);
-    for (int k = 0; k < MOST; k++)
-        s->weights[k] = k % 5 == 3 ? 0 : 0.5f + unit(&d);
-    return s;
-}
-
-static ls_array weights_of(const samples *s)
-{
-    return ls_array_of(LS_F32, LS_SHAPE(s->job->samples), s->weights);
-}
-
-static ls_dataset *all_samples(const samples *s, bool weighted)
-{
-    ls_arrays_options o = { .inputs = s->inputs,
-                            .input_count = s->job->inputs,
-                            .targets = s->labels,
-                            .target_count = s->job->outputs,
-                            .keep = LS_KEEP_BORROWED };
-    if (weighted)
-        o.weights = weights_of(s);
-    return ls_from_tensor_slices_with(o);
-}
-
-/* The bytes of one row. */
-static size_t row_bytes(ls_array a, size_t element)
-{
-    size_t bytes = element;
-    for (int axis = 1; axis < a.shape.rank; axis++)
-        bytes *= (size_t)a.shape.dims[axis];
-    return bytes;
-}
-
-static size_t element_bytes(ls_dtype dtype)
-{
-    return dtype == LS_U8 ? 1 : 4;
-}
-
-static void copy_row(ls_array from, int64_t row, ls_array *to)
-{
-    size_t bytes = row_bytes(from, element_bytes(from.dtype));
-    memcpy(to->data, (const char *)from.data + (size_t)row * bytes, bytes);
-}
-
-static ls_status generate(void *user, ls_element *out, bool *end)
-{
-    const samples *s = user;
-    const random_job *j = s->job;
-    int64_t row = (out->number + (int64_t)out->epoch) % j->samples;
-    *end = out->number == j->samples;
-    if (*end)
-        return LS_OK;
-    for (int i = 0; i < j->inputs; i++)
-        copy_row(s->inputs[i], row, &out->component[i]);
-    for (int i = 0; i < j->outputs; i++)
-        copy_row(s->labels[i], row, &out->component[j->inputs + i]);
-    if (j->sample_weights)
-        copy_row(weights_of(s), row, &out->component[j->inputs + j->outputs]);
-    return LS_OK;
-}
-
-static ls_spec row_spec(ls_array a)
-{
-    ls_spec spec = { .dtype = a.dtype, .shape = { .rank = a.shape.rank - 1 } };
-    memcpy(spec.shape.dims, a.shape.dims + 1, sizeof(spec.shape.dims[0]) * (size_t)spec.shape.rank);
-    return spec;
-}
-
-static ls_dataset *generated_samples(samples *s)
-{
-    const random_job *j = s->job;
-    ls_element_spec spec = { .features = j->inputs, .labels = j->outputs, .weights = j->sample_weights };
-    for (int i = 0; i < j->inputs; i++)
-        spec.component[spec.count++] = row_spec(s->inputs[i]);
-    for (int i = 0; i < j->outputs; i++)
-        spec.component[spec.count++] = row_spec(s->labels[i]);
-    if (j->sample_weights)
-        spec.component[spec.count++] = row_spec(weights_of(s));
-    return ls_from_generator(generate, s, spec);
-}
-
-/* Turns images around in every second sample, and adds a number that depends on epoch and sample to float inputs. */
-static ls_status augment(void *user, const ls_element *in, ls_element *out)
-{
-    (void)user;
-    for (int c = 0; c < in->count; c++) {
-        size_t bytes = element_bytes(in->component[c].dtype);
-        for (int axis = 0; axis < in->component[c].shape.rank; axis++)
-            bytes *= (size_t)in->component[c].shape.dims[axis];
-        memcpy(out->component[c].data, in->component[c].data, bytes);
-    }
-    float *first = out->component[0].data;
-    if (in->component[0].dtype == LS_F32)
-        first[0] += (float)((in->number * 7 + (int64_t)in->epoch * 3) % 11) / 16;
-    if (in->component[0].dtype == LS_U8)
-        ((uint8_t *)out->component[0].data)[0] = (uint8_t)(in->number * 7 + (int64_t)in->epoch * 3);
-    return LS_OK;
-}
-
-static ls_dataset *make_data(samples *s)
-{
-    const random_pipeline *p = &s->job->pipeline;
-    ls_dataset *data = p->source == SOURCE_GENERATOR ? generated_samples(s) : all_samples(s, s->job->sample_weights);
-    if (p->skip)
-        data = ls_skip(data, 1);
-    if (p->shard)
-        data = ls_shard(data, 2, 0);
-    if (p->map)
-        data = ls_map(data, augment, .threads = p->map_threads ? 3 : 0);
-    if (p->shuffle)
-        data = ls_shuffle(data, 1 + s->job->samples / 2, s->job->seed);
-    if (p->repeat)
-        data = ls_repeat(data, 2);
-    if (p->batch)
-        data = ls_batch(data, s->job->batch, p->drop_remainder && s->job->samples / 2 > s->job->batch);
-    if (p->prefetch)
-        data = ls_prefetch(data, 2);
-    return data;
 }
 
 /* ---- Callbacks ---- */
@@ -758,7 +373,7 @@ static ls_status put_predictions(const random_job *j, const random_run *run, ls_
         ls_status status = ls_predict(model, data, &values, .batch_size = j->batch, .verbose = LS_VERBOSE_SILENT,
                                       .strategy = run->strategy, .lanes = j->lanes, .index = output);
         if (status == LS_OK)
-            status = ls_sha256_of(values.data, (size_t)values.shape.dims[0] * row_bytes(values, 4), hex);
+            status = ls_sha256_of(values.data, (size_t)values.shape.dims[0] * random_row_bytes(values, 4), hex);
         free(values.data);
         if (status != LS_OK)
             return status;
@@ -769,9 +384,9 @@ static ls_status put_predictions(const random_job *j, const random_run *run, ls_
 
 static void train(const random_job *j, const random_run *run, ls_model *model, samples *s, report *r)
 {
-    ls_dataset *data = make_data(s), *all = all_samples(s, false), *validation = NULL;
+    ls_dataset *data = random_data_make(s), *all = random_samples_all(s, false), *validation = NULL;
     if (j->validation_data)
-        validation = ls_take(all_samples(s, false), 1 + j->samples / 2);
+        validation = ls_take(random_samples_all(s, false), 1 + j->samples / 2);
     ls_status status = fit(j, run, model, data, validation, r);
     if (status != LS_OK)
         put_failure(r, "fit", status);
@@ -791,12 +406,12 @@ char *random_job_run(const random_job *j, ls_context *ctx, const random_run *run
 {
     report r = { .text = NULL };
     ls_model *model = NULL;
-    samples *s = make_samples(j);
+    samples *s = random_samples_make(j);
     r.out = s ? open_memstream(&r.text, &r.bytes) : NULL;
     if (r.out) {
-        ls_status status = make_model(j, ctx, &model);
+        ls_status status = random_model_make(j, ctx, &model);
         if (status == LS_OK)
-            status = compile(j, model);
+            status = random_model_compile(j, model);
         if (status == LS_OK)
             train(j, run, model, s, &r);
         else

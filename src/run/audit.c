@@ -82,11 +82,14 @@ static bool changes_bits(const ls_executor *e)
     return e->mutation == LS_MUTATE_BIT || e->mutation == LS_MUTATE_LAST_BIT;
 }
 
-/* Changes a bit of a partial's first or last element. */
+/* Changes a bit of a partial's first byte, or of its last one where it has the value's format. */
 static void change_bit(const ls_executor *e, const ls_join *join, char *partial)
 {
-    size_t last = (size_t)(join->plain - 1) * ls_dtype_bytes(join->dtype);
-    partial[e->mutation == LS_MUTATE_LAST_BIT ? last : 0] ^= 1;
+    size_t bytes = (size_t)join->plain * ls_dtype_bytes(join->dtype);
+    if (e->mutation == LS_MUTATE_BIT)
+        partial[0] ^= 1;
+    else if (!join->group->kernel->finish && bytes > 0)
+        partial[bytes - 1] ^= 1;
 }
 
 /* Units of a lane come one after the other. */
