@@ -299,7 +299,16 @@ static const char *make_folder(const trial *t, int number, int part, char *out, 
     return out;
 }
 
-/* Runs the job, or a part of it, at a place and compares what must be equal. */
+static int64_t count_steps(const char *text)
+{
+    int64_t steps = 0;
+    for (; (text = strstr(text, "step ")); text++)
+        steps++;
+    return steps;
+}
+
+/* Runs the job, or a part of it, at a place and compares what must be equal. A run that is cut makes the steps up to
+ * there. */
 static void try_place(trial *t, int number, int part, int64_t cut)
 {
     char folder[400];
@@ -323,17 +332,14 @@ static void try_place(trial *t, int number, int part, int64_t cut)
             tell_difference(texts[i], t->wanted);
             good = false;
         }
+    if (part == 0 && count_steps(texts[0] ? texts[0] : "") != cut) {
+        printf("random job %" PRIu64 ", place %d.%d (%s): cut after step %" PRId64 ":\n%s", t->job.seed, number, part,
+               p.name, cut, texts[0] ? texts[0] : "nothing\n");
+        good = false;
+    }
     t->bad += !good;
     for (int i = 0; i < count; i++)
         free(texts[i]);
-}
-
-static int64_t count_steps(const char *text)
-{
-    int64_t steps = 0;
-    for (; (text = strstr(text, "step ")); text++)
-        steps++;
-    return steps;
 }
 
 /* The result that all others are compared with. A job that cannot be run at all is a mistake of random_job.c. */
@@ -352,7 +358,9 @@ static bool run_first(trial *t)
         return false;
     }
     t->steps = count_steps(t->wanted);
-    return true;
+    if (t->job.max_steps > 0 && t->steps > t->job.max_steps)
+        printf("random job %" PRIu64 " made %" PRId64 " steps\n", t->job.seed, t->steps);
+    return t->job.max_steps == 0 || t->steps <= t->job.max_steps;
 }
 
 static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *where)
