@@ -91,7 +91,7 @@ apply() {
 
 checks= from=$CLEAN killed=0 survivors=() errors=0
 try_mutant() {
-    local reason status=0 killer=
+    local reason status=0 killer= slow
     if ! reason=$(apply); then
         echo "error     $name: $reason"
         errors=$((errors + 1))
@@ -107,7 +107,8 @@ try_mutant() {
         survivors+=("$name")
         ;;
     1)
-        echo "killed    $name by $killer"
+        grep -q 'timed out after' "$WORK/log" && slow=', out of time' || slow=
+        echo "killed    $name by $killer$slow"
         killed=$((killed + 1))
         ;;
     *)
