@@ -45,13 +45,16 @@ is_wanted() {
 
 # ---- the copy ----
 
-# Times of files are kept, so that make builds again only what has changed since the last time.
+# Only what differs is copied, and is then newer than its object: make builds it again, and nothing else.
 copy_tree() {
+    local each
     mkdir -p "$TREE"
-    find "$TREE" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    (cd "$TREE" && find . -path ./build -prune -o -type f -print0) | while IFS= read -r -d '' each; do
+        [ -e "$each" ] || rm "$TREE/$each"
+    done
     git ls-files -z -c -o --exclude-standard | while IFS= read -r -d '' each; do
-        [ ! -e "$each" ] || printf '%s\0' "$each"
-    done | xargs -0 cp -p --parents -t "$TREE"
+        [ ! -e "$each" ] || cmp -s "$each" "$TREE/$each" || { mkdir -p "$TREE/$(dirname "$each")" && cp "$each" "$TREE/$each"; }
+    done
     rm -rf "$CLEAN" "$WORK/logs"
     mkdir -p "$CLEAN" "$WORK/logs"
     cp -a "$TREE/src" "$CLEAN/"
