@@ -47,7 +47,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 # packages and asking pkg-config. While it is there, set-up costs nothing.
 
 GOALS := $(or $(MAKECMDGOALS),all)
-TESTING := test surface verify faults kills schedules soak-workers bits bits-program everything
+TESTING := test surface verify faults kills schedules random-jobs soak-workers bits bits-program everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -60,7 +60,7 @@ endif
 DEPS_MODE := $(if $(filter $(TESTING) demo,$(GOALS)),install,check)
 CONFIG := build/config-$(subst $(space),-,$(NEEDS)).mk
 
-ifneq ($(filter-out help clean deps format format-check bench-peers fuzz,$(GOALS)),)
+ifneq ($(filter-out help clean deps format format-check bench-peers fuzz mutants,$(GOALS)),)
 $(CONFIG): tools/deps.sh
 	@CC='$(CC)' tools/deps.sh $(DEPS_MODE) $(NEEDS)
 	@mkdir -p $(@D)
@@ -340,6 +340,20 @@ SCHEDULES ?= 100000
 .PHONY: schedules
 schedules: $(B)/tests/test_worker_schedules
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SCHEDULES='$(SCHEDULES)' LS_TEST_TIMEOUT=36000 tests/run.sh $<
+
+# Random jobs, from seed RANDOM_JOBS_FIRST on, until one has two results or SEEDS of them had one; 0: no end. `make test` runs a
+# few.
+RANDOM_JOBS_FIRST ?= 0
+SEEDS ?= 0
+.PHONY: random-jobs
+random-jobs: all $(B)/tests/test_random_jobs
+	@LS_BUILD='$(B)' LS_FIRST_RANDOM_JOB='$(RANDOM_JOBS_FIRST)' LS_RANDOM_JOBS='$(SEEDS)' $(B)/tests/test_random_jobs
+
+# Wrong versions of the library that tests must notice: those of tests/mutants.list, or MUTANTS="a b".
+MUTANTS ?=
+.PHONY: mutants
+mutants:
+	@tests/mutants.sh $(MUTANTS)
 
 # Workers, transports, batches and models in every combination, and workers that are killed and stopped at every point of a
 # step; `make test` runs a sample.

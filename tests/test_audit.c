@@ -17,7 +17,12 @@
 #define SAMPLES  24
 #define FEATURES 6
 
-static ls_status fit(ls_context *ctx, int broken)
+typedef struct fault {
+    int rank; /* of the worker; -1: none has a fault */
+    ls_mutation mutation;
+} fault;
+
+static ls_status fit(ls_context *ctx, const fault *f)
 {
     static uint8_t features[SAMPLES * FEATURES];
     static int32_t labels[SAMPLES];
@@ -31,10 +36,10 @@ static ls_status fit(ls_context *ctx, int broken)
                                      ls_relu(), ls_dense(3, .activation = LS_SOFTMAX));
     if (status == LS_OK)
         status = ls_compile(model, .optimizer = ls_sgd(), .loss = ls_sparse_categorical_crossentropy());
-    if (status == LS_OK && broken == ls_cluster_rank(ctx))
+    if (status == LS_OK && f->rank == ls_cluster_rank(ctx))
         status = ls_runs_of(ls_model_graph(model), &runs);
     if (runs)
-        runs->settings.mutation = LS_MUTATE_BIT;
+        runs->settings.mutation = f->mutation;
     ls_dataset *set = ls_from_tensor_slices(ls_array_of(LS_U8, LS_SHAPE(SAMPLES, FEATURES), features),
                                             ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .keep = LS_KEEP_BORROWED);
     if (status == LS_OK)
@@ -52,14 +57,15 @@ static void quiet(void *user, ls_log_level level, const char *line)
 /* LS_OK: it went as it should. */
 static ls_status work(int rank, int count, void *user)
 {
-    int broken = *(const int *)user;
+    const fault *f = user;
+    int broken = f->rank;
     char name[16];
     ls_context *ctx = NULL;
     (void)count;
     alarm(60);
     ls_status status = ls_context_open(&(ls_context_options){ .threads = 1, .log_sink = quiet }, &ctx);
     if (status == LS_OK)
-        status = fit(ctx, broken);
+        status = fit(ctx, f);
     snprintf(name, sizeof(name), "worker %d ", broken);
     const char *message = strstr(ls_last_error(), "audit: ");
     bool named = status == LS_ERR_PEER && message && strstr(message, name) && strstr(message, "other bits of lane ");
@@ -76,8 +82,9 @@ static void a_worker_with_a_wrong_bit_is_named(void **state)
     (void)state;
     for (int count = 2; count <= 3; count++)
         for (int broken = -1; broken < count; broken++)
-            if (ls_spawn(count, work, &broken) != LS_OK)
-                fail_msg("%d workers: %s", count, ls_last_error());
+            for (ls_mutation m = LS_MUTATE_BIT; m <= LS_MUTATE_LAST_BIT; m++)
+                if (ls_spawn(count, work, &(fault){ broken, m }) != LS_OK)
+                    fail_msg("%d workers, mutation %d: %s", count, (int)m, ls_last_error());
 }
 
 int main(void)

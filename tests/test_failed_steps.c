@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bed.h"
+#include "lockstep.h"
 #include "sanitized.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
@@ -165,6 +166,44 @@ static void what_is_not_finite_changes_nothing(void **state)
     close_bed(&b);
 }
 
+/* The kernel is zero, so that the loss does not see the number by which its gradient overflows. The next step is made,
+ * with the bits of a model that never saw the bad one. */
+static void a_step_after_one_with_an_infinite_gradient_is_made(void **state)
+{
+    (void)state;
+    enum { N = 8, EACH = 3 };
+    float good[N * EACH], bad[N * EACH];
+    int32_t labels[N];
+    char hash[2][65];
+    for (int i = 0; i < N * EACH; i++)
+        good[i] = bad[i] = (float)(i % 7) / 7;
+    for (int i = 0; i < N; i++)
+        labels[i] = i % 2;
+    bad[0] = 3e38f;
+    ls_array y = ls_array_of(LS_I32, LS_SHAPE(N), labels), x = ls_array_of(LS_F32, LS_SHAPE(N, EACH), good);
+    for (int both = 0; both < 2; both++) {
+        ls_context *ctx;
+        ls_model *model;
+        ls_output output = { .loss = ls_sparse_categorical_crossentropy(), .weight = 1e10 };
+        assert_int_equal(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx), LS_OK);
+        assert_int_equal(ls_sequential(ctx, "net", &model, ls_input(EACH),
+                                       ls_dense(4, .kernel_initializer = { .kind = LS_INIT_ZEROS }),
+                                       ls_dense(2, .activation = LS_SOFTMAX)),
+                         LS_OK);
+        assert_int_equal(ls_compile(model, .optimizer = ls_adam(), .outputs = &output, .output_count = 1), LS_OK);
+        if (both) {
+            ls_array broken = ls_array_of(LS_F32, LS_SHAPE(N, EACH), bad);
+            assert_int_equal(ls_train_on_batch(model, broken, y, .lanes = 3), LS_ERR_NOT_FINITE);
+            assert_non_null(strstr(ls_last_error(), "gradient of dense/kernel"));
+        }
+        assert_int_equal(ls_train_on_batch(model, x, y, .lanes = 3), LS_OK);
+        assert_int_equal(ls_model_state_sha256(model, hash[both]), LS_OK);
+        ls_model_destroy(model);
+        ls_context_close(ctx);
+    }
+    assert_string_equal(hash[0], hash[1]);
+}
+
 /* Not one update is done when one alone, and not in place, is bad. */
 static void an_update_that_is_looked_at_is_checked_too(void **state)
 {
@@ -261,6 +300,7 @@ int main(void)
         cmocka_unit_test(a_bad_label_changes_nothing),
         cmocka_unit_test(one_of_several_failures_is_named),
         cmocka_unit_test(what_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_step_after_one_with_an_infinite_gradient_is_made),
         cmocka_unit_test(an_update_that_is_looked_at_is_checked_too),
         cmocka_unit_test(an_injected_error_changes_nothing),
     };

@@ -242,6 +242,35 @@ static void one_that_wakes_writes_nothing(void **state)
     ls_text_free(&whole);
 }
 
+/* The first worker is stopped while the second one goes on and finishes, and wakes when the lease is removed. */
+static void one_that_wakes_after_the_end_writes_nothing(void **state)
+{
+    fixture *f = *state;
+    const int members[] = { 0, 1 };
+    ls_peers peers = { .rank = 0, .size = 2, .count = 2, .members = members };
+    ls_train_log *first = NULL;
+    ls_text whole = { 0 };
+    ls_text_put(&whole, START(0) "x\"}\n");
+    expect_steps(&whole, 1, 4);
+    f->ctx->peers = &peers;
+    OK(ls_train_log_open(f->path, (ls_log_mode){ .append = false }, f->ctx, &first));
+    put(first, START(0) "x\"");
+    put_steps(first, 1, 2);
+    ls_train_log *second = open_quiet(f, false);
+    put(second, START(0) "x\"");
+    put_steps(second, 1, 3);
+    peers = (ls_peers){ .rank = 1, .size = 2, .count = 1, .members = members + 1, .epoch = 1 };
+    ls_train_log_go_on(second);
+    put_steps(second, 4, 4);
+    ls_train_log_end(second);
+    put_steps(first, 3, 5);
+    assert_int_equal(f->warnings, 1);
+    ls_train_log_end(first);
+    assert_file(f, &whole);
+    f->ctx->peers = NULL;
+    ls_text_free(&whole);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
@@ -252,6 +281,7 @@ int main(void)
         TEST(a_log_that_cannot_be_seen),
         TEST(a_checkpoint_is_told_by_who_wrote_it),
         TEST(one_that_wakes_writes_nothing),
+        TEST(one_that_wakes_after_the_end_writes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

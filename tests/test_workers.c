@@ -45,6 +45,7 @@ typedef struct cluster {
     const ls_piece *pieces[MOST];
     size_t count[MOST];
     int servers;        /* the last of them */
+    bool early;         /* what is posted moves at once, not as late as it may */
     atomic_bool strays; /* what lanes made went to one that is no server */
 } cluster;
 
@@ -98,7 +99,8 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
 }
 
-/* What is posted moves as late as it may: what somebody writes there before is seen. */
+/* What is posted moves as late as it may: what somebody writes there before is seen. Or at once: then what somebody
+ * still reads there is seen. */
 static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     member *m = (member *)peers;
@@ -108,7 +110,7 @@ static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_
     m->posted_tag = tag;
     m->posted_count = count;
     m->posts++;
-    return LS_OK;
+    return m->c->early ? exchange(peers, tag, what, pieces, count) : LS_OK;
 }
 
 static ls_status settle(ls_peers *peers)
@@ -116,7 +118,7 @@ static ls_status settle(ls_peers *peers)
     member *m = (member *)peers;
     const ls_piece *pieces = m->posted;
     m->posted = NULL;
-    return pieces ? exchange(peers, m->posted_tag, "what was posted", pieces, m->posted_count) : LS_OK;
+    return pieces && !m->c->early ? exchange(peers, m->posted_tag, "what was posted", pieces, m->posted_count) : LS_OK;
 }
 
 static void move_on(ls_peers *peers)
@@ -181,6 +183,7 @@ typedef struct job {
     bool clips;    /* gradients, by the norm of all */
     int servers;   /* of the workers, where there are more */
     int audit;     /* see ls_fit_options */
+    bool early;    /* see cluster */
     unsigned gpus; /* by bit: workers that train on a device of another kind; 8 bits above, also on the CPU */
     int broken;    /* the worker, counted from 1, whose partials have a wrong bit; 0: none */
 } job;
@@ -372,7 +375,7 @@ static void must_be_good(const outcome *found, const outcome *expected, const jo
 
 static void has_the_bits_of_one(const job *j, const outcome *expected, int size)
 {
-    cluster c = { .size = size, .servers = j->servers < size ? j->servers : 0 };
+    cluster c = { .size = size, .servers = j->servers < size ? j->servers : 0, .early = j->early };
     static work works[MOST];
     pthread_t threads[MOST];
     pthread_barrier_init(&c.barrier, NULL, (unsigned)size);
@@ -418,6 +421,9 @@ static void any_number_of_workers_has_the_bits_of_one(void **state)
         { LARGE, .lanes = 8, .servers = 3, .weighs = true },
         { DEEP, .lanes = 6, .servers = 2, .clips = true },
         { DEEP_LARGE, .lanes = 8, .servers = 1 },
+        { DEEP, .lanes = 8, .cpus = 2, .early = true },
+        { LARGE, .lanes = 8, .early = true },
+        { DEEP_LARGE, .lanes = 7, .early = true },
     };
     for (size_t i = 0; i < LENGTH(jobs); i++) {
         static work alone;

@@ -77,11 +77,26 @@ static ls_status hash_partial(ls_executor *e, int join, const char *partial, int
     return LS_OK;
 }
 
-/* Units of a lane come one after the other. Of a mutated run one bit of the first partial is another one. */
+static bool changes_bits(const ls_executor *e)
+{
+    return e->mutation == LS_MUTATE_BIT || e->mutation == LS_MUTATE_LAST_BIT;
+}
+
+/* Changes a bit of a partial's first byte, or of its last one where it has the value's format. */
+static void change_bit(const ls_executor *e, const ls_join *join, char *partial)
+{
+    size_t bytes = (size_t)join->plain * ls_dtype_bytes(join->dtype);
+    if (e->mutation == LS_MUTATE_BIT)
+        partial[0] ^= 1;
+    else if (!join->group->kernel->finish && bytes > 0)
+        partial[bytes - 1] ^= 1;
+}
+
+/* Units of a lane come one after the other. */
 ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int worker)
 {
     ls_driver *driver = e->drivers[u->device];
-    if (u->lane != e->audited && (e->mutation != LS_MUTATE_BIT || driver))
+    if (u->lane != e->audited && (!changes_bits(e) || driver))
         return LS_OK;
     for (int s = u->index; driver && s < u->index + u->count; s++)
         LS_TRY(ls_driver_bring_home(driver, e, s, u->lane));
@@ -89,8 +104,8 @@ ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int worker)
         const ls_join *join = &e->plan->joins[i];
         int s = join->group->segment;
         char *slot = s >= u->index && s < u->index + u->count ? ls_partials_of(e, s, u->lane) : NULL;
-        if (slot && e->mutation == LS_MUTATE_BIT)
-            slot[join->partial] ^= 1;
+        if (slot && changes_bits(e))
+            change_bit(e, join, slot + join->partial);
         if (slot && u->lane == e->audited)
             LS_TRY(hash_partial(e, i, slot + join->partial, worker));
     }

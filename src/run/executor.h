@@ -65,7 +65,13 @@ double ls_executor_join_seconds(const ls_executor *executor);
 void ls_executor_audit(ls_executor *executor);
 
 /* Tests make the tree, or a bit of each partial, wrong with these, to see that it is noticed. */
-typedef enum ls_mutation { LS_MUTATE_NOTHING, LS_MUTATE_SWAP, LS_MUTATE_ARRIVAL, LS_MUTATE_BIT } ls_mutation;
+typedef enum ls_mutation {
+    LS_MUTATE_NOTHING,
+    LS_MUTATE_SWAP,
+    LS_MUTATE_ARRIVAL,
+    LS_MUTATE_BIT,
+    LS_MUTATE_LAST_BIT
+} ls_mutation;
 void ls_executor_mutate(ls_executor *executor, ls_mutation mutation);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/opencl/opencl.h"
 #include "base/numbers.h"
@@ -144,6 +145,8 @@ static void look_at_platform(ls_cl_platform platform)
     }
 }
 
+#define CPUS "/sys/devices/system/cpu"
+
 static void look(void)
 {
     ls_cl_platform platforms[MOST_PLATFORMS];
@@ -152,6 +155,10 @@ static void look(void)
     if (wanted_parts() == 0) {
         snprintf(found.problem, sizeof(found.problem), "left alone: LOCKSTEP_OPENCL_PARTS is %.40s%s", said,
                  strcmp(said, "0") == 0 ? "" : "; expected a number from 0 to 64");
+        return;
+    }
+    if (access(CPUS, F_OK) != 0) { /* PoCL would abort this process */
+        snprintf(found.problem, sizeof(found.problem), "left alone: there is no " CPUS ", and PoCL aborts without it");
         return;
     }
     if (!load())
