@@ -48,9 +48,9 @@ static double gelu(const ls_simd *t, arrays *a)
     return 8.0 * (double)a->n;
 }
 
-static double finite(const ls_simd *t, arrays *a)
+static double range(const ls_simd *t, arrays *a)
 {
-    a->sums[0] = t->finite(a->x, a->n);
+    a->sums[0] = t->range(a->x, a->n);
     return 4.0 * (double)a->n;
 }
 
@@ -235,7 +235,7 @@ static const struct row {
     { "add", add },
     { "exp", exponential },
     { "gelu", gelu },
-    { "finite", finite },
+    { "finite", range },
     { "sum_squares", sum_squares },
     { "join_f32, 8 lanes", join },
     { "channel_sum, 64 channels", channel_sum },
