@@ -94,7 +94,7 @@ AVX512_FLAGS := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
 
 # ---- sources ----------------------------------------------------------------------------------------------------------
 
-SOURCES      := $(sort $(wildcard src/*/*.c src/backend/*/*.c))
+SOURCES      := $(sort $(wildcard src/*/*.c src/*/*/*.c))
 TOOL_SOURCES := $(filter src/tool/%,$(SOURCES))
 LIB_SOURCES  := $(filter-out $(TOOL_SOURCES),$(SOURCES))
 # Reference kernels are one source for several element types: *_real.c for two, *_number.c for four.

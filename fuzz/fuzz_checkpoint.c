@@ -6,7 +6,8 @@
 #include "base/text.h"
 #include "fuzz.h"
 #include "nn/model.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/job/results.h"
 
 static ls_model *model;
 static ls_checkpoint *saved; /* its tensors are good, its state is the input's */

@@ -1,8 +1,8 @@
 /* The first bytes at a worker's door, and a door's answer to them, which anybody may have sent; and the text of
  * addresses, which comes from files and variables. What is taken for a worker is one: every number is within its range,
  * and the bytes are those that a worker would send. */
-#include "fabric/address.h"
-#include "fabric/opening.h"
+#include "fabric/transport/address.h"
+#include "fabric/transport/preamble.h"
 #include "fuzz.h"
 
 static void check_opening(const uint8_t *data, size_t size)

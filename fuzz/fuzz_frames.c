@@ -1,7 +1,7 @@
 /* Frames from other workers: a worker of three, whose lines bring what the input says: heads near to those that would
  * be right, bodies of any length, single bytes changed, an end at any place. Whatever comes, calls end with a status,
  * and nothing is written outside of the pieces. */
-#include "fabric/mesh.h"
+#include "fabric/mesh/mesh.h"
 #include "fuzz.h"
 
 #define WORKERS   3

@@ -2,7 +2,7 @@
  * could go on with it, and then reads what it wrote. */
 #include "base/crc32c.h"
 #include "fuzz.h"
-#include "train/record.h"
+#include "train/server/record.h"
 
 #define KEY ",\"crc\":\""
 

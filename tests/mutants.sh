@@ -48,6 +48,7 @@ is_wanted() {
 # Only what differs is copied, and is then newer than its object: make builds it again, and nothing else.
 copy_tree() {
     local each
+    command -v git >/dev/null || { skip "the mutants" "there is no git, which lists the files of the tree"; exit 0; }
     mkdir -p "$TREE"
     (cd "$TREE" && find . -path ./build -prune -o -type f -print0) | while IFS= read -r -d '' each; do
         [ -e "$each" ] || rm "$TREE/$each"

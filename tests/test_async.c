@@ -16,13 +16,13 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "fabric/post.h"
-#include "fabric/unix.h"
+#include "fabric/messages/messenger.h"
+#include "fabric/transport/unix.h"
 #include "lockstep.h"
 #include "machine.h"
-#include "train/dealer.h"
-#include "train/journal.h"
-#include "train/reads.h"
+#include "train/server/batch_queue.h"
+#include "train/server/journal.h"
+#include "train/server/staleness.h"
 
 #define LIMIT 10.0 /* seconds that anything here may take */
 

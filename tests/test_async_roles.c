@@ -12,11 +12,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "fabric/unix.h"
+#include "fabric/transport/unix.h"
 #include "lockstep.h"
 #include "machine.h"
-#include "train/parts_private.h"
-#include "train/servers.h"
+#include "train/server/shards_private.h"
+#include "train/server/servers.h"
 
 #define LIMIT 20.0 /* seconds that anything here may take */
 #define READS 64   /* bytes of the versions in front of a gradient */

@@ -16,8 +16,11 @@
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
-#include "train/callback.h"
+#include "train/callback/callback.h"
 #include "training.h"
+#include "train/checkpoint/state_list.h"
+#include "train/fit/evaluate.h"
+#include "train/job/step.h"
 
 #define SAMPLES 40
 

@@ -16,7 +16,7 @@
 #include "machine.h"
 #include "nn/model.h"
 #include "samples.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #define SAMPLES 90
 #define SIDE    5

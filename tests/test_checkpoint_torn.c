@@ -15,7 +15,8 @@
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/job/results.h"
 
 /* ---- Folders ---- */
 

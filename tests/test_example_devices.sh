@@ -17,7 +17,7 @@ tf.Tensor(
 tf.Tensor(
 [[22 28]
  [49 64]], shape=(2, 2), dtype=int32)
-LS_ERR_NOT_FOUND: LS_WITH_DEVICE: device "/TPU:0": there is no kind "TPU", the nearest is $4
+LS_ERR_NOT_FOUND: LS_WITH_DEVICE: device "/TPU:0": there is no kind "TPU"; $4
 $2 Physical $1s, 1 Logical $1s
 ls_set_visible_devices: the context was opened by ls_list_logical_devices, and its devices are fixed since then: configure a context before it is opened, or create another
 with growth 0 bytes are reserved
@@ -48,7 +48,7 @@ run_example() {
 }
 
 check "on the CPU it runs" run_example "$LS_BUILD/examples/devices"
-expected CPU 1 0 'CPU; there is CPU:0' >"$TMP/expected"
+expected CPU 1 0 'there is CPU:0' >"$TMP/expected"
 expected_log CPU:0 >"$TMP/expected_log"
 check "on the CPU it says what it should" same "$TMP/expected" "$TMP/out"
 check "on the CPU its log has every op" same "$TMP/expected_log" "$TMP/log10"
@@ -64,7 +64,7 @@ build_for_gpus() {
 }
 check "it is compiled for the test GPUs" build_for_gpus
 check "on GPUs it runs" run_example "$TMP/devices"
-expected GPU 2 2 'CPU; there are CPU:0, GPU:0 to GPU:1' >"$TMP/expected"
+expected GPU 2 2 'there are CPU:0, GPU:0 to GPU:1' >"$TMP/expected"
 expected_log GPU:0 >"$TMP/expected_log"
 check "on GPUs it says what it should" same "$TMP/expected" "$TMP/out"
 check "on GPUs its log has every op" same "$TMP/expected_log" "$TMP/log10"

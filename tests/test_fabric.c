@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "fabric/mesh.h"
-#include "fabric/sim.h"
-#include "fabric/ucx.h"
-#include "fabric/unix.h"
+#include "fabric/mesh/mesh.h"
+#include "sim.h"
+#include "fabric/transport/ucx.h"
+#include "fabric/transport/unix.h"
 #include "lockstep.h"
 
 #define LIMIT 20 /* seconds that a worker of a test may take */

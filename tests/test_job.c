@@ -15,7 +15,10 @@
 #include "machine.h"
 #include "nn/model.h"
 #include "samples.h"
-#include "train/job.h"
+#include "train/job/job.h"
+#include "train/checkpoint/state_list.h"
+#include "train/job/passes.h"
+#include "train/job/step.h"
 
 #define SAMPLES 120
 #define SIDE    6

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "machine.h"
-#include "train/lease.h"
+#include "train/report/lease.h"
 
 static const int ranks[] = { 0, 1, 2, 3 };
 

@@ -19,8 +19,8 @@
 
 #include "base/clock.h"
 #include "base/sha256.h"
-#include "fabric/mesh.h"
-#include "fabric/unix.h"
+#include "fabric/mesh/mesh.h"
+#include "fabric/transport/unix.h"
 #include "skip.h"
 
 #define OWNER 54321

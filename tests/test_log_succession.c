@@ -14,8 +14,9 @@
 #include "base/file.h"
 #include "run/peers.h"
 #include "machine.h"
-#include "train/lease.h"
-#include "train/log_file.h"
+#include "train/report/lease.h"
+#include "train/report/log_file.h"
+#include "train/report/log.h"
 
 #define START(steps) "{\"event\":\"start\",\"steps_done\":" #steps ",\"weights_sha256\":\"ab\",\"time\":\""
 

@@ -11,7 +11,13 @@
 #include "machine.h"
 #include "nn/model.h"
 #include "samples.h"
-#include "train/parts_private.h"
+#include "train/server/shards_private.h"
+#include "train/job/job.h"
+#include "train/job/passes.h"
+#include "train/job/results.h"
+#include "train/job/step.h"
+#include "train/server/record.h"
+#include "train/server/shards.h"
 
 #define SAMPLES 110
 #define SIDE    6

@@ -20,7 +20,7 @@
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 enum { SAMPLES = 40, BATCH = 4, MOST_BYTES = 1 << 20 };
 

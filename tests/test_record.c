@@ -15,7 +15,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "train/record.h"
+#include "train/server/record.h"
 
 #define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define ID   "00112233445566778899aabbccddeeff"

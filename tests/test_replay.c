@@ -19,9 +19,14 @@
 #include "lockstep.h"
 #include "nn/model.h"
 #include "samples.h"
-#include "train/checkpoint.h"
-#include "train/parts.h"
-#include "train/recording.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/server/shards.h"
+#include "train/server/replay_schedule.h"
+#include "train/job/job.h"
+#include "train/job/passes.h"
+#include "train/job/setup.h"
+#include "train/job/step.h"
+#include "train/server/record.h"
 
 #define SIDE    6
 #define CLASSES 3

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "fabric/shm.h"
-#include "fabric/unix.h"
+#include "fabric/transport/shm.h"
+#include "fabric/transport/unix.h"
 
 #define LIMIT 10.0 /* seconds that anything here may take */
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "fabric/sim.h"
+#include "sim.h"
 
 #define MOST 6
 #define T    (&ls_transport_sim)

@@ -18,7 +18,9 @@
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
-#include "train/callback.h"
+#include "train/callback/callback.h"
+#include "train/checkpoint/state_list.h"
+#include "train/fit/evaluate.h"
 
 static char folder[] = "/tmp/lockstep-tensorboard-XXXXXX";
 static float x[10];

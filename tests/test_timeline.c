@@ -16,7 +16,8 @@
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
-#include "train/job.h"
+#include "train/job/job.h"
+#include "train/job/times.h"
 
 #define SAMPLES 20
 #define BATCH   5

@@ -18,12 +18,12 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "fabric/address.h"
-#include "fabric/key.h"
-#include "fabric/opening.h"
-#include "fabric/tls.h"
-#include "fabric/transport.h"
-#include "fabric/ucx.h"
+#include "fabric/transport/address.h"
+#include "fabric/transport/key.h"
+#include "fabric/transport/preamble.h"
+#include "fabric/transport/tls.h"
+#include "fabric/transport/transport.h"
+#include "fabric/transport/ucx.h"
 #include "sanitized.h"
 #include "skip.h"
 

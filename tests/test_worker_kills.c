@@ -23,11 +23,11 @@
 #include "base/clock.h"
 #include "base/fileops.h"
 #include "device/context.h"
-#include "fabric/mesh.h"
+#include "fabric/mesh/mesh.h"
 #include "lockstep.h"
 #include "nn/model.h"
 #include "sanitized.h"
-#include "train/job.h"
+#include "train/job/job.h"
 
 #define MOST     5 /* workers */
 #define STEPS    6 /* in two epochs */

@@ -19,7 +19,7 @@
 
 #include "base/philox.h"
 #include "device/context.h"
-#include "fabric/sim.h"
+#include "sim.h"
 #include "lockstep.h"
 #include "run/peers.h"
 

@@ -4,7 +4,7 @@
 #include "base/size.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "data/half.h"
+#include "data/float16.h"
 #include "data/hdf5.h"
 #include "data/stream.h"
 

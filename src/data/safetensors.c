@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/work.h"
-#include "data/half.h"
+#include "data/float16.h"
 #include "graph/shape.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the bytes of a file are taken as they are");

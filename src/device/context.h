@@ -44,7 +44,7 @@ struct ls_context {
     bool evaluator;             /* it follows checkpoints of others (lockstep/cluster.h) */
     bool joined;                /* by a call, or by our own environment: others are not to be asked */
     int worker, worker_count;   /* which of a cluster it is, and of how many; of 1, or 0 of 0: of none */
-    struct ls_cluster *cluster; /* that it is one of; NULL: none (src/fabric/cluster.h) */
+    struct ls_cluster *cluster; /* that it is one of; NULL: none (src/fabric/mesh/cluster.h) */
     struct ls_peers *peers;     /* other workers of a cluster; NULL: this process is alone (src/run/peers.h) */
     struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
@@ -110,7 +110,7 @@ void ls_context_describe_vendor(const ls_context *ctx, struct ls_text *out);
 /* How many contexts this process has opened. */
 int ls_contexts_opened(void);
 
-/* What a context asks of the layer of clusters. The answers are in src/fabric/cluster.c. When it is made: whether the
+/* What a context asks of the layer of clusters. The answers are in src/fabric/mesh/cluster.c. When it is made: whether the
  * environment says that it is one of a cluster. When it was opened: meeting the others. At its end. */
 ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
 bool ls_context_meets_later(const ls_context *ctx); /* not when it is opened, but when it must */

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "device/scratch.h"
 #include "run/exchange.h"
-#include "run/fitting.h"
+#include "run/memory_check.h"
 #include "run/peers.h"
 
 /* Large work wants all threads, and products are taken to be large. */

@@ -12,7 +12,7 @@
 #include "graph/context.h"
 #include "lockstep/run.h"
 #include "run/run.h"
-#include "run/fitting.h"
+#include "run/memory_check.h"
 #include "run/peers.h"
 
 #define NO_BATCH (-1)

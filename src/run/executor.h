@@ -4,7 +4,7 @@
 #ifndef LS_RUN_EXECUTOR_H
 #define LS_RUN_EXECUTOR_H
 
-#include "device/crew.h"
+#include "device/thread_pool.h"
 #include "plan/placement.h"
 #include "run/state.h"
 #include "run/timeline.h"

@@ -4,7 +4,7 @@
 
 #include "backend/host.h"
 #include "device/context.h"
-#include "device/crew.h"
+#include "device/thread_pool.h"
 
 typedef struct ls_runtime {
     ls_kernel_source host;      /* the CPU backend */

@@ -1,0 +1,168 @@
+/* Worker threads and the one job they share. */
+#include "device/thread_pool.h"
+
+#include <stdlib.h>
+
+#include "base/fpmode.h"
+#include "base/thread.h"
+#include "device/cores.h"
+
+/* A call for workers; it lives on its caller's stack. */
+typedef struct call {
+    const bool *wanted;
+    void (*job)(void *user, int worker);
+    void *user;
+    int busy;
+    bool started;
+    pthread_cond_t moved; /* it may start, or is at its end */
+    struct call *next;    /* that came later */
+} call;
+
+struct ls_crew {
+    pthread_mutex_t mutex;
+    call *calls; /* under way or waiting, in the order they came */
+    bool closing, crowded;
+    int workers;
+    int *cores; /* NULL: not bound */
+    pthread_t *threads;
+    struct member {
+        ls_crew *crew;
+        int worker;
+        call *call; /* at hand */
+        pthread_cond_t start;
+    } * members;
+};
+
+/* Whether no earlier call, under way or waiting, wants a worker that this one wants. */
+static bool can_start(const ls_crew *crew, const call *c)
+{
+    for (const call *before = crew->calls; before != c; before = before->next)
+        for (int w = 0; w < crew->workers; w++)
+            if (before->wanted[w] && c->wanted[w])
+                return false;
+    return true;
+}
+
+static void remove_call(ls_crew *crew, const call *c)
+{
+    call **at = &crew->calls;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    for (call *later = c->next; later; later = later->next)
+        if (!later->started)
+            pthread_cond_signal(&later->moved);
+}
+
+static void *work(void *argument)
+{
+    struct member *member = argument;
+    ls_crew *crew = member->crew;
+    if (crew->cores && crew->cores[member->worker] >= 0)
+        ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
+    ls_fp_begin_thread();
+    pthread_mutex_lock(&crew->mutex);
+    for (;;) {
+        while (!member->call && !crew->closing)
+            pthread_cond_wait(&member->start, &crew->mutex);
+        if (crew->closing)
+            break;
+        call *c = member->call;
+        pthread_mutex_unlock(&crew->mutex);
+        c->job(c->user, member->worker);
+        pthread_mutex_lock(&crew->mutex);
+        member->call = NULL;
+        if (--c->busy == 0)
+            pthread_cond_signal(&c->moved);
+    }
+    pthread_mutex_unlock(&crew->mutex);
+    return NULL;
+}
+
+static void stop(ls_crew *crew, int started)
+{
+    pthread_mutex_lock(&crew->mutex);
+    crew->closing = true;
+    for (int i = 0; i < started; i++)
+        pthread_cond_signal(&crew->members[i].start);
+    pthread_mutex_unlock(&crew->mutex);
+    for (int i = 0; i < started; i++)
+        pthread_join(crew->threads[i], NULL);
+    for (int i = 0; crew->members && i < crew->workers; i++)
+        pthread_cond_destroy(&crew->members[i].start);
+    pthread_mutex_destroy(&crew->mutex);
+    free(crew->members);
+    free(crew->threads);
+    free(crew->cores);
+    free(crew);
+}
+
+ls_status ls_crew_create(int workers, const int *cores, bool crowded, ls_crew **out)
+{
+    ls_crew *crew = calloc(1, sizeof(*crew));
+    if (!crew)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", workers);
+    pthread_mutex_init(&crew->mutex, NULL);
+    crew->workers = workers;
+    crew->crowded = crowded;
+    crew->threads = calloc((size_t)workers, sizeof(*crew->threads));
+    crew->members = calloc((size_t)workers, sizeof(*crew->members));
+    crew->cores = cores ? calloc((size_t)workers, sizeof(*crew->cores)) : NULL;
+    int started = 0, failed = !crew->threads || !crew->members || (cores && !crew->cores);
+    for (int i = 0; crew->members && i < workers; i++) {
+        crew->members[i] = (struct member){ .crew = crew, .worker = i };
+        pthread_cond_init(&crew->members[i].start, NULL);
+    }
+    for (int i = 0; !failed && cores && i < workers; i++)
+        crew->cores[i] = cores[i];
+    for (; !failed && started < workers; started += !failed)
+        failed = ls_thread_start(&crew->threads[started], work, &crew->members[started]);
+    if (failed) {
+        stop(crew, started);
+        return ls_fail(LS_ERR_MEMORY, "%d of %d worker threads could be started", started, workers);
+    }
+    *out = crew;
+    return LS_OK;
+}
+
+void ls_crew_destroy(ls_crew *crew)
+{
+    if (crew)
+        stop(crew, crew->workers);
+}
+
+int ls_crew_workers(const ls_crew *crew)
+{
+    return crew->workers;
+}
+
+bool ls_crew_is_crowded(const ls_crew *crew)
+{
+    return crew->crowded;
+}
+
+void ls_crew_run(ls_crew *crew, const bool *wanted, void (*job)(void *user, int worker), void *user)
+{
+    call c = { .wanted = wanted, .job = job, .user = user };
+    pthread_cond_init(&c.moved, NULL);
+    pthread_mutex_lock(&crew->mutex);
+    call **last = &crew->calls;
+    while (*last)
+        last = &(*last)->next;
+    *last = &c;
+    while (!can_start(crew, &c))
+        pthread_cond_wait(&c.moved, &crew->mutex);
+    c.started = true;
+    for (int w = 0; w < crew->workers; w++) {
+        if (!wanted[w])
+            continue;
+        c.busy++;
+        crew->members[w].call = &c;
+        pthread_cond_signal(&crew->members[w].start);
+    }
+    while (c.busy > 0)
+        pthread_cond_wait(&c.moved, &crew->mutex);
+    remove_call(crew, &c);
+    pthread_mutex_unlock(&crew->mutex);
+    pthread_cond_destroy(&c.moved);
+}

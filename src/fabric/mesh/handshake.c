@@ -1,0 +1,931 @@
+/* How workers meet. At the beginning each calls on all lower ranks, and is called on by all higher ones; both sides say
+ * HELLO and compare.
+ *
+ * Two processes may have one rank, for a moment, when one is started again, or by mistake. So each draws a number for
+ * its meeting, its mark. Who has met all others says MET, with a hash of their marks, to the first of them; when all
+ * that are left have met the same processes that one says BEGIN, which everyone passes on before anything else. Whoever
+ * is lost between MET and BEGIN is lost to a job that has begun, and when the first is lost the next one has MET said
+ * to it. But when one is lost before MET, or marks differ, all hang up, draw other marks and meet again, until the join
+ * limit is over. So a process has one company for each of its marks, and one company begins one job.
+ *
+ * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its members are. It calls
+ * on all of these, who look at their doors between two things that they do together. Then it is a newcomer, and may ask
+ * to be let in (joining.c).
+ *
+ * When a connection between two members breaks, both look at their doors while the members regroup, and the higher rank
+ * calls the lower one again. Marks and generation must be the same as before: so only the same process reconnects, and
+ * only as long as neither side has gone on without the other. */
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "fabric/start/launcher.h"
+#include "fabric/mesh/mesh.h"
+
+#define MOST_ABOUT   4096 /* bytes of a HELLO's text */
+#define MOST_GUESTS  64   /* callers that have not said who they are; the oldest has to go when there are more */
+#define CALL_AGAIN   0.01 /* seconds until those that are not there yet are called again */
+#define ASK_HIGHER   0.2 /* seconds until higher ranks are asked whether the job has begun, and between two questions */
+#define TELL_REFUSED 10.0 /* seconds between two lines about callers that were not let in */
+#define MEET_AGAIN   0.5  /* seconds from a loss between MET and BEGIN until those that have not said MET never will */
+#define SAY_MISSING  3.0  /* seconds of waiting until the log says which workers are missing */
+#define SAY_AGAIN    10.0 /* seconds between two such lines */
+#define LOOK_AGAIN   2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
+
+/* One line on which HELLOs are under way. */
+typedef struct hello {
+    ls_line *at;
+    size_t sent, got;
+    bool speaks;  /* this side says its own: */
+    ls_frame out; /* its head; sequence 1: of a line for signs of life */
+    ls_frame in;
+    char about[MOST_ABOUT + 1]; /* of the other side */
+} hello;
+
+struct ls_door {
+    ls_mesh *mesh;
+    ls_cluster_options copy;
+    const ls_cluster_options *options; /* that copy */
+    char about[MOST_ABOUT + 1];
+    double end;     /* of the waiting for those with whom the job begins */
+    double say_at;  /* when the log says next which workers are missing */
+    double asked;   /* when higher ranks were */
+    double tell_at; /* from then on callers that were not let in are told of again */
+    hello *hellos;  /* of ranks that were called on; for signs of life likewise; of guests, oldest first */
+    int lines;      /* to each other worker */
+    int guests;
+    ls_want *wants;
+    char why[300];                      /* the last line that was called and ended, or was refused */
+    ls_process_id process;              /* of this worker */
+    uint64_t mark;                      /* of this worker in this meeting */
+    uint64_t *marks;                    /* by rank: of those that are met */
+    uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
+    bool met;                           /* all are: */
+    uint64_t company[2];                /* a hash of their marks, */
+    int told;                           /* to whom that was said, */
+    double lost_at;                     /* and when one of them was lost; 0: none is */
+    ls_frame begin;                     /* kind 0: it has not come */
+
+    bool chief;                           /* this worker has told the launcher that it is */
+    int launcher;                         /* a descriptor that tells who is gone; -1: there is none */
+    double gone_at;                       /* when one was; 0: none is */
+    uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
+    bool joins;                           /* the job has begun without this worker; its members: */
+    uint64_t members[LS_MAX_CLUSTER / 64];
+    uint32_t epoch;
+    double since; /* when that was learnt */
+};
+
+static void forget(const ls_door *d, hello *h)
+{
+    if (!h->at)
+        return;
+    d->mesh->table->hang_up(h->at);
+    *h = (hello){ 0 };
+}
+
+/* ---- Calling and being called on ---- */
+
+/* Whether a worker is one of those that begin the job. */
+static bool begins(const ls_door *d, int rank)
+{
+    return ls_has_bit(d->begins, rank);
+}
+
+/* The one that says BEGIN. */
+static int first_of(const ls_door *d)
+{
+    const ls_peers *p = &d->mesh->peers;
+    int i = 0;
+    while (i < p->count - 1 && d->mesh->lost[p->members[i]])
+        i++;
+    return p->members[i];
+}
+
+static bool has_line(const ls_door *d, int rank, int line)
+{
+    return line ? d->mesh->links[rank].lives : d->mesh->links[rank].line != NULL;
+}
+
+static hello *call_to(const ls_door *d, int rank, int line)
+{
+    return &d->hellos[line * d->options->size + rank];
+}
+
+static void say(const ls_door *d, hello *h, int line)
+{
+    const ls_mesh *mesh = d->mesh;
+    h->speaks = true;
+    h->out = ls_mesh_frame(mesh, LS_FRAME_HELLO, "");
+    h->out.number = (uint64_t)d->options->size;
+    h->out.sequence = (uint64_t)line;
+    h->out.bytes = strlen(d->about);
+    h->out.hash[0] = d->mark;
+    h->out.hash[1] = mesh->begun ? mesh->peers.job : 0;
+    h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
+    h->out.process = d->process;
+    if (!mesh->begun)
+        return;
+    h->out.tag = mesh->since[mesh->peers.rank];
+    ls_mesh_put_members(mesh, &h->out);
+}
+
+/* A member of lower rank whose connection broke is called again: first the data line, then that for heartbeats. */
+static bool should_reconnect(const ls_door *d, int rank, int line)
+{
+    const ls_mesh *mesh = d->mesh;
+    return rank < d->options->rank && ls_peers_has(&mesh->peers, rank) &&
+           mesh->lost[rank] == (line ? LS_NOT_LOST : LS_LOST_BROKEN);
+}
+
+/* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
+static bool should_call(const ls_door *d, int rank, int line, bool asks)
+{
+    if (d->mesh->begun)
+        return should_reconnect(d, rank, line);
+    if (rank == d->options->rank || d->met)
+        return false;
+    if (d->joins)
+        return ls_has_bit(d->members, rank);
+    return asks || (rank < d->options->rank && begins(d, rank));
+}
+
+/* The line for signs of life is called when the other one is there: so its end is that of both. */
+static ls_status call_on_all(ls_door *d)
+{
+    double now = d->mesh->table->now(d->mesh->transport);
+    bool asks = !d->mesh->begun && now - d->asked >= ASK_HIGHER;
+    if (asks)
+        d->asked = now;
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->size; r++) {
+            hello *h = call_to(d, r, line);
+            if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, line, asks))
+                continue;
+            LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
+            if (!h->at)
+                continue;
+            say(d, h, line);
+            if (d->mesh->begun)
+                h->out.wishes = LS_HELLO_RECONNECTS;
+        }
+    return LS_OK;
+}
+
+static hello *guest(const ls_door *d, int index)
+{
+    return &d->hellos[2 * d->options->size + index];
+}
+
+static void drop_guest(ls_door *d, int index)
+{
+    forget(d, guest(d, index));
+    memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
+    *guest(d, --d->guests) = (hello){ 0 }; /* it has moved */
+}
+
+static ls_status answer_all(ls_door *d)
+{
+    for (;;) {
+        ls_line *line;
+        LS_TRY(d->mesh->table->answer(d->mesh->transport, &line));
+        if (!line)
+            return LS_OK;
+        if (d->guests == MOST_GUESTS)
+            drop_guest(d, 0);
+        guest(d, d->guests++)->at = line;
+    }
+}
+
+/* ---- HELLOs ---- */
+
+typedef enum hearing { HEARD_PART, HEARD_ALL, HEARD_NONSENSE } hearing;
+
+static bool is_ours(const ls_frame *head)
+{
+    return head->magic == LS_FRAME_MAGIC && head->kind == LS_FRAME_HELLO && head->bytes <= MOST_ABOUT &&
+           head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
+}
+
+/* The head is looked at before anything behind it is read. */
+static hearing listen_to(ls_door *d, hello *h)
+{
+    const size_t head = sizeof(h->in);
+    for (;;) {
+        size_t wanted = h->got < head ? head : head + h->in.bytes, moved = 0;
+        if (h->got >= head && h->got == wanted) {
+            h->about[h->in.bytes] = '\0';
+            return HEARD_ALL;
+        }
+        char *to = h->got < head ? (char *)&h->in + h->got : h->about + (h->got - head);
+        if (d->mesh->table->read(h->at, &(struct iovec){ to, wanted - h->got }, 1, &moved) != LS_OK) {
+            snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
+            return HEARD_NONSENSE;
+        }
+        if (moved == 0)
+            return HEARD_PART;
+        h->got += moved;
+        if (h->got == head && !is_ours(&h->in))
+            return HEARD_NONSENSE;
+    }
+}
+
+static bool has_spoken(const hello *h)
+{
+    return h->speaks && h->sent == sizeof(h->out) + h->out.bytes;
+}
+
+/* A line that does not take it has ended, or will. */
+static void speak(const ls_door *d, hello *h)
+{
+    const size_t head = sizeof(h->out), all = head + h->out.bytes;
+    size_t moved = 0;
+    struct iovec parts[2];
+    int n = 0;
+    if (h->sent == all)
+        return;
+    if (h->sent < head)
+        parts[n++] = (struct iovec){ (char *)&h->out + h->sent, head - h->sent };
+    size_t from = h->sent < head ? 0 : h->sent - head;
+    parts[n++] = (struct iovec){ (char *)d->about + from, h->out.bytes - from };
+    if (d->mesh->table->write(h->at, parts, n, &moved) == LS_OK)
+        h->sent += moved;
+}
+
+static ls_status compare(const ls_door *d, const hello *h)
+{
+    const ls_cluster_options *o = d->options;
+    char about[MOST_ABOUT + 1];
+    if (h->in.version != LS_FRAME_VERSION)
+        return ls_fail(LS_ERR_PEER, "worker %u speaks version %u of the protocol, worker %d (this one) version %d",
+                       h->in.from, h->in.version, o->rank, LS_FRAME_VERSION);
+    if (h->in.number != (uint64_t)o->size)
+        return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %d (this one) is one of %d", h->in.from,
+                       (unsigned long long)h->in.number, o->rank, o->size);
+    memcpy(about, h->about, sizeof(about));
+    ls_make_printable(about, strlen(about));
+    if (strcmp(h->about, d->about) != 0)
+        return ls_fail(LS_ERR_PEER,
+                       "workers would not compute the same bits: worker %u has %s; worker %d (this one) has %s",
+                       h->in.from, about, o->rank, d->about);
+    return LS_OK;
+}
+
+void ls_door_learn(ls_door *d, const ls_frame *in)
+{
+    bool first = !d->joins; /* whomever it has met up to now was at the door itself */
+    d->joins = true;
+    d->met = false;
+    d->epoch = in->epoch;
+    d->since = d->mesh->table->now(d->mesh->transport);
+    memcpy(d->members, in->members, sizeof(d->members));
+    for (int r = 0; r < d->options->size; r++)
+        if (first || !ls_has_bit(d->members, r))
+            ls_mesh_hang_up(d->mesh, r);
+}
+
+/* What a member of a job that has begun says of it. */
+static void learn(ls_door *d, const ls_frame *in)
+{
+    if (in->tag == 0 || in->tag > UINT32_MAX)
+        return;
+    d->mesh->since[in->from] = (uint32_t)in->tag;
+    d->mesh->peers.job = in->hash[1];
+    if (!d->joins || in->epoch > d->epoch)
+        ls_door_learn(d, in);
+}
+
+/* The line is one to that rank from now on. */
+static void meet(ls_door *d, hello *h)
+{
+    int rank = (int)h->in.from;
+    if (h->out.sequence == 0) {
+        ls_mesh_meet(d->mesh, rank, h->at);
+        d->marks[rank] = h->in.hash[0];
+        d->mesh->processes[rank] = h->in.process;
+        ls_set_bit(d->seen, rank);
+    } else {
+        ls_mesh_hear_life(d->mesh, rank, h->at);
+    }
+    *h = (hello){ 0 };
+}
+
+/* Whether a line for signs of life is of the process to which there is the other line. */
+static bool fits(const ls_door *d, const hello *h, int rank, int line)
+{
+    return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
+}
+
+/* Whether a HELLO comes from the process that this worker had met, in the same generation. */
+static bool is_same_member(const ls_door *d, const hello *h)
+{
+    int rank = (int)h->in.from;
+    return ls_peers_has(&d->mesh->peers, rank) && h->in.epoch == d->mesh->peers.epoch && h->in.tag > 0 &&
+           h->in.hash[0] == d->marks[rank];
+}
+
+/* A member's answer to a call to reconnect. */
+static void hear_reconnected(ls_door *d, hello *h, int rank, int line)
+{
+    bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+    if (!refused && is_same_member(d, h) && should_reconnect(d, rank, line) && !has_line(d, rank, line))
+        meet(d, h);
+    else
+        forget(d, h);
+}
+
+/* A line that this worker called. One that ended, or did not begin properly, is called again; so is a higher rank that
+ * has not begun. */
+static ls_status hear_called(ls_door *d, int rank, int line)
+{
+    hello *h = call_to(d, rank, line);
+    speak(d, h);
+    hearing heard = listen_to(d, h);
+    if (heard == HEARD_NONSENSE || (heard == HEARD_ALL && h->in.from != (uint32_t)rank)) {
+        forget(d, h);
+    } else if (heard == HEARD_ALL && has_spoken(h) && d->mesh->begun) {
+        hear_reconnected(d, h, rank, line);
+    } else if (heard == HEARD_ALL && has_spoken(h)) {
+        LS_TRY(compare(d, h));
+        learn(d, &h->in);
+        bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
+                               : rank < d->options->rank && begins(d, d->options->rank);
+        bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+        if (wanted && refused && line == 0)
+            snprintf(d->why, sizeof(d->why), "worker %d has met a worker %d already", rank, d->options->rank);
+        if (wanted && !refused && !has_line(d, rank, line) && fits(d, h, rank, line))
+            meet(d, h);
+        else
+            forget(d, h);
+    }
+    return LS_OK;
+}
+
+/* Whether the connection to a member may be replaced: unless it is known to have left or ended. */
+static bool may_return(const ls_door *d, int rank)
+{
+    ls_absence how = d->mesh->lost[rank];
+    return how != LS_LOST_LEFT && how != LS_LOST_DEAD;
+}
+
+/* The other side has lost this connection, whether this side has noticed or not. */
+static void drop_broken(ls_door *d, int rank)
+{
+    ls_mesh_lose(d->mesh, rank, LS_LOST_BROKEN, "its connection broke");
+    ls_mesh_hang_up(d->mesh, rank);
+}
+
+/* Whether a caller may be let in, now or later. */
+typedef enum welcome { WELCOME, LATER, NEVER } welcome;
+
+static welcome judge_guest(const ls_door *d, const hello *h)
+{
+    int from = (int)h->in.from, line = h->in.sequence == 1;
+    if (from == d->options->rank || from >= d->options->size)
+        return NEVER;
+    if (h->in.wishes & LS_HELLO_RECONNECTS)
+        return d->mesh->begun && is_same_member(d, h) && (line ? !d->mesh->lost[from] : may_return(d, from)) ? WELCOME
+                                                                                                             : NEVER;
+    if (d->mesh->begun && (ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line)))
+        return LATER;
+    if (d->mesh->begun)
+        return fits(d, h, from, line) ? WELCOME : NEVER;
+    return from > d->options->rank && begins(d, from) && !d->joins && !d->met && !has_line(d, from, line) &&
+                   fits(d, h, from, line) && !(h->in.wishes & LS_HELLO_JOINS)
+               ? WELCOME
+               : NEVER;
+}
+
+/* Two processes that call themselves by one rank are told of on both sides, if the workers do not meet in time. */
+static void note_refused(ls_door *d, const hello *h)
+{
+    int from = (int)h->in.from;
+    if (!d->mesh->begun && from < d->options->size && has_line(d, from, 0) && d->marks[from] != h->in.hash[0])
+        snprintf(d->why, sizeof(d->why), "two processes call themselves worker %d", from);
+}
+
+/* A guest is answered before anything is compared: the other side is told the difference, too. While a job runs, one
+ * that does not fit is sent away; when it begins, nobody can begin. */
+static ls_status hear_guest(ls_door *d, int index, bool *gone)
+{
+    hello *h = guest(d, index);
+    hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
+    *gone = heard == HEARD_NONSENSE;
+    ls_status status = LS_OK;
+    if (heard == HEARD_ALL && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
+        *gone = true; /* the job has begun since: what was said is not so any more */
+    } else if (heard == HEARD_ALL) {
+        welcome how = judge_guest(d, h);
+        if (how == LATER)
+            return LS_OK;
+        if (!h->speaks) {
+            say(d, h, h->in.sequence == 1);
+            h->out.wishes = how == NEVER ? LS_HELLO_REFUSES : 0;
+            if (how == NEVER)
+                note_refused(d, h);
+        }
+        speak(d, h);
+        *gone = has_spoken(h);
+        if (*gone)
+            status = compare(d, h);
+        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0) {
+            if (h->in.wishes & LS_HELLO_RECONNECTS && h->in.sequence == 0)
+                drop_broken(d, (int)h->in.from);
+            meet(d, h);
+        }
+    }
+    if (*gone)
+        drop_guest(d, index);
+    if (status == LS_OK || !d->mesh->begun)
+        return status;
+    if (d->mesh->log)
+        ls_log_write(d->mesh->log, LS_LOG_WARNING, "a worker that came later was sent away: %s", ls_last_error());
+    return LS_OK;
+}
+
+static ls_status hear_all(ls_door *d)
+{
+    LS_TRY(answer_all(d));
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->size; r++) {
+            if (d->mesh->begun && !should_call(d, r, line, false))
+                forget(d, call_to(d, r, line)); /* a question that needs no answer any more */
+            else if (call_to(d, r, line)->at)
+                LS_TRY(hear_called(d, r, line));
+        }
+    for (int i = 0; i < d->guests;) {
+        bool gone = false;
+        LS_TRY(hear_guest(d, i, &gone));
+        i += !gone;
+    }
+    return LS_OK;
+}
+
+/* Who knocks at the door of a job that runs, and is not let in, has been told so; the first is told here, too, and then
+ * what has come together in a while. */
+static void tell_refused(ls_door *d)
+{
+    char why[400];
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (!d->mesh->table->refused || !d->mesh->log || now < d->tell_at ||
+        !d->mesh->table->refused(d->mesh->transport, why, sizeof(why)))
+        return;
+    d->tell_at = now + TELL_REFUSED;
+    ls_log_write(d->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", d->options->rank, why);
+}
+
+ls_status ls_door_visit(ls_door *d)
+{
+    if (!d)
+        return LS_OK;
+    tell_refused(d);
+    LS_TRY(call_on_all(d));
+    return hear_all(d);
+}
+
+/* ---- All of it ---- */
+
+bool ls_door_has_met(const ls_door *d, const uint64_t *members)
+{
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->size; r++)
+            if (r != d->options->rank && ls_has_bit(members, r) && !has_line(d, r, line))
+                return false;
+    return true;
+}
+
+static bool is_complete(const ls_door *d)
+{
+    return d->joins ? ls_door_has_met(d, d->members) : begins(d, d->options->rank) && ls_door_has_met(d, d->begins);
+}
+
+/* Who is not there. Those that never were come first: whoever waited for them in vain may have gone since. */
+static int list_missing(const ls_door *d, bool never, ls_text *names)
+{
+    int missing = 0;
+    for (int r = 0; r < d->options->size; r++) {
+        bool needed = d->joins ? ls_has_bit(d->members, r) : begins(d, r);
+        if (r != d->options->rank && needed && !has_line(d, r, 0) && !(never && ls_has_bit(d->seen, r)))
+            ls_text_add(names, "%s%d", missing++ ? ", " : "", r);
+    }
+    return missing;
+}
+
+/* Adds the missing workers to `names`: those that never came or, if all came once, those that are not there now. */
+static int find_missing(const ls_door *d, ls_text *names)
+{
+    int missing = list_missing(d, true, names);
+    return missing > 0 ? missing : list_missing(d, false, names);
+}
+
+/* Writes a line into the log while this worker waits. */
+static void say_missing(ls_door *d)
+{
+    ls_text names = { 0 }, whom = { 0 };
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (now < d->say_at || !d->mesh->log)
+        return;
+    d->say_at = now + SAY_AGAIN;
+    int missing = find_missing(d, &names), size = d->options->size;
+    if (missing > 0)
+        ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
+    else /* others miss somebody, or have met another process of the same rank */
+        ls_text_add(&whom, "all %d workers to meet", size);
+    ls_log_write(d->mesh->log, LS_LOG_WARNING,
+                 "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", d->options->rank,
+                 d->options->job, d->mesh->join_limit - (d->end - now), d->mesh->join_limit, ls_text_get(&whom));
+    ls_text_free(&whom);
+    ls_text_free(&names);
+}
+
+static ls_status name_missing(const ls_door *d)
+{
+    ls_text names = { 0 };
+    char strangers[400] = "";
+    int missing = find_missing(d, &names);
+    if (d->mesh->table->refused)
+        d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
+    /* With nobody missing here, somebody misses another one, or has met another process of the same rank. */
+    const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
+    ls_status status = ls_fail(
+        LS_ERR_PEER,
+        "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\"%s%s; LOCKSTEP_JOIN_LIMIT sets these "
+        "seconds)%s%s%s%s",
+        who, ls_text_get(&names), d->options->size, missing ? "come" : "meet", d->mesh->join_limit, d->options->rank,
+        d->options->job, d->options->rendezvous[0] ? ", which meets at " : "", d->options->rendezvous,
+        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
+    ls_text_free(&names);
+    return status;
+}
+
+/* Until somebody calls or says something; or for a moment, if there is somebody to call again. */
+static ls_status wait_for_callers(ls_door *d)
+{
+    int n = 0;
+    bool complete = true;
+    double now = d->mesh->table->now(d->mesh->transport), left = d->end - now;
+    if (left <= 0)
+        return name_missing(d);
+    say_missing(d);
+    d->wants[n++] = (ls_want){ .line = NULL, .read = true };
+    for (int i = 0; i < 2 * d->options->size + d->guests; i++) {
+        const hello *h = &d->hellos[i];
+        int rank = i % d->options->size, line = i / d->options->size;
+        if (h->at)
+            d->wants[n++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && !has_spoken(h) };
+        else
+            complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, line, false);
+    }
+    for (int r = 0; r < d->options->size; r++)
+        if (d->mesh->links[r].line && !d->joins)
+            d->wants[n++] = (ls_want){ .line = d->mesh->links[r].line,
+                                       .read = true,
+                                       .write = !ls_mesh_is_sent(&d->mesh->links[r]) };
+    double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
+    LS_TRY(ls_mesh_beat(d->mesh)); /* those that have met all have begun to wait */
+    return d->mesh->table->wait(d->mesh->transport, d->wants, n, left < limit ? left : limit);
+}
+
+/* The members may have changed meanwhile: they are asked again. */
+static void look_again(ls_door *d)
+{
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (!d->joins || now - d->since < LOOK_AGAIN)
+        return;
+    d->joins = false;
+    d->epoch = 0;
+    for (int r = 0; r < d->options->size; r++)
+        ls_mesh_hang_up(d->mesh, r);
+}
+
+/* ---- Agreeing on who begins ---- */
+
+static uint64_t draw_mark(void)
+{
+    uint64_t mark = 0;
+    if (getrandom(&mark, sizeof(mark), GRND_NONBLOCK) != (ssize_t)sizeof(mark))
+        mark = (uint64_t)(1e9 * ls_clock_now()) ^ (uint64_t)getpid() << 32;
+    return mark;
+}
+
+/* Of rank and mark of each. */
+static void hash_company(const ls_door *d, uint64_t out[2])
+{
+    const ls_peers *p = &d->mesh->peers;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        uint64_t parts[2] = { (uint64_t)r, r == p->rank ? d->mark : d->marks[r] };
+        ls_hash_add(&hash, parts, sizeof(parts));
+    }
+    ls_hash_end(&hash, out);
+}
+
+static bool is_of_company(const ls_door *d, const ls_frame *frame)
+{
+    return memcmp(frame->hash, d->company, sizeof(d->company)) == 0;
+}
+
+/* MET or BEGIN. */
+static ls_frame frame_of_company(const ls_door *d, ls_frame_kind kind)
+{
+    ls_frame frame = ls_mesh_frame(d->mesh, kind, "");
+    memcpy(frame.hash, d->company, sizeof(d->company));
+    return frame;
+}
+
+/* What was met up to now does not count. Whoever has met this worker hears it, and does the same. */
+static void meet_again(ls_door *d)
+{
+    ls_mesh *mesh = d->mesh;
+    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
+    for (int r = 0; r < d->options->size; r++) {
+        (void)ls_mesh_send(mesh, r, &leaves); /* or it sees the end of the line */
+        ls_mesh_hang_up(mesh, r);
+        mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
+        mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
+    }
+    for (int i = 0; i < 2 * d->options->size; i++)
+        forget(d, &d->hellos[i]);
+    while (d->guests > 0)
+        drop_guest(d, 0);
+    mesh->regroup = false;
+    d->met = false;
+    d->lost_at = 0;
+    d->mark = draw_mark();
+}
+
+void ls_door_say_chief(ls_door *d)
+{
+    if (!d || d->chief || d->mesh->peers.members[0] != d->options->rank)
+        return;
+    d->chief = true;
+    ls_launcher_say_chief(d->options);
+}
+
+static ls_status begin(ls_door *d, ls_frame frame)
+{
+    ls_mesh *mesh = d->mesh;
+    mesh->begun = true;
+    mesh->peers.job = frame.hash[0];
+    ls_mesh_confirm_members(mesh);
+    ls_door_say_chief(d);
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->readies[r].kind == LS_FRAME_MET)
+            mesh->readies[r] = (ls_frame){ 0 };
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] != mesh->peers.rank)
+            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
+    ls_mesh_push(mesh);
+    return LS_OK;
+}
+
+void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
+{
+    if (!d || d->mesh->begun || d->joins)
+        return;
+    if (frame->kind == LS_FRAME_MET)
+        d->mesh->readies[rank] = *frame;
+    else if (d->met && is_of_company(d, frame) && d->begin.kind == 0)
+        d->begin = *frame;
+}
+
+/* For the first: whether all others that are left have met; *same: those that have, met the same processes. */
+static bool all_have_met(const ls_door *d, bool *same)
+{
+    const ls_peers *p = &d->mesh->peers;
+    bool all = true;
+    *same = true;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        const ls_frame *met = &d->mesh->readies[r];
+        all &= met->kind != 0 || r == p->rank || d->mesh->lost[r];
+        *same &= met->kind == 0 || is_of_company(d, met);
+    }
+    return all;
+}
+
+/* To the first; when that is lost, to the next one. */
+static ls_status say_met(ls_door *d)
+{
+    if (!d->met) {
+        d->met = true;
+        hash_company(d, d->company);
+        d->told = d->options->rank;
+    }
+    if (d->told == first_of(d) || first_of(d) == d->options->rank)
+        return LS_OK;
+    ls_frame frame = frame_of_company(d, LS_FRAME_MET);
+    d->told = first_of(d);
+    LS_TRY(ls_mesh_send(d->mesh, d->told, &frame));
+    ls_mesh_push(d->mesh);
+    return LS_OK;
+}
+
+/* Whether what was met counts no more: somebody was lost that not all have met, or has begun to meet again. */
+static bool is_broken(ls_door *d)
+{
+    const ls_mesh *mesh = d->mesh;
+    if (!mesh->regroup)
+        return false;
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]] == LS_LOST_LEFT)
+            return true;
+    double now = mesh->table->now(mesh->transport);
+    d->lost_at = d->lost_at > 0 ? d->lost_at : now;
+    return !d->met || (first_of(d) == d->options->rank && now - d->lost_at > MEET_AGAIN);
+}
+
+static ls_status agree(ls_door *d)
+{
+    bool same;
+    if (d->joins)
+        return LS_OK;
+    LS_TRY(ls_mesh_turn(d->mesh, 0));
+    if (d->begin.kind)
+        return begin(d, d->begin);
+    if (is_broken(d))
+        meet_again(d);
+    if (d->met || is_complete(d))
+        LS_TRY(say_met(d));
+    if (!d->met || first_of(d) != d->options->rank)
+        return LS_OK;
+    bool all = all_have_met(d, &same);
+    if (!same) {
+        snprintf(d->why, sizeof(d->why), "workers have met different processes of the same rank");
+        meet_again(d);
+    } else if (all) {
+        return begin(d, frame_of_company(d, LS_FRAME_BEGIN));
+    }
+    return LS_OK;
+}
+
+/* ---- What the launcher has seen ---- */
+
+/* How many of those that begin are gone; *left: workers, without parameter servers, that are not. */
+static int count_gone(const ls_door *d, const uint64_t *gone, int *left, ls_text *names)
+{
+    int count = 0;
+    *left = 0;
+    for (int r = 0; r < d->options->size; r++)
+        if (begins(d, r) && (r == d->options->rank || !ls_has_bit(gone, r)))
+            *left += !ls_peers_is_server(&d->mesh->peers, r);
+        else if (begins(d, r))
+            ls_text_add(names, "%s%d", count++ ? ", " : "", r);
+    return count;
+}
+
+/* The job begins with those that are left. */
+static void do_without(ls_door *d, const uint64_t *gone)
+{
+    for (int r = 0; r < d->options->size; r++)
+        if (r != d->options->rank && ls_has_bit(gone, r))
+            ls_clear_bit(d->begins, r);
+    ls_mesh_set_members(d->mesh, d->begins);
+    d->gone_at = 0;
+    meet_again(d);
+}
+
+/* A job for which those that are left are enough begins with them; another one does not begin. Between MET and BEGIN
+ * the others may go on nevertheless, and say so soon. */
+static ls_status heed_launcher(ls_door *d)
+{
+    ls_text names = { 0 };
+    ls_status status = LS_OK;
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    double now = d->mesh->table->now(d->mesh->transport);
+    if (d->launcher < 0 || d->mesh->begun || d->joins)
+        return LS_OK;
+    ls_launcher_read(d->launcher, gone);
+    int left, count = count_gone(d, gone, &left, &names);
+    d->gone_at = count == 0 ? 0 : d->gone_at > 0 ? d->gone_at : now;
+    if (count == 0 || (d->met && now - d->gone_at < MEET_AGAIN)) {
+        /* nothing to do, or not yet */
+    } else if (d->options->least > 0 && left >= d->options->least) {
+        do_without(d, gone);
+    } else {
+        status =
+            ls_fail(LS_ERR_PEER,
+                    "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
+                    "worker %d of job \"%s\")",
+                    count == 1 ? "" : "s", ls_text_get(&names), d->options->size, d->options->rank, d->options->job);
+    }
+    ls_text_free(&names);
+    return status;
+}
+
+bool ls_door_launcher_saw_end(const ls_door *d, int rank)
+{
+    return d && ls_launcher_has_seen_end(d->options, rank);
+}
+
+/* ---- Until the job begins ---- */
+
+/* BEGIN goes out before the program does something else. */
+static ls_status send_begin(ls_door *d)
+{
+    ls_mesh *mesh = d->mesh;
+    double end = mesh->table->now(mesh->transport) + mesh->silence_limit;
+    for (int r = 0; r < d->options->size && mesh->begun; r++)
+        while (!ls_mesh_is_sent(&mesh->links[r]) && mesh->table->now(mesh->transport) < end)
+            LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
+    return LS_OK;
+}
+
+static ls_status meet_all(ls_door *d)
+{
+    d->mark = draw_mark();
+    LS_TRY(agree(d)); /* one that begins alone has nobody to wait for */
+    while (!d->mesh->begun && !(d->joins && is_complete(d))) {
+        LS_TRY(call_on_all(d));
+        LS_TRY(wait_for_callers(d));
+        LS_TRY(hear_all(d));
+        LS_TRY(agree(d));
+        LS_TRY(heed_launcher(d));
+        look_again(d);
+    }
+    return send_begin(d);
+}
+
+/* One that gives up says so: those that have met it meet again, or give up likewise, and do not begin without it. */
+static void give_up(ls_door *d)
+{
+    ls_error why;
+    ls_error_keep(&why, LS_ERR_PEER);
+    if (!d->mesh->begun && !d->joins)
+        meet_again(d);
+    (void)ls_error_give(&why);
+}
+
+static ls_status open_door(ls_door *d, int number, const char *about)
+{
+    ls_mesh *mesh = d->mesh;
+    size_t count = 2 * (size_t)d->options->size + MOST_GUESTS;
+    if (strlen(about) > MOST_ABOUT)
+        return ls_fail(LS_ERR_INTERNAL, "the bit class has %zu characters, %d are possible", strlen(about), MOST_ABOUT);
+    snprintf(d->about, sizeof(d->about), "%s", about);
+    d->lines = mesh->table->beats ? 2 : 1;
+    d->hellos = calloc(count, sizeof(*d->hellos));
+    d->wants = calloc(count + (size_t)d->options->size + 1, sizeof(*d->wants));
+    d->marks = calloc((size_t)d->options->size, sizeof(*d->marks));
+    if (!d->hellos || !d->wants || !d->marks)
+        return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(d->begins, mesh->peers.members[i]);
+    d->process = ls_process_self();
+    LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
+    d->launcher = ls_launcher_open(d->options);
+    d->asked = mesh->table->now(mesh->transport);
+    d->end = d->asked + mesh->join_limit;
+    d->say_at = d->asked + SAY_MISSING;
+    ls_status status = meet_all(d);
+    if (status != LS_OK)
+        give_up(d);
+    if (d->launcher >= 0)
+        close(d->launcher);
+    d->launcher = -1;
+    return status;
+}
+
+void ls_door_close(ls_door *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; d->hellos && i < 2 * d->options->size + MOST_GUESTS; i++)
+        forget(d, &d->hellos[i]);
+    free(d->hellos);
+    free(d->wants);
+    free(d->marks);
+    free(d);
+}
+
+ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out)
+{
+    ls_mesh *mesh;
+    LS_TRY(ls_mesh_create(options, &mesh));
+    mesh->log = log;
+    ls_door *d = mesh->door = calloc(1, sizeof(*d));
+    ls_status status = d ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
+    if (d)
+        *d = (ls_door){ .mesh = mesh, .copy = *options, .options = &d->copy, .launcher = -1 };
+    if (status == LS_OK)
+        status = ls_transport_choose(options, &mesh->table);
+    if (status == LS_OK)
+        status = open_door(d, number, about);
+    if (status == LS_OK && mesh->table->beats)
+        status =
+            ls_beats_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit, &mesh->beats);
+    if (status != LS_OK) {
+        ls_mesh_free(mesh);
+        return status;
+    }
+    mesh->peers.slice = mesh->table->slice;
+    if (d->joins)
+        ls_mesh_come_later(mesh, d->members, d->epoch);
+    *out = mesh;
+    return LS_OK;
+}

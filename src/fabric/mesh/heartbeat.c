@@ -1,0 +1,226 @@
+/* Every worker writes one byte to every other one in each interval, and reads what comes. The byte says by how much
+ * this thread was late of late: on a machine with too much to do a process may get no core for a while, and is not
+ * dead.
+ */
+#include "fabric/mesh/heartbeat.h"
+
+#include <stdatomic.h>
+
+#include "base/thread.h"
+
+#define INTERVAL 0.1  /* seconds */
+#define MEMORY   10.0 /* seconds for which a delay is remembered */
+#define UNIT     0.01 /* seconds: of a delay, in a byte */
+
+struct ls_beats {
+    ls_transport *transport;
+    const ls_transport_table *table;
+    ls_line **lines;
+    pthread_mutex_t mutex; /* of the next two, by rank: */
+    ls_line **added;       /* to take the place of the line that was there */
+    ls_line_end *ended;    /* how the newest line ended */
+    ls_want *wants;
+    int *ranks; /* of the wants */
+    int size;
+    double limit;
+    _Atomic(double) *heard; /* by rank */
+    _Atomic(double) last;   /* when this thread was last awake */
+    _Atomic(double) delay;  /* the longest by which that was late, of the last seconds */
+    double delayed_at;
+    atomic_uchar *said; /* by rank: the delay that it told last, in units */
+    atomic_bool slept, ends;
+    pthread_t thread;
+    bool started;
+};
+
+static void end_line(ls_beats *b, int rank, ls_line_end how)
+{
+    pthread_mutex_lock(&b->mutex);
+    if (!b->added[rank])
+        b->ended[rank] = how;
+    pthread_mutex_unlock(&b->mutex);
+    b->table->hang_up(b->lines[rank]);
+    b->lines[rank] = NULL;
+}
+
+/* What was said does not matter. */
+static void listen_to(ls_beats *b, int rank)
+{
+    char sink[256];
+    size_t moved = 1;
+    while (moved > 0) {
+        if (b->table->read(b->lines[rank], &(struct iovec){ sink, sizeof(sink) }, 1, &moved) != LS_OK) {
+            end_line(b, rank, ls_line_how_ended(b->table, b->lines[rank]));
+            return;
+        }
+        if (moved == 0)
+            return;
+        atomic_store(&b->said[rank], (unsigned char)sink[moved - 1]);
+        atomic_store(&b->heard[rank], b->table->now(b->transport));
+    }
+}
+
+/* A line that takes nothing is not broken: the other side is stopped, or the network is. One whose write fails is read
+ * to its end, which says how it ended. */
+static void beat(ls_beats *b)
+{
+    size_t moved;
+    double units = atomic_load(&b->delay) / UNIT;
+    unsigned char said = units < 255 ? (unsigned char)units : 255;
+    for (int r = 0; r < b->size; r++) {
+        if (!b->lines[r] || b->table->write(b->lines[r], &(struct iovec){ &said, 1 }, 1, &moved) == LS_OK)
+            continue;
+        listen_to(b, r);
+        if (b->lines[r])
+            end_line(b, r, LS_LINE_BROKEN);
+    }
+}
+
+/* This thread is awake, and was to be after an interval at the latest. */
+static void note_delay(ls_beats *b, double now)
+{
+    double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
+    if (slept > b->limit)
+        atomic_store(&b->slept, true);
+    if (delay > atomic_load(&b->delay) || now - b->delayed_at > MEMORY) {
+        atomic_store(&b->delay, delay > 0 ? delay : 0);
+        b->delayed_at = now;
+    }
+    atomic_store(&b->last, now);
+}
+
+static void take_added(ls_beats *b)
+{
+    for (int r = 0; r < b->size; r++) {
+        pthread_mutex_lock(&b->mutex);
+        ls_line *line = b->added[r], *before = b->lines[r];
+        if (line)
+            b->lines[r] = line;
+        b->added[r] = NULL;
+        pthread_mutex_unlock(&b->mutex);
+        if (line && before)
+            b->table->hang_up(before);
+    }
+}
+
+static int list_wants(ls_beats *b)
+{
+    int count = 0;
+    for (int r = 0; r < b->size; r++)
+        if (b->lines[r]) {
+            b->ranks[count] = r;
+            b->wants[count++] = (ls_want){ .line = b->lines[r], .read = true };
+        }
+    return count;
+}
+
+static void *run(void *user)
+{
+    ls_beats *b = user;
+    double next = b->table->now(b->transport);
+    while (!atomic_load(&b->ends)) {
+        double now = b->table->now(b->transport);
+        note_delay(b, now);
+        if (now >= next) {
+            take_added(b);
+            beat(b);
+            next = now + INTERVAL;
+        }
+        int count = list_wants(b);
+        if (b->table->wait(b->transport, b->wants, count, next - now) != LS_OK)
+            break; /* who waits for this worker will see */
+        for (int i = 0; i < count; i++)
+            if (b->wants[i].ready)
+                listen_to(b, b->ranks[i]);
+    }
+    return NULL;
+}
+
+ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *table, ls_line **lines, int size,
+                         double limit, ls_beats **out)
+{
+    ls_beats *b = calloc(1, sizeof(*b));
+    if (b) {
+        *b = (ls_beats){ .transport = transport, .table = table, .lines = lines, .size = size, .limit = limit };
+        b->wants = calloc((size_t)size, sizeof(*b->wants));
+        b->ranks = calloc((size_t)size, sizeof(*b->ranks));
+        b->heard = calloc((size_t)size, sizeof(*b->heard));
+        b->added = calloc((size_t)size, sizeof(*b->added));
+        b->said = calloc((size_t)size, sizeof(*b->said));
+        b->ended = calloc((size_t)size, sizeof(*b->ended));
+        pthread_mutex_init(&b->mutex, NULL);
+        atomic_store(&b->last, table->now(transport));
+    }
+    if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said || !b->ended ||
+        ls_thread_start(&b->thread, run, b) != 0) {
+        ls_beats_stop(b);
+        return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
+    }
+    b->started = true;
+    *out = b;
+    return LS_OK;
+}
+
+void ls_beats_stop(ls_beats *b)
+{
+    if (!b)
+        return;
+    atomic_store(&b->ends, true);
+    if (b->started)
+        pthread_join(b->thread, NULL);
+    if (b->added)
+        take_added(b);
+    for (int r = 0; r < b->size; r++)
+        if (b->lines[r]) {
+            b->table->hang_up(b->lines[r]);
+            b->lines[r] = NULL;
+        }
+    pthread_mutex_destroy(&b->mutex);
+    free(b->ended);
+    free(b->added);
+    free(b->wants);
+    free(b->ranks);
+    free((void *)b->heard);
+    free((void *)b->said);
+    free(b);
+}
+
+void ls_beats_add(ls_beats *b, int rank, ls_line *line)
+{
+    atomic_store(&b->heard[rank], b->table->now(b->transport));
+    pthread_mutex_lock(&b->mutex);
+    ls_line *before = b->added[rank];
+    b->added[rank] = line;
+    b->ended[rank] = LS_LINE_OPEN;
+    pthread_mutex_unlock(&b->mutex);
+    if (before)
+        b->table->hang_up(before);
+}
+
+ls_line_end ls_beats_how_ended(ls_beats *b, int rank)
+{
+    pthread_mutex_lock(&b->mutex);
+    ls_line_end how = b->ended[rank];
+    pthread_mutex_unlock(&b->mutex);
+    return how;
+}
+
+double ls_beats_heard(const ls_beats *b, int rank)
+{
+    return atomic_load(&b->heard[rank]);
+}
+
+/* Four times the longest delay, and the limit itself at most four times: a worker that is stopped is found then. */
+double ls_beats_patience(const ls_beats *b, int rank)
+{
+    double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;
+    double delay = own > said ? own : said;
+    return 4 * (delay < b->limit ? delay : b->limit);
+}
+
+/* The thread may not have been awake since. */
+bool ls_beats_slept(ls_beats *b)
+{
+    bool late = b->table->now(b->transport) - atomic_load(&b->last) > b->limit;
+    return atomic_exchange(&b->slept, false) || late;
+}

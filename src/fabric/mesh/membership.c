@@ -1,0 +1,765 @@
+/* Who is there, and what they agreed on. The coordinator is the first of the members: who was there at the beginning
+ * comes before whoever came later, then lower ranks before higher ones.
+ *
+ * A collective, a run or a call of all workers, ends with a commit: whoever has all of it says READY to the
+ * coordinator, and goes on when that says COMMIT, which it does when all were ready. So nobody is more than one commit
+ * ahead.
+ *
+ * When a worker is lost, those that are left drop what they were at and tell each other how far they are and whom they
+ * have lost (STATE). The first of them announces who is left, and whether the collective at hand is committed: if one
+ * of them saw COMMIT, or all are READY. Otherwise all begin it again. (One that saw COMMIT knows that all were READY;
+ * so what is to be committed is with everyone.) Values never have to be agreed on: what is done twice is done equally.
+ */
+#include <string.h>
+
+#include "base/text.h"
+#include "fabric/mesh/mesh.h"
+
+#define RECONNECT_POLL   0.01 /* seconds between looks at the door while a connection is broken */
+#define RECONNECT_MOMENT 0.5  /* seconds for all connections of one worker to come back at once */
+
+void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)
+{
+    int count = 0;
+    for (int r = 0; r < mesh->peers.size; r++) {
+        if (!ls_has_bit(bits, r))
+            continue;
+        int at = count++;
+        for (; at > 0 && mesh->since[mesh->members[at - 1]] > mesh->since[r]; at--)
+            mesh->members[at] = mesh->members[at - 1];
+        mesh->members[at] = r;
+    }
+    mesh->peers.count = count;
+}
+
+/* ---- Waiting ---- */
+
+void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why)
+{
+    if (mesh->lost[rank])
+        return;
+    mesh->lost[rank] = how;
+    mesh->changes++;
+    if (!ls_peers_has(&mesh->peers, rank))
+        return;
+    if (!mesh->regroup)
+        snprintf(mesh->why, sizeof(mesh->why), "worker %d of %d is lost: %s", rank, mesh->peers.size, why);
+    mesh->regroup = true;
+}
+
+void ls_mesh_wait_begins(ls_mesh *mesh)
+{
+    double now = mesh->table->now(mesh->transport);
+    for (int i = 0; i < mesh->peers.count; i++)
+        mesh->links[mesh->peers.members[i]].heard = now;
+    mesh->beat = now;
+}
+
+ls_status ls_mesh_beat(ls_mesh *mesh)
+{
+    double now = mesh->table->now(mesh->transport);
+    if (now - mesh->beat < LS_BEAT_EVERY)
+        return LS_OK;
+    mesh->beat = now;
+    ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->links[r].line && mesh->links[r].out_count == 0)
+            LS_TRY(ls_mesh_send(mesh, r, &beat));
+    ls_mesh_push(mesh);
+    return LS_OK;
+}
+
+double ls_mesh_heard(const ls_mesh *mesh, int rank)
+{
+    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_beats_heard(mesh->beats, rank) : 0;
+    return beat > heard ? beat : heard;
+}
+
+/* Who is ahead is not listened to, and is not silent. */
+static void check_silence(ls_mesh *mesh, double now)
+{
+    char why[64];
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        const ls_link *link = &mesh->links[r];
+        double limit = mesh->silence_limit + (mesh->beats ? ls_beats_patience(mesh->beats, r) : 0);
+        if (r == mesh->peers.rank || !link->line || link->reading == LS_HOLDS || mesh->lost[r] ||
+            now - ls_mesh_heard(mesh, r) <= limit)
+            continue;
+        snprintf(why, sizeof(why), "it was silent for %.2g s", limit);
+        ls_mesh_lose(mesh, r, LS_LOST_SILENT, why);
+    }
+}
+
+/* A reset heartbeat connection to a worker that runs is a broken connection like any other. */
+static void check_heartbeats(ls_mesh *mesh)
+{
+    for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (r == mesh->peers.rank || !mesh->links[r].line || !mesh->links[r].lives || mesh->lost[r] ||
+            ls_beats_how_ended(mesh->beats, r) != LS_LINE_BROKEN)
+            continue;
+        ls_mesh_hang_up(mesh, r);
+        ls_mesh_lose(mesh, r, LS_LOST_BROKEN, "its heartbeat connection broke");
+    }
+}
+
+/* Whether this process stood still for so long that others may have given it up. */
+static bool was_held_up(ls_mesh *mesh, double late)
+{
+    return mesh->beats ? ls_beats_slept(mesh->beats) : late > mesh->silence_limit;
+}
+
+/* A process that was itself stopped has no reason to call others silent. */
+ls_status ls_mesh_wait(ls_mesh *mesh)
+{
+    double before = mesh->table->now(mesh->transport);
+    LS_TRY(ls_mesh_turn(mesh, mesh->reconnects ? RECONNECT_POLL : LS_BEAT_EVERY));
+    double now = mesh->table->now(mesh->transport);
+    if (mesh->over.status != LS_OK)
+        return ls_error_give(&mesh->over);
+    if (was_held_up(mesh, now - before - LS_BEAT_EVERY)) {
+        mesh->slept = true;
+        ls_mesh_wait_begins(mesh);
+    }
+    check_silence(mesh, now);
+    check_heartbeats(mesh);
+    return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
+}
+
+/* ---- What is heard ---- */
+
+/* An announcement goes from everyone to everyone before anything else of its epoch does: what is of a later epoch comes
+ * from a worker that was quicker, and counts when this one has caught up. */
+static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
+{
+    if (frame->epoch < mesh->peers.epoch)
+        return;
+    mesh->states[rank] = *frame;
+    if (frame->epoch > mesh->peers.epoch)
+        return;
+    if (ls_has_bit(frame->members, mesh->peers.rank))
+        ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it has lost this one");
+    if (!mesh->regroup)
+        snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another one", rank);
+    mesh->regroup = true;
+}
+
+void ls_mesh_confirm_members(ls_mesh *mesh)
+{
+    memset(mesh->confirmed, 0, sizeof(mesh->confirmed));
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(mesh->confirmed, mesh->peers.members[i]);
+}
+
+ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
+{
+    char why[LS_FRAME_WHAT];
+    bool current = frame->epoch == mesh->peers.epoch && frame->number == mesh->number;
+    if (mesh->peers.joins && frame->kind != LS_FRAME_OVER && frame->kind != LS_FRAME_LEFT) {
+        ls_mesh_hear_as_newcomer(mesh, rank, frame);
+        return LS_OK;
+    }
+    switch ((ls_frame_kind)frame->kind) {
+    case LS_FRAME_READY:
+        if (current)
+            mesh->readies[rank] = *frame;
+        return LS_OK;
+    case LS_FRAME_COMMIT:
+        if (current && mesh->ready) {
+            mesh->committed = true;
+            mesh->peers.decided |= frame->wishes;
+            ls_mesh_confirm_members(mesh);
+        }
+        return LS_OK;
+    case LS_FRAME_STATE:
+        hear_state(mesh, rank, frame);
+        return LS_OK;
+    case LS_FRAME_ANNOUNCE:
+        if (frame->epoch == mesh->peers.epoch + 1) {
+            if (!mesh->regroup)
+                snprintf(mesh->why, sizeof(mesh->why), "worker %d says that the members have changed", rank);
+            mesh->announced = *frame;
+            mesh->regroup = true;
+        }
+        return LS_OK;
+    case LS_FRAME_OVER:
+        return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, ls_frame_says(frame, why));
+    case LS_FRAME_LEFT:
+        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, ls_frame_says(frame, why));
+        return LS_OK;
+    case LS_FRAME_MET:
+    case LS_FRAME_BEGIN:
+        ls_door_hear(mesh->door, rank, frame);
+        return LS_OK;
+    default:
+        return LS_OK;
+    }
+}
+
+/* ---- Commits ---- */
+
+/* Names whoever has another hash than most. */
+static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const char *what)
+{
+    const ls_peers *p = &mesh->peers;
+    int best = p->members[0], most = 0;
+    for (int i = 0; i < p->count; i++) {
+        int same = 0, r = p->members[i];
+        for (int k = 0; k < p->count; k++)
+            same += memcmp(said[r].hash, said[p->members[k]].hash, sizeof(said->hash)) == 0;
+        if (same > most) {
+            most = same;
+            best = r;
+        }
+    }
+    if (most == p->count)
+        return LS_OK;
+    ls_text names = { 0 };
+    for (int i = 0; i < p->count; i++)
+        if (memcmp(said[p->members[i]].hash, said[best].hash, sizeof(said->hash)) != 0)
+            ls_text_add(&names, " %d", p->members[i]);
+    ls_status status = ls_fail(LS_ERR_PEER,
+                               "workers have other bits: of %d workers, %d have the hash %016llx%016llx at \"%s\", but "
+                               "not worker%s",
+                               p->count, most, (unsigned long long)said[best].hash[0],
+                               (unsigned long long)said[best].hash[1], what, ls_text_get(&names));
+    ls_text_free(&names);
+    return status;
+}
+
+/* A worker that is at another exchange will never be ready. */
+static ls_status check_ahead(const ls_mesh *mesh, const char *what)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        const ls_link *link = &mesh->links[r];
+        char theirs[LS_FRAME_WHAT];
+        if (r == mesh->peers.rank || mesh->readies[r].kind || link->reading != LS_HOLDS ||
+            link->in.epoch != mesh->peers.epoch)
+            continue;
+        return ls_fail(LS_ERR_PEER,
+                       "workers do not do the same: worker %d is at the end of \"%s\", worker %d at \"%s\"",
+                       mesh->peers.rank, what, r, ls_frame_says(&link->in, theirs));
+    }
+    return LS_OK;
+}
+
+static bool all_said(ls_mesh *mesh, const ls_frame *said)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch)) {
+            atomic_store_explicit(&mesh->waits_for, r, memory_order_relaxed);
+            return false;
+        }
+    }
+    return true;
+}
+
+static ls_status commit_all(ls_mesh *mesh, const char *what)
+{
+    uint64_t wishes = 0;
+    LS_TRY(compare_hashes(mesh, mesh->readies, what));
+    for (int i = 0; i < mesh->peers.count; i++) {
+        const ls_frame *ready = &mesh->readies[mesh->peers.members[i]];
+        wishes |= ready->wishes;
+        mesh->seconds[mesh->peers.members[i]] += (double)ready->tag * 1e-9;
+    }
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_COMMIT, what);
+    frame.wishes = wishes;
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] != mesh->peers.rank)
+            LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
+    ls_mesh_push(mesh);
+    mesh->committed = true;
+    mesh->peers.decided |= wishes;
+    ls_mesh_confirm_members(mesh);
+    return LS_OK;
+}
+
+/* What was at hand is over. */
+static void end_collective(ls_mesh *mesh)
+{
+    mesh->number++;
+    mesh->ready = mesh->committed = false;
+    mesh->slept = false;
+    mesh->outside = 0;
+    mesh->peers.wishes &= ~mesh->peers.decided;
+    memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
+}
+
+static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
+{
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
+    memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
+    frame.wishes = mesh->peers.wishes;
+    frame.tag = (uint64_t)(mesh->outside * 1e9);
+    return frame;
+}
+
+/* Whether the coordinator, to whom all are ready, lets a newcomer in instead of a commit: by this announcement. */
+static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
+{
+    if (mesh->waits_until == 0)
+        return false;
+    int newcomer = ls_mesh_find_newcomer(mesh);
+    if (newcomer < 0)
+        return false;
+    *announcement = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    ls_mesh_put_members(mesh, announcement);
+    ls_set_bit(announcement->members, newcomer);
+    announcement->epoch++;
+    announcement->number = mesh->number;
+    return true;
+}
+
+static bool is_too_few(const ls_mesh *mesh)
+{
+    return mesh->waits_until > 0 && ls_peers_workers(&mesh->peers) < mesh->peers.least;
+}
+
+/* What the coordinator does when all are ready; *decided: there is nothing left to wait for. */
+static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
+{
+    ls_frame announcement;
+    *decided = true;
+    if (takes_in(mesh, &announcement)) {
+        for (int i = 1; i < mesh->peers.count; i++)
+            LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &announcement));
+        ls_mesh_push(mesh);
+        mesh->announced = announcement;
+        mesh->regroup = true;
+        mesh->peers.wishes &= ~(uint64_t)LS_WISH_WELCOME; /* it came true */
+        return LS_OK;
+    }
+    if (is_too_few(mesh)) {
+        if (mesh->table->now(mesh->transport) < mesh->waits_until) {
+            *decided = false;
+            return LS_OK;
+        }
+        mesh->readies[mesh->peers.rank].wishes |= LS_WISH_TOO_FEW;
+    }
+    return commit_all(mesh, what);
+}
+
+static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
+{
+    bool coordinates = mesh->peers.members[0] == mesh->peers.rank, decided = false;
+    while (!mesh->committed && !mesh->regroup) {
+        if (coordinates && all_said(mesh, mesh->readies)) {
+            LS_TRY(decide(mesh, what, &decided));
+            if (decided)
+                break;
+        } else if (coordinates) {
+            LS_TRY(check_ahead(mesh, what));
+        }
+        LS_TRY(ls_mesh_wait(mesh));
+        if (mesh->waits_until > 0)
+            LS_TRY(ls_door_visit(mesh->door));
+    }
+    return LS_OK;
+}
+
+ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what)
+{
+    int coordinator = mesh->peers.members[0];
+    LS_TRY(ls_door_visit(mesh->door));
+    if (mesh->peers.count == 1) /* who waits for nobody hears nobody else */
+        LS_TRY(ls_mesh_turn(mesh, 0));
+    if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
+        mesh->peers.wishes |= LS_WISH_WELCOME;
+    memcpy(mesh->hash, hash, sizeof(mesh->hash));
+    mesh->ready = true;
+    mesh->readies[mesh->peers.rank] = ready_frame(mesh, what);
+    if (coordinator != mesh->peers.rank)
+        LS_TRY(ls_mesh_send(mesh, coordinator, &mesh->readies[mesh->peers.rank]));
+    ls_mesh_push(mesh);
+    ls_mesh_wait_begins(mesh);
+    LS_TRY(wait_for_commit(mesh, what));
+    if (!mesh->committed)
+        LS_TRY(ls_mesh_regroup(mesh));
+    end_collective(mesh);
+    return LS_OK;
+}
+
+ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    ls_status status = ls_mesh_enter(mesh);
+    if (status == LS_OK)
+        status = ls_mesh_commit_or_welcome(mesh, hash, what);
+    return ls_mesh_exit(mesh, status);
+}
+
+void ls_mesh_give_up(ls_peers *peers)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    pthread_mutex_lock(&mesh->mutex);
+    if (mesh->over.status == LS_OK) {
+        ls_error_keep(&mesh->over, LS_ERR_PEER);
+        ls_mesh_leave(mesh, mesh->over.message);
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+void ls_mesh_end_all(ls_peers *peers)
+{
+    ls_mesh *mesh = (ls_mesh *)peers;
+    pthread_mutex_lock(&mesh->mutex);
+    if (mesh->over.status == LS_OK) {
+        ls_error_keep(&mesh->over, LS_ERR_PEER);
+        ls_mesh_end(mesh, mesh->over.message);
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+/* ---- When somebody is lost ---- */
+
+static int first_left(const ls_mesh *mesh)
+{
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (!mesh->lost[mesh->peers.members[i]])
+            return mesh->peers.members[i];
+    return mesh->peers.rank;
+}
+
+static ls_frame state_frame(const ls_mesh *mesh)
+{
+    ls_frame frame = ready_frame(mesh, "");
+    frame.kind = LS_FRAME_STATE;
+    frame.sequence = mesh->ready;
+    frame.tag = mesh->peers.decided;
+    memset(frame.members, 0, sizeof(frame.members));
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]])
+            ls_set_bit(frame.members, mesh->peers.members[i]);
+    return frame;
+}
+
+/* To everyone who can hear it, also to those that were silent. One that has not gone out yet is old. */
+static ls_status tell_state(ls_mesh *mesh)
+{
+    ls_frame state = state_frame(mesh);
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        ls_link *link = &mesh->links[r];
+        int last = link->out_count - 1;
+        if (r == mesh->peers.rank)
+            continue;
+        if (last > 0 && link->out[last].kind == LS_FRAME_STATE)
+            link->out[last] = state;
+        else
+            LS_TRY(ls_mesh_send(mesh, r, &state));
+    }
+    ls_mesh_push(mesh);
+    mesh->states[mesh->peers.rank] = state;
+    return LS_OK;
+}
+
+/* Whether another worker on this side still hears the lost worker `rank`, or nobody else is there to say. */
+static bool may_be_heard(const ls_mesh *mesh, int rank)
+{
+    const ls_peers *p = &mesh->peers;
+    bool heard = false, alone = true;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        if (r == p->rank || mesh->lost[r])
+            continue;
+        alone = false;
+        heard |= !ls_has_bit(mesh->states[r].members, rank);
+    }
+    return heard || alone;
+}
+
+/* Whether a broken connection is likely to come back: that of a worker whom others still hear, or of two such workers.
+ * One that all have lost gets a moment: all its connections may have broken at once. */
+static bool should_await_reconnection(const ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    double waited = mesh->table->now(mesh->transport) - mesh->regroups_since;
+    if (waited >= mesh->silence_limit)
+        return false;
+    bool soon = waited < RECONNECT_MOMENT;
+    for (int i = 0; i < p->count; i++) {
+        int a = p->members[i];
+        if (mesh->lost[a] == LS_LOST_BROKEN && (soon || may_be_heard(mesh, a)))
+            return true;
+        for (int k = 0; k < p->count && a != p->rank && !mesh->lost[a]; k++)
+            if (!mesh->lost[p->members[k]] && ls_has_bit(mesh->states[a].members, p->members[k]))
+                return true;
+    }
+    return false;
+}
+
+/* Whether this worker, the first that is left, knows enough to announce. Everybody has said how far it is. Those before
+ * it that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or
+ * neither has: if only one says so, the other one will, or is dead, which will be seen. */
+static bool may_announce(ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    int own = ls_peers_place(p);
+    if (!mesh->quorum || !all_said(mesh, mesh->states) || should_await_reconnection(mesh))
+        return false;
+    for (int i = 0; i < p->count; i++)
+        for (int k = 0; k < p->count; k++) {
+            int a = p->members[i], b = p->members[k];
+            if (a == p->rank || b == p->rank || a == b || mesh->lost[a])
+                continue;
+            if (mesh->lost[b] ? k < own && !ls_has_bit(mesh->states[a].members, b)
+                              : ls_has_bit(mesh->states[a].members, b) != ls_has_bit(mesh->states[b].members, a))
+                return false;
+        }
+    return true;
+}
+
+/* Of two workers whose connection ended, and that are both there, the later one has to go. */
+static void part_enemies(ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    for (int i = 0; i < p->count; i++)
+        for (int k = i + 1; k < p->count; k++) {
+            int a = p->members[i], b = p->members[k];
+            if (a != p->rank && !mesh->lost[a] && !mesh->lost[b] && ls_has_bit(mesh->states[a].members, b))
+                ls_mesh_lose(mesh, b, LS_LOST_SILENT, "its connection to another one ended");
+        }
+}
+
+/* ---- Quorum ---- */
+
+/* Whether a worker's process has ended for certain: its kernel closed the heartbeat connection, it ran on this machine
+ * and its pid is free, or the launcher saw it end. */
+static bool is_proven_dead(ls_mesh *mesh, int rank)
+{
+    return (mesh->beats && ls_beats_how_ended(mesh->beats, rank) == LS_LINE_DIED) ||
+           ls_process_has_ended(&mesh->processes[rank]) || ls_door_launcher_saw_end(mesh->door, rank);
+}
+
+static void look_for_proofs(ls_mesh *mesh)
+{
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->lost[r] > LS_LOST_DEAD && is_proven_dead(mesh, r))
+            mesh->lost[r] = LS_LOST_DEAD;
+}
+
+/* Whether a lost worker may run and see this one lost. */
+static bool is_doubtful(const ls_mesh *mesh, int rank)
+{
+    return mesh->lost[rank] > LS_LOST_ENDED || (mesh->lost[rank] == LS_LOST_ENDED && mesh->slept);
+}
+
+/* Whether this side has most of the workers in `bits` that may run, or half of them with the first one. Two sides that
+ * have lost each other cannot both have it. */
+static bool has_quorum(const ls_mesh *mesh, const uint64_t *bits)
+{
+    int here = 0, possible = 0, first = -1;
+    for (int r = 0; r < mesh->peers.size; r++) {
+        if (!ls_has_bit(bits, r) || (mesh->lost[r] && !is_doubtful(mesh, r)))
+            continue;
+        possible++;
+        here += !mesh->lost[r];
+        if (first < 0 || mesh->since[r] < mesh->since[first])
+            first = r;
+    }
+    return here * 2 > possible || (here * 2 == possible && !mesh->lost[first]);
+}
+
+static bool is_reconnecting(const ls_mesh *mesh)
+{
+    bool any = false;
+    for (int i = 0; i < mesh->peers.count; i++)
+        any |= mesh->lost[mesh->peers.members[i]] == LS_LOST_BROKEN;
+    return any && mesh->table->now(mesh->transport) - mesh->regroups_since < mesh->silence_limit;
+}
+
+/* Fails on the side that must not go on: without a quorum of the members, and of the last confirmed ones. A worker that
+ * fails here writes nothing more. */
+static ls_status check_quorum(ls_mesh *mesh)
+{
+    uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };
+    int here = 0;
+    mesh->slept |= was_held_up(mesh, 0);
+    look_for_proofs(mesh);
+    for (int i = 0; i < mesh->peers.count; i++) {
+        ls_set_bit(members, mesh->peers.members[i]);
+        here += !mesh->lost[mesh->peers.members[i]];
+    }
+    mesh->quorum = has_quorum(mesh, members) && has_quorum(mesh, mesh->confirmed);
+    if (mesh->quorum || is_reconnecting(mesh))
+        return LS_OK;
+    mesh->leaves = true;
+    ls_peers_depose(&mesh->peers);
+    return ls_fail(LS_ERR_PEER,
+                   "%s; only %d of %d workers are on this side, and the others may go on: this worker ends and writes "
+                   "nothing more",
+                   mesh->why, here, mesh->peers.count);
+}
+
+/* Those that are left are known, and how far each is. */
+static ls_status announce(ls_mesh *mesh)
+{
+    const ls_peers *p = &mesh->peers;
+    uint64_t number = mesh->number, wishes = 0, decided = p->decided;
+    bool all_ready = true;
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    part_enemies(mesh);
+    mesh->states[p->rank] = state_frame(mesh);
+    memset(frame.members, 0, sizeof(frame.members));
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        if (mesh->lost[r])
+            continue;
+        const ls_frame *s = &mesh->states[r];
+        ls_set_bit(frame.members, r);
+        if (s->number > number)
+            decided = s->tag;
+        number = s->number > number ? s->number : number;
+        all_ready = all_ready && s->sequence && s->number == mesh->number;
+        wishes |= s->wishes;
+    }
+    frame.epoch++;
+    frame.number = all_ready ? number + 1 : number;
+    frame.wishes = all_ready ? wishes : decided;
+    mesh->announced = frame;
+    for (int i = 0; i < p->count; i++) /* those that were silent may hear it, too */
+        if (p->members[i] != p->rank)
+            LS_TRY(ls_mesh_send(mesh, p->members[i], &frame));
+    return LS_OK;
+}
+
+static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer, int before)
+{
+    const ls_peers *p = &mesh->peers;
+    if (mesh->log && newcomer < 0 && p->count == before)
+        ls_log_write(mesh->log, LS_LOG_WARNING, "%s; it is connected again, and the %d workers repeat the step",
+                     mesh->why, p->count);
+    else if (mesh->log && newcomer >= 0 && p->members[0] == p->rank)
+        ls_log_always(mesh->log, "worker %d joins; %d of %d go on", newcomer, p->count, p->size);
+    else if (mesh->log && newcomer < 0)
+        ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
+                     frame->number > mesh->number ? "" : ", and begin again what was not finished");
+}
+
+ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+{
+    frame.from = (uint32_t)mesh->peers.rank;
+    return ls_mesh_send(mesh, rank, &frame);
+}
+
+/* Those that are no members any more have to know that they are out. */
+static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
+{
+    for (int i = 0; i < mesh->peers.count; i++) {
+        int r = mesh->peers.members[i];
+        if (ls_has_bit(frame->members, r))
+            continue;
+        mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_SILENT;
+        LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+        ls_mesh_hang_up(mesh, r);
+    }
+    return LS_OK;
+}
+
+/* The one that was not a member before; -1: there is none. */
+static int find_new(const ls_mesh *mesh, const ls_frame *frame)
+{
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (ls_has_bit(frame->members, r) && !ls_peers_has(&mesh->peers, r))
+            return r;
+    return -1;
+}
+
+ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcomer)
+{
+    ls_peers *p = &mesh->peers;
+    p->epoch = frame->epoch;
+    mesh->sequence = 0;
+    for (int r = 0; r < p->size; r++)
+        mesh->links[r].taken = 0;
+    mesh->regroup = false;
+    mesh->announced = (ls_frame){ 0 };
+    *newcomer = find_new(mesh, frame);
+    if (*newcomer >= 0) {
+        mesh->since[*newcomer] = frame->epoch;
+        p->newcomer = *newcomer;
+    }
+    LS_TRY(part_from_others(mesh, frame));
+    ls_mesh_set_members(mesh, frame->members);
+    ls_door_say_chief(mesh->door);
+    if (p->newcomer >= 0 && !ls_peers_has(p, p->newcomer))
+        p->newcomer = -1;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
+        if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *newcomer))
+            LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+    }
+    ls_mesh_push(mesh);
+    memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
+    return LS_OK;
+}
+
+/* The announcement counts from now on. */
+static ls_status adopt(ls_mesh *mesh)
+{
+    int newcomer;
+    ls_frame frame = mesh->announced;
+    ls_peers *p = &mesh->peers;
+    mesh->leaves = !ls_has_bit(frame.members, p->rank);
+    if (mesh->leaves) {
+        ls_peers_depose(p);
+        return ls_fail(LS_ERR_PEER,
+                       "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
+                       p->size);
+    }
+    if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
+        return ls_fail(LS_ERR_PEER, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
+                       (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
+    int before = p->count;
+    LS_TRY(ls_mesh_begin_epoch(mesh, &frame, &newcomer));
+    report(mesh, &frame, newcomer, before);
+    if (frame.number > mesh->number) {
+        p->decided |= frame.wishes;
+        mesh->committed = true;
+        return LS_OK;
+    }
+    mesh->ready = false;
+    p->again = true;
+    return ls_fail(LS_ERR_PEER, "%s", newcomer >= 0 ? "a worker joins" : mesh->why);
+}
+
+/* Who is gone has said so, and was not torn away: maybe at the end of the job, which not all have heard of yet. */
+static bool all_took_leave(const ls_mesh *mesh)
+{
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]] > LS_LOST_LEFT)
+            return false;
+    return true;
+}
+
+ls_status ls_mesh_regroup(ls_mesh *mesh)
+{
+    unsigned told = mesh->changes - 1;
+    if (!mesh->table->elastic && !all_took_leave(mesh))
+        return ls_fail(LS_ERR_PEER, "%s; over %s the others cannot go on without it", mesh->why, mesh->table->name);
+    ls_mesh_abandon(mesh);
+    ls_mesh_wait_begins(mesh);
+    mesh->regroups_since = mesh->table->now(mesh->transport);
+    while (mesh->announced.kind == 0) {
+        if (mesh->committed) /* it was under way */
+            return LS_OK;
+        LS_TRY(check_quorum(mesh));
+        mesh->reconnects = is_reconnecting(mesh);
+        LS_TRY(ls_door_visit(mesh->door));
+        if (mesh->changes != told)
+            LS_TRY(tell_state(mesh));
+        told = mesh->changes;
+        if (first_left(mesh) == mesh->peers.rank && may_announce(mesh)) {
+            LS_TRY(announce(mesh));
+            break;
+        }
+        LS_TRY(ls_mesh_wait(mesh));
+    }
+    mesh->reconnects = false;
+    return adopt(mesh);
+}

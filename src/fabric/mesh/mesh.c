@@ -1,0 +1,540 @@
+/* Frames over the lines of a mesh. All lines are served at the same time, by whoever waits for something; so frames of
+ * any size pass each other, and nothing is allocated. */
+#include "fabric/mesh/mesh.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+#define MOST_PARTS 64 /* handed to the system in one call */
+
+static const char zeros[65536];
+
+/* ---- Making ---- */
+
+_Static_assert(LS_MOST_PEERS == LS_MAX_CLUSTER, "one number of workers");
+
+ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
+{
+    size_t size = (size_t)options->size;
+    int begin = options->begin > 0 ? options->begin : options->size;
+    ls_mesh *mesh = calloc(1, sizeof(*mesh));
+    if (!mesh)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
+    pthread_mutex_init(&mesh->mutex, NULL);
+    mesh->links = calloc(size, sizeof(*mesh->links));
+    mesh->wants = calloc(size, sizeof(*mesh->wants));
+    mesh->alive = calloc(size, sizeof(*mesh->alive));
+    mesh->members = calloc(size, sizeof(*mesh->members));
+    mesh->readies = calloc(size, sizeof(*mesh->readies));
+    mesh->states = calloc(size, sizeof(*mesh->states));
+    mesh->lost = calloc(size, sizeof(*mesh->lost));
+    mesh->processes = calloc(size, sizeof(*mesh->processes));
+    mesh->since = calloc(size, sizeof(*mesh->since));
+    mesh->joins = calloc(size, sizeof(*mesh->joins));
+    mesh->seconds = calloc(size, sizeof(*mesh->seconds));
+    mesh->weights = calloc(size, sizeof(*mesh->weights));
+    mesh->peers = (ls_peers){ .rank = options->rank,
+                              .size = options->size,
+                              .members = mesh->members,
+                              .seconds = mesh->seconds,
+                              .weights = mesh->weights,
+                              .waits_for = &mesh->waits_for,
+                              .count = begin,
+                              .first_server = begin - options->servers,
+                              .servers = options->servers,
+                              .least = options->least,
+                              .newcomer = -1,
+                              .epoch = 1,
+                              .exchange = ls_mesh_exchange,
+                              .post = ls_mesh_post,
+                              .settle = ls_mesh_settle,
+                              .move_on = ls_mesh_move_on,
+                              .commit = ls_mesh_commit,
+                              .give_up = ls_mesh_give_up,
+                              .end_all = ls_mesh_end_all,
+                              .welcome = ls_mesh_welcome,
+                              .join = ls_mesh_join };
+    atomic_store(&mesh->waits_for, -1);
+    mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
+    mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
+    if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
+        !mesh->lost || !mesh->processes || !mesh->since || !mesh->joins || !mesh->seconds || !mesh->weights) {
+        ls_mesh_free(mesh);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
+    }
+    for (int r = 0; r < options->size; r++) {
+        mesh->members[r] = r;
+        mesh->since[r] = r < mesh->peers.count;
+        mesh->lost[r] = r < mesh->peers.count || r == mesh->peers.rank ? LS_NOT_LOST : LS_LOST_LEFT;
+        if (r < mesh->peers.count)
+            ls_set_bit(mesh->confirmed, r);
+    }
+    *out = mesh;
+    return LS_OK;
+}
+
+void ls_mesh_free(ls_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    for (int r = 0; mesh->links && r < mesh->peers.size; r++)
+        if (mesh->links[r].line)
+            mesh->table->hang_up(mesh->links[r].line);
+    ls_beats_stop(mesh->beats);
+    for (int r = 0; mesh->alive && r < mesh->peers.size; r++) /* none, where a thread had them */
+        if (mesh->alive[r])
+            mesh->table->hang_up(mesh->alive[r]);
+    ls_door_close(mesh->door);
+    if (mesh->transport)
+        mesh->table->close(mesh->transport);
+    pthread_mutex_destroy(&mesh->mutex);
+    free(mesh->links);
+    free(mesh->wants);
+    free(mesh->alive);
+    free(mesh->members);
+    free(mesh->readies);
+    free(mesh->states);
+    free(mesh->lost);
+    free(mesh->processes);
+    free(mesh->since);
+    free(mesh->joins);
+    free(mesh->seconds);
+    free(mesh->weights);
+    free(mesh);
+}
+
+ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what)
+{
+    ls_frame frame = { .magic = LS_FRAME_MAGIC,
+                       .version = LS_FRAME_VERSION,
+                       .kind = (uint16_t)kind,
+                       .from = (uint32_t)mesh->peers.rank,
+                       .epoch = mesh->peers.epoch,
+                       .number = mesh->number,
+                       .sequence = mesh->sequence };
+    snprintf(frame.what, sizeof(frame.what), "%s", what);
+    return frame;
+}
+
+const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT])
+{
+    snprintf(text, LS_FRAME_WHAT, "%.*s", LS_FRAME_WHAT - 1, frame->what);
+    ls_make_printable(text, strlen(text));
+    return text;
+}
+
+void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame)
+{
+    memset(frame->members, 0, sizeof(frame->members));
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(frame->members, mesh->peers.members[i]);
+}
+
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line)
+{
+    bool lives = mesh->links[rank].lives;
+    mesh->links[rank] = (ls_link){ .line = line, .lives = lives, .heard = mesh->table->now(mesh->transport) };
+    mesh->lost[rank] = LS_NOT_LOST;
+    mesh->changes++;
+    mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
+}
+
+void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_line *line)
+{
+    mesh->links[rank].lives = true;
+    if (mesh->beats)
+        ls_beats_add(mesh->beats, rank, line);
+    else
+        mesh->alive[rank] = line;
+}
+
+/* ---- Going out ---- */
+
+/* The first of the queue, if there is one, is the next to go. */
+static void begin_frame(ls_link *link)
+{
+    link->out_head = 0;
+    link->out_piece = link->out_from = 0;
+    link->padding = false;
+    link->out_left = link->out_count > 0 ? link->out[0].bytes : 0;
+}
+
+ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
+{
+    ls_link *link = &mesh->links[rank];
+    if (!link->line || link->deaf)
+        return LS_OK; /* its end will be seen */
+    if (link->out_count == LS_MOST_QUEUED)
+        return ls_fail(LS_ERR_INTERNAL, "%d frames wait for worker %d", link->out_count, rank);
+    link->out[link->out_count++] = *frame;
+    if (link->out_count == 1)
+        begin_frame(link);
+    return LS_OK;
+}
+
+bool ls_mesh_is_sent(const ls_link *link)
+{
+    return !link->line || link->deaf || link->out_count == 0;
+}
+
+const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame)
+{
+    for (int i = 0; i < LS_MOST_UNDER_WAY; i++)
+        if (mesh->at[i].going && mesh->at[i].head.sequence == frame->sequence)
+            return &mesh->at[i];
+    return NULL;
+}
+
+/* The parts of pieces that go between two workers, from a place on. */
+static int list_pieces(const ls_exchange_at *at, int from, int to, size_t piece, size_t offset, struct iovec *parts,
+                       int n)
+{
+    for (size_t i = piece; i < at->count && n < MOST_PARTS; i++) {
+        const ls_piece *p = &at->pieces[i];
+        if (ls_piece_goes(p, from, to) && p->bytes > offset)
+            parts[n++] = (struct iovec){ (char *)p->data + offset, p->bytes - offset };
+        offset = 0;
+    }
+    return n;
+}
+
+static void advance(const ls_exchange_at *at, int from, int to, size_t *piece, size_t *offset, size_t bytes)
+{
+    while (bytes > 0) {
+        const ls_piece *p = &at->pieces[*piece];
+        size_t rest = ls_piece_goes(p, from, to) ? p->bytes - *offset : 0;
+        if (bytes < rest) {
+            *offset += bytes;
+            return;
+        }
+        bytes -= rest;
+        ++*piece;
+        *offset = 0;
+    }
+}
+
+static int list_zeros(uint64_t bytes, struct iovec *parts, int n)
+{
+    for (; bytes > 0 && n < MOST_PARTS; n++) {
+        size_t some = bytes < sizeof(zeros) ? (size_t)bytes : sizeof(zeros);
+        parts[n] = (struct iovec){ (void *)zeros, some };
+        bytes -= some;
+    }
+    return n;
+}
+
+/* The first frame is gone; is there another? */
+static void next_frame(ls_link *link)
+{
+    memmove(link->out, link->out + 1, (size_t)--link->out_count * sizeof(*link->out));
+    begin_frame(link);
+}
+
+static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
+{
+    const ls_link *link = &mesh->links[rank];
+    int n = 0;
+    if (link->out_head < sizeof(ls_frame))
+        parts[n++] = (struct iovec){ (char *)link->out + link->out_head, sizeof(ls_frame) - link->out_head };
+    if (link->padding)
+        return list_zeros(link->out_left, parts, n);
+    return link->out_left > 0 ? list_pieces(ls_mesh_exchange_of(mesh, &link->out[0]), mesh->peers.rank, rank,
+                                            link->out_piece, link->out_from, parts, n)
+                              : n;
+}
+
+/* A worker that does not listen any more has said why, or is gone: what it sent before is read, and tells. */
+static void write_some(ls_mesh *mesh, int rank)
+{
+    ls_link *link = &mesh->links[rank];
+    while (link->out_count > 0 && !link->deaf) {
+        struct iovec parts[MOST_PARTS];
+        size_t moved = 0;
+        link->deaf = mesh->table->write(link->line, parts, list_out(mesh, rank, parts), &moved) != LS_OK;
+        if (link->deaf || moved == 0)
+            return;
+        size_t head = sizeof(ls_frame) - link->out_head;
+        head = head < moved ? head : moved;
+        link->out_head += head;
+        moved -= head;
+        link->out_left -= moved;
+        if (!link->padding && moved > 0)
+            advance(ls_mesh_exchange_of(mesh, &link->out[0]), mesh->peers.rank, rank, &link->out_piece, &link->out_from,
+                    moved);
+        if (link->out_head == sizeof(ls_frame) && link->out_left == 0)
+            next_frame(link);
+    }
+}
+
+void ls_mesh_push(ls_mesh *mesh)
+{
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->links[r].line)
+            write_some(mesh, r);
+}
+
+void ls_mesh_hang_up(ls_mesh *mesh, int rank)
+{
+    ls_link *link = &mesh->links[rank];
+    link->lives = false;
+    if (!mesh->beats && mesh->alive[rank]) { /* otherwise its thread sees its end */
+        mesh->table->hang_up(mesh->alive[rank]);
+        mesh->alive[rank] = NULL;
+    }
+    if (!link->line)
+        return;
+    write_some(mesh, rank); /* its last words */
+    mesh->table->hang_up(link->line);
+    link->line = NULL;
+}
+
+/* ---- Coming in ---- */
+
+static ls_status check_head(const ls_mesh *mesh, int rank)
+{
+    const ls_frame *h = &mesh->links[rank].in;
+    if (h->magic != LS_FRAME_MAGIC || h->version != LS_FRAME_VERSION || h->from != (uint32_t)rank ||
+        h->kind <= LS_FRAME_HELLO || h->kind >= LS_FRAME_KINDS || (h->kind != LS_FRAME_PIECES && h->bytes > 0))
+        return ls_fail(LS_ERR_PEER,
+                       "worker %d sent a frame that is none of ours (magic %08x, version %u, kind %u, from %u)", rank,
+                       h->magic, h->version, h->kind, h->from);
+    return LS_OK;
+}
+
+/* The next frame. */
+static void expect_head(ls_link *link)
+{
+    link->reading = LS_READS_HEAD;
+    link->in_head = 0;
+}
+
+/* The body of a frame is there, or was none. */
+static void end_body(ls_link *link)
+{
+    if (link->reading == LS_TAKES)
+        link->taken = link->in.sequence;
+    expect_head(link);
+}
+
+static ls_status begin_body(ls_mesh *mesh, int rank)
+{
+    ls_link *link = &mesh->links[rank];
+    LS_TRY(ls_mesh_judge(mesh, rank, &link->reading));
+    link->in_left = link->in.bytes;
+    link->in_piece = link->in_from = 0;
+    if (link->in_left == 0 && link->reading != LS_HOLDS)
+        end_body(link);
+    return LS_OK;
+}
+
+/* Who is no member may ask to be one, and nothing else. */
+static void take_newcomers_head(ls_mesh *mesh, int rank)
+{
+    ls_link *link = &mesh->links[rank];
+    bool asks = link->in.kind == LS_FRAME_JOIN || link->in.kind == LS_FRAME_BEAT;
+    expect_head(link);
+    if (check_head(mesh, rank) == LS_OK && asks) {
+        ls_mesh_hear_newcomer(mesh, rank, &link->in);
+        return;
+    }
+    ls_mesh_hang_up(mesh, rank);
+    ls_mesh_lose(mesh, rank, LS_LOST_LEFT, "");
+}
+
+/* What is said in a frame may end the line it came over. */
+static ls_status take_head(ls_mesh *mesh, int rank)
+{
+    ls_link *link = &mesh->links[rank];
+    if (!ls_peers_has(&mesh->peers, rank)) {
+        take_newcomers_head(mesh, rank);
+        return LS_OK;
+    }
+    LS_TRY(check_head(mesh, rank));
+    if (link->in.kind == LS_FRAME_PIECES)
+        return begin_body(mesh, rank);
+    expect_head(link);
+    return ls_mesh_hear(mesh, rank, &link->in);
+}
+
+static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struct iovec *parts)
+{
+    ls_link *link = &mesh->links[rank];
+    if (link->reading == LS_READS_HEAD) {
+        parts[0] = (struct iovec){ (char *)&link->in + link->in_head, sizeof(ls_frame) - link->in_head };
+        return 1;
+    }
+    if (link->reading == LS_TAKES)
+        return list_pieces(ls_mesh_exchange_of(mesh, &link->in), rank, mesh->peers.rank, link->in_piece, link->in_from,
+                           parts, 0);
+    parts[0] = (struct iovec){ sink, link->in_left < room ? (size_t)link->in_left : room };
+    return 1;
+}
+
+/* One read; *more: there may be more to read. */
+static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
+{
+    ls_link *link = &mesh->links[rank];
+    struct iovec parts[MOST_PARTS];
+    char sink[16384];
+    size_t moved = 0;
+    *more = false;
+    if (mesh->table->read(link->line, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
+        static const ls_absence absences[] = { [LS_LINE_CLOSED] = LS_LOST_BROKEN,
+                                               [LS_LINE_DIED] = LS_LOST_DEAD,
+                                               [LS_LINE_GONE] = LS_LOST_ENDED,
+                                               [LS_LINE_BROKEN] = LS_LOST_BROKEN };
+        ls_line_end how = ls_line_how_ended(mesh->table, link->line);
+        ls_mesh_hang_up(mesh, rank);
+        ls_mesh_lose(mesh, rank, absences[how], ls_last_error());
+        return LS_OK;
+    }
+    *more = moved > 0;
+    if (*more)
+        link->heard = mesh->table->now(mesh->transport);
+    if (link->reading == LS_READS_HEAD) {
+        link->in_head += moved;
+        return link->in_head == sizeof(ls_frame) ? take_head(mesh, rank) : LS_OK;
+    }
+    link->in_left -= moved;
+    if (link->reading == LS_TAKES)
+        advance(ls_mesh_exchange_of(mesh, &link->in), rank, mesh->peers.rank, &link->in_piece, &link->in_from, moved);
+    if (link->in_left == 0)
+        end_body(link);
+    return LS_OK;
+}
+
+static ls_status read_some(ls_mesh *mesh, int rank)
+{
+    bool more = true;
+    while (more && mesh->links[rank].line && mesh->links[rank].reading != LS_HOLDS)
+        LS_TRY(read_part(mesh, rank, &more));
+    return LS_OK;
+}
+
+/* ---- Both ---- */
+
+ls_status ls_mesh_turn(ls_mesh *mesh, double seconds)
+{
+    int count = 0, size = mesh->peers.size;
+    int ranks[LS_MAX_CLUSTER];
+    for (int r = 0; r < size; r++) {
+        ls_link *link = &mesh->links[r];
+        ls_want want = { .line = link->line, .read = link->reading != LS_HOLDS, .write = !ls_mesh_is_sent(link) };
+        if (!link->line || (!want.read && !want.write))
+            continue;
+        ranks[count] = r;
+        mesh->wants[count++] = want;
+    }
+    LS_TRY(mesh->table->wait(mesh->transport, mesh->wants, count, seconds));
+    for (int i = 0; i < count; i++) {
+        ls_link *link = &mesh->links[ranks[i]];
+        if (!mesh->wants[i].ready || !link->line)
+            continue;
+        if (mesh->wants[i].write)
+            write_some(mesh, ranks[i]);
+        LS_TRY(read_some(mesh, ranks[i]));
+    }
+    return LS_OK;
+}
+
+ls_status ls_mesh_look_again(ls_mesh *mesh)
+{
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->links[r].line && mesh->links[r].reading == LS_HOLDS)
+            LS_TRY(begin_body(mesh, r));
+    return LS_OK;
+}
+
+/* A frame that has not begun does not go at all. */
+static void abandon_out(ls_link *link)
+{
+    bool begun = link->out_head > 0;
+    int kept = 0;
+    for (int i = 0; i < link->out_count; i++)
+        if (link->out[i].kind != LS_FRAME_PIECES || (begun && i == 0))
+            link->out[kept++] = link->out[i];
+    link->out_count = kept;
+    if (begun)
+        link->padding = link->out[0].kind == LS_FRAME_PIECES;
+    else
+        begin_frame(link);
+}
+
+void ls_mesh_abandon(ls_mesh *mesh)
+{
+    for (int r = 0; r < mesh->peers.size; r++) {
+        ls_link *link = &mesh->links[r];
+        abandon_out(link);
+        if (link->reading == LS_TAKES || (link->reading == LS_HOLDS && link->in.epoch <= mesh->peers.epoch))
+            link->reading = LS_SKIPS;
+        if (link->reading == LS_SKIPS && link->in_left == 0)
+            expect_head(link);
+    }
+    memset(mesh->at, 0, sizeof(mesh->at));
+}
+
+/* ---- The end ---- */
+
+/* A last frame to everyone to whom no frame is under way, and then silence. */
+static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
+{
+    ls_mesh_abandon(mesh);
+    for (int r = 0; r < mesh->peers.size; r++) {
+        ls_link *link = &mesh->links[r];
+        if (!link->line)
+            continue;
+        (void)ls_mesh_send(mesh, r, frame); /* or it sees the end of the line */
+        ls_mesh_hang_up(mesh, r);
+    }
+}
+
+ls_status ls_mesh_enter(ls_mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->mutex);
+    if (mesh->left > 0)
+        mesh->outside += mesh->table->now(mesh->transport) - mesh->left;
+    LS_TRY(ls_error_give(&mesh->over));
+    if (mesh->peers.joins)
+        return ls_fail(
+            LS_ERR_STATE,
+            "worker %d came to a job that runs: it can be let in by ls_fit, and can do nothing together with "
+            "the others before",
+            mesh->peers.rank);
+    return LS_OK;
+}
+
+ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
+{
+    if (status != LS_OK && !mesh->peers.again && mesh->over.status == LS_OK) {
+        ls_error_keep(&mesh->over, status);
+        ls_frame frame = ls_mesh_frame(mesh, mesh->leaves ? LS_FRAME_LEFT : LS_FRAME_OVER, ls_last_error());
+        say_and_hang_up(mesh, &frame);
+    }
+    if (mesh->over.status != LS_OK)
+        status = ls_error_give(&mesh->over);
+    atomic_store_explicit(&mesh->waits_for, -1, memory_order_relaxed);
+    mesh->left = mesh->table->now(mesh->transport);
+    pthread_mutex_unlock(&mesh->mutex);
+    return status;
+}
+
+void ls_mesh_leave(ls_mesh *mesh, const char *why)
+{
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_LEFT, why);
+    say_and_hang_up(mesh, &frame);
+}
+
+void ls_mesh_end(ls_mesh *mesh, const char *why)
+{
+    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_OVER, why);
+    say_and_hang_up(mesh, &frame);
+}
+
+void ls_mesh_close(ls_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    ls_mesh_leave(mesh, "it closed its context");
+    ls_mesh_free(mesh);
+}

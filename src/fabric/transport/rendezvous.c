@@ -1,0 +1,409 @@
+/* Where workers wait for each other.
+ *
+ * tcp://host:port: worker 0 waits there. The opening of every call says where its caller waits itself, so worker 0
+ * learns all addresses, and whoever needs one asks it over a line of its own, the desk: four bytes with a rank, and 22
+ * in answer. Addresses that are known stay known without worker 0. file:///folder: every worker has a file there with
+ * its addresses, one a line; it is removed when the worker leaves, and a worker that comes again replaces it. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "fabric/transport/tcp.h"
+
+#define BACKLOG    512
+#define CONTEXTS   16   /* contexts of a process that are open at once: a port each for worker 0 */
+#define ASK_AGAIN  0.02 /* seconds until worker 0 is asked again for somebody whom it did not know */
+#define CALL_AGAIN 0.05 /* until the desk is called again */
+#define LOOK_AGAIN 0.2  /* until a name is looked up again */
+#define MOST_FILE  4096 /* bytes of a file of addresses */
+#define JOIN_LIMIT 30.0 /* seconds that names are looked up, where the options do not say */
+
+/* ---- Reading options ---- */
+
+static const char tcp_scheme[] = "tcp://", file_scheme[] = "file://";
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* "tcp://10.0.0.1:2222" or "file:///shared/folder"; folder: the latter's, otherwise "". */
+static ls_status read_rendezvous(const ls_cluster_options *o, ls_host_port *where, const char **folder)
+{
+    const char *text = o->rendezvous;
+    *folder = "";
+    if (begins(text, file_scheme) && text[strlen(file_scheme)] == '/') {
+        *folder = text + strlen(file_scheme);
+        return LS_OK;
+    }
+    if (begins(text, tcp_scheme) && ls_host_port_read(text + strlen(tcp_scheme), where) && where->port > 0)
+        return LS_OK;
+    return ls_fail(
+        LS_ERR_INVALID,
+        "the rendezvous \"%s\" is not a place to meet: expected \"tcp://host:2222\", where worker 0 waits, or "
+        "\"file:///folder\", a folder that all workers share",
+        text);
+}
+
+static ls_status read_listen(const ls_cluster_options *o, ls_host_port *where)
+{
+    return ls_host_port_read(o->listen, where)
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID, "this worker cannot listen at \"%s\": expected \"host:2222\"", o->listen);
+}
+
+/* Names may be known only later, as those of machines that are just being started. */
+static ls_status look_up_patiently(const ls_tcp *tcp, const ls_host_port *where, ls_address *out, int *count)
+{
+    double limit = tcp->options.join_limit > 0 ? tcp->options.join_limit : JOIN_LIMIT;
+    double end = ls_clock_now() + limit;
+    for (;;) {
+        ls_status status = ls_address_look_up(where, out, LS_MOST_ADDRESSES, count);
+        if (status == LS_OK || ls_clock_now() > end)
+            return status;
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(1e9 * LOOK_AGAIN) }, NULL);
+    }
+}
+
+/* ---- The listener ---- */
+
+static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
+{
+    char text[LS_ADDRESS_CHARS];
+    int on = 1, off = 0, fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof(on)); /* connections of an earlier job are still being closed */
+    if (at->any.sa_family == AF_INET6 && ls_address_is_any(at))
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, &at->any, at->bytes) == 0 && listen(fd, BACKLOG) == 0) {
+        tcp->listener = fd;
+        return LS_OK;
+    }
+    int error = errno;
+    close(fd);
+    ls_address_print(at, text);
+    if (error == EADDRINUSE)
+        return ls_fail(LS_ERR_STATE,
+                       "another process waits at %s already: another job, or another worker %d of this one; choose "
+                       "another port",
+                       text, tcp->options.rank);
+    if (error == EADDRNOTAVAIL)
+        return ls_fail(LS_ERR_INVALID, "%s is not an address of this machine, where worker %d runs", text,
+                       tcp->options.rank);
+    return ls_fail(LS_ERR_PEER, "cannot wait for the other workers at %s: %s", text, strerror(error));
+}
+
+/* A name may stand for another address on this machine than on others: then any address is listened at. */
+static ls_status listen_at_name(ls_tcp *tcp, const ls_host_port *where)
+{
+    ls_address any = { .v6 = { .sin6_family = AF_INET6 }, .bytes = sizeof(any.v6) };
+    ls_address any_4 = { .v4 = { .sin_family = AF_INET }, .bytes = sizeof(any_4.v4) };
+    ls_address literal, list[LS_MOST_ADDRESSES];
+    int count;
+    if (ls_address_read(where, &literal))
+        return listen_at(tcp, &literal);
+    if (ls_host_is_loopback(where->host)) {
+        LS_TRY(ls_address_look_up(where, list, LS_MOST_ADDRESSES, &count));
+        return listen_at(tcp, &list[0]);
+    }
+    ls_address_set_port(&any, where->port);
+    ls_address_set_port(&any_4, where->port);
+    ls_status status = listen_at(tcp, &any);
+    return status == LS_OK || status == LS_ERR_STATE ? status : listen_at(tcp, &any_4); /* there may be no IPv6 */
+}
+
+static ls_status find_own(ls_tcp *tcp, const ls_address *reach)
+{
+    ls_address bound = { .bytes = sizeof(bound.v6) };
+    if (getsockname(tcp->listener, &bound.any, &bound.bytes) < 0)
+        return ls_fail(LS_ERR_PEER, "this worker's own address is not known: %s", strerror(errno));
+    if (ls_address_is_any(&bound) && reach->bytes > 0) {
+        int port = ls_address_port(&bound);
+        bound = *reach;
+        ls_address_set_port(&bound, port);
+    }
+    tcp->own.address = bound;
+    return LS_OK;
+}
+
+/* ---- Meeting at an address ---- */
+
+static ls_status meet_at_address(ls_tcp *tcp, ls_host_port where)
+{
+    int number = (int)tcp->own.number;
+    ls_address reach = { .bytes = 0 };
+    ls_host_port listen = where;
+    if (where.port + CONTEXTS > 65536)
+        return ls_fail(LS_ERR_INVALID,
+                       "the rendezvous \"%s\": a port of at most %d is needed, for each context of a "
+                       "process has one more",
+                       tcp->options.rendezvous, 65536 - CONTEXTS);
+    where.port += number % CONTEXTS;
+    if (tcp->options.rank > 0) {
+        LS_TRY(look_up_patiently(tcp, &where, tcp->meeting, &tcp->meeting_count));
+        for (int i = 0; i < tcp->meeting_count && reach.bytes == 0; i++)
+            if (ls_address_towards(&tcp->meeting[i], &reach) != LS_OK && i == tcp->meeting_count - 1)
+                return LS_ERR_PEER;
+    }
+    if (tcp->options.listen[0])
+        LS_TRY(read_listen(&tcp->options, &listen));
+    if (tcp->options.rank == 0)
+        listen.port += number % CONTEXTS;
+    else if (number > 0)
+        listen.port = 0; /* the others are asked for, wherever they are */
+    if (tcp->options.rank == 0 || tcp->options.listen[0])
+        LS_TRY(listen_at_name(tcp, &listen));
+    else
+        LS_TRY(listen_at(tcp, &reach));
+    return find_own(tcp, &reach);
+}
+
+/* ---- Meeting in a folder ---- */
+
+static void file_of(const ls_tcp *tcp, int rank, char out[PATH_MAX])
+{
+    char job[2 * LS_JOB_HASH_BYTES + 1];
+    for (int i = 0; i < LS_JOB_HASH_BYTES; i++)
+        snprintf(job + 2 * i, 3, "%02x", tcp->own.job[i]);
+    snprintf(out, PATH_MAX, "%s/lockstep-%.24s-%u-%d", tcp->folder, job, tcp->own.number, rank);
+}
+
+static ls_status publish(ls_tcp *tcp)
+{
+    char path[PATH_MAX], text[LS_ADDRESS_CHARS];
+    ls_address list[LS_MOST_ADDRESSES] = { tcp->own.address };
+    ls_text lines = { 0 };
+    int count = 1;
+    if (ls_address_is_any(&list[0]))
+        count = ls_address_own(ls_address_port(&tcp->own.address), list, LS_MOST_ADDRESSES);
+    for (int i = 0; i < count; i++)
+        ls_text_add(&lines, "%s\n", ls_address_print(&list[i], text));
+    file_of(tcp, tcp->options.rank, path);
+    ls_status status = ls_file_write(path, ls_text_get(&lines), lines.length);
+    ls_text_free(&lines);
+    if (ls_address_is_any(&tcp->own.address))
+        tcp->own.address = (ls_address){ .bytes = 0 }; /* an opening has room for one */
+    return ls_fail_within(status, "the rendezvous \"%s\"", tcp->options.rendezvous);
+}
+
+static ls_status meet_in_folder(ls_tcp *tcp, const char *folder)
+{
+    ls_host_port listen = { "::", 0 };
+    snprintf(tcp->folder, sizeof(tcp->folder), "%s", folder);
+    if (tcp->options.listen[0]) {
+        LS_TRY(read_listen(&tcp->options, &listen));
+        listen.port = tcp->own.number > 0 ? 0 : listen.port;
+        LS_TRY(listen_at_name(tcp, &listen));
+    } else if (listen_at_name(tcp, &listen) != LS_OK) {
+        snprintf(listen.host, sizeof(listen.host), "0.0.0.0"); /* there may be no IPv6 */
+        LS_TRY(listen_at_name(tcp, &listen));
+    }
+    LS_TRY(find_own(tcp, &(ls_address){ .bytes = 0 }));
+    return publish(tcp);
+}
+
+/* The next address of a file; one that cannot be read, or not wholly, is as if it were not there. */
+static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
+{
+    char path[PATH_MAX], *data = NULL, *rest = NULL;
+    ls_address list[LS_MOST_ADDRESSES];
+    ls_host_port where;
+    size_t bytes;
+    int count = 0;
+    file_of(tcp, rank, path);
+    if (ls_file_read(path, MOST_FILE, &data, &bytes) != LS_OK)
+        return;
+    for (char *line = strtok_r(data, "\n", &rest); line && count < LS_MOST_ADDRESSES;
+         line = strtok_r(NULL, "\n", &rest))
+        if (ls_host_port_read(line, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
+            count++;
+    free(data);
+    if (count > 0)
+        *out = list[tcp->places[rank].turn++ % count];
+}
+
+/* ---- The desk: asking ---- */
+
+static void close_desk(ls_tcp *tcp)
+{
+    ls_tcp_line_free(tcp->desk);
+    tcp->desk = NULL;
+    tcp->told_done = 0;
+    tcp->desk_again = ls_clock_now() + CALL_AGAIN;
+    for (int r = 0; r < LS_MAX_CLUSTER; r++)
+        tcp->places[r].asked = false;
+}
+
+static ls_address next_meeting(ls_tcp *tcp)
+{
+    return tcp->meeting[tcp->places[0].turn++ % tcp->meeting_count];
+}
+
+static uint32_t rank_in(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+static void put_rank(unsigned char *bytes, uint32_t rank)
+{
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (unsigned char)(rank >> (24 - 8 * i));
+}
+
+static void ask(ls_tcp *tcp, int rank)
+{
+    tcp_place *place = &tcp->places[rank];
+    double now = ls_clock_now();
+    if (!tcp->desk && now >= tcp->desk_again) {
+        ls_address there = next_meeting(tcp);
+        if (ls_tcp_line_call(tcp, LS_OPENING_ASK, 0, &there, &tcp->desk) != LS_OK)
+            close_desk(tcp);
+        ls_tcp_door_wake(tcp);
+    }
+    if (!tcp->desk || place->asked || now < place->ask_again)
+        return;
+    unsigned char bytes[TCP_ASKED_BYTES];
+    size_t moved = 0;
+    put_rank(bytes, (uint32_t)rank);
+    if (ls_tcp_line_write((ls_line *)tcp->desk, &(struct iovec){ bytes, sizeof(bytes) }, 1, &moved) != LS_OK ||
+        (moved != 0 && moved != sizeof(bytes)))
+        close_desk(tcp);
+    else
+        place->asked = moved > 0;
+}
+
+static void hear_told(ls_tcp *tcp)
+{
+    uint32_t rank = rank_in(tcp->told);
+    ls_address address;
+    tcp->told_done = 0;
+    if (rank >= LS_MAX_CLUSTER)
+        return;
+    tcp_place *place = &tcp->places[rank];
+    ls_address_unpack(tcp->told + 4, &address);
+    place->asked = false;
+    place->ask_again = ls_clock_now() + ASK_AGAIN;
+    if (address.bytes > 0) {
+        place->address = address;
+        place->stale = false;
+        tcp->news = true;
+    }
+}
+
+static void hear_desk(ls_tcp *tcp)
+{
+    size_t moved = 1;
+    while (tcp->desk && moved > 0) {
+        struct iovec part = { tcp->told + tcp->told_done, TCP_TOLD_BYTES - tcp->told_done };
+        bool on_its_way = tcp->desk->state < TCP_OPEN;
+        moved = 0;
+        if (ls_tcp_line_read((ls_line *)tcp->desk, &part, 1, &moved) != LS_OK) {
+            close_desk(tcp);
+            return;
+        }
+        tcp->news |= on_its_way && tcp->desk->state == TCP_OPEN; /* now it can be asked */
+        tcp->told_done += moved;
+        if (tcp->told_done == TCP_TOLD_BYTES)
+            hear_told(tcp);
+    }
+}
+
+/* ---- The desk: answering ---- */
+
+/* Questions and answers are small: one that is not taken at once is of somebody who does not listen. */
+static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
+{
+    unsigned char asked[TCP_ASKED_BYTES], told[TCP_TOLD_BYTES] = { 0 };
+    size_t moved = 0;
+    *again = false;
+    if (ls_tcp_line_read((ls_line *)line, &(struct iovec){ asked, sizeof(asked) }, 1, &moved) != LS_OK)
+        return false;
+    if (moved == 0)
+        return true;
+    uint32_t rank = rank_in(asked);
+    if (moved != sizeof(asked) || rank >= LS_MAX_CLUSTER)
+        return false;
+    put_rank(told, rank);
+    ls_address_pack(&tcp->places[rank].address, told + 4);
+    *again = true;
+    return ls_tcp_line_write((ls_line *)line, &(struct iovec){ told, sizeof(told) }, 1, &moved) == LS_OK &&
+           moved == sizeof(told);
+}
+
+void ls_tcp_desks_step(ls_tcp *tcp)
+{
+    for (int r = 0; r < LS_MAX_CLUSTER; r++) {
+        bool again = tcp->desks[r] != NULL;
+        while (again)
+            if (!answer_one(tcp, tcp->desks[r], &again)) {
+                ls_tcp_line_free(tcp->desks[r]);
+                tcp->desks[r] = NULL;
+                again = false;
+            }
+    }
+    hear_desk(tcp);
+}
+
+/* ---- All of it ---- */
+
+ls_status ls_tcp_meet(ls_tcp *tcp)
+{
+    ls_host_port where = { .port = 0 };
+    const char *folder;
+    LS_TRY(read_rendezvous(&tcp->options, &where, &folder));
+    return folder[0] ? meet_in_folder(tcp, folder) : meet_at_address(tcp, where);
+}
+
+/* A file that another worker of this rank has put there in the meantime is not ours any more: its address is another.
+ */
+void ls_tcp_unmeet(ls_tcp *tcp)
+{
+    char path[PATH_MAX], port[16], *data = NULL;
+    ls_address bound = { .bytes = sizeof(bound.v6) };
+    size_t bytes;
+    if (!tcp->folder[0] || tcp->listener < 0 || getsockname(tcp->listener, &bound.any, &bound.bytes) < 0)
+        return;
+    snprintf(port, sizeof(port), ":%d\n", ls_address_port(&bound));
+    file_of(tcp, tcp->options.rank, path);
+    if (ls_file_read(path, MOST_FILE, &data, &bytes) == LS_OK) {
+        if (strstr(data, port))
+            unlink(path);
+        free(data);
+    }
+}
+
+void ls_tcp_learn(ls_tcp *tcp, const ls_opening *opening)
+{
+    if (opening->from >= LS_MAX_CLUSTER || opening->address.bytes == 0)
+        return;
+    tcp_place *place = &tcp->places[opening->from];
+    place->address = opening->address;
+    place->stale = false;
+    tcp->news = true;
+}
+
+ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
+{
+    tcp_place *place = &tcp->places[rank];
+    *out = (ls_address){ .bytes = 0 };
+    if (tcp->folder[0]) {
+        find_in_folder(tcp, rank, out);
+    } else if (tcp->options.rank > 0 && rank == 0) {
+        *out = next_meeting(tcp);
+    } else {
+        if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale)) {
+            ask(tcp, rank);
+        }
+        if (place->address.bytes > 0 && !place->stale)
+            *out = place->address;
+        else if (tcp->options.rank == 0)
+            place->stale = false; /* nobody else knows better; so it is tried again */
+    }
+    return LS_OK;
+}

@@ -1,0 +1,228 @@
+/* The tcp transport: workers on any machines, with TLS 1.3 and the job's key. */
+#include "fabric/transport/tcp.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+#define MOST_LINES  (2 * LS_MAX_CLUSTER + 128) /* that one thread waits for */
+#define CALL_AGAIN  0.02 /* seconds between calls of one worker: a line may end as soon as it was made */
+#define CLOSE_LIMIT 2.0  /* seconds that closing waits for last bytes to arrive */
+#define LONG_WAIT   1e6  /* seconds, at most */
+
+/* ---- Opening and closing ---- */
+
+static ls_status check_options(const ls_cluster_options *o)
+{
+    if (!memchr(o->rendezvous, '\0', sizeof(o->rendezvous)) || !memchr(o->listen, '\0', sizeof(o->listen)) ||
+        !memchr(o->key_file, '\0', sizeof(o->key_file)))
+        return ls_fail(LS_ERR_INVALID, "rendezvous, listen or key_file has no end within its %zu characters",
+                       sizeof(o->listen));
+    if (!o->rendezvous[0])
+        return ls_fail(LS_ERR_INVALID,
+                       "workers that meet over tcp need a rendezvous: \"tcp://host:2222\", where worker 0 waits, or "
+                       "\"file:///folder\" (LOCKSTEP_RENDEZVOUS)");
+    if (!o->key_file[0])
+        return ls_fail(LS_ERR_UNSUPPORTED, LS_NEEDS_KEY);
+    return LS_OK;
+}
+
+static void tcp_close(ls_transport *transport)
+{
+    ls_tcp *tcp = (ls_tcp *)transport;
+    double end = ls_clock_now() + CLOSE_LIMIT;
+    if (!tcp)
+        return;
+    ls_tcp_unmeet(tcp);
+    ls_tcp_door_close(tcp);
+    for (ls_tcp_leave_some(tcp); tcp->leaving_count > 0 && ls_clock_now() < end; ls_tcp_leave_some(tcp))
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    while (tcp->leaving_count > 0)
+        ls_tcp_line_free(tcp->leaving[--tcp->leaving_count]);
+    ls_tls_close(tcp->tls);
+    ls_key_free(tcp->key);
+    pthread_mutex_destroy(&tcp->mutex);
+    free(tcp);
+}
+
+static ls_status tcp_open(const ls_cluster_options *options, int number, ls_transport **out)
+{
+    LS_TRY(check_options(options));
+    ls_tcp *tcp = calloc(1, sizeof(*tcp));
+    if (!tcp)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
+    tcp->table = &ls_transport_tcp;
+    tcp->options = *options;
+    tcp->own = (ls_opening){ .version = LS_WIRE_VERSION,
+                             .kind = LS_OPENING_CALL,
+                             .number = (uint32_t)number,
+                             .from = (uint32_t)options->rank,
+                             .to = (uint32_t)options->rank };
+    tcp->listener = tcp->bell = tcp->wake = -1;
+    pthread_mutex_init(&tcp->mutex, NULL);
+    ls_status status = ls_opening_set_job(&tcp->own, options->job);
+    if (status == LS_OK)
+        status = ls_key_read(options->key_file, &tcp->key);
+    if (status == LS_OK)
+        status = ls_tls_open(&tcp->tls);
+    if (status == LS_OK)
+        status = ls_tcp_meet(tcp);
+    if (status == LS_OK)
+        status = ls_tcp_door_open(tcp);
+    if (status != LS_OK) {
+        ls_error why;
+        ls_error_keep(&why, status);
+        tcp_close((ls_transport *)tcp);
+        return ls_error_give(&why);
+    }
+    *out = (ls_transport *)tcp;
+    return LS_OK;
+}
+
+/* ---- Calling and answering ---- */
+
+static ls_status tcp_call(ls_transport *transport, int rank, ls_line **out)
+{
+    ls_tcp *tcp = (ls_tcp *)transport;
+    ls_address there = { .bytes = 0 };
+    ls_status status = LS_OK;
+    tcp_line *line = NULL;
+    double now = ls_clock_now();
+    if (rank < 0 || rank >= LS_MAX_CLUSTER || rank == tcp->options.rank)
+        return ls_fail(LS_ERR_INTERNAL, "worker %d calls worker %d", tcp->options.rank, rank);
+    pthread_mutex_lock(&tcp->mutex);
+    if (now >= tcp->places[rank].call_again)
+        status = ls_tcp_find(tcp, rank, &there);
+    if (there.bytes > 0)
+        tcp->places[rank].call_again = now + CALL_AGAIN;
+    pthread_mutex_unlock(&tcp->mutex);
+    if (status == LS_OK && there.bytes > 0)
+        status = ls_tcp_line_call(tcp, LS_OPENING_CALL, rank, &there, &line);
+    if (status == LS_OK)
+        *out = (ls_line *)line;
+    return status;
+}
+
+static ls_status tcp_answer(ls_transport *transport, ls_line **out)
+{
+    ls_tcp *tcp = (ls_tcp *)transport;
+    pthread_mutex_lock(&tcp->mutex);
+    *out = (ls_line *)ls_tcp_door_take(tcp);
+    pthread_mutex_unlock(&tcp->mutex);
+    return LS_OK;
+}
+
+static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
+{
+    ls_tcp *tcp = (ls_tcp *)transport;
+    pthread_mutex_lock(&tcp->mutex);
+    long count = tcp->refused;
+    if (count == 1)
+        snprintf(why, bytes, "%s", tcp->refused_why);
+    else if (count > 1)
+        snprintf(why, bytes, "%ld callers were not let in, among them: %s", count, tcp->refused_why);
+    tcp->refused = 0;
+    pthread_mutex_unlock(&tcp->mutex);
+    return count > 0;
+}
+
+/* ---- Waiting ---- */
+
+/* What one line waits for; whether it need not wait. */
+static bool list_line(ls_want *want, struct pollfd *out, double *end)
+{
+    tcp_line *line = (tcp_line *)want->line;
+    ls_tcp_line_step(line);
+    if (line->state < TCP_OPEN) {
+        *out = (struct pollfd){ .fd = line->fd, .events = ls_tcp_line_events(line) };
+        *end = line->end < *end ? line->end : *end;
+        return false;
+    }
+    if (line->state == TCP_ENDED || (line->deaf && want->write))
+        return want->read || want->write;
+    ls_tcp_line_flush(line);
+    bool write = !line->deaf && (want->write || line->record > 0);
+    if (want->read || write)
+        *out = (struct pollfd){ .fd = line->fd, .events = (short)((want->read ? POLLIN : 0) | (write ? POLLOUT : 0)) };
+    return want->read && !line->drained && ls_secured_has_bytes(line->secured);
+}
+
+static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
+{
+    if (want->bell > 0) {
+        *out = (struct pollfd){ .fd = want->bell, .events = POLLIN };
+        return false;
+    }
+    pthread_mutex_lock(&tcp->mutex);
+    bool ready = ls_tcp_door_look(tcp);
+    pthread_mutex_unlock(&tcp->mutex);
+    *out = (struct pollfd){ .fd = tcp->bell, .events = POLLIN };
+    return ready;
+}
+
+/* Lines that are on their way, and the door, are looked at again after something came: only then it is known. */
+static bool look(const ls_want *want, const struct pollfd *polled)
+{
+    const tcp_line *line = (const tcp_line *)want->line;
+    short events = (short)((want->read ? POLLIN : 0) | (want->write ? POLLOUT : 0));
+    bool ended = polled->revents & (POLLHUP | POLLERR) && events;
+    return line->state == TCP_OPEN && (polled->revents & events || ended);
+}
+
+static bool wait_once(ls_tcp *tcp, ls_want *wants, int count, double end)
+{
+    struct pollfd polls[MOST_LINES];
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        ls_want *w = &wants[i];
+        polls[i] = (struct pollfd){ .fd = -1 };
+        w->ready = w->line ? list_line(w, &polls[i], &end) : list_door(tcp, w, &polls[i]);
+        any |= w->ready;
+    }
+    double left = end - ls_clock_now();
+    left = any || left < 0 ? 0 : left < LONG_WAIT ? left : LONG_WAIT;
+    struct timespec limit = { (time_t)left, (long)(1e9 * (left - (double)(time_t)left)) };
+    if (ppoll(polls, (nfds_t)count, &limit, NULL) <= 0)
+        return any;
+    for (int i = 0; i < count; i++)
+        if (wants[i].line ? look(&wants[i], &polls[i]) : wants[i].bell > 0 && polls[i].revents)
+            any = wants[i].ready = true;
+    return any;
+}
+
+static ls_status tcp_wait(ls_transport *transport, ls_want *wants, int count, double seconds)
+{
+    ls_tcp *tcp = (ls_tcp *)transport;
+    double end = ls_clock_now() + (seconds > 0 ? seconds : 0);
+    if (count < 0 || count > MOST_LINES)
+        return ls_fail(LS_ERR_INTERNAL, "waiting for %d lines; %d are possible", count, MOST_LINES);
+    while (!wait_once(tcp, wants, count, end) && ls_clock_now() < end)
+        ;
+    return LS_OK;
+}
+
+static double tcp_now(ls_transport *transport)
+{
+    (void)transport;
+    return ls_clock_now();
+}
+
+const ls_transport_table ls_transport_tcp = {
+    .name = "tcp",
+    .elastic = true,
+    .beats = true,
+    .slice = 1 << 20,
+    .open = tcp_open,
+    .close = tcp_close,
+    .call = tcp_call,
+    .answer = tcp_answer,
+    .write = ls_tcp_line_write,
+    .read = ls_tcp_line_read,
+    .hang_up = ls_tcp_line_hang_up,
+    .how_ended = ls_tcp_line_how_ended,
+    .wait = tcp_wait,
+    .now = tcp_now,
+    .refused = tcp_refused,
+};

@@ -1,0 +1,181 @@
+/* Workers that come to a fit that runs: they are given the state between two steps, as a checkpoint of that moment, and
+ * go on with the next step like everyone else. */
+#include <stdlib.h>
+
+#include "nn/model.h"
+#include "run/peers.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/state_list.h"
+#include "train/job/job.h"
+#include "train/report/log.h"
+
+#define TAG(number) (0x6a6f696e00000000u + (number)) /* "join", then which exchange */
+
+static ls_peers *peers_of(const ls_job *job)
+{
+    return ls_model_graph(job->model)->context->peers;
+}
+
+/* ---- Giving ---- */
+
+/* The files of a checkpoint of this moment, one behind the other. */
+static ls_status pack(ls_job *job, ls_package *out)
+{
+    ls_facts facts;
+    ls_content *content = NULL;
+    ls_state_extras extras = { .facts = &facts, .history = *job->fit->history };
+    LS_TRY(ls_facts_make(job, &facts));
+    if (job->saver)
+        ls_saver_extras(job->saver, &extras);
+    ls_status status = ls_content_make(job, &extras, &content);
+    ls_facts_free(&facts);
+    if (status == LS_OK)
+        status = ls_checkpoint_pack(content, out);
+    ls_content_destroy(content);
+    return status;
+}
+
+/* Who has been there for longest, but for the newcomer itself. */
+static int giver(const ls_peers *peers)
+{
+    for (int i = 0; i < peers->count; i++)
+        if (peers->members[i] != peers->newcomer)
+            return peers->members[i];
+    return -1;
+}
+
+/* What goes before the bytes. */
+typedef struct handover {
+    uint64_t size[LS_CHECKPOINT_FILES];
+    char log[LS_LOG_ID];
+} handover;
+
+/* More than a job of this model can have: what another worker says does not decide how much memory is taken. */
+static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES])
+{
+    ls_saved *entries = NULL;
+    size_t count = 0;
+    uint64_t room = (uint64_t)256 << 20;
+    LS_TRY(ls_job_list(job, &entries, &count));
+    for (size_t i = 0; i < count; i++)
+        room += entries[i].bytes;
+    free(entries);
+    for (int i = 0; i < LS_CHECKPOINT_FILES; room -= size[i++])
+        if (size[i] > room)
+            return ls_fail(LS_ERR_PEER, "the state of the job has more bytes than that of this model can have");
+    return LS_OK;
+}
+
+/* The state comes from one that has it to the newcomer; the others take part, and give and get nothing. */
+static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
+{
+    ls_peers *peers = peers_of(job);
+    int from = giver(peers), to = peers->newcomer;
+    handover first = { .size = { 0 } };
+    if (from < 0)
+        return ls_fail(LS_ERR_PEER, "every worker that had the state is lost");
+    if (from == peers->rank && !package->bytes)
+        LS_TRY(pack(job, package));
+    for (int i = 0; i < LS_CHECKPOINT_FILES; i++)
+        first.size[i] = package->size[i];
+    ls_train_log_tell_run(log, first.log);
+    const ls_piece about = { from, to, &first, sizeof(first) };
+    LS_TRY(peers->exchange(peers, TAG(1), "the size of the state", &about, 1));
+    if (to == peers->rank) {
+        ls_train_log_join_run(log, first.log);
+        LS_TRY(check_size(job, first.size));
+        ls_package_free(package);
+        LS_TRY(ls_package_room(package, first.size));
+    }
+    const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
+    bool takes_part = from == peers->rank || to == peers->rank;
+    LS_TRY(peers->exchange(peers, TAG(2), "the state", &all, takes_part ? 1 : 0));
+    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state of a newcomer");
+}
+
+/* Until the newcomer has it, or is lost. */
+static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package *package)
+{
+    ls_peers *peers = peers_of(job);
+    ls_status status = LS_OK;
+    while (peers->newcomer >= 0) {
+        status = hand_over(job, log, package);
+        if (status == LS_OK)
+            peers->newcomer = -1;
+        else if (!ls_peers_again(peers)) {
+            peers->give_up(peers); /* the others go on */
+            return status;
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
+{
+    ls_peers *peers = peers_of(job);
+    *too_few = false;
+    if (peers && peers->count == 1) /* there are no commits else, with which wishes go along */
+        LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
+    while (peers && (peers->decided & LS_WISH_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
+        ls_package package = { .bytes = NULL };
+        peers->decided &= ~(uint64_t)(LS_WISH_WELCOME | LS_WISH_TOO_FEW);
+        ls_status status = peers->welcome(peers);
+        if (status != LS_OK && !ls_peers_again(peers))
+            return status;
+        status = hand_over_to_the_end(job, log, &package);
+        ls_package_free(&package);
+        LS_TRY(status);
+        *too_few = peers->decided & LS_WISH_TOO_FEW;
+    }
+    return LS_OK;
+}
+
+/* ---- Being given ---- */
+
+static ls_status put(ls_job *job, ls_checkpoint *found)
+{
+    ls_facts facts;
+    char *difference = NULL;
+    ls_status status = ls_facts_make(job, &facts);
+    if (status == LS_OK) {
+        status = ls_checkpoint_fits(found, job, &facts, (ls_fits){ .in_fit = true }, &difference);
+        ls_facts_free(&facts);
+    }
+    free(difference);
+    if (status == LS_OK && job->saver)
+        return ls_saver_resume_from(job->saver, found);
+    if (status == LS_OK)
+        status = ls_checkpoint_history(found, job->fit->history);
+    if (status == LS_OK)
+        status = ls_checkpoint_put(found, job);
+    ls_checkpoint_close(found);
+    return status;
+}
+
+static ls_status take_state(ls_job *job, ls_train_log *log)
+{
+    ls_peers *peers = peers_of(job);
+    ls_package package = { .bytes = NULL };
+    ls_checkpoint *found = NULL;
+    ls_status status = hand_over_to_the_end(job, log, &package);
+    if (status == LS_OK)
+        status = ls_checkpoint_unpack(&package, &found);
+    ls_package_free(&package);
+    if (status == LS_OK)
+        status = put(job, found);
+    if (status != LS_OK)
+        peers->give_up(peers); /* it was let in already */
+    return status;
+}
+
+ls_status ls_job_join(ls_job *job, ls_train_log *log, const volatile int *stop, ls_answer *answer)
+{
+    ls_peers *peers = peers_of(job);
+    *answer = LS_ANSWER_WAIT;
+    while (*answer == LS_ANSWER_WAIT) {
+        if (stop && *stop)
+            return LS_OK;
+        LS_TRY(peers->join(peers, answer));
+    }
+    return *answer == LS_ANSWER_JOINED ? take_state(job, log) : LS_OK;
+}

@@ -1,0 +1,270 @@
+/* Compiling a model: its job is made, with the optimizer's slots; and who may use it when. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/fpmode.h"
+#include "base/text.h"
+#include "graph/claim.h"
+#include "nn/model.h"
+#include "nn/parts.h"
+#include "train/job/job.h"
+#include "train/job/results.h"
+#include "train/job/step.h"
+#include "train/job/times.h"
+
+static void destroy(void *user)
+{
+    ls_job *job = user;
+    for (int i = 0; i < job->function_count; i++)
+        ls_function_free(&job->functions[i]);
+    ls_scope_close(&job->scope);
+    ls_optimizer_state_free(&job->state);
+    ls_tally_end(&job->tally);
+    ls_fit_seconds_free(job->seconds);
+    ls_arena_free(&job->arena);
+    free(job);
+}
+
+/* A fresh job in a scope of its own; what was traced before ends: its nodes, slots and plans. */
+static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
+{
+    ls_graph *graph = ls_model_graph(model);
+    if (graph->scope != (model->job ? model->job->frame : NULL))
+        return ls_fail(LS_ERR_STATE,
+                       "%s: a scope is open in the graph of model \"%s\", and what is compiled would end with it: "
+                       "close the scope first",
+                       call, ls_model_name(model));
+    ls_job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return ls_fail(LS_ERR_MEMORY, "no memory to compile model \"%s\"", ls_model_name(model));
+    if (model->job)
+        model->drop_job(model->job);
+    job->model = model;
+    job->rate = NAN;
+    job->scope = ls_scope_open(graph);
+    job->frame = graph->scope;
+    model->job = *out = job;
+    model->drop_job = destroy;
+    return LS_OK;
+}
+
+/* ---- Calls at work ---- */
+
+/* Whether `call` may begin now: on this model, in this process, and not inside another that it would pull the ground
+ * from under. */
+static ls_status check_call(const ls_model *model, const char *call, bool alone)
+{
+    LS_TRY(ls_model_need_ready(model, call));
+    LS_TRY(ls_context_check(model->context, call));
+    if (alone && model->at_work)
+        return ls_fail(LS_ERR_STATE, "%s: %s is at work on model \"%s\"; call it after that has returned", call,
+                       model->at_work, ls_model_name(model));
+    return LS_OK;
+}
+
+static void begin_use(ls_use *use, ls_model *model, const char *call)
+{
+    *use = (ls_use){ .outer = model->at_work, .job = model->job };
+    model->at_work = call;
+    ls_context_enter(model->context, call);
+}
+
+ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone)
+{
+    LS_TRY(check_call(model, call, alone));
+    if (!model->job || model->job->target_count == 0)
+        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not compiled: call ls_compile first", call,
+                       ls_model_name(model));
+    begin_use(use, model, call);
+    return LS_OK;
+}
+
+ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call)
+{
+    ls_job *job;
+    LS_TRY(check_call(model, call, false));
+    if (!model->job)
+        LS_TRY(begin_job(model, call, &job));
+    begin_use(use, model, call);
+    return LS_OK;
+}
+
+void ls_use_end(ls_use *use)
+{
+    use->job->model->at_work = use->outer;
+    ls_context_leave(use->job->model->context, use->outer);
+}
+
+/* ---- Compiling ---- */
+
+/* Output `i` as the options have it. */
+static ls_output output_of(const ls_compile_options *o, size_t i)
+{
+    return o->outputs ? o->outputs[i] : (ls_output){ .loss = o->loss, .metrics = o->metrics };
+}
+
+static ls_status check_outputs(const ls_model *model, const ls_compile_options *o)
+{
+    size_t count = ls_model_output_count(model);
+    const char *name = ls_model_name(model);
+    if (o->outputs && o->output_count != count)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs, .outputs says what %zu are for", name,
+                       count, o->output_count);
+    if (o->outputs && (o->loss.kind != LS_LOSS_NONE || o->metrics.count > 0))
+        return ls_fail(LS_ERR_INVALID, "ls_compile: .outputs has losses and metrics: .loss and .metrics are for one");
+    if (!o->outputs && count > 1 && o->metrics.count > 0)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs: .outputs says whose the metrics are",
+                       name, count);
+    if (count > LS_MAX_OUTPUTS)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; up to %d can be trained", name,
+                       count, LS_MAX_OUTPUTS);
+    return LS_OK;
+}
+
+static ls_status check_options(const ls_model *model, const ls_compile_options *o)
+{
+    size_t losses = 0, metrics = 0;
+    LS_TRY(check_outputs(model, o));
+    for (size_t i = 0; i < ls_model_output_count(model); i++) {
+        ls_output output = output_of(o, i);
+        double weight = ls_spec_number(output.weight, 1);
+        if (output.loss.options.reduction == LS_REDUCE_NONE)
+            return ls_fail(LS_ERR_INVALID,
+                           "ls_compile: a loss without a reduction cannot be trained on; use mean or sum");
+        if (!(weight >= 0 && weight <= 1e30))
+            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has the weight %g", i, weight);
+        if (output.loss.kind == LS_LOSS_NONE && output.metrics.count > 0)
+            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has metrics, but no loss", i);
+        losses += output.loss.kind != LS_LOSS_NONE;
+        metrics += output.metrics.count;
+    }
+    if (losses == 0)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
+    if (metrics > LS_MAX_METRICS)
+        return ls_fail(LS_ERR_INVALID, "ls_compile: %zu metrics, at most %d are possible", metrics, LS_MAX_METRICS);
+    return LS_OK;
+}
+
+/* "part", or of several outputs "output_part", as Keras names results; a copy. */
+static ls_status add_name(ls_job *job, const ls_target *target, const char *part)
+{
+    ls_text text = { 0 };
+    if (target && job->target_count > 1)
+        ls_text_add(&text, "%s_", ls_model_output_name(job->model, target->output));
+    ls_text_put(&text, part);
+    char *name = text.failed ? NULL : ls_arena_strdup(&job->arena, ls_text_get(&text));
+    ls_text_free(&text);
+    job->names[job->name_count++] = name;
+    return name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
+}
+
+static ls_status copy_name(ls_job *job, const char **name)
+{
+    if (!*name)
+        return LS_OK;
+    *name = ls_arena_strdup(&job->arena, *name);
+    return *name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
+}
+
+/* What is trained, measured and told of, in the order of results: the loss, those of several outputs, metrics. */
+static ls_status fill_job(ls_job *job, const ls_compile_options *o)
+{
+    for (size_t i = 0; i < ls_model_output_count(job->model); i++) {
+        ls_output output = output_of(o, i);
+        for (size_t k = 0; k < output.metrics.count; k++) {
+            job->metric_target[job->metric_count] = job->target_count;
+            job->metrics[job->metric_count] = output.metrics.metric[k];
+            LS_TRY(copy_name(job, &job->metrics[job->metric_count++].name));
+        }
+        if (output.loss.kind == LS_LOSS_NONE)
+            continue;
+        LS_TRY(copy_name(job, &output.loss.options.name));
+        job->targets[job->target_count++] =
+            (ls_target){ .output = i, .loss = output.loss, .weight = ls_spec_number(output.weight, 1) };
+    }
+    LS_TRY(add_name(job, NULL, "loss"));
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        LS_TRY(add_name(job, &job->targets[i], "loss"));
+    for (size_t i = 0; i < job->metric_count; i++)
+        LS_TRY(add_name(job, &job->targets[job->metric_target[i]], ls_metric_name(&job->metrics[i])));
+    return ls_tally_begin(&job->tally, job);
+}
+
+/* Slots and the step are there from now on, so that what a job is made of does not depend on when it is asked. */
+static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
+{
+    size_t count = ls_model_variable_count(job->model), trained = 0;
+    job->optimizer = *optimizer;
+    job->lane_norms = (int64_t)ls_model_norm_count(job->model, LS_PER_LANE);
+    if (optimizer->kind == LS_OPTIMIZER_NONE)
+        return LS_OK;
+    ls_tensor **variables = calloc(count + 1, sizeof(*variables));
+    if (!variables)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
+    for (size_t i = 0; i < count; i++)
+        if (ls_model_variable_is_trainable(job->model, i))
+            variables[trained++] = ls_model_variable(job->model, i);
+    ls_status status = trained ? ls_optimizer_state_make(optimizer, variables, trained, &job->state) : LS_OK;
+    free(variables);
+    job->optimizer.options.name = job->state.name;
+    return status;
+}
+
+ls_status ls_compile_with(ls_model *model, ls_compile_options options)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    LS_OWN_FP_MODE;
+    ls_job *job = NULL;
+    LS_TRY(check_call(model, "ls_compile", true));
+    LS_TRY(check_options(model, &options));
+    if (options.optimizer.kind != LS_OPTIMIZER_NONE)
+        LS_TRY(ls_optimizer_check(&options.optimizer));
+    LS_TRY(ls_graph_fill(ls_model_graph(model))); /* weights without room are told now, not when data is there */
+    LS_TRY(begin_job(model, "ls_compile", &job));
+    ls_status status = fill_job(job, &options);
+    if (status == LS_OK)
+        status = make_state(job, &options.optimizer);
+    if (status != LS_OK) {
+        destroy(job);
+        model->job = NULL;
+    }
+    return status;
+}
+
+/* ---- The learning rate ---- */
+
+ls_status ls_learning_rate(ls_model *model, double *out)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    ls_use use;
+    if (!out)
+        return ls_fail(LS_ERR_INVALID, "ls_learning_rate: a place for the rate is needed");
+    LS_TRY(ls_use_begin(&use, model, "ls_learning_rate", false));
+    ls_status status = use.job->optimizer.kind == LS_OPTIMIZER_NONE
+                           ? ls_fail(LS_ERR_STATE, "ls_learning_rate: model \"%s\" is compiled without an optimizer",
+                                     ls_model_name(model))
+                           : ls_job_rate(use.job, out);
+    ls_use_end(&use);
+    return status;
+}
+
+ls_status ls_set_learning_rate(ls_model *model, double rate)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    ls_use use;
+    if (!(rate >= 0 && rate <= 1e30))
+        return ls_fail(LS_ERR_INVALID, "ls_set_learning_rate: %g", rate);
+    LS_TRY(ls_use_begin(&use, model, "ls_set_learning_rate", false));
+    ls_status status = LS_OK;
+    if (use.job->optimizer.kind == LS_OPTIMIZER_NONE)
+        status = ls_fail(LS_ERR_STATE, "ls_set_learning_rate: model \"%s\" is compiled without an optimizer",
+                         ls_model_name(model));
+    else if (use.job->optimizer.options.schedule.kind != LS_SCHEDULE_CONSTANT)
+        status = ls_fail(LS_ERR_STATE,
+                         "ls_set_learning_rate: the optimizer of model \"%s\" has a schedule, which says the rate",
+                         ls_model_name(model));
+    else
+        use.job->rate = rate;
+    ls_use_end(&use);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* Labels that are class numbers, in data of a real type: looked at before a step, where row and value can be named. The
+ * step itself casts them to integers, and NaN would become class 0. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/status.h"
+#include "train/job/job.h"
+#include "train/job/step.h"
+
+static double value_at(const ls_array *array, int64_t i)
+{
+    return array->dtype == LS_F32 ? (double)((const float *)array->data)[i] : ((const double *)array->data)[i];
+}
+
+ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t first, int64_t end)
+{
+    int64_t each = 1;
+    if (labels->dtype != LS_F32 && labels->dtype != LS_F64)
+        return LS_OK;
+    for (int i = 1; i < labels->shape.rank; i++)
+        each *= labels->shape.dims[i];
+    for (int64_t i = first * each; i < end * each; i++) {
+        int64_t row = rows ? rows[i / each] : i / each;
+        double value = value_at(labels, row * each + i % each);
+        if (!(value >= 0 && isfinite(value) && value == floor(value)))
+            return ls_fail(LS_ERR_DATA, "label %g of %s %" PRId64 " is no class: a whole number from 0 up is needed",
+                           value, rows ? "row" : "sample", row);
+    }
+    return LS_OK;
+}

@@ -1,0 +1,100 @@
+/* What a call that trains begins with: its options checked, data for training and validation, the strategy's settings,
+ * and the train function for that data. */
+#include <inttypes.h>
+
+#include "train/job/job.h"
+#include "train/job/passes.h"
+#include "train/job/setup.h"
+
+static ls_status check_options(const ls_fit_options *o, const char *call)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = { { "epochs", o->epochs },
+                   { "batch_size", o->batch_size },
+                   { "initial_epoch", o->initial_epoch },
+                   { "steps_per_epoch", o->steps_per_epoch },
+                   { "max_steps", o->max_steps },
+                   { "validation_batch_size", o->validation_batch_size },
+                   { "lanes", o->lanes },
+                   { "audit", o->audit },
+                   { "trace_first", o->trace_first },
+                   { "trace_last", o->trace_last } };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if (counts[i].value < 0)
+            return ls_fail(LS_ERR_INVALID, "%s: %s is %" PRId64, call, counts[i].name, counts[i].value);
+    if (!(o->validation_split >= 0 && o->validation_split < 1))
+        return ls_fail(LS_ERR_INVALID, "%s: validation_split is %g, it goes from 0 to below 1", call,
+                       o->validation_split);
+    if (o->validation && o->validation_split > 0)
+        return ls_fail(LS_ERR_INVALID, "%s: validation data and validation_split contradict each other", call);
+    if (o->trace_last > 0 && o->trace_last < o->trace_first)
+        return ls_fail(LS_ERR_INVALID, "%s: a timeline from step %" PRId64 " to step %" PRId64, call, o->trace_first,
+                       o->trace_last);
+    if (o->class_count > 0 && !o->class_weights)
+        return ls_fail(LS_ERR_INVALID, "%s: %zu class weights were announced, but not given", call, o->class_count);
+    return LS_OK;
+}
+
+/* Data for training and validation, split where asked. */
+static ls_status open_data(const ls_context *ctx, const ls_fit_options *o, ls_dataset *data, ls_fit_setup *s)
+{
+    const ls_batching batching = {
+        .option = "batch_size", .asked = o->batch_size, .shuffle = !o->keep_order, .seed = o->seed
+    };
+    const ls_batching for_validation = { .option = "validation_batch_size",
+                                         .asked = o->validation_batch_size,
+                                         .otherwise = o->batch_size };
+    ls_dataset *train = data, *held_back = NULL;
+    ls_status status = LS_OK;
+    if (o->validation_split > 0)
+        status = ls_dataset_split(data, o->validation_split, &train, &held_back);
+    if (status == LS_OK)
+        status = ls_passes_open(&s->data, ctx, train, &batching);
+    ls_dataset *validation = held_back ? held_back : o->validation;
+    if (status == LS_OK && validation) {
+        status = ls_passes_open(&s->validation, ctx, validation, &for_validation);
+        s->validates = status == LS_OK;
+    }
+    if (o->validation_split > 0 && train != data) {
+        ls_dataset_destroy(train);
+        ls_dataset_destroy(held_back);
+    }
+    return status;
+}
+
+static ls_status set_up(ls_job *job, ls_dataset *data, const ls_fit_options *o, const char *call, ls_fit_setup *s)
+{
+    LS_TRY(check_options(o, call));
+    LS_TRY(ls_settings_make(job, &o->strategy, o->lanes, &s->settings));
+    s->settings.run.plan.audits = o->audit > 0;
+    job->audit = o->audit;
+    LS_TRY(open_data(ls_model_graph(job->model)->context, o, data, s));
+    job->batch_size = s->data.spec.batch;
+    s->epochs = o->epochs ? o->epochs : 1;
+    s->steps = o->steps_per_epoch ? o->steps_per_epoch : s->data.steps;
+    if (s->steps == LS_INFINITE)
+        return ls_fail(LS_ERR_INVALID, "%s: data without an end needs steps_per_epoch", call);
+    return ls_job_function(job, LS_FUNCTION_TRAIN, &s->data.spec, (ls_function_choice){ .class_count = o->class_count },
+                           &s->function);
+}
+
+ls_status ls_fit_set_up(ls_job *job, ls_dataset *data, const ls_fit_options *options, const char *call,
+                        ls_fit_setup *out)
+{
+    ls_fit_setup s = { .steps = 0 };
+    ls_status status = set_up(job, data, options, call, &s);
+    if (status == LS_OK)
+        *out = s;
+    else
+        ls_fit_setup_free(&s);
+    return status;
+}
+
+void ls_fit_setup_free(ls_fit_setup *s)
+{
+    ls_passes_close(&s->data);
+    ls_passes_close(&s->validation);
+    ls_settings_free(&s->settings);
+}

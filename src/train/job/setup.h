@@ -1,0 +1,20 @@
+/* What a call that trains begins with: settings, data and the traced function. */
+#ifndef LS_TRAIN_JOB_SETUP_H
+#define LS_TRAIN_JOB_SETUP_H
+
+#include "train/job/passes.h"
+#include "train/job/job.h"
+
+typedef struct ls_fit_setup {
+    ls_settings settings;
+    ls_passes data, validation;
+    bool validates;
+    int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
+    ls_function *function; /* the job's */
+} ls_fit_setup;
+/* `call` is for messages. */
+ls_status ls_fit_set_up(ls_job *job, ls_dataset *data, const ls_fit_options *options, const char *call,
+                        ls_fit_setup *out);
+void ls_fit_setup_free(ls_fit_setup *setup);
+
+#endif

@@ -1,0 +1,442 @@
+/* Tracing a job's functions: train, evaluate and predict, and a train step as GRADIENTS and APPLY. */
+#include <stdlib.h>
+
+#include "nn/model.h"
+#include "train/job/job.h"
+
+/* One sample's shape with the batch axis in front. */
+static ls_shape batched(const ls_shape *shape)
+{
+    ls_shape with = *shape;
+    if (with.rank > 0)
+        with.dims[0] = LS_BATCH;
+    return with;
+}
+
+/* Whether the model scales this input itself. */
+static bool begins_with_rescaling(const ls_model *model, size_t input)
+{
+    for (size_t i = 0; i < model->call_count; i++) {
+        const ls_model_call *call = &model->calls[i];
+        for (size_t k = 0; k < call->input_count; k++)
+            if (call->layer->spec.kind == LS_LAYER_RESCALING &&
+                model->calls[call->inputs[k]].layer == model->inputs[input])
+                return true;
+    }
+    return false;
+}
+
+/* Whether a function of this job was traced for the same feature already. */
+static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
+{
+    for (int i = 0; i < job->function_count; i++) {
+        const ls_spec *c = &job->functions[i].spec.component[input];
+        ls_shape shape = batched(&c->shape);
+        if (c->dtype == x->dtype && ls_shape_equal(&shape, &x->shape))
+            return true;
+    }
+    return false;
+}
+
+/* Features in the model's type. The bytes of images, [N,H,W] or more axes, become numbers from 0 to 1, unless the model
+ * scales them itself; other bytes, such as [N] and [N,K], keep their values. */
+static ls_tensor *feature(ls_job *job, size_t input, ls_tensor *x)
+{
+    ls_dtype wanted = ls_model_input_dtype(job->model, input), given = ls_tensor_dtype(x);
+    if (wanted == given || ls_tensor_is_error(x))
+        return x;
+    ls_tensor *y = ls_op_cast(x, wanted);
+    if (given != LS_U8 || wanted != LS_F32 || begins_with_rescaling(job->model, input))
+        return y;
+    char shape[LS_SHAPE_TEXT];
+    bool image = x->shape.rank >= 3;
+    if (!is_traced(job, input, x))
+        ls_log_write(&ls_model_graph(job->model)->context->log, LS_LOG_INFO, "model \"%s\": input %zu, uint8 %s, %s",
+                     ls_model_name(job->model), input, ls_shape_format(&x->shape, shape),
+                     image ? "is divided by 255, as an image" : "is no image and is not divided by 255");
+    return image ? ls_op_div(y, ls_op_scalar(ls_model_graph(job->model), LS_F32, 255)) : y;
+}
+
+/* ---- Inputs ---- */
+
+static ls_status check_spec(const ls_job *job, const ls_function *f)
+{
+    const ls_element_spec *spec = &f->spec;
+    size_t inputs = ls_model_input_count(job->model);
+    int wanted = f->kind == LS_FUNCTION_PREDICT ? 0 : (int)job->target_count;
+    if (spec->features != (int)inputs || spec->labels < wanted)
+        return ls_fail(LS_ERR_SHAPE,
+                       "model \"%s\" has %zu inputs and %zu targets; the data has %d features and %d labels",
+                       ls_model_name(job->model), inputs, job->target_count, spec->features, spec->labels);
+    if (wanted > 1 && f->class_count > 0)
+        return ls_fail(LS_ERR_INVALID, "class weights are for models with one target; \"%s\" has %d",
+                       ls_model_name(job->model), wanted);
+    if (wanted > 0 && spec->weights > 1 && spec->weights != wanted)
+        return ls_fail(LS_ERR_SHAPE, "model \"%s\" has %d targets; the data has weights of samples for %d",
+                       ls_model_name(job->model), wanted, spec->weights);
+    return LS_OK;
+}
+
+/* Gives every component that the function reads an input to feed. */
+static void make_inputs(ls_job *job, ls_function *f)
+{
+    ls_graph *graph = ls_model_graph(job->model);
+    int used = f->kind == LS_FUNCTION_PREDICT ? f->spec.features : f->spec.count;
+    for (int i = 0; i < used; i++)
+        f->inputs[i] = ls_op_input(graph, NULL, f->spec.component[i].dtype, batched(&f->spec.component[i].shape));
+}
+
+static ls_tensor *label(const ls_function *f, size_t target)
+{
+    return f->inputs[(size_t)f->spec.features + target];
+}
+
+/* Weights of the samples for a target; NULL: none. */
+static ls_tensor *given_weights(const ls_function *f, size_t target)
+{
+    size_t first = (size_t)(f->spec.features + f->spec.labels);
+    return f->spec.weights == 0 ? NULL : ls_op_cast(f->inputs[first + (f->spec.weights > 1 ? target : 0)], LS_F32);
+}
+
+/* Those times the weights of their classes. */
+static ls_tensor *sample_weights(ls_job *job, ls_function *f, size_t target, ls_tensor *given)
+{
+    if (f->class_count == 0)
+        return given;
+    f->class_weights = ls_op_input(ls_model_graph(job->model), NULL, LS_F32, LS_SHAPE((int64_t)f->class_count));
+    ls_tensor *index = ls_op_reshape(ls_op_cast(label(f, target), LS_I32), LS_SHAPE(LS_BATCH));
+    ls_tensor *by_class = ls_op_gather(f->class_weights, index, 0);
+    return given ? ls_op_mul(given, by_class) : by_class;
+}
+
+/* With fewer weights than classes a label would have none. */
+static ls_status check_class_weights(const ls_job *job, const ls_function *f, ls_tensor *const *outputs)
+{
+    for (size_t i = 0; i < job->target_count && f->class_count > 0; i++) {
+        const ls_target *t = &job->targets[i];
+        ls_shape shape = ls_tensor_shape(outputs[t->output]);
+        int64_t classes = shape.rank > 0 ? shape.dims[shape.rank - 1] : 0;
+        if (t->loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY && (int64_t)f->class_count != classes)
+            return ls_fail(LS_ERR_INVALID,
+                           "%zu class weights for %lld classes: give one weight for each class of the model's output "
+                           "(1 where a class is not weighted)",
+                           f->class_count, (long long)classes);
+    }
+    return LS_OK;
+}
+
+/* ---- Losses and metrics ---- */
+
+static void fetch(ls_function *f, ls_tensor *tensor)
+{
+    f->fetches[f->fetch_count++] = tensor;
+}
+
+/* The sum of all targets' losses, each with its weight, and the regularisers'. */
+static void trace_losses(ls_job *job, ls_function *f, ls_tensor *const *outputs, const ls_trace *trace)
+{
+    for (size_t i = 0; i < job->target_count; i++) {
+        const ls_target *t = &job->targets[i];
+        ls_tensor *weights = sample_weights(job, f, i, given_weights(f, i));
+        f->losses[i] = ls_loss_value(t->loss, label(f, i), outputs[t->output], weights);
+        ls_tensor *part = t->weight == 1 ? f->losses[i] : ls_op_scale(f->losses[i], t->weight);
+        f->loss = i == 0 ? part : ls_op_add(f->loss, part);
+    }
+    if (trace->regularization)
+        f->loss = ls_op_add(f->loss, trace->regularization);
+    if (!ls_tensor_is_error(f->loss))
+        f->loss->guards = true;
+    fetch(f, f->loss);
+    for (size_t i = 0; i < job->target_count && job->target_count > 1; i++)
+        fetch(f, f->losses[i]);
+}
+
+static void trace_metrics(ls_job *job, ls_function *f, ls_tensor *const *outputs)
+{
+    for (size_t i = 0; i < job->metric_count; i++) {
+        size_t target = job->metric_target[i];
+        ls_tensor *weights = f->class_count ? NULL : given_weights(f, target);
+        f->sums[i] = ls_metric_sums(job->metrics[i], label(f, target), outputs[job->targets[target].output], weights);
+        fetch(f, f->sums[i]);
+    }
+}
+
+/* ---- The step ---- */
+
+/* Takes the trace's updates over. */
+static ls_status find_gradients(ls_job *job, ls_function *f, ls_trace *trace)
+{
+    size_t count = ls_model_variable_count(job->model);
+    ls_step_nodes *s = &f->step;
+    s->updates = trace->updates;
+    s->update_count = trace->update_count;
+    trace->updates = NULL;
+    s->variables = calloc(count + 1, sizeof(ls_tensor *));
+    s->gradients = calloc(count + 1, sizeof(ls_tensor *));
+    if (!s->variables || !s->gradients)
+        return ls_fail(LS_ERR_MEMORY, "no memory to trace a training step");
+    for (size_t i = 0; i < count; i++)
+        if (ls_model_variable_is_trainable(job->model, i))
+            s->variables[s->count++] = ls_model_variable(job->model, i);
+    return ls_gradients(f->loss, s->variables, s->count, s->gradients);
+}
+
+/* An update of all variables and these assignments, as one tensor. */
+static ls_status join_updates(ls_tensor *apply, ls_tensor *const *updates, size_t count, ls_tensor **out)
+{
+    ls_tensor **parts = calloc(count + 1, sizeof(*parts));
+    if (!parts)
+        return ls_fail(LS_ERR_MEMORY, "no memory to trace a training step");
+    parts[0] = apply;
+    for (size_t i = 0; i < count; i++)
+        parts[i + 1] = updates[i];
+    *out = ls_op_group(parts, count + 1);
+    free(parts);
+    return *out ? LS_OK : ls_fail(LS_ERR_INVALID, "there is no variable to train");
+}
+
+static ls_status trace_step(ls_job *job, ls_function *f, ls_trace *trace)
+{
+    ls_tensor *step = NULL;
+    LS_TRY(find_gradients(job, f, trace));
+    f->learning_rate = ls_op_input(ls_model_graph(job->model), NULL, LS_F32, LS_SCALAR);
+    ls_tensor *apply =
+        ls_apply_gradients(job->optimizer, f->step.gradients, f->step.variables, f->step.count, f->learning_rate);
+    LS_TRY(join_updates(apply, f->step.updates, f->step.update_count, &step));
+    fetch(f, step);
+    return LS_OK;
+}
+
+static ls_status check_fetches(ls_tensor *const *fetches, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ls_tensor_is_error(fetches[i]))
+            return fetches[i] ? ls_fail(fetches[i]->status, "%s", fetches[i]->message)
+                              : ls_fail(LS_ERR_INTERNAL, "tracing gave nothing");
+    return LS_OK;
+}
+
+static ls_status trace_outputs(ls_job *job, ls_function *f, ls_tensor **outputs, ls_trace *trace)
+{
+    ls_tensor *features[LS_MAX_COMPONENTS];
+    for (int i = 0; i < f->spec.features; i++)
+        features[i] = feature(job, (size_t)i, f->inputs[i]);
+    LS_TRY(ls_model_trace(job->model, features, f->kind == LS_FUNCTION_TRAIN, outputs, trace));
+    if (f->kind == LS_FUNCTION_PREDICT) {
+        fetch(f, outputs[f->output]);
+        return LS_OK;
+    }
+    LS_TRY(check_class_weights(job, f, outputs));
+    trace_losses(job, f, outputs, trace);
+    trace_metrics(job, f, outputs);
+    return f->kind == LS_FUNCTION_TRAIN ? trace_step(job, f, trace) : LS_OK;
+}
+
+static ls_status trace_function(ls_job *job, ls_function *f)
+{
+    ls_trace trace = { .updates = NULL };
+    LS_TRY(check_spec(job, f));
+    make_inputs(job, f);
+    ls_tensor **outputs = calloc(ls_model_output_count(job->model) + 1, sizeof(*outputs));
+    if (!outputs)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu outputs", ls_model_output_count(job->model));
+    ls_status status = trace_outputs(job, f, outputs, &trace);
+    free(outputs);
+    free(trace.updates);
+    if (status == LS_OK)
+        status = check_fetches(f->fetches, f->fetch_count);
+    if (status != LS_OK)
+        ls_function_free(f);
+    return status;
+}
+
+void ls_function_free(ls_function *f)
+{
+    free(f->step.variables);
+    free(f->step.gradients);
+    free(f->step.updates);
+    free(f->halves.fetches);
+    free(f->halves.inputs);
+    f->step = (ls_step_nodes){ .count = 0 };
+    f->halves = (ls_halves){ .fetch_count = 0 };
+}
+
+/* ---- Its two halves ---- */
+
+/* What the assignments of moving averages are traced from again: the nodes that depend on the averages themselves are
+ * made anew in APPLY, and what they read of the batch is passed on from GRADIENTS. */
+typedef struct cut {
+    ls_job *job;
+    ls_halves *halves;
+    ls_tensor **order; /* all nodes that the assignments need; node->position is its index */
+    bool *follows;     /* the node depends on an average */
+    ls_tensor **twin;  /* what stands for it in APPLY */
+    size_t count;
+} cut;
+
+static ls_tensor *pass_on(ls_job *job, ls_halves *h, ls_tensor *value)
+{
+    ls_tensor *input = ls_op_input(ls_model_graph(job->model), NULL, value->dtype, value->shape);
+    h->passed[h->passed_count] = value;
+    h->inputs[h->passed_count++] = input;
+    return input;
+}
+
+static void find_followers(cut *c, const ls_step_nodes *s)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        ls_tensor *node = c->order[i];
+        node->position = (int32_t)i;
+        for (size_t u = 0; u < s->update_count && node->op == LS_OP_variable; u++)
+            c->follows[i] |= s->updates[u]->attr.variable.variable == node->attr.variable.variable;
+        for (int k = 0; k < node->input_count; k++)
+            c->follows[i] |= c->follows[node->in[k]->position];
+    }
+    for (size_t u = 0; u < s->update_count; u++)
+        c->follows[s->updates[u]->position] = true;
+}
+
+/* It needs nothing that a batch or a run brings. */
+static bool is_constant(const ls_tensor *node)
+{
+    return node->input_count == 0 && node->op != LS_OP_input && node->op != LS_OP_count;
+}
+
+/* Nodes come after their inputs, so those have their twins. */
+static void make_twin(cut *c, size_t i)
+{
+    ls_tensor *node = c->order[i], *in[LS_MAX_RANK];
+    if (node->op == LS_OP_variable) {
+        c->twin[i] = node;
+        return;
+    }
+    for (int k = 0; k < node->input_count; k++) {
+        size_t from = (size_t)node->in[k]->position;
+        if (!c->twin[from])
+            c->twin[from] = is_constant(node->in[k]) ? node->in[k] : pass_on(c->job, c->halves, node->in[k]);
+        in[k] = c->twin[from];
+    }
+    const ls_node_spec spec = { .op = node->op,
+                                .in = in,
+                                .input_count = node->input_count,
+                                .dtype = node->dtype,
+                                .shape = node->shape,
+                                .attr = node->attr };
+    c->twin[i] = ls_node_make(node->graph, &spec);
+}
+
+static ls_status cut_updates(ls_job *job, const ls_function *f, ls_halves *h, ls_tensor **out)
+{
+    const ls_step_nodes *s = &f->step;
+    cut c = { .job = job, .halves = h };
+    LS_TRY(ls_graph_order(ls_model_graph(job->model), s->updates, s->update_count, NULL, NULL, &c.order, &c.count));
+    c.follows = calloc(c.count + 1, sizeof(*c.follows));
+    c.twin = calloc(c.count + 1, sizeof(ls_tensor *));
+    ls_status status = c.follows && c.twin ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to trace a training step");
+    if (status == LS_OK) {
+        find_followers(&c, s);
+        for (size_t i = 0; i < c.count; i++)
+            if (c.follows[i] && !c.order[i]->per_sample && c.order[i]->input_count <= LS_MAX_RANK)
+                make_twin(&c, i);
+        for (size_t u = 0; u < s->update_count; u++)
+            out[u] = c.twin[s->updates[u]->position];
+    }
+    free(c.order);
+    free(c.follows);
+    free(c.twin);
+    return status;
+}
+
+/* APPLY: a check of the loss, and the update from values that are fed. */
+static ls_status trace_apply(ls_job *job, ls_function *f, ls_halves *h, ls_tensor **gradients, ls_tensor **updates)
+{
+    ls_graph *graph = ls_model_graph(job->model);
+    const ls_step_nodes *s = &f->step;
+    h->apply[0] = ls_op_scale(pass_on(job, h, f->loss), 1);
+    if (!ls_tensor_is_error(h->apply[0]))
+        h->apply[0]->guards = true;
+    for (size_t i = 0; i < s->count; i++)
+        gradients[i] = s->gradients[i] ? pass_on(job, h, s->gradients[i]) : NULL;
+    LS_TRY(cut_updates(job, f, h, updates));
+    h->learning_rate = ls_op_input(graph, NULL, LS_F32, LS_SCALAR);
+    h->samples = ls_op_input(graph, NULL, LS_I64, LS_SCALAR);
+    ls_tensor *apply =
+        ls_apply_gradients_of(job->optimizer, gradients, s->variables, s->count, h->learning_rate, h->samples);
+    LS_TRY(join_updates(apply, updates, s->update_count, &h->apply[1]));
+    return check_fetches(h->apply, 2);
+}
+
+ls_status ls_function_halve(ls_job *job, ls_function *f)
+{
+    const ls_step_nodes *s = &f->step;
+    size_t losses = f->fetch_count - 1, nodes = 1 + s->count + 2 * s->update_count * LS_MAX_RANK;
+    ls_halves h = { .fetch_count = losses };
+    if (f->halves.fetches)
+        return LS_OK;
+    if (ls_model_graph(job->model)->scope != job->frame)
+        return ls_fail(LS_ERR_STATE, "a scope is open in the graph of model \"%s\": close it first",
+                       ls_model_name(job->model));
+    h.fetches = calloc(losses + nodes, sizeof(ls_tensor *));
+    h.inputs = calloc(nodes, sizeof(ls_tensor *));
+    ls_tensor **made = calloc(s->count + s->update_count + 1, sizeof(*made));
+    ls_status status = h.fetches && h.inputs && made ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a training step");
+    if (status == LS_OK) {
+        h.passed = h.fetches + losses;
+        for (size_t i = 0; i < losses; i++)
+            h.fetches[i] = f->fetches[i];
+        status = trace_apply(job, f, &h, made, made + s->count);
+    }
+    free(made);
+    if (status != LS_OK) {
+        free(h.fetches);
+        free(h.inputs);
+        return status;
+    }
+    h.fetch_count += h.passed_count;
+    f->halves = h;
+    return LS_OK;
+}
+
+/* ---- Finding ---- */
+
+static bool same_spec(const ls_element_spec *a, const ls_element_spec *b)
+{
+    if (a->count != b->count || a->features != b->features || a->labels != b->labels || a->weights != b->weights)
+        return false;
+    for (int i = 0; i < a->count; i++) {
+        ls_shape x = batched(&a->component[i].shape), y = batched(&b->component[i].shape);
+        if (a->component[i].dtype != b->component[i].dtype || !ls_shape_equal(&x, &y))
+            return false;
+    }
+    return true;
+}
+
+ls_status ls_job_function(ls_job *job, ls_function_kind kind, const ls_element_spec *spec, ls_function_choice choice,
+                          ls_function **out)
+{
+    for (int i = 0; i < job->function_count; i++) {
+        ls_function *f = &job->functions[i];
+        if (f->kind == kind && f->class_count == choice.class_count && f->output == choice.output &&
+            same_spec(&f->spec, spec)) {
+            *out = f;
+            return LS_OK;
+        }
+    }
+    if (kind == LS_FUNCTION_TRAIN && job->optimizer.kind == LS_OPTIMIZER_NONE)
+        return ls_fail(LS_ERR_STATE, "model \"%s\" is compiled without an optimizer: it can be evaluated, not trained",
+                       ls_model_name(job->model));
+    if (job->function_count == LS_MAX_FUNCTIONS)
+        return ls_fail(LS_ERR_UNSUPPORTED, "model \"%s\" has met more than %d kinds of data; call ls_compile again",
+                       ls_model_name(job->model), LS_MAX_FUNCTIONS);
+    if (ls_model_graph(job->model)->scope != job->frame)
+        return ls_fail(LS_ERR_STATE,
+                       "%s: a scope is open in the graph of model \"%s\", and what is traced for this data would end "
+                       "with it: close the scope first",
+                       job->model->at_work, ls_model_name(job->model));
+    ls_function *f = &job->functions[job->function_count];
+    *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = choice.class_count, .output = choice.output };
+    LS_TRY(trace_function(job, f));
+    job->function_count++;
+    *out = f;
+    return LS_OK;
+}

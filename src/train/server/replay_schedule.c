@@ -1,0 +1,304 @@
+/* Reading the records of all servers, and finding an order in which their pushes can be made. Nothing is computed here:
+ * a schedule that cannot be is told before. */
+#include "train/server/replay_schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "train/server/record.h"
+
+/* ---- Reading ---- */
+
+const char *ls_recording_where(const ls_recording *s, int server, size_t push, char text[LS_PUSH_TEXT])
+{
+    snprintf(text, LS_PUSH_TEXT, "record '%s', line %zu, at byte %lld", s->paths[server], push + 2,
+             (long long)s->records[server].offsets[push]);
+    return text;
+}
+
+static ls_status read_one(ls_recording *s, int server)
+{
+    const ls_record_head *first = &s->records[0].head, *head = &s->records[server].head;
+    ls_status status = ls_record_read(s->paths[server], &s->records[server]);
+    if (status == LS_ERR_NOT_FOUND)
+        return ls_fail(status, "the record of server %d of %d is missing: there is no '%s'", server,
+                       server > 0 ? first->servers : 1, s->paths[server]);
+    LS_TRY(status);
+    if (head->server != server)
+        return ls_fail(LS_ERR_DATA, "'%s' is the record of server %d, not of server %d%s", s->paths[server],
+                       head->server, server,
+                       server == 0 ? ": give the file of server 0, the others have its name" : "");
+    return server > 0 ? ls_record_compare(first, s->paths[0], head, s->paths[server], true) : LS_OK;
+}
+
+static ls_status read_all(ls_recording *s, const char *file)
+{
+    s->records = calloc(LS_MAX_SERVERS, sizeof(*s->records));
+    s->paths = calloc(LS_MAX_SERVERS, sizeof(*s->paths));
+    if (!s->records || !s->paths)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the records of %d servers", LS_MAX_SERVERS);
+    s->servers = 1;
+    for (int i = 0; i < s->servers; i++) {
+        LS_TRY(ls_record_path(file, i, s->paths[i]));
+        LS_TRY(read_one(s, i));
+        s->servers = s->records[0].head.servers;
+    }
+    return LS_OK;
+}
+
+/* ---- Versions that were read ---- */
+
+static ls_status check_read(const ls_recording *s, int server, size_t push, int of)
+{
+    const ls_record_push *p = &s->records[server].pushes[push];
+    const ls_record *other = &s->records[of];
+    char where[LS_PUSH_TEXT];
+    if (p->read[of] < other->head.version || p->read[of] > other->version)
+        return ls_fail(LS_ERR_DATA, "%s: version %lld of server %d was read, but '%s' has versions %lld to %lld%s",
+                       ls_recording_where(s, server, push, where), (long long)p->read[of], of, s->paths[of],
+                       (long long)other->head.version, (long long)other->version,
+                       other->torn ? ", and a record that was cut short behind them" : "");
+    if (of == server && p->version - 1 - p->read[of] > other->head.staleness)
+        return ls_fail(LS_ERR_DATA,
+                       "%s: version %lld was made from version %lld: more than the staleness, %lld, behind",
+                       ls_recording_where(s, server, push, where), (long long)p->version, (long long)p->read[of],
+                       (long long)other->head.staleness);
+    return LS_OK;
+}
+
+static ls_status check_reads(const ls_recording *s)
+{
+    for (int i = 0; i < s->servers; i++)
+        for (size_t k = 0; k < s->records[i].count; k++)
+            for (int of = 0; of < s->servers; of++)
+                LS_TRY(check_read(s, i, k, of));
+    return LS_OK;
+}
+
+/* ---- Which pushes have one gradient ---- */
+
+typedef struct ref {
+    const ls_record_push *push;
+    int server, servers;
+    size_t index;
+} ref;
+
+static int by_i64(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int by_batch(const ref *a, const ref *b)
+{
+    int order = by_i64(a->push->epoch, b->push->epoch);
+    return order ? order : by_i64(a->push->batch, b->push->batch);
+}
+
+static int by_gradient(const void *one, const void *two)
+{
+    const ref *a = one, *b = two;
+    int order = by_batch(a, b);
+    for (int i = 0; order == 0 && i < a->servers; i++)
+        order = by_i64(a->push->read[i], b->push->read[i]);
+    return order;
+}
+
+static int by_place(const void *one, const void *two)
+{
+    const ref *a = one, *b = two;
+    int order = by_gradient(a, b);
+    return order ? order : a->server - b->server;
+}
+
+/* Each server applies a batch once, and a batch has one run counter. */
+static ls_status check_batches(const ls_recording *s, const ref *refs, size_t count)
+{
+    size_t seen[LS_MAX_SERVERS] = { 0 }; /* one more than the ref that this server applied last */
+    char one[LS_PUSH_TEXT], two[LS_PUSH_TEXT];
+    for (size_t i = 0, first = 0; i < count; i++) {
+        if (by_batch(&refs[i], &refs[first]) != 0)
+            first = i;
+        const ref *r = &refs[i], *f = &refs[first];
+        if (r->push->run != f->push->run)
+            return ls_fail(LS_ERR_DATA, "batch %lld of epoch %lld has run counter %lld in %s, but %lld in %s",
+                           (long long)r->push->batch, (long long)r->push->epoch, (long long)f->push->run,
+                           ls_recording_where(s, f->server, f->index, one), (long long)r->push->run,
+                           ls_recording_where(s, r->server, r->index, two));
+        size_t before = seen[r->server];
+        if (before > first)
+            return ls_fail(LS_ERR_DATA, "server %d applied batch %lld of epoch %lld twice: %s, and line %zu", r->server,
+                           (long long)r->push->batch, (long long)r->push->epoch,
+                           ls_recording_where(s, r->server, refs[before - 1].index, one), r->index + 2);
+        seen[r->server] = i + 1;
+    }
+    return LS_OK;
+}
+
+/* by_push: for each server, for each push, its gradient. */
+static ls_status match(ls_recording *s, ref *refs, size_t **by_push)
+{
+    size_t count = 0;
+    for (int i = 0; i < s->servers; i++)
+        for (size_t k = 0; k < s->records[i].count; k++)
+            refs[count++] = (ref){ &s->records[i].pushes[k], i, s->servers, k };
+    qsort(refs, count, sizeof(*refs), by_place);
+    LS_TRY(check_batches(s, refs, count));
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || by_gradient(&refs[i - 1], &refs[i]) != 0)
+            s->gradients[s->gradient_count++] = (ls_recording_gradient){ .push = refs[i].push };
+        s->gradients[s->gradient_count - 1].uses++;
+        by_push[refs[i].server][refs[i].index] = s->gradient_count - 1;
+    }
+    return LS_OK;
+}
+
+static ls_status count_readers(ls_recording *s)
+{
+    for (int i = 0; i < s->servers; i++) {
+        const ls_record *r = &s->records[i];
+        s->readers[i] = calloc((size_t)(r->version - r->head.version) + 1, sizeof(*s->readers[i]));
+        if (!s->readers[i])
+            return ls_fail(LS_ERR_MEMORY, "no memory for the versions of server %d", i);
+        for (size_t g = 0; g < s->gradient_count; g++)
+            s->readers[i][s->gradients[g].push->read[i] - r->head.version]++;
+    }
+    return LS_OK;
+}
+
+/* ---- The order ---- */
+
+typedef struct ordering {
+    ls_recording *s;
+    size_t **by_push;
+    bool *begun;                     /* by gradient: some server has applied it */
+    size_t next[LS_MAX_SERVERS];     /* push */
+    int64_t version[LS_MAX_SERVERS]; /* made so far */
+} ordering;
+
+static const ls_record_push *next_push(const ordering *o, int server)
+{
+    const ls_record *r = &o->s->records[server];
+    return o->next[server] < r->count ? &r->pushes[o->next[server]] : NULL;
+}
+
+/* A server that has not made what the push read; -1: all have. */
+static int waits_for(const ordering *o, const ls_record_push *push)
+{
+    for (int i = 0; i < o->s->servers; i++)
+        if (push->read[i] > o->version[i])
+            return i;
+    return -1;
+}
+
+/* The one that can be made next: first those whose gradient is there, then by batch. -1: none can. */
+static int choose(const ordering *o)
+{
+    int best = -1;
+    size_t best_gradient = 0;
+    for (int i = 0; i < o->s->servers; i++) {
+        const ls_record_push *push = next_push(o, i);
+        if (!push || waits_for(o, push) >= 0)
+            continue;
+        size_t gradient = o->by_push[i][o->next[i]];
+        bool better =
+            best < 0 || (o->begun[gradient] != o->begun[best_gradient] ? o->begun[gradient] : gradient < best_gradient);
+        if (better) {
+            best = i;
+            best_gradient = gradient;
+        }
+    }
+    return best;
+}
+
+static ls_status tell_cycle(const ordering *o)
+{
+    char one[LS_PUSH_TEXT], two[LS_PUSH_TEXT];
+    int a = 0;
+    while (!next_push(o, a))
+        a++;
+    int b = waits_for(o, next_push(o, a)); /* which has pushes left: the version it waits for is one of them */
+    return ls_fail(LS_ERR_DATA,
+                   "pushes wait for each other: %s reads version %lld of server %d, which comes behind %s, and that "
+                   "waits, too",
+                   ls_recording_where(o->s, a, o->next[a], one), (long long)next_push(o, a)->read[b], b,
+                   ls_recording_where(o->s, b, o->next[b], two));
+}
+
+static ls_status put_in_order(ordering *o, size_t count)
+{
+    ls_recording *s = o->s;
+    for (int i = 0; i < s->servers; i++)
+        o->version[i] = s->records[i].head.version;
+    while (s->step_count < count) {
+        int server = choose(o);
+        if (server < 0)
+            return tell_cycle(o);
+        const ls_record_push *push = next_push(o, server);
+        size_t gradient = o->by_push[server][o->next[server]];
+        s->steps[s->step_count++] = (ls_recording_step){ server, o->next[server], gradient };
+        o->begun[gradient] = true;
+        if (push->sha256[0])
+            o->version[server] = push->version;
+        o->next[server]++;
+    }
+    return LS_OK;
+}
+
+/* ---- All of it ---- */
+
+static ls_status arrange(ls_recording *s)
+{
+    size_t count = 0, *by_push[LS_MAX_SERVERS] = { NULL };
+    for (int i = 0; i < s->servers; i++)
+        count += s->records[i].count;
+    ref *refs = calloc(count + 1, sizeof(*refs));
+    bool *begun = calloc(count + 1, sizeof(*begun));
+    s->gradients = calloc(count + 1, sizeof(*s->gradients));
+    s->steps = calloc(count + 1, sizeof(*s->steps));
+    size_t *all = calloc(count + 1, sizeof(*all));
+    ls_status status = LS_OK;
+    if (!refs || !begun || !s->gradients || !s->steps || !all)
+        status = ls_fail(LS_ERR_MEMORY, "no memory for a schedule of %zu pushes", count);
+    for (size_t i = 0, used = 0; i < (size_t)s->servers && all; used += s->records[i++].count)
+        by_push[i] = all + used;
+    ordering o = { .s = s, .by_push = by_push, .begun = begun };
+    if (status == LS_OK)
+        status = match(s, refs, by_push);
+    if (status == LS_OK)
+        status = count_readers(s);
+    if (status == LS_OK)
+        status = put_in_order(&o, count);
+    free(refs);
+    free(begun);
+    free(all);
+    return status;
+}
+
+ls_status ls_recording_read(const char *file, ls_recording *out)
+{
+    ls_recording s = { .servers = 0 };
+    ls_status status = read_all(&s, file);
+    if (status == LS_OK)
+        status = check_reads(&s);
+    if (status == LS_OK)
+        status = arrange(&s);
+    if (status == LS_OK)
+        *out = s;
+    else
+        ls_recording_free(&s);
+    return status;
+}
+
+void ls_recording_free(ls_recording *s)
+{
+    for (int i = 0; s->records && i < LS_MAX_SERVERS; i++)
+        ls_record_free(&s->records[i]);
+    for (int i = 0; i < LS_MAX_SERVERS; i++)
+        free(s->readers[i]);
+    free(s->records);
+    free(s->paths);
+    free(s->gradients);
+    free(s->steps);
+    *s = (ls_recording){ .servers = 0 };
+}

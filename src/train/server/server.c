@@ -1,0 +1,577 @@
+/* A parameter server: it has a part of the state, gives it to whoever reads, and applies what is pushed, in the order
+ * in which it comes; reads.c says who has to wait. A push is written to the journal, applied, recorded and
+ * acknowledged, in that order. All of it happens in the caller's thread; the post's moves the bytes. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "nn/model.h"
+#include "train/server/staleness.h"
+#include "train/server/servers.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/server/journal.h"
+#include "train/server/record.h"
+#include "train/server/shards.h"
+
+#define LOG_BYTES                                                                                                      \
+    ((int64_t)64 << 20) /* a journal with this many bytes of pushes, and more than twice the state, begins             \
+                          again with a new state */
+
+typedef struct server {
+    ls_served *served;
+    int index;     /* of the servers */
+    ls_part *part; /* NULL: no state yet */
+    ls_reads reads;
+    ls_applied applied;
+    ls_letter *pulls, *pushes; /* that wait, in the order in which they came */
+    size_t pull_count, pull_room, push_count, push_room;
+    ls_letter *early; /* pushes that came before this server had its state again */
+    size_t early_count, early_room;
+    ls_letter *others; /* without bodies: a gradient waits already, and these want to know, too, when it is applied */
+    size_t other_count, other_room;
+    ls_parcel *newest; /* weights of the newest version; NULL: nobody has read it yet */
+    double rate;       /* that was set; NAN: none */
+    char id[LS_RUN_ID];
+    bool has_journal, records;
+    ls_journal journal;
+    ls_record_writer record;
+    bool chief_there, over;
+    bool failed; /* a push could not be applied: nothing more is, and the chief ends the job */
+    double lost_at;
+    ls_error end;
+} server;
+
+static const ls_strategy *strategy_of(const server *s)
+{
+    return &s->served->options->strategy;
+}
+
+static size_t push_bytes(const server *s)
+{
+    return s->served->reads_bytes + ls_parts_push_bytes(s->served->parts, s->index);
+}
+
+/* What goes wrong here ends the job: the chief says so to all. */
+static void fail(server *s, ls_status status)
+{
+    if (!s->failed)
+        (void)ls_served_tell(s->served, 0, LS_PS_FAIL, status, ls_last_error());
+    s->failed = true;
+    ls_clear_error();
+}
+
+/* ---- The record ---- */
+
+static ls_status make_head(server *s, ls_record_head *head)
+{
+    const ls_fit_options *o = s->served->options;
+    ls_facts facts;
+    *head = (ls_record_head){ .server = s->index,
+                              .servers = s->served->servers,
+                              .staleness = o->strategy.staleness,
+                              .accumulate = ls_part_every(s->part),
+                              .scale_rate = o->strategy.scale_by_staleness,
+                              .version = ls_part_version(s->part) };
+    snprintf(head->id, sizeof(head->id), "%s", s->id);
+    LS_TRY(ls_part_sha256(s->part, head->sha256));
+    LS_TRY(ls_facts_make(s->served->job, &facts));
+    head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
+    head->own = o->record_own ? json_loads(o->record_own, 0, NULL) : NULL;
+    ls_facts_free(&facts);
+    return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
+}
+
+/* again: the server comes back, and goes on behind what it has written. */
+static ls_status open_record(server *s, bool again)
+{
+    const char *file = s->served->options->record;
+    char path[PATH_MAX];
+    ls_record_head head;
+    if (!file)
+        return LS_OK;
+    LS_TRY(ls_record_path(file, s->index, path));
+    LS_TRY(make_head(s, &head));
+    ls_status status = again ? ls_record_go_on(&s->record, path, &head, -1) : ls_record_create(&s->record, path, &head);
+    json_decref(head.job);
+    json_decref(head.own);
+    s->records = status == LS_OK;
+    return ls_fail_within(status, "the record of server %d", s->index);
+}
+
+/* Pushes that were recorded before the server was lost are not recorded again. */
+static ls_status record(server *s, const ls_journal_push *push, int64_t version, double rate)
+{
+    ls_record_push r = { .version = version,
+                         .worker = (int)push->worker,
+                         .epoch = push->epoch,
+                         .batch = push->batch,
+                         .run = push->run,
+                         .read = push->bytes,
+                         .rate = rate };
+    if (!s->records || version <= s->record.version)
+        return LS_OK;
+    if (ls_part_version(s->part) == version)
+        LS_TRY(ls_part_sha256(s->part, r.sha256));
+    return ls_record_add(&s->record, &r);
+}
+
+/* ---- Applying ---- */
+
+static ls_status copy_weights(server *s)
+{
+    if (s->newest)
+        return LS_OK;
+    LS_TRY(ls_parcel_make(ls_parts_weight_bytes(s->served->parts, s->index), &s->newest));
+    return ls_part_get_weights(s->part, ls_parcel_bytes(s->newest));
+}
+
+/* A version is there. Where several pushes make one, moving averages change before the next is: readers get a copy, as
+ * it is now. Otherwise it is made when somebody reads. */
+static ls_status publish(server *s)
+{
+    ls_parcel_drop(s->newest);
+    s->newest = NULL;
+    return ls_part_every(s->part) > 1 ? copy_weights(s) : LS_OK;
+}
+
+static ls_status apply(server *s, const ls_journal_push *push)
+{
+    double rate;
+    int64_t version = ls_part_version(s->part) + 1;
+    const ls_push p = { .read = ((const int64_t *)push->bytes)[s->index],
+                        .samples = push->samples,
+                        .bytes = (const char *)push->bytes + s->served->reads_bytes };
+    LS_TRY(ls_part_rate(s->part, push->rate, &rate));
+    LS_TRY(ls_applied_add(&s->applied, push->ordinal));
+    LS_TRY(ls_part_apply(s->part, &p, rate));
+    if (ls_part_version(s->part) == version)
+        LS_TRY(publish(s));
+    return record(s, push, version, rate);
+}
+
+static ls_status begin_journal(server *s)
+{
+    ls_journal_state state = { .applied = s->applied, .rate = s->rate };
+    if (!s->has_journal)
+        return LS_OK;
+    state.bytes = malloc(s->journal.state_bytes + 1);
+    if (!state.bytes)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a copy of server %d's state", s->index);
+    ls_status status = ls_part_get_state(s->part, state.bytes);
+    if (status == LS_OK)
+        status = ls_journal_begin(&s->journal, &state);
+    free(state.bytes);
+    return status;
+}
+
+/* A push that cannot be applied is taken out of the journal again. */
+static ls_status apply_new(server *s, const ls_journal_push *push)
+{
+    int64_t before = s->journal.file.bytes, most = 2 * (int64_t)s->journal.state_bytes;
+    if (s->has_journal)
+        LS_TRY(ls_journal_add(&s->journal, push));
+    ls_status status = apply(s, push);
+    if (status != LS_OK && s->has_journal)
+        ls_append_cut(&s->journal.file, before);
+    LS_TRY(status);
+    bool whole = ls_part_pushes(s->part) % ls_part_every(s->part) == 0;
+    if (s->has_journal && whole && s->journal.file.bytes > (most > LOG_BYTES ? most : LOG_BYTES))
+        return begin_journal(s);
+    return LS_OK;
+}
+
+static void forget(ls_letter *list, size_t *count, size_t at)
+{
+    ls_parcel_drop(list[at].body);
+    memmove(list + at, list + at + 1, (*count - at - 1) * sizeof(*list));
+    (*count)--;
+}
+
+static ls_status wait_in(ls_letter **list, size_t *count, size_t *room, ls_letter *letter)
+{
+    LS_TRY(ls_grow(list, *count, room, sizeof(**list)));
+    (*list)[(*count)++] = *letter;
+    letter->body = NULL;
+    return LS_OK;
+}
+
+/* That this batch is applied, to those that pushed it while it waited. */
+static ls_status tell_others(server *s, int64_t ordinal)
+{
+    for (size_t i = s->other_count; i-- > 0;)
+        if (s->others[i].numbers[0] == ordinal) {
+            LS_TRY(ls_served_say(s->served, s->others[i].rank, LS_PS_ACK, ordinal, ls_part_version(s->part)));
+            forget(s->others, &s->other_count, i);
+        }
+    return LS_OK;
+}
+
+static ls_status apply_letter(server *s, const ls_letter *letter)
+{
+    const int64_t *n = letter->numbers;
+    const ls_journal_push push = { .ordinal = n[0],
+                                   .epoch = n[1],
+                                   .batch = n[2],
+                                   .run = n[3],
+                                   .samples = n[4],
+                                   .worker = letter->rank,
+                                   .rate = s->rate,
+                                   .bytes = ls_parcel_bytes(letter->body) };
+    LS_TRY(apply_new(s, &push));
+    ls_reads_remove(&s->reads, n[0]);
+    LS_TRY(ls_served_say(s->served, letter->rank, LS_PS_ACK, n[0], ls_part_version(s->part)));
+    return tell_others(s, n[0]);
+}
+
+/* Applies what may be applied, in the order in which it came. */
+static void apply_waiting(server *s)
+{
+    for (size_t i = 0; i < s->push_count && !s->failed;) {
+        int64_t ordinal = s->pushes[i].numbers[0];
+        if (!ls_reads_may_apply(&s->reads, ordinal, ls_part_pushes(s->part))) {
+            i++;
+            continue;
+        }
+        ls_status status = apply_letter(s, &s->pushes[i]);
+        if (status != LS_OK) {
+            fail(s, status);
+            return;
+        }
+        forget(s->pushes, &s->push_count, i);
+        i = 0;
+    }
+}
+
+/* ---- Reading ---- */
+
+/* bound: its gradient will be applied. */
+static ls_status give_part(server *s, const ls_letter *pull, bool bound)
+{
+    int64_t version = ls_part_version(s->part);
+    bool same = pull->numbers[1] == version;
+    ls_letter part = { .rank = pull->rank, .kind = LS_PS_PART, .numbers = { pull->numbers[0], version } };
+    if (!same)
+        LS_TRY(copy_weights(s));
+    part.body = same ? NULL : s->newest;
+    if (bound)
+        LS_TRY(ls_reads_add(&s->reads,
+                            (ls_read_entry){ .rank = pull->rank, .ordinal = pull->numbers[0], .version = version }));
+    return ls_post_send(s->served->post, &part);
+}
+
+/* This server has the gradient of that batch: a lost worker had pushed it, and another one computes it for the other
+ * servers. It need not wait for its turn. */
+static bool is_here(const server *s, int64_t ordinal)
+{
+    const ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
+    return ls_applied_has(&s->applied, ordinal) || (read && read->arrived);
+}
+
+static void give_waiting(server *s)
+{
+    for (size_t i = 0; i < s->pull_count && !s->failed;) {
+        bool bound = !is_here(s, s->pulls[i].numbers[0]);
+        if (bound && !ls_reads_may_pull(&s->reads, s->pulls[i].numbers[0], ls_part_pushes(s->part))) {
+            i++;
+            continue;
+        }
+        ls_status status = give_part(s, &s->pulls[i], bound);
+        if (status != LS_OK) {
+            fail(s, status);
+            return;
+        }
+        forget(s->pulls, &s->pull_count, i);
+    }
+}
+
+static ls_status give_state(server *s, const ls_letter *pull)
+{
+    ls_letter part = { .rank = pull->rank, .kind = LS_PS_PART };
+    part.numbers[0] = pull->numbers[0];
+    part.numbers[1] = ls_part_version(s->part);
+    part.numbers[2] = 1;
+    part.numbers[3] = ls_part_pushes(s->part);
+    LS_TRY(ls_parcel_make(ls_parts_state_bytes(s->served->parts, s->index), &part.body));
+    ls_status status = ls_part_get_state(s->part, ls_parcel_bytes(part.body));
+    if (status == LS_OK)
+        status = ls_post_send(s->served->post, &part);
+    ls_parcel_drop(part.body);
+    return status;
+}
+
+/* ---- Letters ---- */
+
+static ls_status hear_pull(server *s, ls_letter *letter)
+{
+    if (letter->numbers[2] == 1)
+        return s->part ? give_state(s, letter) : LS_OK;
+    for (size_t i = s->pull_count; i-- > 0;)
+        if (s->pulls[i].numbers[0] == letter->numbers[0] && s->pulls[i].rank == letter->rank)
+            forget(s->pulls, &s->pull_count, i); /* it is asked for again */
+    return wait_in(&s->pulls, &s->pull_count, &s->pull_room, letter);
+}
+
+static bool is_sane(const server *s, const ls_letter *letter)
+{
+    const int64_t *n = letter->numbers;
+    if (!letter->body || ls_parcel_size(letter->body) != push_bytes(s) || n[0] < 0 || n[1] < 0 || n[2] < 0 ||
+        n[3] < 0 || n[4] < 1)
+        return false;
+    const int64_t *read = ls_parcel_bytes(letter->body);
+    bool sane = read[s->index] <= ls_part_version(s->part);
+    for (int i = 0; i < s->served->servers; i++)
+        sane &= read[i] >= 0;
+    return sane;
+}
+
+/* A read that this server does not know of, because it was lost, or held the worker for lost, counts if it is in time.
+ */
+static ls_status hear_push(server *s, ls_letter *letter)
+{
+    int64_t ordinal = letter->numbers[0];
+    if (s->failed)
+        return LS_OK;
+    if (!s->part)
+        return wait_in(&s->early, &s->early_count, &s->early_room, letter);
+    if (!is_sane(s, letter))
+        return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", letter->rank);
+    if (ls_applied_has(&s->applied, ordinal))
+        return ls_served_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_part_version(s->part));
+    const ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
+    int64_t version = ((const int64_t *)ls_parcel_bytes(letter->body))[s->index];
+    if (read && read->arrived) { /* of a worker that was held for lost, while this one was given its batch */
+        ls_parcel_drop(letter->body);
+        letter->body = NULL;
+        return wait_in(&s->others, &s->other_count, &s->other_room, letter);
+    }
+    bool known = read && read->rank == letter->rank && read->version == version;
+    if (!known && !ls_reads_may_add(&s->reads, ordinal, version, ls_part_pushes(s->part)))
+        return ls_served_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
+    LS_TRY(ls_reads_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
+    return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
+}
+
+/* There is a state: what came before it is heard now. */
+static ls_status hear_early(server *s)
+{
+    ls_status status = LS_OK;
+    for (; s->early_count > 0 && status == LS_OK && s->part; forget(s->early, &s->early_count, 0))
+        status = hear_push(s, &s->early[0]);
+    return status;
+}
+
+static void set_bound(server *s)
+{
+    s->reads.bound = strategy_of(s)->staleness;
+    s->reads.every = ls_part_every(s->part);
+}
+
+/* Its weights as they came, for the model has them, too. */
+static ls_status take_state(server *s, const ls_letter *letter)
+{
+    size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
+    if (s->part)
+        return LS_OK;
+    if (bytes != ls_parts_state_bytes(s->served->parts, s->index) || letter->numbers[0] < 0)
+        return ls_fail(LS_ERR_PEER, "the chief gave a state of %zu bytes, and the part of server %d has %zu", bytes,
+                       s->index, ls_parts_state_bytes(s->served->parts, s->index));
+    LS_TRY(ls_part_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
+    LS_TRY(ls_part_put_state(s->part, ls_parcel_bytes(letter->body)));
+    s->applied.below = letter->numbers[0];
+    set_bound(s);
+    LS_TRY(publish(s));
+    LS_TRY(begin_journal(s));
+    return open_record(s, false);
+}
+
+static ls_status begin_again(void *user, const ls_journal_state *state)
+{
+    server *s = user;
+    LS_TRY(ls_part_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
+    LS_TRY(ls_part_put_state(s->part, state->bytes));
+    s->applied.below = state->applied.below;
+    for (size_t i = 0; i < state->applied.count; i++)
+        LS_TRY(ls_applied_add(&s->applied, state->applied.list[i]));
+    s->rate = state->rate;
+    set_bound(s);
+    LS_TRY(publish(s));
+    return open_record(s, true);
+}
+
+static ls_status apply_again(void *user, const ls_journal_push *push)
+{
+    server *s = user;
+    s->rate = push->rate;
+    return apply(s, push);
+}
+
+/* The run begins, or this server comes back to it. */
+static ls_status begin_run(server *s, const ls_letter *letter)
+{
+    const char *folder = s->served->options->journal ? s->served->options->journal : getenv("LOCKSTEP_JOURNAL");
+    const ls_journal_reader reader = { begin_again, apply_again, s };
+    bool found = false;
+    if (s->id[0] == '\0' && letter->body && ls_parcel_size(letter->body) == LS_RUN_ID - 1) {
+        memcpy(s->id, ls_parcel_bytes(letter->body), LS_RUN_ID - 1);
+        s->has_journal = folder && folder[0];
+        if (s->has_journal) {
+            LS_TRY(ls_journal_make(folder, s->id, s->index, ls_parts_state_bytes(s->served->parts, s->index),
+                                   push_bytes(s), &s->journal));
+            LS_TRY(ls_journal_come_back(&s->journal, &reader, &found));
+        }
+        if (found)
+            ls_log_always(s->served->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
+                          ls_part_pushes(s->part));
+        LS_TRY(hear_early(s));
+    }
+    return ls_served_say(s->served, 0, LS_PS_HAVE, s->part != NULL, s->part ? ls_part_pushes(s->part) : 0);
+}
+
+static ls_status give_and_have(server *s, const ls_letter *letter)
+{
+    LS_TRY(take_state(s, letter));
+    LS_TRY(hear_early(s));
+    return ls_served_say(s->served, 0, LS_PS_HAVE, 1, ls_part_pushes(s->part));
+}
+
+static ls_status take_final(const server *s, const ls_letter *letter)
+{
+    int64_t i = letter->numbers[0];
+    if (!letter->body || i < 0 || i >= s->served->servers ||
+        ls_parcel_size(letter->body) != ls_parts_state_bytes(s->served->parts, (int)i))
+        return LS_OK;
+    return ls_parts_put_state(s->served->parts, (int)i, ls_parcel_bytes(letter->body));
+}
+
+static ls_status hear_chief(server *s, ls_letter *letter)
+{
+    switch (letter->kind) {
+    case LS_PS_BEGIN:
+        return begin_run(s, letter);
+    case LS_PS_GIVE:
+        return give_and_have(s, letter);
+    case LS_PS_RATE:
+        memcpy(&s->rate, &letter->numbers[0], sizeof(s->rate));
+        return LS_OK;
+    case LS_PS_FINAL:
+        return take_final(s, letter);
+    case LS_PS_OVER:
+        s->over = true;
+        ls_error_keep(&s->end, ls_served_failure(letter));
+        ls_clear_error();
+        return LS_OK;
+    default:
+        return LS_OK;
+    }
+}
+
+static void lose(server *s, int rank)
+{
+    ls_reads_lose(&s->reads, rank);
+    for (size_t i = s->pull_count; i-- > 0;)
+        if (s->pulls[i].rank == rank)
+            forget(s->pulls, &s->pull_count, i);
+}
+
+static ls_status hear(server *s, ls_letter *letter)
+{
+    if (letter->rank == 0 && (letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST)) {
+        s->chief_there = letter->kind == LS_LETTER_MET;
+        s->lost_at = ls_clock_now();
+    }
+    switch (letter->kind) {
+    case LS_LETTER_MET:
+        if (letter->rank == 0 && ls_served_meet_chief(s->served, letter) != LS_OK) {
+            s->over = true;
+            ls_error_keep(&s->end, LS_ERR_PEER);
+        }
+        return LS_OK;
+    case LS_LETTER_LOST:
+        lose(s, letter->rank);
+        return LS_OK;
+    case LS_LETTER_REFUSED:
+        s->over = true;
+        ls_error_keep(&s->end,
+                      ls_fail(LS_ERR_PEER, "process %d does not let this server in: %s", letter->rank, letter->text));
+        return LS_OK;
+    case LS_PS_PULL:
+        return hear_pull(s, letter);
+    case LS_PS_PUSH:
+        return hear_push(s, letter);
+    default:
+        return letter->rank == 0 ? hear_chief(s, letter) : LS_OK;
+    }
+}
+
+/* ---- Serving ---- */
+
+static ls_status serve(server *s)
+{
+    while (!s->over) {
+        ls_letter letter;
+        bool got = false;
+        LS_TRY(ls_post_receive(s->served->post, 0.2, &letter, &got));
+        if (got) {
+            ls_status status = hear(s, &letter);
+            ls_parcel_drop(letter.body);
+            if (status != LS_OK)
+                fail(s, status);
+        }
+        if (s->part && !s->failed) {
+            apply_waiting(s);
+            give_waiting(s);
+        }
+        if (!s->over && !s->chief_there)
+            LS_TRY(ls_served_miss_chief(s->served, s->served->run != 0, s->lost_at));
+    }
+    return LS_OK;
+}
+
+static void release(server *s)
+{
+    while (s->pull_count > 0)
+        forget(s->pulls, &s->pull_count, s->pull_count - 1);
+    while (s->push_count > 0)
+        forget(s->pushes, &s->push_count, s->push_count - 1);
+    while (s->early_count > 0)
+        forget(s->early, &s->early_count, s->early_count - 1);
+    free(s->pulls);
+    free(s->pushes);
+    free(s->early);
+    free(s->others);
+    ls_parcel_drop(s->newest);
+    ls_reads_free(&s->reads);
+    ls_applied_free(&s->applied);
+    ls_part_destroy(s->part);
+    if (s->has_journal)
+        ls_journal_close(&s->journal);
+}
+
+ls_status ls_serve_as_server(ls_served *served)
+{
+    server s = { .served = served,
+                 .rate = NAN,
+                 .lost_at = ls_clock_now(),
+                 .journal = { .file = LS_APPEND_CLOSED },
+                 .record = LS_RECORD_CLOSED };
+    ls_status status = ls_served_open(served, NULL, NULL);
+    s.index = served->cluster.rank - served->first_server;
+    if (status == LS_OK)
+        status = serve(&s);
+    if (status == LS_OK)
+        status = ls_error_give(&s.end);
+    if (s.records) {
+        ls_status closed = ls_record_close(&s.record);
+        status = status == LS_OK ? closed : status;
+    }
+    if (status == LS_OK && s.has_journal)
+        ls_journal_remove(&s.journal);
+    ls_error why;
+    ls_error_keep(&why, status);
+    release(&s);
+    ls_served_close(served);
+    return ls_error_give(&why);
+}

@@ -1,0 +1,557 @@
+/* A worker of asynchronous parameter servers: takes batches, reads the newest versions, computes gradients, pushes
+ * them.
+ *
+ * Answers come in the post's thread (ls_worker_hear), which sends what follows from them at once; the caller's thread
+ * computes (ls_worker_step). A batch in work is a *slot*; there is one, or with overlap two: while one is computed, the
+ * next is being read, and the last one's gradients are on their way.
+ *
+ * Servers are read one after the other, in their order, and never all at once: a worker that has read server 0 may have
+ * to wait for server 1, and whoever it waits for never waits for server 0. */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "nn/model.h"
+#include "train/server/servers.h"
+#include "train/job/passes.h"
+#include "train/job/results.h"
+#include "train/job/step.h"
+#include "train/server/record.h"
+#include "train/server/shards.h"
+
+#define MOST_SLOTS 2
+
+typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot_state;
+
+typedef struct slot {
+    slot_state state;
+    int64_t take[LS_LETTER_NUMBERS];    /* numbers of TAKE: ordinal, epoch, batch, pass, batch of it, run */
+    int server;                         /* that is being read */
+    int64_t versions[LS_MAX_SERVERS];   /* that were read */
+    ls_parcel *weights[LS_MAX_SERVERS]; /* of these; NULL: they are held already */
+    ls_parcel *push[LS_MAX_SERVERS];
+    bool acked[LS_MAX_SERVERS];
+    ls_parcel *results;
+    int64_t samples;
+    int lanes;
+} slot;
+
+struct ls_worker {
+    ls_served *served;
+    ls_worker_desk desk;
+    pthread_mutex_t mutex;
+    pthread_cond_t change;
+    bool woken;
+    slot slots[MOST_SLOTS];
+    int slot_count;
+    int64_t held[LS_MAX_SERVERS]; /* version that the model has, or gets before anything else is computed; -1: none */
+    /* The batch that was taken of the data last: who takes batches in order need not begin again. */
+    bool in_pass;
+    int64_t pass, next;
+};
+
+/* ---- Slots ---- */
+
+static void clear_push(ls_worker *w, slot *s)
+{
+    for (int i = 0; i < w->served->servers; i++) {
+        ls_parcel_drop(s->weights[i]);
+        ls_parcel_drop(s->push[i]);
+        s->weights[i] = s->push[i] = NULL;
+        s->acked[i] = false;
+    }
+    ls_parcel_drop(s->results);
+    s->results = NULL;
+}
+
+static slot *find(ls_worker *w, slot_state state)
+{
+    for (int i = 0; i < w->slot_count; i++)
+        if (w->slots[i].state == state)
+            return &w->slots[i];
+    return NULL;
+}
+
+static slot *find_batch(ls_worker *w, slot_state state, int64_t ordinal)
+{
+    for (int i = 0; i < w->slot_count; i++)
+        if (w->slots[i].state == state && w->slots[i].take[0] == ordinal)
+            return &w->slots[i];
+    return NULL;
+}
+
+static ls_status send_pull(ls_worker *w, const slot *s)
+{
+    return ls_served_say(w->served, w->served->first_server + s->server, LS_PS_PULL, s->take[0], w->held[s->server]);
+}
+
+static ls_status send_push(ls_worker *w, const slot *s, int server)
+{
+    const int64_t *t = s->take;
+    return ls_post_send(w->served->post, &(ls_letter){ .rank = w->served->first_server + server,
+                                                       .kind = LS_PS_PUSH,
+                                                       .numbers = { t[0], t[1], t[2], t[5], s->samples },
+                                                       .body = s->push[server] });
+}
+
+static void begin_reading(ls_worker *w, slot *s)
+{
+    clear_push(w, s);
+    s->state = READING;
+    s->server = 0;
+    (void)send_pull(w, s); /* a letter that could not be sent is sent again when the server is met */
+}
+
+/* ---- What comes, in the post's thread ---- */
+
+static void hear_part(ls_worker *w, ls_letter *letter)
+{
+    int server = letter->rank - w->served->first_server;
+    slot *s = find_batch(w, READING, letter->numbers[0]);
+    size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
+    if (!s || s->server != server || (bytes != 0 && bytes != ls_parts_weight_bytes(w->served->parts, server)))
+        return;
+    s->versions[server] = letter->numbers[1];
+    s->weights[server] = letter->body;
+    letter->body = NULL;
+    if (++s->server < w->served->servers) {
+        (void)send_pull(w, s);
+        return;
+    }
+    s->state = READY;
+    pthread_cond_broadcast(&w->change);
+}
+
+/* true: all servers have it. What came out is handed over. */
+static bool hear_ack(ls_worker *w, const ls_letter *letter, slot *done)
+{
+    slot *s = find_batch(w, PUSHING, letter->numbers[0]);
+    bool all = s != NULL;
+    if (s)
+        s->acked[letter->rank - w->served->first_server] = true;
+    for (int i = 0; s && i < w->served->servers; i++)
+        all &= s->acked[i];
+    if (!all)
+        return false;
+    *done = *s;
+    s->results = NULL;
+    clear_push(w, s);
+    s->state = FREE;
+    pthread_cond_broadcast(&w->change);
+    return true;
+}
+
+/* A server that is met again has forgotten what was asked, and what was pushed may not have come. */
+static void say_again(ls_worker *w, int server)
+{
+    for (int i = 0; i < w->slot_count; i++) {
+        const slot *s = &w->slots[i];
+        if (s->state == READING && s->server == server)
+            (void)send_pull(w, s);
+        if (s->state == PUSHING && !s->acked[server])
+            (void)send_push(w, s, server);
+    }
+}
+
+bool ls_worker_hear(ls_worker *w, ls_letter *letter)
+{
+    slot done = { .state = FREE };
+    bool all = false, taken = true;
+    pthread_mutex_lock(&w->mutex);
+    bool server = ls_served_is_server(w->served, letter->rank);
+    slot *again = letter->kind == LS_PS_AGAIN ? find_batch(w, PUSHING, letter->numbers[0]) : NULL;
+    if (server && letter->kind == LS_PS_PART && letter->numbers[2] == 0)
+        hear_part(w, letter);
+    else if (server && letter->kind == LS_PS_ACK)
+        all = hear_ack(w, letter, &done);
+    else if (server && letter->kind == LS_PS_AGAIN && again)
+        begin_reading(w, again);
+    else if (server && letter->kind == LS_LETTER_MET)
+        say_again(w, letter->rank - w->served->first_server);
+    else
+        taken = letter->kind == LS_PS_AGAIN;
+    pthread_mutex_unlock(&w->mutex);
+    if (all)
+        w->desk.done(w->desk.user, done.take[0], done.samples, done.lanes, done.results);
+    if (taken)
+        ls_parcel_drop(letter->body);
+    return taken;
+}
+
+void ls_worker_take(ls_worker *w, const int64_t numbers[LS_LETTER_NUMBERS])
+{
+    pthread_mutex_lock(&w->mutex);
+    slot *s = find(w, ASKED);
+    if (s) {
+        memcpy(s->take, numbers, sizeof(s->take));
+        begin_reading(w, s);
+    }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void ls_worker_wake(ls_worker *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->woken = true;
+    pthread_cond_broadcast(&w->change);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void hold_nothing(ls_worker *w)
+{
+    for (int i = 0; i < LS_MAX_SERVERS; i++)
+        w->held[i] = -1;
+}
+
+void ls_worker_forget(ls_worker *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    hold_nothing(w);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+/* ---- Computing ---- */
+
+/* The batch of the data that the slot is for. */
+static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
+{
+    int64_t pass = s->take[3], at = s->take[4];
+    bool end = false;
+    if (!w->in_pass || w->pass != pass || at < w->next) {
+        LS_TRY(ls_passes_begin(w->served->data, (uint64_t)pass));
+        w->in_pass = true;
+        w->pass = pass;
+        w->next = 0;
+    }
+    for (; w->next <= at && !end; w->next++)
+        LS_TRY(ls_passes_next(w->served->data, batch, &end));
+    if (!end)
+        return LS_OK;
+    w->in_pass = false;
+    return ls_fail(LS_ERR_DATA, "there is no batch %" PRId64 " in pass %" PRId64 " over the data", at, pass);
+}
+
+static ls_status make_room(ls_worker *w, slot *s, void **pushes)
+{
+    const ls_served *v = w->served;
+    LS_TRY(ls_parcel_make(sizeof(double) * ls_results_count(v->job), &s->results));
+    for (int i = 0; i < v->servers; i++) {
+        LS_TRY(ls_parcel_make(v->reads_bytes + ls_parts_push_bytes(v->parts, i), &s->push[i]));
+        char *bytes = ls_parcel_bytes(s->push[i]);
+        memset(bytes, 0, v->reads_bytes);
+        memcpy(bytes, s->versions, (size_t)v->servers * sizeof(int64_t));
+        pushes[i] = bytes + v->reads_bytes;
+    }
+    return LS_OK;
+}
+
+static ls_status compute(ls_worker *w, slot *s)
+{
+    const ls_served *v = w->served;
+    void *pushes[LS_MAX_SERVERS];
+    ls_batch_view batch = { .samples = 0 };
+    for (int i = 0; i < v->servers; i++)
+        if (s->weights[i])
+            LS_TRY(ls_parts_put_weights(v->parts, i, ls_parcel_bytes(s->weights[i])));
+    double start = ls_clock_now();
+    LS_TRY(find_rows(w, s, &batch));
+    double found = ls_clock_now();
+    LS_TRY(make_room(w, s, pushes));
+    const ls_parts_step step = { .settings = v->settings,
+                                 .batch = &batch,
+                                 .class_weights = v->options->class_weights,
+                                 .run = (uint64_t)s->take[5] };
+    LS_TRY(ls_parts_gradients(v->parts, &step, pushes, ls_parcel_bytes(s->results)));
+    v->job->times.data += found - start;
+    v->job->times.compute += ls_clock_now() - found;
+    s->samples = batch.samples;
+    s->lanes = v->job->used_lanes;
+    return LS_OK;
+}
+
+static ls_status compute_and_push(ls_worker *w, slot *s)
+{
+    ls_status status = compute(w, s);
+    if (status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE)
+        status = ls_fail_within(status, "batch %" PRId64 " of epoch %" PRId64, s->take[2] + 1, s->take[1] + 1);
+    LS_TRY(status);
+    pthread_mutex_lock(&w->mutex);
+    s->state = PUSHING;
+    for (int i = 0; i < w->served->servers && status == LS_OK; i++)
+        status = send_push(w, s, i);
+    pthread_mutex_unlock(&w->mutex);
+    return status;
+}
+
+/* Whether a batch may be asked for now: one at a time; with overlap the next when one is being computed. */
+static bool may_ask(ls_worker *w)
+{
+    return find(w, FREE) && !find(w, ASKED) && !find(w, READING) && !find(w, READY);
+}
+
+/* A batch that can be computed. Where a server sent no weights, because the model had that version, and since then got
+ * another one for another batch, it is read again. */
+static slot *find_ready(ls_worker *w)
+{
+    for (slot *s; (s = find(w, READY)) != NULL; begin_reading(w, s)) {
+        bool there = true;
+        for (int i = 0; i < w->served->servers; i++)
+            there &= s->weights[i] || s->versions[i] == w->held[i];
+        if (there)
+            return s;
+    }
+    return NULL;
+}
+
+/* With the mutex, which is given back meanwhile. */
+static void ask(ls_worker *w)
+{
+    find(w, FREE)->state = ASKED;
+    pthread_mutex_unlock(&w->mutex);
+    w->desk.ask(w->desk.user);
+    pthread_mutex_lock(&w->mutex);
+}
+
+static void wait_until(ls_worker *w, double end)
+{
+    double left = end - ls_clock_now();
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    left = left > 0 ? left : 0;
+    t.tv_sec += (time_t)left;
+    t.tv_nsec += (long)(1e9 * (left - (double)(time_t)left));
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&w->change, &w->mutex, &t);
+}
+
+ls_status ls_worker_step(ls_worker *w, double seconds)
+{
+    double end = ls_clock_now() + seconds;
+    slot *s = NULL;
+    pthread_mutex_lock(&w->mutex);
+    for (;;) {
+        if (may_ask(w))
+            ask(w);
+        s = find_ready(w);
+        if (s || w->woken || ls_clock_now() >= end)
+            break;
+        wait_until(w, end);
+    }
+    w->woken = false;
+    if (s) {
+        s->state = COMPUTING;
+        memcpy(w->held, s->versions, (size_t)w->served->servers * sizeof(*w->held));
+        if (may_ask(w))
+            ask(w);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return s ? compute_and_push(w, s) : LS_OK;
+}
+
+/* ---- Making ---- */
+
+ls_status ls_worker_make(ls_served *served, ls_worker_desk desk, ls_worker **out)
+{
+    ls_worker *w = calloc(1, sizeof(*w));
+    if (!w)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a worker");
+    w->served = served;
+    w->desk = desk;
+    w->slot_count = served->options->strategy.overlap ? 2 : 1;
+    hold_nothing(w);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->change, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&w->mutex, NULL);
+    *out = w;
+    return LS_OK;
+}
+
+void ls_worker_free(ls_worker *w)
+{
+    if (!w)
+        return;
+    for (int i = 0; i < w->slot_count; i++)
+        clear_push(w, &w->slots[i]);
+    pthread_cond_destroy(&w->change);
+    pthread_mutex_destroy(&w->mutex);
+    free(w);
+}
+
+/* ---- A process that is a worker and nothing else ---- */
+
+typedef struct process {
+    ls_served *served;
+    ls_worker *worker;
+    pthread_mutex_t mutex;
+    /* Under the mutex: */
+    bool chief_there, asking, over;
+    int64_t asks; /* batches that it has asked for */
+    double lost_at;
+    ls_error end; /* how it ended */
+    bool judged;  /* by the chief; of the caller's thread */
+} process;
+
+static void ask_chief(void *user)
+{
+    process *p = user;
+    pthread_mutex_lock(&p->mutex);
+    p->asking = true;
+    int64_t number = ++p->asks;
+    pthread_mutex_unlock(&p->mutex);
+    (void)ls_served_say(p->served, 0, LS_PS_ASK, number, 0);
+}
+
+/* A chief that is not there has given the batch to somebody else, whose results will count. */
+static void tell_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_parcel *results)
+{
+    const process *p = user;
+    (void)ls_post_send(
+        p->served->post,
+        &(ls_letter){ .rank = 0, .kind = LS_PS_DONE, .numbers = { ordinal, samples, lanes }, .body = results });
+    ls_parcel_drop(results);
+}
+
+static void end_process(process *p, ls_status status)
+{
+    pthread_mutex_lock(&p->mutex);
+    if (!p->over)
+        ls_error_keep(&p->end, status);
+    p->over = true;
+    pthread_mutex_unlock(&p->mutex);
+    ls_clear_error();
+}
+
+static void hear_chief(process *p, const ls_letter *letter)
+{
+    pthread_mutex_lock(&p->mutex);
+    ls_status status = letter->kind == LS_LETTER_MET ? ls_served_meet_chief(p->served, letter) : LS_OK;
+    pthread_mutex_unlock(&p->mutex);
+    if (status != LS_OK) {
+        end_process(p, status);
+        ls_worker_wake(p->worker);
+        return;
+    }
+    if (letter->kind == LS_PS_TAKE) {
+        pthread_mutex_lock(&p->mutex);
+        p->asking = false;
+        pthread_mutex_unlock(&p->mutex);
+        ls_worker_take(p->worker, letter->numbers);
+        return;
+    }
+    pthread_mutex_lock(&p->mutex);
+    p->chief_there = letter->kind != LS_LETTER_LOST;
+    p->lost_at = ls_clock_now();
+    bool again = letter->kind == LS_LETTER_MET && p->asking;
+    int64_t number = p->asks;
+    pthread_mutex_unlock(&p->mutex);
+    if (again) /* maybe for the second time: the dealer knows it by its number */
+        (void)ls_served_say(p->served, 0, LS_PS_ASK, number, 0);
+}
+
+/* Final states and the end go to the queue, in their order. */
+static bool hear(void *user, ls_letter *letter)
+{
+    process *p = user;
+    if (letter->kind == LS_LETTER_REFUSED) {
+        end_process(p, ls_fail(LS_ERR_PEER, "process %d does not let this worker in: %s", letter->rank, letter->text));
+        ls_worker_wake(p->worker);
+        return true;
+    }
+    bool chief = letter->rank == 0;
+    if (chief && (letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST || letter->kind == LS_PS_TAKE)) {
+        hear_chief(p, letter);
+        ls_parcel_drop(letter->body);
+        return true;
+    }
+    if (chief && (letter->kind == LS_PS_OVER || letter->kind == LS_PS_FINAL)) {
+        ls_worker_wake(p->worker);
+        return false;
+    }
+    if (!ls_worker_hear(p->worker, letter))
+        ls_parcel_drop(letter->body);
+    return true;
+}
+
+/* Letters that the post's thread left: the final state of each server, and the end. */
+static void look_for_end(process *p)
+{
+    ls_letter letter;
+    bool got = true;
+    while (ls_post_receive(p->served->post, 0, &letter, &got) == LS_OK && got) {
+        ls_status status = LS_OK;
+        int64_t server = letter.numbers[0];
+        if (letter.kind == LS_PS_FINAL && letter.body && server >= 0 && server < p->served->servers &&
+            ls_parcel_size(letter.body) == ls_parts_state_bytes(p->served->parts, (int)server))
+            status = ls_parts_put_state(p->served->parts, (int)server, ls_parcel_bytes(letter.body));
+        p->judged |= letter.kind == LS_PS_OVER;
+        if (letter.kind == LS_PS_OVER || status != LS_OK)
+            end_process(p, status != LS_OK ? status : ls_served_failure(&letter));
+        ls_parcel_drop(letter.body);
+    }
+}
+
+/* What a chief that is gone has said before counts first. */
+static bool is_over(process *p)
+{
+    pthread_mutex_lock(&p->mutex);
+    bool misses = !p->over && !p->chief_there, met = p->served->run != 0;
+    double lost_at = p->lost_at;
+    pthread_mutex_unlock(&p->mutex);
+    if (misses)
+        look_for_end(p);
+    ls_status status = misses ? ls_served_miss_chief(p->served, met, lost_at) : LS_OK;
+    if (status != LS_OK)
+        end_process(p, status);
+    pthread_mutex_lock(&p->mutex);
+    bool over = p->over;
+    pthread_mutex_unlock(&p->mutex);
+    return over;
+}
+
+/* What failed here is the chief's to judge: it ends the job, for all, with this failure or in good order. Without a
+ * word of it, this failure is the worker's own end. */
+static void hand_in_failure(process *p, ls_status status)
+{
+    ls_error own;
+    ls_error_keep(&own, status);
+    (void)ls_served_tell(p->served, 0, LS_PS_FAIL, status, own.message);
+    double end = ls_clock_now() + LS_JOIN_LIMIT;
+    while (!is_over(p) && ls_clock_now() < end) {
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        look_for_end(p);
+    }
+    if (!p->judged)
+        p->end = own;
+}
+
+ls_status ls_serve_as_worker(ls_served *served)
+{
+    process p = { .served = served, .lost_at = ls_clock_now() };
+    pthread_mutex_init(&p.mutex, NULL);
+    const ls_worker_desk desk = { .ask = ask_chief, .done = tell_chief, .user = &p };
+    ls_status status = ls_worker_make(served, desk, &p.worker);
+    if (status == LS_OK)
+        status = ls_served_open(served, hear, &p);
+    while (status == LS_OK && !is_over(&p)) {
+        ls_status computed = ls_worker_step(p.worker, 0.2);
+        if (computed != LS_OK) {
+            hand_in_failure(&p, computed);
+            break;
+        }
+        look_for_end(&p);
+    }
+    ls_error why;
+    ls_error_keep(&why, status);
+    ls_served_close(served);
+    ls_worker_free(p.worker);
+    pthread_mutex_destroy(&p.mutex);
+    return why.status != LS_OK ? ls_error_give(&why) : ls_error_give(&p.end);
+}
