@@ -124,7 +124,7 @@ static unsigned draw(uint32_t stream, unsigned a, unsigned b)
     return x * 3266489917u >> 8;
 }
 
-static int any_device(const ls_map *map, const ls_map_point *at)
+static int any_device(const ls_task_map *map, const ls_task_map_point *at)
 {
     const bed *b = map->user;
     const fuzz_case *c = b->c;
@@ -137,7 +137,7 @@ static int any_device(const ls_map *map, const ls_map_point *at)
     return first + (int)(draw(c->stream, what, (unsigned)(at->lane + 1)) % (unsigned)count);
 }
 
-static int any_owner(const ls_map *map, const int *makers, int count, int part)
+static int any_owner(const ls_task_map *map, const int *makers, int count, int part)
 {
     const bed *b = map->user;
     return makers[draw(b->c->stream, 99, (unsigned)part) % (unsigned)count];
@@ -327,7 +327,7 @@ static void state_of(bed *b, char hex[65])
     ls_sha256 *hash = NULL;
     ls_status status = ls_sha256_begin(&hash);
     for (size_t i = 0; i < b->graph->variable_count && status == LS_OK; i++) {
-        status = ls_variable_bring(b->graph->variables[i]);
+        status = ls_variable_sync_to_host(b->graph->variables[i]);
         if (status == LS_OK)
             status = ls_sha256_add(hash, b->graph->variables[i]->data, b->graph->variables[i]->bytes);
     }

@@ -7,20 +7,20 @@
 
 static void check_opening(const uint8_t *data, size_t size)
 {
-    unsigned char bytes[LS_OPENING_BYTES] = { 0 }, again[LS_OPENING_BYTES];
-    ls_opening own = { .version = LS_WIRE_VERSION, .to = 3, .number = 1 }, heard;
+    unsigned char bytes[LS_PREAMBLE_BYTES] = { 0 }, again[LS_PREAMBLE_BYTES];
+    ls_preamble own = { .version = LS_WIRE_VERSION, .to = 3, .number = 1 }, heard;
     memcpy(bytes, data, size < sizeof(bytes) ? size : sizeof(bytes));
-    FUZZ_CHECK(ls_opening_set_job(&own, "job") == LS_OK, "%s", ls_last_error());
-    ls_reply_code code = ls_opening_judge(bytes, &own, &heard);
+    FUZZ_CHECK(ls_preamble_set_job(&own, "job") == LS_OK, "%s", ls_last_error());
+    ls_reply_code code = ls_preamble_judge(bytes, &own, &heard);
     FUZZ_CHECK(code < LS_REPLY_CODES, "code %d", code);
     if (code == LS_REPLY_NO_OPENING || code == LS_REPLY_OTHER_VERSION)
         return;
     FUZZ_CHECK(heard.version == LS_WIRE_VERSION && heard.from < LS_MAX_CLUSTER, "version %u, from %u", heard.version,
                heard.from);
-    FUZZ_CHECK(heard.kind == LS_OPENING_CALL || heard.kind == LS_OPENING_ASK, "kind %u", heard.kind);
+    FUZZ_CHECK(heard.kind == LS_PREAMBLE_CALL || heard.kind == LS_PREAMBLE_ASK, "kind %u", heard.kind);
     if (code == LS_REPLY_WELCOME)
         FUZZ_CHECK(heard.to == 3 && heard.number == 1, "to %u, number %u", heard.to, heard.number);
-    ls_opening_write(&heard, again);
+    ls_preamble_write(&heard, again);
     if (heard.address.bytes > 0) /* without a port there is no address, whatever its bytes are */
         FUZZ_CHECK(memcmp(bytes, again, sizeof(bytes)) == 0, "another opening is written than was read");
 }

@@ -20,7 +20,7 @@ static int waits;
 
 /* ---- A transport that brings the streams ---- */
 
-static ls_status fake_write(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status fake_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     (void)line;
     *moved = 0;
@@ -29,7 +29,7 @@ static ls_status fake_write(ls_line *line, const struct iovec *parts, int count,
     return LS_OK;
 }
 
-static ls_status fake_read(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status fake_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     stream *s = (stream *)line;
     *moved = 0;
@@ -42,7 +42,7 @@ static ls_status fake_read(ls_line *line, const struct iovec *parts, int count, 
     return *moved > 0 || count == 0 ? LS_OK : ls_fail(LS_ERR_PEER, "its connection ended");
 }
 
-static void fake_hang_up(ls_line *line)
+static void fake_hang_up(ls_connection *line)
 {
     (void)line;
 }
@@ -137,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mesh->begun = true;
     for (int r = 0; r < WORKERS; r++)
         if (r != options.rank) {
-            mesh->links[r].line = (ls_line *)&streams[r];
+            mesh->links[r].line = (ls_connection *)&streams[r];
             mesh->links[r].lives = true;
         }
     for (int round = 0; round < 2; round++) {

@@ -10,6 +10,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+skip() { echo "skip $1: $2"; }
 ROOT=$PWD LIST=$PWD/tests/mutants.list WORK=$PWD/build/mutants
 TREE=$WORK/tree CLEAN=$WORK/clean
 export LS_TEST_TIMEOUT=${LS_TEST_TIMEOUT:-240}

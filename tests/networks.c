@@ -280,7 +280,7 @@ ls_status network_step(network *n, int64_t batch, uint64_t step)
 static ls_status add_variables(const network *n, ls_sha256 *hash)
 {
     for (size_t i = 0; i < n->graph->variable_count; i++) {
-        LS_TRY(ls_variable_bring(n->graph->variables[i]));
+        LS_TRY(ls_variable_sync_to_host(n->graph->variables[i]));
         LS_TRY(ls_sha256_add(hash, n->graph->variables[i]->data, n->graph->variables[i]->bytes));
     }
     return LS_OK;

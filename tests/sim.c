@@ -113,7 +113,7 @@ static void add_to_hash(ls_sim *sim, uint64_t value)
         sim->hash = (sim->hash ^ (value >> 8 * i & 255)) * 0x100000001b3;
 }
 
-void ls_sim_note(ls_sim_worker *w, const char *what, const ls_line *line, size_t amount)
+void ls_sim_note(ls_sim_worker *w, const char *what, const ls_connection *line, size_t amount)
 {
     ls_sim *sim = w->sim;
     uint64_t time;

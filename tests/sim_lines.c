@@ -30,31 +30,31 @@ static double sooner(double a, double b)
 }
 
 /* What comes to this end of a line. */
-static const ls_sim_way *incoming(const ls_line *line)
+static const ls_sim_way *incoming(const ls_connection *line)
 {
     return &line->wire->ways[!line->side];
 }
 
-static double arrival(const ls_line *line, double time)
+static double arrival(const ls_connection *line, double time)
 {
     return time < INFINITY ? ls_sim_arrival(line->worker->sim, line->wire->ends[!line->side].worker, line->worker, time)
                            : INFINITY;
 }
 
-static double ends_at(const ls_line *line)
+static double ends_at(const ls_connection *line)
 {
     const ls_sim_way *in = incoming(line);
     return sooner(in->aborted ? in->ends : arrival(line, in->ends), line->gives_up);
 }
 
-static double readable_at(const ls_line *line)
+static double readable_at(const ls_connection *line)
 {
     const ls_sim_way *in = incoming(line);
     double end = ends_at(line);
     return in->held > 0 ? sooner(arrival(line, in->packets[in->packet_first].time), line->gives_up) : end;
 }
 
-static double writable_at(const ls_line *line)
+static double writable_at(const ls_connection *line)
 {
     const ls_sim_way *out = &line->wire->ways[line->side];
     return out->held < line->worker->sim->settings.window ? 0 : ends_at(line);
@@ -147,7 +147,7 @@ static void empty_way(ls_sim_way *way)
 }
 
 /* Of the bytes under way the last are lost, any number of them; or all. */
-static void lose_bytes(ls_sim *sim, const ls_line *receiver, ls_sim_way *way, bool all)
+static void lose_bytes(ls_sim *sim, const ls_connection *receiver, ls_sim_way *way, bool all)
 {
     size_t arrived = 0, p = way->packet_first;
     while (p < way->packet_count && arrival(receiver, way->packets[p].time) <= sim->now)
@@ -178,7 +178,7 @@ static void end_way(ls_sim *sim, ls_sim_wire *wire, int side, bool broken)
 }
 
 /* This end takes part no more: what comes to it is lost. */
-static void close_end(ls_line *end)
+static void close_end(ls_connection *end)
 {
     end->closed = true;
     empty_way(&end->wire->ways[!end->side]);
@@ -215,7 +215,7 @@ static void abort_wire(ls_sim *sim, ls_sim_wire *wire)
 void ls_sim_cut_across(ls_sim *sim, uint32_t side)
 {
     for (size_t i = 0; i < sim->wire_count; i++) {
-        const ls_line *ends = sim->wires[i]->ends;
+        const ls_connection *ends = sim->wires[i]->ends;
         if ((side >> ends[0].worker->number ^ side >> ends[1].worker->number) & 1)
             abort_wire(sim, sim->wires[i]);
     }
@@ -244,7 +244,7 @@ void ls_sim_end_lines(ls_sim_worker *w, bool silently)
     ls_sim *sim = w->sim;
     for (size_t i = 0; i < sim->wire_count; i++)
         for (int side = 0; side < 2; side++) {
-            ls_line *end = &sim->wires[i]->ends[side];
+            ls_connection *end = &sim->wires[i]->ends[side];
             if (end->worker != w || !end->in_use || end->closed)
                 continue;
             end->closed = true;
@@ -267,7 +267,7 @@ ls_status ls_sim_check_end(ls_sim_worker *w)
         return LS_OK;
     for (size_t i = 0; i < sim->wire_count; i++)
         for (int side = 0; side < 2; side++) {
-            const ls_line *end = &sim->wires[i]->ends[side];
+            const ls_connection *end = &sim->wires[i]->ends[side];
             if (end->worker == w && end->in_use && !end->closed)
                 return ls_sim_blame(w, "it ended and left line %d with worker %d, which was not hung up",
                                     sim->wires[i]->number, sim->wires[i]->ends[!side].worker->number);
@@ -321,7 +321,7 @@ static void sim_close(ls_transport *t)
         return;
     for (size_t i = 0; i < sim->wire_count; i++)
         for (int side = 0; side < 2; side++) {
-            const ls_line *end = &sim->wires[i]->ends[side];
+            const ls_connection *end = &sim->wires[i]->ends[side];
             if (end->transport == t && end->in_use && !end->closed) {
                 ls_sim_blame(w, "it closed its transport before line %d was hung up", sim->wires[i]->number);
                 return;
@@ -351,7 +351,7 @@ static ls_status make_wire(ls_transport *caller, ls_transport *door, ls_sim_wire
     for (int s = 0; s < 2; s++) {
         ls_transport *t = s ? door : caller;
         wire->ends[s] =
-            (ls_line){ &ls_transport_sim, t, wire, t->worker, .side = s, .in_use = s == 0, .gives_up = INFINITY };
+            (ls_connection){ &ls_transport_sim, t, wire, t->worker, .side = s, .in_use = s == 0, .gives_up = INFINITY };
         wire->ways[s].ends = INFINITY;
     }
     wire->knocks = wire->ways[0].last = sim->now + ls_sim_delay(sim);
@@ -360,7 +360,7 @@ static ls_status make_wire(ls_transport *caller, ls_transport *door, ls_sim_wire
     return LS_OK;
 }
 
-static ls_status sim_call(ls_transport *t, int rank, ls_line **out)
+static ls_status sim_call(ls_transport *t, int rank, ls_connection **out)
 {
     ls_sim_worker *w = t->worker;
     ls_sim *sim = w->sim;
@@ -385,11 +385,11 @@ static ls_status sim_call(ls_transport *t, int rank, ls_line **out)
 }
 
 /* Of several callers, any. */
-static ls_status sim_answer(ls_transport *t, ls_line **out)
+static ls_status sim_answer(ls_transport *t, ls_connection **out)
 {
     ls_sim_worker *w = t->worker;
     ls_sim *sim = w->sim;
-    ls_line *found = NULL;
+    ls_connection *found = NULL;
     uint64_t count = 0;
     LS_TRY(ls_sim_enter(w));
     for (size_t i = 0; i < sim->wire_count; i++) {
@@ -408,14 +408,14 @@ static ls_status sim_answer(ls_transport *t, ls_line **out)
 
 /* ---- Lines ---- */
 
-static ls_status begin_call(ls_line *line)
+static ls_status begin_call(ls_connection *line)
 {
     ls_sim_worker *w = line->worker;
     LS_TRY(ls_sim_enter(w));
     return line->closed ? ls_sim_blame(w, "it uses line %d, which it has hung up", line->wire->number) : LS_OK;
 }
 
-static ls_status fail_ended(ls_line *line)
+static ls_status fail_ended(ls_connection *line)
 {
     ls_sim_note(line->worker, "finds the end of", line, 0);
     return line->gives_up <= line->worker->sim->now ? ls_fail(LS_ERR_PEER, "nobody answered for %g s", CONNECT_LIMIT)
@@ -437,13 +437,13 @@ static size_t some_of(ls_sim *sim, size_t possible)
     return possible > 1 && ls_sim_random(sim, 4) == 0 ? 1 + ls_sim_random(sim, possible) : possible;
 }
 
-static ls_status send_bytes(ls_line *line, const struct iovec *parts, size_t bytes)
+static ls_status send_bytes(ls_connection *line, const struct iovec *parts, size_t bytes)
 {
     ls_sim *sim = line->worker->sim;
     ls_sim_way *way = &line->wire->ways[line->side];
     size_t window = sim->settings.window, left = bytes;
     double at = sim->now + ls_sim_delay(sim);
-    const ls_line *other = &line->wire->ends[!line->side];
+    const ls_connection *other = &line->wire->ends[!line->side];
     if ((other->closed && !(other->worker->vanished < INFINITY)) || way->ends < INFINITY || bytes == 0)
         return LS_OK; /* they are lost */
     if (!way->ring && !(way->ring = malloc(window)))
@@ -460,7 +460,7 @@ static ls_status send_bytes(ls_line *line, const struct iovec *parts, size_t byt
     return LS_OK;
 }
 
-static ls_status sim_write(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status sim_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     LS_TRY(begin_call(line));
     ls_sim *sim = line->worker->sim;
@@ -474,7 +474,7 @@ static ls_status sim_write(ls_line *line, const struct iovec *parts, int count, 
     return LS_OK;
 }
 
-static size_t receive_bytes(ls_line *line, const struct iovec *parts, size_t most)
+static size_t receive_bytes(ls_connection *line, const struct iovec *parts, size_t most)
 {
     ls_sim *sim = line->worker->sim;
     ls_sim_way *way = &line->wire->ways[!line->side];
@@ -498,7 +498,7 @@ static size_t receive_bytes(ls_line *line, const struct iovec *parts, size_t mos
     return bytes;
 }
 
-static ls_status sim_read(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status sim_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     LS_TRY(begin_call(line));
     ls_sim *sim = line->worker->sim;
@@ -510,7 +510,7 @@ static ls_status sim_read(ls_line *line, const struct iovec *parts, int count, s
     return LS_OK;
 }
 
-static void sim_hang_up(ls_line *line)
+static void sim_hang_up(ls_connection *line)
 {
     ls_sim *sim = line->worker->sim;
     if (begin_call(line) != LS_OK)
@@ -521,14 +521,14 @@ static void sim_hang_up(ls_line *line)
 }
 
 /* The kernel of a killed worker says so; a machine that vanished says nothing. */
-static ls_line_end sim_how_ended(const ls_line *line)
+static ls_connection_end sim_how_ended(const ls_connection *line)
 {
     const ls_sim_worker *other = line->wire->ends[!line->side].worker;
     if (line->worker->sim->settings.local)
-        return LS_LINE_GONE;
+        return LS_CONNECTION_GONE;
     if (other->dead && !(other->vanished < INFINITY))
-        return LS_LINE_DIED;
-    return incoming(line)->broken || line->gives_up < INFINITY ? LS_LINE_BROKEN : LS_LINE_CLOSED;
+        return LS_CONNECTION_DIED;
+    return incoming(line)->broken || line->gives_up < INFINITY ? LS_CONNECTION_BROKEN : LS_CONNECTION_CLOSED;
 }
 
 /* ---- Waiting ---- */

@@ -30,7 +30,7 @@ typedef struct ls_sim_way {
     bool aborted; /* by this side's system: a split does not keep the end away */
 } ls_sim_way;
 
-struct ls_line {
+struct ls_connection {
     const ls_transport_table *table;
     ls_transport *transport;
     struct ls_sim_wire *wire;
@@ -43,7 +43,7 @@ struct ls_line {
 
 typedef struct ls_sim_wire {
     int number;
-    ls_line ends[2]; /* who called; who answers */
+    ls_connection ends[2]; /* who called; who answers */
     ls_sim_way ways[2];
     ls_transport *door; /* at which it knocks; NULL: it was answered, or the door is closed */
     double knocks;      /* when */
@@ -119,7 +119,7 @@ ls_status ls_sim_enter(ls_sim_worker *worker);
 /* The others go on until this worker's state lets it. Fails when it is dead. */
 ls_status ls_sim_pass_on(ls_sim_worker *worker, ls_sim_state state, double at);
 /* Into the hash and the story. line may be NULL. */
-void ls_sim_note(ls_sim_worker *worker, const char *what, const ls_line *line, size_t amount);
+void ls_sim_note(ls_sim_worker *worker, const char *what, const ls_connection *line, size_t amount);
 /* A worker did what it must not: the world ends. */
 ls_status ls_sim_blame(ls_sim_worker *worker, const char *format, ...) LS_PRINTF(2, 3);
 ls_status ls_sim_is_over(ls_sim_worker *worker);

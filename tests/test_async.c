@@ -31,29 +31,29 @@
 /* Any number of workers that read and push in any order: nobody is ever too late, and somebody can always go on. */
 static void bound_holds(int64_t bound, int64_t every, int workers, unsigned seed)
 {
-    ls_reads r = { .bound = bound, .every = every };
+    ls_staleness r = { .bound = bound, .every = every };
     int64_t pushes = 0, next = 0, worst = 0, mine[16];
     enum { IDLE, COMPUTES, WAITS } state[16] = { IDLE };
     for (int turn = 0; turn < 4000; turn++) {
         seed = seed * 1664525u + 1013904223u;
         int w = (int)((seed >> 16) % (unsigned)workers);
-        if (state[w] == IDLE && ls_reads_may_pull(&r, next, pushes)) {
+        if (state[w] == IDLE && ls_staleness_may_pull(&r, next, pushes)) {
             mine[w] = next++;
-            OK(ls_reads_add(&r, (ls_read_entry){ .rank = w, .ordinal = mine[w], .version = pushes / every }));
+            OK(ls_staleness_add(&r, (ls_read_entry){ .rank = w, .ordinal = mine[w], .version = pushes / every }));
             state[w] = COMPUTES;
         } else if (state[w] == COMPUTES && (seed >> 8) % 3 == 0) {
-            ls_reads_find(&r, mine[w])->arrived = true;
+            ls_staleness_find(&r, mine[w])->arrived = true;
             state[w] = WAITS;
         }
         bool computes = false, applied = false, waits = false;
         for (int i = 0; i < workers; i++) {
             computes |= state[i] == COMPUTES;
             waits |= state[i] == WAITS;
-            if (state[i] != WAITS || !ls_reads_may_apply(&r, mine[i], pushes))
+            if (state[i] != WAITS || !ls_staleness_may_apply(&r, mine[i], pushes))
                 continue;
-            int64_t behind = pushes / every - ls_reads_find(&r, mine[i])->version;
+            int64_t behind = pushes / every - ls_staleness_find(&r, mine[i])->version;
             worst = behind > worst ? behind : worst;
-            ls_reads_remove(&r, mine[i]);
+            ls_staleness_remove(&r, mine[i]);
             pushes++;
             state[i] = IDLE;
             applied = true;
@@ -64,7 +64,7 @@ static void bound_holds(int64_t bound, int64_t every, int workers, unsigned seed
     assert_true(worst <= bound);
     if (workers > bound + 1)
         assert_int_equal(worst, bound); /* it is used */
-    ls_reads_free(&r);
+    ls_staleness_free(&r);
 }
 
 static void no_gradient_is_too_late(void **state)
@@ -80,23 +80,23 @@ static void no_gradient_is_too_late(void **state)
 static void lost_workers_are_not_waited_for(void **state)
 {
     (void)state;
-    ls_reads r = { .bound = 1, .every = 1 };
-    OK(ls_reads_add(&r, (ls_read_entry){ .rank = 1, .ordinal = 10, .version = 0 }));
-    OK(ls_reads_add(&r, (ls_read_entry){ .rank = 2, .ordinal = 11, .version = 0, .arrived = true }));
-    assert_false(ls_reads_may_pull(&r, 12, 0)); /* it would be the third */
-    assert_true(ls_reads_may_pull(&r, 10, 0));  /* who reads again does not wait for itself */
-    assert_true(ls_reads_may_apply(&r, 11, 0));
-    assert_false(ls_reads_may_apply(&r, 11, 1)); /* 10 could not follow */
-    ls_reads_lose(&r, 1);
-    assert_null(ls_reads_find(&r, 10));
-    assert_true(ls_reads_may_apply(&r, 11, 1));
-    ls_reads_lose(&r, 2);
-    assert_non_null(ls_reads_find(&r, 11)); /* its gradient is here */
-    assert_false(ls_reads_may_add(&r, 12, 0, 2));
-    assert_true(ls_reads_may_add(&r, 12, 2, 1));
-    assert_false(ls_reads_may_add(&r, 12, 0, 1)); /* beside 11 */
-    assert_true(ls_reads_may_add(&r, 11, 0, 1));  /* in its place */
-    ls_reads_free(&r);
+    ls_staleness r = { .bound = 1, .every = 1 };
+    OK(ls_staleness_add(&r, (ls_read_entry){ .rank = 1, .ordinal = 10, .version = 0 }));
+    OK(ls_staleness_add(&r, (ls_read_entry){ .rank = 2, .ordinal = 11, .version = 0, .arrived = true }));
+    assert_false(ls_staleness_may_pull(&r, 12, 0)); /* it would be the third */
+    assert_true(ls_staleness_may_pull(&r, 10, 0));  /* who reads again does not wait for itself */
+    assert_true(ls_staleness_may_apply(&r, 11, 0));
+    assert_false(ls_staleness_may_apply(&r, 11, 1)); /* 10 could not follow */
+    ls_staleness_lose(&r, 1);
+    assert_null(ls_staleness_find(&r, 10));
+    assert_true(ls_staleness_may_apply(&r, 11, 1));
+    ls_staleness_lose(&r, 2);
+    assert_non_null(ls_staleness_find(&r, 11)); /* its gradient is here */
+    assert_false(ls_staleness_may_add(&r, 12, 0, 2));
+    assert_true(ls_staleness_may_add(&r, 12, 2, 1));
+    assert_false(ls_staleness_may_add(&r, 12, 0, 1)); /* beside 11 */
+    assert_true(ls_staleness_may_add(&r, 11, 0, 1));  /* in its place */
+    ls_staleness_free(&r);
 }
 
 /* ---- Dealing out ---- */
@@ -117,39 +117,39 @@ static void each_batch_is_dealt_once(void **state)
 {
     (void)state;
     hand h = { .count = 0 };
-    ls_dealer *d = NULL;
-    OK(ls_dealer_make(8, 5, give, &h, &d));
-    OK(ls_dealer_ask(d, 3, 1));
+    ls_batch_queue *d = NULL;
+    OK(ls_batch_queue_make(8, 5, give, &h, &d));
+    OK(ls_batch_queue_ask(d, 3, 1));
     assert_int_equal(h.count, 0); /* nothing is allowed yet */
-    assert_true(ls_dealer_is_done(d));
-    ls_dealer_set_limit(d, 8);
-    OK(ls_dealer_ask(d, 1, 1));
-    OK(ls_dealer_ask(d, 2, 1));
-    OK(ls_dealer_ask(d, 4, 1));
-    OK(ls_dealer_ask(d, 2, 1)); /* said again, because nobody knew that it had been heard: not one more */
+    assert_true(ls_batch_queue_is_done(d));
+    ls_batch_queue_set_limit(d, 8);
+    OK(ls_batch_queue_ask(d, 1, 1));
+    OK(ls_batch_queue_ask(d, 2, 1));
+    OK(ls_batch_queue_ask(d, 4, 1));
+    OK(ls_batch_queue_ask(d, 2, 1)); /* said again, because nobody knew that it had been heard: not one more */
     assert_int_equal(h.count, 3);
     assert_int_equal(h.ordinal[0], 5);
     assert_int_equal(h.rank[0], 3);
-    assert_true(ls_dealer_done(d, 3, 5));
-    assert_false(ls_dealer_done(d, 3, 5));
-    assert_false(ls_dealer_done(d, 3, 6)); /* another one's */
-    ls_dealer_lose(d, 1);
+    assert_true(ls_batch_queue_done(d, 3, 5));
+    assert_false(ls_batch_queue_done(d, 3, 5));
+    assert_false(ls_batch_queue_done(d, 3, 6)); /* another one's */
+    ls_batch_queue_lose(d, 1);
     assert_int_equal(h.count, 4); /* to the one that still asks */
     assert_int_equal(h.rank[3], 4);
     assert_int_equal(h.ordinal[3], 6);
-    assert_false(ls_dealer_done(d, 1, 6)); /* it comes too late */
-    assert_true(ls_dealer_done(d, 4, 6));
-    assert_false(ls_dealer_is_done(d));
-    ls_dealer_lose(d, 2);
-    assert_false(ls_dealer_is_done(d)); /* nobody has it, and it is to be done */
-    OK(ls_dealer_ask(d, 2, 1));         /* it is there again, or another in its place */
+    assert_false(ls_batch_queue_done(d, 1, 6)); /* it comes too late */
+    assert_true(ls_batch_queue_done(d, 4, 6));
+    assert_false(ls_batch_queue_is_done(d));
+    ls_batch_queue_lose(d, 2);
+    assert_false(ls_batch_queue_is_done(d)); /* nobody has it, and it is to be done */
+    OK(ls_batch_queue_ask(d, 2, 1));         /* it is there again, or another in its place */
     assert_int_equal(h.count, 5);
     assert_int_equal(h.ordinal[4], 7);
-    assert_true(ls_dealer_done(d, 2, 7));
-    assert_true(ls_dealer_is_done(d));
-    assert_int_equal(ls_dealer_stop(d), 8);
-    assert_int_equal(ls_dealer_ask(d, 8, 1), LS_ERR_INTERNAL);
-    ls_dealer_free(d);
+    assert_true(ls_batch_queue_done(d, 2, 7));
+    assert_true(ls_batch_queue_is_done(d));
+    assert_int_equal(ls_batch_queue_stop(d), 8);
+    assert_int_equal(ls_batch_queue_ask(d, 8, 1), LS_ERR_INTERNAL);
+    ls_batch_queue_free(d);
 }
 
 /* ---- The journal ---- */
@@ -290,21 +290,21 @@ static ls_cluster_options process_of(int rank, const char *transport)
     return o;
 }
 
-static ls_post *open_post(const ls_cluster_options *o, const char *about, int calls, size_t most)
+static ls_messenger *open_post(const ls_cluster_options *o, const char *about, int calls, size_t most)
 {
-    ls_post *post = NULL;
-    ls_post_options p = { .cluster = o, .about = about, .hello = { 40 + o->rank }, .most = most };
+    ls_messenger *post = NULL;
+    ls_messenger_options p = { .cluster = o, .about = about, .hello = { 40 + o->rank }, .most = most };
     if (calls >= 0)
         p.calls[calls] = true;
-    OK(ls_post_open(&p, &post));
+    OK(ls_messenger_open(&p, &post));
     return post;
 }
 
-static ls_letter receive(ls_post *post, int kind)
+static ls_message receive(ls_messenger *post, int kind)
 {
-    ls_letter letter = { .kind = 0 };
+    ls_message letter = { .kind = 0 };
     bool got = false;
-    OK(ls_post_receive(post, LIMIT, &letter, &got));
+    OK(ls_messenger_receive(post, LIMIT, &letter, &got));
     assert_true(got);
     if (letter.kind != kind)
         fail_msg("letter %d, not %d: %s", letter.kind, kind, letter.text);
@@ -315,53 +315,53 @@ static void letters_come_whole(void **state)
 {
     const char *transport = *state;
     ls_cluster_options a = process_of(0, transport), b = process_of(1, transport);
-    ls_post *one = open_post(&a, "the job", -1, 1 << 22), *two = open_post(&b, "the job", 0, 1 << 22);
-    assert_int_equal(receive(one, LS_LETTER_MET).numbers[0], 41);
-    assert_int_equal(receive(two, LS_LETTER_MET).numbers[0], 40);
-    ls_parcel *parcel;
-    OK(ls_parcel_make((1 << 22) - 3, &parcel));
-    for (size_t i = 0; i < ls_parcel_size(parcel); i++)
-        ((unsigned char *)ls_parcel_bytes(parcel))[i] = (unsigned char)(i * 7 + i / 251);
+    ls_messenger *one = open_post(&a, "the job", -1, 1 << 22), *two = open_post(&b, "the job", 0, 1 << 22);
+    assert_int_equal(receive(one, LS_MESSAGE_MET).numbers[0], 41);
+    assert_int_equal(receive(two, LS_MESSAGE_MET).numbers[0], 40);
+    ls_payload *parcel;
+    OK(ls_payload_make((1 << 22) - 3, &parcel));
+    for (size_t i = 0; i < ls_payload_size(parcel); i++)
+        ((unsigned char *)ls_payload_bytes(parcel))[i] = (unsigned char)(i * 7 + i / 251);
     for (int i = 0; i < 4; i++) {
-        OK(ls_post_send(two, &(ls_letter){ .rank = 0, .kind = 9, .numbers = { i, -i }, .body = parcel }));
-        OK(ls_post_send(one, &(ls_letter){ .rank = 1, .kind = 10, .numbers = { i } }));
+        OK(ls_messenger_send(two, &(ls_message){ .rank = 0, .kind = 9, .numbers = { i, -i }, .body = parcel }));
+        OK(ls_messenger_send(one, &(ls_message){ .rank = 1, .kind = 10, .numbers = { i } }));
     }
     for (int i = 0; i < 4; i++) {
-        ls_letter letter = receive(one, 9);
+        ls_message letter = receive(one, 9);
         assert_true(letter.rank == 1 && letter.numbers[0] == i && letter.numbers[1] == -i);
-        assert_int_equal(ls_parcel_size(letter.body), ls_parcel_size(parcel));
-        assert_memory_equal(ls_parcel_bytes(letter.body), ls_parcel_bytes(parcel), ls_parcel_size(parcel));
-        ls_parcel_drop(letter.body);
+        assert_int_equal(ls_payload_size(letter.body), ls_payload_size(parcel));
+        assert_memory_equal(ls_payload_bytes(letter.body), ls_payload_bytes(parcel), ls_payload_size(parcel));
+        ls_payload_drop(letter.body);
         letter = receive(two, 10);
         assert_true(letter.rank == 0 && letter.numbers[0] == i && !letter.body);
     }
     /* One that comes again takes the place of the one before, and letters to nobody are dropped. */
-    OK(ls_post_send(one, &(ls_letter){ .rank = 2, .kind = 9 }));
-    ls_post_close(two);
-    receive(one, LS_LETTER_LOST);
+    OK(ls_messenger_send(one, &(ls_message){ .rank = 2, .kind = 9 }));
+    ls_messenger_close(two);
+    receive(one, LS_MESSAGE_LOST);
     two = open_post(&b, "the job", 0, 100);
-    receive(one, LS_LETTER_MET);
-    receive(two, LS_LETTER_MET);
+    receive(one, LS_MESSAGE_MET);
+    receive(two, LS_MESSAGE_MET);
     /* More bytes than it expects: it hangs up, and takes no memory for them. */
-    OK(ls_post_send(one, &(ls_letter){ .rank = 1, .kind = 9, .body = parcel }));
-    assert_non_null(strstr(receive(two, LS_LETTER_LOST).text, "at most 100"));
-    ls_parcel_drop(parcel);
-    ls_post_close(two);
-    ls_post_close(one);
+    OK(ls_messenger_send(one, &(ls_message){ .rank = 1, .kind = 9, .body = parcel }));
+    assert_non_null(strstr(receive(two, LS_MESSAGE_LOST).text, "at most 100"));
+    ls_payload_drop(parcel);
+    ls_messenger_close(two);
+    ls_messenger_close(one);
 }
 
 static void another_job_is_refused(void **state)
 {
     const char *transport = *state;
     ls_cluster_options a = process_of(0, transport), b = process_of(2, transport);
-    ls_post *one = open_post(&a, "a job", -1, 100), *two = open_post(&b, "another job", 0, 100);
-    assert_non_null(strstr(receive(two, LS_LETTER_REFUSED).text, "another job"));
-    ls_letter letter;
+    ls_messenger *one = open_post(&a, "a job", -1, 100), *two = open_post(&b, "another job", 0, 100);
+    assert_non_null(strstr(receive(two, LS_MESSAGE_REFUSED).text, "another job"));
+    ls_message letter;
     bool got = true;
-    OK(ls_post_receive(one, 0.05, &letter, &got));
+    OK(ls_messenger_receive(one, 0.05, &letter, &got));
     assert_false(got);
-    ls_post_close(two);
-    ls_post_close(one);
+    ls_messenger_close(two);
+    ls_messenger_close(one);
 }
 
 /* Bytes that mean nothing at the door, of any length, and the job goes on. */
@@ -369,7 +369,7 @@ static void strangers_say_nothing(void **state)
 {
     (void)state;
     ls_cluster_options a = process_of(0, "unix"), b = process_of(1, "unix");
-    ls_post *one = open_post(&a, "the job", -1, 100);
+    ls_messenger *one = open_post(&a, "the job", -1, 100);
     ls_unix_door door = { .kind = "unix", .options = b, .fd = -1 };
     unsigned char bytes[512];
     for (int i = 0; i < 100; i++) {
@@ -382,17 +382,17 @@ static void strangers_say_nothing(void **state)
         (void)!send(fd, bytes, (size_t)(i * 5), MSG_NOSIGNAL);
         close(fd);
     }
-    ls_post *two = open_post(&b, "the job", 0, 100);
-    receive(two, LS_LETTER_MET);
-    receive(one, LS_LETTER_MET);
-    OK(ls_post_send(two, &(ls_letter){ .rank = 0, .kind = 9 }));
+    ls_messenger *two = open_post(&b, "the job", 0, 100);
+    receive(two, LS_MESSAGE_MET);
+    receive(one, LS_MESSAGE_MET);
+    OK(ls_messenger_send(two, &(ls_message){ .rank = 0, .kind = 9 }));
     receive(one, 9);
-    ls_post_close(two);
-    ls_post_close(one);
+    ls_messenger_close(two);
+    ls_messenger_close(one);
 }
 
 /* A process that was stopped is lost, and met again when it wakes; nothing of a body it had begun is heard. */
-static bool swallow(void *user, ls_letter *letter)
+static bool swallow(void *user, ls_message *letter)
 {
     (void)letter;
     while (atomic_load((atomic_int *)user))
@@ -407,16 +407,16 @@ static void the_silent_are_lost(void **state)
     ls_cluster_options a = process_of(0, "unix"), b = process_of(1, "unix");
     a.silence_limit = 0.2;
     b.silence_limit = 0.2;
-    ls_post *one = open_post(&a, "the job", -1, 100), *two = NULL;
-    ls_post_options p = { .cluster = &b, .about = "the job", .hear = swallow, .user = &stopped, .most = 100 };
+    ls_messenger *one = open_post(&a, "the job", -1, 100), *two = NULL;
+    ls_messenger_options p = { .cluster = &b, .about = "the job", .hear = swallow, .user = &stopped, .most = 100 };
     p.calls[0] = true;
-    OK(ls_post_open(&p, &two));
-    receive(one, LS_LETTER_MET);
-    assert_non_null(strstr(receive(one, LS_LETTER_LOST).text, "no sign of life"));
+    OK(ls_messenger_open(&p, &two));
+    receive(one, LS_MESSAGE_MET);
+    assert_non_null(strstr(receive(one, LS_MESSAGE_LOST).text, "no sign of life"));
     atomic_store(&stopped, 0);
-    receive(one, LS_LETTER_MET);
-    ls_post_close(two);
-    ls_post_close(one);
+    receive(one, LS_MESSAGE_MET);
+    ls_messenger_close(two);
+    ls_messenger_close(one);
 }
 
 /* Who says why it goes, and goes, is heard, though whoever hears it has something to say itself, which nobody takes. */
@@ -424,7 +424,7 @@ typedef struct held {
     atomic_bool entered, stays;
 } held;
 
-static bool hold(void *user, ls_letter *letter)
+static bool hold(void *user, ls_message *letter)
 {
     held *h = user;
     (void)letter;
@@ -439,21 +439,21 @@ static void the_last_letter_is_read(void **state)
     const char *transport = *state;
     held h = { .stays = true };
     ls_cluster_options a = process_of(0, transport), b = process_of(1, transport);
-    ls_post *one = open_post(&a, "the job", -1, 100), *two = NULL;
-    ls_post_options p = { .cluster = &b, .about = "the job", .hear = hold, .user = &h, .most = 100 };
+    ls_messenger *one = open_post(&a, "the job", -1, 100), *two = NULL;
+    ls_messenger_options p = { .cluster = &b, .about = "the job", .hear = hold, .user = &h, .most = 100 };
     p.calls[0] = true;
-    OK(ls_post_open(&p, &two));
-    receive(one, LS_LETTER_MET);
+    OK(ls_messenger_open(&p, &two));
+    receive(one, LS_MESSAGE_MET);
     for (int i = 0; i < 1000 * LIMIT && !atomic_load(&h.entered); i++)
         usleep(1000);
-    OK(ls_post_send(one, &(ls_letter){ .rank = 1, .kind = 9 }));
-    ls_post_close(one);
-    OK(ls_post_send(two, &(ls_letter){ .rank = 0, .kind = 10 }));
+    OK(ls_messenger_send(one, &(ls_message){ .rank = 1, .kind = 9 }));
+    ls_messenger_close(one);
+    OK(ls_messenger_send(two, &(ls_message){ .rank = 0, .kind = 10 }));
     atomic_store(&h.stays, false);
-    receive(two, LS_LETTER_MET);
+    receive(two, LS_MESSAGE_MET);
     receive(two, 9);
-    receive(two, LS_LETTER_LOST);
-    ls_post_close(two);
+    receive(two, LS_MESSAGE_LOST);
+    ls_messenger_close(two);
 }
 
 static int make_folder(void **state)

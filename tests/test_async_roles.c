@@ -26,7 +26,7 @@ typedef struct play {
     bool overlap;
     pid_t pid;
     char about[4096];
-    ls_post *posts[8]; /* by rank: those of the test */
+    ls_messenger *posts[8]; /* by rank: those of the test */
 } play;
 
 static ls_cluster_options process_of(const play *p, int rank)
@@ -91,16 +91,16 @@ static void learn(play *p)
 static void open_post(play *p, int rank)
 {
     ls_cluster_options o = process_of(p, rank);
-    ls_post_options options = { .cluster = &o, .about = p->about, .hello = { 77 }, .most = 65536 };
+    ls_messenger_options options = { .cluster = &o, .about = p->about, .hello = { 77 }, .most = 65536 };
     options.calls[p->rank] = rank != 0 && p->rank >= p->size - p->servers;
-    OK(ls_post_open(&options, &p->posts[rank]));
+    OK(ls_messenger_open(&options, &p->posts[rank]));
 }
 
-static ls_letter receive(const play *p, int rank, int kind, int64_t ordinal)
+static ls_message receive(const play *p, int rank, int kind, int64_t ordinal)
 {
-    ls_letter letter = { .kind = 0 };
+    ls_message letter = { .kind = 0 };
     bool got = false;
-    OK(ls_post_receive(p->posts[rank], LIMIT, &letter, &got));
+    OK(ls_messenger_receive(p->posts[rank], LIMIT, &letter, &got));
     if (!got || letter.kind != kind || (ordinal >= 0 && letter.numbers[0] != ordinal))
         fail_msg("process %d: letter %d of batch %lld, not %d of batch %lld: %s", rank, got ? letter.kind : 0,
                  (long long)letter.numbers[0], kind, (long long)ordinal, letter.text);
@@ -111,18 +111,18 @@ static ls_letter receive(const play *p, int rank, int kind, int64_t ordinal)
 static void send_letter(const play *p, int from, int kind, const int64_t *numbers, const void *bytes, size_t given,
                         size_t body)
 {
-    ls_letter letter = { .rank = p->rank, .kind = kind };
+    ls_message letter = { .rank = p->rank, .kind = kind };
     memcpy(letter.numbers, numbers, 3 * sizeof(*numbers));
     if (kind == LS_PS_TAKE || kind == LS_PS_PUSH)
         memcpy(letter.numbers, numbers, sizeof(letter.numbers));
     if (body > 0) {
-        OK(ls_parcel_make(body, &letter.body));
-        memset(ls_parcel_bytes(letter.body), 0, body);
+        OK(ls_payload_make(body, &letter.body));
+        memset(ls_payload_bytes(letter.body), 0, body);
         if (given > 0)
-            memcpy(ls_parcel_bytes(letter.body), bytes, given);
+            memcpy(ls_payload_bytes(letter.body), bytes, given);
     }
-    OK(ls_post_send(p->posts[from], &letter));
-    ls_parcel_drop(letter.body);
+    OK(ls_messenger_send(p->posts[from], &letter));
+    ls_payload_drop(letter.body);
 }
 
 static void say(const play *p, int from, int kind, int64_t first, int64_t second)
@@ -147,7 +147,7 @@ static void begin(play *p)
     for (int r = 0; r < p->size; r++)
         if (r != p->rank && (p->rank >= p->size - p->servers || r == 0 || r >= p->size - p->servers)) {
             open_post(p, r);
-            receive(p, r, LS_LETTER_MET, -1);
+            receive(p, r, LS_MESSAGE_MET, -1);
         }
 }
 
@@ -161,7 +161,7 @@ static void end(play *p)
     if (status == -1)
         kill(p->pid, SIGKILL);
     for (int r = 0; r < p->size; r++)
-        ls_post_close(p->posts[r]);
+        ls_messenger_close(p->posts[r]);
     assert_int_equal(status, 0);
 }
 
@@ -169,7 +169,7 @@ static void end(play *p)
 
 static void push_zero(const play *p, int from, int64_t ordinal, int64_t read)
 {
-    send_letter(p, from, LS_PS_PUSH, (int64_t[LS_LETTER_NUMBERS]){ ordinal, 0, ordinal, ordinal, 1 }, &read,
+    send_letter(p, from, LS_PS_PUSH, (int64_t[LS_MESSAGE_NUMBERS]){ ordinal, 0, ordinal, ordinal, 1 }, &read,
                 sizeof(read), READS + LS_PARTS_ALIGN);
 }
 
@@ -177,14 +177,14 @@ static void push_zero(const play *p, int from, int64_t ordinal, int64_t read)
 static void settle(const play *p, int rank)
 {
     send_letter(p, rank, LS_PS_PULL, (int64_t[]){ -1, -1, 1 }, NULL, 0, 0);
-    ls_parcel_drop(receive(p, rank, LS_PS_PART, -1).body);
+    ls_payload_drop(receive(p, rank, LS_PS_PART, -1).body);
 }
 
 static void read_part(const play *p, int rank, int64_t ordinal, int64_t version)
 {
-    ls_letter part = receive(p, rank, LS_PS_PART, ordinal);
+    ls_message part = receive(p, rank, LS_PS_PART, ordinal);
     assert_int_equal(part.numbers[1], version);
-    ls_parcel_drop(part.body);
+    ls_payload_drop(part.body);
 }
 
 /* Workers 1 and 3 have batch 2: both are let in when it is its turn, and all that push it hear that it was applied. */
@@ -228,7 +228,7 @@ static void a_server_answers_all_that_have_one_batch(void **state)
 /* A server's answer: weights only where the worker has another version. */
 static void give_part(const play *p, int server, int64_t ordinal, int64_t version, float weight)
 {
-    ls_letter pull = receive(p, server, LS_PS_PULL, ordinal);
+    ls_message pull = receive(p, server, LS_PS_PULL, ordinal);
     bool same = pull.numbers[1] == version;
     send_letter(p, server, LS_PS_PART, (int64_t[]){ ordinal, version, 0 }, &weight, sizeof(weight),
                 same ? 0 : LS_PARTS_ALIGN);
@@ -236,22 +236,23 @@ static void give_part(const play *p, int server, int64_t ordinal, int64_t versio
 
 static float gradient(const play *p, int server, int64_t ordinal, int64_t first, int64_t second)
 {
-    ls_letter push = receive(p, server, LS_PS_PUSH, ordinal);
-    const char *bytes = ls_parcel_bytes(push.body);
+    ls_message push = receive(p, server, LS_PS_PUSH, ordinal);
+    const char *bytes = ls_payload_bytes(push.body);
     int64_t read[2];
     float out;
-    assert_int_equal(ls_parcel_size(push.body), READS + LS_PARTS_ALIGN);
+    assert_int_equal(ls_payload_size(push.body), READS + LS_PARTS_ALIGN);
     memcpy(read, bytes, sizeof(read));
     memcpy(&out, bytes + READS, sizeof(out));
     assert_true(read[0] == first && read[1] == second);
-    ls_parcel_drop(push.body);
+    ls_payload_drop(push.body);
     return out;
 }
 
 static void take(const play *p, int64_t number, int64_t ordinal)
 {
     receive(p, 0, LS_PS_ASK, number);
-    send_letter(p, 0, LS_PS_TAKE, (int64_t[LS_LETTER_NUMBERS]){ ordinal, 0, ordinal, 0, ordinal, ordinal }, NULL, 0, 0);
+    send_letter(p, 0, LS_PS_TAKE, (int64_t[LS_MESSAGE_NUMBERS]){ ordinal, 0, ordinal, 0, ordinal, ordinal }, NULL, 0,
+                0);
 }
 
 /* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes from the versions that
@@ -268,7 +269,7 @@ static void a_worker_computes_from_what_it_says(void **state)
     assert_true(unit != 0 && gradient(&p, 3, 0, 0, 0) == unit);
     take(&p, 2, 1);
     give_part(&p, 2, 1, 1, 2); /* and server 1 lets it wait */
-    ls_letter waits = receive(&p, 3, LS_PS_PULL, 1);
+    ls_message waits = receive(&p, 3, LS_PS_PULL, 1);
     say(&p, 3, LS_PS_AGAIN, 0, 0);
     give_part(&p, 2, 0, 1, 2);
     give_part(&p, 3, 0, 0, 1);

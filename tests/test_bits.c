@@ -49,7 +49,7 @@ typedef struct mapping {
 } mapping;
 
 /* What a mapping says, as a map: of lanes; whole values are anybody's. */
-static int mapped(const ls_map *map, const ls_map_point *at)
+static int mapped(const ls_task_map *map, const ls_task_map_point *at)
 {
     mapping *m = map->user;
     return at->lane < 0 ? LS_ANY_DEVICE : m->device(m, m->fine ? at->group : at->segment, at->lane);
@@ -178,7 +178,7 @@ static ls_status run_in(ls_context *ctx, const job *j, result *out, bool list)
     ls_run_settings settings = { .plan = { .lanes = j->lanes, .cut_everywhere = j->cut }, .mutation = j->mutation };
     m.device = maps[j->map].device;
     if (m.device)
-        settings.plan.map = (ls_map){ .device = mapped, .user = &m };
+        settings.plan.map = (ls_task_map){ .device = mapped, .user = &m };
     LS_TRY(network_create(ctx, j->kind, &n));
     n.picked = j->picked;
     ls_status status = network_set(&n, &settings);

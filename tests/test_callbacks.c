@@ -95,7 +95,7 @@ static ls_model *one_weight(ls_context *ctx)
 static float *weight_of(ls_model *model)
 {
     ls_variable *v = ls_model_variable(model, 0)->attr.variable.variable;
-    OK(ls_variable_bring(v));
+    OK(ls_variable_sync_to_host(v));
     return v->data;
 }
 
@@ -138,11 +138,11 @@ static void fill(const driven *d, size_t epoch, bool validation, ls_results *out
 static void drive(ls_callback_list *list, ls_model *model, const json_t *epochs, driven *d)
 {
     bool stop = false;
-    OK(ls_callbacks_call(list, LS_TRAIN_BEGIN, &(ls_told){ .epoch = 0 }, NULL));
-    ls_told told = { .epoch = 0 };
+    OK(ls_callbacks_call(list, LS_TRAIN_BEGIN, &(ls_callback_event){ .epoch = 0 }, NULL));
+    ls_callback_event told = { .epoch = 0 };
     for (size_t epoch = 0; epoch < json_array_size(epochs) && !stop; epoch++) {
         ls_results results, validation;
-        told = (ls_told){ .epoch = (int64_t)epoch };
+        told = (ls_callback_event){ .epoch = (int64_t)epoch };
         OK(ls_callbacks_call(list, LS_EPOCH_BEGIN, &told, NULL));
         *weight_of(model) = (float)epoch;
         ls_variable_written(ls_model_variable(model, 0)->attr.variable.variable, true);

@@ -99,7 +99,7 @@ static void side_close(side *s)
 }
 
 /* Of the devices of a map, or of all CPUs; what only the CPU can do stays there. */
-static int any_device(const ls_map *map, const ls_map_point *at)
+static int any_device(const ls_task_map *map, const ls_task_map_point *at)
 {
     int which = (at->group * 5 + at->lane * 3) % 7;
     if (at->lane < 0 || (map->count > 0 && at->kind != LS_ANY_KIND))

@@ -124,7 +124,7 @@ typedef struct wander {
     bool by_group;
 } wander;
 
-static int wandering(const ls_map *map, const ls_map_point *at)
+static int wandering(const ls_task_map *map, const ls_task_map_point *at)
 {
     const wander *w = map->user;
     if (at->lane < 0)
@@ -139,7 +139,7 @@ static void hash_of(int threads, int devices, int lanes, int64_t batch, wander *
     network n;
     ls_run_settings settings = { .plan = { .lanes = lanes } };
     if (w)
-        settings.plan.map = (ls_map){ .device = wandering, .user = w };
+        settings.plan.map = (ls_task_map){ .device = wandering, .user = w };
     OK(ls_context_open(&(ls_context_options){ .threads = threads, .cpu_devices = devices }, &ctx));
     OK(network_create(ctx, NETWORK_MLP, &n));
     OK(network_set(&n, &settings));
@@ -311,7 +311,7 @@ static void partials_are_where_they_are_made(void **state)
 
 /* ---- What no map changes ---- */
 
-static char *explained(int devices, network_kind kind, const network_places *places, ls_map map)
+static char *explained(int devices, network_kind kind, const network_places *places, ls_task_map map)
 {
     ls_context *ctx;
     network n;
@@ -335,11 +335,13 @@ static void an_explanation_is_the_same_under_every_map(void **state)
 {
     (void)state;
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
-        char *expected = explained(1, kind, NULL, (ls_map){ .count = 0 });
+        char *expected = explained(1, kind, NULL, (ls_task_map){ .count = 0 });
         for (uint32_t i = 0; i < 5; i++) {
             wander w = { i, 3, i % 2 != 0 };
             int one = 1;
-            ls_map maps[] = { { .count = 0 }, { .devices = &one, .count = 1 }, { .device = wandering, .user = &w } };
+            ls_task_map maps[] = { { .count = 0 },
+                                   { .devices = &one, .count = 1 },
+                                   { .device = wandering, .user = &w } };
             char *text = explained(3, kind, i == 4 ? &(network_places){ .device = in_turn } : NULL, maps[i % 3]);
             assert_string_equal(text, expected);
             free(text);

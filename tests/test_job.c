@@ -142,7 +142,7 @@ static void gradients_write_nothing(void **state)
     (void)state;
     bench b;
     char before[65], after[65];
-    ls_given first = { .values = NULL }, second = { .values = NULL };
+    ls_step_gradients first = { .values = NULL }, second = { .values = NULL };
     open_bench(&b, ls_adam());
     ls_job *job = b.model->job;
     OK(ls_model_state_sha256(b.model, before));
@@ -189,7 +189,7 @@ static void apply_checks_before_it_writes(void **state)
     open_bench(&b, ls_sgd(.momentum = 0.9));
     OK(ls_model_state_sha256(b.model, before));
     for (size_t bad = 0; bad < 1 + 6; bad++) {
-        ls_given given = { .values = NULL };
+        ls_step_gradients given = { .values = NULL };
         OK(ls_job_gradients(b.model->job, b.function, &b.settings, &b.batch, NULL, &given));
         float *values = given.values[bad].data;
         float kept = values[0];
@@ -207,12 +207,12 @@ static void apply_checks_before_it_writes(void **state)
 
 static size_t slots_of(ls_model *model, char *names, size_t room)
 {
-    ls_saved *entries;
+    ls_state_entry *entries;
     size_t count, slots = 0;
     OK(ls_job_list(model->job, &entries, &count));
     names[0] = 0;
     for (size_t i = 0; i < count; i++)
-        if (entries[i].kind == LS_SAVED_SLOT) {
+        if (entries[i].kind == LS_STATE_SLOT) {
             snprintf(names + strlen(names), room - strlen(names), "%s ", entries[i].name);
             slots++;
         }

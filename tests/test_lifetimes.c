@@ -270,7 +270,7 @@ static void a_context_closed_first_ends_with_its_last_graph(void **state)
     assert_says(fit(model, NULL), "ls_fit", "closed");
     assert_says(ls_read_scalar(ls_op_add(ls_op_scalar(graph, LS_F32, 1), ls_op_scalar(graph, LS_F32, 1)), &value),
                 "reading", "closed");
-    assert_says(ls_model_builtin(ctx, "mlp", &other), "ls_sequential", "closed");
+    assert_says(ls_model_builtin(ctx, "mlp", &other), "ls_model_builtin", "closed");
     ls_context_close(ctx);
     assert_says(LS_ERR_STATE, "ls_context_close", "already");
     ls_model_destroy(model);

@@ -127,7 +127,7 @@ static ls_transport *open_worker(int rank)
 static void meet(char *report, size_t bytes)
 {
     ls_transport *worker[2] = { open_worker(0), open_worker(1) };
-    ls_line *called, *line;
+    ls_connection *called, *line;
     for (int r = 0; r < 2; r++) {
         WANT(t->call(worker[!r], r, &line) == LS_OK && line);
         WANT(t->answer(worker[r], &called) == LS_OK && called);
@@ -525,7 +525,7 @@ static void long_paths_are_passed_over(void **state)
 /* Workers whose environments differ find each other, as one that is started later from another terminal. */
 static void meet_in_two_folders(void)
 {
-    ls_line *line, *called;
+    ls_connection *line, *called;
     ls_transport *zero = open_worker(0);
     unsetenv("XDG_RUNTIME_DIR");
     ls_transport *one = open_worker(1);

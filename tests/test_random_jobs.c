@@ -67,7 +67,7 @@ static void draw_devices(draws *d, place *p)
     p->cpus = 1 + (int)draw(d, 5);
     if (p->workers == 0 && chance(d, 40))
         p->gpus = 1 + (int)draw(d, 3);
-    p->reference = chance(d, 20);
+    p->reference = p->gpus == 0 && chance(d, 20); /* a reference context has the CPU alone */
     if (p->strategy.kind == LS_STRATEGY_ONE_DEVICE)
         snprintf(p->devices, sizeof(p->devices), "%s:0", p->gpus ? "gpu" : "cpu");
     else if (p->gpus && chance(d, 40))

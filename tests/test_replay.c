@@ -108,8 +108,8 @@ typedef struct world {
     const trial *t;
     ls_job *job;
     ls_fit_setup setup;
-    ls_parts *parts;
-    ls_part *part[MOST];
+    ls_state_shards *parts;
+    ls_state_shard *part[MOST];
     char *newest[MOST]; /* weights of the newest version */
     ls_record_head head[MOST];
     ls_record_push pushes[MOST][EPOCHS * STEPS * 2];
@@ -137,7 +137,7 @@ static void must(ls_status status)
 
 static void publish(world *w, int s)
 {
-    must(ls_part_get_weights(w->part[s], w->newest[s]));
+    must(ls_state_shard_get_weights(w->part[s], w->newest[s]));
 }
 
 static int64_t steps_of(const trial *t)
@@ -163,11 +163,13 @@ static void compute(world *w, worker *k)
     void *pushes[MOST];
     find_batch(w, k->ordinal, &batch);
     for (int s = 0; s < w->t->servers; s++) {
-        must(ls_parts_put_weights(w->parts, s, k->weights[s]));
-        pushes[s] = k->push[s] = malloc(ls_parts_push_bytes(w->parts, s) + 1);
+        must(ls_state_shards_put_weights(w->parts, s, k->weights[s]));
+        pushes[s] = k->push[s] = malloc(ls_state_shards_push_bytes(w->parts, s) + 1);
     }
-    const ls_parts_step step = { .settings = &w->setup.settings, .batch = &batch, .run = (uint64_t)k->ordinal + 100 };
-    must(ls_parts_gradients(w->parts, &step, pushes, results));
+    const ls_state_shards_step step = { .settings = &w->setup.settings,
+                                        .batch = &batch,
+                                        .run = (uint64_t)k->ordinal + 100 };
+    must(ls_state_shards_gradients(w->parts, &step, pushes, results));
     k->samples = batch.samples;
     k->computed = true;
 }
@@ -177,11 +179,12 @@ static void apply(world *w, int rank, int s)
     worker *k = &w->workers[rank];
     if (!w->applied[s][k->ordinal]) {
         double rate;
-        const int64_t version = ls_part_version(w->part[s]) + 1;
+        const int64_t version = ls_state_shard_version(w->part[s]) + 1;
         size_t n = w->count[s]++;
-        must(ls_part_rate(w->part[s], k->ordinal % 4 == 3 ? 0.02 : NAN, &rate)); /* now and then somebody sets it */
+        must(ls_state_shard_rate(w->part[s], k->ordinal % 4 == 3 ? 0.02 : NAN,
+                                 &rate)); /* now and then somebody sets it */
         const ls_push push = { .read = k->read[s], .samples = k->samples, .bytes = k->push[s] };
-        must(ls_part_apply(w->part[s], &push, rate));
+        must(ls_state_shard_apply(w->part[s], &push, rate));
         memcpy(w->reads[s][n], k->read, sizeof(k->read));
         w->pushes[s][n] = (ls_record_push){ .version = version,
                                             .worker = rank,
@@ -190,8 +193,8 @@ static void apply(world *w, int rank, int s)
                                             .run = k->ordinal + 100,
                                             .read = w->reads[s][n],
                                             .rate = rate };
-        if (ls_part_version(w->part[s]) == version) {
-            must(ls_part_sha256(w->part[s], w->pushes[s][n].sha256));
+        if (ls_state_shard_version(w->part[s]) == version) {
+            must(ls_state_shard_sha256(w->part[s], w->pushes[s][n].sha256));
             publish(w, s);
         }
         int64_t behind = version - 1 - k->read[s];
@@ -239,10 +242,10 @@ static bool act(world *w, int rank)
     else if (k->computed && k->push[s])
         apply(w, rank, s);
     else if (!k->computed && !k->weights[s]) {
-        size_t bytes = ls_parts_weight_bytes(w->parts, s);
+        size_t bytes = ls_state_shards_weight_bytes(w->parts, s);
         k->weights[s] = malloc(bytes + 1);
         memcpy(k->weights[s], w->newest[s], bytes);
-        k->read[s] = ls_part_version(w->part[s]);
+        k->read[s] = ls_state_shard_version(w->part[s]);
     }
     return true;
 }
@@ -260,9 +263,9 @@ static void make_head(world *w, const ls_fit_options *o, int s)
     must(ls_facts_make(w->job, &facts));
     w->job->fit = NULL;
     *head = (ls_record_head){ .id = "00112233445566778899aabbccddeeff", .server = s, .servers = w->t->servers };
-    head->accumulate = ls_part_every(w->part[s]);
+    head->accumulate = ls_state_shard_every(w->part[s]);
     head->scale_rate = w->t->scale_rate;
-    must(ls_part_sha256(w->part[s], head->sha256));
+    must(ls_state_shard_sha256(w->part[s], head->sha256));
     head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
     ls_facts_free(&facts);
 }
@@ -292,10 +295,10 @@ static void train(const trial *t, char hash[65])
     must(ls_use_begin(&use, model, "simulated", true));
     w = (world){ .t = t, .job = use.job, .kills = t->workers > 1 ? 2 : 0 };
     must(ls_fit_set_up(use.job, data, &options, "simulated", &w.setup));
-    must(ls_parts_make(use.job, w.setup.function, t->servers, &w.parts));
+    must(ls_state_shards_make(use.job, w.setup.function, t->servers, &w.parts));
     for (int s = 0; s < t->servers; s++) {
-        must(ls_part_create(w.parts, s, t->scale_rate, &w.part[s]));
-        w.newest[s] = malloc(ls_parts_weight_bytes(w.parts, s) + 1);
+        must(ls_state_shard_create(w.parts, s, t->scale_rate, &w.part[s]));
+        w.newest[s] = malloc(ls_state_shards_weight_bytes(w.parts, s) + 1);
         publish(&w, s);
         make_head(&w, &options, s);
     }
@@ -305,17 +308,17 @@ static void train(const trial *t, char hash[65])
         if (act(&w, (int)draw(&w, (uint32_t)t->workers)))
             idle = 0;
     for (int s = 0; s < t->servers; s++) {
-        char *state = malloc(ls_parts_state_bytes(w.parts, s) + 1);
+        char *state = malloc(ls_state_shards_state_bytes(w.parts, s) + 1);
         assert_int_equal(w.count[s], EPOCHS * steps_of(t));
-        must(ls_part_get_state(w.part[s], state));
-        must(ls_parts_put_state(w.parts, s, state));
+        must(ls_state_shard_get_state(w.part[s], state));
+        must(ls_state_shards_put_state(w.parts, s, state));
         free(state);
         free(w.newest[s]);
-        ls_part_destroy(w.part[s]);
+        ls_state_shard_destroy(w.part[s]);
         write_record(&w, s);
     }
     must(ls_model_weights_sha256(model, hash));
-    ls_parts_free(w.parts);
+    ls_state_shards_free(w.parts);
     ls_fit_setup_free(&w.setup);
     ls_use_end(&use);
     ls_dataset_destroy(data);
@@ -503,7 +506,7 @@ static ls_status read_by_hand(const line *a, size_t a_count, const line *b, size
                             .staleness = staleness,
                             .accumulate = 1,
                             .job = json_object() };
-    ls_recording recording;
+    ls_replay_schedule recording;
     memset(head.sha256, 'a', 64);
     for (int s = 0; s < 2; s++) {
         char path[PATH_MAX];
@@ -520,9 +523,9 @@ static ls_status read_by_hand(const line *a, size_t a_count, const line *b, size
         must(ls_record_close(&writer));
     }
     json_decref(head.job);
-    ls_status status = ls_recording_read(file, &recording);
+    ls_status status = ls_replay_schedule_read(file, &recording);
     if (status == LS_OK)
-        ls_recording_free(&recording);
+        ls_replay_schedule_free(&recording);
     return status;
 }
 

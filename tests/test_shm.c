@@ -20,7 +20,7 @@ static const ls_transport_table *const t = &ls_transport_shm;
 
 typedef struct pair {
     ls_transport *worker[2];
-    ls_line *line[2]; /* of worker 0, who was called, and of worker 1 */
+    ls_connection *line[2]; /* of worker 0, who was called, and of worker 1 */
 } pair;
 
 static ls_cluster_options job(int rank)
@@ -30,12 +30,12 @@ static ls_cluster_options job(int rank)
     return o;
 }
 
-static ls_status write_to(ls_line *line, const void *data, size_t bytes, size_t *moved)
+static ls_status write_to(ls_connection *line, const void *data, size_t bytes, size_t *moved)
 {
     return t->write(line, &(struct iovec){ (void *)data, bytes }, 1, moved);
 }
 
-static ls_status read_from(ls_line *line, void *data, size_t bytes, size_t *moved)
+static ls_status read_from(ls_connection *line, void *data, size_t bytes, size_t *moved)
 {
     return t->read(line, &(struct iovec){ data, bytes }, 1, moved);
 }

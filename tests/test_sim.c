@@ -32,7 +32,7 @@ typedef struct toy {
 typedef struct talk {
     toy *toy;
     ls_transport *t;
-    ls_line *lines[MOST], *guests[MOST];
+    ls_connection *lines[MOST], *guests[MOST];
     size_t sent[MOST];
     double moved, looked; /* when something moved; when the clock was read */
 } talk;
@@ -79,7 +79,7 @@ static ls_status meet_some(talk *k)
     for (int r = 0; r < k->toy->rank; r++)
         if (!k->lines[r] && !k->toy->ended[r])
             LS_TRY(T->call(k->t, r, &k->lines[r]));
-    ls_line *line = NULL;
+    ls_connection *line = NULL;
     LS_TRY(T->answer(k->t, &line));
     for (int g = 0; g < MOST && line; g++)
         if (!k->guests[g]) {
@@ -422,7 +422,7 @@ static void do_wrong(void *user)
 {
     clumsy *c = user;
     ls_transport *t;
-    ls_line *line = NULL;
+    ls_connection *line = NULL;
     size_t moved;
     if (T->open(&(ls_cluster_options){ .rank = c->rank, .size = 2 }, 0, &t) != LS_OK)
         return;

@@ -529,10 +529,10 @@ static void work_is_split_as_it_is_said(void **state)
         { { 16, 8, 1, 7 }, 4, 32, "00000000000000001111111123333333" },
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
-        ls_map map = { .shares = rows[i].shares, .share_count = rows[i].replicas };
+        ls_task_map map = { .shares = rows[i].shares, .share_count = rows[i].replicas };
         char found[40] = "";
         for (int lane = 0; lane < rows[i].lanes; lane++)
-            sprintf(found + lane, "%d", ls_map_replica(&map, rows[i].replicas, lane, rows[i].lanes));
+            sprintf(found + lane, "%d", ls_task_map_replica(&map, rows[i].replicas, lane, rows[i].lanes));
         assert_string_equal(found, rows[i].expected);
     }
 }
@@ -542,7 +542,7 @@ static void shares_follow_the_speed_of_devices(void **state)
     (void)state;
     machine m;
     int *lists = NULL;
-    ls_map map;
+    ls_task_map map;
     ls_strategy split = ls_mirrored(.work_split = "auto");
     open_machine(&m, &(job){ .cpus = 3 });
     assert_int_equal(machine_devices(m.ctx, "CPU"), 3);

@@ -514,7 +514,7 @@ static const char *advice(int devices, int workers, double data, int64_t steps, 
     ls_text text = { 0 };
     machine_create(&m, (machine_settings){ .options = { .cpu_devices = devices, .threads = devices * workers } });
     assert_int_equal(machine_devices(m.ctx, NULL), devices);
-    OK(ls_fit_seconds_make(m.ctx, &(ls_map){ .devices = list, .count = devices }, &s));
+    OK(ls_fit_seconds_make(m.ctx, &(ls_task_map){ .devices = list, .count = devices }, &s));
     for (int d = 0; d < devices; d++)
         ls_fit_seconds_list(s)[d] = each[d];
     ls_fit_seconds_note(s, &(ls_times){ .data = data }, data + each[0].present, steps, delay);

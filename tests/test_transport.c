@@ -105,7 +105,7 @@ static bool says(const char *part)
 typedef struct pair {
     const ls_transport_table *t;
     ls_transport *worker[2];
-    ls_line *line[2]; /* of worker 0 to worker 1, and the other way */
+    ls_connection *line[2]; /* of worker 0 to worker 1, and the other way */
 } pair;
 
 /* One byte of each side has passed: the line is open. */
@@ -132,7 +132,8 @@ static bool is_through(pair *p)
 
 static char last_why[300];
 
-static bool try_call(const ls_transport_table *t, ls_transport *caller, int rank, ls_transport *called, ls_line **out)
+static bool try_call(const ls_transport_table *t, ls_transport *caller, int rank, ls_transport *called,
+                     ls_connection **out)
 {
     double end = ls_clock_now() + LIMIT;
     out[0] = out[1] = NULL;
@@ -424,7 +425,7 @@ static void a_killed_worker_ends_its_lines(void **state)
     pid_t pid = fork(); /* before there are threads */
     if (pid == 0) {
         ls_transport *other = NULL;
-        ls_line *to = NULL;
+        ls_connection *to = NULL;
         size_t moved = 0;
         alarm((unsigned)LIMIT);
         if (t->open(&mine, 0, &other) != LS_OK)
@@ -442,7 +443,7 @@ static void a_killed_worker_ends_its_lines(void **state)
             t->wait(other, NULL, 0, 1);
     }
     ls_transport *worker = open_worker(t, &o);
-    ls_line *line = NULL;
+    ls_connection *line = NULL;
     char c = 0;
     size_t moved = 0;
     ls_status status = LS_OK;
@@ -467,7 +468,7 @@ static void a_killed_worker_ends_its_lines(void **state)
 typedef struct waiter {
     const ls_transport_table *t;
     ls_transport *worker;
-    ls_line *line;
+    ls_connection *line;
     atomic_int rounds;
     bool failed;
 } waiter;
@@ -495,11 +496,11 @@ static void threads_wait_for_lines_of_their_own(void **state)
 {
     const ls_transport_table *t = *state;
     pair p = open_pair(t);
-    ls_line *more[2];
+    ls_connection *more[2];
     assert_true(try_call(t, p.worker[1], 0, p.worker[0], more));
     waiter w[2] = { { .t = t, .worker = p.worker[0], .line = p.line[0] },
                     { .t = t, .worker = p.worker[0], .line = more[0] } };
-    ls_line *mine[2] = { p.line[1], more[1] };
+    ls_connection *mine[2] = { p.line[1], more[1] };
     pthread_t threads[2];
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, echo, &w[i]), 0);
@@ -620,7 +621,7 @@ static void without_a_key_or_a_place_nobody_meets(void **state)
 /* Calls until the line has ended, with the reason as the last error; the door is looked after, too. */
 static void call_and_be_refused(const ls_transport_table *t, ls_transport *caller, ls_transport *called)
 {
-    ls_line *line = NULL, *in = NULL;
+    ls_connection *line = NULL, *in = NULL;
     ls_status status = LS_OK;
     size_t moved;
     char c;
@@ -701,7 +702,7 @@ static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port
                        unsigned char *answer, size_t room)
 {
     int fd = connect_raw(port);
-    ls_line *in = NULL;
+    ls_connection *in = NULL;
     size_t got = 0;
     ssize_t n = -1;
     assert_true(fd >= 0);
@@ -726,30 +727,30 @@ static void strangers_come_no_further_than_64_bytes(void **state)
     int port = free_port(), version;
     ls_cluster_options o = job(port, 0);
     ls_transport *door = open_worker(t, &o);
-    ls_opening opening = { .version = LS_WIRE_VERSION, .kind = LS_OPENING_CALL, .from = 1 };
+    ls_preamble opening = { .version = LS_WIRE_VERSION, .kind = LS_PREAMBLE_CALL, .from = 1 };
     unsigned char bytes[4096], answer[256];
-    assert_int_equal(ls_opening_set_job(&opening, o.job), LS_OK);
+    assert_int_equal(ls_preamble_set_job(&opening, o.job), LS_OK);
 
     memset(bytes, 'x', sizeof(bytes)); /* garbage */
     assert_int_equal(say_raw(t, door, port, bytes, sizeof(bytes), answer, sizeof(answer)), 0);
     assert_true(door_says(t, door, "no worker"));
     assert_int_equal(say_raw(t, door, port, "GET / HTTP/1.1\r\n\r\n", 18, answer, sizeof(answer)), -1); /* half-open */
-    ls_opening_write(&opening, bytes);
+    ls_preamble_write(&opening, bytes);
     assert_int_equal(say_raw(t, door, port, bytes, 63, answer, sizeof(answer)), -1);
     char why[300];
     t->refused(door, why, sizeof(why)); /* those two hung up */
 
     opening.version = LS_WIRE_VERSION + 1;
-    ls_opening_write(&opening, bytes);
-    assert_int_equal(say_raw(t, door, port, bytes, LS_OPENING_BYTES, answer, sizeof(answer)), LS_REPLY_BYTES);
+    ls_preamble_write(&opening, bytes);
+    assert_int_equal(say_raw(t, door, port, bytes, LS_PREAMBLE_BYTES, answer, sizeof(answer)), LS_REPLY_BYTES);
     assert_int_equal(ls_reply_read(answer, &version), LS_REPLY_OTHER_VERSION);
     assert_int_equal(version, LS_WIRE_VERSION);
     assert_true(door_says(t, door, "version 2"));
 
     opening.version = LS_WIRE_VERSION; /* let in so far, and then no TLS */
-    ls_opening_write(&opening, bytes);
-    memset(bytes + LS_OPENING_BYTES, 'x', 1000);
-    assert_true(say_raw(t, door, port, bytes, LS_OPENING_BYTES + 1000, answer, sizeof(answer)) >= LS_REPLY_BYTES);
+    ls_preamble_write(&opening, bytes);
+    memset(bytes + LS_PREAMBLE_BYTES, 'x', 1000);
+    assert_true(say_raw(t, door, port, bytes, LS_PREAMBLE_BYTES + 1000, answer, sizeof(answer)) >= LS_REPLY_BYTES);
     assert_int_equal(ls_reply_read(answer, &version), LS_REPLY_WELCOME);
     assert_true(t->refused(door, why, sizeof(why)));
     t->close(door);
@@ -764,7 +765,7 @@ typedef struct impostor {
 static void *be_impostor(void *user)
 {
     impostor *i = user;
-    unsigned char bytes[LS_OPENING_BYTES];
+    unsigned char bytes[LS_PREAMBLE_BYTES];
     int fd = accept(i->fd, NULL, NULL);
     if (fd >= 0 && recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes) &&
         send(fd, i->reply, sizeof(i->reply), MSG_NOSIGNAL) == sizeof(i->reply)) {
@@ -910,13 +911,13 @@ static void thousands_of_connections_change_nothing(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         static int held[HELD];
-        unsigned char bytes[LS_OPENING_BYTES];
-        ls_opening opening = { .version = LS_WIRE_VERSION, .kind = LS_OPENING_CALL, .from = 1 };
+        unsigned char bytes[LS_PREAMBLE_BYTES];
+        ls_preamble opening = { .version = LS_WIRE_VERSION, .kind = LS_PREAMBLE_CALL, .from = 1 };
         snprintf(o.job, sizeof(o.job), "%s", mine.job);
         alarm(60);
-        if (ls_opening_set_job(&opening, o.job) != LS_OK)
+        if (ls_preamble_set_job(&opening, o.job) != LS_OK)
             _exit(2);
-        ls_opening_write(&opening, bytes);
+        ls_preamble_write(&opening, bytes);
         for (int i = 0; i < ALL; i++) {
             int *fd = &held[i % HELD];
             if (i >= HELD)
@@ -954,7 +955,7 @@ static void thousands_of_connections_change_nothing(void **state)
 
 static void pass_a_byte(const ls_transport_table *t, ls_transport *caller, int rank, ls_transport *called)
 {
-    ls_line *line[2] = { NULL, NULL };
+    ls_connection *line[2] = { NULL, NULL };
     double end = ls_clock_now() + LIMIT;
     bool through = false;
     while (!through && ls_clock_now() < end) {
@@ -1023,7 +1024,7 @@ static void workers_find_each_other_by_a_folder(void **state)
     o.rank = 1;
     w[1] = open_worker(t, &o); /* it comes again, elsewhere */
     pass_a_byte(t, w[2], 1, w[1]);
-    ls_line *line = NULL;
+    ls_connection *line = NULL;
     assert_int_equal(t->call(w[2], 0, &line), LS_OK);
     assert_null(line); /* it has left */
     t->close(w[1]);

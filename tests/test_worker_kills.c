@@ -145,7 +145,7 @@ static bool joins_at(int where)
     return next && next->point == IN_JOINING && next->exchange == where;
 }
 
-static const ls_link *link_of(const ls_line *line)
+static const ls_link *link_of(const ls_connection *line)
 {
     for (int r = 0; r < me.mesh->peers.size; r++)
         if (me.mesh->links[r].line == line)
@@ -154,7 +154,7 @@ static const ls_link *link_of(const ls_line *line)
 }
 
 /* The first half of what is to go, and then the end. */
-static ls_status send_half(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status send_half(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     struct iovec some[64];
     memcpy(some, parts, (size_t)count * sizeof(*some));
@@ -187,7 +187,7 @@ static void after_frame(ls_frame_kind kind)
         suffer();
 }
 
-static ls_status write_line(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status write_line(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     const ls_link *link = link_of(line);
     if (!link || link->out_count == 0)

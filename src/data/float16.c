@@ -20,7 +20,7 @@ static uint32_t widen_f16(uint16_t half)
     return sign | exponent << 23 | (fraction & 0x3ff) << 13;
 }
 
-void ls_half_widen(ls_half half, void *data, size_t count)
+void ls_float16_widen(ls_float16 half, void *data, size_t count)
 {
     const char *from = (const char *)data + count * sizeof(uint16_t);
     char *to = data;

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum ls_half { LS_HALF_NONE, LS_HALF_F16, LS_HALF_BF16 } ls_half;
+typedef enum ls_float16 { LS_HALF_NONE, LS_HALF_F16, LS_HALF_BF16 } ls_float16;
 
 /* Widens `count` numbers that lie at the end of the room of `count` float32 at `data`: in place, from the front. */
-void ls_half_widen(ls_half half, void *data, size_t count);
+void ls_float16_widen(ls_float16 half, void *data, size_t count);
 
 #endif

@@ -153,7 +153,7 @@ static ls_status read_header(reader *r, const char *name, uint64_t offset, objec
 
 typedef struct element {
     ls_dtype dtype; /* what it becomes */
-    ls_half half;
+    ls_float16 half;
     size_t bytes; /* in the file */
     bool is_signed, is_integer;
 } element;
@@ -300,7 +300,7 @@ static ls_status read_dataset(reader *r, const char *name, const object *o)
         return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of \"/%s\" in '%s'", bytes, name, r->path);
     memcpy((char *)array.data + (e.half ? bytes - needed : 0), from, e.is_integer && e.bytes != item ? 0 : needed);
     if (e.half)
-        ls_half_widen(e.half, array.data, bytes / item);
+        ls_float16_widen(e.half, array.data, bytes / item);
     else if (e.is_integer && e.bytes != item)
         widen_integers(&e, from, bytes / item, array.data);
     return ls_tensors_add(r->out, r->path, name, strlen(name), array);

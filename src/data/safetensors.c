@@ -37,7 +37,7 @@ static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",    
 /* A tensor with its place in the file, counted from the first byte after the header. */
 typedef struct record {
     ls_safetensors_entry entry;
-    ls_half half; /* what an F32 is in the file */
+    ls_float16 half; /* what an F32 is in the file */
     size_t begin, end;
     size_t order; /* in the header */
 } record;
@@ -51,7 +51,7 @@ struct ls_safetensors {
     char *data;
 };
 
-static ls_status read_dtype(const ls_json_at *tensor, ls_dtype *out, ls_half *half)
+static ls_status read_dtype(const ls_json_at *tensor, ls_dtype *out, ls_float16 *half)
 {
     ls_json_at at;
     const char *name = NULL;
@@ -314,7 +314,7 @@ static ls_status read_record(const source *source, record *r, char *to)
     r->entry.data = to;
     LS_TRY(read_exactly(source, "a tensor", to + r->entry.bytes - bytes, bytes));
     if (r->half != LS_HALF_NONE)
-        ls_half_widen(r->half, to, bytes / sizeof(uint16_t));
+        ls_float16_widen(r->half, to, bytes / sizeof(uint16_t));
     return r->entry.dtype == LS_BOOL ? check_bools(source, &r->entry) : LS_OK;
 }
 

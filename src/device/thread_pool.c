@@ -18,7 +18,7 @@ typedef struct call {
     struct call *next;    /* that came later */
 } call;
 
-struct ls_crew {
+struct ls_thread_pool {
     pthread_mutex_t mutex;
     call *calls; /* under way or waiting, in the order they came */
     bool closing, crowded;
@@ -26,7 +26,7 @@ struct ls_crew {
     int *cores; /* NULL: not bound */
     pthread_t *threads;
     struct member {
-        ls_crew *crew;
+        ls_thread_pool *crew;
         int worker;
         call *call; /* at hand */
         pthread_cond_t start;
@@ -34,7 +34,7 @@ struct ls_crew {
 };
 
 /* Whether no earlier call, under way or waiting, wants a worker that this one wants. */
-static bool can_start(const ls_crew *crew, const call *c)
+static bool can_start(const ls_thread_pool *crew, const call *c)
 {
     for (const call *before = crew->calls; before != c; before = before->next)
         for (int w = 0; w < crew->workers; w++)
@@ -43,7 +43,7 @@ static bool can_start(const ls_crew *crew, const call *c)
     return true;
 }
 
-static void remove_call(ls_crew *crew, const call *c)
+static void remove_call(ls_thread_pool *crew, const call *c)
 {
     call **at = &crew->calls;
     while (*at != c)
@@ -57,7 +57,7 @@ static void remove_call(ls_crew *crew, const call *c)
 static void *work(void *argument)
 {
     struct member *member = argument;
-    ls_crew *crew = member->crew;
+    ls_thread_pool *crew = member->crew;
     if (crew->cores && crew->cores[member->worker] >= 0)
         ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
     ls_fp_begin_thread();
@@ -79,7 +79,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void stop(ls_crew *crew, int started)
+static void stop(ls_thread_pool *crew, int started)
 {
     pthread_mutex_lock(&crew->mutex);
     crew->closing = true;
@@ -97,9 +97,9 @@ static void stop(ls_crew *crew, int started)
     free(crew);
 }
 
-ls_status ls_crew_create(int workers, const int *cores, bool crowded, ls_crew **out)
+ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_thread_pool **out)
 {
-    ls_crew *crew = calloc(1, sizeof(*crew));
+    ls_thread_pool *crew = calloc(1, sizeof(*crew));
     if (!crew)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", workers);
     pthread_mutex_init(&crew->mutex, NULL);
@@ -125,23 +125,23 @@ ls_status ls_crew_create(int workers, const int *cores, bool crowded, ls_crew **
     return LS_OK;
 }
 
-void ls_crew_destroy(ls_crew *crew)
+void ls_thread_pool_destroy(ls_thread_pool *crew)
 {
     if (crew)
         stop(crew, crew->workers);
 }
 
-int ls_crew_workers(const ls_crew *crew)
+int ls_thread_pool_workers(const ls_thread_pool *crew)
 {
     return crew->workers;
 }
 
-bool ls_crew_is_crowded(const ls_crew *crew)
+bool ls_thread_pool_is_crowded(const ls_thread_pool *crew)
 {
     return crew->crowded;
 }
 
-void ls_crew_run(ls_crew *crew, const bool *wanted, void (*job)(void *user, int worker), void *user)
+void ls_thread_pool_run(ls_thread_pool *crew, const bool *wanted, void (*job)(void *user, int worker), void *user)
 {
     call c = { .wanted = wanted, .job = job, .user = user };
     pthread_cond_init(&c.moved, NULL);

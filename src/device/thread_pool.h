@@ -6,19 +6,19 @@
 
 #include "base/status.h"
 
-typedef struct ls_crew ls_crew;
+typedef struct ls_thread_pool ls_thread_pool;
 
 /* cores: an OS core index for each worker (-1: any), or NULL. crowded: there are fewer cores than workers, so waiting
  * must not spin. */
-ls_status ls_crew_create(int workers, const int *cores, bool crowded, ls_crew **out);
-void ls_crew_destroy(ls_crew *crew);
+ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_thread_pool **out);
+void ls_thread_pool_destroy(ls_thread_pool *crew);
 
-int ls_crew_workers(const ls_crew *crew);
+int ls_thread_pool_workers(const ls_thread_pool *crew);
 
 /* wanted: by worker; one at least is. Jobs that want the same worker come one after the other, in the order of their
  * callers. */
-void ls_crew_run(ls_crew *crew, const bool *wanted, void (*job)(void *user, int worker), void *user);
+void ls_thread_pool_run(ls_thread_pool *crew, const bool *wanted, void (*job)(void *user, int worker), void *user);
 
-bool ls_crew_is_crowded(const ls_crew *crew);
+bool ls_thread_pool_is_crowded(const ls_thread_pool *crew);
 
 #endif

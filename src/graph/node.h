@@ -118,7 +118,7 @@ struct ls_variable {
 };
 
 /* The newest value to `data`, from the device that has it. */
-ls_status ls_variable_bring(ls_variable *variable);
+ls_status ls_variable_sync_to_host(ls_variable *variable);
 
 /* It has a new value: in `data`, or on other devices alone. */
 void ls_variable_written(ls_variable *variable, bool in_host);

@@ -208,7 +208,7 @@ ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, 
     return variable_node(graph, name, dtype, &options, true);
 }
 
-ls_status ls_variable_bring(ls_variable *variable)
+ls_status ls_variable_sync_to_host(ls_variable *variable)
 {
     LS_TRY(ls_graph_fill(variable->node->graph));
     return variable->in_host == variable->version ? LS_OK : variable->node->graph->bring(variable);
@@ -254,7 +254,7 @@ ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
 {
     LS_CLAIM(variable ? variable->graph : NULL);
     LS_TRY(check_variable(variable, "ls_variable_get", data, bytes));
-    LS_TRY(ls_variable_bring(variable->attr.variable.variable));
+    LS_TRY(ls_variable_sync_to_host(variable->attr.variable.variable));
     if (bytes)
         memcpy(data, variable->attr.variable.variable->data, bytes);
     return LS_OK;

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-bool ls_style_ignores(ls_style style, const char *name)
+bool ls_weight_style_ignores(ls_weight_style style, const char *name)
 {
     static const char counter[] = ".num_batches_tracked";
     size_t length = strlen(name);
@@ -21,7 +21,7 @@ bool ls_style_ignores(ls_style style, const char *name)
     return false;
 }
 
-static ls_status keras_places(const ls_model *model, ls_place *places)
+static ls_status keras_places(const ls_model *model, ls_weight_place *places)
 {
     for (size_t i = 0; i < model->variable_count; i++) {
         places[i].shape = ls_model_variable(model, i)->shape;
@@ -32,9 +32,9 @@ static ls_status keras_places(const ls_model *model, ls_place *places)
     return LS_OK;
 }
 
-ls_status ls_places_make(const ls_model *model, ls_style style, ls_place **out)
+ls_status ls_places_make(const ls_model *model, ls_weight_style style, ls_weight_place **out)
 {
-    ls_place *places = calloc(model->variable_count + 1, sizeof *places);
+    ls_weight_place *places = calloc(model->variable_count + 1, sizeof *places);
     if (!places)
         return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
     ls_status status = style == LS_STYLE_TORCH  ? ls_torch_places(model, places)
@@ -48,7 +48,7 @@ ls_status ls_places_make(const ls_model *model, ls_style style, ls_place **out)
     return LS_OK;
 }
 
-void ls_places_free(ls_place *places, const ls_model *model)
+void ls_places_free(ls_weight_place *places, const ls_model *model)
 {
     for (size_t i = 0; places && i < model->variable_count; i++)
         free(places[i].name);
@@ -56,7 +56,7 @@ void ls_places_free(ls_place *places, const ls_model *model)
 }
 
 /* Goes over the file's elements in order, with the place of each in the variable. */
-void ls_place_copy(const ls_place *place, size_t item, const void *from, void *to, bool to_file)
+void ls_place_copy(const ls_weight_place *place, size_t item, const void *from, void *to, bool to_file)
 {
     int64_t stride[LS_MAX_RANK], at[LS_MAX_RANK] = { 0 }, size[LS_MAX_RANK], count = 1, own = 0;
     int rank = place->view.rank;

@@ -5,33 +5,33 @@
 
 #include "nn/model.h"
 
-typedef enum ls_style {
+typedef enum ls_weight_style {
     LS_STYLE_KERAS, /* "conv2d/kernel", as the variable is */
     LS_STYLE_TORCH, /* "conv2d.weight", [O,I,H,W] and [out,in] */
     LS_STYLE_HDF5,  /* "layers/conv2d/vars/0" */
-} ls_style;
+} ls_weight_style;
 
 /* A variable in a file. */
-typedef struct ls_place {
+typedef struct ls_weight_place {
     char *name;
     ls_shape shape;        /* in the file */
     ls_shape view;         /* the variable's elements, row by row; rank 0: the file has them in the same order */
     int axes[LS_MAX_RANK]; /* in the file, axis i of the view is at i' where axes[i'] is i */
-} ls_place;
+} ls_weight_place;
 
 /* One for each variable of the model; freed by ls_places_free. */
-ls_status ls_places_make(const ls_model *model, ls_style style, ls_place **out);
-void ls_places_free(ls_place *places, const ls_model *model);
+ls_status ls_places_make(const ls_model *model, ls_weight_style style, ls_weight_place **out);
+void ls_places_free(ls_weight_place *places, const ls_model *model);
 
 /* Copies the elements of `item` bytes from the variable's order to the file's, or back. */
-void ls_place_copy(const ls_place *place, size_t item, const void *from, void *to, bool to_file);
+void ls_place_copy(const ls_weight_place *place, size_t item, const void *from, void *to, bool to_file);
 
 /* Whether such files have arrays of this name that are no weights of ours: counters, the optimizer's state. */
-bool ls_style_ignores(ls_style style, const char *name);
+bool ls_weight_style_ignores(ls_weight_style style, const char *name);
 
 /* The two other styles' places (layout_torch.c, layout_hdf5.c). Fail where a model's weights have none there. */
-ls_status ls_torch_places(const ls_model *model, ls_place *places);
-ls_status ls_hdf5_places(const ls_model *model, ls_place *places);
+ls_status ls_torch_places(const ls_model *model, ls_weight_place *places);
+ls_status ls_hdf5_places(const ls_model *model, ls_weight_place *places);
 
 /* The order of Keras's model.layers, and the groups of these layers in Keras's HDF5 files: "layers/dense_1", by the
  * layers' numbers; NULL: it has none. Each is to be freed, also where the call fails (layout_hdf5.c). */

@@ -157,7 +157,7 @@ ls_status ls_keras_groups(const ls_model *model, char **groups)
     return status;
 }
 
-ls_status ls_hdf5_places(const ls_model *model, ls_place *places)
+ls_status ls_hdf5_places(const ls_model *model, ls_weight_place *places)
 {
     char **groups = calloc(model->layer_count + 1, sizeof *groups);
     ls_status status =

@@ -66,7 +66,7 @@ static bool is_torchvision(const ls_model *model)
 
 /* `own` is the variable's name here, which a custom model's own weight keeps. */
 static ls_status name_place(const ls_model_layer *layer, const char *weight, const char *own, bool torchvision,
-                            ls_place *place)
+                            ls_weight_place *place)
 {
     char name[MOST_NAME];
     ls_text text = { 0 };
@@ -157,7 +157,7 @@ static ls_status find_images(const ls_model *model, image *of_layers)
 }
 
 /* [H,W,C], or [H,W,C,out], of an axis that was flattened, moved as PyTorch has it. */
-static void move_image(const image *image, const ls_shape *variable, bool dense, ls_place *place)
+static void move_image(const image *image, const ls_shape *variable, bool dense, ls_weight_place *place)
 {
     place->view = *image;
     if (dense) {
@@ -169,7 +169,7 @@ static void move_image(const image *image, const ls_shape *variable, bool dense,
     }
 }
 
-static void order_place(const ls_model_layer *layer, const char *weight, const image *image, ls_place *place)
+static void order_place(const ls_model_layer *layer, const char *weight, const image *image, ls_weight_place *place)
 {
     ls_shape own = place->shape;
     bool kernel = layer->spec.kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
@@ -192,7 +192,7 @@ static void order_place(const ls_model_layer *layer, const char *weight, const i
     }
 }
 
-ls_status ls_torch_places(const ls_model *model, ls_place *places)
+ls_status ls_torch_places(const ls_model *model, ls_weight_place *places)
 {
     bool torchvision = is_torchvision(model);
     image *images = calloc(model->layer_count + 1, sizeof *images);

@@ -72,7 +72,7 @@ static ls_status take_blocks(ls_model *model, size_t from, size_t to, int device
         ls_variable *variable = node->attr.variable.variable;
         if ((size_t)layer->number < from || (size_t)layer->number > to || !variable->data)
             continue;
-        LS_TRY(ls_variable_bring(variable));
+        LS_TRY(ls_variable_sync_to_host(variable));
         LS_TRY(ls_context_take(model->context, device, variable->bytes, node->name, &blocks[v]));
     }
     return LS_OK;

@@ -631,7 +631,7 @@ void ls_optimizer_state_free(ls_optimizer_state *state)
 static ls_status read_count(const ls_tensor *counter, int64_t *out)
 {
     ls_variable *variable = counter->attr.variable.variable;
-    LS_TRY(ls_variable_bring(variable));
+    LS_TRY(ls_variable_sync_to_host(variable));
     memcpy(out, variable->data, sizeof(*out));
     return LS_OK;
 }

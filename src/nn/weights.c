@@ -28,7 +28,7 @@ typedef struct moved {
     size_t bytes;
 } moved;
 
-static ls_status move_all(const ls_model *model, const ls_place *places, moved *out)
+static ls_status move_all(const ls_model *model, const ls_weight_place *places, moved *out)
 {
     size_t place = 0;
     for (size_t i = 0; i < model->variable_count; i++)
@@ -90,14 +90,14 @@ static ls_status write_entries(const ls_model *model, const char *path, ls_tenso
     return ls_tensors_write(path, format, entries, model->variable_count, metadata, 3);
 }
 
-static ls_status save(const ls_model *model, const char *path, ls_tensor_format format, const ls_place *places)
+static ls_status save(const ls_model *model, const char *path, ls_tensor_format format, const ls_weight_place *places)
 {
     size_t count = model->variable_count, place = 0;
     moved moved = { 0 };
     ls_safetensors_entry *entries = calloc(count ? count : 1, sizeof(*entries));
     ls_status status = entries ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", count);
     for (size_t i = 0; i < count && status == LS_OK; i++)
-        status = ls_variable_bring(state_of(model, i));
+        status = ls_variable_sync_to_host(state_of(model, i));
     if (status == LS_OK)
         status = move_all(model, places, &moved);
     for (size_t i = 0; i < count && status == LS_OK; i++) {
@@ -129,7 +129,7 @@ static bool is_hdf5(ls_tensor_format format)
 }
 
 /* Keras's HDF5 files have one layout. */
-static ls_status find_style(const char *path, ls_tensor_format format, ls_layout layout, ls_style *out)
+static ls_status find_style(const char *path, ls_tensor_format format, ls_layout layout, ls_weight_style *out)
 {
     if (is_hdf5(format) && layout == LS_LAYOUT_TORCH)
         return ls_fail(LS_ERR_INVALID,
@@ -162,8 +162,8 @@ ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls
 {
     LS_CLAIM(ls_model_claimed(model));
     ls_tensor_format format;
-    ls_style style;
-    ls_place *places;
+    ls_weight_style style;
+    ls_weight_place *places;
     LS_TRY(ls_model_need_ready(model, "ls_model_save_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
@@ -179,7 +179,7 @@ ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls
 
 /* ---- Loading ---- */
 
-static ls_status check_entry(const ls_tensor *variable, const ls_place *place, const ls_safetensors_entry *entry,
+static ls_status check_entry(const ls_tensor *variable, const ls_weight_place *place, const ls_safetensors_entry *entry,
                              const char *path)
 {
     char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
@@ -207,8 +207,8 @@ typedef struct reading {
     const ls_model *model;
     const char *path;
     ls_tensors file;
-    ls_style style;
-    ls_place *places;
+    ls_weight_style style;
+    ls_weight_place *places;
     const ls_safetensors_entry **entries;
     bool *wanted; /* of the file's arrays: one of these */
 } reading;
@@ -238,7 +238,7 @@ static ls_status check_names(const reading *r)
         if (!r->entries[i])
             list_name(&missing, missing_count++, r->places[i].name);
     for (size_t i = 0; i < r->file.count; i++)
-        if (!r->wanted[i] && !ls_style_ignores(r->style, r->file.entries[i].name))
+        if (!r->wanted[i] && !ls_weight_style_ignores(r->style, r->file.entries[i].name))
             list_name(&extra, extra_count++, r->file.entries[i].name);
     if (missing_count + extra_count == 0)
         return LS_OK;
@@ -256,7 +256,7 @@ static ls_status check_names(const reading *r)
     return status;
 }
 
-static ls_status use_style(reading *r, ls_style style)
+static ls_status use_style(reading *r, ls_weight_style style)
 {
     ls_places_free(r->places, r->model);
     r->places = NULL;
@@ -269,7 +269,7 @@ static ls_status use_style(reading *r, ls_style style)
 /* Keras's names, unless PyTorch's fit the file better. */
 static ls_status choose_style(reading *r, ls_layout layout)
 {
-    ls_style style;
+    ls_weight_style style;
     LS_TRY(find_style(r->path, r->file.format, layout, &style));
     LS_TRY(use_style(r, style));
     size_t by_keras = match(r);
@@ -389,7 +389,7 @@ ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
         for (size_t i = 0; i < model->variable_count; i++) {
             if (ls_model_variable_is_trainable(model, i) != (trainable == 1))
                 continue;
-            ls_status status = ls_variable_bring(state_of(model, i));
+            ls_status status = ls_variable_sync_to_host(state_of(model, i));
             if (status == LS_OK)
                 status = ls_sha256_add(hash, state_of(model, i)->data, state_of(model, i)->bytes);
             if (status != LS_OK) {

@@ -20,7 +20,7 @@ static bool supports(const ls_context *ctx, int kind, const ls_tensor *node)
 static bool is_allowed(const ls_plan *plan, int kind)
 {
     const ls_context *ctx = plan->graph->context;
-    unsigned named = ls_map_kinds(&plan->options.map, ctx);
+    unsigned named = ls_task_map_kinds(&plan->options.map, ctx);
     return kind == LS_CPU || (named == 0 ? !ctx->kinds[kind].only_named : named >> kind & 1);
 }
 
@@ -59,7 +59,7 @@ static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int k
 static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
 {
     const ls_context *ctx = plan->graph->context;
-    unsigned named = ls_map_kinds(&plan->options.map, ctx);
+    unsigned named = ls_task_map_kinds(&plan->options.map, ctx);
     for (int k = ctx->kind_count; k-- > 1;)
         if (named >> k & 1 && !supports(ctx, k, node)) {
             *wanted = k;
@@ -87,7 +87,7 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
         p->device = can ? node->device : LS_ANY_DEVICE;
         p->reason = can ? LS_PLACED_ASKED : LS_PLACED_NO_KERNEL;
         p->wanted = kind;
-    } else if (ls_map_is_mixed(&plan->options.map, ctx)) {
+    } else if (ls_task_map_is_mixed(&plan->options.map, ctx)) {
         p->wanted = LS_CPU;
         p->spread = is_spread(plan, node, &p->wanted);
         p->reason = p->wanted == LS_CPU ? LS_PLACED_FASTEST : LS_PLACED_NO_KERNEL;

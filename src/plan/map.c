@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Device number `which` of a kind, among those that take part. */
-static int device_of_kind(const ls_map *map, const ls_context *ctx, int kind, int which)
+static int device_of_kind(const ls_task_map *map, const ls_context *ctx, int kind, int which)
 {
     bool named = false;
     for (int i = 0; i < map->count; i++) {
@@ -19,7 +19,7 @@ static int device_of_kind(const ls_map *map, const ls_context *ctx, int kind, in
     return LS_ANY_DEVICE;
 }
 
-int ls_map_devices(const ls_map *map, const ls_context *ctx, int kind, int *out)
+int ls_task_map_devices(const ls_task_map *map, const ls_context *ctx, int kind, int *out)
 {
     int count = 0;
     for (int d; (d = device_of_kind(map, ctx, kind, count)) != LS_ANY_DEVICE; count++)
@@ -28,7 +28,7 @@ int ls_map_devices(const ls_map *map, const ls_context *ctx, int kind, int *out)
     return count;
 }
 
-bool ls_map_takes_part(const ls_map *map, const ls_context *ctx, int device)
+bool ls_task_map_takes_part(const ls_task_map *map, const ls_context *ctx, int device)
 {
     int kind = ctx->devices[device].kind;
     for (int i = 0, d; (d = device_of_kind(map, ctx, kind, i)) != LS_ANY_DEVICE; i++)
@@ -37,7 +37,7 @@ bool ls_map_takes_part(const ls_map *map, const ls_context *ctx, int device)
     return false;
 }
 
-unsigned ls_map_kinds(const ls_map *map, const ls_context *ctx)
+unsigned ls_task_map_kinds(const ls_task_map *map, const ls_context *ctx)
 {
     unsigned kinds = 0;
     for (int i = 0; i < map->count; i++)
@@ -45,14 +45,14 @@ unsigned ls_map_kinds(const ls_map *map, const ls_context *ctx)
     return kinds;
 }
 
-bool ls_map_is_mixed(const ls_map *map, const ls_context *ctx)
+bool ls_task_map_is_mixed(const ls_task_map *map, const ls_context *ctx)
 {
-    unsigned kinds = ls_map_kinds(map, ctx);
+    unsigned kinds = ls_task_map_kinds(map, ctx);
     return (kinds & (kinds - 1)) != 0;
 }
 
 /* Lanes come to a replica as its share of all of them, rounded. */
-int ls_map_replica(const ls_map *map, int replicas, int lane, int lanes)
+int ls_task_map_replica(const ls_task_map *map, int replicas, int lane, int lanes)
 {
     int64_t all = 0, before = 0;
     if (!map->shares || map->share_count != replicas)
@@ -69,15 +69,15 @@ int ls_map_replica(const ls_map *map, int replicas, int lane, int lanes)
 }
 
 /* The rule, for a lane. */
-static int shared_out(const ls_map *map, const ls_context *ctx, const ls_map_point *at)
+static int shared_out(const ls_task_map *map, const ls_context *ctx, const ls_task_map_point *at)
 {
-    int count = ls_map_devices(map, ctx, at->kind, NULL), stages = map->stages > 1 ? map->stages : 1;
+    int count = ls_task_map_devices(map, ctx, at->kind, NULL), stages = map->stages > 1 ? map->stages : 1;
     int replicas = count >= stages ? count / stages : 1;
-    int first = ls_map_replica(map, replicas, at->lane, at->lanes) * stages;
+    int first = ls_task_map_replica(map, replicas, at->lane, at->lanes) * stages;
     return device_of_kind(map, ctx, at->kind, first + (at->stage < count ? at->stage : count - 1));
 }
 
-ls_status ls_map_device(const ls_map *map, const ls_context *ctx, const ls_map_point *at, int *out)
+ls_status ls_task_map_device(const ls_task_map *map, const ls_context *ctx, const ls_task_map_point *at, int *out)
 {
     int device = map->device ? map->device(map, at) : LS_ANY_DEVICE;
     if (device == LS_ANY_DEVICE)
@@ -93,7 +93,7 @@ ls_status ls_map_device(const ls_map *map, const ls_context *ctx, const ls_map_p
     return LS_OK;
 }
 
-int ls_map_owner(const ls_map *map, const int *makers, int count, int part)
+int ls_task_map_owner(const ls_task_map *map, const int *makers, int count, int part)
 {
     if (map->owner)
         return map->owner(map, makers, count, part);
@@ -105,7 +105,7 @@ static bool same_list(const int *a, int a_count, const int *b, int b_count)
     return a_count == b_count && (a_count == 0 || memcmp(a, b, (size_t)a_count * sizeof(*a)) == 0);
 }
 
-bool ls_map_equal(const ls_map *a, const ls_map *b)
+bool ls_task_map_equal(const ls_task_map *a, const ls_task_map *b)
 {
     return a->device == b->device && a->owner == b->owner && a->user == b->user && a->stages == b->stages &&
            a->owners == b->owners && a->first_updates == b->first_updates && a->fills == b->fills &&

@@ -30,7 +30,7 @@ static ls_status first_of_kind(ls_placement *p, int kind, int *out)
     int *list = ls_placement_alloc(p, (size_t)p->ctx->device_count, sizeof(*list));
     if (!list)
         return LS_ERR_MEMORY;
-    *out = ls_map_devices(&p->plan->options.map, p->ctx, kind, list) > 0 ? list[0] : 0;
+    *out = ls_task_map_devices(&p->plan->options.map, p->ctx, kind, list) > 0 ? list[0] : 0;
     return LS_OK;
 }
 
@@ -63,7 +63,7 @@ static ls_status find_active(ls_placement *p)
         for (int s = 0; s < plan->segment_count; s++)
             if (ls_runs_on(p, s, d))
                 p->home = d;
-        if (ls_map_takes_part(&plan->options.map, p->ctx, d))
+        if (ls_task_map_takes_part(&plan->options.map, p->ctx, d))
             p->places[d].active = true; /* for what any CPU may do */
     }
     return LS_OK;
@@ -222,7 +222,7 @@ static ls_status place_join(ls_placement *p, int join)
     for (int i = 0; i < at->part_count; i++) {
         int64_t from = j->count / at->part_count * i / 16 * 16, to = j->count / at->part_count * (i + 1) / 16 * 16;
         int part = at->part_count > 1 ? i : largest_maker(p, j->group->segment, makers, count);
-        int owner = ls_map_owner(&plan->options.map, makers, count, part);
+        int owner = ls_task_map_owner(&plan->options.map, makers, count, part);
         bool makes = false;
         for (int k = 0; k < count; k++)
             makes = makes || makers[k] == owner;

@@ -92,7 +92,7 @@ static int leaf_device(const ls_placement *p, const ls_tensor *node)
         return device;
     if (node->device != LS_ANY_DEVICE)
         device = node->device;
-    else if (node->op == LS_OP_constant && ls_map_kinds(&p->plan->options.map, p->ctx) == 0)
+    else if (node->op == LS_OP_constant && ls_task_map_kinds(&p->plan->options.map, p->ctx) == 0)
         for (int d = 0; d < p->ctx->device_count; d++)
             if (p->ctx->devices[d].kind > p->ctx->devices[device].kind)
                 device = d;

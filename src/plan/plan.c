@@ -146,7 +146,7 @@ ls_status ls_plan_create(ls_graph *graph, ls_tensor *const *fetches, size_t fetc
     plan->source = source;
     plan->batch = options.batch;
     plan->lanes = 1;
-    plan->at_home = options.workers > 0 || ls_map_is_mixed(&options.map, graph->context);
+    plan->at_home = options.workers > 0 || ls_task_map_is_mixed(&options.map, graph->context);
     ls_tensor **order = NULL;
     size_t count = 0;
     ls_status status = ls_graph_order(graph, fetches, fetch_count, stop, user, &order, &count);

@@ -313,7 +313,7 @@ typedef struct ls_plan_options {
     bool guards;         /* room behind every value, so that the executor can see a kernel write too far */
     bool every_partial;  /* lanes are joined at the end of their level alone: tests mutate the tree there */
     bool audits;         /* room for one more lane, of another worker, among those that run at the same time */
-    ls_map map;          /* tasks to devices */
+    ls_task_map map;     /* tasks to devices */
     int worker, workers; /* of a cluster: which of how many; 0, 0: this process is alone */
     /* By worker: how many lanes it gets beside the others; 0: none, it joins for all (a parameter server). NULL: all
      * get as many, and join. Read while the plan is made. */

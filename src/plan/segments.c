@@ -360,7 +360,7 @@ static void keep_across_kinds(cutter *c)
 /* Asks the map about every group: its lanes where it has a segment, otherwise its one value. */
 static ls_status ask_map(ls_plan *plan, natural *n)
 {
-    const ls_map *map = &plan->options.map;
+    const ls_task_map *map = &plan->options.map;
     const ls_context *ctx = plan->graph->context;
     int *stage = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*stage));
     int *asked = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*asked));
@@ -369,14 +369,14 @@ static ls_status ask_map(ls_plan *plan, natural *n)
     LS_TRY(ls_plan_stages(plan, stage, asked));
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
-        ls_map_point at = { .kind = group->spread ? LS_ANY_KIND : group->kind,
-                            .asked = asked[g],
-                            .group = g,
-                            .segment = -1,
-                            .stage = stage[g],
-                            .lane = -1 };
+        ls_task_map_point at = { .kind = group->spread ? LS_ANY_KIND : group->kind,
+                                 .asked = asked[g],
+                                 .group = g,
+                                 .segment = -1,
+                                 .stage = stage[g],
+                                 .lane = -1 };
         if (!group->per_sample)
-            LS_TRY(ls_map_device(map, ctx, &at, &group->device));
+            LS_TRY(ls_task_map_device(map, ctx, &at, &group->device));
         if (group->segment < 0)
             continue;
         n->segment[g] = at.segment = group->segment;
@@ -385,7 +385,7 @@ static ls_status ask_map(ls_plan *plan, natural *n)
         at.lanes = end > first ? end - first : 1;
         for (int lane = 0; lane < plan->lanes; lane++) { /* those of other workers are with the first: none runs here */
             at.lane = lane >= first && lane < end ? lane - first : 0;
-            LS_TRY(ls_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)lane]));
+            LS_TRY(ls_task_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)lane]));
         }
     }
     return LS_OK;

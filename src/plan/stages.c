@@ -131,7 +131,7 @@ ls_status ls_plan_stages(ls_plan *plan, int *stage, int *asked)
         asked[g] = plan->groups[g].device;
         stage[g] = 0;
     }
-    const ls_map *map = &plan->options.map;
+    const ls_task_map *map = &plan->options.map;
     if (map->stages < 2)
         return LS_OK;
     if (follow_layers(plan, asked))

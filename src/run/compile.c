@@ -41,7 +41,7 @@ static ls_status place(ls_compilation *m)
 {
     int together = m->together ? m->together : m->plan->lanes, device;
     LS_TRY(place_together(m, together));
-    while ((device = ls_fitting_too_small(m->placement)) >= 0 && m->placement->places[device].together > 1) {
+    while ((device = ls_memory_check_too_small(m->placement)) >= 0 && m->placement->places[device].together > 1) {
         together = m->placement->places[device].together / 2;
         ls_placement_destroy(m->placement);
         LS_TRY(place_together(m, together));
@@ -175,7 +175,7 @@ static bool make_smaller(ls_compilation *m, int64_t batch, int together)
         return false;
     if (ls_compilation_make(m, batch) != LS_OK)
         return false;
-    if (ls_fitting_too_small(m->placement) < 0)
+    if (ls_memory_check_too_small(m->placement) < 0)
         return true;
     ls_compilation_drop(m);
     return false;
@@ -206,11 +206,11 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
         report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
     report_meetings(ctx, m.plan);
     report_slow(ctx, m.runs, m.plan);
-    int device = ls_fitting_too_small(m.placement);
+    int device = ls_memory_check_too_small(m.placement);
     while (device >= 0 && ls_runs_give_way(m.runs))
-        device = ls_fitting_too_small(m.placement);
+        device = ls_memory_check_too_small(m.placement);
     if (device >= 0)
-        return ls_fitting_refuse(&m, device, batch);
+        return ls_memory_check_refuse(&m, device, batch);
     ls_placement_mark(m.placement);
     if (ctx->log_placement)
         ls_placement_log(m.placement, &ctx->log);

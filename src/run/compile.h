@@ -17,8 +17,8 @@ typedef struct ls_compilation {
     ls_kernel_source source;
     const ls_run_settings *settings;
     ls_runs *runs;
-    ls_crew *crew; /* NULL: the caller does everything */
-    int together;  /* lanes that devices run together, at most; 0: all, where there is room */
+    ls_thread_pool *crew; /* NULL: the caller does everything */
+    int together;         /* lanes that devices run together, at most; 0: all, where there is room */
     ls_plan *plan;
     ls_placement *placement;
 } ls_compilation;

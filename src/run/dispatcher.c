@@ -52,7 +52,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
 }
 
 /* The lane is the next of every device that it visits, and each has a frame for it. */
-static bool can_begin(const ls_executor *e, const ls_work *w, int lane)
+static bool can_begin(const ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
         int d = w->visits[i], next = d * e->plan->lanes + e->next_begin[d];
@@ -62,7 +62,7 @@ static bool can_begin(const ls_executor *e, const ls_work *w, int lane)
     return true;
 }
 
-static void begin_lane(ls_executor *e, const ls_work *w, int lane)
+static void begin_lane(ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
         int d = w->visits[i];
@@ -74,7 +74,7 @@ static void begin_lane(ls_executor *e, const ls_work *w, int lane)
 }
 
 /* The lane is at its end, or given up. */
-static void end_lane(ls_executor *e, const ls_work *w, int lane)
+static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
         int d = w->visits[i], *frame = frame_of(e, d, lane);
@@ -88,13 +88,13 @@ static void end_lane(ls_executor *e, const ls_work *w, int lane)
 }
 
 /* Units behind the first that failed are not done any more. */
-static int unit_end(const ls_executor *e, const ls_work *w)
+static int unit_end(const ls_executor *e, const ls_phase_units *w)
 {
     return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
 }
 
 /* The first unit of this device's next lane, if that can begin; -1: it cannot. */
-static int next_lane_unit(const ls_executor *e, const ls_work *w, int device, int end)
+static int next_lane_unit(const ls_executor *e, const ls_phase_units *w, int device, int end)
 {
     int next = device * e->plan->lanes + e->next_begin[device];
     if (next == w->order_end[device])
@@ -103,7 +103,7 @@ static int next_lane_unit(const ls_executor *e, const ls_work *w, int device, in
     return unit < end && w->units[unit].device == device && can_begin(e, w, lane) ? unit : -1;
 }
 
-static int begin_next_lane(ls_executor *e, const ls_work *w, int device, int end)
+static int begin_next_lane(ls_executor *e, const ls_phase_units *w, int device, int end)
 {
     int unit = next_lane_unit(e, w, device, end);
     if (unit >= 0)
@@ -113,7 +113,7 @@ static int begin_next_lane(ls_executor *e, const ls_work *w, int device, int end
 
 /* Of the lanes in flight that are at this device the one that is furthest, or of a map that fills the one that is least
  * far; of several the first. -1: there is none. */
-static int furthest_unit(const ls_executor *e, const ls_work *w, int device, int end, bool fills)
+static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int device, int end, bool fills)
 {
     int best = -1, far = 0;
     for (int i = 0; i < e->in_flight_count; i++) {
@@ -131,7 +131,7 @@ static int furthest_unit(const ls_executor *e, const ls_work *w, int device, int
 /* A unit of this device whose lane has come that far; or of a lane that can begin. -1: none at the moment. */
 static int find_lane_unit(ls_executor *e, int device)
 {
-    const ls_work *w = &e->phases[e->phase];
+    const ls_phase_units *w = &e->phases[e->phase];
     bool fills = e->plan->options.map.fills && e->crew; /* alone, lanes come one after the other */
     int end = unit_end(e, w), best = fills ? begin_next_lane(e, w, device, end) : -1;
     if (best < 0)
@@ -150,7 +150,7 @@ static int find_lane_unit(ls_executor *e, int device)
  * together. Lanes that go on to another device come one by one. The number of all of them. */
 static int find_more_lanes(ls_executor *e, int device, int *units)
 {
-    const ls_work *w = &e->phases[e->phase];
+    const ls_phase_units *w = &e->phases[e->phase];
     const ls_unit *first = &w->units[units[0]];
     int most = e->placement->places[device].together, end = unit_end(e, w), count = 1, lanes = e->plan->lanes;
     if (w->end[first->lane] - w->first[first->lane] != 1)
@@ -168,7 +168,7 @@ static int find_more_lanes(ls_executor *e, int device, int *units)
     return count;
 }
 
-static bool is_started(const ls_executor *e, const ls_work *w, int unit)
+static bool is_started(const ls_executor *e, const ls_phase_units *w, int unit)
 {
     const ls_lane *lane = &e->lane[w->units[unit].lane];
     int number = unit - w->first[w->units[unit].lane];
@@ -176,7 +176,7 @@ static bool is_started(const ls_executor *e, const ls_work *w, int unit)
 }
 
 /* Lanes that wait behind a failure give back what they have. */
-static void give_up_lanes(ls_executor *e, const ls_phase *phase, const ls_work *w)
+static void give_up_lanes(ls_executor *e, const ls_phase *phase, const ls_phase_units *w)
 {
     int end = unit_end(e, w);
     for (int i = e->in_flight_count; i-- > 0;) {
@@ -223,7 +223,7 @@ static ls_status complete_units(ls_executor *e, const ls_unit *units, const int 
     return LS_OK;
 }
 
-static void end_lane_unit(ls_executor *e, const ls_work *w, int lane)
+static void end_lane_unit(ls_executor *e, const ls_phase_units *w, int lane)
 {
     e->lane[lane].running = false;
     e->lane[lane].done++;
@@ -234,7 +234,7 @@ static void end_lane_unit(ls_executor *e, const ls_work *w, int lane)
 /* Units of lanes are done; those from number `failed` on are not, if `status` says so. */
 static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int worker, ls_status status)
 {
-    const ls_work *w = &e->phases[e->phase];
+    const ls_phase_units *w = &e->phases[e->phase];
     int good = status == LS_OK ? count : failed;
     if (status != LS_OK)
         note_failure(e, e->phase, which[failed], status);
@@ -262,13 +262,13 @@ static void start_phase(ls_executor *e)
         begin_lanes(e, phase_at(e, e->phase));
 }
 
-static bool is_at_end(const ls_executor *e, const ls_work *w, int queue)
+static bool is_at_end(const ls_executor *e, const ls_phase_units *w, int queue)
 {
     return w->queue_first[queue] + e->next[queue] == w->queue_first[queue + 1];
 }
 
 /* The next of a queue; -1: it is at its end. */
-static int take_next(ls_executor *e, const ls_work *w, int queue)
+static int take_next(ls_executor *e, const ls_phase_units *w, int queue)
 {
     return is_at_end(e, w, queue) ? -1 : w->queue[w->queue_first[queue] + e->next[queue]++];
 }
@@ -276,7 +276,7 @@ static int take_next(ls_executor *e, const ls_work *w, int queue)
 /* The unit this worker should do next; -1: none at the moment. */
 static int find_unit(ls_executor *e, int device)
 {
-    const ls_work *w = &e->phases[e->phase];
+    const ls_phase_units *w = &e->phases[e->phase];
     if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         return find_lane_unit(e, device);
     int own = take_next(e, w, device);
@@ -286,7 +286,7 @@ static int find_unit(ls_executor *e, int device)
 /* Whether find_unit would find one. */
 static bool has_unit(const ls_executor *e, int device)
 {
-    const ls_work *w = &e->phases[e->phase];
+    const ls_phase_units *w = &e->phases[e->phase];
     int end = unit_end(e, w);
     if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         return furthest_unit(e, w, device, end, false) >= 0 || next_lane_unit(e, w, device, end) >= 0;
@@ -302,7 +302,7 @@ static bool has_more(const ls_executor *e, int device)
         return true;
     if (e->phase != e->failed_phase || phase_at(e, e->phase)->kind != LS_PHASE_LANES)
         return false;
-    const ls_work *w = &e->phases[e->phase];
+    const ls_phase_units *w = &e->phases[e->phase];
     for (int i = 0; i < e->failed_unit; i++)
         if (w->units[i].device == device && !is_started(e, w, i))
             return true;
@@ -314,7 +314,7 @@ static bool has_more(const ls_executor *e, int device)
 /* Whether workers of the device look out for the next unit before they sleep. */
 static bool spins(const ls_executor *e, int device)
 {
-    return is_cpu(e, device) && !ls_crew_is_crowded(e->crew);
+    return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->crew);
 }
 
 /* Of those that sleep, who spins is woken: there may be something soon. Of the others only who has something to do, or
@@ -440,7 +440,7 @@ static void run_alone(ls_executor *e)
     double begin = ls_clock_now();
     pthread_mutex_lock(&e->mutex); /* nobody else wants it; units give it up */
     while (e->phase < e->plan->phase_count && e->failure.status == LS_OK) {
-        const ls_work *w = &e->phases[e->phase];
+        const ls_phase_units *w = &e->phases[e->phase];
         int index = e->done;
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
             index = find_lane_unit(e, w->units[index].device); /* lanes come one after the other */
@@ -457,7 +457,7 @@ void ls_dispatch(ls_executor *e)
     memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
     start_phase(e);
     if (e->crew)
-        ls_crew_run(e->crew, e->wanted, worker_loop, e);
+        ls_thread_pool_run(e->crew, e->wanted, worker_loop, e);
     else
         run_alone(e);
 }

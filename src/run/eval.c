@@ -112,11 +112,11 @@ static bool has_batch_axis(const ls_tensor *node)
 }
 
 /* The data an input was fed with. Of two feeds of one input one would be lost, so two are refused. */
-static ls_status find_feed(const run *r, const ls_tensor *input, ls_outside *out)
+static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *out)
 {
     static const char nothing; /* an address for data of no bytes */
     char label[LS_NODE_TEXT];
-    *out = (ls_outside){ .data = NULL };
+    *out = (ls_external){ .data = NULL };
     for (size_t i = 0; i < r->feed_count; i++) {
         if (r->feeds[i].input != input)
             continue;
@@ -152,7 +152,7 @@ static ls_status check_node(const ls_tensor *node, int64_t batch)
 static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        ls_outside data;
+        ls_external data;
         if (is_held(order[i], (void *)r))
             continue;
         if (order[i]->op == LS_OP_input)
@@ -192,10 +192,10 @@ static ls_status bring_state(const run *r)
         ls_variable *written[LS_MAX_WRITES];
         int group = plan->nodes[i].group;
         if (node->op == LS_OP_variable && (ls_is_looked_at(p, i, p->home) || plan->nodes[i].fetched))
-            LS_TRY(ls_variable_bring(node->attr.variable.variable));
+            LS_TRY(ls_variable_sync_to_host(node->attr.variable.variable));
         int count = group >= 0 && plan->groups[group].kind == LS_CPU ? ls_node_writes(node, written) : 0;
         for (int k = 0; k < count; k++)
-            LS_TRY(ls_variable_bring(written[k]));
+            LS_TRY(ls_variable_sync_to_host(written[k]));
     }
     return LS_OK;
 }
@@ -204,17 +204,17 @@ static ls_status bring_state(const run *r)
 static ls_status set_outside(run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    ls_outside *outside = ls_executor_outside(r->executor);
+    ls_external *outside = ls_executor_outside(r->executor);
     for (int i = 0; i < plan->node_count; i++) {
         const ls_tensor *node = plan->nodes[i].node;
         if (plan->nodes[i].group >= 0 || plan->nodes[i].in)
             continue;
         if (is_held(node, r))
-            outside[i] = (ls_outside){ .data = node->held.data };
+            outside[i] = (ls_external){ .data = node->held.data };
         else if (node->op == LS_OP_constant)
-            outside[i] = (ls_outside){ .data = node->attr.data.data.bytes };
+            outside[i] = (ls_external){ .data = node->attr.data.data.bytes };
         else if (node->op == LS_OP_variable)
-            outside[i] = (ls_outside){ .data = node->attr.variable.variable->data };
+            outside[i] = (ls_external){ .data = node->attr.variable.variable->data };
         else
             LS_TRY(find_feed(r, node, &outside[i]));
     }
@@ -259,7 +259,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    const ls_outside *from = &ls_executor_outside(r->executor)[fetch->position];
+    const ls_external *from = &ls_executor_outside(r->executor)[fetch->position];
     size_t unit = ls_plan_unit(plan, fetch);
     int64_t count = fetch->per_sample ? r->batch : 1;
     for (int64_t i = 0; i < count; i++)
@@ -640,7 +640,7 @@ static ls_status print_placement(ls_executor *executor, ls_text *text)
 }
 
 /* Everything of a kind on its first device: nothing is cut. */
-static int uncut(const ls_map *map, const ls_map_point *at)
+static int uncut(const ls_task_map *map, const ls_task_map_point *at)
 {
     const ls_context *ctx = map->user;
     int device = 0;
@@ -657,7 +657,7 @@ ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_co
     ls_runs *runs = NULL;
     LS_TRY(check_explain(graph, fetches, fetch_count, batch, out));
     LS_TRY(ls_runs_of(graph, &runs));
-    ls_map map = runs->settings.plan.map;
+    ls_task_map map = runs->settings.plan.map;
     runs->settings.plan.map.device = uncut;
     runs->settings.plan.map.user = graph->context;
     ls_status status = explain_with(graph, fetches, fetch_count, batch, print_plan, out);
@@ -679,7 +679,7 @@ ls_status ls_run_explain_memory(ls_graph *graph, const ls_run_settings *settings
     ls_text text = { 0 };
     bool all;
     LS_TRY(check_explain(graph, fetches, count, batch, out));
-    ls_status status = ls_fitting_print(graph, settings, fetches, count, batch, fits ? fits : &all, &text);
+    ls_status status = ls_memory_check_print(graph, settings, fetches, count, batch, fits ? fits : &all, &text);
     if (status == LS_OK)
         return ls_text_take(&text, out);
     ls_text_free(&text);

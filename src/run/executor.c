@@ -219,7 +219,7 @@ static void assign_workers(ls_executor *e)
         e->device_of[0] = e->placement->home;
 }
 
-ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, ls_state **states,
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *crew, ls_state **states,
                              ls_executor **out)
 {
     ls_executor *e = calloc(1, sizeof(*e));
@@ -232,7 +232,7 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *cr
     e->placement = placement;
     e->crew = crew;
     e->states = states;
-    e->workers = crew ? ls_crew_workers(crew) : 1;
+    e->workers = crew ? ls_thread_pool_workers(crew) : 1;
     e->devices = placement->ctx->device_count;
     e->audited = -1;
     pthread_mutex_init(&e->mutex, NULL);
@@ -321,7 +321,7 @@ ls_plan *ls_executor_plan(ls_executor *e)
     return e->plan;
 }
 
-ls_outside *ls_executor_outside(ls_executor *e)
+ls_external *ls_executor_outside(ls_executor *e)
 {
     return e->outside;
 }

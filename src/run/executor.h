@@ -13,7 +13,7 @@ typedef struct ls_executor ls_executor;
 
 /* crew NULL: everything is done by the caller. states: of the graph, by device, kept by the caller (state.h). Takes
  * plan and placement over, also when it fails. */
-ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_crew *crew, ls_state **states,
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *crew, ls_state **states,
                              ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
@@ -21,11 +21,11 @@ const ls_placement *ls_executor_placement(const ls_executor *executor);
 
 /* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run.
  */
-typedef struct ls_outside {
+typedef struct ls_external {
     const void *data;
     const int64_t *rows; /* sample i is row rows[i] of the data; NULL: row i */
-} ls_outside;
-ls_outside *ls_executor_outside(ls_executor *executor);
+} ls_external;
+ls_external *ls_executor_outside(ls_executor *executor);
 
 /* One run, up to the point where everything is known to be good: updates are done, assignments are not. Variables that
  * CPUs read or write must be in the host's memory. */

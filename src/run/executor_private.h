@@ -26,14 +26,14 @@ typedef struct ls_unit {
 } ls_unit;
 
 /* The units of a phase. Of a phase of lanes they are in the order of lanes, and a lane's run from device to device. */
-typedef struct ls_work {
+typedef struct ls_phase_units {
     ls_unit *units;
     int count;
     int *first, *end;           /* by lane: its first unit, and behind its last */
     int *visits, *visits_first; /* by lane: the devices where it needs a frame */
     int *order, *order_end;     /* by device: the lanes that visit it, in order, from device * lanes on */
     int *queue, *queue_first;   /* of other phases, by device: its units; last those of any CPU */
-} ls_work;
+} ls_phase_units;
 
 /* A lane in a phase of lanes. */
 typedef struct ls_lane {
@@ -68,14 +68,14 @@ typedef struct ls_last_update {
 struct ls_executor {
     ls_plan *plan;
     ls_placement *placement;
-    ls_crew *crew;
+    ls_thread_pool *crew;
     int workers, devices;
     int *device_of;      /* by worker */
     bool *wanted;        /* by worker: its device takes part */
     ls_driver **drivers; /* by device; NULL: a CPU, or it has nothing to do */
-    ls_work *phases;
+    ls_phase_units *phases;
     int phase_count;
-    ls_outside *outside;
+    ls_external *outside;
     char *whole;
     char **kept, **frames, **partials; /* by device; NULL: not in the host's memory */
     char **arena; /* by worker: a micro-batch's values, scratch, picked rows; of a driver: picked rows alone */
@@ -129,12 +129,12 @@ struct ls_executor {
 
 /* ---- Making (units.c) ---- */
 
-ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *work);
-void ls_units_free(ls_work *work);
+ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_phase_units *work);
+void ls_units_free(ls_phase_units *work);
 
 /* One more lane in a phase of lanes, behind the others; and without it again. */
-void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_work *work, int lane);
-void ls_units_drop_lane(ls_work *work, int lane);
+void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_units *work, int lane);
+void ls_units_drop_lane(ls_phase_units *work, int lane);
 
 /* ---- Running ---- */
 

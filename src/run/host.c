@@ -182,7 +182,7 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
 
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples)
 {
-    const ls_outside *from = &e->outside[in->value];
+    const ls_external *from = &e->outside[in->value];
     size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
     char *to = e->stage[worker] + e->plan->stage[in->value];
     for (int64_t i = 0; i < samples; i++)

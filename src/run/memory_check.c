@@ -25,7 +25,7 @@ static bool has_room(const ls_placement *p, int device)
     return bytes == 0 || bytes <= ls_memory_room(p->ctx->devices[device].memory);
 }
 
-int ls_fitting_too_small(const ls_placement *p)
+int ls_memory_check_too_small(const ls_placement *p)
 {
     for (int d = 0; d < p->ctx->device_count; d++)
         if (!has_room(p, d))
@@ -41,7 +41,7 @@ static int64_t largest_batch(ls_compilation *m, int64_t batch)
         int64_t middle = fits + (batch - fits) / 2;
         if (ls_compilation_make(m, middle) != LS_OK)
             return fits;
-        bool fitting = ls_fitting_too_small(m->placement) < 0;
+        bool fitting = ls_memory_check_too_small(m->placement) < 0;
         ls_compilation_drop(m);
         fits = fitting ? middle : fits;
         batch = fitting ? batch : middle;
@@ -74,7 +74,7 @@ static void print_parts(const ls_placement *p, int device, ls_text *text)
         ls_text_add(text, ", fetched values %.1f", MIB(place->fetched_bytes));
 }
 
-ls_status ls_fitting_refuse(ls_compilation *m, int device, int64_t batch)
+ls_status ls_memory_check_refuse(ls_compilation *m, int device, int64_t batch)
 {
     ls_text text = { 0 };
     const ls_device *d = &m->graph->context->devices[device];
@@ -107,15 +107,15 @@ static void print_need(const ls_placement *p, int device, ls_text *text)
     ls_text_put(text, "\n");
 }
 
-ls_status ls_fitting_print(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
-                           int64_t batch, bool *fits, ls_text *text)
+ls_status ls_memory_check_print(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
+                                size_t count, int64_t batch, bool *fits, ls_text *text)
 {
     ls_compilation m;
     LS_TRY(ls_compilation_start(graph, settings, fetches, count, batch, NULL, NULL, &m));
     LS_TRY(ls_compilation_make(&m, batch));
     for (int d = 0; d < graph->context->device_count; d++)
         print_need(m.placement, d, text);
-    *fits = ls_fitting_too_small(m.placement) < 0;
+    *fits = ls_memory_check_too_small(m.placement) < 0;
     ls_status status = ls_plan_print_memory(m.plan, text);
     ls_compilation_drop(&m);
     if (status == LS_OK && !*fits && batch > 0) {

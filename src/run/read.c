@@ -19,7 +19,7 @@ ls_status ls_value(ls_tensor *tensor, ls_array *out)
     if (tensor->op == LS_OP_ERROR)
         return ls_fail(tensor->status, "%s", tensor->message);
     if (tensor->op == LS_OP_variable) {
-        LS_TRY(ls_variable_bring(tensor->attr.variable.variable));
+        LS_TRY(ls_variable_sync_to_host(tensor->attr.variable.variable));
         *out = (ls_array){ tensor->attr.variable.variable->data, tensor->dtype, tensor->shape };
         return LS_OK;
     }

@@ -117,7 +117,7 @@ static bool same_settings(const ls_run_settings *a, const ls_run_settings *b)
     const ls_plan_options *x = &a->plan, *y = &b->plan;
     return a->mutation == b->mutation && x->lanes == y->lanes && x->unfused == y->unfused &&
            x->cut_everywhere == y->cut_everywhere && x->micro == y->micro && x->guards == y->guards &&
-           x->every_partial == y->every_partial && x->audits == y->audits && ls_map_equal(&x->map, &y->map);
+           x->every_partial == y->every_partial && x->audits == y->audits && ls_task_map_equal(&x->map, &y->map);
 }
 
 static ls_cached *find(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
@@ -142,7 +142,7 @@ bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *cons
 static ls_status copy_key(ls_cached *made, const ls_run_settings *settings, ls_tensor *const *fetches)
 {
     made->settings = *settings;
-    LS_TRY(ls_map_copy(&settings->plan.map, &made->lists, &made->settings.plan.map));
+    LS_TRY(ls_task_map_copy(&settings->plan.map, &made->lists, &made->settings.plan.map));
     made->fetches = malloc((made->fetch_count + 1) * sizeof(ls_tensor *));
     if (!made->fetches)
         return ls_fail(LS_ERR_MEMORY, "no memory to keep a plan of %zu fetches", made->fetch_count);

@@ -5,7 +5,7 @@
 
 static void close_runtime(ls_runtime *runtime)
 {
-    ls_crew_destroy(runtime->crew);
+    ls_thread_pool_destroy(runtime->crew);
     if (runtime->host.close)
         runtime->host.close(runtime->host.backend);
     if (runtime->reference.close)
@@ -64,14 +64,14 @@ ls_status ls_runtime_of(ls_context *ctx, ls_runtime **out)
     return status;
 }
 
-ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out)
+ls_status ls_runtime_crew(ls_context *ctx, ls_thread_pool **out)
 {
     ls_runtime *runtime = NULL;
     LS_TRY(ls_runtime_of(ctx, &runtime));
     ls_status status = LS_OK;
     pthread_mutex_lock(&ctx->mutex);
     if (!runtime->crew)
-        status = ls_crew_create(runtime->workers, runtime->cores, ctx->crowded, &runtime->crew);
+        status = ls_thread_pool_create(runtime->workers, runtime->cores, ctx->crowded, &runtime->crew);
     pthread_mutex_unlock(&ctx->mutex);
     if (status == LS_OK)
         *out = runtime->crew;

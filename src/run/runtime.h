@@ -9,7 +9,7 @@
 typedef struct ls_runtime {
     ls_kernel_source host;      /* the CPU backend */
     ls_kernel_source reference; /* the same with the reference kernels alone */
-    ls_crew *crew;              /* NULL until a run needs it */
+    ls_thread_pool *crew;       /* NULL until a run needs it */
     int cpu_workers;            /* of CPU devices; the crew's others drive a device each */
     int workers;
     int *cores; /* by worker; -1: not bound. NULL: none is */
@@ -19,6 +19,6 @@ typedef struct ls_runtime {
 ls_status ls_runtime_of(ls_context *ctx, ls_runtime **out);
 
 /* Its crew, started at the first call. */
-ls_status ls_runtime_crew(ls_context *ctx, ls_crew **out);
+ls_status ls_runtime_crew(ls_context *ctx, ls_thread_pool **out);
 
 #endif

@@ -123,7 +123,7 @@ static ls_status grow(ls_state *s, size_t bytes)
 {
     for (size_t i = 0; i < s->graph->variable_count; i++)
         if (is_here(s, s->graph->variables[i]))
-            LS_TRY(ls_variable_bring(s->graph->variables[i]));
+            LS_TRY(ls_variable_sync_to_host(s->graph->variables[i]));
     give_blocks(s);
     for (size_t i = 0; i < s->part_count; i++)
         s->parts[i].version[0] = s->parts[i].version[1] = 0;
@@ -197,7 +197,7 @@ static ls_status copy_from(ls_state *s, ls_state *from, const ls_variable *varia
 static ls_status upload(ls_state *s, ls_variable *variable)
 {
     ls_memory_place to = place_of(s, s->read, variable);
-    LS_TRY(ls_variable_bring(variable));
+    LS_TRY(ls_variable_sync_to_host(variable));
     int cpu = variable->device > 0 && variable->device < s->graph->context->cpu_count ? variable->device : 0;
     count_copy(s, variable, cpu, s->device->index);
     return ls_device_upload(s->device, to.memory, to.offset, variable->data, variable->bytes);

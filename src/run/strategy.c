@@ -176,12 +176,12 @@ static void measure_shares(ls_context *ctx, const int *devices, int count, int *
 
 /* ---- The map ---- */
 
-static ls_status fill_map(ls_context *ctx, const ls_strategy *s, int *lists, int count, ls_map *map)
+static ls_status fill_map(ls_context *ctx, const ls_strategy *s, int *lists, int count, ls_task_map *map)
 {
     static const ls_owners owners[] = { LS_OWNERS_ALL, LS_OWNERS_PAIRS, LS_OWNERS_FIRST };
     int replicas = replicas_of(s, count);
     bool gathers = s->kind == LS_STRATEGY_DATA_PARALLEL;
-    *map = (ls_map){ .devices = lists, .count = count };
+    *map = (ls_task_map){ .devices = lists, .count = count };
     map->stages = has_stages(s) ? count / replicas : 0;
     map->owners = gathers ? LS_OWNERS_FIRST : owners[s->all_reduce];
     map->first_updates = gathers;
@@ -196,7 +196,7 @@ static ls_status fill_map(ls_context *ctx, const ls_strategy *s, int *lists, int
     return LS_OK;
 }
 
-ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls_map *out)
+ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls_task_map *out)
 {
     int *found = NULL, count = 0;
     LS_TRY(check(s));
@@ -222,7 +222,7 @@ ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls
     return LS_OK;
 }
 
-ls_status ls_map_copy(const ls_map *map, int **lists, ls_map *out)
+ls_status ls_task_map_copy(const ls_task_map *map, int **lists, ls_task_map *out)
 {
     size_t devices = (size_t)map->count, shares = (size_t)map->share_count;
     int *made = malloc((devices + shares + 1) * sizeof(*made));
@@ -249,7 +249,7 @@ ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_strategy: the graph is NULL");
     LS_TRY(ls_runs_of(graph, &runs));
     int *lists = NULL;
-    ls_map map;
+    ls_task_map map;
     LS_TRY(ls_strategy_map(graph->context, &strategy, &lists, &map));
     free(runs->lists);
     runs->lists = lists;
@@ -260,7 +260,7 @@ ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy)
 ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out)
 {
     int *lists = NULL;
-    ls_map map;
+    ls_task_map map;
     if (!ctx || !out)
         return ls_fail(LS_ERR_INVALID, "ls_strategy_replicas: a context and a place for the number are needed");
     LS_TRY(ls_context_begin(ctx, "ls_strategy_replicas"));

@@ -11,7 +11,7 @@ static ls_status no_memory(void)
 }
 
 /* Cuts elements into pieces; device -1: for any CPU. */
-static void add_pieces(ls_work *w, int device, int index, int64_t from, int64_t to, int64_t piece)
+static void add_pieces(ls_phase_units *w, int device, int index, int64_t from, int64_t to, int64_t piece)
 {
     for (; from < to; from += piece)
         w->units[w->count++] =
@@ -83,7 +83,7 @@ static double flops_of(const ls_plan *plan, int segment, int count, int lane)
            (double)(ls_lane_first(plan->batch, plan->lanes, lane + 1) - ls_lane_first(plan->batch, plan->lanes, lane));
 }
 
-static void list_visits(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void list_visits(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     int lanes = e->plan->lanes, first = phase->first, end = first + phase->count, count = 0;
     for (int lane = 0; lane < lanes; lane++) {
@@ -98,7 +98,7 @@ static void list_visits(const ls_executor *e, const ls_phase *phase, ls_work *w)
 }
 
 /* Runs of segments that stay on one device. */
-void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_work *w, int lane)
+void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_units *w, int lane)
 {
     w->first[lane] = w->count;
     for (int s = 0; s < phase->count;) {
@@ -116,7 +116,7 @@ void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_work *w, 
         w->order[w->order_end[w->visits[i]]++] = lane;
 }
 
-void ls_units_drop_lane(ls_work *w, int lane)
+void ls_units_drop_lane(ls_phase_units *w, int lane)
 {
     w->count = w->first[lane];
     w->end[lane] = w->first[lane];
@@ -124,7 +124,7 @@ void ls_units_drop_lane(ls_work *w, int lane)
         w->order_end[w->visits[i]]--;
 }
 
-static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     size_t lanes = (size_t)e->plan->lanes, devices = (size_t)e->devices;
     w->first = calloc(lanes, sizeof(*w->first));
@@ -153,7 +153,7 @@ static int holder_of(const ls_plan *plan, int segment, int from, int to)
 }
 
 /* Pairs of blocks that two devices have, for the left one's. What one device has is joined there, later or already. */
-static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int s = phase->first; s < phase->first + phase->count; s++)
         for (int lane = 0; e->plan->segments[s].slot_bytes > 0 && lane < e->plan->lanes; lane += phase->size) {
@@ -170,7 +170,7 @@ static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_work *w)
 /* ---- The others ---- */
 
 /* One unit for a CPU; on other kinds one for each device that computes the values. */
-static void add_whole(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void add_whole(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     ls_unit unit = { .device = e->placement->whole_device[phase->first], .index = phase->first, .count = phase->count };
     if (e->plan->whole_steps[phase->first].group->kind == LS_CPU || unit.device != LS_ANY_DEVICE) {
@@ -185,7 +185,7 @@ static void add_whole(const ls_executor *e, const ls_phase *phase, ls_work *w)
 }
 
 /* Of each device that has partials in memory of its own. */
-static void add_home(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void add_home(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
         bool has = false;
@@ -197,7 +197,7 @@ static void add_home(const ls_executor *e, const ls_phase *phase, ls_work *w)
 }
 
 /* Of each kind that moves all at once one unit, for the first of its devices that makes something of these joins. */
-static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int kind = 1; kind < e->placement->ctx->kind_count; kind++) {
         ls_unit unit = { .device = -1, .index = phase->first, .count = phase->count };
@@ -212,7 +212,7 @@ static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_work *
 }
 
 /* What CPUs own, in chunks, for their workers; in a cluster, what this process joins of it. */
-static void add_join(const ls_executor *e, int join, ls_work *w)
+static void add_join(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
     if (e->plan->at_home) {
@@ -226,7 +226,7 @@ static void add_join(const ls_executor *e, int join, ls_work *w)
 }
 
 /* Elsewhere all that a device owns at once. */
-static void add_joins(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void add_joins(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int d = e->placement->ctx->cpu_count; !e->plan->at_home && d < e->devices; d++) {
         bool owns = false;
@@ -241,7 +241,7 @@ static void add_joins(const ls_executor *e, const ls_phase *phase, ls_work *w)
 }
 
 /* What a device looks at and others own. */
-static void add_share(const ls_executor *e, int join, ls_work *w)
+static void add_share(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
     int value = e->plan->joins[join].group->value;
@@ -259,7 +259,7 @@ static void add_share(const ls_executor *e, int join, ls_work *w)
 
 /* What comes straight from a join was looked at there: one unit asks how it was. Otherwise the first device that has
  * the gradient looks at it. */
-static void add_check(const ls_executor *e, int update, ls_work *w)
+static void add_check(const ls_executor *e, int update, ls_phase_units *w)
 {
     const ls_step *step = &e->plan->updates[update];
     int64_t count = elements_of(e->plan, step);
@@ -274,7 +274,7 @@ static void add_check(const ls_executor *e, int update, ls_work *w)
 }
 
 /* Tiles for any CPU, or the first; elsewhere all updates of a device at once. */
-static void add_updates(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static void add_updates(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     const ls_plan *plan = e->plan;
     bool cpu = plan->updates[phase->first].group->kind == LS_CPU;
@@ -291,7 +291,7 @@ static void add_updates(const ls_executor *e, const ls_phase *phase, ls_work *w)
             }
 }
 
-static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work *w)
+static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     const ls_plan *plan = e->plan;
     switch (phase->kind) {
@@ -343,7 +343,7 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_work
 }
 
 /* By device, and behind them those of any CPU: its units, in order. */
-static ls_status make_queues(const ls_executor *e, ls_work *w)
+static ls_status make_queues(const ls_executor *e, ls_phase_units *w)
 {
     int count = 0;
     w->queue = calloc((size_t)w->count + 1, sizeof(*w->queue));
@@ -360,7 +360,7 @@ static ls_status make_queues(const ls_executor *e, ls_work *w)
     return LS_OK;
 }
 
-ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
+ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     w->units = calloc((size_t)count_units(e->plan, phase, e->devices) + 1, sizeof(*w->units));
     if (!w->units)
@@ -369,7 +369,7 @@ ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_work *w)
     return phase->kind == LS_PHASE_LANES ? LS_OK : make_queues(e, w);
 }
 
-void ls_units_free(ls_work *w)
+void ls_units_free(ls_phase_units *w)
 {
     void *lists[] = { w->units, w->first,     w->end,   w->visits,     w->visits_first,
                       w->order, w->order_end, w->queue, w->queue_first };

@@ -200,7 +200,7 @@ static int find_voice(const launch *l)
 }
 
 /* A worker that failed before the job began, and was started again, is met as if nothing had happened. */
-static void follow_chief(launch *l)
+static void promote_to_chief(launch *l)
 {
     int chief = launch_find_chief(l);
     if (chief < 0 || l->finished)
@@ -257,7 +257,7 @@ static void reap(launch *l)
         pid_t pid = l->workers[r].pid;
         if (pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid)
             continue;
-        follow_chief(l);
+        promote_to_chief(l);
         kill(-pid, SIGKILL);
         waitpid(pid, &how, 0);
         launch_read_worker(l, r, true);
@@ -318,7 +318,7 @@ static void look(launch *l, struct pollfd *polls)
             polls[n++] = (struct pollfd){ .fd = l->workers[r].out[i].fd, .events = POLLIN };
     poll(polls, (nfds_t)n, time_left(l));
     read_signals(l);
-    follow_chief(l);
+    promote_to_chief(l);
     for (int r = 0; r < l->count; r++)
         launch_read_worker(l, r, false);
     reap(l);

@@ -22,7 +22,7 @@ static uint64_t bytes_between(const ls_exchange_at *at, int from, int to)
     return bytes;
 }
 
-ls_status ls_mesh_judge(ls_mesh *mesh, int rank, ls_reading *out)
+ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
 {
     const ls_frame *h = &mesh->links[rank].in;
     if (h->epoch != mesh->peers.epoch || mesh->regroup) {

@@ -37,7 +37,7 @@
 
 /* One line on which HELLOs are under way. */
 typedef struct hello {
-    ls_line *at;
+    ls_connection *at;
     size_t sent, got;
     bool speaks;  /* this side says its own: */
     ls_frame out; /* its head; sequence 1: of a line for signs of life */
@@ -45,7 +45,7 @@ typedef struct hello {
     char about[MOST_ABOUT + 1]; /* of the other side */
 } hello;
 
-struct ls_door {
+struct ls_handshake {
     ls_mesh *mesh;
     ls_cluster_options copy;
     const ls_cluster_options *options; /* that copy */
@@ -79,7 +79,7 @@ struct ls_door {
     double since; /* when that was learnt */
 };
 
-static void forget(const ls_door *d, hello *h)
+static void forget(const ls_handshake *d, hello *h)
 {
     if (!h->at)
         return;
@@ -90,13 +90,13 @@ static void forget(const ls_door *d, hello *h)
 /* ---- Calling and being called on ---- */
 
 /* Whether a worker is one of those that begin the job. */
-static bool begins(const ls_door *d, int rank)
+static bool begins(const ls_handshake *d, int rank)
 {
     return ls_has_bit(d->begins, rank);
 }
 
 /* The one that says BEGIN. */
-static int first_of(const ls_door *d)
+static int first_of(const ls_handshake *d)
 {
     const ls_peers *p = &d->mesh->peers;
     int i = 0;
@@ -105,17 +105,17 @@ static int first_of(const ls_door *d)
     return p->members[i];
 }
 
-static bool has_line(const ls_door *d, int rank, int line)
+static bool has_line(const ls_handshake *d, int rank, int line)
 {
     return line ? d->mesh->links[rank].lives : d->mesh->links[rank].line != NULL;
 }
 
-static hello *call_to(const ls_door *d, int rank, int line)
+static hello *call_to(const ls_handshake *d, int rank, int line)
 {
     return &d->hellos[line * d->options->size + rank];
 }
 
-static void say(const ls_door *d, hello *h, int line)
+static void say(const ls_handshake *d, hello *h, int line)
 {
     const ls_mesh *mesh = d->mesh;
     h->speaks = true;
@@ -134,7 +134,7 @@ static void say(const ls_door *d, hello *h, int line)
 }
 
 /* A member of lower rank whose connection broke is called again: first the data line, then that for heartbeats. */
-static bool should_reconnect(const ls_door *d, int rank, int line)
+static bool should_reconnect(const ls_handshake *d, int rank, int line)
 {
     const ls_mesh *mesh = d->mesh;
     return rank < d->options->rank && ls_peers_has(&mesh->peers, rank) &&
@@ -142,7 +142,7 @@ static bool should_reconnect(const ls_door *d, int rank, int line)
 }
 
 /* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
-static bool should_call(const ls_door *d, int rank, int line, bool asks)
+static bool should_call(const ls_handshake *d, int rank, int line, bool asks)
 {
     if (d->mesh->begun)
         return should_reconnect(d, rank, line);
@@ -154,7 +154,7 @@ static bool should_call(const ls_door *d, int rank, int line, bool asks)
 }
 
 /* The line for signs of life is called when the other one is there: so its end is that of both. */
-static ls_status call_on_all(ls_door *d)
+static ls_status call_on_all(ls_handshake *d)
 {
     double now = d->mesh->table->now(d->mesh->transport);
     bool asks = !d->mesh->begun && now - d->asked >= ASK_HIGHER;
@@ -175,22 +175,22 @@ static ls_status call_on_all(ls_door *d)
     return LS_OK;
 }
 
-static hello *guest(const ls_door *d, int index)
+static hello *guest(const ls_handshake *d, int index)
 {
     return &d->hellos[2 * d->options->size + index];
 }
 
-static void drop_guest(ls_door *d, int index)
+static void drop_guest(ls_handshake *d, int index)
 {
     forget(d, guest(d, index));
     memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
     *guest(d, --d->guests) = (hello){ 0 }; /* it has moved */
 }
 
-static ls_status answer_all(ls_door *d)
+static ls_status answer_all(ls_handshake *d)
 {
     for (;;) {
-        ls_line *line;
+        ls_connection *line;
         LS_TRY(d->mesh->table->answer(d->mesh->transport, &line));
         if (!line)
             return LS_OK;
@@ -211,7 +211,7 @@ static bool is_ours(const ls_frame *head)
 }
 
 /* The head is looked at before anything behind it is read. */
-static hearing listen_to(ls_door *d, hello *h)
+static hearing listen_to(ls_handshake *d, hello *h)
 {
     const size_t head = sizeof(h->in);
     for (;;) {
@@ -239,7 +239,7 @@ static bool has_spoken(const hello *h)
 }
 
 /* A line that does not take it has ended, or will. */
-static void speak(const ls_door *d, hello *h)
+static void speak(const ls_handshake *d, hello *h)
 {
     const size_t head = sizeof(h->out), all = head + h->out.bytes;
     size_t moved = 0;
@@ -255,7 +255,7 @@ static void speak(const ls_door *d, hello *h)
         h->sent += moved;
 }
 
-static ls_status compare(const ls_door *d, const hello *h)
+static ls_status compare(const ls_handshake *d, const hello *h)
 {
     const ls_cluster_options *o = d->options;
     char about[MOST_ABOUT + 1];
@@ -274,7 +274,7 @@ static ls_status compare(const ls_door *d, const hello *h)
     return LS_OK;
 }
 
-void ls_door_learn(ls_door *d, const ls_frame *in)
+void ls_handshake_learn(ls_handshake *d, const ls_frame *in)
 {
     bool first = !d->joins; /* whomever it has met up to now was at the door itself */
     d->joins = true;
@@ -288,18 +288,18 @@ void ls_door_learn(ls_door *d, const ls_frame *in)
 }
 
 /* What a member of a job that has begun says of it. */
-static void learn(ls_door *d, const ls_frame *in)
+static void learn(ls_handshake *d, const ls_frame *in)
 {
     if (in->tag == 0 || in->tag > UINT32_MAX)
         return;
     d->mesh->since[in->from] = (uint32_t)in->tag;
     d->mesh->peers.job = in->hash[1];
     if (!d->joins || in->epoch > d->epoch)
-        ls_door_learn(d, in);
+        ls_handshake_learn(d, in);
 }
 
 /* The line is one to that rank from now on. */
-static void meet(ls_door *d, hello *h)
+static void meet(ls_handshake *d, hello *h)
 {
     int rank = (int)h->in.from;
     if (h->out.sequence == 0) {
@@ -314,13 +314,13 @@ static void meet(ls_door *d, hello *h)
 }
 
 /* Whether a line for signs of life is of the process to which there is the other line. */
-static bool fits(const ls_door *d, const hello *h, int rank, int line)
+static bool fits(const ls_handshake *d, const hello *h, int rank, int line)
 {
     return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
 }
 
 /* Whether a HELLO comes from the process that this worker had met, in the same generation. */
-static bool is_same_member(const ls_door *d, const hello *h)
+static bool is_same_member(const ls_handshake *d, const hello *h)
 {
     int rank = (int)h->in.from;
     return ls_peers_has(&d->mesh->peers, rank) && h->in.epoch == d->mesh->peers.epoch && h->in.tag > 0 &&
@@ -328,7 +328,7 @@ static bool is_same_member(const ls_door *d, const hello *h)
 }
 
 /* A member's answer to a call to reconnect. */
-static void hear_reconnected(ls_door *d, hello *h, int rank, int line)
+static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
 {
     bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
     if (!refused && is_same_member(d, h) && should_reconnect(d, rank, line) && !has_line(d, rank, line))
@@ -339,7 +339,7 @@ static void hear_reconnected(ls_door *d, hello *h, int rank, int line)
 
 /* A line that this worker called. One that ended, or did not begin properly, is called again; so is a higher rank that
  * has not begun. */
-static ls_status hear_called(ls_door *d, int rank, int line)
+static ls_status hear_called(ls_handshake *d, int rank, int line)
 {
     hello *h = call_to(d, rank, line);
     speak(d, h);
@@ -365,14 +365,14 @@ static ls_status hear_called(ls_door *d, int rank, int line)
 }
 
 /* Whether the connection to a member may be replaced: unless it is known to have left or ended. */
-static bool may_return(const ls_door *d, int rank)
+static bool may_return(const ls_handshake *d, int rank)
 {
     ls_absence how = d->mesh->lost[rank];
     return how != LS_LOST_LEFT && how != LS_LOST_DEAD;
 }
 
 /* The other side has lost this connection, whether this side has noticed or not. */
-static void drop_broken(ls_door *d, int rank)
+static void drop_broken(ls_handshake *d, int rank)
 {
     ls_mesh_lose(d->mesh, rank, LS_LOST_BROKEN, "its connection broke");
     ls_mesh_hang_up(d->mesh, rank);
@@ -381,7 +381,7 @@ static void drop_broken(ls_door *d, int rank)
 /* Whether a caller may be let in, now or later. */
 typedef enum welcome { WELCOME, LATER, NEVER } welcome;
 
-static welcome judge_guest(const ls_door *d, const hello *h)
+static welcome judge_guest(const ls_handshake *d, const hello *h)
 {
     int from = (int)h->in.from, line = h->in.sequence == 1;
     if (from == d->options->rank || from >= d->options->size)
@@ -400,7 +400,7 @@ static welcome judge_guest(const ls_door *d, const hello *h)
 }
 
 /* Two processes that call themselves by one rank are told of on both sides, if the workers do not meet in time. */
-static void note_refused(ls_door *d, const hello *h)
+static void note_refused(ls_handshake *d, const hello *h)
 {
     int from = (int)h->in.from;
     if (!d->mesh->begun && from < d->options->size && has_line(d, from, 0) && d->marks[from] != h->in.hash[0])
@@ -409,7 +409,7 @@ static void note_refused(ls_door *d, const hello *h)
 
 /* A guest is answered before anything is compared: the other side is told the difference, too. While a job runs, one
  * that does not fit is sent away; when it begins, nobody can begin. */
-static ls_status hear_guest(ls_door *d, int index, bool *gone)
+static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
 {
     hello *h = guest(d, index);
     hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
@@ -446,7 +446,7 @@ static ls_status hear_guest(ls_door *d, int index, bool *gone)
     return LS_OK;
 }
 
-static ls_status hear_all(ls_door *d)
+static ls_status hear_all(ls_handshake *d)
 {
     LS_TRY(answer_all(d));
     for (int line = 0; line < d->lines; line++)
@@ -466,7 +466,7 @@ static ls_status hear_all(ls_door *d)
 
 /* Who knocks at the door of a job that runs, and is not let in, has been told so; the first is told here, too, and then
  * what has come together in a while. */
-static void tell_refused(ls_door *d)
+static void tell_refused(ls_handshake *d)
 {
     char why[400];
     double now = d->mesh->table->now(d->mesh->transport);
@@ -477,7 +477,7 @@ static void tell_refused(ls_door *d)
     ls_log_write(d->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", d->options->rank, why);
 }
 
-ls_status ls_door_visit(ls_door *d)
+ls_status ls_handshake_visit(ls_handshake *d)
 {
     if (!d)
         return LS_OK;
@@ -488,7 +488,7 @@ ls_status ls_door_visit(ls_door *d)
 
 /* ---- All of it ---- */
 
-bool ls_door_has_met(const ls_door *d, const uint64_t *members)
+bool ls_handshake_has_met(const ls_handshake *d, const uint64_t *members)
 {
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++)
@@ -497,13 +497,14 @@ bool ls_door_has_met(const ls_door *d, const uint64_t *members)
     return true;
 }
 
-static bool is_complete(const ls_door *d)
+static bool is_complete(const ls_handshake *d)
 {
-    return d->joins ? ls_door_has_met(d, d->members) : begins(d, d->options->rank) && ls_door_has_met(d, d->begins);
+    return d->joins ? ls_handshake_has_met(d, d->members)
+                    : begins(d, d->options->rank) && ls_handshake_has_met(d, d->begins);
 }
 
 /* Who is not there. Those that never were come first: whoever waited for them in vain may have gone since. */
-static int list_missing(const ls_door *d, bool never, ls_text *names)
+static int list_missing(const ls_handshake *d, bool never, ls_text *names)
 {
     int missing = 0;
     for (int r = 0; r < d->options->size; r++) {
@@ -515,14 +516,14 @@ static int list_missing(const ls_door *d, bool never, ls_text *names)
 }
 
 /* Adds the missing workers to `names`: those that never came or, if all came once, those that are not there now. */
-static int find_missing(const ls_door *d, ls_text *names)
+static int find_missing(const ls_handshake *d, ls_text *names)
 {
     int missing = list_missing(d, true, names);
     return missing > 0 ? missing : list_missing(d, false, names);
 }
 
 /* Writes a line into the log while this worker waits. */
-static void say_missing(ls_door *d)
+static void say_missing(ls_handshake *d)
 {
     ls_text names = { 0 }, whom = { 0 };
     double now = d->mesh->table->now(d->mesh->transport);
@@ -541,7 +542,7 @@ static void say_missing(ls_door *d)
     ls_text_free(&names);
 }
 
-static ls_status name_missing(const ls_door *d)
+static ls_status name_missing(const ls_handshake *d)
 {
     ls_text names = { 0 };
     char strangers[400] = "";
@@ -562,7 +563,7 @@ static ls_status name_missing(const ls_door *d)
 }
 
 /* Until somebody calls or says something; or for a moment, if there is somebody to call again. */
-static ls_status wait_for_callers(ls_door *d)
+static ls_status wait_for_callers(ls_handshake *d)
 {
     int n = 0;
     bool complete = true;
@@ -590,7 +591,7 @@ static ls_status wait_for_callers(ls_door *d)
 }
 
 /* The members may have changed meanwhile: they are asked again. */
-static void look_again(ls_door *d)
+static void look_again(ls_handshake *d)
 {
     double now = d->mesh->table->now(d->mesh->transport);
     if (!d->joins || now - d->since < LOOK_AGAIN)
@@ -612,7 +613,7 @@ static uint64_t draw_mark(void)
 }
 
 /* Of rank and mark of each. */
-static void hash_company(const ls_door *d, uint64_t out[2])
+static void hash_company(const ls_handshake *d, uint64_t out[2])
 {
     const ls_peers *p = &d->mesh->peers;
     ls_hash hash;
@@ -625,13 +626,13 @@ static void hash_company(const ls_door *d, uint64_t out[2])
     ls_hash_end(&hash, out);
 }
 
-static bool is_of_company(const ls_door *d, const ls_frame *frame)
+static bool is_of_company(const ls_handshake *d, const ls_frame *frame)
 {
     return memcmp(frame->hash, d->company, sizeof(d->company)) == 0;
 }
 
 /* MET or BEGIN. */
-static ls_frame frame_of_company(const ls_door *d, ls_frame_kind kind)
+static ls_frame frame_of_company(const ls_handshake *d, ls_frame_kind kind)
 {
     ls_frame frame = ls_mesh_frame(d->mesh, kind, "");
     memcpy(frame.hash, d->company, sizeof(d->company));
@@ -639,7 +640,7 @@ static ls_frame frame_of_company(const ls_door *d, ls_frame_kind kind)
 }
 
 /* What was met up to now does not count. Whoever has met this worker hears it, and does the same. */
-static void meet_again(ls_door *d)
+static void meet_again(ls_handshake *d)
 {
     ls_mesh *mesh = d->mesh;
     ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
@@ -659,7 +660,7 @@ static void meet_again(ls_door *d)
     d->mark = draw_mark();
 }
 
-void ls_door_say_chief(ls_door *d)
+void ls_handshake_say_chief(ls_handshake *d)
 {
     if (!d || d->chief || d->mesh->peers.members[0] != d->options->rank)
         return;
@@ -667,13 +668,13 @@ void ls_door_say_chief(ls_door *d)
     ls_launcher_say_chief(d->options);
 }
 
-static ls_status begin(ls_door *d, ls_frame frame)
+static ls_status begin(ls_handshake *d, ls_frame frame)
 {
     ls_mesh *mesh = d->mesh;
     mesh->begun = true;
     mesh->peers.job = frame.hash[0];
     ls_mesh_confirm_members(mesh);
-    ls_door_say_chief(d);
+    ls_handshake_say_chief(d);
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->readies[r].kind == LS_FRAME_MET)
             mesh->readies[r] = (ls_frame){ 0 };
@@ -684,7 +685,7 @@ static ls_status begin(ls_door *d, ls_frame frame)
     return LS_OK;
 }
 
-void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
+void ls_handshake_hear(ls_handshake *d, int rank, const ls_frame *frame)
 {
     if (!d || d->mesh->begun || d->joins)
         return;
@@ -695,7 +696,7 @@ void ls_door_hear(ls_door *d, int rank, const ls_frame *frame)
 }
 
 /* For the first: whether all others that are left have met; *same: those that have, met the same processes. */
-static bool all_have_met(const ls_door *d, bool *same)
+static bool all_have_met(const ls_handshake *d, bool *same)
 {
     const ls_peers *p = &d->mesh->peers;
     bool all = true;
@@ -710,7 +711,7 @@ static bool all_have_met(const ls_door *d, bool *same)
 }
 
 /* To the first; when that is lost, to the next one. */
-static ls_status say_met(ls_door *d)
+static ls_status say_met(ls_handshake *d)
 {
     if (!d->met) {
         d->met = true;
@@ -727,7 +728,7 @@ static ls_status say_met(ls_door *d)
 }
 
 /* Whether what was met counts no more: somebody was lost that not all have met, or has begun to meet again. */
-static bool is_broken(ls_door *d)
+static bool is_broken(ls_handshake *d)
 {
     const ls_mesh *mesh = d->mesh;
     if (!mesh->regroup)
@@ -740,7 +741,7 @@ static bool is_broken(ls_door *d)
     return !d->met || (first_of(d) == d->options->rank && now - d->lost_at > MEET_AGAIN);
 }
 
-static ls_status agree(ls_door *d)
+static ls_status agree(ls_handshake *d)
 {
     bool same;
     if (d->joins)
@@ -767,7 +768,7 @@ static ls_status agree(ls_door *d)
 /* ---- What the launcher has seen ---- */
 
 /* How many of those that begin are gone; *left: workers, without parameter servers, that are not. */
-static int count_gone(const ls_door *d, const uint64_t *gone, int *left, ls_text *names)
+static int count_gone(const ls_handshake *d, const uint64_t *gone, int *left, ls_text *names)
 {
     int count = 0;
     *left = 0;
@@ -780,7 +781,7 @@ static int count_gone(const ls_door *d, const uint64_t *gone, int *left, ls_text
 }
 
 /* The job begins with those that are left. */
-static void do_without(ls_door *d, const uint64_t *gone)
+static void do_without(ls_handshake *d, const uint64_t *gone)
 {
     for (int r = 0; r < d->options->size; r++)
         if (r != d->options->rank && ls_has_bit(gone, r))
@@ -792,7 +793,7 @@ static void do_without(ls_door *d, const uint64_t *gone)
 
 /* A job for which those that are left are enough begins with them; another one does not begin. Between MET and BEGIN
  * the others may go on nevertheless, and say so soon. */
-static ls_status heed_launcher(ls_door *d)
+static ls_status heed_launcher(ls_handshake *d)
 {
     ls_text names = { 0 };
     ls_status status = LS_OK;
@@ -818,7 +819,7 @@ static ls_status heed_launcher(ls_door *d)
     return status;
 }
 
-bool ls_door_launcher_saw_end(const ls_door *d, int rank)
+bool ls_handshake_launcher_saw_end(const ls_handshake *d, int rank)
 {
     return d && ls_launcher_has_seen_end(d->options, rank);
 }
@@ -826,7 +827,7 @@ bool ls_door_launcher_saw_end(const ls_door *d, int rank)
 /* ---- Until the job begins ---- */
 
 /* BEGIN goes out before the program does something else. */
-static ls_status send_begin(ls_door *d)
+static ls_status send_begin(ls_handshake *d)
 {
     ls_mesh *mesh = d->mesh;
     double end = mesh->table->now(mesh->transport) + mesh->silence_limit;
@@ -836,7 +837,7 @@ static ls_status send_begin(ls_door *d)
     return LS_OK;
 }
 
-static ls_status meet_all(ls_door *d)
+static ls_status meet_all(ls_handshake *d)
 {
     d->mark = draw_mark();
     LS_TRY(agree(d)); /* one that begins alone has nobody to wait for */
@@ -852,7 +853,7 @@ static ls_status meet_all(ls_door *d)
 }
 
 /* One that gives up says so: those that have met it meet again, or give up likewise, and do not begin without it. */
-static void give_up(ls_door *d)
+static void give_up(ls_handshake *d)
 {
     ls_error why;
     ls_error_keep(&why, LS_ERR_PEER);
@@ -861,7 +862,7 @@ static void give_up(ls_door *d)
     (void)ls_error_give(&why);
 }
 
-static ls_status open_door(ls_door *d, int number, const char *about)
+static ls_status open_door(ls_handshake *d, int number, const char *about)
 {
     ls_mesh *mesh = d->mesh;
     size_t count = 2 * (size_t)d->options->size + MOST_GUESTS;
@@ -891,7 +892,7 @@ static ls_status open_door(ls_door *d, int number, const char *about)
     return status;
 }
 
-void ls_door_close(ls_door *d)
+void ls_handshake_close(ls_handshake *d)
 {
     if (!d)
         return;
@@ -908,17 +909,17 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     ls_mesh *mesh;
     LS_TRY(ls_mesh_create(options, &mesh));
     mesh->log = log;
-    ls_door *d = mesh->door = calloc(1, sizeof(*d));
+    ls_handshake *d = mesh->door = calloc(1, sizeof(*d));
     ls_status status = d ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
     if (d)
-        *d = (ls_door){ .mesh = mesh, .copy = *options, .options = &d->copy, .launcher = -1 };
+        *d = (ls_handshake){ .mesh = mesh, .copy = *options, .options = &d->copy, .launcher = -1 };
     if (status == LS_OK)
         status = ls_transport_choose(options, &mesh->table);
     if (status == LS_OK)
         status = open_door(d, number, about);
     if (status == LS_OK && mesh->table->beats)
-        status =
-            ls_beats_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit, &mesh->beats);
+        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit,
+                                    &mesh->beats);
     if (status != LS_OK) {
         ls_mesh_free(mesh);
         return status;

@@ -12,13 +12,13 @@
 #define MEMORY   10.0 /* seconds for which a delay is remembered */
 #define UNIT     0.01 /* seconds: of a delay, in a byte */
 
-struct ls_beats {
+struct ls_heartbeat {
     ls_transport *transport;
     const ls_transport_table *table;
-    ls_line **lines;
-    pthread_mutex_t mutex; /* of the next two, by rank: */
-    ls_line **added;       /* to take the place of the line that was there */
-    ls_line_end *ended;    /* how the newest line ended */
+    ls_connection **lines;
+    pthread_mutex_t mutex;    /* of the next two, by rank: */
+    ls_connection **added;    /* to take the place of the line that was there */
+    ls_connection_end *ended; /* how the newest line ended */
     ls_want *wants;
     int *ranks; /* of the wants */
     int size;
@@ -33,7 +33,7 @@ struct ls_beats {
     bool started;
 };
 
-static void end_line(ls_beats *b, int rank, ls_line_end how)
+static void end_line(ls_heartbeat *b, int rank, ls_connection_end how)
 {
     pthread_mutex_lock(&b->mutex);
     if (!b->added[rank])
@@ -44,13 +44,13 @@ static void end_line(ls_beats *b, int rank, ls_line_end how)
 }
 
 /* What was said does not matter. */
-static void listen_to(ls_beats *b, int rank)
+static void listen_to(ls_heartbeat *b, int rank)
 {
     char sink[256];
     size_t moved = 1;
     while (moved > 0) {
         if (b->table->read(b->lines[rank], &(struct iovec){ sink, sizeof(sink) }, 1, &moved) != LS_OK) {
-            end_line(b, rank, ls_line_how_ended(b->table, b->lines[rank]));
+            end_line(b, rank, ls_connection_how_ended(b->table, b->lines[rank]));
             return;
         }
         if (moved == 0)
@@ -62,7 +62,7 @@ static void listen_to(ls_beats *b, int rank)
 
 /* A line that takes nothing is not broken: the other side is stopped, or the network is. One whose write fails is read
  * to its end, which says how it ended. */
-static void beat(ls_beats *b)
+static void beat(ls_heartbeat *b)
 {
     size_t moved;
     double units = atomic_load(&b->delay) / UNIT;
@@ -72,12 +72,12 @@ static void beat(ls_beats *b)
             continue;
         listen_to(b, r);
         if (b->lines[r])
-            end_line(b, r, LS_LINE_BROKEN);
+            end_line(b, r, LS_CONNECTION_BROKEN);
     }
 }
 
 /* This thread is awake, and was to be after an interval at the latest. */
-static void note_delay(ls_beats *b, double now)
+static void note_delay(ls_heartbeat *b, double now)
 {
     double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
     if (slept > b->limit)
@@ -89,11 +89,11 @@ static void note_delay(ls_beats *b, double now)
     atomic_store(&b->last, now);
 }
 
-static void take_added(ls_beats *b)
+static void take_added(ls_heartbeat *b)
 {
     for (int r = 0; r < b->size; r++) {
         pthread_mutex_lock(&b->mutex);
-        ls_line *line = b->added[r], *before = b->lines[r];
+        ls_connection *line = b->added[r], *before = b->lines[r];
         if (line)
             b->lines[r] = line;
         b->added[r] = NULL;
@@ -103,7 +103,7 @@ static void take_added(ls_beats *b)
     }
 }
 
-static int list_wants(ls_beats *b)
+static int list_wants(ls_heartbeat *b)
 {
     int count = 0;
     for (int r = 0; r < b->size; r++)
@@ -116,7 +116,7 @@ static int list_wants(ls_beats *b)
 
 static void *run(void *user)
 {
-    ls_beats *b = user;
+    ls_heartbeat *b = user;
     double next = b->table->now(b->transport);
     while (!atomic_load(&b->ends)) {
         double now = b->table->now(b->transport);
@@ -136,12 +136,12 @@ static void *run(void *user)
     return NULL;
 }
 
-ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *table, ls_line **lines, int size,
-                         double limit, ls_beats **out)
+ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **lines, int size,
+                             double limit, ls_heartbeat **out)
 {
-    ls_beats *b = calloc(1, sizeof(*b));
+    ls_heartbeat *b = calloc(1, sizeof(*b));
     if (b) {
-        *b = (ls_beats){ .transport = transport, .table = table, .lines = lines, .size = size, .limit = limit };
+        *b = (ls_heartbeat){ .transport = transport, .table = table, .lines = lines, .size = size, .limit = limit };
         b->wants = calloc((size_t)size, sizeof(*b->wants));
         b->ranks = calloc((size_t)size, sizeof(*b->ranks));
         b->heard = calloc((size_t)size, sizeof(*b->heard));
@@ -153,7 +153,7 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
     }
     if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said || !b->ended ||
         ls_thread_start(&b->thread, run, b) != 0) {
-        ls_beats_stop(b);
+        ls_heartbeat_stop(b);
         return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
     }
     b->started = true;
@@ -161,7 +161,7 @@ ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *tabl
     return LS_OK;
 }
 
-void ls_beats_stop(ls_beats *b)
+void ls_heartbeat_stop(ls_heartbeat *b)
 {
     if (!b)
         return;
@@ -185,33 +185,33 @@ void ls_beats_stop(ls_beats *b)
     free(b);
 }
 
-void ls_beats_add(ls_beats *b, int rank, ls_line *line)
+void ls_heartbeat_add(ls_heartbeat *b, int rank, ls_connection *line)
 {
     atomic_store(&b->heard[rank], b->table->now(b->transport));
     pthread_mutex_lock(&b->mutex);
-    ls_line *before = b->added[rank];
+    ls_connection *before = b->added[rank];
     b->added[rank] = line;
-    b->ended[rank] = LS_LINE_OPEN;
+    b->ended[rank] = LS_CONNECTION_OPEN;
     pthread_mutex_unlock(&b->mutex);
     if (before)
         b->table->hang_up(before);
 }
 
-ls_line_end ls_beats_how_ended(ls_beats *b, int rank)
+ls_connection_end ls_heartbeat_how_ended(ls_heartbeat *b, int rank)
 {
     pthread_mutex_lock(&b->mutex);
-    ls_line_end how = b->ended[rank];
+    ls_connection_end how = b->ended[rank];
     pthread_mutex_unlock(&b->mutex);
     return how;
 }
 
-double ls_beats_heard(const ls_beats *b, int rank)
+double ls_heartbeat_heard(const ls_heartbeat *b, int rank)
 {
     return atomic_load(&b->heard[rank]);
 }
 
 /* Four times the longest delay, and the limit itself at most four times: a worker that is stopped is found then. */
-double ls_beats_patience(const ls_beats *b, int rank)
+double ls_heartbeat_patience(const ls_heartbeat *b, int rank)
 {
     double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;
     double delay = own > said ? own : said;
@@ -219,7 +219,7 @@ double ls_beats_patience(const ls_beats *b, int rank)
 }
 
 /* The thread may not have been awake since. */
-bool ls_beats_slept(ls_beats *b)
+bool ls_heartbeat_slept(ls_heartbeat *b)
 {
     bool late = b->table->now(b->transport) - atomic_load(&b->last) > b->limit;
     return atomic_exchange(&b->slept, false) || late;

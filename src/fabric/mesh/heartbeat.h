@@ -6,28 +6,28 @@
 
 #include "fabric/transport/transport.h"
 
-typedef struct ls_beats ls_beats;
+typedef struct ls_heartbeat ls_heartbeat;
 
 /* lines: by rank, NULL for this worker itself; they are the thread's from now on. limit: seconds of silence that are
  * too many. */
-ls_status ls_beats_start(ls_transport *transport, const ls_transport_table *table, ls_line **lines, int size,
-                         double limit, ls_beats **out);
-void ls_beats_stop(ls_beats *beats);
+ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **lines, int size,
+                             double limit, ls_heartbeat **out);
+void ls_heartbeat_stop(ls_heartbeat *beats);
 
 /* A line to a worker that came, in the place of the one to that rank. */
-void ls_beats_add(ls_beats *beats, int rank, ls_line *line);
+void ls_heartbeat_add(ls_heartbeat *beats, int rank, ls_connection *line);
 
 /* When a worker was last heard of. */
-double ls_beats_heard(const ls_beats *beats, int rank);
+double ls_heartbeat_heard(const ls_heartbeat *beats, int rank);
 
-/* How the line to a worker ended; LS_LINE_OPEN: it has not. */
-ls_line_end ls_beats_how_ended(ls_beats *beats, int rank);
+/* How the line to a worker ended; LS_CONNECTION_OPEN: it has not. */
+ls_connection_end ls_heartbeat_how_ended(ls_heartbeat *beats, int rank);
 
 /* Seconds beyond the limit that a worker may be silent: its machine or this one has too much to do, and signs of life
  * were late before. */
-double ls_beats_patience(const ls_beats *beats, int rank);
+double ls_heartbeat_patience(const ls_heartbeat *beats, int rank);
 
 /* Whether this process was itself silent for too long since the last question: others may have given it up. */
-bool ls_beats_slept(ls_beats *beats);
+bool ls_heartbeat_slept(ls_heartbeat *beats);
 
 #endif

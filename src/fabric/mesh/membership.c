@@ -71,7 +71,7 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
 
 double ls_mesh_heard(const ls_mesh *mesh, int rank)
 {
-    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_beats_heard(mesh->beats, rank) : 0;
+    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_heartbeat_heard(mesh->beats, rank) : 0;
     return beat > heard ? beat : heard;
 }
 
@@ -82,7 +82,7 @@ static void check_silence(ls_mesh *mesh, double now)
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
-        double limit = mesh->silence_limit + (mesh->beats ? ls_beats_patience(mesh->beats, r) : 0);
+        double limit = mesh->silence_limit + (mesh->beats ? ls_heartbeat_patience(mesh->beats, r) : 0);
         if (r == mesh->peers.rank || !link->line || link->reading == LS_HOLDS || mesh->lost[r] ||
             now - ls_mesh_heard(mesh, r) <= limit)
             continue;
@@ -97,7 +97,7 @@ static void check_heartbeats(ls_mesh *mesh)
     for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         if (r == mesh->peers.rank || !mesh->links[r].line || !mesh->links[r].lives || mesh->lost[r] ||
-            ls_beats_how_ended(mesh->beats, r) != LS_LINE_BROKEN)
+            ls_heartbeat_how_ended(mesh->beats, r) != LS_CONNECTION_BROKEN)
             continue;
         ls_mesh_hang_up(mesh, r);
         ls_mesh_lose(mesh, r, LS_LOST_BROKEN, "its heartbeat connection broke");
@@ -107,7 +107,7 @@ static void check_heartbeats(ls_mesh *mesh)
 /* Whether this process stood still for so long that others may have given it up. */
 static bool was_held_up(ls_mesh *mesh, double late)
 {
-    return mesh->beats ? ls_beats_slept(mesh->beats) : late > mesh->silence_limit;
+    return mesh->beats ? ls_heartbeat_slept(mesh->beats) : late > mesh->silence_limit;
 }
 
 /* A process that was itself stopped has no reason to call others silent. */
@@ -190,7 +190,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         return LS_OK;
     case LS_FRAME_MET:
     case LS_FRAME_BEGIN:
-        ls_door_hear(mesh->door, rank, frame);
+        ls_handshake_hear(mesh->door, rank, frame);
         return LS_OK;
     default:
         return LS_OK;
@@ -356,7 +356,7 @@ static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
         }
         LS_TRY(ls_mesh_wait(mesh));
         if (mesh->waits_until > 0)
-            LS_TRY(ls_door_visit(mesh->door));
+            LS_TRY(ls_handshake_visit(mesh->door));
     }
     return LS_OK;
 }
@@ -364,7 +364,7 @@ static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what)
 {
     int coordinator = mesh->peers.members[0];
-    LS_TRY(ls_door_visit(mesh->door));
+    LS_TRY(ls_handshake_visit(mesh->door));
     if (mesh->peers.count == 1) /* who waits for nobody hears nobody else */
         LS_TRY(ls_mesh_turn(mesh, 0));
     if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
@@ -531,8 +531,8 @@ static void part_enemies(ls_mesh *mesh)
  * and its pid is free, or the launcher saw it end. */
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
-    return (mesh->beats && ls_beats_how_ended(mesh->beats, rank) == LS_LINE_DIED) ||
-           ls_process_has_ended(&mesh->processes[rank]) || ls_door_launcher_saw_end(mesh->door, rank);
+    return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
+           ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->door, rank);
 }
 
 static void look_for_proofs(ls_mesh *mesh)
@@ -685,7 +685,7 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
     }
     LS_TRY(part_from_others(mesh, frame));
     ls_mesh_set_members(mesh, frame->members);
-    ls_door_say_chief(mesh->door);
+    ls_handshake_say_chief(mesh->door);
     if (p->newcomer >= 0 && !ls_peers_has(p, p->newcomer))
         p->newcomer = -1;
     for (int i = 0; i < p->count; i++) {
@@ -750,7 +750,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
             return LS_OK;
         LS_TRY(check_quorum(mesh));
         mesh->reconnects = is_reconnecting(mesh);
-        LS_TRY(ls_door_visit(mesh->door));
+        LS_TRY(ls_handshake_visit(mesh->door));
         if (mesh->changes != told)
             LS_TRY(tell_state(mesh));
         told = mesh->changes;

@@ -81,11 +81,11 @@ void ls_mesh_free(ls_mesh *mesh)
     for (int r = 0; mesh->links && r < mesh->peers.size; r++)
         if (mesh->links[r].line)
             mesh->table->hang_up(mesh->links[r].line);
-    ls_beats_stop(mesh->beats);
+    ls_heartbeat_stop(mesh->beats);
     for (int r = 0; mesh->alive && r < mesh->peers.size; r++) /* none, where a thread had them */
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
-    ls_door_close(mesh->door);
+    ls_handshake_close(mesh->door);
     if (mesh->transport)
         mesh->table->close(mesh->transport);
     pthread_mutex_destroy(&mesh->mutex);
@@ -131,7 +131,7 @@ void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame)
         ls_set_bit(frame->members, mesh->peers.members[i]);
 }
 
-void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line)
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line)
 {
     bool lives = mesh->links[rank].lives;
     mesh->links[rank] = (ls_link){ .line = line, .lives = lives, .heard = mesh->table->now(mesh->transport) };
@@ -140,11 +140,11 @@ void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line)
     mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
 }
 
-void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_line *line)
+void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line)
 {
     mesh->links[rank].lives = true;
     if (mesh->beats)
-        ls_beats_add(mesh->beats, rank, line);
+        ls_heartbeat_add(mesh->beats, rank, line);
     else
         mesh->alive[rank] = line;
 }
@@ -320,7 +320,7 @@ static void end_body(ls_link *link)
 static ls_status begin_body(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
-    LS_TRY(ls_mesh_judge(mesh, rank, &link->reading));
+    LS_TRY(ls_mesh_classify_frame(mesh, rank, &link->reading));
     link->in_left = link->in.bytes;
     link->in_piece = link->in_from = 0;
     if (link->in_left == 0 && link->reading != LS_HOLDS)
@@ -380,11 +380,11 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
     size_t moved = 0;
     *more = false;
     if (mesh->table->read(link->line, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
-        static const ls_absence absences[] = { [LS_LINE_CLOSED] = LS_LOST_BROKEN,
-                                               [LS_LINE_DIED] = LS_LOST_DEAD,
-                                               [LS_LINE_GONE] = LS_LOST_ENDED,
-                                               [LS_LINE_BROKEN] = LS_LOST_BROKEN };
-        ls_line_end how = ls_line_how_ended(mesh->table, link->line);
+        static const ls_absence absences[] = { [LS_CONNECTION_CLOSED] = LS_LOST_BROKEN,
+                                               [LS_CONNECTION_DIED] = LS_LOST_DEAD,
+                                               [LS_CONNECTION_GONE] = LS_LOST_ENDED,
+                                               [LS_CONNECTION_BROKEN] = LS_LOST_BROKEN };
+        ls_connection_end how = ls_connection_how_ended(mesh->table, link->line);
         ls_mesh_hang_up(mesh, rank);
         ls_mesh_lose(mesh, rank, absences[how], ls_last_error());
         return LS_OK;

@@ -89,10 +89,10 @@ typedef enum ls_absence {
 
 /* What is under way to and from one worker. */
 typedef struct ls_link {
-    ls_line *line; /* NULL: this worker itself, or it is not there */
-    bool lives;    /* there is a line for signs of life, too */
-    double heard;  /* when the last byte came */
-    bool deaf;     /* it does not listen any more: what it sent before is still read, and says why */
+    ls_connection *line; /* NULL: this worker itself, or it is not there */
+    bool lives;          /* there is a line for signs of life, too */
+    double heard;        /* when the last byte came */
+    bool deaf;           /* it does not listen any more: what it sent before is still read, and says why */
 
     ls_reading reading; /* a frame's head; a body that has to wait; that goes to pieces; that nobody wants */
     ls_frame in;
@@ -119,7 +119,7 @@ typedef struct ls_exchange_at {
 /* Exchanges under way: the one that is waited for, and one that was posted before it. Frames of both go in order. */
 typedef enum ls_under_way { LS_WAITED_FOR, LS_POSTED, LS_MOST_UNDER_WAY } ls_under_way;
 
-typedef struct ls_door ls_door;
+typedef struct ls_handshake ls_handshake;
 
 typedef struct ls_mesh {
     ls_peers peers; /* the first member: what runs are given */
@@ -130,17 +130,17 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* of each rank */
     ls_want *wants;
-    ls_line **alive;      /* by rank: lines for signs of life */
-    ls_beats *beats;      /* NULL: workers give them while they wait */
-    ls_door *door;        /* for those that come later */
-    bool begun;           /* this worker is a member */
-    int *members;         /* who is longer there comes first, then the lower rank */
-    uint32_t *since;      /* by rank: the epoch in which it became a member */
-    double *seconds;      /* by rank: what peers.seconds shows */
-    uint32_t *weights;    /* what peers.weights shows */
-    double outside;       /* seconds between calls of this collective: this worker's own work */
-    double left;          /* when the last call ended; 0: there was none */
-    atomic_int waits_for; /* what peers.waits_for shows */
+    ls_connection **alive; /* by rank: lines for signs of life */
+    ls_heartbeat *beats;   /* NULL: workers give them while they wait */
+    ls_handshake *door;    /* for those that come later */
+    bool begun;            /* this worker is a member */
+    int *members;          /* who is longer there comes first, then the lower rank */
+    uint32_t *since;       /* by rank: the epoch in which it became a member */
+    double *seconds;       /* by rank: what peers.seconds shows */
+    uint32_t *weights;     /* what peers.weights shows */
+    double outside;        /* seconds between calls of this collective: this worker's own work */
+    double left;           /* when the last call ended; 0: there was none */
+    atomic_int waits_for;  /* what peers.waits_for shows */
     ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
@@ -197,17 +197,17 @@ void ls_mesh_close(ls_mesh *mesh); /* tells the others */
 /* ---- door.c ---- */
 
 /* Moves on what is said at the door, without waiting. */
-ls_status ls_door_visit(ls_door *door);
+ls_status ls_handshake_visit(ls_handshake *door);
 /* As a newcomer: the members are now these. Lines to others are ended. */
-void ls_door_learn(ls_door *door, const ls_frame *members);
-bool ls_door_has_met(const ls_door *door, const uint64_t *members);
+void ls_handshake_learn(ls_handshake *door, const ls_frame *members);
+bool ls_handshake_has_met(const ls_handshake *door, const uint64_t *members);
 /* Whether this worker's launcher has seen a worker end for good. */
-bool ls_door_launcher_saw_end(const ls_door *door, int rank);
+bool ls_handshake_launcher_saw_end(const ls_handshake *door, int rank);
 /* MET or BEGIN has come of a worker that this one has met. */
-void ls_door_hear(ls_door *door, int rank, const ls_frame *frame);
+void ls_handshake_hear(ls_handshake *door, int rank, const ls_frame *frame);
 /* Tells the launcher when this worker has become the chief. */
-void ls_door_say_chief(ls_door *door);
-void ls_door_close(ls_door *door);
+void ls_handshake_say_chief(ls_handshake *door);
+void ls_handshake_close(ls_handshake *door);
 
 /* ---- mesh.c ---- */
 
@@ -219,8 +219,8 @@ ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what
 void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
 
 /* A line to a worker; a line for signs of life. */
-void ls_mesh_meet(ls_mesh *mesh, int rank, ls_line *line);
-void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_line *line);
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line);
+void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line);
 
 /* What another worker's frame says, fit to be printed. */
 const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
@@ -273,7 +273,7 @@ static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)
 }
 
 /* What to do with a body whose head is there. */
-ls_status ls_mesh_judge(ls_mesh *mesh, int rank, ls_reading *out);
+ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out);
 
 /* ---- members.c ---- */
 

@@ -30,15 +30,15 @@ enum { HELLO = 1, REFUSE, BEAT };
 
 /* ---- Parcels ---- */
 
-struct ls_parcel {
+struct ls_payload {
     atomic_int users;
     size_t size;
     void *bytes;
 };
 
-ls_status ls_parcel_make(size_t bytes, ls_parcel **out)
+ls_status ls_payload_make(size_t bytes, ls_payload **out)
 {
-    ls_parcel *p = malloc(sizeof(*p));
+    ls_payload *p = malloc(sizeof(*p));
     void *data = bytes <= SIZE_MAX - 64 ? aligned_alloc(64, (bytes + 64) / 64 * 64) : NULL;
     if (!p || !data) {
         free(p);
@@ -52,14 +52,14 @@ ls_status ls_parcel_make(size_t bytes, ls_parcel **out)
     return LS_OK;
 }
 
-ls_parcel *ls_parcel_keep(ls_parcel *p)
+ls_payload *ls_payload_keep(ls_payload *p)
 {
     if (p)
         atomic_fetch_add(&p->users, 1);
     return p;
 }
 
-void ls_parcel_drop(ls_parcel *p)
+void ls_payload_drop(ls_payload *p)
 {
     if (!p || atomic_fetch_sub(&p->users, 1) > 1)
         return;
@@ -67,12 +67,12 @@ void ls_parcel_drop(ls_parcel *p)
     free(p);
 }
 
-void *ls_parcel_bytes(ls_parcel *p)
+void *ls_payload_bytes(ls_payload *p)
 {
     return p->bytes;
 }
 
-size_t ls_parcel_size(const ls_parcel *p)
+size_t ls_payload_size(const ls_payload *p)
 {
     return p->size;
 }
@@ -83,14 +83,14 @@ typedef struct head {
     uint32_t magic;
     uint16_t version, kind;
     uint32_t from, to;
-    int64_t numbers[LS_LETTER_NUMBERS];
+    int64_t numbers[LS_MESSAGE_NUMBERS];
     uint64_t bytes; /* of the body, which follows */
 } head;
 
 typedef struct item {
     struct item *next;
     head head;
-    ls_letter letter; /* of those that came; of those that go out its body alone */
+    ls_message letter; /* of those that came; of those that go out its body alone */
 } item;
 
 typedef struct queue {
@@ -99,23 +99,23 @@ typedef struct queue {
 
 /* A connection: of a process that is known by its rank, or a guest. */
 typedef struct connection {
-    ls_line *line;
+    ls_connection *line;
     bool met;    /* both have said HELLO */
     bool caller; /* this side called */
     double began, heard, said;
     head in;
     size_t in_done; /* bytes of head and body that are there */
-    ls_parcel *body;
+    ls_payload *body;
     item *out; /* under way */
     size_t out_done;
     queue ready; /* to go out behind it, before what is in the rank's queue: HELLO and the like */
 } connection;
 
-struct ls_post {
+struct ls_messenger {
     const ls_transport_table *table;
     ls_transport *transport;
     ls_cluster_options cluster;
-    ls_post_options options;
+    ls_messenger_options options;
     char *about;
     double limit, beat; /* seconds of silence that are too many; between signs of life */
     int bell;
@@ -163,7 +163,7 @@ static item *take(queue *q)
 static void free_item(item *i)
 {
     if (i)
-        ls_parcel_drop(i->letter.body);
+        ls_payload_drop(i->letter.body);
     free(i);
 }
 
@@ -173,21 +173,22 @@ static void clear(queue *q)
         free_item(i);
 }
 
-static void ring(const ls_post *post)
+static void ring(const ls_messenger *post)
 {
     uint64_t one = 1;
     while (write(post->bell, &one, sizeof(one)) < 0 && errno == EINTR)
         ;
 }
 
-static double now(const ls_post *post)
+static double now(const ls_messenger *post)
 {
     return post->table->now(post->transport);
 }
 
 /* ---- What goes out ---- */
 
-static ls_status make_item(const ls_post *post, int kind, int to, const int64_t *numbers, ls_parcel *body, item **out)
+static ls_status make_item(const ls_messenger *post, int kind, int to, const int64_t *numbers, ls_payload *body,
+                           item **out)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i)
@@ -200,26 +201,26 @@ static ls_status make_item(const ls_post *post, int kind, int to, const int64_t 
                       .bytes = body ? body->size : 0 };
     if (numbers)
         memcpy(i->head.numbers, numbers, sizeof(i->head.numbers));
-    i->letter.body = ls_parcel_keep(body);
+    i->letter.body = ls_payload_keep(body);
     *out = i;
     return LS_OK;
 }
 
 /* HELLO, or a refusal with its reason. */
-static ls_status say(ls_post *post, connection *l, int kind, int to, const char *text)
+static ls_status say(ls_messenger *post, connection *l, int kind, int to, const char *text)
 {
-    ls_parcel *body = NULL;
+    ls_payload *body = NULL;
     item *i = NULL;
-    LS_TRY(ls_parcel_make(strlen(text), &body));
+    LS_TRY(ls_payload_make(strlen(text), &body));
     memcpy(body->bytes, text, body->size);
     ls_status status = make_item(post, kind, to, post->options.hello, body, &i);
-    ls_parcel_drop(body);
+    ls_payload_drop(body);
     if (status == LS_OK)
         put(&l->ready, i);
     return status;
 }
 
-ls_status ls_post_send(ls_post *post, const ls_letter *letter)
+ls_status ls_messenger_send(ls_messenger *post, const ls_message *letter)
 {
     item *i = NULL;
     if (letter->rank < 0 || letter->rank >= post->cluster.size)
@@ -237,7 +238,7 @@ ls_status ls_post_send(ls_post *post, const ls_letter *letter)
     return LS_OK;
 }
 
-static item *next_out(ls_post *post, connection *l, int rank)
+static item *next_out(ls_messenger *post, connection *l, int rank)
 {
     item *i = take(&l->ready);
     if (i || !l->met || rank < 0)
@@ -251,7 +252,7 @@ static item *next_out(ls_post *post, connection *l, int rank)
 }
 
 /* Writes what can be written at once. */
-static ls_status push(ls_post *post, connection *l, int rank)
+static ls_status push(ls_messenger *post, connection *l, int rank)
 {
     for (;;) {
         if (!l->out)
@@ -282,14 +283,14 @@ static ls_status push(ls_post *post, connection *l, int rank)
 
 /* ---- Ends of lines ---- */
 
-static void tell(ls_post *post, int rank, int kind, const head *h, ls_parcel *body, const char *text)
+static void tell(ls_messenger *post, int rank, int kind, const head *h, ls_payload *body, const char *text)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i) {
-        ls_parcel_drop(body);
+        ls_payload_drop(body);
         return; /* who waits has a limit */
     }
-    i->letter = (ls_letter){ .rank = rank, .kind = kind, .body = body };
+    i->letter = (ls_message){ .rank = rank, .kind = kind, .body = body };
     if (h)
         memcpy(i->letter.numbers, h->numbers, sizeof(h->numbers));
     if (text)
@@ -297,25 +298,25 @@ static void tell(ls_post *post, int rank, int kind, const head *h, ls_parcel *bo
     put(&post->arrived, i);
 }
 
-static void end_link(ls_post *post, connection *l)
+static void end_link(ls_messenger *post, connection *l)
 {
     if (l->line)
         post->table->hang_up(l->line);
     free_item(l->out);
     clear(&l->ready);
-    ls_parcel_drop(l->body);
+    ls_payload_drop(l->body);
     *l = (connection){ .line = NULL };
 }
 
 /* A call of this process came to nothing. */
-static void note_why(ls_post *post, int rank, const char *why)
+static void note_why(ls_messenger *post, int rank, const char *why)
 {
     pthread_mutex_lock(&post->mutex);
     snprintf(post->why, sizeof(post->why), "process %d: %s", rank, why);
     pthread_mutex_unlock(&post->mutex);
 }
 
-static void lose(ls_post *post, int rank, const char *why)
+static void lose(ls_messenger *post, int rank, const char *why)
 {
     bool met = post->links[rank].met, called = post->links[rank].caller;
     end_link(post, &post->links[rank]);
@@ -326,12 +327,12 @@ static void lose(ls_post *post, int rank, const char *why)
     clear(&post->out[rank]);
     pthread_mutex_unlock(&post->mutex);
     if (met)
-        tell(post, rank, LS_LETTER_LOST, NULL, NULL, why);
+        tell(post, rank, LS_MESSAGE_LOST, NULL, NULL, why);
 }
 
 /* ---- What comes ---- */
 
-static ls_status check_head(const ls_post *post, const connection *l, int rank)
+static ls_status check_head(const ls_messenger *post, const connection *l, int rank)
 {
     const head *h = &l->in;
     uint64_t most = h->kind == HELLO || h->kind == REFUSE ? MOST_ABOUT : post->options.most;
@@ -349,7 +350,7 @@ static ls_status check_head(const ls_post *post, const connection *l, int rank)
 }
 
 /* Reads one letter as far as it is there; *whole: all of it. */
-static ls_status pull(ls_post *post, connection *l, int rank, bool *whole)
+static ls_status pull(ls_messenger *post, connection *l, int rank, bool *whole)
 {
     *whole = false;
     for (;;) {
@@ -370,7 +371,7 @@ static ls_status pull(ls_post *post, connection *l, int rank, bool *whole)
         if (l->in_done == sizeof(head)) {
             LS_TRY(check_head(post, l, rank));
             if (l->in.bytes > 0)
-                LS_TRY(ls_parcel_make((size_t)l->in.bytes, &l->body));
+                LS_TRY(ls_payload_make((size_t)l->in.bytes, &l->body));
         }
         *whole = l->in_done == sizeof(head) + l->in.bytes;
         if (*whole)
@@ -386,29 +387,29 @@ static void text_of(const connection *l, char *text, size_t room)
 
 static void forget_letter(connection *l)
 {
-    ls_parcel_drop(l->body);
+    ls_payload_drop(l->body);
     l->body = NULL;
     l->in_done = 0;
 }
 
 /* Both have said who they are. */
-static void meet(ls_post *post, connection *l, int rank)
+static void meet(ls_messenger *post, connection *l, int rank)
 {
     l->met = true;
     pthread_mutex_lock(&post->mutex);
     post->reachable[rank] = true;
     pthread_mutex_unlock(&post->mutex);
-    tell(post, rank, LS_LETTER_MET, &l->in, NULL, NULL);
+    tell(post, rank, LS_MESSAGE_MET, &l->in, NULL, NULL);
 }
 
-static bool says_the_same(const ls_post *post, const connection *l)
+static bool says_the_same(const ls_messenger *post, const connection *l)
 {
     size_t bytes = strlen(post->about);
     return l->body ? l->body->size == bytes && memcmp(l->body->bytes, post->about, bytes) == 0 : bytes == 0;
 }
 
 /* Of somebody whom this process called. */
-static void hear_answer(ls_post *post, connection *l, int rank)
+static void hear_answer(ls_messenger *post, connection *l, int rank)
 {
     char text[200];
     if (l->in.kind == HELLO && says_the_same(post, l)) {
@@ -418,19 +419,19 @@ static void hear_answer(ls_post *post, connection *l, int rank)
     }
     text_of(l, text, sizeof(text));
     post->never[rank] = true;
-    tell(post, rank, LS_LETTER_REFUSED, NULL, NULL, text);
+    tell(post, rank, LS_MESSAGE_REFUSED, NULL, NULL, text);
     lose(post, rank, text);
 }
 
 /* A whole letter of a process that is known. */
-static void hear(ls_post *post, int rank)
+static void hear(ls_messenger *post, int rank)
 {
     connection *l = &post->links[rank];
     if (!l->met) {
         hear_answer(post, l, rank);
         return;
     }
-    if (l->in.kind >= LS_LETTER_FIRST) {
+    if (l->in.kind >= LS_MESSAGE_FIRST) {
         tell(post, rank, l->in.kind, &l->in, l->body, NULL);
         l->body = NULL;
         pthread_mutex_lock(&post->mutex);
@@ -440,7 +441,7 @@ static void hear(ls_post *post, int rank)
     forget_letter(l);
 }
 
-static bool is_heard(ls_post *post, int rank)
+static bool is_heard(ls_messenger *post, int rank)
 {
     pthread_mutex_lock(&post->mutex);
     bool out = post->waiting[rank] < MOST_WAITING;
@@ -449,7 +450,7 @@ static bool is_heard(ls_post *post, int rank)
 }
 
 /* A line that takes nothing any more is read first: the last letter may say why. */
-static void move_link(ls_post *post, int rank)
+static void move_link(ls_messenger *post, int rank)
 {
     connection *l = &post->links[rank];
     ls_error ended;
@@ -469,16 +470,16 @@ static void move_link(ls_post *post, int rank)
 
 /* ---- Guests ---- */
 
-static void end_guest(ls_post *post, int g)
+static void end_guest(ls_messenger *post, int g)
 {
     end_link(post, &post->guests[g]);
     post->guests[g] = post->guests[--post->guest_count];
     post->guests[post->guest_count] = (connection){ .line = NULL };
 }
 
-static ls_status let_in(ls_post *post)
+static ls_status let_in(ls_messenger *post)
 {
-    ls_line *line = NULL;
+    ls_connection *line = NULL;
     for (;;) {
         LS_TRY(post->table->answer(post->transport, &line));
         if (!line)
@@ -490,7 +491,7 @@ static ls_status let_in(ls_post *post)
 }
 
 /* A guest has said who it is: an older line of it is over. One of another job is told so. */
-static void hear_guest(ls_post *post, int g)
+static void hear_guest(ls_messenger *post, int g)
 {
     connection *guest = &post->guests[g];
     int rank = (int)guest->in.from;
@@ -519,7 +520,7 @@ static void hear_guest(ls_post *post, int g)
     end_guest(post, g);
 }
 
-static void move_guests(ls_post *post)
+static void move_guests(ls_messenger *post)
 {
     for (int g = post->guest_count - 1; g >= 0; g--) {
         bool whole = false;
@@ -535,14 +536,14 @@ static void move_guests(ls_post *post)
 
 /* ---- The thread ---- */
 
-static void call_others(ls_post *post)
+static void call_others(ls_messenger *post)
 {
     for (int r = 0; r < post->cluster.size; r++) {
         connection *l = &post->links[r];
         if (!post->options.calls[r] || post->never[r] || l->line || now(post) < post->call_again[r])
             continue;
         post->call_again[r] = now(post) + CALL_AGAIN;
-        ls_line *line = NULL;
+        ls_connection *line = NULL;
         if (post->table->call(post->transport, r, &line) != LS_OK)
             note_why(post, r, ls_last_error()); /* it may be there later */
         ls_clear_error();
@@ -555,7 +556,7 @@ static void call_others(ls_post *post)
 }
 
 /* Whoever was silent for too long is lost; unless this process has slept itself. */
-static void look_for_silence(ls_post *post)
+static void look_for_silence(ls_messenger *post)
 {
     double at = now(post);
     bool slept = at - post->awake > post->limit / 2;
@@ -575,7 +576,7 @@ static void look_for_silence(ls_post *post)
 }
 
 /* Callers that the transport did not let in are told of. */
-static void look_for_strangers(ls_post *post)
+static void look_for_strangers(ls_messenger *post)
 {
     char why[300];
     if (!post->table->refused || !post->table->refused(post->transport, why, sizeof(why)))
@@ -591,11 +592,11 @@ static void look_for_strangers(ls_post *post)
 }
 
 /* Letters of this turn go to whoever hears them first, and then to the queue. */
-static void hand_over(ls_post *post)
+static void hand_over(ls_messenger *post)
 {
     for (item *i; (i = take(&post->arrived)) != NULL;) {
         int rank = i->letter.rank;
-        bool counted = i->letter.kind >= LS_LETTER_FIRST;
+        bool counted = i->letter.kind >= LS_MESSAGE_FIRST;
         bool taken = post->options.hear && post->options.hear(post->options.user, &i->letter);
         pthread_mutex_lock(&post->mutex);
         if (taken && counted)
@@ -610,7 +611,7 @@ static void hand_over(ls_post *post)
     }
 }
 
-static bool has_more(ls_post *post, int rank)
+static bool has_more(ls_messenger *post, int rank)
 {
     const connection *l = &post->links[rank];
     pthread_mutex_lock(&post->mutex);
@@ -619,7 +620,7 @@ static bool has_more(ls_post *post, int rank)
     return more;
 }
 
-static int list_wants(ls_post *post)
+static int list_wants(ls_messenger *post)
 {
     int count = 0;
     post->wants[count++] = (ls_want){ .bell = post->bell, .read = true };
@@ -633,7 +634,7 @@ static int list_wants(ls_post *post)
     return count;
 }
 
-static ls_status turn(ls_post *post, double seconds)
+static ls_status turn(ls_messenger *post, double seconds)
 {
     uint64_t rings;
     call_others(post);
@@ -652,7 +653,7 @@ static ls_status turn(ls_post *post, double seconds)
     return LS_OK;
 }
 
-static bool is_flushed(ls_post *post)
+static bool is_flushed(ls_messenger *post)
 {
     for (int r = 0; r < post->cluster.size; r++)
         if (post->links[r].line && post->links[r].met && has_more(post, r))
@@ -662,7 +663,7 @@ static bool is_flushed(ls_post *post)
 
 static void *run(void *user)
 {
-    ls_post *post = user;
+    ls_messenger *post = user;
     ls_status status = LS_OK;
     post->awake = now(post);
     while (status == LS_OK && !atomic_load(&post->ends))
@@ -685,7 +686,7 @@ static void *run(void *user)
 
 /* ---- Opening, receiving, closing ---- */
 
-static ls_status start(ls_post *post)
+static ls_status start(ls_messenger *post)
 {
     LS_TRY(ls_transport_choose(&post->cluster, &post->table));
     if (post->table != &ls_transport_shm && post->table != &ls_transport_unix && post->table != &ls_transport_tcp)
@@ -702,9 +703,9 @@ static ls_status start(ls_post *post)
     return LS_OK;
 }
 
-ls_status ls_post_open(const ls_post_options *options, ls_post **out)
+ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **out)
 {
-    ls_post *post = calloc(1, sizeof(*post));
+    ls_messenger *post = calloc(1, sizeof(*post));
     if (!post)
         return ls_fail(LS_ERR_MEMORY, "no memory for letters to other processes");
     post->options = *options;
@@ -725,11 +726,11 @@ ls_status ls_post_open(const ls_post_options *options, ls_post **out)
     ls_error why;
     ls_error_keep(&why, status);
     *out = NULL;
-    ls_post_close(post);
+    ls_messenger_close(post);
     return ls_error_give(&why);
 }
 
-void ls_post_close(ls_post *post)
+void ls_messenger_close(ls_messenger *post)
 {
     if (!post)
         return;
@@ -752,10 +753,10 @@ void ls_post_close(ls_post *post)
     free(post);
 }
 
-void ls_post_why(ls_post *post, char text[LS_POST_WHY])
+void ls_messenger_why(ls_messenger *post, char text[LS_MESSENGER_WHY])
 {
     pthread_mutex_lock(&post->mutex);
-    snprintf(text, LS_POST_WHY, "%s%s", post->why[0] ? "; the last that called, or was called: " : "", post->why);
+    snprintf(text, LS_MESSENGER_WHY, "%s%s", post->why[0] ? "; the last that called, or was called: " : "", post->why);
     pthread_mutex_unlock(&post->mutex);
 }
 
@@ -771,7 +772,7 @@ static struct timespec after(double seconds)
     return t;
 }
 
-ls_status ls_post_receive(ls_post *post, double seconds, ls_letter *out, bool *got)
+ls_status ls_messenger_receive(ls_messenger *post, double seconds, ls_message *out, bool *got)
 {
     struct timespec end = after(seconds > 0 ? seconds : 0);
     int waited = 0;
@@ -780,7 +781,7 @@ ls_status ls_post_receive(ls_post *post, double seconds, ls_letter *out, bool *g
     while (!post->in.first && !post->over && waited == 0)
         waited = pthread_cond_timedwait(&post->come, &post->mutex, &end);
     item *i = take(&post->in);
-    bool full = i && i->letter.kind >= LS_LETTER_FIRST && post->waiting[i->letter.rank]-- == MOST_WAITING;
+    bool full = i && i->letter.kind >= LS_MESSAGE_FIRST && post->waiting[i->letter.rank]-- == MOST_WAITING;
     bool over = post->over;
     pthread_mutex_unlock(&post->mutex);
     if (full)

@@ -114,7 +114,7 @@ static bool send_slot(ls_message_line *line, size_t bytes)
     return true;
 }
 
-ls_status ls_message_line_write(ls_line *of, const struct iovec *parts, int count, size_t *moved)
+ls_status ls_message_line_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     ls_message_line *line = (ls_message_line *)of;
     *moved = 0;
@@ -173,7 +173,7 @@ static size_t take(ls_message_line *line, void *data, size_t bytes)
     return bytes;
 }
 
-ls_status ls_message_line_read(ls_line *of, const struct iovec *parts, int count, size_t *moved)
+ls_status ls_message_line_read(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     ls_message_line *line = (ls_message_line *)of;
     *moved = 0;

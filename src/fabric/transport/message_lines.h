@@ -56,8 +56,8 @@ ls_status ls_message_line_open(ls_message_line *line); /* posts its receives */
 bool ls_message_line_end(ls_message_line *line);
 void ls_message_line_free(ls_message_line *line);
 
-ls_status ls_message_line_write(ls_line *line, const struct iovec *parts, int count, size_t *moved);
-ls_status ls_message_line_read(ls_line *line, const struct iovec *parts, int count, size_t *moved);
+ls_status ls_message_line_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
+ls_status ls_message_line_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
 ls_status ls_message_lines_wait(ls_transport *transport, const ls_message_library *library, ls_want *wants, int count,
                                 double seconds);
 

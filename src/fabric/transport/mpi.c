@@ -244,7 +244,7 @@ static void mpi_close(ls_transport *transport)
     free(transport);
 }
 
-static void mpi_hang_up(ls_line *of)
+static void mpi_hang_up(ls_connection *of)
 {
     ls_message_line *line = (ls_message_line *)of;
     atomic_fetch_sub(&lines_open, 1);
@@ -258,7 +258,7 @@ static void mpi_hang_up(ls_line *of)
     pthread_mutex_unlock(&one);
 }
 
-static ls_status make_line(ls_transport *transport, int rank, int number, bool caller, ls_line **out)
+static ls_status make_line(ls_transport *transport, int rank, int number, bool caller, ls_connection **out)
 {
     ls_message_line *line;
     LS_TRY(ls_message_line_make(&ls_transport_mpi, &library, &line));
@@ -268,10 +268,10 @@ static ls_status make_line(ls_transport *transport, int rank, int number, bool c
     line->out_tag = TAG(((mpi_transport *)transport)->number, number, caller);
     line->in_tag = TAG(((mpi_transport *)transport)->number, number, !caller);
     if (ls_message_line_open(line) != LS_OK) {
-        mpi_hang_up((ls_line *)line);
+        mpi_hang_up((ls_connection *)line);
         return ls_fail(LS_ERR_PEER, "MPI has no connection to worker %d", rank);
     }
-    *out = (ls_line *)line;
+    *out = (ls_connection *)line;
     return LS_OK;
 }
 
@@ -288,7 +288,7 @@ static ls_status ring(const mpi_transport *t, int rank, int number)
     return error == 0 ? LS_OK : ls_fail(LS_ERR_PEER, "MPI cannot reach worker %d (its error %d)", rank, error);
 }
 
-static ls_status mpi_call(ls_transport *transport, int rank, ls_line **out)
+static ls_status mpi_call(ls_transport *transport, int rank, ls_connection **out)
 {
     mpi_transport *t = (mpi_transport *)transport;
     *out = NULL;
@@ -299,7 +299,7 @@ static ls_status mpi_call(ls_transport *transport, int rank, ls_line **out)
     return make_line(transport, rank, number, true, out);
 }
 
-static ls_status mpi_answer(ls_transport *transport, ls_line **out)
+static ls_status mpi_answer(ls_transport *transport, ls_connection **out)
 {
     const mpi_transport *t = (const mpi_transport *)transport;
     mpi_status status = { .source = -1 };

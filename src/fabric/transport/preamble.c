@@ -42,7 +42,7 @@ static int digit(char c)
     return c <= '9' ? c - '0' : c - 'a' + 10;
 }
 
-ls_status ls_opening_set_job(ls_opening *opening, const char *job)
+ls_status ls_preamble_set_job(ls_preamble *opening, const char *job)
 {
     char hex[65];
     LS_TRY(ls_sha256_of(job, strlen(job), hex));
@@ -51,9 +51,9 @@ ls_status ls_opening_set_job(ls_opening *opening, const char *job)
     return LS_OK;
 }
 
-void ls_opening_write(const ls_opening *opening, unsigned char out[LS_OPENING_BYTES])
+void ls_preamble_write(const ls_preamble *opening, unsigned char out[LS_PREAMBLE_BYTES])
 {
-    memset(out, 0, LS_OPENING_BYTES);
+    memset(out, 0, LS_PREAMBLE_BYTES);
     memcpy(out, magic, sizeof(magic));
     put(out + 8, opening->version, 2);
     put(out + 10, opening->kind, 2);
@@ -64,9 +64,9 @@ void ls_opening_write(const ls_opening *opening, unsigned char out[LS_OPENING_BY
     memcpy(out + 44, opening->job, LS_JOB_HASH_BYTES);
 }
 
-ls_reply_code ls_opening_judge(const unsigned char in[LS_OPENING_BYTES], const ls_opening *own, ls_opening *out)
+ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out)
 {
-    *out = (ls_opening){ .version = 0 };
+    *out = (ls_preamble){ .version = 0 };
     if (memcmp(in, magic, sizeof(magic)) != 0)
         return LS_REPLY_NO_OPENING;
     out->version = (uint16_t)get(in + 8, 2);
@@ -78,7 +78,7 @@ ls_reply_code ls_opening_judge(const unsigned char in[LS_OPENING_BYTES], const l
     out->to = get(in + 20, 4);
     ls_address_unpack(in + 24, &out->address);
     memcpy(out->job, in + 44, LS_JOB_HASH_BYTES);
-    if ((out->kind != LS_OPENING_CALL && out->kind != LS_OPENING_ASK) || out->from >= LS_MAX_CLUSTER || in[42] ||
+    if ((out->kind != LS_PREAMBLE_CALL && out->kind != LS_PREAMBLE_ASK) || out->from >= LS_MAX_CLUSTER || in[42] ||
         in[43])
         return LS_REPLY_NO_OPENING;
     if (memcmp(out->job, own->job, LS_JOB_HASH_BYTES) != 0)

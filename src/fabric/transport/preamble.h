@@ -7,24 +7,24 @@
 #include "base/status.h"
 #include "fabric/transport/address.h"
 
-#define LS_OPENING_BYTES  64
+#define LS_PREAMBLE_BYTES 64
 #define LS_REPLY_BYTES    16
 #define LS_WIRE_VERSION   1
 #define LS_JOB_HASH_BYTES 20
 
-typedef enum ls_opening_kind {
-    LS_OPENING_CALL = 1, /* a line for the workers themselves */
-    LS_OPENING_ASK,      /* where do others wait? (rendezvous.h) */
-} ls_opening_kind;
+typedef enum ls_preamble_kind {
+    LS_PREAMBLE_CALL = 1, /* a line for the workers themselves */
+    LS_PREAMBLE_ASK,      /* where do others wait? (rendezvous.h) */
+} ls_preamble_kind;
 
-typedef struct ls_opening {
+typedef struct ls_preamble {
     uint16_t version;
     uint16_t kind;
     uint32_t number;    /* of the cluster in its process */
     uint32_t from, to;  /* ranks */
     ls_address address; /* of the caller's own door; none: nobody can call it back */
     unsigned char job[LS_JOB_HASH_BYTES];
-} ls_opening;
+} ls_preamble;
 
 typedef enum ls_reply_code {
     LS_REPLY_WELCOME,
@@ -36,12 +36,12 @@ typedef enum ls_reply_code {
 } ls_reply_code;
 
 /* Hash of a job's name. */
-ls_status ls_opening_set_job(ls_opening *opening, const char *job);
+ls_status ls_preamble_set_job(ls_preamble *opening, const char *job);
 
-void ls_opening_write(const ls_opening *opening, unsigned char out[LS_OPENING_BYTES]);
+void ls_preamble_write(const ls_preamble *opening, unsigned char out[LS_PREAMBLE_BYTES]);
 /* What a door of `own` (its to, number and job count) answers to these bytes; *out is what they say, as far as it can
  * be read. */
-ls_reply_code ls_opening_judge(const unsigned char in[LS_OPENING_BYTES], const ls_opening *own, ls_opening *out);
+ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out);
 
 void ls_reply_write(ls_reply_code code, unsigned char out[LS_REPLY_BYTES]);
 /* LS_REPLY_NO_OPENING: these bytes are not a door's. *version: what the door speaks. */

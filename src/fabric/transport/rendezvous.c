@@ -262,7 +262,7 @@ static void ask(ls_tcp *tcp, int rank)
     double now = ls_clock_now();
     if (!tcp->desk && now >= tcp->desk_again) {
         ls_address there = next_meeting(tcp);
-        if (ls_tcp_line_call(tcp, LS_OPENING_ASK, 0, &there, &tcp->desk) != LS_OK)
+        if (ls_tcp_line_call(tcp, LS_PREAMBLE_ASK, 0, &there, &tcp->desk) != LS_OK)
             close_desk(tcp);
         ls_tcp_door_wake(tcp);
     }
@@ -271,7 +271,7 @@ static void ask(ls_tcp *tcp, int rank)
     unsigned char bytes[TCP_ASKED_BYTES];
     size_t moved = 0;
     put_rank(bytes, (uint32_t)rank);
-    if (ls_tcp_line_write((ls_line *)tcp->desk, &(struct iovec){ bytes, sizeof(bytes) }, 1, &moved) != LS_OK ||
+    if (ls_tcp_line_write((ls_connection *)tcp->desk, &(struct iovec){ bytes, sizeof(bytes) }, 1, &moved) != LS_OK ||
         (moved != 0 && moved != sizeof(bytes)))
         close_desk(tcp);
     else
@@ -303,7 +303,7 @@ static void hear_desk(ls_tcp *tcp)
         struct iovec part = { tcp->told + tcp->told_done, TCP_TOLD_BYTES - tcp->told_done };
         bool on_its_way = tcp->desk->state < TCP_OPEN;
         moved = 0;
-        if (ls_tcp_line_read((ls_line *)tcp->desk, &part, 1, &moved) != LS_OK) {
+        if (ls_tcp_line_read((ls_connection *)tcp->desk, &part, 1, &moved) != LS_OK) {
             close_desk(tcp);
             return;
         }
@@ -322,7 +322,7 @@ static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
     unsigned char asked[TCP_ASKED_BYTES], told[TCP_TOLD_BYTES] = { 0 };
     size_t moved = 0;
     *again = false;
-    if (ls_tcp_line_read((ls_line *)line, &(struct iovec){ asked, sizeof(asked) }, 1, &moved) != LS_OK)
+    if (ls_tcp_line_read((ls_connection *)line, &(struct iovec){ asked, sizeof(asked) }, 1, &moved) != LS_OK)
         return false;
     if (moved == 0)
         return true;
@@ -332,7 +332,7 @@ static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
     put_rank(told, rank);
     ls_address_pack(&tcp->places[rank].address, told + 4);
     *again = true;
-    return ls_tcp_line_write((ls_line *)line, &(struct iovec){ told, sizeof(told) }, 1, &moved) == LS_OK &&
+    return ls_tcp_line_write((ls_connection *)line, &(struct iovec){ told, sizeof(told) }, 1, &moved) == LS_OK &&
            moved == sizeof(told);
 }
 
@@ -378,7 +378,7 @@ void ls_tcp_unmeet(ls_tcp *tcp)
     }
 }
 
-void ls_tcp_learn(ls_tcp *tcp, const ls_opening *opening)
+void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *opening)
 {
     if (opening->from >= LS_MAX_CLUSTER || opening->address.bytes == 0)
         return;

@@ -53,19 +53,19 @@ static ls_shm_ring *ring_in(const shm_line *line)
     return &line->memory->rings[line->caller ? 1 : 0];
 }
 
-ls_shm_memory *ls_shm_memory_of(const ls_line *line)
+ls_shm_memory *ls_shm_memory_of(const ls_connection *line)
 {
     return ((const shm_line *)line)->memory;
 }
 
-int ls_shm_descriptor(const ls_line *line)
+int ls_shm_descriptor(const ls_connection *line)
 {
     return ((const shm_line *)line)->fd;
 }
 
 /* ---- Making lines ---- */
 
-static void shm_hang_up(ls_line *of)
+static void shm_hang_up(ls_connection *of)
 {
     shm_line *line = (shm_line *)of;
     if (line->memory)
@@ -130,7 +130,7 @@ static ls_status share_memory(shm_line *line)
     return LS_OK;
 }
 
-static ls_status shm_call(ls_transport *transport, int rank, ls_line **out)
+static ls_status shm_call(ls_transport *transport, int rank, ls_connection **out)
 {
     shm_line *line;
     int fd;
@@ -141,13 +141,13 @@ static ls_status shm_call(ls_transport *transport, int rank, ls_line **out)
     LS_TRY(make_line(fd, true, &line));
     ls_status status = share_memory(line);
     if (status == LS_OK)
-        *out = (ls_line *)line;
+        *out = (ls_connection *)line;
     else
-        shm_hang_up((ls_line *)line);
+        shm_hang_up((ls_connection *)line);
     return status;
 }
 
-static ls_status shm_answer(ls_transport *transport, ls_line **out)
+static ls_status shm_answer(ls_transport *transport, ls_connection **out)
 {
     shm_line *line;
     int fd = ls_unix_door_answer(&((shm_transport *)transport)->door);
@@ -155,7 +155,7 @@ static ls_status shm_answer(ls_transport *transport, ls_line **out)
     if (fd < 0)
         return LS_OK;
     LS_TRY(make_line(fd, false, &line));
-    *out = (ls_line *)line;
+    *out = (ls_connection *)line;
     return LS_OK;
 }
 
@@ -275,7 +275,7 @@ static ls_status failed(const shm_line *line)
     return ls_fail(LS_ERR_PEER, "%s", line->broken ? line->broken : "its connection ended");
 }
 
-static ls_status shm_write(ls_line *of, const struct iovec *parts, int count, size_t *moved)
+static ls_status shm_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     shm_line *line = (shm_line *)of;
     size_t room = space(line);
@@ -311,7 +311,7 @@ static size_t to_read(shm_line *line)
     return filled(line);
 }
 
-static ls_status shm_read(ls_line *of, const struct iovec *parts, int count, size_t *moved)
+static ls_status shm_read(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     shm_line *line = (shm_line *)of;
     size_t left = to_read(line);

@@ -24,7 +24,7 @@ typedef struct ls_shm_memory {
     ls_shm_ring rings[2]; /* from who called, and to it */
 } ls_shm_memory;
 
-ls_shm_memory *ls_shm_memory_of(const ls_line *line);
-int ls_shm_descriptor(const ls_line *line);
+ls_shm_memory *ls_shm_memory_of(const ls_connection *line);
+int ls_shm_descriptor(const ls_connection *line);
 
 #endif

@@ -55,14 +55,14 @@ static ls_status tcp_open(const ls_cluster_options *options, int number, ls_tran
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
     tcp->table = &ls_transport_tcp;
     tcp->options = *options;
-    tcp->own = (ls_opening){ .version = LS_WIRE_VERSION,
-                             .kind = LS_OPENING_CALL,
-                             .number = (uint32_t)number,
-                             .from = (uint32_t)options->rank,
-                             .to = (uint32_t)options->rank };
+    tcp->own = (ls_preamble){ .version = LS_WIRE_VERSION,
+                              .kind = LS_PREAMBLE_CALL,
+                              .number = (uint32_t)number,
+                              .from = (uint32_t)options->rank,
+                              .to = (uint32_t)options->rank };
     tcp->listener = tcp->bell = tcp->wake = -1;
     pthread_mutex_init(&tcp->mutex, NULL);
-    ls_status status = ls_opening_set_job(&tcp->own, options->job);
+    ls_status status = ls_preamble_set_job(&tcp->own, options->job);
     if (status == LS_OK)
         status = ls_key_read(options->key_file, &tcp->key);
     if (status == LS_OK)
@@ -83,7 +83,7 @@ static ls_status tcp_open(const ls_cluster_options *options, int number, ls_tran
 
 /* ---- Calling and answering ---- */
 
-static ls_status tcp_call(ls_transport *transport, int rank, ls_line **out)
+static ls_status tcp_call(ls_transport *transport, int rank, ls_connection **out)
 {
     ls_tcp *tcp = (ls_tcp *)transport;
     ls_address there = { .bytes = 0 };
@@ -99,17 +99,17 @@ static ls_status tcp_call(ls_transport *transport, int rank, ls_line **out)
         tcp->places[rank].call_again = now + CALL_AGAIN;
     pthread_mutex_unlock(&tcp->mutex);
     if (status == LS_OK && there.bytes > 0)
-        status = ls_tcp_line_call(tcp, LS_OPENING_CALL, rank, &there, &line);
+        status = ls_tcp_line_call(tcp, LS_PREAMBLE_CALL, rank, &there, &line);
     if (status == LS_OK)
-        *out = (ls_line *)line;
+        *out = (ls_connection *)line;
     return status;
 }
 
-static ls_status tcp_answer(ls_transport *transport, ls_line **out)
+static ls_status tcp_answer(ls_transport *transport, ls_connection **out)
 {
     ls_tcp *tcp = (ls_tcp *)transport;
     pthread_mutex_lock(&tcp->mutex);
-    *out = (ls_line *)ls_tcp_door_take(tcp);
+    *out = (ls_connection *)ls_tcp_door_take(tcp);
     pthread_mutex_unlock(&tcp->mutex);
     return LS_OK;
 }

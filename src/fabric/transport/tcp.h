@@ -28,14 +28,14 @@ typedef struct tcp_line {
     ls_tcp *tcp;
     int fd;
     tcp_state state;
-    bool caller;                           /* this side called */
-    bool refused;                          /* who called is told why it is not let in, and then it ends */
-    double end;                            /* by when it must be open, or gone */
-    ls_address there;                      /* of the other side */
-    ls_opening opening;                    /* what was said, or heard */
-    unsigned char bytes[LS_OPENING_BYTES]; /* the opening, then the reply; or the other way round */
+    bool caller;                            /* this side called */
+    bool refused;                           /* who called is told why it is not let in, and then it ends */
+    double end;                             /* by when it must be open, or gone */
+    ls_address there;                       /* of the other side */
+    ls_preamble opening;                    /* what was said, or heard */
+    unsigned char bytes[LS_PREAMBLE_BYTES]; /* the opening, then the reply; or the other way round */
     size_t done;
-    unsigned char said[LS_OPENING_BYTES]; /* the opening again: the secret is made of it */
+    unsigned char said[LS_PREAMBLE_BYTES]; /* the opening again: the secret is made of it */
     ls_secured *secured;
     bool wants_write; /* TCP_SHAKING: that is what it waits for */
     bool learned;     /* a guest's address is known */
@@ -48,7 +48,7 @@ typedef struct tcp_line {
     char why[300]; /* it ended, or is deaf */
 } tcp_line;
 
-ls_status ls_tcp_line_call(ls_tcp *tcp, ls_opening_kind kind, int rank, const ls_address *there, tcp_line **out);
+ls_status ls_tcp_line_call(ls_tcp *tcp, ls_preamble_kind kind, int rank, const ls_address *there, tcp_line **out);
 ls_status ls_tcp_line_answer(ls_tcp *tcp, int fd, const ls_address *there, tcp_line **out); /* takes the socket */
 void ls_tcp_line_free(tcp_line *line);
 /* Goes on as far as it can without waiting. */
@@ -56,10 +56,10 @@ void ls_tcp_line_step(tcp_line *line);
 /* What it waits for until it is open. */
 short ls_tcp_line_events(const tcp_line *line);
 bool ls_tcp_line_flush(tcp_line *line); /* whether nothing is on its way any more */
-ls_status ls_tcp_line_write(ls_line *line, const struct iovec *parts, int count, size_t *moved);
-ls_status ls_tcp_line_read(ls_line *line, const struct iovec *parts, int count, size_t *moved);
-void ls_tcp_line_hang_up(ls_line *line);
-ls_line_end ls_tcp_line_how_ended(const ls_line *line);
+ls_status ls_tcp_line_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
+ls_status ls_tcp_line_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
+void ls_tcp_line_hang_up(ls_connection *line);
+ls_connection_end ls_tcp_line_how_ended(const ls_connection *line);
 /* Lines that were hung up; under the mutex. */
 void ls_tcp_leave_some(ls_tcp *tcp);
 
@@ -77,7 +77,7 @@ typedef struct tcp_place {
 struct ls_tcp {
     const ls_transport_table *table;
     ls_cluster_options options;
-    ls_opening own; /* as if this worker called itself: job, number, its rank and address */
+    ls_preamble own; /* as if this worker called itself: job, number, its rank and address */
     ls_key *key;
     ls_tls *tls;
     pthread_mutex_t mutex;
@@ -125,7 +125,7 @@ ls_status ls_tcp_meet(ls_tcp *tcp);
 void ls_tcp_unmeet(ls_tcp *tcp);
 /* bytes 0: it is not known yet. */
 ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out);
-void ls_tcp_learn(ls_tcp *tcp, const ls_opening *opening); /* of one who has the key */
+void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *opening); /* of one who has the key */
 /* Answers those who ask, and hears what worker 0 answered. */
 void ls_tcp_desks_step(ls_tcp *tcp);
 

@@ -53,7 +53,7 @@ ls_status ls_tcp_line_answer(ls_tcp *tcp, int fd, const ls_address *there, tcp_l
     return make_line(tcp, fd, false, there, out);
 }
 
-ls_status ls_tcp_line_call(ls_tcp *tcp, ls_opening_kind kind, int rank, const ls_address *there, tcp_line **out)
+ls_status ls_tcp_line_call(ls_tcp *tcp, ls_preamble_kind kind, int rank, const ls_address *there, tcp_line **out)
 {
     int fd = socket(there->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -63,7 +63,7 @@ ls_status ls_tcp_line_call(ls_tcp *tcp, ls_opening_kind kind, int rank, const ls
     line->opening = tcp->own;
     line->opening.kind = (uint16_t)kind;
     line->opening.to = (uint32_t)rank;
-    ls_opening_write(&line->opening, line->bytes);
+    ls_preamble_write(&line->opening, line->bytes);
     memcpy(line->said, line->bytes, sizeof(line->said));
     ls_tcp_line_step(line);
     return LS_OK;
@@ -123,9 +123,9 @@ static bool go_connecting(tcp_line *line)
 static void begin_shaking(tcp_line *line)
 {
     static const char label[] = "lockstep tls 1.3 secret, version 1";
-    unsigned char purpose[sizeof(label) + LS_OPENING_BYTES], secret[LS_KEY_BYTES];
+    unsigned char purpose[sizeof(label) + LS_PREAMBLE_BYTES], secret[LS_KEY_BYTES];
     memcpy(purpose, label, sizeof(label));
-    memcpy(purpose + sizeof(label), line->said, LS_OPENING_BYTES);
+    memcpy(purpose + sizeof(label), line->said, LS_PREAMBLE_BYTES);
     line->buffer = malloc(LS_TLS_RECORD);
     ls_status status = line->buffer ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a connection");
     if (status == LS_OK)
@@ -141,7 +141,7 @@ static void begin_shaking(tcp_line *line)
 
 static bool go_saying(tcp_line *line)
 {
-    size_t size = line->caller ? LS_OPENING_BYTES : LS_REPLY_BYTES;
+    size_t size = line->caller ? LS_PREAMBLE_BYTES : LS_REPLY_BYTES;
     ssize_t sent = send(line->fd, line->bytes + line->done, size - line->done, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS))
         return false;
@@ -186,8 +186,8 @@ static void hear_reply(tcp_line *line)
 
 static void hear_opening(tcp_line *line)
 {
-    memcpy(line->said, line->bytes, LS_OPENING_BYTES);
-    ls_reply_code code = ls_opening_judge(line->bytes, &line->tcp->own, &line->opening);
+    memcpy(line->said, line->bytes, LS_PREAMBLE_BYTES);
+    ls_reply_code code = ls_preamble_judge(line->bytes, &line->tcp->own, &line->opening);
     if (code == LS_REPLY_NO_OPENING) {
         end_line(line, "is no worker: its first bytes are not");
         return;
@@ -207,7 +207,7 @@ static void hear_opening(tcp_line *line)
 
 static bool go_hearing(tcp_line *line)
 {
-    size_t size = line->caller ? LS_REPLY_BYTES : LS_OPENING_BYTES;
+    size_t size = line->caller ? LS_REPLY_BYTES : LS_PREAMBLE_BYTES;
     ssize_t got = recv(line->fd, line->bytes + line->done, size - line->done, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
@@ -329,7 +329,7 @@ static size_t take(cursor *c, unsigned char *out, size_t bytes)
 
 /* A record that the system takes only in part is finished later, when its user comes again. So that it does come, one
  * byte of the record is not counted as moved until then: it is the first one that is offered again, and passed over. */
-ls_status ls_tcp_line_write(ls_line *of, const struct iovec *parts, int count, size_t *moved)
+ls_status ls_tcp_line_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     tcp_line *line = (tcp_line *)of;
     cursor c = { parts, count, 0 };
@@ -377,7 +377,7 @@ static bool read_part(tcp_line *line, const struct iovec *part, size_t *sum)
     return true;
 }
 
-ls_status ls_tcp_line_read(ls_line *of, const struct iovec *parts, int count, size_t *moved)
+ls_status ls_tcp_line_read(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     tcp_line *line = (tcp_line *)of;
     size_t sum = 0;
@@ -403,12 +403,12 @@ static void say_goodbye(tcp_line *line)
         shutdown(line->fd, SHUT_WR);
 }
 
-ls_line_end ls_tcp_line_how_ended(const ls_line *of)
+ls_connection_end ls_tcp_line_how_ended(const ls_connection *of)
 {
     const tcp_line *line = (const tcp_line *)of;
     if (line->secured && ls_secured_was_closed(line->secured))
-        return LS_LINE_CLOSED;
-    return line->secured && ls_secured_died(line->secured) ? LS_LINE_DIED : LS_LINE_BROKEN;
+        return LS_CONNECTION_CLOSED;
+    return line->secured && ls_secured_died(line->secured) ? LS_CONNECTION_DIED : LS_CONNECTION_BROKEN;
 }
 
 /* Whether the other side has all that was sent, or is gone. */
@@ -443,7 +443,7 @@ void ls_tcp_leave_some(ls_tcp *tcp)
     tcp->leaving_count = kept;
 }
 
-void ls_tcp_line_hang_up(ls_line *of)
+void ls_tcp_line_hang_up(ls_connection *of)
 {
     tcp_line *line = (tcp_line *)of;
     if (!line)

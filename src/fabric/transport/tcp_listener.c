@@ -117,7 +117,7 @@ static void look_after_guests(ls_tcp *tcp)
         if (line->state == TCP_ENDED) {
             note_refused(tcp, line->why, line->opening.version > 0);
             ls_tcp_line_free(remove_guest(tcp, i));
-        } else if (line->state == TCP_OPEN && line->opening.kind == LS_OPENING_ASK) {
+        } else if (line->state == TCP_OPEN && line->opening.kind == LS_PREAMBLE_ASK) {
             seat_at_desk(tcp, remove_guest(tcp, i));
         } else {
             i++;

@@ -11,25 +11,25 @@
 #include "base/status.h"
 #include "lockstep/cluster.h"
 
-typedef struct ls_transport ls_transport; /* its own struct begins with `const ls_transport_table *table` */
-typedef struct ls_line ls_line;           /* likewise */
+typedef struct ls_transport ls_transport;   /* its own struct begins with `const ls_transport_table *table` */
+typedef struct ls_connection ls_connection; /* likewise */
 
 /* What somebody waits for; `ready` is set where it may be there. A line that has ended is ready for everything. */
 typedef struct ls_want {
-    ls_line *line; /* NULL: a caller at the door, or: */
-    int bell;      /* this descriptor can be read, one of whoever waits (shm, unix and tcp alone); 0: none */
+    ls_connection *line; /* NULL: a caller at the door, or: */
+    int bell;            /* this descriptor can be read, one of whoever waits (shm, unix and tcp alone); 0: none */
     bool read, write;
     bool ready;
 } ls_want;
 
 /* How a connection ended. */
-typedef enum ls_line_end {
-    LS_LINE_OPEN,
-    LS_LINE_CLOSED, /* the peer closed it: it runs, or ended after a proper goodbye */
-    LS_LINE_DIED,   /* the peer's process has ended: its kernel closed the connection */
-    LS_LINE_GONE,   /* the peer closed it or ended: this transport cannot tell which */
-    LS_LINE_BROKEN, /* reset, timed out, unreachable: the peer may run and see it the other way round */
-} ls_line_end;
+typedef enum ls_connection_end {
+    LS_CONNECTION_OPEN,
+    LS_CONNECTION_CLOSED, /* the peer closed it: it runs, or ended after a proper goodbye */
+    LS_CONNECTION_DIED,   /* the peer's process has ended: its kernel closed the connection */
+    LS_CONNECTION_GONE,   /* the peer closed it or ended: this transport cannot tell which */
+    LS_CONNECTION_BROKEN, /* reset, timed out, unreachable: the peer may run and see it the other way round */
+} ls_connection_end;
 
 typedef struct ls_transport_table {
     const char *name;
@@ -44,18 +44,18 @@ typedef struct ls_transport_table {
 
     /* A line to a worker's door. NULL: nobody is there yet, ask again in a moment. A line may still be on its way, or
      * turn out to lead nowhere: then it ends. */
-    ls_status (*call)(ls_transport *transport, int rank, ls_line **out);
+    ls_status (*call)(ls_transport *transport, int rank, ls_connection **out);
     /* A line from somebody who called; NULL: there is nobody. Strangers are not let in: who comes has shown that it is
      * of the same user on this machine, or has the job's key. */
-    ls_status (*answer)(ls_transport *transport, ls_line **out);
+    ls_status (*answer)(ls_transport *transport, ls_connection **out);
 
     /* Move what can be moved at once, maybe nothing. LS_ERR_PEER: the line has ended, with the reason. */
-    ls_status (*write)(ls_line *line, const struct iovec *parts, int count, size_t *moved);
-    ls_status (*read)(ls_line *line, const struct iovec *parts, int count, size_t *moved);
-    void (*hang_up)(ls_line *line); /* what was written still arrives, where that is possible */
-    /* How a line ended whose read failed. NULL: LS_LINE_GONE, for transports inside one machine, where nothing breaks a
-     * connection. */
-    ls_line_end (*how_ended)(const ls_line *line);
+    ls_status (*write)(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
+    ls_status (*read)(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
+    void (*hang_up)(ls_connection *line); /* what was written still arrives, where that is possible */
+    /* How a line ended whose read failed. NULL: LS_CONNECTION_GONE, for transports inside one machine, where nothing
+     * breaks a connection. */
+    ls_connection_end (*how_ended)(const ls_connection *line);
 
     /* Returns when something of the list may be there, or after so many seconds. */
     ls_status (*wait)(ls_transport *transport, ls_want *wants, int count, double seconds);
@@ -71,9 +71,9 @@ extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job
 extern const ls_transport_table ls_transport_mpi;  /* workers that mpirun started */
 extern const ls_transport_table ls_transport_ucx;  /* fabrics that one trusts */
 
-static inline ls_line_end ls_line_how_ended(const ls_transport_table *table, const ls_line *line)
+static inline ls_connection_end ls_connection_how_ended(const ls_transport_table *table, const ls_connection *line)
 {
-    return table->how_ended ? table->how_ended(line) : LS_LINE_GONE;
+    return table->how_ended ? table->how_ended(line) : LS_CONNECTION_GONE;
 }
 
 /* The one that the options ask for. */

@@ -141,7 +141,7 @@ typedef struct ucx_transport {
     const ls_transport_table *table;
     const ls_transport_table *inner_table;
     ls_transport *inner;
-    ls_line *caller; /* somebody is at the door */
+    ls_connection *caller; /* somebody is at the door */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_address_t *address;
@@ -164,7 +164,7 @@ typedef struct greeting {
 } greeting;
 
 typedef struct ucx_line {
-    ls_line *line; /* of the inner transport */
+    ls_connection *line; /* of the inner transport */
     ucp_ep_h endpoint;
     size_t said, heard; /* bytes of the greetings */
     greeting own, theirs;
@@ -349,16 +349,16 @@ static bool ucx_is_gone(ls_message_line *line)
 }
 
 /* The inner line knows how the peer's process ended; UCX alone does not. */
-static ls_line_end ucx_how_ended(const ls_line *of)
+static ls_connection_end ucx_how_ended(const ls_connection *of)
 {
     ls_message_line *line = (ls_message_line *)of;
     const ucx_line *u = line->inner;
     if (!line->open || !u)
-        return LS_LINE_BROKEN;
+        return LS_CONNECTION_BROKEN;
     (void)ucx_is_gone(line);
     if (!u->gone)
-        return LS_LINE_BROKEN;
-    return u->bye > 0 ? LS_LINE_CLOSED : ls_line_how_ended(transport_of(line)->inner_table, u->line);
+        return LS_CONNECTION_BROKEN;
+    return u->bye > 0 ? LS_CONNECTION_CLOSED : ls_connection_how_ended(transport_of(line)->inner_table, u->line);
 }
 
 static void ucx_progress(ls_transport *transport)
@@ -411,7 +411,7 @@ static bool close_endpoint(ucx_transport *t, const ucx_line *u)
     return wait_for(t, result);
 }
 
-static void ucx_hang_up(ls_line *of)
+static void ucx_hang_up(ls_connection *of)
 {
     ls_message_line *line = (ls_message_line *)of;
     ucx_transport *t = transport_of(line);
@@ -437,7 +437,7 @@ static void ucx_hang_up(ls_line *of)
 }
 
 /* Takes the inner line. */
-static ls_status make_line(ucx_transport *t, ls_line *inner, ls_line **out)
+static ls_status make_line(ucx_transport *t, ls_connection *inner, ls_connection **out)
 {
     ls_message_line *line = NULL;
     ucx_line *u = calloc(1, sizeof(*u));
@@ -453,26 +453,26 @@ static ls_status make_line(ucx_transport *t, ls_line *inner, ls_line **out)
     line->in_tag = ++t->tags;
     u->line = inner;
     u->own = (greeting){ MAGIC, line->in_tag, (uint32_t)t->address_bytes };
-    *out = (ls_line *)line;
+    *out = (ls_connection *)line;
     return LS_OK;
 }
 
-static ls_status ucx_call(ls_transport *transport, int rank, ls_line **out)
+static ls_status ucx_call(ls_transport *transport, int rank, ls_connection **out)
 {
     ucx_transport *t = (ucx_transport *)transport;
-    ls_line *inner;
+    ls_connection *inner;
     *out = NULL;
     LS_TRY(t->inner_table->call(t->inner, rank, &inner));
     return inner ? make_line(t, inner, out) : LS_OK;
 }
 
-static ls_status ucx_answer(ls_transport *transport, ls_line **out)
+static ls_status ucx_answer(ls_transport *transport, ls_connection **out)
 {
     ucx_transport *t = (ucx_transport *)transport;
     *out = NULL;
     if (!ucx_is_called(transport))
         return LS_OK;
-    ls_line *inner = t->caller;
+    ls_connection *inner = t->caller;
     t->caller = NULL;
     return make_line(t, inner, out);
 }

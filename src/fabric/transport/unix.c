@@ -20,7 +20,7 @@ typedef struct unix_transport {
     ls_unix_door door;
 } unix_transport;
 
-struct ls_line {
+struct ls_connection {
     const ls_transport_table *table;
     int fd;
 };
@@ -246,14 +246,14 @@ ls_status ls_unix_poll(struct pollfd *polls, int count, double seconds, int *rea
     return LS_OK;
 }
 
-static ls_status make_line(int fd, ls_line **out)
+static ls_status make_line(int fd, ls_connection **out)
 {
-    ls_line *line = malloc(sizeof(*line));
+    ls_connection *line = malloc(sizeof(*line));
     if (!line) {
         close(fd);
         return ls_fail(LS_ERR_MEMORY, "no memory for a connection");
     }
-    *line = (ls_line){ &ls_transport_unix, fd };
+    *line = (ls_connection){ &ls_transport_unix, fd };
     *out = line;
     return LS_OK;
 }
@@ -281,7 +281,7 @@ static ls_status unix_open(const ls_cluster_options *options, int number, ls_tra
     return LS_OK;
 }
 
-static ls_status unix_call(ls_transport *transport, int rank, ls_line **out)
+static ls_status unix_call(ls_transport *transport, int rank, ls_connection **out)
 {
     int fd;
     *out = NULL;
@@ -289,7 +289,7 @@ static ls_status unix_call(ls_transport *transport, int rank, ls_line **out)
     return fd >= 0 ? make_line(fd, out) : LS_OK;
 }
 
-static ls_status unix_answer(ls_transport *transport, ls_line **out)
+static ls_status unix_answer(ls_transport *transport, ls_connection **out)
 {
     int fd = ls_unix_door_answer(&((unix_transport *)transport)->door);
     *out = NULL;
@@ -303,7 +303,7 @@ static ls_status ended(void)
     return ls_fail(LS_ERR_PEER, "its connection ended");
 }
 
-static ls_status unix_write(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status unix_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     struct msghdr message = { .msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)count };
     ssize_t sent = sendmsg(line->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -311,7 +311,7 @@ static ls_status unix_write(ls_line *line, const struct iovec *parts, int count,
     return sent >= 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? LS_OK : ended();
 }
 
-static ls_status unix_read(ls_line *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status unix_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
 {
     struct msghdr message = { .msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)count };
     ssize_t got = recvmsg(line->fd, &message, MSG_DONTWAIT);
@@ -319,7 +319,7 @@ static ls_status unix_read(ls_line *line, const struct iovec *parts, int count, 
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)) ? LS_OK : ended();
 }
 
-static void unix_hang_up(ls_line *line)
+static void unix_hang_up(ls_connection *line)
 {
     close(line->fd);
     free(line);

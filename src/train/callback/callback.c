@@ -161,7 +161,7 @@ static void add_value(named_logs *l, const char *name, double value)
     l->values[l->logs.count++] = value;
 }
 
-static void fill_logs(named_logs *l, const ls_told *t)
+static void fill_logs(named_logs *l, const ls_callback_event *t)
 {
     l->logs = (ls_logs){ .names = l->names,
                          .values = l->values,
@@ -245,7 +245,7 @@ static ls_status call_one(const ls_callback *c, ls_model *model, ls_moment when,
     return function ? function(c->user, model, logs) : LS_OK;
 }
 
-ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_told *told, bool *stop)
+ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *told, bool *stop)
 {
     named_logs l;
     if (!list || list->count == 0)

@@ -50,13 +50,13 @@ ls_status ls_callbacks_open(ls_callback_list *list, const ls_callback *specs, si
 ls_status ls_callbacks_close(ls_callback_list *list, ls_status status);
 
 /* What is told at a moment; results may be NULL. */
-typedef struct ls_told {
+typedef struct ls_callback_event {
     const ls_results *results, *validation;
     int64_t epoch, batch, step;
     bool cut, interrupted;
-} ls_told;
+} ls_callback_event;
 /* `stop` may be NULL; it is set when a callback asks to stop. A list that is NULL or empty does nothing. */
-ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_told *told, bool *stop);
+ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *told, bool *stop);
 
 /* The worker that wrote files is lost: this one goes on with them, or with new ones. */
 void ls_callbacks_go_on(ls_callback_list *list);
@@ -127,9 +127,9 @@ ls_status ls_callback_unpack(const ls_callback_bytes *parts, const char *callbac
 
 /* "early_stopping"; of the user's own, "functions". */
 const char *ls_callback_name(const ls_callback *callback);
-/* Whether the callback that a state is saved for, by its name behind LS_SAVED_CALLBACKS, only writes files: it may come
+/* Whether the callback that a state is saved for, by its name behind LS_STATE_CALLBACKS, only writes files: it may come
  * and go between a run and the one that goes on. */
-#define LS_SAVED_CALLBACKS "callback/"
+#define LS_STATE_CALLBACKS "callback/"
 bool ls_callback_may_differ(const char *name);
 
 #endif

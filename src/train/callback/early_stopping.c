@@ -39,7 +39,7 @@ static ls_status keep_weights(early_stopping *e, int64_t epoch)
     if (!e->weights)
         return LS_OK;
     for (size_t i = 0; i < ls_model_variable_count(model); i++)
-        LS_TRY(ls_variable_bring(variable_of(model, i)));
+        LS_TRY(ls_variable_sync_to_host(variable_of(model, i)));
     for (size_t i = 0, at = 0; i < ls_model_variable_count(model); at += variable_of(model, i++)->bytes)
         memcpy(e->weights + at, variable_of(model, i)->data, variable_of(model, i)->bytes);
     e->now.has_weights = 1;

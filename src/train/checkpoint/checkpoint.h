@@ -48,8 +48,8 @@ ls_status ls_facts_make(ls_job *job, ls_facts *out);
 void ls_facts_free(ls_facts *facts);
 
 /* The numbers of an entry: how many, and as JSON. */
-size_t ls_saved_count(const ls_saved *entry);
-json_t *ls_saved_json(const ls_saved *entry);
+size_t ls_state_entry_count(const ls_state_entry *entry);
+json_t *ls_state_entry_json(const ls_state_entry *entry);
 
 /* A number for JSON, which has no infinity and no NaN: these are strings. */
 json_t *ls_json_real(double value);
@@ -189,41 +189,41 @@ ls_status ls_job_join(ls_job *job, ls_train_log *log, const volatile int *stop, 
 /* Evaluates each checkpoint that appears in the fit's folder, until the one at the end of training, or until the fit is
  * stopped. A line is printed and logged for each (in LOG.evaluator), and the history has an epoch for each. The model
  * has the weights of the last one. */
-ls_status ls_follow_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
-                                ls_history **history);
+ls_status ls_evaluate_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
+                                  ls_history **history);
 
 /* ---- Saving while fit goes on (saver.c) ---- */
 
-typedef struct ls_saver ls_saver;
+typedef struct ls_checkpoint_writer ls_checkpoint_writer;
 
 /* Finds the checkpoint to go on from where the options say so, and gets ready to save. *out is NULL when the options
  * ask for neither. */
-ls_status ls_saver_open(ls_job *job, ls_saver **out);
-bool ls_saver_resumes(const ls_saver *saver);
+ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out);
+bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *saver);
 /* Puts the job where the checkpoint has it. */
-ls_status ls_saver_resume(ls_saver *saver);
+ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *saver);
 /* Likewise, from one that another worker gave; it is closed. */
-ls_status ls_saver_resume_from(ls_saver *saver, ls_checkpoint *found);
+ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *saver, ls_checkpoint *found);
 /* The log that has begun, or NULL: it is told where the run goes on from, and of each checkpoint. */
-void ls_saver_log(ls_saver *saver, ls_train_log *log);
+void ls_checkpoint_writer_log(ls_checkpoint_writer *saver, ls_train_log *log);
 /* The worker that saved is lost: this one goes on with the folder. One that cannot be reached is a warning. */
-void ls_saver_go_on(ls_saver *saver);
+void ls_checkpoint_writer_go_on(ls_checkpoint_writer *saver);
 /* The membership has a new generation: the worker that writes claims its lease for it. */
-void ls_saver_renew_lease(ls_saver *saver);
+void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *saver);
 /* After each step: saves where that is due, was asked for, or training stops here. */
-void ls_saver_step(ls_saver *saver, bool stopping);
-/* Whether a checkpoint is due, or was asked for, behind that step; then ls_saver_step makes it, there or later. For a
- * fit that has to come to a halt first. */
-bool ls_saver_wants(ls_saver *saver, int64_t step);
+void ls_checkpoint_writer_step(ls_checkpoint_writer *saver, bool stopping);
+/* Whether a checkpoint is due, or was asked for, behind that step; then ls_checkpoint_writer_step makes it, there or
+ * later. For a fit that has to come to a halt first. */
+bool ls_checkpoint_writer_wants(ls_checkpoint_writer *saver, int64_t step);
 /* After each whole epoch, with its results. */
-void ls_saver_epoch(ls_saver *saver, const ls_results *results, const ls_results *validation);
+void ls_checkpoint_writer_epoch(ls_checkpoint_writer *saver, const ls_results *results, const ls_results *validation);
 /* Training is at its end: saves what is not saved yet, unless it stopped inside an epoch. */
-void ls_saver_finish(ls_saver *saver);
+void ls_checkpoint_writer_finish(ls_checkpoint_writer *saver);
 /* Whether it writes to this folder; it then does not until the next call of it. */
-bool ls_saver_makes_room(ls_saver *saver, const char *dir);
+bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *saver, const char *dir);
 /* What a checkpoint of this moment has beside the job. */
-void ls_saver_extras(const ls_saver *saver, ls_state_extras *extras);
+void ls_checkpoint_writer_extras(const ls_checkpoint_writer *saver, ls_state_extras *extras);
 /* Waits until everything is written, and tells what was not. LS_ERR_UNSAVED: the last state could not be saved. */
-ls_status ls_saver_close(ls_saver *saver);
+ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *saver);
 
 #endif

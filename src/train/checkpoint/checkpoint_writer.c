@@ -39,7 +39,7 @@ typedef struct outcome {
 
 #define OUTCOMES 4 /* of which the training thread was not told yet; it looks before it gives an order */
 
-struct ls_saver {
+struct ls_checkpoint_writer {
     ls_job *job;
     ls_logger *log;
     ls_train_log *train_log;
@@ -87,7 +87,7 @@ struct ls_saver {
     int64_t best_there; /* the step of the best one that could be written; -1: none */
 };
 
-static ls_context *context_of(const ls_saver *s)
+static ls_context *context_of(const ls_checkpoint_writer *s)
 {
     return ls_model_graph(s->job->model)->context;
 }
@@ -97,7 +97,7 @@ static ls_context *context_of(const ls_saver *s)
 /* A worker that was silent for long is asked whether it may still write, before it writes and before it renames. */
 static ls_status check_lease(void *user)
 {
-    ls_saver *s = user;
+    ls_checkpoint_writer *s = user;
     pthread_mutex_lock(&s->mutex);
     bool holds = ls_lease_holds(&s->lease);
     pthread_mutex_unlock(&s->mutex);
@@ -107,13 +107,13 @@ static ls_status check_lease(void *user)
     return ls_fail(LS_ERR_PEER, "another worker goes on with the folder '%s'", s->options->checkpoint);
 }
 
-static ls_status write_content(ls_saver *s, const ls_content *content, size_t *bytes)
+static ls_status write_content(ls_checkpoint_writer *s, const ls_content *content, size_t *bytes)
 {
     LS_TRY(check_lease(s));
     return ls_checkpoint_write(s->ops, s->options->checkpoint, content, (ls_permission){ check_lease, s }, bytes);
 }
 
-static void write_one(ls_saver *s, const order *o, outcome *out)
+static void write_one(ls_checkpoint_writer *s, const order *o, outcome *out)
 {
     double start = ls_clock_now();
     *out = (outcome){ .step = o->content->step, .removed = -1 };
@@ -139,7 +139,7 @@ static void write_one(ls_saver *s, const order *o, outcome *out)
 static void *writer(void *user)
 {
     ls_fp_begin_thread();
-    ls_saver *s = user;
+    ls_checkpoint_writer *s = user;
     pthread_mutex_lock(&s->mutex);
     for (;;) {
         while (!s->next.content && !s->ends)
@@ -167,7 +167,7 @@ static void *writer(void *user)
 
 /* ---- Telling ---- */
 
-static void tell(ls_saver *s, const outcome *o)
+static void tell(ls_checkpoint_writer *s, const outcome *o)
 {
     const char *error = o->failure.status == LS_OK ? NULL : o->failure.message;
     s->written += !error;
@@ -191,7 +191,7 @@ static void tell(ls_saver *s, const outcome *o)
             .step = o->step, .seconds = o->seconds, .bytes = o->bytes, .waited = s->job->times.save, .error = error });
 }
 
-static void collect(ls_saver *s)
+static void collect(ls_checkpoint_writer *s)
 {
     outcome done[OUTCOMES];
     pthread_mutex_lock(&s->mutex);
@@ -206,7 +206,7 @@ static void collect(ls_saver *s)
 
 /* ---- Giving orders ---- */
 
-static bool is_saved(const ls_saver *s)
+static bool is_saved(const ls_checkpoint_writer *s)
 {
     const ls_position *a = &s->saved, *b = &s->job->position;
     int64_t step = -2;
@@ -217,7 +217,7 @@ static bool is_saved(const ls_saver *s)
 #define PATIENCE 0.2 /* seconds, between two words to whoever watches */
 
 /* Waits for the thread, for a while; the mutex is held before and after. Who waits longer is told why. */
-static void wait_a_while(ls_saver *s)
+static void wait_a_while(ls_checkpoint_writer *s)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -232,7 +232,7 @@ static void wait_a_while(ls_saver *s)
 }
 
 /* Whether there is room for an order now. One that must be given waits for it. */
-static bool take_room(ls_saver *s, bool must)
+static bool take_room(ls_checkpoint_writer *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
     while (must && s->next.content)
@@ -243,7 +243,7 @@ static bool take_room(ls_saver *s, bool must)
     return room;
 }
 
-static void give(ls_saver *s, ls_content *content, int64_t best)
+static void give(ls_checkpoint_writer *s, ls_content *content, int64_t best)
 {
     if (!s->leads) {
         ls_content_destroy(s->kept);
@@ -257,7 +257,7 @@ static void give(ls_saver *s, ls_content *content, int64_t best)
     pthread_mutex_unlock(&s->mutex);
 }
 
-void ls_saver_extras(const ls_saver *s, ls_state_extras *extras)
+void ls_checkpoint_writer_extras(const ls_checkpoint_writer *s, ls_state_extras *extras)
 {
     extras->other_bits = s->other_bits;
     extras->best = &s->best;
@@ -265,11 +265,11 @@ void ls_saver_extras(const ls_saver *s, ls_state_extras *extras)
 }
 
 /* Copies the state for the thread. */
-static void save(ls_saver *s)
+static void save(ls_checkpoint_writer *s)
 {
     ls_content *content = NULL;
     ls_state_extras extras = { .facts = &s->facts, .history = *s->job->fit->history };
-    ls_saver_extras(s, &extras);
+    ls_checkpoint_writer_extras(s, &extras);
     ls_status status = ls_content_make(s->job, &extras, &content);
     if (status == LS_OK) {
         s->saved = s->job->position;
@@ -286,7 +286,7 @@ static void save(ls_saver *s)
 }
 
 /* A save that is due waits for a step at which the thread is free; one that must be is given now. */
-static void save_if_possible(ls_saver *s, bool must)
+static void save_if_possible(ls_checkpoint_writer *s, bool must)
 {
     double start = ls_clock_now();
     collect(s);
@@ -295,7 +295,7 @@ static void save_if_possible(ls_saver *s, bool must)
     s->job->times.save += ls_clock_now() - start;
 }
 
-static bool was_asked(ls_saver *s)
+static bool was_asked(ls_checkpoint_writer *s)
 {
     int now = s->options->save ? *s->options->save : 0;
     bool asked = now != s->asked;
@@ -303,7 +303,7 @@ static bool was_asked(ls_saver *s)
     return asked;
 }
 
-static void look_if_due(ls_saver *s, int64_t step)
+static void look_if_due(ls_checkpoint_writer *s, int64_t step)
 {
     if (s->every.unit == LS_EVERY_STEPS && step % (int64_t)s->every.count == 0)
         s->due = true;
@@ -311,7 +311,7 @@ static void look_if_due(ls_saver *s, int64_t step)
         s->due = true;
 }
 
-bool ls_saver_wants(ls_saver *s, int64_t step)
+bool ls_checkpoint_writer_wants(ls_checkpoint_writer *s, int64_t step)
 {
     if (!s || !s->saves || s->stopped)
         return false;
@@ -319,7 +319,7 @@ bool ls_saver_wants(ls_saver *s, int64_t step)
     return s->due || (s->options->save && *s->options->save != s->asked);
 }
 
-void ls_saver_step(ls_saver *s, bool stopping)
+void ls_checkpoint_writer_step(ls_checkpoint_writer *s, bool stopping)
 {
     int64_t step = 0;
     if (!s || !s->saves || s->stopped || ls_job_step(s->job, &step) != LS_OK)
@@ -344,14 +344,14 @@ static bool find_result(const ls_results *results, const char *name, double *out
     return false;
 }
 
-static bool is_better(const ls_saver *s, double value)
+static bool is_better(const ls_checkpoint_writer *s, double value)
 {
     if (isnan(value))
         return false;
     return !s->best.known || (s->larger ? value > s->best.value : value < s->best.value);
 }
 
-void ls_saver_epoch(ls_saver *s, const ls_results *results, const ls_results *validation)
+void ls_checkpoint_writer_epoch(ls_checkpoint_writer *s, const ls_results *results, const ls_results *validation)
 {
     double value = NAN;
     if (!s || !s->saves || s->stopped)
@@ -380,7 +380,7 @@ static bool is_larger_better(const char *monitor)
     return false;
 }
 
-static ls_status choose_monitor(ls_saver *s)
+static ls_status choose_monitor(ls_checkpoint_writer *s)
 {
     const ls_fit_facts *fit = s->job->fit;
     const char *asked = s->options->monitor;
@@ -401,7 +401,7 @@ static const char *resume_from(const ls_fit_options *o)
     return strcmp(o->resume, "auto") == 0 ? o->checkpoint : o->resume;
 }
 
-static ls_status find(ls_saver *s)
+static ls_status find(ls_checkpoint_writer *s)
 {
     const ls_fit_options *o = s->options;
     const char *from = resume_from(o);
@@ -425,7 +425,7 @@ static bool is_same_folder(const char *a, const char *b)
 
 /* Steps beyond where this run begins would be taken for this run's. Those that were passed over are not whole: they
  * get another name. */
-static ls_status clear_newer(const ls_saver *s)
+static ls_status clear_newer(const ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
     ls_named_checkpoint *list = NULL;
@@ -445,7 +445,7 @@ static ls_status clear_newer(const ls_saver *s)
     return status;
 }
 
-static ls_status start(ls_saver *s)
+static ls_status start(ls_checkpoint_writer *s)
 {
     if (ls_thread_start(&s->thread, writer, s) != 0)
         return ls_fail(LS_ERR_MEMORY, "no thread to write checkpoints with");
@@ -453,7 +453,7 @@ static ls_status start(ls_saver *s)
     return LS_OK;
 }
 
-static ls_status claim_lease(ls_saver *s)
+static ls_status claim_lease(ls_checkpoint_writer *s)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/.lease", s->options->checkpoint); /* ls_checkpoint_lock saw that there is room */
@@ -466,20 +466,20 @@ static ls_status claim_lease(ls_saver *s)
 }
 
 /* Without a new lease the old one counts: it holds until another worker claims one. */
-void ls_saver_renew_lease(ls_saver *s)
+void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *s)
 {
     if (s && s->leads && claim_lease(s) != LS_OK)
         ls_log_write(s->log, LS_LOG_WARNING, "%s", ls_last_error());
 }
 
 /* A worker that comes to a fit that runs is given its state by the others. */
-static bool joins(const ls_saver *s)
+static bool joins(const ls_checkpoint_writer *s)
 {
     const ls_peers *peers = context_of(s)->peers;
     return peers && peers->joins;
 }
 
-static ls_status open_saver(ls_saver *s)
+static ls_status open_saver(ls_checkpoint_writer *s)
 {
     const ls_fit_options *o = s->options;
     s->every = (ls_period){ LS_EVERY_EPOCHS, 1 };
@@ -502,19 +502,19 @@ static ls_status open_saver(ls_saver *s)
     return start(s);
 }
 
-ls_status ls_saver_open(ls_job *job, ls_saver **out)
+ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
 {
     const ls_fit_options *o = job->fit->options;
     if (!o->checkpoint && !o->resume)
         return LS_OK;
-    ls_saver *s = calloc(1, sizeof(*s));
+    ls_checkpoint_writer *s = calloc(1, sizeof(*s));
     json_t *other_bits = json_array();
     if (!s || !other_bits) {
         free(s);
         json_decref(other_bits);
         return ls_fail(LS_ERR_MEMORY, "no memory to save checkpoints");
     }
-    *s = (ls_saver){
+    *s = (ls_checkpoint_writer){
         .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_there = -1
     };
     s->log = &context_of(s)->log;
@@ -531,17 +531,17 @@ ls_status ls_saver_open(ls_job *job, ls_saver **out)
     }
     ls_error failure;
     ls_error_keep(&failure, status);
-    ls_saver_close(s);
+    ls_checkpoint_writer_close(s);
     return ls_error_give(&failure);
 }
 
-bool ls_saver_resumes(const ls_saver *s)
+bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *s)
 {
     return s && s->resumes;
 }
 
 /* Bits that differ are noted in every checkpoint from here on. */
-static ls_status note_other_bits(ls_saver *s)
+static ls_status note_other_bits(ls_checkpoint_writer *s)
 {
     char text[1024];
     const json_t *before = json_object_get(s->found->state, "other_bits");
@@ -559,7 +559,7 @@ static ls_status note_other_bits(ls_saver *s)
     return LS_OK;
 }
 
-void ls_saver_log(ls_saver *s, ls_train_log *log)
+void ls_checkpoint_writer_log(ls_checkpoint_writer *s, ls_train_log *log)
 {
     if (!s)
         return;
@@ -569,7 +569,7 @@ void ls_saver_log(ls_saver *s, ls_train_log *log)
 }
 
 /* Puts the job where the checkpoint that was found has it. */
-static ls_status put_back(ls_saver *s)
+static ls_status put_back(ls_checkpoint_writer *s)
 {
     LS_TRY(note_other_bits(s));
     LS_TRY(ls_checkpoint_best(s->found, s->monitor, &s->best));
@@ -581,7 +581,7 @@ static ls_status put_back(ls_saver *s)
     return LS_OK;
 }
 
-static void tell_where(const ls_saver *s)
+static void tell_where(const ls_checkpoint_writer *s)
 {
     const ls_position *at = &s->job->position;
     bool chief = ls_is_chief(context_of(s));
@@ -597,7 +597,7 @@ static void tell_where(const ls_saver *s)
                       s->found->path, at->epoch + 1, at->step, s->found->step);
 }
 
-ls_status ls_saver_resume(ls_saver *s)
+ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
 {
     if (!s || !s->found)
         return LS_OK;
@@ -611,7 +611,7 @@ ls_status ls_saver_resume(ls_saver *s)
     return LS_OK;
 }
 
-ls_status ls_saver_resume_from(ls_saver *s, ls_checkpoint *found)
+ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *s, ls_checkpoint *found)
 {
     s->found = found;
     ls_status status = put_back(s);
@@ -626,7 +626,7 @@ ls_status ls_saver_resume_from(ls_saver *s, ls_checkpoint *found)
 
 /* The lock of a process that is gone is free. One that was only silent holds it still, and cannot be made to let go:
  * the lease keeps it from writing. */
-static ls_status lock_again(ls_saver *s)
+static ls_status lock_again(ls_checkpoint_writer *s)
 {
     double until = ls_clock_now() + LOCK_PATIENCE;
     ls_status status;
@@ -646,7 +646,7 @@ static bool is_there(const ls_named_checkpoint *list, size_t count, int64_t step
 
 /* What was saved is told by links and by the log; the lost worker may have been killed before either, or before the
  * checkpoint was whole. Then the copy that is kept here is written. */
-static ls_status look_at_folder(ls_saver *s)
+static ls_status look_at_folder(ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
     ls_named_checkpoint *list = NULL;
@@ -671,7 +671,7 @@ static ls_status look_at_folder(ls_saver *s)
     return LS_OK;
 }
 
-static ls_status go_on(ls_saver *s)
+static ls_status go_on(ls_checkpoint_writer *s)
 {
     struct stat info;
     bool there = stat(s->options->checkpoint, &info) == 0;
@@ -685,7 +685,7 @@ static ls_status go_on(ls_saver *s)
     return look_at_folder(s);
 }
 
-void ls_saver_go_on(ls_saver *s)
+void ls_checkpoint_writer_go_on(ls_checkpoint_writer *s)
 {
     if (!s || !s->saves || s->leads)
         return;
@@ -703,14 +703,14 @@ void ls_saver_go_on(ls_saver *s)
 
 /* ---- The end ---- */
 
-void ls_saver_finish(ls_saver *s)
+void ls_checkpoint_writer_finish(ls_checkpoint_writer *s)
 {
     if (s && s->saves && !s->stopped && !ls_peers_is_deposed(context_of(s)->peers))
         save_if_possible(s, true);
 }
 
 /* Until everything is written. */
-static void wait_for_thread(ls_saver *s)
+static void wait_for_thread(ls_checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->mutex);
     while (s->started && (s->next.content || s->busy)) {
@@ -724,7 +724,7 @@ static void wait_for_thread(ls_saver *s)
     ls_work_end();
 }
 
-bool ls_saver_makes_room(ls_saver *s, const char *dir)
+bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *s, const char *dir)
 {
     if (!s || !s->leads || !is_same_folder(s->options->checkpoint, dir))
         return false;
@@ -732,7 +732,7 @@ bool ls_saver_makes_room(ls_saver *s, const char *dir)
     return true;
 }
 
-static void end_thread(ls_saver *s)
+static void end_thread(ls_checkpoint_writer *s)
 {
     wait_for_thread(s);
     pthread_mutex_lock(&s->mutex);
@@ -745,7 +745,7 @@ static void end_thread(ls_saver *s)
 }
 
 /* What ls_fit returns for checkpoints. */
-static ls_status last_is_saved(const ls_saver *s)
+static ls_status last_is_saved(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK
                ? LS_OK
@@ -753,7 +753,7 @@ static ls_status last_is_saved(const ls_saver *s)
                          s->options->checkpoint, s->unsaved.message);
 }
 
-ls_status ls_saver_close(ls_saver *s)
+ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *s)
 {
     if (!s)
         return LS_OK;

@@ -129,42 +129,42 @@ static ls_status put_data(json_t *object, const char *key, const ls_passes *pass
 
 /* ---- All of them ---- */
 
-static json_t *fixed_value(const ls_saved *e, size_t i)
+static json_t *fixed_value(const ls_state_entry *e, size_t i)
 {
     const char *at = e->data;
     switch (e->type) {
-    case LS_SAVED_I64:
+    case LS_STATE_I64:
         return json_integer(((const int64_t *)(const void *)at)[i]);
-    case LS_SAVED_U64: { /* JSON's integers are signed */
+    case LS_STATE_U64: { /* JSON's integers are signed */
         char text[24];
         snprintf(text, sizeof(text), "%llu", (unsigned long long)((const uint64_t *)(const void *)at)[i]);
         return json_string(text);
     }
-    case LS_SAVED_F64:
+    case LS_STATE_F64:
         return ls_json_real(((const double *)(const void *)at)[i]);
-    case LS_SAVED_INT:
+    case LS_STATE_INT:
         return json_integer(((const int *)(const void *)at)[i]);
-    case LS_SAVED_BOOL:
+    case LS_STATE_BOOL:
         return json_boolean(((const bool *)(const void *)at)[i]);
-    case LS_SAVED_TEXT:
+    case LS_STATE_TEXT:
         return json_stringn(at, e->bytes);
     }
     return NULL;
 }
 
-size_t ls_saved_count(const ls_saved *e)
+size_t ls_state_entry_count(const ls_state_entry *e)
 {
-    static const size_t sizes[] = { [LS_SAVED_I64] = sizeof(int64_t),
-                                    [LS_SAVED_U64] = sizeof(uint64_t),
-                                    [LS_SAVED_F64] = sizeof(double),
-                                    [LS_SAVED_INT] = sizeof(int),
-                                    [LS_SAVED_BOOL] = sizeof(bool) };
-    return e->type == LS_SAVED_TEXT ? 1 : e->bytes / sizes[e->type];
+    static const size_t sizes[] = { [LS_STATE_I64] = sizeof(int64_t),
+                                    [LS_STATE_U64] = sizeof(uint64_t),
+                                    [LS_STATE_F64] = sizeof(double),
+                                    [LS_STATE_INT] = sizeof(int),
+                                    [LS_STATE_BOOL] = sizeof(bool) };
+    return e->type == LS_STATE_TEXT ? 1 : e->bytes / sizes[e->type];
 }
 
-json_t *ls_saved_json(const ls_saved *e)
+json_t *ls_state_entry_json(const ls_state_entry *e)
 {
-    size_t count = ls_saved_count(e);
+    size_t count = ls_state_entry_count(e);
     if (count == 1)
         return fixed_value(e, 0);
     json_t *array = json_array();
@@ -178,18 +178,18 @@ json_t *ls_saved_json(const ls_saved *e)
 
 static ls_status put_fixed(ls_job *job, const ls_facts *facts, bool in_fit)
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     LS_TRY(ls_job_list(job, &entries, &count));
     ls_status status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
-        const ls_saved *e = &entries[i];
+        const ls_state_entry *e = &entries[i];
         bool is_lanes = strcmp(e->name, "lanes") == 0; /* they decide bits, and no more */
-        if (e->kind == LS_SAVED_FIXED && (in_fit || !e->of_fit))
+        if (e->kind == LS_STATE_FIXED && (in_fit || !e->of_fit))
             status = put(is_lanes    ? facts->bits
                          : e->of_fit ? facts->fit
                                      : facts->job,
-                         is_lanes ? "lanes_asked_for" : e->name, ls_saved_json(e));
+                         is_lanes ? "lanes_asked_for" : e->name, ls_state_entry_json(e));
     }
     free(entries);
     return status;

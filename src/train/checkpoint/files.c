@@ -239,18 +239,18 @@ static bool is_temporary(const char *name)
 }
 
 /* Entries of one kind, and of the optimizer's file what callbacks keep that is too much for JSON. */
-static size_t pick_entries(const ls_content *content, ls_saved_kind kind, ls_safetensors_entry *out)
+static size_t pick_entries(const ls_content *content, ls_state_entry_kind kind, ls_safetensors_entry *out)
 {
     size_t count = 0;
     const json_t *state = json_object_get(content->state, "state");
     for (size_t i = 0; i < content->snapshot->count; i++) {
-        const ls_saved_bytes *k = &content->snapshot->entry[i];
-        size_t prefix = kind == LS_SAVED_SLOT ? content->prefix : 0;
+        const ls_state_entry_bytes *k = &content->snapshot->entry[i];
+        size_t prefix = kind == LS_STATE_SLOT ? content->prefix : 0;
         if (k->kind == kind)
             out[count++] = (ls_safetensors_entry){
                 .name = k->name + prefix, .dtype = k->dtype, .shape = k->shape, .data = k->bytes
             };
-        else if (kind == LS_SAVED_SLOT && k->kind == LS_SAVED_CALLBACK &&
+        else if (kind == LS_STATE_SLOT && k->kind == LS_STATE_CALLBACK &&
                  json_is_object(json_object_get(state, k->name)))
             out[count++] = (ls_safetensors_entry){
                 .name = k->name, .dtype = LS_U8, .shape = LS_SHAPE((int64_t)k->count), .data = k->bytes
@@ -269,7 +269,7 @@ static ls_status note_file(json_t *files, const char *name, const char *hex, siz
     return LS_OK;
 }
 
-static ls_status write_tensors(const ls_file_ops *ops, const char *folder, const char *name, ls_saved_kind kind,
+static ls_status write_tensors(const ls_file_ops *ops, const char *folder, const char *name, ls_state_entry_kind kind,
                                const ls_content *content, json_t *files, size_t *total)
 {
     static const ls_safetensors_pair metadata[] = { { "format", "lockstep" } };
@@ -309,8 +309,8 @@ ls_status ls_checkpoint_write_files(const ls_file_ops *ops, const char *folder, 
     json_t *files = json_object();
     if (json_object_set_new(content->state, "files", files) != 0)
         return ls_fail(LS_ERR_MEMORY, "no memory for the state of a checkpoint");
-    LS_TRY(write_tensors(ops, folder, LS_CHECKPOINT_MODEL, LS_SAVED_VARIABLE, content, files, total));
-    LS_TRY(write_tensors(ops, folder, LS_CHECKPOINT_OPTIMIZER, LS_SAVED_SLOT, content, files, total));
+    LS_TRY(write_tensors(ops, folder, LS_CHECKPOINT_MODEL, LS_STATE_VARIABLE, content, files, total));
+    LS_TRY(write_tensors(ops, folder, LS_CHECKPOINT_OPTIMIZER, LS_STATE_SLOT, content, files, total));
     LS_TRY(write_state(ops, folder, content->state, total));
     return ls_ops_sync_folder(ops, folder);
 }

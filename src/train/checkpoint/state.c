@@ -40,7 +40,7 @@ static ls_status put_copy(json_t *object, const char *key, const json_t *value)
 
 #define MOST_IN_JSON 4096 /* bytes of a callback; those that keep more are tensors of optimizer.safetensors */
 
-static ls_status put_callback(json_t *state, const ls_saved_bytes *kept)
+static ls_status put_callback(json_t *state, const ls_state_entry_bytes *kept)
 {
     static const char digits[] = "0123456789abcdef";
     if (kept->count > MOST_IN_JSON)
@@ -54,12 +54,12 @@ static ls_status put_callback(json_t *state, const ls_saved_bytes *kept)
     return put(state, kept->name, json_stringn(hex, 2 * kept->count));
 }
 
-static ls_status put_entries(json_t *state, const ls_saved *entries, const ls_snapshot *snapshot)
+static ls_status put_entries(json_t *state, const ls_state_entry *entries, const ls_snapshot *snapshot)
 {
     for (size_t i = 0; i < snapshot->count; i++) {
-        if (entries[i].kind == LS_SAVED_NUMBER)
-            LS_TRY(put(state, entries[i].name, ls_saved_json(&entries[i])));
-        else if (entries[i].kind == LS_SAVED_CALLBACK)
+        if (entries[i].kind == LS_STATE_NUMBER)
+            LS_TRY(put(state, entries[i].name, ls_state_entry_json(&entries[i])));
+        else if (entries[i].kind == LS_STATE_CALLBACK)
             LS_TRY(put_callback(state, &snapshot->entry[i]));
     }
     return LS_OK;
@@ -109,7 +109,7 @@ static ls_status put_best(json_t *root, const ls_state_extras *x)
 
 static ls_status fill_root(json_t *root, ls_job *job, const ls_state_extras *x, const ls_content *content)
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     LS_TRY(put_head(root, job, content->step));
     LS_TRY(put_copy(root, "job", x->facts->job));
@@ -289,23 +289,23 @@ static void tell(void *user, const char *path, const json_t *now, const json_t *
         differ(d, "%s is %s, there it was %s", path, ls_json_show(now, a), ls_json_show(then, b));
 }
 
-static const ls_safetensors_entry *find_tensor(const ls_checkpoint *c, const ls_job *job, const ls_saved *e)
+static const ls_safetensors_entry *find_tensor(const ls_checkpoint *c, const ls_job *job, const ls_state_entry *e)
 {
-    size_t prefix = e->kind == LS_SAVED_SLOT && job->state.name ? strlen(job->state.name) + 1 : 0;
-    return ls_safetensors_find(e->kind == LS_SAVED_SLOT ? c->optimizer : c->model, e->name + prefix);
+    size_t prefix = e->kind == LS_STATE_SLOT && job->state.name ? strlen(job->state.name) + 1 : 0;
+    return ls_safetensors_find(e->kind == LS_STATE_SLOT ? c->optimizer : c->model, e->name + prefix);
 }
 
-static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job *job, const ls_saved *entries,
+static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job *job, const ls_state_entry *entries,
                             size_t count)
 {
     size_t variables = 0;
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
     for (size_t i = 0; i < count; i++) {
-        if (entries[i].kind != LS_SAVED_VARIABLE && entries[i].kind != LS_SAVED_SLOT)
+        if (entries[i].kind != LS_STATE_VARIABLE && entries[i].kind != LS_STATE_SLOT)
             continue;
         const ls_tensor *node = entries[i].variable->node;
         const ls_safetensors_entry *found = find_tensor(c, job, &entries[i]);
-        variables += entries[i].kind == LS_SAVED_VARIABLE;
+        variables += entries[i].kind == LS_STATE_VARIABLE;
         if (!found)
             differ(d, "it has no \"%s\"", entries[i].name);
         else if (!ls_shape_equal(&node->shape, &found->shape) || node->dtype != found->dtype)
@@ -317,18 +317,18 @@ static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job
 }
 
 /* Those that only write files may come and go; others change what is trained. */
-static void compare_callbacks(differences *d, const json_t *state, const ls_saved *entries, size_t count)
+static void compare_callbacks(differences *d, const json_t *state, const ls_state_entry *entries, size_t count)
 {
     const char *key;
     json_t *value;
-    const size_t prefix = strlen(LS_SAVED_CALLBACKS);
+    const size_t prefix = strlen(LS_STATE_CALLBACKS);
     for (size_t i = 0; i < count; i++)
-        if (entries[i].kind == LS_SAVED_CALLBACK && !json_object_get(state, entries[i].name) &&
+        if (entries[i].kind == LS_STATE_CALLBACK && !json_object_get(state, entries[i].name) &&
             !ls_callback_may_differ(entries[i].name + prefix))
             differ(d, "%s is called here, there it was not", entries[i].name);
     json_object_foreach((json_t *)state, key, value)
     {
-        bool here = strncmp(key, LS_SAVED_CALLBACKS, prefix) != 0 || ls_callback_may_differ(key + prefix);
+        bool here = strncmp(key, LS_STATE_CALLBACKS, prefix) != 0 || ls_callback_may_differ(key + prefix);
         for (size_t i = 0; i < count && !here; i++)
             here = strcmp(entries[i].name, key) == 0;
         if (!here)
@@ -345,7 +345,7 @@ static ls_status refuse(const ls_checkpoint *c, differences *d, const char *hint
 
 static ls_status compare_all(const ls_checkpoint *c, ls_job *job, const ls_facts *facts, bool in_fit, differences *d)
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     const json_t *fit = json_object_get(c->state, "fit");
     LS_TRY(ls_job_list(job, &entries, &count));
@@ -397,14 +397,14 @@ static ls_status read_u64(const ls_json_at *at, uint64_t *out)
     return ls_parse_u64(text, out) ? LS_OK : ls_json_fail(at, LS_ERR_DATA, "\"%.40s\" is no whole number", text);
 }
 
-static ls_status read_number(const ls_json_at *at, ls_saved_type type, size_t i, void *out)
+static ls_status read_number(const ls_json_at *at, ls_state_entry_type type, size_t i, void *out)
 {
     int64_t integer = 0;
-    if (type == LS_SAVED_F64)
+    if (type == LS_STATE_F64)
         return ls_json_any_f64(at, (double *)out + i);
-    if (type == LS_SAVED_U64)
+    if (type == LS_STATE_U64)
         return read_u64(at, (uint64_t *)out + i);
-    if (type != LS_SAVED_I64)
+    if (type != LS_STATE_I64)
         return ls_json_fail(at, LS_ERR_INTERNAL, "a number of a type that is not read");
     LS_TRY(ls_json_i64(at, &integer));
     if (integer < 0) /* positions and counts, all of them */
@@ -413,9 +413,9 @@ static ls_status read_number(const ls_json_at *at, ls_saved_type type, size_t i,
     return LS_OK;
 }
 
-static ls_status read_numbers(const ls_json_at *state, const ls_saved *e, void *out)
+static ls_status read_numbers(const ls_json_at *state, const ls_state_entry *e, void *out)
 {
-    size_t count = ls_saved_count(e);
+    size_t count = ls_state_entry_count(e);
     ls_json_at at, element;
     LS_TRY(ls_json_get(state, e->name, &at));
     if (count == 1)
@@ -436,7 +436,7 @@ static int hex_digit(char c)
 }
 
 static ls_status read_callback(const ls_checkpoint *c, const ls_json_at *state, const char *name, ls_arena *arena,
-                               ls_saved_bytes *to)
+                               ls_state_entry_bytes *to)
 {
     ls_json_at at;
     const char *hex = "";
@@ -469,25 +469,25 @@ static bool is_of_fit(const char *name)
     return strncmp(name, "position/", 9) == 0 || strncmp(name, "tally/", 6) == 0;
 }
 
-static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, const ls_job *job, const ls_saved *e,
-                            ls_arena *arena, ls_saved_bytes *to)
+static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, const ls_job *job, const ls_state_entry *e,
+                            ls_arena *arena, ls_state_entry_bytes *to)
 {
     bool of_fit = json_is_object(json_object_get(c->state, "fit"));
-    *to = (ls_saved_bytes){ .name = (char *)e->name, .kind = e->kind, .bytes = e->data, .count = e->bytes };
-    if (e->kind == LS_SAVED_VARIABLE || e->kind == LS_SAVED_SLOT) {
+    *to = (ls_state_entry_bytes){ .name = (char *)e->name, .kind = e->kind, .bytes = e->data, .count = e->bytes };
+    if (e->kind == LS_STATE_VARIABLE || e->kind == LS_STATE_SLOT) {
         const ls_safetensors_entry *found = find_tensor(c, job, e);
         if (!found || found->bytes != e->bytes) /* ls_checkpoint_fits has seen to it */
             return ls_fail(LS_ERR_INTERNAL, "'%s' does not fit", c->path);
         to->bytes = (void *)found->data;
         return LS_OK;
     }
-    if (e->kind == LS_SAVED_FIXED || (!of_fit && is_of_fit(e->name)))
+    if (e->kind == LS_STATE_FIXED || (!of_fit && is_of_fit(e->name)))
         return LS_OK; /* as it is */
-    if (e->kind == LS_SAVED_CALLBACK && !json_object_get(state->value, e->name)) {
+    if (e->kind == LS_STATE_CALLBACK && !json_object_get(state->value, e->name)) {
         to->bytes = NULL; /* it is new; ls_checkpoint_fits has seen to it that it may be */
         return LS_OK;
     }
-    if (e->kind == LS_SAVED_CALLBACK)
+    if (e->kind == LS_STATE_CALLBACK)
         return read_callback(c, state, e->name, arena, to);
     to->bytes = ls_arena_alloc(arena, e->bytes + 1);
     if (!to->bytes)
@@ -497,13 +497,13 @@ static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, con
 
 ls_status ls_checkpoint_put(const ls_checkpoint *c, ls_job *job)
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     ls_arena arena = { 0 };
     ls_json_at root = ls_json_root(c->state, c->path), state;
     LS_TRY(ls_json_get_object(&root, "state", &state));
     LS_TRY(ls_job_list(job, &entries, &count));
-    ls_snapshot snapshot = { .count = count, .entry = calloc(count, sizeof(ls_saved_bytes)) };
+    ls_snapshot snapshot = { .count = count, .entry = calloc(count, sizeof(ls_state_entry_bytes)) };
     ls_status status = snapshot.entry ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu entries", count);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         status = read_entry(c, &state, job, &entries[i], &arena, &snapshot.entry[i]);

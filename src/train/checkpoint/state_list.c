@@ -13,28 +13,28 @@
 /* ---- The list ---- */
 
 typedef struct list {
-    ls_saved *entry;
+    ls_state_entry *entry;
     size_t count;
 } list;
 
-static ls_saved *add(list *l, ls_saved_kind kind, const char *name)
+static ls_state_entry *add(list *l, ls_state_entry_kind kind, const char *name)
 {
-    ls_saved *e = &l->entry[l->count++];
-    *e = (ls_saved){ .kind = kind, .name = name };
+    ls_state_entry *e = &l->entry[l->count++];
+    *e = (ls_state_entry){ .kind = kind, .name = name };
     return e;
 }
 
-static void add_variable(list *l, ls_saved_kind kind, const ls_tensor *node)
+static void add_variable(list *l, ls_state_entry_kind kind, const ls_tensor *node)
 {
-    ls_saved *e = add(l, kind, ls_tensor_name(node));
+    ls_state_entry *e = add(l, kind, ls_tensor_name(node));
     e->variable = node->attr.variable.variable;
     e->bytes = e->variable->bytes;
 }
 
-static ls_saved *add_numbers(list *l, ls_saved_kind kind, const char *name, ls_saved_type type, void *data,
-                             size_t bytes)
+static ls_state_entry *add_numbers(list *l, ls_state_entry_kind kind, const char *name, ls_state_entry_type type,
+                                   void *data, size_t bytes)
 {
-    ls_saved *e = add(l, kind, name);
+    ls_state_entry *e = add(l, kind, name);
     e->type = type;
     e->data = data;
     e->bytes = bytes;
@@ -43,11 +43,11 @@ static ls_saved *add_numbers(list *l, ls_saved_kind kind, const char *name, ls_s
 
 static void add_text(list *l, const char *name, const char *text)
 {
-    add_numbers(l, LS_SAVED_FIXED, name, LS_SAVED_TEXT, (void *)text, strlen(text));
+    add_numbers(l, LS_STATE_FIXED, name, LS_STATE_TEXT, (void *)text, strlen(text));
 }
 
-#define NUMBER(l, name, type, at) add_numbers(l, LS_SAVED_NUMBER, name, LS_SAVED_##type, &(at), sizeof(at))
-#define FIXED(l, name, type, at)  add_numbers(l, LS_SAVED_FIXED, name, LS_SAVED_##type, &(at), sizeof(at))
+#define NUMBER(l, name, type, at) add_numbers(l, LS_STATE_NUMBER, name, LS_STATE_##type, &(at), sizeof(at))
+#define FIXED(l, name, type, at)  add_numbers(l, LS_STATE_FIXED, name, LS_STATE_##type, &(at), sizeof(at))
 
 static void add_variables(list *l, const ls_job *job)
 {
@@ -55,9 +55,9 @@ static void add_variables(list *l, const ls_job *job)
     for (int trainable = 1; trainable >= 0; trainable--)
         for (size_t i = 0; i < ls_model_variable_count(model); i++)
             if (ls_model_variable_is_trainable(model, i) == (trainable == 1))
-                add_variable(l, LS_SAVED_VARIABLE, ls_model_variable(model, i));
+                add_variable(l, LS_STATE_VARIABLE, ls_model_variable(model, i));
     for (size_t i = 0; i < job->state.count; i++)
-        add_variable(l, LS_SAVED_SLOT, job->state.all[i]);
+        add_variable(l, LS_STATE_SLOT, job->state.all[i]);
 }
 
 /* What a model was compiled with. Its layers and losses are in the variables, and in the hash of the loss's nodes that
@@ -120,7 +120,7 @@ static void add_progress(list *l, ls_job *job)
     NUMBER(l, "tally/steps", I64, job->tally.steps);
     for (size_t i = 0; i < job->metric_count; i++) {
         size_t bytes = ls_metric_sums_count(&job->metrics[i]) * sizeof(double);
-        ls_saved *e = add_numbers(l, LS_SAVED_NUMBER, NULL, LS_SAVED_F64, job->tally.sums[i], bytes);
+        ls_state_entry *e = add_numbers(l, LS_STATE_NUMBER, NULL, LS_STATE_F64, job->tally.sums[i], bytes);
         snprintf(e->text, sizeof(e->text), "tally/metric/%zu", i);
         e->name = e->text;
     }
@@ -136,8 +136,8 @@ static void add_callbacks(list *l, const ls_job *job)
             continue;
         for (size_t k = 0; k < i; k++)
             before += job->callbacks[k].save && strcmp(ls_callback_name(&job->callbacks[k]), name) == 0;
-        ls_saved *e = add(l, LS_SAVED_CALLBACK, NULL);
-        snprintf(e->text, sizeof(e->text), LS_SAVED_CALLBACKS "%s/%zu", name, before);
+        ls_state_entry *e = add(l, LS_STATE_CALLBACK, NULL);
+        snprintf(e->text, sizeof(e->text), LS_STATE_CALLBACKS "%s/%zu", name, before);
         e->name = e->text;
         e->callback = &job->callbacks[i];
     }
@@ -145,7 +145,7 @@ static void add_callbacks(list *l, const ls_job *job)
 
 #define NUMBERS 64 /* more than there are entries of single numbers */
 
-ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count)
+ls_status ls_job_list(ls_job *job, ls_state_entry **out, size_t *count)
 {
     size_t room = ls_model_variable_count(job->model) + job->state.count + job->metric_count + job->callback_count;
     list l = { .entry = calloc(room + NUMBERS, sizeof(*l.entry)) };
@@ -163,17 +163,17 @@ ls_status ls_job_list(ls_job *job, ls_saved **out, size_t *count)
 
 /* ---- Hash ---- */
 
-static ls_status hash_list(ls_sha256 *hash, const ls_saved *entries, size_t count)
+static ls_status hash_list(ls_sha256 *hash, const ls_state_entry *entries, size_t count)
 {
     bool stepped = false;
     const int64_t none = 0;
     for (size_t i = 0; i < count; i++) {
-        const ls_saved *e = &entries[i];
-        if (e->kind != LS_SAVED_VARIABLE && e->kind != LS_SAVED_SLOT)
+        const ls_state_entry *e = &entries[i];
+        if (e->kind != LS_STATE_VARIABLE && e->kind != LS_STATE_SLOT)
             continue;
-        LS_TRY(ls_variable_bring(e->variable));
+        LS_TRY(ls_variable_sync_to_host(e->variable));
         LS_TRY(ls_sha256_add(hash, e->variable->data, e->bytes));
-        stepped |= e->kind == LS_SAVED_SLOT;
+        stepped |= e->kind == LS_STATE_SLOT;
     }
     return stepped ? LS_OK : ls_sha256_add(hash, &none, sizeof(none)); /* without an optimizer no step was made */
 }
@@ -181,7 +181,7 @@ static ls_status hash_list(ls_sha256 *hash, const ls_saved *entries, size_t coun
 /* Slots come in creation order, and the step, an i64, is the last of them. */
 static ls_status hash_state(ls_job *job, char hex[65])
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     ls_sha256 *hash = NULL;
     LS_TRY(ls_job_list(job, &entries, &count));
@@ -220,14 +220,14 @@ void ls_snapshot_destroy(ls_snapshot *s)
     free(s);
 }
 
-static ls_status keep(const ls_saved *e, ls_saved_bytes *to)
+static ls_status keep(const ls_state_entry *e, ls_state_entry_bytes *to)
 {
     to->name = strdup(e->name);
     to->kind = e->kind;
-    if (to->name && e->kind == LS_SAVED_CALLBACK)
+    if (to->name && e->kind == LS_STATE_CALLBACK)
         return e->callback->save(e->callback->user, &to->bytes, &to->count);
     if (e->variable) {
-        LS_TRY(ls_variable_bring(e->variable));
+        LS_TRY(ls_variable_sync_to_host(e->variable));
         to->dtype = e->variable->node->dtype;
         to->shape = e->variable->node->shape;
     }
@@ -242,7 +242,7 @@ static ls_status keep(const ls_saved *e, ls_saved_bytes *to)
 
 ls_status ls_job_save(ls_job *job, ls_snapshot **out)
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     LS_TRY(ls_job_list(job, &entries, &count));
     ls_snapshot *s = calloc(1, sizeof(*s));
@@ -259,25 +259,25 @@ ls_status ls_job_save(ls_job *job, ls_snapshot **out)
     return status;
 }
 
-static ls_status check_kept(const ls_saved *e, const ls_saved_bytes *k)
+static ls_status check_kept(const ls_state_entry *e, const ls_state_entry_bytes *k)
 {
     if (strcmp(e->name, k->name) != 0)
         return ls_fail(LS_ERR_INVALID, "the snapshot has \"%s\" where the job has \"%s\"", k->name, e->name);
     bool same_size = e->bytes == k->count;
-    if (e->kind == LS_SAVED_FIXED && (!same_size || memcmp(e->data, k->bytes, e->bytes) != 0))
+    if (e->kind == LS_STATE_FIXED && (!same_size || memcmp(e->data, k->bytes, e->bytes) != 0))
         return ls_fail(LS_ERR_INVALID, "the snapshot is of a job with another \"%s\"", e->name);
-    if (e->kind != LS_SAVED_CALLBACK && !same_size)
+    if (e->kind != LS_STATE_CALLBACK && !same_size)
         return ls_fail(LS_ERR_INVALID, "\"%s\" has %zu bytes in the snapshot, %zu in the job", e->name, k->count,
                        e->bytes);
     return LS_OK;
 }
 
-static ls_status put_back(const ls_saved *e, const ls_saved_bytes *k)
+static ls_status put_back(const ls_state_entry *e, const ls_state_entry_bytes *k)
 {
-    bool missing = e->kind == LS_SAVED_CALLBACK && !k->bytes;
-    if (missing && ls_callback_may_differ(e->name + strlen(LS_SAVED_CALLBACKS)))
+    bool missing = e->kind == LS_STATE_CALLBACK && !k->bytes;
+    if (missing && ls_callback_may_differ(e->name + strlen(LS_STATE_CALLBACKS)))
         return LS_OK; /* it is new, and begins now */
-    if (e->kind == LS_SAVED_CALLBACK)
+    if (e->kind == LS_STATE_CALLBACK)
         return e->callback->load ? e->callback->load(e->callback->user, k->bytes, k->count) : LS_OK;
     if (e->bytes)
         memcpy(e->variable ? e->variable->data : e->data, k->bytes, e->bytes);
@@ -286,7 +286,7 @@ static ls_status put_back(const ls_saved *e, const ls_saved_bytes *k)
     return LS_OK;
 }
 
-static ls_status load(const ls_saved *entries, size_t count, const ls_snapshot *s)
+static ls_status load(const ls_state_entry *entries, size_t count, const ls_snapshot *s)
 {
     if (count != s->count)
         return ls_fail(LS_ERR_INVALID, "the snapshot has %zu entries, the job %zu", s->count, count);
@@ -299,7 +299,7 @@ static ls_status load(const ls_saved *entries, size_t count, const ls_snapshot *
 
 ls_status ls_job_load(ls_job *job, const ls_snapshot *snapshot)
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     LS_TRY(ls_job_list(job, &entries, &count));
     ls_status status = load(entries, count, snapshot);

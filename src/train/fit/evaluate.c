@@ -42,9 +42,9 @@ typedef struct evaluation {
     ls_function *function;
     ls_tally tally;
     const ls_watchers *watch;
-    ls_told told;       /* to callbacks */
-    ls_results results; /* so far */
-    bool stopped;       /* by who watches */
+    ls_callback_event told; /* to callbacks */
+    ls_results results;     /* so far */
+    bool stopped;           /* by who watches */
 } evaluation;
 
 static ls_status evaluate_batch(evaluation *e, const ls_batch_view *batch)
@@ -209,7 +209,7 @@ static ls_status predict_all(prediction *p)
 {
     static const ls_results nothing = { .count = 0 };
     ls_function *function = NULL;
-    ls_told told = { .results = NULL };
+    ls_callback_event told = { .results = NULL };
     const ls_function_choice choice = { .output = (size_t)p->options->index };
     LS_TRY(ls_job_function(p->job, LS_FUNCTION_PREDICT, &p->passes.spec, choice, &function));
     if (p->passes.steps == LS_INFINITE)

@@ -111,8 +111,8 @@ static ls_status open_log(follower *f)
     return ls_train_log_start(f->log, f->job, &facts);
 }
 
-ls_status ls_follow_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
-                                ls_history **history)
+ls_status ls_evaluate_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
+                                  ls_history **history)
 {
     follower f = { .job = job,
                    .options = job->fit->options,

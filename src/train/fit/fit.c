@@ -64,7 +64,7 @@ typedef struct fit {
     ls_fit_status *status;
     double epoch_start, looked; /* when the epoch began; when workers were looked at */
     bool asynchronous;          /* with parameter servers that apply gradients as they come (servers.h) */
-    ls_served served;           /* then, */
+    ls_server_session served;   /* then, */
     ls_chief *dealer;           /* and in the chief */
 } fit;
 
@@ -84,13 +84,13 @@ static bool is_interrupted(const fit *f)
 static ls_status call_back(fit *f, ls_moment when, int64_t epoch)
 {
     bool ends = when == LS_EPOCH_END || when == LS_TRAIN_END, stop = false;
-    const ls_told told = { .results = ends || when == LS_BATCH_END ? &f->results : NULL,
-                           .validation = ends && f->validated ? &f->val_results : NULL,
-                           .epoch = epoch,
-                           .batch = f->job->position.step - (when == LS_BATCH_END),
-                           .step = f->step,
-                           .cut = ends && !f->whole,
-                           .interrupted = ends && is_interrupted(f) };
+    const ls_callback_event told = { .results = ends || when == LS_BATCH_END ? &f->results : NULL,
+                                     .validation = ends && f->validated ? &f->val_results : NULL,
+                                     .epoch = epoch,
+                                     .batch = f->job->position.step - (when == LS_BATCH_END),
+                                     .step = f->step,
+                                     .cut = ends && !f->whole,
+                                     .interrupted = ends && is_interrupted(f) };
     f->callbacks.epoch = epoch;
     LS_TRY(ls_callbacks_call(&f->callbacks, when, &told, &stop));
     if (stop) {
@@ -130,12 +130,12 @@ static void open_status(fit *f)
 
 /* The lowest rank of those that are left is the chief: it goes on with the same log and files. Asked behind whatever
  * workers do together, which is where the loss of one is seen. */
-static ls_status follow_chief(fit *f)
+static ls_status promote_to_chief(fit *f)
 {
     const ls_peers *peers = context_of(f)->peers;
     if (f->chief && peers && peers->epoch != f->generation) {
         ls_train_log_renew_lease(f->log);
-        ls_saver_renew_lease(f->job->saver);
+        ls_checkpoint_writer_renew_lease(f->job->saver);
     }
     f->generation = peers ? peers->epoch : 0;
     if (ls_peers_is_deposed(peers))
@@ -150,7 +150,7 @@ static ls_status follow_chief(fit *f)
                   ": it prints, logs and saves from now on",
                   ls_cluster_rank(context_of(f)), f->step);
     ls_train_log_go_on(f->log);
-    ls_saver_go_on(f->job->saver);
+    ls_checkpoint_writer_go_on(f->job->saver);
     ls_callbacks_go_on(&f->callbacks);
     open_timeline(f);
     open_progress(f);
@@ -165,10 +165,10 @@ static ls_status welcome(fit *f)
     const ls_peers *peers = context_of(f)->peers;
     bool too_few = false;
     LS_TRY(ls_job_welcome(f->job, f->log, &too_few));
-    LS_TRY(follow_chief(f));
+    LS_TRY(promote_to_chief(f));
     if (!too_few)
         return LS_OK;
-    ls_saver_step(f->job->saver, true);
+    ls_checkpoint_writer_step(f->job->saver, true);
     return ls_fail(LS_ERR_PEER,
                    "%d worker%s left, at least %d are needed, and no other came in time; training ends "
                    "behind step %" PRId64 "%s",
@@ -195,7 +195,7 @@ static ls_status join(fit *f)
 static ls_status wait_for_chief(fit *f)
 {
     LS_TRY(ls_cluster_barrier(context_of(f), "the end of ls_fit"));
-    return follow_chief(f);
+    return promote_to_chief(f);
 }
 
 /* ---- Steps and epochs ---- */
@@ -307,7 +307,7 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     ls_status status = next_batch(f, batch, end);
     ls_error failure;
     ls_error_keep(&failure, status);
-    ls_status followed = follow_chief(f); /* data may come from a worker that is lost */
+    ls_status followed = promote_to_chief(f); /* data may come from a worker that is lost */
     status = status != LS_OK ? ls_error_give(&failure) : followed;
     double now = ls_clock_now();
     f->job->times.data += now - start;
@@ -340,7 +340,7 @@ static ls_status split_lanes(fit *f, bool now)
     if (!now || !split || strcmp(split, "auto") != 0)
         return LS_OK;
     LS_TRY(ls_worker_times_split(&f->pace, context_of(f)));
-    return follow_chief(f);
+    return promote_to_chief(f);
 }
 
 #define LOOK 0.25 /* seconds */
@@ -385,15 +385,15 @@ static ls_status train_epoch(fit *f)
         LS_TRY(count_step(f, batch.samples));
         ls_worker_times_step(&f->workers, f->job->used_lanes);
         LS_TRY(split_lanes(f, f->step % SPLIT_EVERY == 0));
-        LS_TRY(follow_chief(f));
+        LS_TRY(promote_to_chief(f));
         ls_tally_results(&f->job->tally, f->job, &f->results);
         LS_TRY(log_own_step(f, batch.samples));
         show(f, "training");
         ls_progress_step(&f->progress, at->step, &f->results);
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
         bool stops = should_stop(f);
-        LS_TRY(follow_chief(f));
-        ls_saver_step(f->job->saver, stops);
+        LS_TRY(promote_to_chief(f));
+        ls_checkpoint_writer_step(f->job->saver, stops);
         if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
@@ -421,7 +421,7 @@ static ls_status find_server_rate(fit *f)
 static ls_status count_done(fit *f, const ls_chief_done *done)
 {
     ls_position *at = &f->job->position;
-    const double *values = ls_parcel_bytes(done->results);
+    const double *values = ls_payload_bytes(done->results);
     f->clean = false;
     LS_TRY(call_back(f, LS_BATCH_BEGIN, at->epoch));
     LS_TRY(find_server_rate(f));
@@ -455,7 +455,7 @@ static ls_status next_done(fit *f)
     }
     LS_TRY(status);
     status = count_done(f, &done);
-    ls_parcel_drop(done.results);
+    ls_payload_drop(done.results);
     return status;
 }
 
@@ -474,12 +474,12 @@ static ls_status serve_epoch(fit *f)
         if (f->stopped && strcmp(f->reason, "not_finite") == 0)
             return LS_OK;
         bool stops = should_stop(f);
-        if ((stops && !stopped) || (all == end && ls_saver_wants(f->job->saver, f->step)))
+        if ((stops && !stopped) || (all == end && ls_checkpoint_writer_wants(f->job->saver, f->step)))
             all = ls_chief_stop(f->dealer);
         if (f->made < all)
             continue;
         LS_TRY(settle(f));
-        ls_saver_step(f->job->saver, f->stopped);
+        ls_checkpoint_writer_step(f->job->saver, f->stopped);
         if (!f->stopped)
             ls_chief_allow(f->dealer, all = end);
     }
@@ -519,7 +519,7 @@ static ls_status validate(fit *f, double *seconds)
     if (cut)
         stops = should_stop(f);
     if (stops) /* saved as before it: who goes on from there validates again */
-        ls_saver_step(f->job->saver, true);
+        ls_checkpoint_writer_step(f->job->saver, true);
     f->whole = f->whole && !cut;
     interrupted |= cut;
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
@@ -576,7 +576,7 @@ static ls_status run_epoch(fit *f)
     ls_worker_times_take(&f->workers, context_of(f));
     LS_TRY(split_lanes(f, true));
     LS_TRY(validate(f, &validation_seconds));
-    LS_TRY(follow_chief(f));
+    LS_TRY(promote_to_chief(f));
     const ls_results *validation = f->validates && f->val_results.count ? &f->val_results : NULL;
     const ls_results *shown = f->validated ? validation : NULL;
     ls_progress_end(&f->progress, &f->results, shown);
@@ -600,7 +600,7 @@ static ls_status run_epoch(fit *f)
     LS_TRY(call_back(f, LS_EPOCH_END, epoch));
     f->clean = f->whole;
     if (f->whole)
-        ls_saver_epoch(f->job->saver, &f->results, shown);
+        ls_checkpoint_writer_epoch(f->job->saver, &f->results, shown);
     return LS_OK;
 }
 
@@ -781,7 +781,7 @@ static ls_status gather_timelines(fit *f)
     if (!f->options->trace || !peers)
         return LS_OK;
     LS_TRY(ls_timeline_gather(f->job->timeline, peers));
-    return follow_chief(f);
+    return promote_to_chief(f);
 }
 
 static ls_status open_fit(fit *f, ls_dataset *data)
@@ -797,10 +797,11 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     f->job->times = (ls_times){ 0 };
     LS_TRY(open_times(f));
     begin_job(f);
-    LS_TRY(ls_saver_open(f->job, &f->job->saver));
+    LS_TRY(ls_checkpoint_writer_open(f->job, &f->job->saver));
     if (o->log)
-        LS_TRY(ls_train_log_open(o->log, (ls_log_mode){ .append = ls_saver_resumes(f->job->saver), .quiet = !f->chief },
-                                 context_of(f), &f->log));
+        LS_TRY(ls_train_log_open(
+            o->log, (ls_log_mode){ .append = ls_checkpoint_writer_resumes(f->job->saver), .quiet = !f->chief },
+            context_of(f), &f->log));
     open_status(f);
     return ls_job_step(f->job, &f->step);
 }
@@ -835,7 +836,7 @@ static ls_status check_served(const fit *f)
 
 static void set_served(fit *f)
 {
-    f->served = (ls_served){
+    f->served = (ls_server_session){
         .job = f->job, .function = f->function, .settings = &f->settings, .options = f->options, .data = &f->data
     };
 }
@@ -862,7 +863,7 @@ static ls_status follow_fit(fit *f, ls_dataset *data)
                        o->checkpoint ? "data for validation" : "the folder of checkpoints that it follows");
     f->job->times = (ls_times){ 0 };
     begin_job(f);
-    return ls_follow_checkpoints(f->job, &f->settings, &f->validation, f->epochs, &f->history);
+    return ls_evaluate_checkpoints(f->job, &f->settings, &f->validation, f->epochs, &f->history);
 }
 
 /* Whatever made it fail, the weights are those that the servers have, if they can be had. */
@@ -898,7 +899,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     const ls_peers *peers = context_of(f)->peers;
     bool joins = peers && peers->joins;
-    LS_TRY(joins ? join(f) : ls_saver_resume(f->job->saver));
+    LS_TRY(joins ? join(f) : ls_checkpoint_writer_resume(f->job->saver));
     if (f->over)
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     f->clean = true;
@@ -910,8 +911,8 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = find_last_rate(f);
     if (status == LS_OK && !joins)
         status = log_start(f); /* so only now the log can say where it starts */
-    ls_saver_log(f->job->saver, f->log);
-    bool resumes = ls_saver_resumes(f->job->saver), interrupted = false, stops = false;
+    ls_checkpoint_writer_log(f->job->saver, f->log);
+    bool resumes = ls_checkpoint_writer_resumes(f->job->saver), interrupted = false, stops = false;
     if (status == LS_OK && !joins)
         status = ls_workers_compare(f->job);
     if (status == LS_OK && !joins)
@@ -927,7 +928,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
     if (status == LS_OK)
-        ls_saver_finish(f->job->saver);
+        ls_checkpoint_writer_finish(f->job->saver);
     if (status == LS_OK)
         status = gather_timelines(f);
     double wall = ls_clock_now() - f->start;
@@ -955,7 +956,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_use use;
     LS_TRY(ls_use_begin(&use, model, "ls_fit", true));
     f.job = use.job;
-    f.asynchronous = ls_served_is(context_of(&f), &options.strategy);
+    f.asynchronous = ls_server_session_is(context_of(&f), &options.strategy);
     ls_status status = LS_OK;
     if (options.record && !f.asynchronous && !ls_is_evaluator(context_of(&f)))
         status = ls_fail(LS_ERR_INVALID,
@@ -982,9 +983,9 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_progress_close(&f.progress);
     ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)
-        ls_saver_finish(f.job->saver); /* the last good step is not lost */
+        ls_checkpoint_writer_finish(f.job->saver); /* the last good step is not lost */
     ls_error unsaved;
-    ls_error_keep(&unsaved, ls_saver_close(f.job->saver));
+    ls_error_keep(&unsaved, ls_checkpoint_writer_close(f.job->saver));
     f.job->saver = NULL;
     f.job->fit = NULL;
     f.job->callback_count = 0;

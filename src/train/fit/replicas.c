@@ -9,16 +9,16 @@
 #include "run/run.h"
 #include "train/fit/custom_loop.h"
 
-static int count_replicas(const ls_map *map, const ls_context *ctx)
+static int count_replicas(const ls_task_map *map, const ls_context *ctx)
 {
     int first = map->count > 0 ? map->devices[0] : ctx->device_count - 1; /* no strategy: all of the fastest kind */
-    int devices = ls_map_devices(map, ctx, ctx->devices[first].kind, NULL);
+    int devices = ls_task_map_devices(map, ctx, ctx->devices[first].kind, NULL);
     return map->stages > 1 && devices >= map->stages ? devices / map->stages : map->stages > 1 ? 1 : devices;
 }
 
 /* How a batch is shared out. */
 typedef struct sharing {
-    const ls_map *map;
+    const ls_task_map *map;
     int replicas, lanes;
     int64_t samples;
 } sharing;
@@ -29,9 +29,9 @@ static ls_status find_part(const sharing *s, int replica, int64_t *from, int64_t
     int begin = 0, end;
     if (replica < 0 || replica >= s->replicas)
         return ls_fail(LS_ERR_INVALID, "replica %d: there are %d, counted from 0", replica, s->replicas);
-    while (begin < s->lanes && ls_map_replica(s->map, s->replicas, begin, s->lanes) < replica)
+    while (begin < s->lanes && ls_task_map_replica(s->map, s->replicas, begin, s->lanes) < replica)
         begin++;
-    for (end = begin; end < s->lanes && ls_map_replica(s->map, s->replicas, end, s->lanes) == replica;)
+    for (end = begin; end < s->lanes && ls_task_map_replica(s->map, s->replicas, end, s->lanes) == replica;)
         end++;
     *from = ls_lane_first(s->samples, s->lanes, begin);
     *count = ls_lane_first(s->samples, s->lanes, end) - *from;
@@ -42,7 +42,7 @@ static ls_status share_out(const ls_loop_step *step, int lanes, int64_t samples,
 {
     ls_runs *runs = NULL;
     LS_TRY(ls_runs_of(step->graph, &runs));
-    const ls_map *map = &runs->settings.plan.map;
+    const ls_task_map *map = &runs->settings.plan.map;
     *out = (sharing){ map, count_replicas(map, step->graph->context), lanes > 0 ? lanes : 1, samples };
     return LS_OK;
 }

@@ -26,7 +26,7 @@ static ls_status pack(ls_job *job, ls_package *out)
     ls_state_extras extras = { .facts = &facts, .history = *job->fit->history };
     LS_TRY(ls_facts_make(job, &facts));
     if (job->saver)
-        ls_saver_extras(job->saver, &extras);
+        ls_checkpoint_writer_extras(job->saver, &extras);
     ls_status status = ls_content_make(job, &extras, &content);
     ls_facts_free(&facts);
     if (status == LS_OK)
@@ -53,7 +53,7 @@ typedef struct handover {
 /* More than a job of this model can have: what another worker says does not decide how much memory is taken. */
 static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES])
 {
-    ls_saved *entries = NULL;
+    ls_state_entry *entries = NULL;
     size_t count = 0;
     uint64_t room = (uint64_t)256 << 20;
     LS_TRY(ls_job_list(job, &entries, &count));
@@ -143,7 +143,7 @@ static ls_status put(ls_job *job, ls_checkpoint *found)
     }
     free(difference);
     if (status == LS_OK && job->saver)
-        return ls_saver_resume_from(job->saver, found);
+        return ls_checkpoint_writer_resume_from(job->saver, found);
     if (status == LS_OK)
         status = ls_checkpoint_history(found, job->fit->history);
     if (status == LS_OK)

@@ -136,7 +136,7 @@ struct ls_job {
     int used_lanes; /* of the last training step */
     /* Checkpoints (checkpoint.h) */
     const struct ls_fit_facts *fit;     /* the fit at work; NULL: there is none */
-    struct ls_saver *saver;             /* that it saves with, or NULL */
+    struct ls_checkpoint_writer *saver; /* that it saves with, or NULL */
     const struct ls_file_ops *file_ops; /* that they are written with; NULL: the system's */
     ls_fit_seconds *seconds;            /* of the fit at work, or the last one; NULL: there was none */
     bool fitting;                       /* a fit is at work */

@@ -52,7 +52,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     if (!out->of_graph)
         LS_TRY(ls_strategy_map(graph->context, strategy, &out->lists, &run.plan.map));
     else /* the graph has one of its own, which a callback may change: this is as it is now */
-        LS_TRY(ls_map_copy(&runs->settings.plan.map, &out->lists, &run.plan.map));
+        LS_TRY(ls_task_map_copy(&runs->settings.plan.map, &out->lists, &run.plan.map));
     if (lanes > 0)
         run.plan.lanes = lanes;
     out->run = run;
@@ -63,7 +63,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
 ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings)
 {
     int *lists = NULL;
-    ls_map map;
+    ls_task_map map;
     if (!strategy->work_split || strcmp(strategy->work_split, "auto") != 0 || settings->of_graph)
         return LS_OK;
     LS_TRY(ls_strategy_map(ls_model_graph(job->model)->context, strategy, &lists, &map));
@@ -239,7 +239,7 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
 
 /* ---- Two halves ---- */
 
-static ls_status take_given(const ls_function *f, ls_given *out)
+static ls_status take_given(const ls_function *f, ls_step_gradients *out)
 {
     const ls_halves *h = &f->halves;
     ls_array *values = calloc(h->passed_count, sizeof(*values));
@@ -277,7 +277,7 @@ ls_status ls_job_fetch(ls_job *job, ls_function *f, const ls_settings *settings,
 }
 
 ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
-                           const double *class_weights, ls_given *out)
+                           const double *class_weights, ls_step_gradients *out)
 {
     LS_TRY(ls_function_halve(job, f));
     LS_TRY(ls_job_fetch(job, f, settings, batch, class_weights, f->halves.fetches, f->halves.fetch_count));
@@ -285,7 +285,7 @@ ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *setti
     return take_given(f, out);
 }
 
-ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings, const ls_given *given)
+ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings, const ls_step_gradients *given)
 {
     const ls_halves *h = &f->halves;
     ls_run_report report;
@@ -317,7 +317,7 @@ ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings,
 static ls_status run_apart(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
                            const double *class_weights)
 {
-    ls_given given = { .values = NULL };
+    ls_step_gradients given = { .values = NULL };
     LS_TRY(ls_job_gradients(job, f, settings, batch, class_weights, &given));
     ls_status status = ls_job_apply(job, f, settings, &given);
     free(given.values);

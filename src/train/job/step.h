@@ -17,16 +17,16 @@ ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings 
                           const double *class_weights);
 
 /* What GRADIENTS gave: views that last until it is run again. */
-typedef struct ls_given {
+typedef struct ls_step_gradients {
     ls_array *values; /* as ls_halves.passed; free() the array */
     int64_t samples;
-} ls_given;
+} ls_step_gradients;
 ls_status ls_job_gradients(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
-                           const double *class_weights, ls_given *out);
+                           const double *class_weights, ls_step_gradients *out);
 /* A run that is a part of the next training step, and writes nothing: these tensors hold what came out. */
 ls_status ls_job_fetch(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                        const double *class_weights, ls_tensor *const *fetches, size_t count);
-ls_status ls_job_apply(ls_job *job, ls_function *function, const ls_settings *settings, const ls_given *given);
+ls_status ls_job_apply(ls_job *job, ls_function *function, const ls_settings *settings, const ls_step_gradients *given);
 
 /* Training steps since the model was compiled: batches. */
 ls_status ls_job_step(const ls_job *job, int64_t *out);

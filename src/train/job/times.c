@@ -33,7 +33,7 @@ void ls_fit_seconds_free(ls_fit_seconds *s)
     free(s);
 }
 
-ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_seconds **out)
+ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_task_map *map, ls_fit_seconds **out)
 {
     size_t count = (size_t)ctx->device_count;
     ls_fit_seconds *s = calloc(1, sizeof(*s));

@@ -5,7 +5,7 @@
 #include "train/job/job.h"
 #include "base/text.h"
 
-ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_map *map, ls_fit_seconds **out);
+ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_task_map *map, ls_fit_seconds **out);
 void ls_fit_seconds_free(ls_fit_seconds *seconds);
 ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
 void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);

@@ -17,9 +17,9 @@ typedef struct kept {
     int64_t samples;
 } kept;
 
-struct ls_upcoming {
+struct ls_batch_lookahead {
     ls_passes *data;
-    const ls_upcoming_batch *list;
+    const ls_batch_lookahead_batch *list;
     size_t count, read; /* how many of the list were read */
     bool in_pass;
     int64_t pass, next; /* where the data is */
@@ -27,16 +27,17 @@ struct ls_upcoming {
     size_t shown;       /* that is to be freed before the next; count: none */
 };
 
-ls_status ls_upcoming_make(ls_passes *data, const ls_upcoming_batch *list, size_t count, ls_upcoming **out)
+ls_status ls_batch_lookahead_make(ls_passes *data, const ls_batch_lookahead_batch *list, size_t count,
+                                  ls_batch_lookahead **out)
 {
-    ls_upcoming *u = calloc(1, sizeof(*u));
+    ls_batch_lookahead *u = calloc(1, sizeof(*u));
     kept *all = calloc(count + 1, sizeof(*all));
     if (!u || !all) {
         free(u);
         free(all);
         return ls_fail(LS_ERR_MEMORY, "no memory for a list of %zu batches", count);
     }
-    *u = (ls_upcoming){ .data = data, .list = list, .count = count, .kept = all, .shown = count };
+    *u = (ls_batch_lookahead){ .data = data, .list = list, .count = count, .kept = all, .shown = count };
     *out = u;
     return LS_OK;
 }
@@ -49,7 +50,7 @@ static void drop(kept *k)
     *k = (kept){ .uses = 0 };
 }
 
-void ls_upcoming_free(ls_upcoming *u)
+void ls_batch_lookahead_free(ls_batch_lookahead *u)
 {
     if (!u)
         return;
@@ -96,9 +97,9 @@ static ls_status keep(kept *k, const ls_batch_view *batch, size_t uses)
 }
 
 /* The next batch of the list, from the data. */
-static ls_status read_next(ls_upcoming *u)
+static ls_status read_next(ls_batch_lookahead *u)
 {
-    const ls_upcoming_batch *wanted = &u->list[u->read];
+    const ls_batch_lookahead_batch *wanted = &u->list[u->read];
     ls_batch_view batch;
     bool end = false;
     if (!u->in_pass || u->pass != wanted->pass) {
@@ -116,7 +117,7 @@ static ls_status read_next(ls_upcoming *u)
     return keep(&u->kept[u->read++], &batch, wanted->uses);
 }
 
-ls_status ls_upcoming_get(ls_upcoming *u, size_t number, ls_batch_view *out)
+ls_status ls_batch_lookahead_get(ls_batch_lookahead *u, size_t number, ls_batch_view *out)
 {
     if (u->shown < u->count)
         drop(&u->kept[u->shown]);

@@ -8,19 +8,20 @@
 #include "train/job/step.h"
 
 /* A batch: where it is in the data, and how often it will be asked for. */
-typedef struct ls_upcoming_batch {
+typedef struct ls_batch_lookahead_batch {
     int64_t epoch, batch; /* for messages */
     int64_t pass, index;  /* the batch of that number in that pass */
     size_t uses;
-} ls_upcoming_batch;
+} ls_batch_lookahead_batch;
 
-typedef struct ls_upcoming ls_upcoming;
+typedef struct ls_batch_lookahead ls_batch_lookahead;
 
 /* `list` is in the order of the data, each batch once; it and the passes must outlive the result. */
-ls_status ls_upcoming_make(ls_passes *data, const ls_upcoming_batch *list, size_t count, ls_upcoming **out);
-void ls_upcoming_free(ls_upcoming *upcoming);
+ls_status ls_batch_lookahead_make(ls_passes *data, const ls_batch_lookahead_batch *list, size_t count,
+                                  ls_batch_lookahead **out);
+void ls_batch_lookahead_free(ls_batch_lookahead *upcoming);
 
 /* Batch `number` of the list; the view lasts until the next call. It is asked for `uses` times. */
-ls_status ls_upcoming_get(ls_upcoming *upcoming, size_t number, ls_batch_view *out);
+ls_status ls_batch_lookahead_get(ls_batch_lookahead *upcoming, size_t number, ls_batch_view *out);
 
 #endif

@@ -12,9 +12,9 @@ typedef struct given {
     int64_t ordinal;
 } given;
 
-struct ls_dealer {
+struct ls_batch_queue {
     pthread_mutex_t mutex;
-    ls_dealer_give give;
+    ls_batch_queue_give give;
     void *user;
     int processes;
     int64_t next, limit;
@@ -27,12 +27,12 @@ struct ls_dealer {
     int64_t *asked; /* by rank: number of the last ask that was heard; 0: none since the process is there */
 };
 
-ls_status ls_dealer_make(int processes, int64_t first, ls_dealer_give give, void *user, ls_dealer **out)
+ls_status ls_batch_queue_make(int processes, int64_t first, ls_batch_queue_give give, void *user, ls_batch_queue **out)
 {
-    ls_dealer *d = calloc(1, sizeof(*d));
+    ls_batch_queue *d = calloc(1, sizeof(*d));
     if (!d)
         return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches");
-    *d = (ls_dealer){ .give = give, .user = user, .processes = processes, .next = first, .limit = first };
+    *d = (ls_batch_queue){ .give = give, .user = user, .processes = processes, .next = first, .limit = first };
     d->asked = calloc((size_t)processes, sizeof(*d->asked));
     if (!d->asked) {
         free(d);
@@ -43,7 +43,7 @@ ls_status ls_dealer_make(int processes, int64_t first, ls_dealer_give give, void
     return LS_OK;
 }
 
-void ls_dealer_free(ls_dealer *d)
+void ls_batch_queue_free(ls_batch_queue *d)
 {
     if (!d)
         return;
@@ -57,13 +57,13 @@ void ls_dealer_free(ls_dealer *d)
 
 /* ---- Under the mutex ---- */
 
-static bool has_batch(const ls_dealer *d)
+static bool has_batch(const ls_batch_queue *d)
 {
     return d->again_count > 0 || d->next < d->limit;
 }
 
 /* Room was made before, for whoever asks. */
-static void deal(ls_dealer *d)
+static void deal(ls_batch_queue *d)
 {
     while (d->asking_count > 0 && has_batch(d)) {
         int rank = d->asking[0];
@@ -74,7 +74,7 @@ static void deal(ls_dealer *d)
     }
 }
 
-static ls_status make_room(ls_dealer *d)
+static ls_status make_room(ls_batch_queue *d)
 {
     size_t all = d->asking_count + d->out_count;
     LS_TRY(ls_grow(&d->asking, d->asking_count, &d->asking_room, sizeof(*d->asking)));
@@ -85,7 +85,7 @@ static ls_status make_room(ls_dealer *d)
     return LS_OK;
 }
 
-static void take_back(ls_dealer *d, int64_t ordinal)
+static void take_back(ls_batch_queue *d, int64_t ordinal)
 {
     size_t at = d->again_count++;
     for (; at > 0 && d->again[at - 1] < ordinal; at--)
@@ -95,7 +95,7 @@ static void take_back(ls_dealer *d, int64_t ordinal)
 
 /* ---- Calls ---- */
 
-void ls_dealer_set_limit(ls_dealer *d, int64_t limit)
+void ls_batch_queue_set_limit(ls_batch_queue *d, int64_t limit)
 {
     pthread_mutex_lock(&d->mutex);
     d->limit = limit > d->next ? limit : d->next;
@@ -103,7 +103,7 @@ void ls_dealer_set_limit(ls_dealer *d, int64_t limit)
     pthread_mutex_unlock(&d->mutex);
 }
 
-int64_t ls_dealer_stop(ls_dealer *d)
+int64_t ls_batch_queue_stop(ls_batch_queue *d)
 {
     pthread_mutex_lock(&d->mutex);
     d->limit = d->next;
@@ -112,7 +112,7 @@ int64_t ls_dealer_stop(ls_dealer *d)
     return out;
 }
 
-ls_status ls_dealer_ask(ls_dealer *d, int rank, int64_t number)
+ls_status ls_batch_queue_ask(ls_batch_queue *d, int rank, int64_t number)
 {
     if (rank < 0 || rank >= d->processes)
         return ls_fail(LS_ERR_INTERNAL, "process %d of %d asks for a batch", rank, d->processes);
@@ -128,7 +128,7 @@ ls_status ls_dealer_ask(ls_dealer *d, int rank, int64_t number)
     return status;
 }
 
-bool ls_dealer_done(ls_dealer *d, int rank, int64_t ordinal)
+bool ls_batch_queue_done(ls_batch_queue *d, int rank, int64_t ordinal)
 {
     bool found = false;
     pthread_mutex_lock(&d->mutex);
@@ -141,7 +141,7 @@ bool ls_dealer_done(ls_dealer *d, int rank, int64_t ordinal)
     return found;
 }
 
-void ls_dealer_lose(ls_dealer *d, int rank)
+void ls_batch_queue_lose(ls_batch_queue *d, int rank)
 {
     pthread_mutex_lock(&d->mutex);
     size_t kept = 0;
@@ -159,7 +159,7 @@ void ls_dealer_lose(ls_dealer *d, int rank)
     pthread_mutex_unlock(&d->mutex);
 }
 
-bool ls_dealer_is_done(ls_dealer *d)
+bool ls_batch_queue_is_done(ls_batch_queue *d)
 {
     pthread_mutex_lock(&d->mutex);
     bool done = d->out_count == 0 && !has_batch(d);

@@ -30,8 +30,8 @@ typedef struct server_seen {
 } server_seen;
 
 struct ls_chief {
-    ls_served *served;
-    ls_dealer *dealer;
+    ls_server_session *served;
+    ls_batch_queue *dealer;
     ls_worker *worker;
     char id[LS_RUN_ID];
     int64_t steps;            /* batches of an epoch */
@@ -57,7 +57,7 @@ struct ls_chief {
 /* ---- Which batch is which ---- */
 
 /* A pass is an epoch, or passes follow each other where epochs have a length of their own. */
-static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_LETTER_NUMBERS])
+static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_MESSAGE_NUMBERS])
 {
     int64_t since = ordinal - c->first, batches = c->served->data->steps, taken;
     numbers[0] = ordinal;
@@ -78,27 +78,28 @@ static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_LE
 static void give(void *user, int rank, int64_t ordinal)
 {
     ls_chief *c = user;
-    ls_letter letter = { .rank = rank, .kind = LS_PS_TAKE };
+    ls_message letter = { .rank = rank, .kind = LS_PS_TAKE };
     find_batch(c, ordinal, letter.numbers);
     if (rank == c->served->cluster.rank)
         ls_worker_take(c->worker, letter.numbers);
     else
-        (void)ls_post_send(c->served->post, &letter); /* a worker without a line is lost, and told so to the dealer */
+        (void)ls_messenger_send(c->served->post,
+                                &letter); /* a worker without a line is lost, and told so to the dealer */
 }
 
 /* ---- What workers say ---- */
 
 static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done)
 {
-    if (!ls_dealer_done(c->dealer, rank, ordinal)) {
-        ls_parcel_drop(done.results);
+    if (!ls_batch_queue_done(c->dealer, rank, ordinal)) {
+        ls_payload_drop(done.results);
         return;
     }
     pthread_mutex_lock(&c->mutex);
     if (ls_grow(&c->done, c->done_count, &c->done_room, sizeof(*c->done)) == LS_OK)
         c->done[c->done_count++] = done;
     else {
-        ls_parcel_drop(done.results);
+        ls_payload_drop(done.results);
         c->no_room = true;
     }
     pthread_mutex_unlock(&c->mutex);
@@ -108,49 +109,49 @@ static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done
 static void ask_itself(void *user)
 {
     ls_chief *c = user;
-    (void)ls_dealer_ask(c->dealer, c->served->cluster.rank, ++c->asks);
+    (void)ls_batch_queue_ask(c->dealer, c->served->cluster.rank, ++c->asks);
 }
 
-static void be_done(void *user, int64_t ordinal, int64_t samples, int lanes, ls_parcel *results)
+static void be_done(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
 {
     ls_chief *c = user;
     note_done(c, c->served->cluster.rank, ordinal,
               (ls_chief_done){ .samples = samples, .lanes = lanes, .results = results });
 }
 
-static bool hear_worker(ls_chief *c, ls_letter *letter)
+static bool hear_worker(ls_chief *c, ls_message *letter)
 {
-    size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
+    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
     if (letter->kind == LS_PS_ASK)
-        (void)ls_dealer_ask(c->dealer, letter->rank, letter->numbers[0]);
-    else if (letter->kind == LS_LETTER_LOST)
-        ls_dealer_lose(c->dealer, letter->rank);
+        (void)ls_batch_queue_ask(c->dealer, letter->rank, letter->numbers[0]);
+    else if (letter->kind == LS_MESSAGE_LOST)
+        ls_batch_queue_lose(c->dealer, letter->rank);
     else if (letter->kind == LS_PS_DONE && bytes == ls_results_count(c->served->job) * sizeof(double)) {
         note_done(c, letter->rank, letter->numbers[0],
                   (ls_chief_done){ letter->numbers[1], (int)letter->numbers[2], letter->body });
         letter->body = NULL;
     } else
-        return letter->kind != LS_LETTER_MET && letter->kind != LS_PS_FAIL;
-    return letter->kind != LS_LETTER_LOST; /* that is told, too */
+        return letter->kind != LS_MESSAGE_MET && letter->kind != LS_PS_FAIL;
+    return letter->kind != LS_MESSAGE_LOST; /* that is told, too */
 }
 
 /* In the post's thread. A server that comes or goes is both the worker's business and the chief's. */
-static bool hear(void *user, ls_letter *letter)
+static bool hear(void *user, ls_message *letter)
 {
     ls_chief *c = user;
     bool taken;
-    if (ls_served_is_server(c->served, letter->rank)) {
-        if (letter->kind == LS_LETTER_LOST) {
+    if (ls_server_session_is_server(c->served, letter->rank)) {
+        if (letter->kind == LS_MESSAGE_LOST) {
             pthread_mutex_lock(&c->mutex);
             c->acknowledged[letter->rank - c->served->first_server] = c->finished + (int64_t)c->done_count;
             pthread_mutex_unlock(&c->mutex);
         }
-        bool both = letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST;
+        bool both = letter->kind == LS_MESSAGE_MET || letter->kind == LS_MESSAGE_LOST;
         taken = ls_worker_hear(c->worker, letter) && !both;
     } else {
         taken = hear_worker(c, letter);
         if (taken)
-            ls_parcel_drop(letter->body);
+            ls_payload_drop(letter->body);
     }
     if (!taken)
         ls_worker_wake(c->worker);
@@ -163,22 +164,22 @@ static ls_status tell_rate(ls_chief *c, int server)
 {
     int64_t bits;
     memcpy(&bits, &c->rate, sizeof(bits));
-    return ls_served_say(c->served, c->served->first_server + server, LS_PS_RATE, bits, 0);
+    return ls_server_session_say(c->served, c->served->first_server + server, LS_PS_RATE, bits, 0);
 }
 
 static ls_status give_state(ls_chief *c, int server)
 {
-    const ls_served *v = c->served;
-    ls_letter letter = { .rank = v->first_server + server, .kind = LS_PS_GIVE, .numbers = { c->first } };
-    LS_TRY(ls_parcel_make(ls_parts_state_bytes(v->parts, server), &letter.body));
-    ls_status status = ls_parts_get_state(v->parts, server, ls_parcel_bytes(letter.body));
+    const ls_server_session *v = c->served;
+    ls_message letter = { .rank = v->first_server + server, .kind = LS_PS_GIVE, .numbers = { c->first } };
+    LS_TRY(ls_payload_make(ls_state_shards_state_bytes(v->parts, server), &letter.body));
+    ls_status status = ls_state_shards_get_state(v->parts, server, ls_payload_bytes(letter.body));
     if (status == LS_OK)
-        status = ls_post_send(v->post, &letter);
-    ls_parcel_drop(letter.body);
+        status = ls_messenger_send(v->post, &letter);
+    ls_payload_drop(letter.body);
     return status;
 }
 
-static ls_status hear_have(ls_chief *c, int server, const ls_letter *letter)
+static ls_status hear_have(ls_chief *c, int server, const ls_message *letter)
 {
     server_seen *seen = &c->seen[server];
     seen->has = letter->numbers[0] == 1;
@@ -204,15 +205,15 @@ static ls_status hear_have(ls_chief *c, int server, const ls_letter *letter)
                    server);
 }
 
-static ls_status hear_server(ls_chief *c, const ls_letter *letter)
+static ls_status hear_server(ls_chief *c, const ls_message *letter)
 {
     int server = letter->rank - c->served->first_server;
     server_seen *seen = &c->seen[server];
-    if (letter->kind == LS_LETTER_MET) {
+    if (letter->kind == LS_MESSAGE_MET) {
         seen->there = true;
-        return ls_served_tell(c->served, letter->rank, LS_PS_BEGIN, 0, c->id);
+        return ls_server_session_tell(c->served, letter->rank, LS_PS_BEGIN, 0, c->id);
     }
-    if (letter->kind == LS_LETTER_LOST) {
+    if (letter->kind == LS_MESSAGE_LOST) {
         *seen = (server_seen){ .given = seen->given, .lost_at = ls_clock_now() };
         ls_log_write(c->served->log, LS_LOG_WARNING, "server %d is lost (%s); the others wait for it to come back",
                      server, letter->text);
@@ -221,24 +222,24 @@ static ls_status hear_server(ls_chief *c, const ls_letter *letter)
 }
 
 /* One letter that the post's thread left, which may not be an answer to anything. */
-static ls_status hear_letter(ls_chief *c, const ls_letter *letter)
+static ls_status hear_letter(ls_chief *c, const ls_message *letter)
 {
-    c->met[letter->rank] |= letter->kind == LS_LETTER_MET;
-    if (letter->kind == LS_LETTER_REFUSED)
+    c->met[letter->rank] |= letter->kind == LS_MESSAGE_MET;
+    if (letter->kind == LS_MESSAGE_REFUSED)
         return ls_fail(LS_ERR_PEER, "process %d does not let the chief in: %s", letter->rank, letter->text);
     if (letter->kind == LS_PS_FAIL && c->failed)
         return LS_OK; /* the first failure is the one that is told */
     if (letter->kind == LS_PS_FAIL) {
-        ls_status status = ls_served_failure(letter);
+        ls_status status = ls_server_session_failure(letter);
         int server = letter->rank - c->served->first_server;
-        bool serves = ls_served_is_server(c->served, letter->rank);
+        bool serves = ls_server_session_is_server(c->served, letter->rank);
         return ls_fail_within(status, "%s %d", serves ? "server" : "worker", serves ? server : letter->rank);
     }
-    if (ls_served_is_server(c->served, letter->rank))
+    if (ls_server_session_is_server(c->served, letter->rank))
         return hear_server(c, letter);
-    if (letter->kind == LS_LETTER_MET)
+    if (letter->kind == LS_MESSAGE_MET)
         ls_log_write(c->served->log, LS_LOG_INFO, "worker %d is here", letter->rank);
-    if (letter->kind == LS_LETTER_LOST)
+    if (letter->kind == LS_MESSAGE_LOST)
         ls_log_write(c->served->log, LS_LOG_WARNING, "worker %d is lost (%s); the others go on", letter->rank,
                      letter->text);
     return LS_OK;
@@ -249,7 +250,7 @@ static ls_status look_for_servers(const ls_chief *c)
 {
     const ls_cluster_options *o = &c->served->cluster;
     double limit = o->join_limit > 0 ? o->join_limit : LS_JOIN_LIMIT;
-    char why[LS_POST_WHY];
+    char why[LS_MESSENGER_WHY];
     for (int i = 0; i < c->served->servers; i++) {
         if (c->seen[i].there)
             continue;
@@ -258,7 +259,7 @@ static ls_status look_for_servers(const ls_chief *c)
                            c->seen[i].given ? "was lost" : "ended before it was met");
         if (ls_clock_now() - c->seen[i].lost_at <= limit)
             continue;
-        ls_post_why(c->served->post, why);
+        ls_messenger_why(c->served->post, why);
         return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s (LOCKSTEP_JOIN_LIMIT)%s", i,
                        c->seen[i].given ? "was lost, and did not come back" : "did not come", limit, why);
     }
@@ -266,25 +267,25 @@ static ls_status look_for_servers(const ls_chief *c)
 }
 
 /* Letters that are there, or come within so many seconds. A whole state goes to `states`, where there is one. */
-static ls_status hear_letters(ls_chief *c, double seconds, ls_letter *states)
+static ls_status hear_letters(ls_chief *c, double seconds, ls_message *states)
 {
-    ls_letter letter;
+    ls_message letter;
     bool got = true;
-    LS_TRY(ls_post_receive(c->served->post, seconds, &letter, &got));
+    LS_TRY(ls_messenger_receive(c->served->post, seconds, &letter, &got));
     while (got) {
         int server = letter.rank - c->served->first_server;
         bool whole = letter.kind == LS_PS_PART && letter.numbers[2] == 1 && letter.body && states &&
-                     ls_parcel_size(letter.body) == ls_parts_state_bytes(c->served->parts, server);
+                     ls_payload_size(letter.body) == ls_state_shards_state_bytes(c->served->parts, server);
         ls_status status = LS_OK;
         if (whole) {
-            ls_parcel_drop(states[server].body);
+            ls_payload_drop(states[server].body);
             states[server] = letter;
         } else {
             status = hear_letter(c, &letter);
-            ls_parcel_drop(letter.body);
+            ls_payload_drop(letter.body);
         }
         LS_TRY(status);
-        LS_TRY(ls_post_receive(c->served->post, 0, &letter, &got));
+        LS_TRY(ls_messenger_receive(c->served->post, 0, &letter, &got));
     }
     return look_for_servers(c);
 }
@@ -313,18 +314,18 @@ static bool all_have(const ls_chief *c)
 
 static ls_status open_chief(ls_chief *c)
 {
-    ls_served *v = c->served;
+    ls_server_session *v = c->served;
     const ls_worker_desk desk = { .ask = ask_itself, .done = be_done, .user = c };
     LS_TRY(make_id(c->id, &v->run));
     LS_TRY(ls_worker_make(v, desk, &c->worker));
-    LS_TRY(ls_dealer_make(LS_MAX_CLUSTER, c->first, give, c, &c->dealer));
-    LS_TRY(ls_served_open(v, hear, c));
+    LS_TRY(ls_batch_queue_make(LS_MAX_CLUSTER, c->first, give, c, &c->dealer));
+    LS_TRY(ls_server_session_open(v, hear, c));
     while (!all_have(c))
         LS_TRY(hear_letters(c, 0.1, NULL));
     return LS_OK;
 }
 
-ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
+ls_status ls_chief_open(ls_server_session *served, int64_t steps, ls_chief **out)
 {
     ls_chief *c = calloc(1, sizeof(*c));
     const ls_job *job = served->job;
@@ -351,12 +352,12 @@ ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out)
 
 void ls_chief_allow(ls_chief *c, int64_t batches)
 {
-    ls_dealer_set_limit(c->dealer, c->first + batches);
+    ls_batch_queue_set_limit(c->dealer, c->first + batches);
 }
 
 int64_t ls_chief_stop(ls_chief *c)
 {
-    return ls_dealer_stop(c->dealer) - c->first;
+    return ls_batch_queue_stop(c->dealer) - c->first;
 }
 
 static ls_status take_done(ls_chief *c, ls_chief_done *out, bool *got)
@@ -409,7 +410,7 @@ ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
 
 /* ---- The whole state ---- */
 
-static ls_status ask_for_states(ls_chief *c, ls_letter *states, double limit)
+static ls_status ask_for_states(ls_chief *c, ls_message *states, double limit)
 {
     double again = 0, end = ls_clock_now() + limit;
     for (int missing = 1; missing > 0;) {
@@ -422,9 +423,9 @@ static ls_status ask_for_states(ls_chief *c, ls_letter *states, double limit)
                 continue;
             missing++;
             if (now >= again)
-                LS_TRY(ls_post_send(
-                    c->served->post,
-                    &(ls_letter){ .rank = c->served->first_server + i, .kind = LS_PS_PULL, .numbers = { -1, -1, 1 } }));
+                LS_TRY(ls_messenger_send(c->served->post, &(ls_message){ .rank = c->served->first_server + i,
+                                                                         .kind = LS_PS_PULL,
+                                                                         .numbers = { -1, -1, 1 } }));
         }
         if (now >= again)
             again = now + 1;
@@ -434,28 +435,28 @@ static ls_status ask_for_states(ls_chief *c, ls_letter *states, double limit)
     return LS_OK;
 }
 
-static ls_status put_states(ls_chief *c, const ls_letter *states)
+static ls_status put_states(ls_chief *c, const ls_message *states)
 {
     ls_worker_forget(c->worker); /* between two versions averages are those of neither, and callbacks may follow */
     for (int i = 0; i < c->served->servers; i++)
-        LS_TRY(ls_parts_put_state(c->served->parts, i, ls_parcel_bytes(states[i].body)));
+        LS_TRY(ls_state_shards_put_state(c->served->parts, i, ls_payload_bytes(states[i].body)));
     return LS_OK;
 }
 
 ls_status ls_chief_settle(ls_chief *c, bool anyway)
 {
-    ls_letter states[LS_MAX_SERVERS] = { { .kind = 0 } };
-    int64_t numbers[LS_LETTER_NUMBERS];
+    ls_message states[LS_MAX_SERVERS] = { { .kind = 0 } };
+    int64_t numbers[LS_MESSAGE_NUMBERS];
     ls_position *at = &c->served->job->position;
     ls_status status = LS_OK;
-    if (anyway ? !all_have(c) : !ls_dealer_is_done(c->dealer))
+    if (anyway ? !all_have(c) : !ls_batch_queue_is_done(c->dealer))
         status = ls_fail(LS_ERR_INTERNAL, "not all servers have a state, or batches are still being computed");
     if (status == LS_OK)
         status = ask_for_states(c, states, anyway ? RESCUE_LIMIT : INFINITY);
     if (status == LS_OK)
         status = put_states(c, states);
     for (int i = 0; i < c->served->servers; i++)
-        ls_parcel_drop(states[i].body);
+        ls_payload_drop(states[i].body);
     LS_TRY(status);
     find_batch(c, c->first + c->finished, numbers);
     ls_model_graph(c->served->job->model)->step = (uint64_t)numbers[5];
@@ -470,16 +471,16 @@ ls_status ls_chief_settle(ls_chief *c, bool anyway)
 
 static ls_status send_final(ls_chief *c)
 {
-    ls_served *v = c->served;
+    ls_server_session *v = c->served;
     for (int i = 0; i < v->servers; i++) {
-        ls_letter letter = { .kind = LS_PS_FINAL, .numbers = { i } };
-        LS_TRY(ls_parcel_make(ls_parts_state_bytes(v->parts, i), &letter.body));
-        ls_status status = ls_parts_get_state(v->parts, i, ls_parcel_bytes(letter.body));
+        ls_message letter = { .kind = LS_PS_FINAL, .numbers = { i } };
+        LS_TRY(ls_payload_make(ls_state_shards_state_bytes(v->parts, i), &letter.body));
+        ls_status status = ls_state_shards_get_state(v->parts, i, ls_payload_bytes(letter.body));
         for (int r = 1; r < v->cluster.size && status == LS_OK; r++) {
             letter.rank = r;
-            status = ls_post_send(v->post, &letter);
+            status = ls_messenger_send(v->post, &letter);
         }
-        ls_parcel_drop(letter.body);
+        ls_payload_drop(letter.body);
         LS_TRY(status);
     }
     return LS_OK;
@@ -503,19 +504,19 @@ void ls_chief_close(ls_chief *c, ls_status status, const char *why)
 {
     if (!c)
         return;
-    ls_served *v = c->served;
+    ls_server_session *v = c->served;
     if (v->post)
         wait_for_late_ones(c);
     if (v->post && status == LS_OK && send_final(c) != LS_OK)
         ls_clear_error();
     for (int r = 1; v->post && r < v->cluster.size; r++)
-        if (ls_served_tell(v, r, LS_PS_OVER, status, why) != LS_OK)
+        if (ls_server_session_tell(v, r, LS_PS_OVER, status, why) != LS_OK)
             ls_clear_error();
-    ls_served_close(v);
+    ls_server_session_close(v);
     ls_worker_free(c->worker);
-    ls_dealer_free(c->dealer);
+    ls_batch_queue_free(c->dealer);
     for (size_t i = 0; i < c->done_count; i++)
-        ls_parcel_drop(c->done[i].results);
+        ls_payload_drop(c->done[i].results);
     free(c->done);
     pthread_mutex_destroy(&c->mutex);
     free(c);

@@ -33,16 +33,16 @@ typedef struct replay {
     const ls_fit_options *options;
     ls_job *job;
     ls_fit_setup setup;
-    ls_recording recording;
-    ls_parts *parts;
-    ls_part *part[LS_MAX_SERVERS];
+    ls_replay_schedule recording;
+    ls_state_shards *parts;
+    ls_state_shard *part[LS_MAX_SERVERS];
     char *begin[LS_MAX_SERVERS];      /* the state that the model had */
     char **versions[LS_MAX_SERVERS];  /* by version behind the first: weights, as long as somebody reads them */
     int64_t in_model[LS_MAX_SERVERS]; /* the version of each part that the model has */
     gradient *gradients;
-    ls_upcoming_batch *batches;
+    ls_batch_lookahead_batch *batches;
     size_t batch_count;
-    ls_upcoming *upcoming;
+    ls_batch_lookahead *upcoming;
     double *results;
     ls_tally tally;
     ls_progress progress;
@@ -88,11 +88,13 @@ static ls_status compare_job(replay *r, const char *file)
 /* ---- What is needed ---- */
 
 /* Where a batch of the record is in the data: as the chief of the servers counts. */
-static ls_status find_batch(const replay *r, const ls_record_push *push, ls_upcoming_batch *out)
+static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batch_lookahead_batch *out)
 {
     const ls_position *start = &r->job->position;
     const int64_t steps = r->setup.steps, length = r->setup.data.steps;
-    *out = (ls_upcoming_batch){ .epoch = push->epoch, .batch = push->batch, .pass = push->epoch, .index = push->batch };
+    *out = (ls_batch_lookahead_batch){
+        .epoch = push->epoch, .batch = push->batch, .pass = push->epoch, .index = push->batch
+    };
     if (push->epoch < start->epoch || push->epoch >= r->setup.epochs || (steps >= 0 && push->batch >= steps))
         return ls_fail(LS_ERR_DATA,
                        "the record has batch %lld of epoch %lld; this training has epochs %lld to %lld with %lld "
@@ -113,13 +115,13 @@ static ls_status find_batch(const replay *r, const ls_record_push *push, ls_upco
 /* Gradients are by batch: those of one follow each other. */
 static ls_status list_batches(replay *r)
 {
-    const ls_recording *s = &r->recording;
+    const ls_replay_schedule *s = &r->recording;
     r->gradients = calloc(s->gradient_count + 1, sizeof(*r->gradients));
     r->batches = calloc(s->gradient_count + 1, sizeof(*r->batches));
     if (!r->gradients || !r->batches)
         return ls_fail(LS_ERR_MEMORY, "no memory for a replay of %zu gradients", s->gradient_count);
     for (size_t i = 0; i < s->gradient_count; i++) {
-        ls_upcoming_batch at, *last = &r->batches[r->batch_count];
+        ls_batch_lookahead_batch at, *last = &r->batches[r->batch_count];
         LS_TRY(find_batch(r, s->gradients[i].push, &at));
         if (i == 0 || at.epoch != last[-1].epoch || at.batch != last[-1].batch) {
             *last = at;
@@ -128,35 +130,35 @@ static ls_status list_batches(replay *r)
         r->batches[r->batch_count - 1].uses++;
         r->gradients[i] = (gradient){ .uses = s->gradients[i].uses, .batch = r->batch_count - 1 };
     }
-    return ls_upcoming_make(&r->setup.data, r->batches, r->batch_count, &r->upcoming);
+    return ls_batch_lookahead_make(&r->setup.data, r->batches, r->batch_count, &r->upcoming);
 }
 
 /* A copy of a part's weights at the version that it has now, where somebody reads it. */
 static ls_status keep_version(replay *r, int server)
 {
-    int64_t at = ls_part_version(r->part[server]) - first_version(r, server);
+    int64_t at = ls_state_shard_version(r->part[server]) - first_version(r, server);
     if (r->recording.readers[server][at] == 0)
         return LS_OK;
-    size_t bytes = ls_parts_weight_bytes(r->parts, server);
+    size_t bytes = ls_state_shards_weight_bytes(r->parts, server);
     char *copy = malloc(bytes + 1);
     if (!copy)
         return ls_fail(LS_ERR_MEMORY, "no memory for one more version of server %d, %zu bytes", server, bytes);
     r->versions[server][at] = copy;
     r->kept++;
     r->report.most_kept = r->kept > r->report.most_kept ? r->kept : r->report.most_kept;
-    return ls_part_get_weights(r->part[server], copy);
+    return ls_state_shard_get_weights(r->part[server], copy);
 }
 
 static ls_status check_begin(const replay *r, int server)
 {
     const ls_record_head *head = &r->recording.records[server].head;
     char hex[65];
-    if (ls_part_version(r->part[server]) != head->version)
+    if (ls_state_shard_version(r->part[server]) != head->version)
         return ls_fail(LS_ERR_STATE,
                        "server %d began with version %lld, this model is at version %lld: restore the checkpoint that "
                        "training went on from (lockstep replay --from)",
-                       server, (long long)head->version, (long long)ls_part_version(r->part[server]));
-    LS_TRY(ls_part_sha256(r->part[server], hex));
+                       server, (long long)head->version, (long long)ls_state_shard_version(r->part[server]));
+    LS_TRY(ls_state_shard_sha256(r->part[server], hex));
     if (strcmp(hex, head->sha256) != 0)
         return ls_fail(LS_ERR_STATE,
                        "the model has not the weights that training began with: the part of server %d has SHA-256 %s, "
@@ -168,13 +170,14 @@ static ls_status check_begin(const replay *r, int server)
 static ls_status open_part(replay *r, int server)
 {
     const ls_record *record = &r->recording.records[server];
-    size_t bytes = ls_parts_state_bytes(r->parts, server), count = (size_t)(record->version - record->head.version) + 1;
+    size_t bytes = ls_state_shards_state_bytes(r->parts, server),
+           count = (size_t)(record->version - record->head.version) + 1;
     r->begin[server] = malloc(bytes + 1);
     r->versions[server] = calloc(count, sizeof(*r->versions[server]));
     if (!r->begin[server] || !r->versions[server])
         return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of server %d", bytes, server);
-    LS_TRY(ls_parts_get_state(r->parts, server, r->begin[server]));
-    LS_TRY(ls_part_create(r->parts, server, record->head.scale_rate, &r->part[server]));
+    LS_TRY(ls_state_shards_get_state(r->parts, server, r->begin[server]));
+    LS_TRY(ls_state_shard_create(r->parts, server, record->head.scale_rate, &r->part[server]));
     LS_TRY(check_begin(r, server));
     r->in_model[server] = record->head.version;
     return keep_version(r, server);
@@ -182,7 +185,7 @@ static ls_status open_part(replay *r, int server)
 
 static ls_status check_accumulation(const replay *r)
 {
-    int64_t every = ls_part_every(r->part[0]), recorded = r->recording.records[0].head.accumulate;
+    int64_t every = ls_state_shard_every(r->part[0]), recorded = r->recording.records[0].head.accumulate;
     if (every != recorded)
         return ls_fail(LS_ERR_STATE, "%lld gradients make a version here, and %lld in the record", (long long)every,
                        (long long)recorded);
@@ -207,13 +210,13 @@ static void count_workers(replay *r)
 static ls_status open_replay(replay *r, ls_dataset *data, const char *file)
 {
     const ls_fit_options *o = r->options;
-    LS_TRY(ls_recording_read(file, &r->recording));
+    LS_TRY(ls_replay_schedule_read(file, &r->recording));
     LS_TRY(ls_fit_set_up(r->job, data, o, "ls_replay", &r->setup));
     if (!o->go_on)
         r->job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
     LS_TRY(compare_job(r, file));
     LS_TRY(list_batches(r));
-    LS_TRY(ls_parts_make(r->job, r->setup.function, r->recording.servers, &r->parts));
+    LS_TRY(ls_state_shards_make(r->job, r->setup.function, r->recording.servers, &r->parts));
     for (int s = 0; s < r->recording.servers; s++)
         LS_TRY(open_part(r, s));
     LS_TRY(check_accumulation(r));
@@ -233,17 +236,17 @@ static void close_replay(replay *r)
             free(r->versions[s][v]);
         free(r->versions[s]);
         free(r->begin[s]);
-        ls_part_destroy(r->part[s]);
+        ls_state_shard_destroy(r->part[s]);
     }
     for (size_t i = 0; r->gradients && i < r->recording.gradient_count; i++)
         free(r->gradients[i].bytes);
     free(r->gradients);
     free(r->results);
-    ls_upcoming_free(r->upcoming);
+    ls_batch_lookahead_free(r->upcoming);
     free(r->batches);
-    ls_parts_free(r->parts);
+    ls_state_shards_free(r->parts);
     ls_fit_setup_free(&r->setup);
-    ls_recording_free(&r->recording);
+    ls_replay_schedule_free(&r->recording);
 }
 
 /* ---- Gradients ---- */
@@ -263,7 +266,7 @@ static ls_status put_versions(replay *r, const int64_t *read)
     for (int s = 0; s < r->recording.servers; s++) {
         if (r->in_model[s] == read[s])
             continue;
-        LS_TRY(ls_parts_put_weights(r->parts, s, r->versions[s][read[s] - first_version(r, s)]));
+        LS_TRY(ls_state_shards_put_weights(r->parts, s, r->versions[s][read[s] - first_version(r, s)]));
         r->in_model[s] = read[s];
     }
     return LS_OK;
@@ -277,20 +280,20 @@ static ls_status compute(replay *r, size_t number)
     size_t bytes = 0;
     ls_batch_view batch;
     for (int s = 0; s < r->recording.servers; s++)
-        bytes += ls_parts_push_bytes(r->parts, s);
+        bytes += ls_state_shards_push_bytes(r->parts, s);
     g->bytes = malloc(bytes + 1);
     if (!g->bytes)
         return ls_fail(LS_ERR_MEMORY, "no memory for a gradient of %zu bytes", bytes);
     char *at = g->bytes;
-    for (int s = 0; s < r->recording.servers; at += ls_parts_push_bytes(r->parts, s++))
+    for (int s = 0; s < r->recording.servers; at += ls_state_shards_push_bytes(r->parts, s++))
         pushes[s] = at;
-    LS_TRY(ls_upcoming_get(r->upcoming, g->batch, &batch));
+    LS_TRY(ls_batch_lookahead_get(r->upcoming, g->batch, &batch));
     LS_TRY(put_versions(r, push->read));
-    const ls_parts_step step = { .settings = &r->setup.settings,
-                                 .batch = &batch,
-                                 .class_weights = r->options->class_weights,
-                                 .run = (uint64_t)push->run };
-    LS_TRY(ls_parts_gradients(r->parts, &step, pushes, r->results));
+    const ls_state_shards_step step = { .settings = &r->setup.settings,
+                                        .batch = &batch,
+                                        .class_weights = r->options->class_weights,
+                                        .run = (uint64_t)push->run };
+    LS_TRY(ls_state_shards_gradients(r->parts, &step, pushes, r->results));
     g->samples = batch.samples;
     r->report.gradients++;
     for (int s = 0; s < r->recording.servers; s++)
@@ -300,24 +303,24 @@ static ls_status compute(replay *r, size_t number)
 
 /* ---- Steps ---- */
 
-static ls_status check_version(replay *r, const ls_recording_step *step)
+static ls_status check_version(replay *r, const ls_replay_schedule_step *step)
 {
     const ls_record_push *push = &r->recording.records[step->server].pushes[step->push];
     char hex[65], where[LS_PUSH_TEXT];
     if (!push->sha256[0])
         return LS_OK;
-    LS_TRY(ls_part_sha256(r->part[step->server], hex));
+    LS_TRY(ls_state_shard_sha256(r->part[step->server], hex));
     if (strcmp(hex, push->sha256) != 0)
         return ls_fail(LS_ERR_DATA,
                        "version %lld of server %d differs: SHA-256 %s, and %s in the %s (batch %lld of epoch %lld, by "
                        "worker %d); all versions before are equal",
                        (long long)push->version, step->server, hex, push->sha256,
-                       ls_recording_where(&r->recording, step->server, step->push, where), (long long)push->batch,
+                       ls_replay_schedule_where(&r->recording, step->server, step->push, where), (long long)push->batch,
                        (long long)push->epoch, push->worker);
     return keep_version(r, step->server);
 }
 
-static ls_status make_step(replay *r, const ls_recording_step *step)
+static ls_status make_step(replay *r, const ls_replay_schedule_step *step)
 {
     const ls_record_push *push = &r->recording.records[step->server].pushes[step->push];
     gradient *g = &r->gradients[step->gradient];
@@ -325,9 +328,9 @@ static ls_status make_step(replay *r, const ls_recording_step *step)
         LS_TRY(compute(r, step->gradient));
     const char *bytes = g->bytes;
     for (int s = 0; s < step->server; s++)
-        bytes += ls_parts_push_bytes(r->parts, s);
+        bytes += ls_state_shards_push_bytes(r->parts, s);
     const ls_push apply = { .read = push->read[step->server], .samples = g->samples, .bytes = bytes };
-    LS_TRY(ls_part_apply(r->part[step->server], &apply, push->rate));
+    LS_TRY(ls_state_shard_apply(r->part[step->server], &apply, push->rate));
     if (--g->uses == 0) {
         free(g->bytes);
         g->bytes = NULL;
@@ -337,7 +340,7 @@ static ls_status make_step(replay *r, const ls_recording_step *step)
 
 static ls_status make_all(replay *r)
 {
-    const ls_recording *s = &r->recording;
+    const ls_replay_schedule *s = &r->recording;
     ls_results results = { .count = 0 };
     char where[LS_PUSH_TEXT];
     ls_progress_open(&r->progress, r->options->output, r->options->verbose);
@@ -349,7 +352,8 @@ static ls_status make_all(replay *r)
         }
         ls_status status = make_step(r, &s->steps[i]);
         if (status != LS_OK && status != LS_ERR_DATA)
-            status = ls_fail_within(status, "%s", ls_recording_where(s, s->steps[i].server, s->steps[i].push, where));
+            status =
+                ls_fail_within(status, "%s", ls_replay_schedule_where(s, s->steps[i].server, s->steps[i].push, where));
         LS_TRY(status);
         ls_tally_results(&r->tally, r->job, &results);
         ls_progress_step(&r->progress, (int64_t)i + 1, &results);
@@ -364,8 +368,8 @@ static ls_status put_states(replay *r, bool good)
 {
     for (int s = 0; s < r->recording.servers; s++) {
         if (good)
-            LS_TRY(ls_part_get_state(r->part[s], r->begin[s]));
-        LS_TRY(ls_parts_put_state(r->parts, s, r->begin[s]));
+            LS_TRY(ls_state_shard_get_state(r->part[s], r->begin[s]));
+        LS_TRY(ls_state_shards_put_state(r->parts, s, r->begin[s]));
     }
     return LS_OK;
 }

@@ -10,14 +10,14 @@
 
 /* ---- Reading ---- */
 
-const char *ls_recording_where(const ls_recording *s, int server, size_t push, char text[LS_PUSH_TEXT])
+const char *ls_replay_schedule_where(const ls_replay_schedule *s, int server, size_t push, char text[LS_PUSH_TEXT])
 {
     snprintf(text, LS_PUSH_TEXT, "record '%s', line %zu, at byte %lld", s->paths[server], push + 2,
              (long long)s->records[server].offsets[push]);
     return text;
 }
 
-static ls_status read_one(ls_recording *s, int server)
+static ls_status read_one(ls_replay_schedule *s, int server)
 {
     const ls_record_head *first = &s->records[0].head, *head = &s->records[server].head;
     ls_status status = ls_record_read(s->paths[server], &s->records[server]);
@@ -32,7 +32,7 @@ static ls_status read_one(ls_recording *s, int server)
     return server > 0 ? ls_record_compare(first, s->paths[0], head, s->paths[server], true) : LS_OK;
 }
 
-static ls_status read_all(ls_recording *s, const char *file)
+static ls_status read_all(ls_replay_schedule *s, const char *file)
 {
     s->records = calloc(LS_MAX_SERVERS, sizeof(*s->records));
     s->paths = calloc(LS_MAX_SERVERS, sizeof(*s->paths));
@@ -49,25 +49,25 @@ static ls_status read_all(ls_recording *s, const char *file)
 
 /* ---- Versions that were read ---- */
 
-static ls_status check_read(const ls_recording *s, int server, size_t push, int of)
+static ls_status check_read(const ls_replay_schedule *s, int server, size_t push, int of)
 {
     const ls_record_push *p = &s->records[server].pushes[push];
     const ls_record *other = &s->records[of];
     char where[LS_PUSH_TEXT];
     if (p->read[of] < other->head.version || p->read[of] > other->version)
         return ls_fail(LS_ERR_DATA, "%s: version %lld of server %d was read, but '%s' has versions %lld to %lld%s",
-                       ls_recording_where(s, server, push, where), (long long)p->read[of], of, s->paths[of],
+                       ls_replay_schedule_where(s, server, push, where), (long long)p->read[of], of, s->paths[of],
                        (long long)other->head.version, (long long)other->version,
                        other->torn ? ", and a record that was cut short behind them" : "");
     if (of == server && p->version - 1 - p->read[of] > other->head.staleness)
         return ls_fail(LS_ERR_DATA,
                        "%s: version %lld was made from version %lld: more than the staleness, %lld, behind",
-                       ls_recording_where(s, server, push, where), (long long)p->version, (long long)p->read[of],
+                       ls_replay_schedule_where(s, server, push, where), (long long)p->version, (long long)p->read[of],
                        (long long)other->head.staleness);
     return LS_OK;
 }
 
-static ls_status check_reads(const ls_recording *s)
+static ls_status check_reads(const ls_replay_schedule *s)
 {
     for (int i = 0; i < s->servers; i++)
         for (size_t k = 0; k < s->records[i].count; k++)
@@ -112,7 +112,7 @@ static int by_place(const void *one, const void *two)
 }
 
 /* Each server applies a batch once, and a batch has one run counter. */
-static ls_status check_batches(const ls_recording *s, const ref *refs, size_t count)
+static ls_status check_batches(const ls_replay_schedule *s, const ref *refs, size_t count)
 {
     size_t seen[LS_MAX_SERVERS] = { 0 }; /* one more than the ref that this server applied last */
     char one[LS_PUSH_TEXT], two[LS_PUSH_TEXT];
@@ -123,20 +123,20 @@ static ls_status check_batches(const ls_recording *s, const ref *refs, size_t co
         if (r->push->run != f->push->run)
             return ls_fail(LS_ERR_DATA, "batch %lld of epoch %lld has run counter %lld in %s, but %lld in %s",
                            (long long)r->push->batch, (long long)r->push->epoch, (long long)f->push->run,
-                           ls_recording_where(s, f->server, f->index, one), (long long)r->push->run,
-                           ls_recording_where(s, r->server, r->index, two));
+                           ls_replay_schedule_where(s, f->server, f->index, one), (long long)r->push->run,
+                           ls_replay_schedule_where(s, r->server, r->index, two));
         size_t before = seen[r->server];
         if (before > first)
             return ls_fail(LS_ERR_DATA, "server %d applied batch %lld of epoch %lld twice: %s, and line %zu", r->server,
                            (long long)r->push->batch, (long long)r->push->epoch,
-                           ls_recording_where(s, r->server, refs[before - 1].index, one), r->index + 2);
+                           ls_replay_schedule_where(s, r->server, refs[before - 1].index, one), r->index + 2);
         seen[r->server] = i + 1;
     }
     return LS_OK;
 }
 
 /* by_push: for each server, for each push, its gradient. */
-static ls_status match(ls_recording *s, ref *refs, size_t **by_push)
+static ls_status match(ls_replay_schedule *s, ref *refs, size_t **by_push)
 {
     size_t count = 0;
     for (int i = 0; i < s->servers; i++)
@@ -146,14 +146,14 @@ static ls_status match(ls_recording *s, ref *refs, size_t **by_push)
     LS_TRY(check_batches(s, refs, count));
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || by_gradient(&refs[i - 1], &refs[i]) != 0)
-            s->gradients[s->gradient_count++] = (ls_recording_gradient){ .push = refs[i].push };
+            s->gradients[s->gradient_count++] = (ls_replay_schedule_gradient){ .push = refs[i].push };
         s->gradients[s->gradient_count - 1].uses++;
         by_push[refs[i].server][refs[i].index] = s->gradient_count - 1;
     }
     return LS_OK;
 }
 
-static ls_status count_readers(ls_recording *s)
+static ls_status count_readers(ls_replay_schedule *s)
 {
     for (int i = 0; i < s->servers; i++) {
         const ls_record *r = &s->records[i];
@@ -169,7 +169,7 @@ static ls_status count_readers(ls_recording *s)
 /* ---- The order ---- */
 
 typedef struct ordering {
-    ls_recording *s;
+    ls_replay_schedule *s;
     size_t **by_push;
     bool *begun;                     /* by gradient: some server has applied it */
     size_t next[LS_MAX_SERVERS];     /* push */
@@ -221,13 +221,13 @@ static ls_status tell_cycle(const ordering *o)
     return ls_fail(LS_ERR_DATA,
                    "pushes wait for each other: %s reads version %lld of server %d, which comes behind %s, and that "
                    "waits, too",
-                   ls_recording_where(o->s, a, o->next[a], one), (long long)next_push(o, a)->read[b], b,
-                   ls_recording_where(o->s, b, o->next[b], two));
+                   ls_replay_schedule_where(o->s, a, o->next[a], one), (long long)next_push(o, a)->read[b], b,
+                   ls_replay_schedule_where(o->s, b, o->next[b], two));
 }
 
 static ls_status put_in_order(ordering *o, size_t count)
 {
-    ls_recording *s = o->s;
+    ls_replay_schedule *s = o->s;
     for (int i = 0; i < s->servers; i++)
         o->version[i] = s->records[i].head.version;
     while (s->step_count < count) {
@@ -236,7 +236,7 @@ static ls_status put_in_order(ordering *o, size_t count)
             return tell_cycle(o);
         const ls_record_push *push = next_push(o, server);
         size_t gradient = o->by_push[server][o->next[server]];
-        s->steps[s->step_count++] = (ls_recording_step){ server, o->next[server], gradient };
+        s->steps[s->step_count++] = (ls_replay_schedule_step){ server, o->next[server], gradient };
         o->begun[gradient] = true;
         if (push->sha256[0])
             o->version[server] = push->version;
@@ -247,7 +247,7 @@ static ls_status put_in_order(ordering *o, size_t count)
 
 /* ---- All of it ---- */
 
-static ls_status arrange(ls_recording *s)
+static ls_status arrange(ls_replay_schedule *s)
 {
     size_t count = 0, *by_push[LS_MAX_SERVERS] = { NULL };
     for (int i = 0; i < s->servers; i++)
@@ -275,9 +275,9 @@ static ls_status arrange(ls_recording *s)
     return status;
 }
 
-ls_status ls_recording_read(const char *file, ls_recording *out)
+ls_status ls_replay_schedule_read(const char *file, ls_replay_schedule *out)
 {
-    ls_recording s = { .servers = 0 };
+    ls_replay_schedule s = { .servers = 0 };
     ls_status status = read_all(&s, file);
     if (status == LS_OK)
         status = check_reads(&s);
@@ -286,11 +286,11 @@ ls_status ls_recording_read(const char *file, ls_recording *out)
     if (status == LS_OK)
         *out = s;
     else
-        ls_recording_free(&s);
+        ls_replay_schedule_free(&s);
     return status;
 }
 
-void ls_recording_free(ls_recording *s)
+void ls_replay_schedule_free(ls_replay_schedule *s)
 {
     for (int i = 0; s->records && i < LS_MAX_SERVERS; i++)
         ls_record_free(&s->records[i]);
@@ -300,5 +300,5 @@ void ls_recording_free(ls_recording *s)
     free(s->paths);
     free(s->gradients);
     free(s->steps);
-    *s = (ls_recording){ .servers = 0 };
+    *s = (ls_replay_schedule){ .servers = 0 };
 }

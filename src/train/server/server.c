@@ -21,19 +21,19 @@
                           again with a new state */
 
 typedef struct server {
-    ls_served *served;
-    int index;     /* of the servers */
-    ls_part *part; /* NULL: no state yet */
-    ls_reads reads;
+    ls_server_session *served;
+    int index;            /* of the servers */
+    ls_state_shard *part; /* NULL: no state yet */
+    ls_staleness reads;
     ls_applied applied;
-    ls_letter *pulls, *pushes; /* that wait, in the order in which they came */
+    ls_message *pulls, *pushes; /* that wait, in the order in which they came */
     size_t pull_count, pull_room, push_count, push_room;
-    ls_letter *early; /* pushes that came before this server had its state again */
+    ls_message *early; /* pushes that came before this server had its state again */
     size_t early_count, early_room;
-    ls_letter *others; /* without bodies: a gradient waits already, and these want to know, too, when it is applied */
+    ls_message *others; /* without bodies: a gradient waits already, and these want to know, too, when it is applied */
     size_t other_count, other_room;
-    ls_parcel *newest; /* weights of the newest version; NULL: nobody has read it yet */
-    double rate;       /* that was set; NAN: none */
+    ls_payload *newest; /* weights of the newest version; NULL: nobody has read it yet */
+    double rate;        /* that was set; NAN: none */
     char id[LS_RUN_ID];
     bool has_journal, records;
     ls_journal journal;
@@ -51,14 +51,14 @@ static const ls_strategy *strategy_of(const server *s)
 
 static size_t push_bytes(const server *s)
 {
-    return s->served->reads_bytes + ls_parts_push_bytes(s->served->parts, s->index);
+    return s->served->reads_bytes + ls_state_shards_push_bytes(s->served->parts, s->index);
 }
 
 /* What goes wrong here ends the job: the chief says so to all. */
 static void fail(server *s, ls_status status)
 {
     if (!s->failed)
-        (void)ls_served_tell(s->served, 0, LS_PS_FAIL, status, ls_last_error());
+        (void)ls_server_session_tell(s->served, 0, LS_PS_FAIL, status, ls_last_error());
     s->failed = true;
     ls_clear_error();
 }
@@ -72,11 +72,11 @@ static ls_status make_head(server *s, ls_record_head *head)
     *head = (ls_record_head){ .server = s->index,
                               .servers = s->served->servers,
                               .staleness = o->strategy.staleness,
-                              .accumulate = ls_part_every(s->part),
+                              .accumulate = ls_state_shard_every(s->part),
                               .scale_rate = o->strategy.scale_by_staleness,
-                              .version = ls_part_version(s->part) };
+                              .version = ls_state_shard_version(s->part) };
     snprintf(head->id, sizeof(head->id), "%s", s->id);
-    LS_TRY(ls_part_sha256(s->part, head->sha256));
+    LS_TRY(ls_state_shard_sha256(s->part, head->sha256));
     LS_TRY(ls_facts_make(s->served->job, &facts));
     head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
     head->own = o->record_own ? json_loads(o->record_own, 0, NULL) : NULL;
@@ -113,8 +113,8 @@ static ls_status record(server *s, const ls_journal_push *push, int64_t version,
                          .rate = rate };
     if (!s->records || version <= s->record.version)
         return LS_OK;
-    if (ls_part_version(s->part) == version)
-        LS_TRY(ls_part_sha256(s->part, r.sha256));
+    if (ls_state_shard_version(s->part) == version)
+        LS_TRY(ls_state_shard_sha256(s->part, r.sha256));
     return ls_record_add(&s->record, &r);
 }
 
@@ -124,30 +124,30 @@ static ls_status copy_weights(server *s)
 {
     if (s->newest)
         return LS_OK;
-    LS_TRY(ls_parcel_make(ls_parts_weight_bytes(s->served->parts, s->index), &s->newest));
-    return ls_part_get_weights(s->part, ls_parcel_bytes(s->newest));
+    LS_TRY(ls_payload_make(ls_state_shards_weight_bytes(s->served->parts, s->index), &s->newest));
+    return ls_state_shard_get_weights(s->part, ls_payload_bytes(s->newest));
 }
 
 /* A version is there. Where several pushes make one, moving averages change before the next is: readers get a copy, as
  * it is now. Otherwise it is made when somebody reads. */
 static ls_status publish(server *s)
 {
-    ls_parcel_drop(s->newest);
+    ls_payload_drop(s->newest);
     s->newest = NULL;
-    return ls_part_every(s->part) > 1 ? copy_weights(s) : LS_OK;
+    return ls_state_shard_every(s->part) > 1 ? copy_weights(s) : LS_OK;
 }
 
 static ls_status apply(server *s, const ls_journal_push *push)
 {
     double rate;
-    int64_t version = ls_part_version(s->part) + 1;
+    int64_t version = ls_state_shard_version(s->part) + 1;
     const ls_push p = { .read = ((const int64_t *)push->bytes)[s->index],
                         .samples = push->samples,
                         .bytes = (const char *)push->bytes + s->served->reads_bytes };
-    LS_TRY(ls_part_rate(s->part, push->rate, &rate));
+    LS_TRY(ls_state_shard_rate(s->part, push->rate, &rate));
     LS_TRY(ls_applied_add(&s->applied, push->ordinal));
-    LS_TRY(ls_part_apply(s->part, &p, rate));
-    if (ls_part_version(s->part) == version)
+    LS_TRY(ls_state_shard_apply(s->part, &p, rate));
+    if (ls_state_shard_version(s->part) == version)
         LS_TRY(publish(s));
     return record(s, push, version, rate);
 }
@@ -160,7 +160,7 @@ static ls_status begin_journal(server *s)
     state.bytes = malloc(s->journal.state_bytes + 1);
     if (!state.bytes)
         return ls_fail(LS_ERR_MEMORY, "no memory for a copy of server %d's state", s->index);
-    ls_status status = ls_part_get_state(s->part, state.bytes);
+    ls_status status = ls_state_shard_get_state(s->part, state.bytes);
     if (status == LS_OK)
         status = ls_journal_begin(&s->journal, &state);
     free(state.bytes);
@@ -177,20 +177,20 @@ static ls_status apply_new(server *s, const ls_journal_push *push)
     if (status != LS_OK && s->has_journal)
         ls_append_cut(&s->journal.file, before);
     LS_TRY(status);
-    bool whole = ls_part_pushes(s->part) % ls_part_every(s->part) == 0;
+    bool whole = ls_state_shard_pushes(s->part) % ls_state_shard_every(s->part) == 0;
     if (s->has_journal && whole && s->journal.file.bytes > (most > LOG_BYTES ? most : LOG_BYTES))
         return begin_journal(s);
     return LS_OK;
 }
 
-static void forget(ls_letter *list, size_t *count, size_t at)
+static void forget(ls_message *list, size_t *count, size_t at)
 {
-    ls_parcel_drop(list[at].body);
+    ls_payload_drop(list[at].body);
     memmove(list + at, list + at + 1, (*count - at - 1) * sizeof(*list));
     (*count)--;
 }
 
-static ls_status wait_in(ls_letter **list, size_t *count, size_t *room, ls_letter *letter)
+static ls_status wait_in(ls_message **list, size_t *count, size_t *room, ls_message *letter)
 {
     LS_TRY(ls_grow(list, *count, room, sizeof(**list)));
     (*list)[(*count)++] = *letter;
@@ -203,13 +203,14 @@ static ls_status tell_others(server *s, int64_t ordinal)
 {
     for (size_t i = s->other_count; i-- > 0;)
         if (s->others[i].numbers[0] == ordinal) {
-            LS_TRY(ls_served_say(s->served, s->others[i].rank, LS_PS_ACK, ordinal, ls_part_version(s->part)));
+            LS_TRY(ls_server_session_say(s->served, s->others[i].rank, LS_PS_ACK, ordinal,
+                                         ls_state_shard_version(s->part)));
             forget(s->others, &s->other_count, i);
         }
     return LS_OK;
 }
 
-static ls_status apply_letter(server *s, const ls_letter *letter)
+static ls_status apply_letter(server *s, const ls_message *letter)
 {
     const int64_t *n = letter->numbers;
     const ls_journal_push push = { .ordinal = n[0],
@@ -219,10 +220,10 @@ static ls_status apply_letter(server *s, const ls_letter *letter)
                                    .samples = n[4],
                                    .worker = letter->rank,
                                    .rate = s->rate,
-                                   .bytes = ls_parcel_bytes(letter->body) };
+                                   .bytes = ls_payload_bytes(letter->body) };
     LS_TRY(apply_new(s, &push));
-    ls_reads_remove(&s->reads, n[0]);
-    LS_TRY(ls_served_say(s->served, letter->rank, LS_PS_ACK, n[0], ls_part_version(s->part)));
+    ls_staleness_remove(&s->reads, n[0]);
+    LS_TRY(ls_server_session_say(s->served, letter->rank, LS_PS_ACK, n[0], ls_state_shard_version(s->part)));
     return tell_others(s, n[0]);
 }
 
@@ -231,7 +232,7 @@ static void apply_waiting(server *s)
 {
     for (size_t i = 0; i < s->push_count && !s->failed;) {
         int64_t ordinal = s->pushes[i].numbers[0];
-        if (!ls_reads_may_apply(&s->reads, ordinal, ls_part_pushes(s->part))) {
+        if (!ls_staleness_may_apply(&s->reads, ordinal, ls_state_shard_pushes(s->part))) {
             i++;
             continue;
         }
@@ -248,25 +249,25 @@ static void apply_waiting(server *s)
 /* ---- Reading ---- */
 
 /* bound: its gradient will be applied. */
-static ls_status give_part(server *s, const ls_letter *pull, bool bound)
+static ls_status give_part(server *s, const ls_message *pull, bool bound)
 {
-    int64_t version = ls_part_version(s->part);
+    int64_t version = ls_state_shard_version(s->part);
     bool same = pull->numbers[1] == version;
-    ls_letter part = { .rank = pull->rank, .kind = LS_PS_PART, .numbers = { pull->numbers[0], version } };
+    ls_message part = { .rank = pull->rank, .kind = LS_PS_PART, .numbers = { pull->numbers[0], version } };
     if (!same)
         LS_TRY(copy_weights(s));
     part.body = same ? NULL : s->newest;
     if (bound)
-        LS_TRY(ls_reads_add(&s->reads,
-                            (ls_read_entry){ .rank = pull->rank, .ordinal = pull->numbers[0], .version = version }));
-    return ls_post_send(s->served->post, &part);
+        LS_TRY(ls_staleness_add(
+            &s->reads, (ls_read_entry){ .rank = pull->rank, .ordinal = pull->numbers[0], .version = version }));
+    return ls_messenger_send(s->served->post, &part);
 }
 
 /* This server has the gradient of that batch: a lost worker had pushed it, and another one computes it for the other
  * servers. It need not wait for its turn. */
 static bool is_here(const server *s, int64_t ordinal)
 {
-    const ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
+    const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
     return ls_applied_has(&s->applied, ordinal) || (read && read->arrived);
 }
 
@@ -274,7 +275,7 @@ static void give_waiting(server *s)
 {
     for (size_t i = 0; i < s->pull_count && !s->failed;) {
         bool bound = !is_here(s, s->pulls[i].numbers[0]);
-        if (bound && !ls_reads_may_pull(&s->reads, s->pulls[i].numbers[0], ls_part_pushes(s->part))) {
+        if (bound && !ls_staleness_may_pull(&s->reads, s->pulls[i].numbers[0], ls_state_shard_pushes(s->part))) {
             i++;
             continue;
         }
@@ -287,24 +288,24 @@ static void give_waiting(server *s)
     }
 }
 
-static ls_status give_state(server *s, const ls_letter *pull)
+static ls_status give_state(server *s, const ls_message *pull)
 {
-    ls_letter part = { .rank = pull->rank, .kind = LS_PS_PART };
+    ls_message part = { .rank = pull->rank, .kind = LS_PS_PART };
     part.numbers[0] = pull->numbers[0];
-    part.numbers[1] = ls_part_version(s->part);
+    part.numbers[1] = ls_state_shard_version(s->part);
     part.numbers[2] = 1;
-    part.numbers[3] = ls_part_pushes(s->part);
-    LS_TRY(ls_parcel_make(ls_parts_state_bytes(s->served->parts, s->index), &part.body));
-    ls_status status = ls_part_get_state(s->part, ls_parcel_bytes(part.body));
+    part.numbers[3] = ls_state_shard_pushes(s->part);
+    LS_TRY(ls_payload_make(ls_state_shards_state_bytes(s->served->parts, s->index), &part.body));
+    ls_status status = ls_state_shard_get_state(s->part, ls_payload_bytes(part.body));
     if (status == LS_OK)
-        status = ls_post_send(s->served->post, &part);
-    ls_parcel_drop(part.body);
+        status = ls_messenger_send(s->served->post, &part);
+    ls_payload_drop(part.body);
     return status;
 }
 
 /* ---- Letters ---- */
 
-static ls_status hear_pull(server *s, ls_letter *letter)
+static ls_status hear_pull(server *s, ls_message *letter)
 {
     if (letter->numbers[2] == 1)
         return s->part ? give_state(s, letter) : LS_OK;
@@ -314,14 +315,14 @@ static ls_status hear_pull(server *s, ls_letter *letter)
     return wait_in(&s->pulls, &s->pull_count, &s->pull_room, letter);
 }
 
-static bool is_sane(const server *s, const ls_letter *letter)
+static bool is_sane(const server *s, const ls_message *letter)
 {
     const int64_t *n = letter->numbers;
-    if (!letter->body || ls_parcel_size(letter->body) != push_bytes(s) || n[0] < 0 || n[1] < 0 || n[2] < 0 ||
+    if (!letter->body || ls_payload_size(letter->body) != push_bytes(s) || n[0] < 0 || n[1] < 0 || n[2] < 0 ||
         n[3] < 0 || n[4] < 1)
         return false;
-    const int64_t *read = ls_parcel_bytes(letter->body);
-    bool sane = read[s->index] <= ls_part_version(s->part);
+    const int64_t *read = ls_payload_bytes(letter->body);
+    bool sane = read[s->index] <= ls_state_shard_version(s->part);
     for (int i = 0; i < s->served->servers; i++)
         sane &= read[i] >= 0;
     return sane;
@@ -329,7 +330,7 @@ static bool is_sane(const server *s, const ls_letter *letter)
 
 /* A read that this server does not know of, because it was lost, or held the worker for lost, counts if it is in time.
  */
-static ls_status hear_push(server *s, ls_letter *letter)
+static ls_status hear_push(server *s, ls_message *letter)
 {
     int64_t ordinal = letter->numbers[0];
     if (s->failed)
@@ -339,18 +340,18 @@ static ls_status hear_push(server *s, ls_letter *letter)
     if (!is_sane(s, letter))
         return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", letter->rank);
     if (ls_applied_has(&s->applied, ordinal))
-        return ls_served_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_part_version(s->part));
-    const ls_read_entry *read = ls_reads_find(&s->reads, ordinal);
-    int64_t version = ((const int64_t *)ls_parcel_bytes(letter->body))[s->index];
+        return ls_server_session_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_state_shard_version(s->part));
+    const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
+    int64_t version = ((const int64_t *)ls_payload_bytes(letter->body))[s->index];
     if (read && read->arrived) { /* of a worker that was held for lost, while this one was given its batch */
-        ls_parcel_drop(letter->body);
+        ls_payload_drop(letter->body);
         letter->body = NULL;
         return wait_in(&s->others, &s->other_count, &s->other_room, letter);
     }
     bool known = read && read->rank == letter->rank && read->version == version;
-    if (!known && !ls_reads_may_add(&s->reads, ordinal, version, ls_part_pushes(s->part)))
-        return ls_served_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
-    LS_TRY(ls_reads_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
+    if (!known && !ls_staleness_may_add(&s->reads, ordinal, version, ls_state_shard_pushes(s->part)))
+        return ls_server_session_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
+    LS_TRY(ls_staleness_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
     return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
 }
 
@@ -366,20 +367,20 @@ static ls_status hear_early(server *s)
 static void set_bound(server *s)
 {
     s->reads.bound = strategy_of(s)->staleness;
-    s->reads.every = ls_part_every(s->part);
+    s->reads.every = ls_state_shard_every(s->part);
 }
 
 /* Its weights as they came, for the model has them, too. */
-static ls_status take_state(server *s, const ls_letter *letter)
+static ls_status take_state(server *s, const ls_message *letter)
 {
-    size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
+    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
     if (s->part)
         return LS_OK;
-    if (bytes != ls_parts_state_bytes(s->served->parts, s->index) || letter->numbers[0] < 0)
+    if (bytes != ls_state_shards_state_bytes(s->served->parts, s->index) || letter->numbers[0] < 0)
         return ls_fail(LS_ERR_PEER, "the chief gave a state of %zu bytes, and the part of server %d has %zu", bytes,
-                       s->index, ls_parts_state_bytes(s->served->parts, s->index));
-    LS_TRY(ls_part_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
-    LS_TRY(ls_part_put_state(s->part, ls_parcel_bytes(letter->body)));
+                       s->index, ls_state_shards_state_bytes(s->served->parts, s->index));
+    LS_TRY(ls_state_shard_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
+    LS_TRY(ls_state_shard_put_state(s->part, ls_payload_bytes(letter->body)));
     s->applied.below = letter->numbers[0];
     set_bound(s);
     LS_TRY(publish(s));
@@ -390,8 +391,8 @@ static ls_status take_state(server *s, const ls_letter *letter)
 static ls_status begin_again(void *user, const ls_journal_state *state)
 {
     server *s = user;
-    LS_TRY(ls_part_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
-    LS_TRY(ls_part_put_state(s->part, state->bytes));
+    LS_TRY(ls_state_shard_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
+    LS_TRY(ls_state_shard_put_state(s->part, state->bytes));
     s->applied.below = state->applied.below;
     for (size_t i = 0; i < state->applied.count; i++)
         LS_TRY(ls_applied_add(&s->applied, state->applied.list[i]));
@@ -409,44 +410,45 @@ static ls_status apply_again(void *user, const ls_journal_push *push)
 }
 
 /* The run begins, or this server comes back to it. */
-static ls_status begin_run(server *s, const ls_letter *letter)
+static ls_status begin_run(server *s, const ls_message *letter)
 {
     const char *folder = s->served->options->journal ? s->served->options->journal : getenv("LOCKSTEP_JOURNAL");
     const ls_journal_reader reader = { begin_again, apply_again, s };
     bool found = false;
-    if (s->id[0] == '\0' && letter->body && ls_parcel_size(letter->body) == LS_RUN_ID - 1) {
-        memcpy(s->id, ls_parcel_bytes(letter->body), LS_RUN_ID - 1);
+    if (s->id[0] == '\0' && letter->body && ls_payload_size(letter->body) == LS_RUN_ID - 1) {
+        memcpy(s->id, ls_payload_bytes(letter->body), LS_RUN_ID - 1);
         s->has_journal = folder && folder[0];
         if (s->has_journal) {
-            LS_TRY(ls_journal_make(folder, s->id, s->index, ls_parts_state_bytes(s->served->parts, s->index),
+            LS_TRY(ls_journal_make(folder, s->id, s->index, ls_state_shards_state_bytes(s->served->parts, s->index),
                                    push_bytes(s), &s->journal));
             LS_TRY(ls_journal_come_back(&s->journal, &reader, &found));
         }
         if (found)
             ls_log_always(s->served->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
-                          ls_part_pushes(s->part));
+                          ls_state_shard_pushes(s->part));
         LS_TRY(hear_early(s));
     }
-    return ls_served_say(s->served, 0, LS_PS_HAVE, s->part != NULL, s->part ? ls_part_pushes(s->part) : 0);
+    return ls_server_session_say(s->served, 0, LS_PS_HAVE, s->part != NULL,
+                                 s->part ? ls_state_shard_pushes(s->part) : 0);
 }
 
-static ls_status give_and_have(server *s, const ls_letter *letter)
+static ls_status give_and_have(server *s, const ls_message *letter)
 {
     LS_TRY(take_state(s, letter));
     LS_TRY(hear_early(s));
-    return ls_served_say(s->served, 0, LS_PS_HAVE, 1, ls_part_pushes(s->part));
+    return ls_server_session_say(s->served, 0, LS_PS_HAVE, 1, ls_state_shard_pushes(s->part));
 }
 
-static ls_status take_final(const server *s, const ls_letter *letter)
+static ls_status take_final(const server *s, const ls_message *letter)
 {
     int64_t i = letter->numbers[0];
     if (!letter->body || i < 0 || i >= s->served->servers ||
-        ls_parcel_size(letter->body) != ls_parts_state_bytes(s->served->parts, (int)i))
+        ls_payload_size(letter->body) != ls_state_shards_state_bytes(s->served->parts, (int)i))
         return LS_OK;
-    return ls_parts_put_state(s->served->parts, (int)i, ls_parcel_bytes(letter->body));
+    return ls_state_shards_put_state(s->served->parts, (int)i, ls_payload_bytes(letter->body));
 }
 
-static ls_status hear_chief(server *s, ls_letter *letter)
+static ls_status hear_chief(server *s, ls_message *letter)
 {
     switch (letter->kind) {
     case LS_PS_BEGIN:
@@ -460,7 +462,7 @@ static ls_status hear_chief(server *s, ls_letter *letter)
         return take_final(s, letter);
     case LS_PS_OVER:
         s->over = true;
-        ls_error_keep(&s->end, ls_served_failure(letter));
+        ls_error_keep(&s->end, ls_server_session_failure(letter));
         ls_clear_error();
         return LS_OK;
     default:
@@ -470,29 +472,29 @@ static ls_status hear_chief(server *s, ls_letter *letter)
 
 static void lose(server *s, int rank)
 {
-    ls_reads_lose(&s->reads, rank);
+    ls_staleness_lose(&s->reads, rank);
     for (size_t i = s->pull_count; i-- > 0;)
         if (s->pulls[i].rank == rank)
             forget(s->pulls, &s->pull_count, i);
 }
 
-static ls_status hear(server *s, ls_letter *letter)
+static ls_status hear(server *s, ls_message *letter)
 {
-    if (letter->rank == 0 && (letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST)) {
-        s->chief_there = letter->kind == LS_LETTER_MET;
+    if (letter->rank == 0 && (letter->kind == LS_MESSAGE_MET || letter->kind == LS_MESSAGE_LOST)) {
+        s->chief_there = letter->kind == LS_MESSAGE_MET;
         s->lost_at = ls_clock_now();
     }
     switch (letter->kind) {
-    case LS_LETTER_MET:
-        if (letter->rank == 0 && ls_served_meet_chief(s->served, letter) != LS_OK) {
+    case LS_MESSAGE_MET:
+        if (letter->rank == 0 && ls_server_session_meet_chief(s->served, letter) != LS_OK) {
             s->over = true;
             ls_error_keep(&s->end, LS_ERR_PEER);
         }
         return LS_OK;
-    case LS_LETTER_LOST:
+    case LS_MESSAGE_LOST:
         lose(s, letter->rank);
         return LS_OK;
-    case LS_LETTER_REFUSED:
+    case LS_MESSAGE_REFUSED:
         s->over = true;
         ls_error_keep(&s->end,
                       ls_fail(LS_ERR_PEER, "process %d does not let this server in: %s", letter->rank, letter->text));
@@ -511,12 +513,12 @@ static ls_status hear(server *s, ls_letter *letter)
 static ls_status serve(server *s)
 {
     while (!s->over) {
-        ls_letter letter;
+        ls_message letter;
         bool got = false;
-        LS_TRY(ls_post_receive(s->served->post, 0.2, &letter, &got));
+        LS_TRY(ls_messenger_receive(s->served->post, 0.2, &letter, &got));
         if (got) {
             ls_status status = hear(s, &letter);
-            ls_parcel_drop(letter.body);
+            ls_payload_drop(letter.body);
             if (status != LS_OK)
                 fail(s, status);
         }
@@ -525,7 +527,7 @@ static ls_status serve(server *s)
             give_waiting(s);
         }
         if (!s->over && !s->chief_there)
-            LS_TRY(ls_served_miss_chief(s->served, s->served->run != 0, s->lost_at));
+            LS_TRY(ls_server_session_miss_chief(s->served, s->served->run != 0, s->lost_at));
     }
     return LS_OK;
 }
@@ -542,22 +544,22 @@ static void release(server *s)
     free(s->pushes);
     free(s->early);
     free(s->others);
-    ls_parcel_drop(s->newest);
-    ls_reads_free(&s->reads);
+    ls_payload_drop(s->newest);
+    ls_staleness_free(&s->reads);
     ls_applied_free(&s->applied);
-    ls_part_destroy(s->part);
+    ls_state_shard_destroy(s->part);
     if (s->has_journal)
         ls_journal_close(&s->journal);
 }
 
-ls_status ls_serve_as_server(ls_served *served)
+ls_status ls_serve_as_server(ls_server_session *served)
 {
     server s = { .served = served,
                  .rate = NAN,
                  .lost_at = ls_clock_now(),
                  .journal = { .file = LS_APPEND_CLOSED },
                  .record = LS_RECORD_CLOSED };
-    ls_status status = ls_served_open(served, NULL, NULL);
+    ls_status status = ls_server_session_open(served, NULL, NULL);
     s.index = served->cluster.rank - served->first_server;
     if (status == LS_OK)
         status = serve(&s);
@@ -572,6 +574,6 @@ ls_status ls_serve_as_server(ls_served *served)
     ls_error why;
     ls_error_keep(&why, status);
     release(&s);
-    ls_served_close(served);
+    ls_server_session_close(served);
     return ls_error_give(&why);
 }

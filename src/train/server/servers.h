@@ -27,7 +27,7 @@
 
 typedef enum ls_ps_kind {
     /* number of this ask, from 1 on */
-    LS_PS_ASK = LS_LETTER_FIRST,
+    LS_PS_ASK = LS_MESSAGE_FIRST,
     LS_PS_TAKE,  /* ordinal, epoch, batch of it, pass, batch of it, run */
     LS_PS_DONE,  /* ordinal, samples, lanes; results */
     LS_PS_FAIL,  /* status; text */
@@ -45,7 +45,7 @@ typedef enum ls_ps_kind {
 } ls_ps_kind;
 
 /* What all roles share. */
-typedef struct ls_served {
+typedef struct ls_server_session {
     ls_job *job;
     ls_function *function;
     const ls_settings *settings;
@@ -54,37 +54,38 @@ typedef struct ls_served {
     ls_cluster_options cluster;
     int number; /* of the meeting */
     int servers, first_server;
-    ls_parts *parts;
+    ls_state_shards *parts;
     size_t reads_bytes; /* of the versions in front of a push */
-    ls_post *post;
+    ls_messenger *post;
     ls_logger *log;
     int64_t
         run; /* of the chief: a number that its HELLO has, and that of no other run; of others: their chief's, or 0 */
-} ls_served;
+} ls_server_session;
 
 /* Whether a fit with this strategy in this context is one. */
-bool ls_served_is(const ls_context *ctx, const ls_strategy *strategy);
+bool ls_server_session_is(const ls_context *ctx, const ls_strategy *strategy);
 
 /* hear: sees letters first, in the post's thread; may be NULL. Whom this process calls follows from its rank. */
-ls_status ls_served_open(ls_served *served, bool (*hear)(void *user, ls_letter *letter), void *user);
-void ls_served_close(ls_served *served);
+ls_status ls_server_session_open(ls_server_session *served, bool (*hear)(void *user, ls_message *letter), void *user);
+void ls_server_session_close(ls_server_session *served);
 
-static inline bool ls_served_is_server(const ls_served *s, int rank)
+static inline bool ls_server_session_is_server(const ls_server_session *s, int rank)
 {
     return rank >= s->first_server && rank < s->first_server + s->servers;
 }
 
 /* The chief is met. Another one than before was begun again, with another run: this process has no part in it. */
-ls_status ls_served_meet_chief(ls_served *served, const ls_letter *met);
+ls_status ls_server_session_meet_chief(ls_server_session *served, const ls_message *met);
 
 /* A letter without a body, or with a text for one. */
-ls_status ls_served_say(ls_served *served, int rank, ls_ps_kind kind, int64_t first, int64_t second);
-ls_status ls_served_tell(ls_served *served, int rank, ls_ps_kind kind, int64_t number, const char *text);
+ls_status ls_server_session_say(ls_server_session *served, int rank, ls_ps_kind kind, int64_t first, int64_t second);
+ls_status ls_server_session_tell(ls_server_session *served, int rank, ls_ps_kind kind, int64_t number,
+                                 const char *text);
 /* The status and text of a FAIL or OVER, as the last error. LS_OK is no failure. */
-ls_status ls_served_failure(const ls_letter *letter);
+ls_status ls_server_session_failure(const ls_message *letter);
 
 /* The chief is not there, since `lost_at`: LS_OK as long as that may be. met: it was there before. */
-ls_status ls_served_miss_chief(ls_served *served, bool met, double lost_at);
+ls_status ls_server_session_miss_chief(ls_server_session *served, bool met, double lost_at);
 
 #define LS_JOIN_LIMIT  30.0 /* seconds, where the options do not say */
 #define LS_CHIEF_GRACE 3.0  /* seconds that others wait for a chief that is gone */
@@ -94,19 +95,19 @@ ls_status ls_served_miss_chief(ls_served *served, bool met, double lost_at);
 /* Where a worker, which may be the chief itself, gets its batches and says what came out. Called without its mutex. */
 typedef struct ls_worker_desk {
     void (*ask)(void *user);
-    void (*done)(void *user, int64_t ordinal, int64_t samples, int lanes, ls_parcel *results);
+    void (*done)(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results);
     void *user;
 } ls_worker_desk;
 
 typedef struct ls_worker ls_worker;
 
-ls_status ls_worker_make(ls_served *served, ls_worker_desk desk, ls_worker **out);
+ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_worker **out);
 void ls_worker_free(ls_worker *worker);
 
 /* A letter of the post, in its thread; false: it is not for a worker. */
-bool ls_worker_hear(ls_worker *worker, ls_letter *letter);
+bool ls_worker_hear(ls_worker *worker, ls_message *letter);
 /* It may compute this batch: the numbers of TAKE. */
-void ls_worker_take(ls_worker *worker, const int64_t numbers[LS_LETTER_NUMBERS]);
+void ls_worker_take(ls_worker *worker, const int64_t numbers[LS_MESSAGE_NUMBERS]);
 /* Something happened that whoever is in ls_worker_step should look at. */
 void ls_worker_wake(ls_worker *worker);
 /* Waits for up to so many seconds until there is a batch to compute, and computes it. Asks for batches by itself. */
@@ -116,8 +117,8 @@ void ls_worker_forget(ls_worker *worker);
 
 /* Serves a fit as a worker, or as a server (server.c), until the chief says that it is over; the model then has the
  * final state. */
-ls_status ls_serve_as_worker(ls_served *served);
-ls_status ls_serve_as_server(ls_served *served);
+ls_status ls_serve_as_worker(ls_server_session *served);
+ls_status ls_serve_as_server(ls_server_session *served);
 
 /* ---- The chief (chief.c) ---- */
 
@@ -127,11 +128,11 @@ typedef struct ls_chief ls_chief;
 typedef struct ls_chief_done {
     int64_t samples;
     int lanes;
-    ls_parcel *results; /* doubles, ls_results_count of them; to be dropped */
+    ls_payload *results; /* doubles, ls_results_count of them; to be dropped */
 } ls_chief_done;
 
 /* The job is at its position, with the state to begin with. Waits until every server has it. */
-ls_status ls_chief_open(ls_served *served, int64_t steps, ls_chief **out);
+ls_status ls_chief_open(ls_server_session *served, int64_t steps, ls_chief **out);
 /* So many batches may be dealt out in all, counted from the beginning of this fit. */
 void ls_chief_allow(ls_chief *chief, int64_t batches);
 /* Deals out nothing more; returns the number of batches that this makes in all. */

@@ -14,13 +14,13 @@
 #include "train/job/results.h"
 #include "train/server/shards.h"
 
-bool ls_served_is(const ls_context *ctx, const ls_strategy *strategy)
+bool ls_server_session_is(const ls_context *ctx, const ls_strategy *strategy)
 {
     return strategy->kind == LS_STRATEGY_PARAMETER_SERVER && strategy->staleness > 0 && ls_cluster_servers(ctx) > 0;
 }
 
 /* What must be the same everywhere. */
-static ls_status describe(const ls_served *s, char **out)
+static ls_status describe(const ls_server_session *s, char **out)
 {
     ls_context *ctx = ls_model_graph(s->job->model)->context;
     const ls_strategy *strategy = &s->options->strategy;
@@ -37,18 +37,19 @@ static ls_status describe(const ls_served *s, char **out)
     return ls_text_take(&text, out);
 }
 
-static size_t largest_body(const ls_served *s)
+static size_t largest_body(const ls_server_session *s)
 {
     size_t most = 65536 + sizeof(double) * ls_results_count(s->job);
     for (int i = 0; i < s->servers; i++) {
-        size_t push = ls_parts_push_bytes(s->parts, i) + s->reads_bytes, state = ls_parts_state_bytes(s->parts, i);
+        size_t push = ls_state_shards_push_bytes(s->parts, i) + s->reads_bytes,
+               state = ls_state_shards_state_bytes(s->parts, i);
         most = push > most ? push : most;
         most = state > most ? state : most;
     }
     return most;
 }
 
-ls_status ls_served_open(ls_served *s, bool (*hear)(void *user, ls_letter *letter), void *user)
+ls_status ls_server_session_open(ls_server_session *s, bool (*hear)(void *user, ls_message *letter), void *user)
 {
     ls_context *ctx = ls_model_graph(s->job->model)->context;
     char *about = NULL;
@@ -57,35 +58,35 @@ ls_status ls_served_open(ls_served *s, bool (*hear)(void *user, ls_letter *lette
     s->servers = s->cluster.servers;
     s->first_server = (s->cluster.begin > 0 ? s->cluster.begin : s->cluster.size) - s->servers;
     s->reads_bytes = ((size_t)s->servers * sizeof(int64_t) + 63) / 64 * 64;
-    LS_TRY(ls_parts_make(s->job, s->function, s->servers, &s->parts));
+    LS_TRY(ls_state_shards_make(s->job, s->function, s->servers, &s->parts));
     LS_TRY(describe(s, &about));
-    ls_post_options o = { .cluster = &s->cluster,
-                          .number = s->number,
-                          .about = about,
-                          .most = largest_body(s),
-                          .hello = { s->run },
-                          .hear = hear,
-                          .user = user,
-                          .log = s->log };
+    ls_messenger_options o = { .cluster = &s->cluster,
+                               .number = s->number,
+                               .about = about,
+                               .most = largest_body(s),
+                               .hello = { s->run },
+                               .hear = hear,
+                               .user = user,
+                               .log = s->log };
     /* Of two processes one calls the other: lines that both call at once would end each other. */
-    bool chief = s->cluster.rank == 0, server = ls_served_is_server(s, s->cluster.rank);
+    bool chief = s->cluster.rank == 0, server = ls_server_session_is_server(s, s->cluster.rank);
     o.calls[0] = !chief;
     for (int i = 0; i < s->servers && !chief && !server; i++)
         o.calls[s->first_server + i] = true;
-    ls_status status = ls_post_open(&o, &s->post);
+    ls_status status = ls_messenger_open(&o, &s->post);
     free(about);
     return status;
 }
 
-void ls_served_close(ls_served *s)
+void ls_server_session_close(ls_server_session *s)
 {
-    ls_post_close(s->post);
-    ls_parts_free(s->parts);
+    ls_messenger_close(s->post);
+    ls_state_shards_free(s->parts);
     s->post = NULL;
     s->parts = NULL;
 }
 
-ls_status ls_served_meet_chief(ls_served *s, const ls_letter *met)
+ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_message *met)
 {
     if (s->run != 0 && s->run != met->numbers[0])
         return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and has begun another run, without this process: "
@@ -94,11 +95,11 @@ ls_status ls_served_meet_chief(ls_served *s, const ls_letter *met)
     return LS_OK;
 }
 
-ls_status ls_served_miss_chief(ls_served *s, bool met, double lost_at)
+ls_status ls_server_session_miss_chief(ls_server_session *s, bool met, double lost_at)
 {
     double join = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
     double limit = met ? LS_CHIEF_GRACE : join;
-    char why[LS_POST_WHY];
+    char why[LS_MESSENGER_WHY];
     bool gone = ls_launcher_has_seen_end(&s->cluster, 0);
     if (!gone && ls_clock_now() - lost_at <= limit)
         return LS_OK;
@@ -109,35 +110,35 @@ ls_status ls_served_miss_chief(ls_served *s, bool met, double lost_at)
         return ls_fail(LS_ERR_PEER,
                        "the chief (worker 0) of job \"%s\" ended before it was met, and will not be started again",
                        s->cluster.job);
-    ls_post_why(s->post, why);
+    ls_messenger_why(s->post, why);
     return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s (LOCKSTEP_JOIN_LIMIT)%s",
                    s->cluster.job, limit, why);
 }
 
-ls_status ls_served_say(ls_served *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)
+ls_status ls_server_session_say(ls_server_session *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)
 {
-    return ls_post_send(s->post, &(ls_letter){ .rank = rank, .kind = kind, .numbers = { first, second } });
+    return ls_messenger_send(s->post, &(ls_message){ .rank = rank, .kind = kind, .numbers = { first, second } });
 }
 
-ls_status ls_served_tell(ls_served *s, int rank, ls_ps_kind kind, int64_t number, const char *text)
+ls_status ls_server_session_tell(ls_server_session *s, int rank, ls_ps_kind kind, int64_t number, const char *text)
 {
-    ls_letter letter = { .rank = rank, .kind = kind, .numbers = { number } };
-    LS_TRY(ls_parcel_make(strlen(text), &letter.body));
-    memcpy(ls_parcel_bytes(letter.body), text, strlen(text));
-    ls_status status = ls_post_send(s->post, &letter);
-    ls_parcel_drop(letter.body);
+    ls_message letter = { .rank = rank, .kind = kind, .numbers = { number } };
+    LS_TRY(ls_payload_make(strlen(text), &letter.body));
+    memcpy(ls_payload_bytes(letter.body), text, strlen(text));
+    ls_status status = ls_messenger_send(s->post, &letter);
+    ls_payload_drop(letter.body);
     return status;
 }
 
-ls_status ls_served_failure(const ls_letter *letter)
+ls_status ls_server_session_failure(const ls_message *letter)
 {
     char text[1024];
     int64_t status = letter->numbers[0];
-    size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
+    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
     if (status == LS_OK)
         return LS_OK;
     snprintf(text, sizeof(text), "%.*s", (int)(bytes < 1000 ? bytes : 1000),
-             letter->body ? (const char *)ls_parcel_bytes(letter->body) : "");
+             letter->body ? (const char *)ls_payload_bytes(letter->body) : "");
     ls_make_printable(text, strlen(text));
     bool known = status > 0 && status <= LS_ERR_INTERNAL;
     return ls_fail(known ? (ls_status)status : LS_ERR_PEER, "%s", text);

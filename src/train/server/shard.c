@@ -9,8 +9,8 @@
 #include "train/job/job.h"
 #include "train/server/shards.h"
 
-struct ls_part {
-    const ls_parts *parts;
+struct ls_state_shard {
+    const ls_state_shards *parts;
     int server;
     bool scale_rate;
     ls_graph *graph;
@@ -23,17 +23,17 @@ struct ls_part {
     char *others; /* as in what is pulled */
 };
 
-static size_t piece_count(const ls_part *part)
+static size_t piece_count(const ls_state_shard *part)
 {
     return part->parts->first[part->server + 1] - part->parts->first[part->server];
 }
 
-static const ls_parts_piece *piece_at(const ls_part *part, size_t i)
+static const ls_state_shards_piece *piece_at(const ls_state_shard *part, size_t i)
 {
     return &part->parts->pieces[part->parts->first[part->server] + i];
 }
 
-static const ls_parts_entry *entry_of(const ls_part *part, const ls_parts_piece *piece)
+static const ls_state_shards_entry *entry_of(const ls_state_shard *part, const ls_state_shards_piece *piece)
 {
     return &part->parts->entries[piece->entry];
 }
@@ -41,11 +41,11 @@ static const ls_parts_entry *entry_of(const ls_part *part, const ls_parts_piece 
 /* ---- Its graph ---- */
 
 /* A flat variable for each piece: updates go element by element, so their bits are those of the whole variable's. */
-static ls_status make_variables(ls_part *part, ls_tensor **trainable, size_t *count)
+static ls_status make_variables(ls_state_shard *part, ls_tensor **trainable, size_t *count)
 {
     for (size_t i = 0; i < piece_count(part); i++) {
-        const ls_parts_piece *piece = piece_at(part, i);
-        const ls_parts_entry *e = entry_of(part, piece);
+        const ls_state_shards_piece *piece = piece_at(part, i);
+        const ls_state_shards_entry *e = entry_of(part, piece);
         if (!e->slot)
             continue;
         ls_dtype dtype = e->variable->node->dtype;
@@ -58,7 +58,7 @@ static ls_status make_variables(ls_part *part, ls_tensor **trainable, size_t *co
     return LS_OK;
 }
 
-static ls_status make_update(ls_part *part, ls_tensor **variables, ls_tensor **gradients)
+static ls_status make_update(ls_state_shard *part, ls_tensor **variables, ls_tensor **gradients)
 {
     size_t count = 0;
     LS_TRY(make_variables(part, variables, &count));
@@ -76,7 +76,7 @@ static ls_status make_update(ls_part *part, ls_tensor **variables, ls_tensor **g
     return ls_tensor_check(part->apply);
 }
 
-static ls_status make(ls_part *part)
+static ls_status make(ls_state_shard *part)
 {
     const ls_job *job = part->parts->job;
     size_t room = piece_count(part) + 3;
@@ -99,30 +99,30 @@ static ls_status make(ls_part *part)
     return status;
 }
 
-ls_status ls_part_create(const ls_parts *parts, int server, bool scale_rate, ls_part **out)
+ls_status ls_state_shard_create(const ls_state_shards *parts, int server, bool scale_rate, ls_state_shard **out)
 {
-    ls_part *part = calloc(1, sizeof(*part));
+    ls_state_shard *part = calloc(1, sizeof(*part));
     char *bytes = calloc(1, parts->state_bytes[server]);
     ls_status status = part && bytes ? LS_OK
                                      : ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of server %d",
                                                parts->state_bytes[server], server);
     if (part)
-        *part = (ls_part){ .parts = parts, .server = server, .scale_rate = scale_rate };
+        *part = (ls_state_shard){ .parts = parts, .server = server, .scale_rate = scale_rate };
     if (status == LS_OK)
         status = make(part);
     if (status == LS_OK)
-        status = ls_parts_get_state(parts, server, bytes);
+        status = ls_state_shards_get_state(parts, server, bytes);
     if (status == LS_OK)
-        status = ls_part_put_state(part, bytes);
+        status = ls_state_shard_put_state(part, bytes);
     free(bytes);
     if (status != LS_OK)
-        ls_part_destroy(part);
+        ls_state_shard_destroy(part);
     else
         *out = part;
     return status;
 }
 
-void ls_part_destroy(ls_part *part)
+void ls_state_shard_destroy(ls_state_shard *part)
 {
     if (!part)
         return;
@@ -137,27 +137,27 @@ void ls_part_destroy(ls_part *part)
 
 /* ---- Versions and rates ---- */
 
-int64_t ls_part_every(const ls_part *part)
+int64_t ls_state_shard_every(const ls_state_shard *part)
 {
     return part->state.every > 0 ? part->state.every : 1;
 }
 
-int64_t ls_part_pushes(const ls_part *part)
+int64_t ls_state_shard_pushes(const ls_state_shard *part)
 {
     int64_t out = 0;
     (void)ls_optimizer_state_step(&part->state, &out); /* the CPU has these counters: nothing can fail */
     return out;
 }
 
-int64_t ls_part_version(const ls_part *part)
+int64_t ls_state_shard_version(const ls_state_shard *part)
 {
-    return ls_part_pushes(part) / ls_part_every(part);
+    return ls_state_shard_pushes(part) / ls_state_shard_every(part);
 }
 
-ls_status ls_part_rate(const ls_part *part, double set, double *out)
+ls_status ls_state_shard_rate(const ls_state_shard *part, double set, double *out)
 {
     if (isnan(set))
-        return ls_optimizer_rate(&part->optimizer, ls_part_pushes(part), part->parts->job->batch_size, out);
+        return ls_optimizer_rate(&part->optimizer, ls_state_shard_pushes(part), part->parts->job->batch_size, out);
     *out = set;
     return LS_OK;
 }
@@ -166,8 +166,8 @@ ls_status ls_part_rate(const ls_part *part, double set, double *out)
 
 /* The average moves as far as the worker's moved, from wherever it is now; where nobody moved it since the worker read
  * it, it becomes the worker's. */
-static void move_average(void *average, const ls_parts_entry *e, const ls_parts_piece *piece, const char *push,
-                         bool newest)
+static void move_average(void *average, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
+                         const char *push, bool newest)
 {
     size_t bytes = (size_t)piece->count * e->element;
     const char *made = push + piece->push;
@@ -183,21 +183,21 @@ static void move_average(void *average, const ls_parts_entry *e, const ls_parts_
         ((double *)average)[i] += ((const double *)made)[i] - ((const double *)read)[i];
 }
 
-static float scaled(const ls_part *part, int64_t read, double rate)
+static float scaled(const ls_state_shard *part, int64_t read, double rate)
 {
-    int64_t behind = ls_part_version(part) - read;
+    int64_t behind = ls_state_shard_version(part) - read;
     return (float)(part->scale_rate && behind > 1 ? rate / (double)behind : rate);
 }
 
-ls_status ls_part_apply(ls_part *part, const ls_push *push, double rate)
+ls_status ls_state_shard_apply(ls_state_shard *part, const ls_push *push, double rate)
 {
     float used = scaled(part, push->read, rate);
     int64_t samples = push->samples;
-    bool newest = ls_part_pushes(part) == push->read * ls_part_every(part);
+    bool newest = ls_state_shard_pushes(part) == push->read * ls_state_shard_every(part);
     size_t count = 0;
     for (size_t i = 0; i < piece_count(part); i++)
         if (part->inputs[i]) {
-            const ls_parts_piece *piece = piece_at(part, i);
+            const ls_state_shards_piece *piece = piece_at(part, i);
             part->feeds[count++] =
                 (ls_feed){ part->inputs[i], ls_array_of(part->inputs[i]->dtype, LS_SHAPE(piece->count),
                                                         (char *)push->bytes + piece->push) };
@@ -209,8 +209,8 @@ ls_status ls_part_apply(ls_part *part, const ls_push *push, double rate)
     };
     LS_TRY(ls_run(&request, NULL));
     for (size_t i = 0; i < piece_count(part); i++) {
-        const ls_parts_piece *piece = piece_at(part, i);
-        const ls_parts_entry *e = entry_of(part, piece);
+        const ls_state_shards_piece *piece = piece_at(part, i);
+        const ls_state_shards_entry *e = entry_of(part, piece);
         if (e->kind == LS_PARTS_AVERAGED)
             move_average(part->others + piece->weights, e, piece, push->bytes, newest);
     }
@@ -225,14 +225,14 @@ typedef ls_status (*visit)(void *user, void *data, size_t bytes, size_t at);
 static ls_status visit_variable(ls_tensor *node, visit each, void *user, size_t at)
 {
     ls_variable *v = node->attr.variable.variable;
-    LS_TRY(ls_variable_bring(v));
+    LS_TRY(ls_variable_sync_to_host(v));
     return each(user, v->data, v->bytes, at);
 }
 
-static ls_status visit_weights(const ls_part *part, visit each, void *user)
+static ls_status visit_weights(const ls_state_shard *part, visit each, void *user)
 {
     for (size_t i = 0; i < piece_count(part); i++) {
-        const ls_parts_piece *piece = piece_at(part, i);
+        const ls_state_shards_piece *piece = piece_at(part, i);
         size_t bytes = (size_t)piece->count * entry_of(part, piece)->element;
         LS_TRY(part->variables[i] ? visit_variable(part->variables[i], each, user, piece->weights)
                                   : each(user, part->others + piece->weights, bytes, piece->weights));
@@ -241,12 +241,12 @@ static ls_status visit_weights(const ls_part *part, visit each, void *user)
 }
 
 /* The part's optimizer has its slots in the order of its trainable pieces, and counters behind them. */
-static ls_status visit_slots(const ls_part *part, visit each, void *user)
+static ls_status visit_slots(const ls_state_shard *part, visit each, void *user)
 {
-    const ls_parts *p = part->parts;
+    const ls_state_shards *p = part->parts;
     size_t next = 0, counters = p->state_bytes[part->server] - p->counters * LS_PARTS_ALIGN;
     for (size_t i = 0; i < piece_count(part); i++) {
-        const ls_parts_piece *piece = piece_at(part, i);
+        const ls_state_shards_piece *piece = piece_at(part, i);
         size_t step = ((size_t)piece->count * entry_of(part, piece)->element + LS_PARTS_ALIGN - 1) / LS_PARTS_ALIGN *
                       LS_PARTS_ALIGN;
         for (size_t k = 0; part->variables[i] && k < p->slots; k++)
@@ -275,20 +275,20 @@ static ls_status add_to_hash(void *user, void *data, size_t bytes, size_t at)
     return ls_sha256_add(user, data, bytes);
 }
 
-ls_status ls_part_get_weights(const ls_part *part, void *bytes)
+ls_status ls_state_shard_get_weights(const ls_state_shard *part, void *bytes)
 {
     memset(bytes, 0, part->parts->weight_bytes[part->server]);
     return visit_weights(part, copy_out, bytes);
 }
 
-ls_status ls_part_get_state(const ls_part *part, void *bytes)
+ls_status ls_state_shard_get_state(const ls_state_shard *part, void *bytes)
 {
     memset(bytes, 0, part->parts->state_bytes[part->server]);
     LS_TRY(visit_weights(part, copy_out, bytes));
     return visit_slots(part, copy_out, bytes);
 }
 
-ls_status ls_part_put_state(ls_part *part, const void *bytes)
+ls_status ls_state_shard_put_state(ls_state_shard *part, const void *bytes)
 {
     LS_TRY(visit_weights(part, copy_in, (void *)bytes));
     LS_TRY(visit_slots(part, copy_in, (void *)bytes));
@@ -297,7 +297,7 @@ ls_status ls_part_put_state(ls_part *part, const void *bytes)
     return LS_OK;
 }
 
-ls_status ls_part_sha256(const ls_part *part, char hex[65])
+ls_status ls_state_shard_sha256(const ls_state_shard *part, char hex[65])
 {
     ls_sha256 *hash = NULL;
     LS_TRY(ls_sha256_begin(&hash));

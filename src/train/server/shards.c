@@ -15,38 +15,40 @@
 
 /* ---- What there is ---- */
 
-static ls_parts_entry *add_entry(ls_parts *p, ls_tensor *node, ls_parts_kind kind)
+static ls_state_shards_entry *add_entry(ls_state_shards *p, ls_tensor *node, ls_state_shards_kind kind)
 {
-    ls_parts_entry *e = &p->entries[p->entry_count++];
+    ls_state_shards_entry *e = &p->entries[p->entry_count++];
     ls_variable *v = node->attr.variable.variable;
     size_t element = ls_dtype_bytes(node->dtype);
-    *e = (ls_parts_entry){ .variable = v, .kind = kind, .element = element, .count = (int64_t)(v->bytes / element) };
+    *e = (ls_state_shards_entry){
+        .variable = v, .kind = kind, .element = element, .count = (int64_t)(v->bytes / element)
+    };
     return e;
 }
 
 /* Slots of a variable follow each other in the optimizer's state; counters are behind all of them. */
-static void add_trained(ls_parts *p)
+static void add_trained(ls_state_shards *p)
 {
     const ls_step_nodes *s = &p->function->step;
     const ls_optimizer_state *state = &p->job->state;
     p->counters = state->position ? 3 : 1;
     p->slots = (state->count - p->counters) / s->count;
     for (size_t i = 0; i < s->count; i++) {
-        ls_parts_entry *e = add_entry(p, s->variables[i], s->gradients[i] ? LS_PARTS_TRAINED : LS_PARTS_FIXED);
+        ls_state_shards_entry *e = add_entry(p, s->variables[i], s->gradients[i] ? LS_PARTS_TRAINED : LS_PARTS_FIXED);
         e->slot = state->all + i * p->slots;
         e->gradient = s->gradients[i];
     }
     p->trained = p->entry_count;
 }
 
-static void add_others(ls_parts *p)
+static void add_others(ls_state_shards *p)
 {
     const ls_step_nodes *s = &p->function->step;
     ls_model *model = p->job->model;
     for (size_t i = 0; i < ls_model_variable_count(model); i++) {
         if (ls_model_variable_is_trainable(model, i))
             continue;
-        ls_parts_entry *e = add_entry(p, ls_model_variable(model, i), LS_PARTS_FIXED);
+        ls_state_shards_entry *e = add_entry(p, ls_model_variable(model, i), LS_PARTS_FIXED);
         for (size_t u = 0; u < s->update_count; u++)
             if (s->updates[u]->attr.variable.variable == e->variable) {
                 e->kind = LS_PARTS_AVERAGED;
@@ -55,7 +57,7 @@ static void add_others(ls_parts *p)
     }
 }
 
-static ls_status check_updates(const ls_parts *p)
+static ls_status check_updates(const ls_state_shards *p)
 {
     const ls_step_nodes *s = &p->function->step;
     if (s->count == 0)
@@ -72,7 +74,8 @@ static ls_status check_updates(const ls_parts *p)
 /* ---- Cutting ---- */
 
 /* Elements of an entry before the cut that is share / servers of the way through all costs. */
-static int64_t cut_at(const ls_parts_entry *e, uint64_t before, uint64_t cost, uint64_t all, int share, int servers)
+static int64_t cut_at(const ls_state_shards_entry *e, uint64_t before, uint64_t cost, uint64_t all, int share,
+                      int servers)
 {
     uint64_t n = (uint64_t)servers, target = all / n * (uint64_t)share + all % n * (uint64_t)share / n;
     if (share == servers || target >= before + cost * (uint64_t)e->count)
@@ -80,24 +83,25 @@ static int64_t cut_at(const ls_parts_entry *e, uint64_t before, uint64_t cost, u
     return target <= before ? 0 : (int64_t)((target - before) / cost);
 }
 
-static uint64_t cost_of(const ls_parts *p, const ls_parts_entry *e)
+static uint64_t cost_of(const ls_state_shards *p, const ls_state_shards_entry *e)
 {
     return e->element * (1 + (e->slot ? p->slots : 0));
 }
 
 /* Entries from `from` up to `to` are dealt out by bytes. */
-static void cut_range(ls_parts *p, int server, size_t from, size_t to)
+static void cut_range(ls_state_shards *p, int server, size_t from, size_t to)
 {
     uint64_t all = 0, before = 0;
     for (size_t i = from; i < to; i++)
         all += cost_of(p, &p->entries[i]) * (uint64_t)p->entries[i].count;
     for (size_t i = from; i < to; i++) {
-        const ls_parts_entry *e = &p->entries[i];
+        const ls_state_shards_entry *e = &p->entries[i];
         uint64_t cost = cost_of(p, e);
         int64_t first = cut_at(e, before, cost, all, server, p->servers);
         int64_t last = cut_at(e, before, cost, all, server + 1, p->servers);
         if (last > first)
-            p->pieces[p->first[server + 1]++] = (ls_parts_piece){ .entry = i, .first = first, .count = last - first };
+            p->pieces[p->first[server + 1]++] =
+                (ls_state_shards_piece){ .entry = i, .first = first, .count = last - first };
         before += cost * (uint64_t)e->count;
     }
 }
@@ -108,12 +112,12 @@ static size_t round_up(size_t bytes)
 }
 
 /* Where each piece is in what is pulled, pushed and kept: aligned, for kernels read it there. */
-static void lay_out(ls_parts *p, int server)
+static void lay_out(ls_state_shards *p, int server)
 {
     size_t weights = 0, push = 0, state;
     for (size_t i = p->first[server]; i < p->first[server + 1]; i++) {
-        ls_parts_piece *piece = &p->pieces[i];
-        const ls_parts_entry *e = &p->entries[piece->entry];
+        ls_state_shards_piece *piece = &p->pieces[i];
+        const ls_state_shards_entry *e = &p->entries[piece->entry];
         size_t bytes = round_up((size_t)piece->count * e->element);
         piece->weights = weights;
         piece->push = push;
@@ -122,8 +126,8 @@ static void lay_out(ls_parts *p, int server)
     }
     state = weights;
     for (size_t i = p->first[server]; i < p->first[server + 1]; i++) {
-        ls_parts_piece *piece = &p->pieces[i];
-        const ls_parts_entry *e = &p->entries[piece->entry];
+        ls_state_shards_piece *piece = &p->pieces[i];
+        const ls_state_shards_entry *e = &p->entries[piece->entry];
         piece->state = state;
         state += e->slot ? p->slots * round_up((size_t)piece->count * e->element) : 0;
     }
@@ -132,7 +136,7 @@ static void lay_out(ls_parts *p, int server)
     p->state_bytes[server] = state + p->counters * LS_PARTS_ALIGN;
 }
 
-static ls_status cut(ls_parts *p)
+static ls_status cut(ls_state_shards *p)
 {
     for (int s = 0; s < p->servers; s++) {
         bool trains = false;
@@ -153,7 +157,7 @@ static ls_status cut(ls_parts *p)
 
 /* ---- What a worker fetches ---- */
 
-static ls_status choose_fetches(ls_parts *p)
+static ls_status choose_fetches(ls_state_shards *p)
 {
     ls_function *f = p->function;
     ls_tensor **gradients = calloc(p->trained + 1, sizeof(*gradients));
@@ -165,7 +169,7 @@ static ls_status choose_fetches(ls_parts *p)
     for (size_t i = 0; i < f->fetch_count - 1; i++) /* the last is the step */
         p->fetches[p->fetch_count++] = f->fetches[i];
     for (size_t i = 0; i < p->entry_count && status == LS_OK; i++) {
-        ls_parts_entry *e = &p->entries[i];
+        ls_state_shards_entry *e = &p->entries[i];
         if (i < p->trained)
             e->gradient = gradients[i];
         if (e->gradient && ls_tensor_is_error(e->gradient))
@@ -177,7 +181,7 @@ static ls_status choose_fetches(ls_parts *p)
     return status;
 }
 
-static ls_status make(ls_parts *p)
+static ls_status make(ls_state_shards *p)
 {
     size_t variables = ls_model_variable_count(p->job->model);
     LS_TRY(check_updates(p));
@@ -192,14 +196,14 @@ static ls_status make(ls_parts *p)
     return choose_fetches(p);
 }
 
-ls_status ls_parts_make(ls_job *job, ls_function *function, int servers, ls_parts **out)
+ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, ls_state_shards **out)
 {
     if (servers < 1 || servers > LS_MAX_SERVERS)
         return ls_fail(LS_ERR_INVALID, "%d parameter servers: there can be 1 to %d", servers, LS_MAX_SERVERS);
     if (ls_model_graph(job->model)->scope != job->frame)
         return ls_fail(LS_ERR_STATE, "a scope is open in the graph of model \"%s\": close it first",
                        ls_model_name(job->model));
-    ls_parts *p = calloc(1, sizeof(*p));
+    ls_state_shards *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d parts", servers);
     p->job = job;
@@ -207,13 +211,13 @@ ls_status ls_parts_make(ls_job *job, ls_function *function, int servers, ls_part
     p->servers = servers;
     ls_status status = make(p);
     if (status != LS_OK)
-        ls_parts_free(p);
+        ls_state_shards_free(p);
     else
         *out = p;
     return status;
 }
 
-void ls_parts_free(ls_parts *p)
+void ls_state_shards_free(ls_state_shards *p)
 {
     if (!p)
         return;
@@ -223,22 +227,22 @@ void ls_parts_free(ls_parts *p)
     free(p);
 }
 
-int ls_parts_count(const ls_parts *p)
+int ls_state_shards_count(const ls_state_shards *p)
 {
     return p->servers;
 }
 
-size_t ls_parts_weight_bytes(const ls_parts *p, int server)
+size_t ls_state_shards_weight_bytes(const ls_state_shards *p, int server)
 {
     return p->weight_bytes[server];
 }
 
-size_t ls_parts_state_bytes(const ls_parts *p, int server)
+size_t ls_state_shards_state_bytes(const ls_state_shards *p, int server)
 {
     return p->state_bytes[server];
 }
 
-size_t ls_parts_push_bytes(const ls_parts *p, int server)
+size_t ls_state_shards_push_bytes(const ls_state_shards *p, int server)
 {
     return p->push_bytes[server];
 }
@@ -246,10 +250,11 @@ size_t ls_parts_push_bytes(const ls_parts *p, int server)
 /* ---- The whole model in and out ---- */
 
 /* One piece of a variable, between the model and a part's bytes. */
-static ls_status move_piece(ls_variable *v, const ls_parts_entry *e, const ls_parts_piece *piece, char *bytes, bool put)
+static ls_status move_piece(ls_variable *v, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
+                            char *bytes, bool put)
 {
     size_t from = (size_t)piece->first * e->element, count = (size_t)piece->count * e->element;
-    LS_TRY(ls_variable_bring(v));
+    LS_TRY(ls_variable_sync_to_host(v));
     if (put)
         memcpy((char *)v->data + from, bytes, count);
     else
@@ -259,47 +264,47 @@ static ls_status move_piece(ls_variable *v, const ls_parts_entry *e, const ls_pa
     return LS_OK;
 }
 
-static ls_status move_weights(const ls_parts *p, int server, char *bytes, bool put)
+static ls_status move_weights(const ls_state_shards *p, int server, char *bytes, bool put)
 {
     for (size_t i = p->first[server]; i < p->first[server + 1]; i++) {
-        const ls_parts_piece *piece = &p->pieces[i];
-        const ls_parts_entry *e = &p->entries[piece->entry];
+        const ls_state_shards_piece *piece = &p->pieces[i];
+        const ls_state_shards_entry *e = &p->entries[piece->entry];
         LS_TRY(move_piece(e->variable, e, piece, bytes + piece->weights, put));
     }
     return LS_OK;
 }
 
-static ls_status move_slots(const ls_parts *p, int server, char *bytes, bool put)
+static ls_status move_slots(const ls_state_shards *p, int server, char *bytes, bool put)
 {
     for (size_t i = p->first[server]; i < p->first[server + 1]; i++) {
-        const ls_parts_piece *piece = &p->pieces[i];
-        const ls_parts_entry *e = &p->entries[piece->entry];
+        const ls_state_shards_piece *piece = &p->pieces[i];
+        const ls_state_shards_entry *e = &p->entries[piece->entry];
         size_t step = round_up((size_t)piece->count * e->element);
         for (size_t k = 0; e->slot && k < p->slots; k++)
             LS_TRY(move_piece(e->slot[k]->attr.variable.variable, e, piece, bytes + piece->state + k * step, put));
     }
     char *at = bytes + p->state_bytes[server] - p->counters * LS_PARTS_ALIGN;
     const ls_optimizer_state *state = &p->job->state;
-    const ls_parts_entry counter = { .element = sizeof(int64_t) };
-    const ls_parts_piece one = { .count = 1 };
+    const ls_state_shards_entry counter = { .element = sizeof(int64_t) };
+    const ls_state_shards_piece one = { .count = 1 };
     for (size_t k = 0; k < p->counters; k++)
         LS_TRY(move_piece(state->all[state->count - p->counters + k]->attr.variable.variable, &counter, &one,
                           at + k * LS_PARTS_ALIGN, put));
     return LS_OK;
 }
 
-ls_status ls_parts_put_weights(const ls_parts *p, int server, const void *bytes)
+ls_status ls_state_shards_put_weights(const ls_state_shards *p, int server, const void *bytes)
 {
     return move_weights(p, server, (char *)bytes, true);
 }
 
-ls_status ls_parts_put_state(const ls_parts *p, int server, const void *bytes)
+ls_status ls_state_shards_put_state(const ls_state_shards *p, int server, const void *bytes)
 {
     LS_TRY(move_weights(p, server, (char *)bytes, true));
     return move_slots(p, server, (char *)bytes, true);
 }
 
-ls_status ls_parts_get_state(const ls_parts *p, int server, void *bytes)
+ls_status ls_state_shards_get_state(const ls_state_shards *p, int server, void *bytes)
 {
     memset(bytes, 0, p->state_bytes[server]);
     LS_TRY(move_weights(p, server, bytes, false));
@@ -318,13 +323,13 @@ static bool is_finite(const void *data, ls_dtype dtype, int64_t count)
     return finite;
 }
 
-static ls_status check_finite(const ls_parts *p, double loss)
+static ls_status check_finite(const ls_state_shards *p, double loss)
 {
     char label[LS_NODE_TEXT];
     if (!isfinite(loss))
         return ls_fail(LS_ERR_NOT_FINITE, "the loss is %g; no weight was changed", loss);
     for (size_t i = 0; i < p->trained; i++) {
-        const ls_parts_entry *e = &p->entries[i];
+        const ls_state_shards_entry *e = &p->entries[i];
         ls_array value;
         if (!e->gradient)
             continue;
@@ -337,12 +342,12 @@ static ls_status check_finite(const ls_parts *p, double loss)
 }
 
 /* Of a moving average the value that it would have, and the one it was made from. */
-static ls_status fill_push(const ls_parts *p, int server, char *bytes)
+static ls_status fill_push(const ls_state_shards *p, int server, char *bytes)
 {
     memset(bytes, 0, p->push_bytes[server]);
     for (size_t i = p->first[server]; i < p->first[server + 1]; i++) {
-        const ls_parts_piece *piece = &p->pieces[i];
-        const ls_parts_entry *e = &p->entries[piece->entry];
+        const ls_state_shards_piece *piece = &p->pieces[i];
+        const ls_state_shards_entry *e = &p->entries[piece->entry];
         size_t from = (size_t)piece->first * e->element, count = (size_t)piece->count * e->element;
         ls_array value;
         if (e->kind == LS_PARTS_FIXED)
@@ -355,7 +360,8 @@ static ls_status fill_push(const ls_parts *p, int server, char *bytes)
     return LS_OK;
 }
 
-ls_status ls_parts_gradients(ls_parts *p, const ls_parts_step *step, void *const *pushes, double *results)
+ls_status ls_state_shards_gradients(ls_state_shards *p, const ls_state_shards_step *step, void *const *pushes,
+                                    double *results)
 {
     ls_graph *graph = ls_model_graph(p->job->model);
     uint64_t before = graph->step;

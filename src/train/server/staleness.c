@@ -6,20 +6,20 @@
 
 #include "base/grow.h"
 
-void ls_reads_free(ls_reads *r)
+void ls_staleness_free(ls_staleness *r)
 {
     free(r->list);
-    *r = (ls_reads){ .count = 0 };
+    *r = (ls_staleness){ .count = 0 };
 }
 
 /* The pushes that may have been applied before its own. */
-static int64_t deadline(const ls_reads *r, int64_t version)
+static int64_t deadline(const ls_staleness *r, int64_t version)
 {
     return (version + r->bound + 1) * r->every - 1;
 }
 
 /* All but `without` and with one more at `added` (-1: none): each in time when `pushes` were applied. */
-static bool all_in_time(const ls_reads *r, int64_t without, int64_t added, int64_t pushes)
+static bool all_in_time(const ls_staleness *r, int64_t without, int64_t added, int64_t pushes)
 {
     int64_t before = 0;
     for (size_t i = 0; i < r->count; i++) {
@@ -34,24 +34,24 @@ static bool all_in_time(const ls_reads *r, int64_t without, int64_t added, int64
     return added < 0 || pushes + before <= deadline(r, added);
 }
 
-bool ls_reads_may_pull(const ls_reads *r, int64_t ordinal, int64_t pushes)
+bool ls_staleness_may_pull(const ls_staleness *r, int64_t ordinal, int64_t pushes)
 {
     return all_in_time(r, ordinal, pushes / r->every, pushes);
 }
 
-bool ls_reads_may_apply(const ls_reads *r, int64_t ordinal, int64_t pushes)
+bool ls_staleness_may_apply(const ls_staleness *r, int64_t ordinal, int64_t pushes)
 {
     return all_in_time(r, ordinal, -1, pushes + 1);
 }
 
-bool ls_reads_may_add(const ls_reads *r, int64_t ordinal, int64_t version, int64_t pushes)
+bool ls_staleness_may_add(const ls_staleness *r, int64_t ordinal, int64_t version, int64_t pushes)
 {
     return all_in_time(r, ordinal, version, pushes);
 }
 
-ls_status ls_reads_add(ls_reads *r, ls_read_entry read)
+ls_status ls_staleness_add(ls_staleness *r, ls_read_entry read)
 {
-    ls_reads_remove(r, read.ordinal);
+    ls_staleness_remove(r, read.ordinal);
     LS_TRY(ls_grow(&r->list, r->count, &r->room, sizeof(*r->list)));
     size_t at = r->count++;
     for (; at > 0 && r->list[at - 1].version > read.version; at--)
@@ -60,7 +60,7 @@ ls_status ls_reads_add(ls_reads *r, ls_read_entry read)
     return LS_OK;
 }
 
-ls_read_entry *ls_reads_find(const ls_reads *r, int64_t ordinal)
+ls_read_entry *ls_staleness_find(const ls_staleness *r, int64_t ordinal)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->list[i].ordinal == ordinal)
@@ -68,20 +68,20 @@ ls_read_entry *ls_reads_find(const ls_reads *r, int64_t ordinal)
     return NULL;
 }
 
-static void remove_at(ls_reads *r, size_t at)
+static void remove_at(ls_staleness *r, size_t at)
 {
     memmove(r->list + at, r->list + at + 1, (r->count - at - 1) * sizeof(*r->list));
     r->count--;
 }
 
-void ls_reads_remove(ls_reads *r, int64_t ordinal)
+void ls_staleness_remove(ls_staleness *r, int64_t ordinal)
 {
-    const ls_read_entry *found = ls_reads_find(r, ordinal);
+    const ls_read_entry *found = ls_staleness_find(r, ordinal);
     if (found)
         remove_at(r, (size_t)(found - r->list));
 }
 
-void ls_reads_lose(ls_reads *r, int rank)
+void ls_staleness_lose(ls_staleness *r, int rank)
 {
     for (size_t i = r->count; i-- > 0;)
         if (r->list[i].rank == rank && !r->list[i].arrived)

@@ -17,27 +17,27 @@ typedef struct ls_read_entry {
     bool arrived; /* its gradient is here, and waits to be applied */
 } ls_read_entry;
 
-typedef struct ls_reads {
+typedef struct ls_staleness {
     int64_t bound, every; /* every: pushes that make a version */
     ls_read_entry *list;  /* by version, the oldest first */
     size_t count, room;
-} ls_reads;
+} ls_staleness;
 
-void ls_reads_free(ls_reads *reads);
+void ls_staleness_free(ls_staleness *reads);
 
 /* Whether a read of the newest version, in the place of what is known of this batch, can be in time; pushes: applied
  * so far. */
-bool ls_reads_may_pull(const ls_reads *reads, int64_t ordinal, int64_t pushes);
+bool ls_staleness_may_pull(const ls_staleness *reads, int64_t ordinal, int64_t pushes);
 /* Whether all the others can still be in time when this one's gradient is applied next. */
-bool ls_reads_may_apply(const ls_reads *reads, int64_t ordinal, int64_t pushes);
+bool ls_staleness_may_apply(const ls_staleness *reads, int64_t ordinal, int64_t pushes);
 /* Whether a read of that version, in the place of what is known of this batch, can be in time beside the others. */
-bool ls_reads_may_add(const ls_reads *reads, int64_t ordinal, int64_t version, int64_t pushes);
+bool ls_staleness_may_add(const ls_staleness *reads, int64_t ordinal, int64_t version, int64_t pushes);
 
 /* A read of a batch that has one replaces it. */
-ls_status ls_reads_add(ls_reads *reads, ls_read_entry read);
-ls_read_entry *ls_reads_find(const ls_reads *reads, int64_t ordinal);
-void ls_reads_remove(ls_reads *reads, int64_t ordinal);
+ls_status ls_staleness_add(ls_staleness *reads, ls_read_entry read);
+ls_read_entry *ls_staleness_find(const ls_staleness *reads, int64_t ordinal);
+void ls_staleness_remove(ls_staleness *reads, int64_t ordinal);
 /* Those of a process that is lost, but for what has arrived. */
-void ls_reads_lose(ls_reads *reads, int rank);
+void ls_staleness_lose(ls_staleness *reads, int rank);
 
 #endif

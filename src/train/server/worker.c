@@ -29,19 +29,19 @@ typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot
 
 typedef struct slot {
     slot_state state;
-    int64_t take[LS_LETTER_NUMBERS];    /* numbers of TAKE: ordinal, epoch, batch, pass, batch of it, run */
-    int server;                         /* that is being read */
-    int64_t versions[LS_MAX_SERVERS];   /* that were read */
-    ls_parcel *weights[LS_MAX_SERVERS]; /* of these; NULL: they are held already */
-    ls_parcel *push[LS_MAX_SERVERS];
+    int64_t take[LS_MESSAGE_NUMBERS];    /* numbers of TAKE: ordinal, epoch, batch, pass, batch of it, run */
+    int server;                          /* that is being read */
+    int64_t versions[LS_MAX_SERVERS];    /* that were read */
+    ls_payload *weights[LS_MAX_SERVERS]; /* of these; NULL: they are held already */
+    ls_payload *push[LS_MAX_SERVERS];
     bool acked[LS_MAX_SERVERS];
-    ls_parcel *results;
+    ls_payload *results;
     int64_t samples;
     int lanes;
 } slot;
 
 struct ls_worker {
-    ls_served *served;
+    ls_server_session *served;
     ls_worker_desk desk;
     pthread_mutex_t mutex;
     pthread_cond_t change;
@@ -59,12 +59,12 @@ struct ls_worker {
 static void clear_push(ls_worker *w, slot *s)
 {
     for (int i = 0; i < w->served->servers; i++) {
-        ls_parcel_drop(s->weights[i]);
-        ls_parcel_drop(s->push[i]);
+        ls_payload_drop(s->weights[i]);
+        ls_payload_drop(s->push[i]);
         s->weights[i] = s->push[i] = NULL;
         s->acked[i] = false;
     }
-    ls_parcel_drop(s->results);
+    ls_payload_drop(s->results);
     s->results = NULL;
 }
 
@@ -86,16 +86,17 @@ static slot *find_batch(ls_worker *w, slot_state state, int64_t ordinal)
 
 static ls_status send_pull(ls_worker *w, const slot *s)
 {
-    return ls_served_say(w->served, w->served->first_server + s->server, LS_PS_PULL, s->take[0], w->held[s->server]);
+    return ls_server_session_say(w->served, w->served->first_server + s->server, LS_PS_PULL, s->take[0],
+                                 w->held[s->server]);
 }
 
 static ls_status send_push(ls_worker *w, const slot *s, int server)
 {
     const int64_t *t = s->take;
-    return ls_post_send(w->served->post, &(ls_letter){ .rank = w->served->first_server + server,
-                                                       .kind = LS_PS_PUSH,
-                                                       .numbers = { t[0], t[1], t[2], t[5], s->samples },
-                                                       .body = s->push[server] });
+    return ls_messenger_send(w->served->post, &(ls_message){ .rank = w->served->first_server + server,
+                                                             .kind = LS_PS_PUSH,
+                                                             .numbers = { t[0], t[1], t[2], t[5], s->samples },
+                                                             .body = s->push[server] });
 }
 
 static void begin_reading(ls_worker *w, slot *s)
@@ -108,12 +109,12 @@ static void begin_reading(ls_worker *w, slot *s)
 
 /* ---- What comes, in the post's thread ---- */
 
-static void hear_part(ls_worker *w, ls_letter *letter)
+static void hear_part(ls_worker *w, ls_message *letter)
 {
     int server = letter->rank - w->served->first_server;
     slot *s = find_batch(w, READING, letter->numbers[0]);
-    size_t bytes = letter->body ? ls_parcel_size(letter->body) : 0;
-    if (!s || s->server != server || (bytes != 0 && bytes != ls_parts_weight_bytes(w->served->parts, server)))
+    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
+    if (!s || s->server != server || (bytes != 0 && bytes != ls_state_shards_weight_bytes(w->served->parts, server)))
         return;
     s->versions[server] = letter->numbers[1];
     s->weights[server] = letter->body;
@@ -127,7 +128,7 @@ static void hear_part(ls_worker *w, ls_letter *letter)
 }
 
 /* true: all servers have it. What came out is handed over. */
-static bool hear_ack(ls_worker *w, const ls_letter *letter, slot *done)
+static bool hear_ack(ls_worker *w, const ls_message *letter, slot *done)
 {
     slot *s = find_batch(w, PUSHING, letter->numbers[0]);
     bool all = s != NULL;
@@ -157,12 +158,12 @@ static void say_again(ls_worker *w, int server)
     }
 }
 
-bool ls_worker_hear(ls_worker *w, ls_letter *letter)
+bool ls_worker_hear(ls_worker *w, ls_message *letter)
 {
     slot done = { .state = FREE };
     bool all = false, taken = true;
     pthread_mutex_lock(&w->mutex);
-    bool server = ls_served_is_server(w->served, letter->rank);
+    bool server = ls_server_session_is_server(w->served, letter->rank);
     slot *again = letter->kind == LS_PS_AGAIN ? find_batch(w, PUSHING, letter->numbers[0]) : NULL;
     if (server && letter->kind == LS_PS_PART && letter->numbers[2] == 0)
         hear_part(w, letter);
@@ -170,7 +171,7 @@ bool ls_worker_hear(ls_worker *w, ls_letter *letter)
         all = hear_ack(w, letter, &done);
     else if (server && letter->kind == LS_PS_AGAIN && again)
         begin_reading(w, again);
-    else if (server && letter->kind == LS_LETTER_MET)
+    else if (server && letter->kind == LS_MESSAGE_MET)
         say_again(w, letter->rank - w->served->first_server);
     else
         taken = letter->kind == LS_PS_AGAIN;
@@ -178,11 +179,11 @@ bool ls_worker_hear(ls_worker *w, ls_letter *letter)
     if (all)
         w->desk.done(w->desk.user, done.take[0], done.samples, done.lanes, done.results);
     if (taken)
-        ls_parcel_drop(letter->body);
+        ls_payload_drop(letter->body);
     return taken;
 }
 
-void ls_worker_take(ls_worker *w, const int64_t numbers[LS_LETTER_NUMBERS])
+void ls_worker_take(ls_worker *w, const int64_t numbers[LS_MESSAGE_NUMBERS])
 {
     pthread_mutex_lock(&w->mutex);
     slot *s = find(w, ASKED);
@@ -237,11 +238,11 @@ static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
 
 static ls_status make_room(ls_worker *w, slot *s, void **pushes)
 {
-    const ls_served *v = w->served;
-    LS_TRY(ls_parcel_make(sizeof(double) * ls_results_count(v->job), &s->results));
+    const ls_server_session *v = w->served;
+    LS_TRY(ls_payload_make(sizeof(double) * ls_results_count(v->job), &s->results));
     for (int i = 0; i < v->servers; i++) {
-        LS_TRY(ls_parcel_make(v->reads_bytes + ls_parts_push_bytes(v->parts, i), &s->push[i]));
-        char *bytes = ls_parcel_bytes(s->push[i]);
+        LS_TRY(ls_payload_make(v->reads_bytes + ls_state_shards_push_bytes(v->parts, i), &s->push[i]));
+        char *bytes = ls_payload_bytes(s->push[i]);
         memset(bytes, 0, v->reads_bytes);
         memcpy(bytes, s->versions, (size_t)v->servers * sizeof(int64_t));
         pushes[i] = bytes + v->reads_bytes;
@@ -251,21 +252,21 @@ static ls_status make_room(ls_worker *w, slot *s, void **pushes)
 
 static ls_status compute(ls_worker *w, slot *s)
 {
-    const ls_served *v = w->served;
+    const ls_server_session *v = w->served;
     void *pushes[LS_MAX_SERVERS];
     ls_batch_view batch = { .samples = 0 };
     for (int i = 0; i < v->servers; i++)
         if (s->weights[i])
-            LS_TRY(ls_parts_put_weights(v->parts, i, ls_parcel_bytes(s->weights[i])));
+            LS_TRY(ls_state_shards_put_weights(v->parts, i, ls_payload_bytes(s->weights[i])));
     double start = ls_clock_now();
     LS_TRY(find_rows(w, s, &batch));
     double found = ls_clock_now();
     LS_TRY(make_room(w, s, pushes));
-    const ls_parts_step step = { .settings = v->settings,
-                                 .batch = &batch,
-                                 .class_weights = v->options->class_weights,
-                                 .run = (uint64_t)s->take[5] };
-    LS_TRY(ls_parts_gradients(v->parts, &step, pushes, ls_parcel_bytes(s->results)));
+    const ls_state_shards_step step = { .settings = v->settings,
+                                        .batch = &batch,
+                                        .class_weights = v->options->class_weights,
+                                        .run = (uint64_t)s->take[5] };
+    LS_TRY(ls_state_shards_gradients(v->parts, &step, pushes, ls_payload_bytes(s->results)));
     v->job->times.data += found - start;
     v->job->times.compute += ls_clock_now() - found;
     s->samples = batch.samples;
@@ -355,7 +356,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
 
 /* ---- Making ---- */
 
-ls_status ls_worker_make(ls_served *served, ls_worker_desk desk, ls_worker **out)
+ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_worker **out)
 {
     ls_worker *w = calloc(1, sizeof(*w));
     if (!w)
@@ -388,7 +389,7 @@ void ls_worker_free(ls_worker *w)
 /* ---- A process that is a worker and nothing else ---- */
 
 typedef struct process {
-    ls_served *served;
+    ls_server_session *served;
     ls_worker *worker;
     pthread_mutex_t mutex;
     /* Under the mutex: */
@@ -406,17 +407,17 @@ static void ask_chief(void *user)
     p->asking = true;
     int64_t number = ++p->asks;
     pthread_mutex_unlock(&p->mutex);
-    (void)ls_served_say(p->served, 0, LS_PS_ASK, number, 0);
+    (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
 /* A chief that is not there has given the batch to somebody else, whose results will count. */
-static void tell_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_parcel *results)
+static void tell_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
 {
     const process *p = user;
-    (void)ls_post_send(
+    (void)ls_messenger_send(
         p->served->post,
-        &(ls_letter){ .rank = 0, .kind = LS_PS_DONE, .numbers = { ordinal, samples, lanes }, .body = results });
-    ls_parcel_drop(results);
+        &(ls_message){ .rank = 0, .kind = LS_PS_DONE, .numbers = { ordinal, samples, lanes }, .body = results });
+    ls_payload_drop(results);
 }
 
 static void end_process(process *p, ls_status status)
@@ -429,10 +430,10 @@ static void end_process(process *p, ls_status status)
     ls_clear_error();
 }
 
-static void hear_chief(process *p, const ls_letter *letter)
+static void hear_chief(process *p, const ls_message *letter)
 {
     pthread_mutex_lock(&p->mutex);
-    ls_status status = letter->kind == LS_LETTER_MET ? ls_served_meet_chief(p->served, letter) : LS_OK;
+    ls_status status = letter->kind == LS_MESSAGE_MET ? ls_server_session_meet_chief(p->served, letter) : LS_OK;
     pthread_mutex_unlock(&p->mutex);
     if (status != LS_OK) {
         end_process(p, status);
@@ -447,28 +448,28 @@ static void hear_chief(process *p, const ls_letter *letter)
         return;
     }
     pthread_mutex_lock(&p->mutex);
-    p->chief_there = letter->kind != LS_LETTER_LOST;
+    p->chief_there = letter->kind != LS_MESSAGE_LOST;
     p->lost_at = ls_clock_now();
-    bool again = letter->kind == LS_LETTER_MET && p->asking;
+    bool again = letter->kind == LS_MESSAGE_MET && p->asking;
     int64_t number = p->asks;
     pthread_mutex_unlock(&p->mutex);
     if (again) /* maybe for the second time: the dealer knows it by its number */
-        (void)ls_served_say(p->served, 0, LS_PS_ASK, number, 0);
+        (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
 /* Final states and the end go to the queue, in their order. */
-static bool hear(void *user, ls_letter *letter)
+static bool hear(void *user, ls_message *letter)
 {
     process *p = user;
-    if (letter->kind == LS_LETTER_REFUSED) {
+    if (letter->kind == LS_MESSAGE_REFUSED) {
         end_process(p, ls_fail(LS_ERR_PEER, "process %d does not let this worker in: %s", letter->rank, letter->text));
         ls_worker_wake(p->worker);
         return true;
     }
     bool chief = letter->rank == 0;
-    if (chief && (letter->kind == LS_LETTER_MET || letter->kind == LS_LETTER_LOST || letter->kind == LS_PS_TAKE)) {
+    if (chief && (letter->kind == LS_MESSAGE_MET || letter->kind == LS_MESSAGE_LOST || letter->kind == LS_PS_TAKE)) {
         hear_chief(p, letter);
-        ls_parcel_drop(letter->body);
+        ls_payload_drop(letter->body);
         return true;
     }
     if (chief && (letter->kind == LS_PS_OVER || letter->kind == LS_PS_FINAL)) {
@@ -476,25 +477,25 @@ static bool hear(void *user, ls_letter *letter)
         return false;
     }
     if (!ls_worker_hear(p->worker, letter))
-        ls_parcel_drop(letter->body);
+        ls_payload_drop(letter->body);
     return true;
 }
 
 /* Letters that the post's thread left: the final state of each server, and the end. */
 static void look_for_end(process *p)
 {
-    ls_letter letter;
+    ls_message letter;
     bool got = true;
-    while (ls_post_receive(p->served->post, 0, &letter, &got) == LS_OK && got) {
+    while (ls_messenger_receive(p->served->post, 0, &letter, &got) == LS_OK && got) {
         ls_status status = LS_OK;
         int64_t server = letter.numbers[0];
         if (letter.kind == LS_PS_FINAL && letter.body && server >= 0 && server < p->served->servers &&
-            ls_parcel_size(letter.body) == ls_parts_state_bytes(p->served->parts, (int)server))
-            status = ls_parts_put_state(p->served->parts, (int)server, ls_parcel_bytes(letter.body));
+            ls_payload_size(letter.body) == ls_state_shards_state_bytes(p->served->parts, (int)server))
+            status = ls_state_shards_put_state(p->served->parts, (int)server, ls_payload_bytes(letter.body));
         p->judged |= letter.kind == LS_PS_OVER;
         if (letter.kind == LS_PS_OVER || status != LS_OK)
-            end_process(p, status != LS_OK ? status : ls_served_failure(&letter));
-        ls_parcel_drop(letter.body);
+            end_process(p, status != LS_OK ? status : ls_server_session_failure(&letter));
+        ls_payload_drop(letter.body);
     }
 }
 
@@ -507,7 +508,7 @@ static bool is_over(process *p)
     pthread_mutex_unlock(&p->mutex);
     if (misses)
         look_for_end(p);
-    ls_status status = misses ? ls_served_miss_chief(p->served, met, lost_at) : LS_OK;
+    ls_status status = misses ? ls_server_session_miss_chief(p->served, met, lost_at) : LS_OK;
     if (status != LS_OK)
         end_process(p, status);
     pthread_mutex_lock(&p->mutex);
@@ -522,7 +523,7 @@ static void hand_in_failure(process *p, ls_status status)
 {
     ls_error own;
     ls_error_keep(&own, status);
-    (void)ls_served_tell(p->served, 0, LS_PS_FAIL, status, own.message);
+    (void)ls_server_session_tell(p->served, 0, LS_PS_FAIL, status, own.message);
     double end = ls_clock_now() + LS_JOIN_LIMIT;
     while (!is_over(p) && ls_clock_now() < end) {
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
@@ -532,14 +533,14 @@ static void hand_in_failure(process *p, ls_status status)
         p->end = own;
 }
 
-ls_status ls_serve_as_worker(ls_served *served)
+ls_status ls_serve_as_worker(ls_server_session *served)
 {
     process p = { .served = served, .lost_at = ls_clock_now() };
     pthread_mutex_init(&p.mutex, NULL);
     const ls_worker_desk desk = { .ask = ask_chief, .done = tell_chief, .user = &p };
     ls_status status = ls_worker_make(served, desk, &p.worker);
     if (status == LS_OK)
-        status = ls_served_open(served, hear, &p);
+        status = ls_server_session_open(served, hear, &p);
     while (status == LS_OK && !is_over(&p)) {
         ls_status computed = ls_worker_step(p.worker, 0.2);
         if (computed != LS_OK) {
@@ -550,7 +551,7 @@ ls_status ls_serve_as_worker(ls_served *served)
     }
     ls_error why;
     ls_error_keep(&why, status);
-    ls_served_close(served);
+    ls_server_session_close(served);
     ls_worker_free(p.worker);
     pthread_mutex_destroy(&p.mutex);
     return why.status != LS_OK ? ls_error_give(&why) : ls_error_give(&p.end);

@@ -47,8 +47,8 @@ typedef struct bench {
     ls_passes passes;
     ls_settings settings;
     ls_function *function;
-    ls_parts *parts;
-    ls_part *part[MOST];
+    ls_state_shards *parts;
+    ls_state_shard *part[MOST];
     void *pushes[MOST], *weights[MOST];
     double results[64];
 } bench;
@@ -74,23 +74,23 @@ static void open_bench(bench *b, ls_optimizer optimizer, int servers, bool scale
     OK(ls_passes_open(&b->passes, NULL, b->data, &(ls_batching){ .otherwise = BATCH, .shuffle = true, .seed = 3 }));
     b->model->job->batch_size = BATCH;
     OK(ls_job_function(b->model->job, LS_FUNCTION_TRAIN, &b->passes.spec, (ls_function_choice){ 0 }, &b->function));
-    OK(ls_parts_make(b->model->job, b->function, servers, &b->parts));
+    OK(ls_state_shards_make(b->model->job, b->function, servers, &b->parts));
     assert_true(ls_results_count(b->model->job) <= 64);
     for (int s = 0; s < servers; s++) {
-        OK(ls_part_create(b->parts, s, scale, &b->part[s]));
-        b->pushes[s] = malloc(ls_parts_push_bytes(b->parts, s));
-        b->weights[s] = malloc(ls_parts_weight_bytes(b->parts, s));
+        OK(ls_state_shard_create(b->parts, s, scale, &b->part[s]));
+        b->pushes[s] = malloc(ls_state_shards_push_bytes(b->parts, s));
+        b->weights[s] = malloc(ls_state_shards_weight_bytes(b->parts, s));
     }
 }
 
 static void close_bench(bench *b)
 {
     for (int s = 0; s < MOST; s++) {
-        ls_part_destroy(b->part[s]);
+        ls_state_shard_destroy(b->part[s]);
         free(b->pushes[s]);
         free(b->weights[s]);
     }
-    ls_parts_free(b->parts);
+    ls_state_shards_free(b->parts);
     ls_settings_free(&b->settings);
     ls_passes_close(&b->passes);
     ls_dataset_destroy(b->data);
@@ -101,10 +101,10 @@ static void close_bench(bench *b)
 /* The state of all servers in the model, hashed. */
 static void hash_of(bench *b, char hex[65])
 {
-    for (int s = 0; s < ls_parts_count(b->parts); s++) {
-        char *bytes = malloc(ls_parts_state_bytes(b->parts, s));
-        OK(ls_part_get_state(b->part[s], bytes));
-        OK(ls_parts_put_state(b->parts, s, bytes));
+    for (int s = 0; s < ls_state_shards_count(b->parts); s++) {
+        char *bytes = malloc(ls_state_shards_state_bytes(b->parts, s));
+        OK(ls_state_shard_get_state(b->part[s], bytes));
+        OK(ls_state_shards_put_state(b->parts, s, bytes));
         free(bytes);
     }
     OK(ls_model_state_sha256(b->model, hex));
@@ -112,17 +112,19 @@ static void hash_of(bench *b, char hex[65])
 
 static void step(bench *b, const ls_batch_view *batch, uint64_t run)
 {
-    const ls_parts_step at = { .settings = &b->settings, .batch = batch, .run = run };
-    for (int s = 0; s < ls_parts_count(b->parts); s++) {
-        OK(ls_part_get_weights(b->part[s], b->weights[s]));
-        OK(ls_parts_put_weights(b->parts, s, b->weights[s]));
+    const ls_state_shards_step at = { .settings = &b->settings, .batch = batch, .run = run };
+    for (int s = 0; s < ls_state_shards_count(b->parts); s++) {
+        OK(ls_state_shard_get_weights(b->part[s], b->weights[s]));
+        OK(ls_state_shards_put_weights(b->parts, s, b->weights[s]));
     }
-    OK(ls_parts_gradients(b->parts, &at, b->pushes, b->results));
-    for (int s = 0; s < ls_parts_count(b->parts); s++) {
+    OK(ls_state_shards_gradients(b->parts, &at, b->pushes, b->results));
+    for (int s = 0; s < ls_state_shards_count(b->parts); s++) {
         double rate;
-        const ls_push push = { .read = ls_part_version(b->part[s]), .samples = batch->samples, .bytes = b->pushes[s] };
-        OK(ls_part_rate(b->part[s], NAN, &rate));
-        OK(ls_part_apply(b->part[s], &push, rate));
+        const ls_push push = { .read = ls_state_shard_version(b->part[s]),
+                               .samples = batch->samples,
+                               .bytes = b->pushes[s] };
+        OK(ls_state_shard_rate(b->part[s], NAN, &rate));
+        OK(ls_state_shard_apply(b->part[s], &push, rate));
     }
 }
 
@@ -141,10 +143,10 @@ static void hash_in_parts(ls_optimizer optimizer, int servers, char hex[65])
     }
     hash_of(&b, hex);
     if (servers == 1) {
-        OK(ls_part_sha256(b.part[0], own));
+        OK(ls_state_shard_sha256(b.part[0], own));
         assert_string_equal(own, hex);
     }
-    assert_int_equal(ls_part_pushes(b.part[0]), run);
+    assert_int_equal(ls_state_shard_pushes(b.part[0]), run);
     close_bench(&b);
 }
 
@@ -192,26 +194,26 @@ static void pushes_are_accumulated(void **state)
     open_bench(&b, ls_sgd(.learning_rate = 0.1, .gradient_accumulation_steps = 3), 2, false);
     OK(ls_passes_begin(&b.passes, 0));
     OK(ls_passes_next(&b.passes, &batch, &end));
-    OK(ls_part_sha256(b.part[1], before));
+    OK(ls_state_shard_sha256(b.part[1], before));
     for (int i = 0; i < 3; i++) {
-        char *weights = malloc(ls_parts_weight_bytes(b.parts, 0));
-        OK(ls_part_get_weights(b.part[0], weights));
+        char *weights = malloc(ls_state_shards_weight_bytes(b.parts, 0));
+        OK(ls_state_shard_get_weights(b.part[0], weights));
         step(&b, &batch, 0);
-        OK(ls_part_get_weights(b.part[0], b.weights[0]));
+        OK(ls_state_shard_get_weights(b.part[0], b.weights[0]));
         /* the first piece is a trained one */
         bool same = memcmp(weights, b.weights[0], (size_t)b.parts->pieces[0].count * sizeof(float)) == 0;
         assert_true(same == (i < 2));
-        assert_int_equal(ls_part_version(b.part[0]), i / 2);
-        assert_int_equal(ls_part_pushes(b.part[0]), i + 1);
+        assert_int_equal(ls_state_shard_version(b.part[0]), i / 2);
+        assert_int_equal(ls_state_shard_pushes(b.part[0]), i + 1);
         free(weights);
     }
-    OK(ls_part_sha256(b.part[1], one));
+    OK(ls_state_shard_sha256(b.part[1], one));
     assert_string_not_equal(one, before);
-    char *bytes = malloc(ls_parts_state_bytes(b.parts, 1));
-    OK(ls_part_get_state(b.part[1], bytes));
+    char *bytes = malloc(ls_state_shards_state_bytes(b.parts, 1));
+    OK(ls_state_shard_get_state(b.part[1], bytes));
     step(&b, &batch, 1);
-    OK(ls_part_put_state(b.part[1], bytes));
-    OK(ls_part_sha256(b.part[1], two));
+    OK(ls_state_shard_put_state(b.part[1], bytes));
+    OK(ls_state_shard_sha256(b.part[1], two));
     assert_string_equal(one, two);
     free(bytes);
     close_bench(&b);
@@ -232,8 +234,8 @@ static void late_pushes_are_scaled_where_asked(void **state)
         for (uint64_t i = 0; i < 4; i++)
             step(&b, &batch, i);
         const ls_push late = { .read = 2, .samples = batch.samples, .bytes = b.pushes[0] };
-        OK(ls_part_apply(b.part[0], &late, scaled ? 0.5 : 0.25));
-        OK(ls_part_sha256(b.part[0], hex[scaled]));
+        OK(ls_state_shard_apply(b.part[0], &late, scaled ? 0.5 : 0.25));
+        OK(ls_state_shard_sha256(b.part[0], hex[scaled]));
         close_bench(&b);
     }
     assert_string_equal(hex[0], hex[1]);
@@ -251,16 +253,16 @@ static void what_is_not_finite_changes_nothing(void **state)
     OK(ls_passes_begin(&b.passes, 0));
     OK(ls_passes_next(&b.passes, &batch, &end));
     step(&b, &batch, 0);
-    OK(ls_part_sha256(b.part[0], before));
+    OK(ls_state_shard_sha256(b.part[0], before));
     ((float *)b.pushes[0])[3] = NAN;
     const ls_push bad = { .read = 1, .samples = batch.samples, .bytes = b.pushes[0] };
-    assert_int_equal(ls_part_apply(b.part[0], &bad, 0.1), LS_ERR_NOT_FINITE);
-    OK(ls_part_sha256(b.part[0], after));
+    assert_int_equal(ls_state_shard_apply(b.part[0], &bad, 0.1), LS_ERR_NOT_FINITE);
+    OK(ls_state_shard_sha256(b.part[0], after));
     assert_string_equal(before, after);
     ((float *)ls_model_variable(b.model, 0)->attr.variable.variable->data)[0] = NAN;
     ls_variable_written(ls_model_variable(b.model, 0)->attr.variable.variable, true);
-    const ls_parts_step at = { .settings = &b.settings, .batch = &batch };
-    assert_int_equal(ls_parts_gradients(b.parts, &at, b.pushes, b.results), LS_ERR_NOT_FINITE);
+    const ls_state_shards_step at = { .settings = &b.settings, .batch = &batch };
+    assert_int_equal(ls_state_shards_gradients(b.parts, &at, b.pushes, b.results), LS_ERR_NOT_FINITE);
     close_bench(&b);
 }
 
@@ -268,12 +270,12 @@ static void too_many_servers_are_refused(void **state)
 {
     (void)state;
     bench b;
-    ls_parts *parts = NULL;
+    ls_state_shards *parts = NULL;
     ls_context *ctx = NULL;
     ls_model *tiny = NULL;
     open_bench(&b, ls_sgd(), 1, false);
-    assert_int_equal(ls_parts_make(b.model->job, b.function, 0, &parts), LS_ERR_INVALID);
-    assert_int_equal(ls_parts_make(b.model->job, b.function, LS_MAX_SERVERS + 1, &parts), LS_ERR_INVALID);
+    assert_int_equal(ls_state_shards_make(b.model->job, b.function, 0, &parts), LS_ERR_INVALID);
+    assert_int_equal(ls_state_shards_make(b.model->job, b.function, LS_MAX_SERVERS + 1, &parts), LS_ERR_INVALID);
     close_bench(&b);
     float x[4] = { 1, 2, 3, 4 };
     ls_function *f = NULL;
@@ -285,10 +287,10 @@ static void too_many_servers_are_refused(void **state)
         ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(4, 1), x), ls_array_of(LS_F32, LS_SHAPE(4, 1), x));
     OK(ls_passes_open(&passes, NULL, d, &(ls_batching){ .otherwise = 4 }));
     OK(ls_job_function(tiny->job, LS_FUNCTION_TRAIN, &passes.spec, (ls_function_choice){ 0 }, &f));
-    assert_int_equal(ls_parts_make(tiny->job, f, 3, &parts), LS_ERR_INVALID);
+    assert_int_equal(ls_state_shards_make(tiny->job, f, 3, &parts), LS_ERR_INVALID);
     assert_non_null(strstr(ls_last_error(), "too many"));
-    OK(ls_parts_make(tiny->job, f, 2, &parts));
-    ls_parts_free(parts);
+    OK(ls_state_shards_make(tiny->job, f, 2, &parts));
+    ls_state_shards_free(parts);
     ls_passes_close(&passes);
     ls_dataset_destroy(d);
     ls_model_destroy(tiny);
