@@ -196,6 +196,15 @@ no_shared_memory() {
 }
 check "a server that can make no shared memory says so" no_shared_memory
 
+# alone RANK WHO: the chief (0) or the server (1) of a job whose other process never comes
+alone() {
+    ! LOCKSTEP_RANK=$1 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_SERVERS=1 LOCKSTEP_RENDEZVOUS=alone$1$$ LOCKSTEP_JOIN_LIMIT=4 \
+        timeout 60 "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || return 1
+    grep -q "process $1 of job .* has waited 3 of 4 s for $2 (LOCKSTEP_JOIN_LIMIT)" err || { cat err; return 1; }
+}
+check "a chief that waits says for which server" alone 0 "server 0"
+check "a server that waits says that it waits for the chief" alone 1 "the chief (worker 0)"
+
 other_job() {
     start 1 1 --elastic 1:2 --job other$$ --
     reached 10 || return 1

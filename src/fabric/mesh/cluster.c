@@ -6,6 +6,7 @@
 
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "fabric/start/environment.h"
 #include "lockstep/run.h"
 
 /* ---- Joining ---- */

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "base/bitset.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "fabric/mesh/heartbeat.h"
@@ -173,21 +174,6 @@ typedef struct ls_mesh {
     bool leaves;   /* the failure at hand is this worker's alone: the others go on */
     ls_error over; /* status LS_OK: it is not */
 } ls_mesh;
-
-static inline bool ls_has_bit(const uint64_t *bits, int rank)
-{
-    return bits[rank / 64] >> (rank % 64) & 1;
-}
-
-static inline void ls_set_bit(uint64_t *bits, int rank)
-{
-    bits[rank / 64] |= 1ull << (rank % 64);
-}
-
-static inline void ls_clear_bit(uint64_t *bits, int rank)
-{
-    bits[rank / 64] &= ~(1ull << (rank % 64));
-}
 
 /* Meets the others. about: the text that must be the same on all, library and bit class; number: the how manieth
  * meeting of this process it is, for contexts of one job do not meet each other's. */

@@ -7,7 +7,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "fabric/transport/address.h"
-#include "fabric/mesh/cluster.h"
+#include "fabric/start/environment.h"
 #include "fabric/transport/mpi.h"
 #include "fabric/transport/transport.h"
 

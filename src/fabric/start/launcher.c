@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 #include "base/numbers.h"
-#include "fabric/mesh/cluster.h"
+#include "base/bitset.h"
+#include "fabric/start/environment.h"
 
 /* A program may have clusters of its own, whose ranks are others than those of the launcher. */
 static int open_file(const ls_cluster_options *options, int flags)

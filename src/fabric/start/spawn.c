@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "fabric/mesh/cluster.h"
+#include "fabric/start/environment.h"
 #include "fabric/start/launcher.h"
 #include "base/socket_folder.h"
 

@@ -9,7 +9,6 @@
 #include "lockstep/cluster.h"
 #include "nn/model.h"
 #include "run/peers.h"
-#include "train/fit/evaluate.h"
 #include "train/job/step.h"
 
 /* Does nothing by itself: fit asks whether it is there. */

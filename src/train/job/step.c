@@ -9,7 +9,6 @@
 #include "run/peers.h"
 #include "run/strategy.h"
 #include "train/job/job.h"
-#include "train/checkpoint/compare_workers.h"
 #include "train/job/step.h"
 #include "train/job/times.h"
 

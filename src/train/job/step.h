@@ -42,4 +42,10 @@ ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int
 ls_status ls_explain_failure(const ls_job *job, const ls_function *function, const ls_batch_view *batch,
                              ls_status status);
 
+/* Whether a signal came, here or to another worker of the cluster: the same on all of them after each run. */
+bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
+
+/* All workers begin a fit together; whether a signal came to one of them before. */
+ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
+
 #endif

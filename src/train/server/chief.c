@@ -257,8 +257,11 @@ static ls_status look_for_servers(const ls_chief *c)
         if (ls_launcher_has_seen_end(o, c->served->first_server + i))
             return ls_fail(LS_ERR_PEER, "server %d %s, and will not be started again", i,
                            c->seen[i].given ? "was lost" : "ended before it was met");
-        if (ls_clock_now() - c->seen[i].lost_at <= limit)
+        if (ls_clock_now() - c->seen[i].lost_at <= limit) {
+            snprintf(why, sizeof(why), "server %d", i);
+            ls_server_session_say_missing(c->served, why, c->seen[i].lost_at);
             continue;
+        }
         ls_messenger_why(c->served->post, why);
         return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s (LOCKSTEP_JOIN_LIMIT)%s", i,
                        c->seen[i].given ? "was lost, and did not come back" : "did not come", limit, why);

@@ -58,6 +58,7 @@ typedef struct ls_server_session {
     size_t reads_bytes; /* of the versions in front of a push */
     ls_messenger *post;
     ls_logger *log;
+    double say_at; /* when the log says next which process is missing; 0: this process does not wait */
     int64_t
         run; /* of the chief: a number that its HELLO has, and that of no other run; of others: their chief's, or 0 */
 } ls_server_session;
@@ -73,6 +74,9 @@ static inline bool ls_server_session_is_server(const ls_server_session *s, int r
 {
     return rank >= s->first_server && rank < s->first_server + s->servers;
 }
+
+/* Logs which process this one waits for, since a moment of the clock: after 3 s, then every 10 s. */
+void ls_server_session_say_missing(ls_server_session *served, const char *who, double since);
 
 /* The chief is met. Another one than before was begun again, with another run: this process has no part in it. */
 ls_status ls_server_session_meet_chief(ls_server_session *served, const ls_message *met);

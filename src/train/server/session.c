@@ -95,14 +95,32 @@ ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_message *m
     return LS_OK;
 }
 
+#define SAY_MISSING 3.0  /* seconds */
+#define SAY_AGAIN   10.0 /* seconds */
+
+void ls_server_session_say_missing(ls_server_session *s, const char *who, double since)
+{
+    double now = ls_clock_now(), limit = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
+    if (s->say_at < since)
+        s->say_at = since + SAY_MISSING;
+    if (now < s->say_at || !s->log)
+        return;
+    s->say_at = now + SAY_AGAIN;
+    ls_log_write(s->log, LS_LOG_WARNING,
+                 "process %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", s->cluster.rank,
+                 s->cluster.job, now - since, limit, who);
+}
+
 ls_status ls_server_session_miss_chief(ls_server_session *s, bool met, double lost_at)
 {
     double join = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
     double limit = met ? LS_CHIEF_GRACE : join;
     char why[LS_MESSENGER_WHY];
     bool gone = ls_launcher_has_seen_end(&s->cluster, 0);
-    if (!gone && ls_clock_now() - lost_at <= limit)
+    if (!gone && ls_clock_now() - lost_at <= limit) {
+        ls_server_session_say_missing(s, "the chief (worker 0)", lost_at);
         return LS_OK;
+    }
     if (met)
         return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, with --resume "
                                     "from its last checkpoint");
