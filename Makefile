@@ -47,7 +47,7 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 # packages and asking pkg-config. While it is there, set-up costs nothing.
 
 GOALS := $(or $(MAKECMDGOALS),all)
-TESTING := test surface verify faults kills schedules random-jobs soak-workers bits bits-program everything
+TESTING := test quick surface verify faults kills schedules random-jobs soak-workers bits bits-program everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -163,7 +163,11 @@ arch_flags = $(if $(filter src/backend/cpu/%_avx2.c,$<),$(AVX2_FLAGS))$(if $(fil
 vector_flags = $(if $(filter thread,$(SANITIZE)),$(if $(filter src/backend/cpu/gemm_%.c src/backend/cpu/simd_%.c,$<),-O2))
 # src/ is not for examples: they see what users see.
 include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))$(if $(filter fuzz/%,$<), -Itests)
-compile = $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) $(vector_flags) -MMD -MP -c $< -o $@
+# ccache, where it is installed, keeps objects across folders and branches; `make CCACHE=` does without it.
+ifeq ($(origin CCACHE),undefined)
+CCACHE := $(shell command -v ccache 2>/dev/null)
+endif
+compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) $(vector_flags) -MMD -MP -c $< -o $@
 
 $(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
@@ -305,14 +309,22 @@ named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRI
 RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),$(error no test named $(t) in tests/)))
 endif
 
+# `make quick` runs the programs that need fewer than 5 seconds of a processor: tests/slow.list has the others.
+ifneq ($(filter quick,$(GOALS)),)
+RUN_TESTS := $(filter-out $(addprefix $(B)/tests/,$(file <tests/slow.list)),$(TEST_PROGRAMS))
+endif
+
 # Programs that a script runs again.
 SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/test_step_bits)
 
 .PHONY: test
-test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(EXAMPLE_PROGRAMS) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
+test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(if $(filter %.sh,$(RUN_TESTS)),$(EXAMPLE_PROGRAMS)) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
       $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so)) \
       $(if $(findstring /test_cuda,$(RUN_TESTS))$(findstring /test_kinds,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
+
+.PHONY: quick
+quick: test
 
 # Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
 # under sanitizers. What is found stays in the build folder; FUZZ="npy graph" chooses targets.

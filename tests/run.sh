@@ -20,6 +20,7 @@ export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/leaks:print_suppress
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-second_deadlock_stack=1}
 
+COUNT=$# # tests
 rm -rf "$LOGS"
 mkdir -p "$LOGS"
 
@@ -86,10 +87,11 @@ skips() {
 }
 
 report() {
-    printf '%-28s %4d passed' "$name" "$passed"
-    [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
-    [ "$failed" = 0 ] || printf ', %d FAILED' "$failed"
-    printf '\n'
+    local line
+    line=$(printf '%-28s %4d passed' "$name" "$passed")
+    [ "$skipped" = 0 ] || line="$line, $skipped skipped"
+    [ "$failed" = 0 ] || line="$line, $failed FAILED"
+    printf '%-64s %3d of %d, %d s\n' "$line" "$(find "$LOGS" -name '*.count' | wc -l)" "$COUNT" "$SECONDS"
     [ "$failed" = 0 ] && return
     case $test in
     *.sh) grep -v -E '^(ok|skip) ' "$log.out" || true ;;

@@ -583,7 +583,7 @@ static void errors_are_kept(void **state)
     assert_keeps(ls_shard(numbers(3), 2, 2), LS_ERR_INVALID, "ls_shard: shard 2 of 2");
     assert_keeps(ls_shard(numbers(3), 2, -1), LS_ERR_INVALID, "ls_shard: shard -1 of 2");
     assert_keeps(ls_prefetch(numbers(3), 0), LS_ERR_INVALID, "ls_prefetch");
-    assert_keeps(ls_map(numbers(3), NULL), LS_ERR_INVALID, "ls_task_map");
+    assert_keeps(ls_map(numbers(3), NULL), LS_ERR_INVALID, "ls_map");
     assert_keeps(ls_take(NULL, 1), LS_ERR_INVALID, "ls_take: the dataset is NULL");
     assert_keeps(ls_from_tensor_slices(six, four), LS_ERR_SHAPE, "component 1 of shape (4,) has 4");
     assert_keeps(ls_from_tensor_slices(.labels = four), LS_ERR_INVALID, "features");
