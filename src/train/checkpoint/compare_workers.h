@@ -1,19 +1,21 @@
-/* What workers of a cluster agree on before and while they train. */
+/* Agreement between the workers of a cluster before and during training. */
 #ifndef LS_TRAIN_CHECKPOINT_COMPARE_WORKERS_H
 #define LS_TRAIN_CHECKPOINT_COMPARE_WORKERS_H
 
 #include "train/job/job.h"
 
-/* Whether a signal came, here or to another worker of the cluster: the same on all of them after each run. */
+/* Whether this or another worker received a signal. After each run, all workers get the same
+ * answer. */
 bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
 
-/* All workers begin a fit together; whether a signal came to one of them before. */
+/* Starts a fit on all workers together. *interrupted: one of them received a signal before. */
 ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
-/* All workers compare what they are about to train, and on which data: what differs is named, on all of them. One line
- * tells which of them have no lanes. Nothing where this process is alone. (workers.c) */
+/* Compares job and data of all workers; on a difference, all fail with a message that names it.
+ * Logs a warning if some workers have no lanes. Does nothing without a cluster.
+ * (compare_workers.c) */
 ls_status ls_workers_compare(ls_job *job);
-/* What they compare, as a text to free(). */
+/* The text that ls_workers_compare compares; free() it. */
 ls_status ls_workers_describe(ls_job *job, char **out);
 
 #endif
