@@ -27,7 +27,7 @@ typedef enum ls_moment {
     LS_PREDICT_END,
 } ls_moment;
 
-/* What a callback knows when it is opened. */
+/* Facts that a callback gets when it is opened. */
 typedef struct ls_callback_facts {
     ls_job *job;
     const char *call; /* name of the API function: "ls_fit" */

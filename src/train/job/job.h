@@ -54,7 +54,7 @@ typedef struct ls_function {
     size_t output;                        /* predict functions: index of the model output */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
     ls_tensor *learning_rate;             /* train functions: fed with each step */
-    ls_tensor *class_weights;             /* fed with each step if class_count > 0 */
+    ls_tensor *class_weights;             /* fed with each run if class_count > 0 */
     /* The loss; with several outputs, the loss of each; the metrics; for a train function, the
      * update. A predict function fetches its output only. */
     ls_tensor *fetches[LS_MAX_RESULTS + 1];

@@ -22,7 +22,7 @@ void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
 /* Prints the first line of a fit: its optimizer and the learning rate of its first step. */
 void ls_progress_rate(ls_progress *progress, const char *optimizer, double rate);
 void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps, int64_t done);
-/* The same without a title. */
+/* Begins an epoch without printing its title. */
 void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done);
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
