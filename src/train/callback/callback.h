@@ -32,8 +32,8 @@ typedef struct ls_callback_facts {
     ls_job *job;
     const char *call; /* name of the API function: "ls_fit" */
     bool trains, validates;
-    FILE *out;  /* for messages; NULL: print none */
-    bool *ends; /* of ls_fit: set to true if a loaded state had ended training */
+    FILE *out;  /* stream for messages; NULL: print none */
+    bool *ends; /* ls_fit sets it: becomes true if a loaded state had already stopped training */
 } ls_callback_facts;
 
 typedef struct ls_callback_list ls_callback_list;
@@ -41,7 +41,7 @@ struct ls_callback_list {
     ls_callback_facts facts;
     ls_callback *all; /* copies; built-in ones also have their functions and state */
     size_t count;
-    int64_t epoch; /* epoch that events of evaluations inside a fit carry */
+    int64_t epoch; /* epoch of the fit, for events of evaluations inside it */
 };
 
 /* Checks the specs and opens the callbacks. Copies `facts`. */
@@ -63,7 +63,6 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_cal
 /* Takes over from a writing worker that was lost: continues its files, or starts new ones. */
 void ls_callbacks_go_on(ls_callback_list *list);
 
-/* Whether the list has a callback of this kind. */
 bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind);
 
 /* ---- Built-in callbacks ---- */
@@ -75,9 +74,9 @@ typedef struct ls_builtin {
     ls_status (*open)(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out);
     void (*close)(void *user);
     bool only_writes; /* only writes files: training does not depend on it */
-    /* Optional; for callbacks that write files. Until this call, a worker for which
-     * ls_callback_is_quiet keeps its state as if it wrote the files; from this call on it writes
-     * them. Logs a warning if it cannot. */
+    /* Optional, for callbacks that write files: called when this worker replaces a lost chief.
+     * Until then the callback keeps its state as if it wrote files; from then on it writes them.
+     * Logs a warning if it cannot. */
     void (*go_on)(void *user);
 } ls_builtin;
 extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,

@@ -61,7 +61,7 @@ static void find_keys(csv_logger *c, const ls_logs *logs)
     for (size_t i = 0; i < logs->count; i++)
         add_key(c, "", logs->names[i]);
     for (size_t i = 0; c->facts.validates && i < job->name_count; i++)
-        add_key(c, VAL, job->names[i]); /* if the first epoch was cut, its logs have none */
+        add_key(c, VAL, job->names[i]); /* logs of a cut epoch do not have them */
     qsort(c->keys, c->key_count, sizeof(*c->keys), by_letters);
     for (size_t i = 0, count = c->key_count; !c->facts.validates && i < count; i++)
         add_key(c, VAL, c->keys[i]);

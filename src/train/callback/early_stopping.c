@@ -22,7 +22,7 @@ typedef struct early_stopping {
     ls_monitor monitor;
     double baseline; /* NAN: none */
     numbers now;
-    char *weights; /* of the best epoch; NULL: not kept */
+    char *weights; /* weights of the best epoch; NULL: not kept */
     size_t weight_bytes;
 } early_stopping;
 

@@ -21,9 +21,9 @@
 #include "train/job/step.h"
 
 #define NAME       "tensorboard"
-#define NAME_BYTES 160 /* of an event file's name, with the host name */
+#define NAME_BYTES 160 /* size of an event file's name, which contains the host name */
 
-/* Saved state of a folder: its file, and the size of that after the last step or complete epoch. A
+/* Saved state of a folder: its file, and the file's size after the last step or complete epoch. A
  * resumed run continues there. */
 typedef struct place {
     int64_t bytes;
@@ -34,7 +34,8 @@ typedef struct writer {
     const char *folder; /* subfolder of log_dir: "train" */
     ls_append file;
     ls_text records; /* to write at once */
-    ls_text last[2]; /* if another worker writes: the last two batches of records, newest first */
+    /* if another worker writes: the records of the last two flushes, newest first */
+    ls_text last[2];
     bool failed;
 } writer;
 

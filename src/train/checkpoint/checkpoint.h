@@ -106,7 +106,7 @@ ls_status ls_state_parse(const char *name, const char *text, size_t bytes, json_
 /* Formats a state as text that ends with its own hash; free() it. */
 ls_status ls_state_text(const json_t *state, char **out, size_t *bytes);
 
-/* Checks that the job is the one that was saved; the error names the differences. Different bits
+/* Checks that the job is equal to the saved one; the error names the differences. Different bits
  * are an error unless `allow_other_bits` is set; *difference then describes them, free() it. */
 typedef struct ls_fits {
     bool in_fit, allow_other_bits;

@@ -86,7 +86,7 @@ struct ls_checkpoint_writer {
     /* ---- Summary at the end ---- */
     int64_t written, failed;
     ls_error unsaved; /* why the last state is not saved; LS_OK: it is */
-    /* ---- Used by the thread only ---- */
+    /* ---- Used by the thread ---- */
     int64_t best_there; /* step of the best checkpoint that could be written; -1: none */
 };
 
@@ -612,7 +612,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
-    ls_checkpoint_close(s->found); /* frees as much memory as the model has */
+    ls_checkpoint_close(s->found); /* it takes as much memory as the model */
     s->found = NULL;
     return LS_OK;
 }
@@ -716,7 +716,6 @@ void ls_checkpoint_writer_finish(ls_checkpoint_writer *s)
         save_if_possible(s, true);
 }
 
-/* Waits until everything is written. */
 static void wait_for_thread(ls_checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->mutex);

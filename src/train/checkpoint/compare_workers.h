@@ -8,7 +8,8 @@
  * answer. */
 bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
 
-/* Starts a fit on all workers together. *interrupted: one of them received a signal before. */
+/* Synchronizes all workers at the beginning of a fit. *interrupted: one of them received a signal
+ * before. */
 ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
 /* Compares job and data of all workers; on a difference, all fail with a message that names it.

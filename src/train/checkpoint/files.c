@@ -227,7 +227,6 @@ static void remove_folder(const ls_file_ops *ops, const char *path)
     ops->rmdir(ops->user, path);
 }
 
-/* Name of a folder that is being written or removed. */
 static ls_status temporary_path(const char *dir, int64_t step, const char *what, char out[PATH_MAX])
 {
     int length = snprintf(out, PATH_MAX, "%s/" TEMPORARY "%08" PRId64 ".%ld.%s.tmp", dir, step, (long)getpid(), what);
@@ -360,7 +359,8 @@ static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t s
     return LS_OK;
 }
 
-/* Removes what killed runs left or could not remove. The caller holds the lock. */
+/* Removes what killed runs left and what could not be removed earlier. The caller holds the
+ * lock. */
 static void clean(const ls_file_ops *ops, const char *dir)
 {
     DIR *list = opendir(dir);
@@ -370,7 +370,7 @@ static void clean(const ls_file_ops *ops, const char *dir)
         char path[PATH_MAX];
         if (!is_temporary(entry->d_name) || join(dir, entry->d_name, path) != LS_OK)
             continue;
-        ops->unlink(ops->user, path); /* a link */
+        ops->unlink(ops->user, path); /* if it is a link */
         remove_folder(ops, path);
     }
     closedir(list);
@@ -471,7 +471,6 @@ static ls_status make_folder(const ls_file_ops *ops, const char *path)
     return ls_ops_sync_folder(ops, *parent ? parent : "/");
 }
 
-/* Creates the folder and its parents. */
 static ls_status make_folders(const ls_file_ops *ops, const char *dir)
 {
     char path[PATH_MAX];

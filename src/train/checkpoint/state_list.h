@@ -5,8 +5,8 @@
 #include "train/job/job.h"
 
 typedef enum ls_state_entry_kind {
-    LS_STATE_VARIABLE, /* of the model: trainable ones in creation order, then the others */
-    LS_STATE_SLOT,     /* of the optimizer, in creation order; the step is last */
+    LS_STATE_VARIABLE, /* model variables: trainable ones in creation order, then the others */
+    LS_STATE_SLOT,     /* optimizer slots in creation order; the step is last */
     LS_STATE_NUMBER,   /* one or more numbers: the bytes at `data` */
     /* numbers that must be equal in the checkpoint and the job, and are not restored */
     LS_STATE_FIXED,
@@ -44,7 +44,7 @@ ls_status ls_job_list(ls_job *job, ls_state_entry **out, size_t *count);
 typedef struct ls_state_entry_bytes {
     char *name;
     ls_state_entry_kind kind;
-    ls_dtype dtype; /* of a variable or a slot */
+    ls_dtype dtype; /* dtype of a variable or a slot */
     ls_shape shape;
     void *bytes;
     size_t count;

@@ -98,7 +98,6 @@ void ls_use_end(ls_use *use)
 
 /* ---- Compiling ---- */
 
-/* Options of output `i`. */
 static ls_output output_of(const ls_compile_options *o, size_t i)
 {
     return o->outputs ? o->outputs[i] : (ls_output){ .loss = o->loss, .metrics = o->metrics };
@@ -192,7 +191,8 @@ static ls_status fill_job(ls_job *job, const ls_compile_options *o)
     return ls_tally_begin(&job->tally, job);
 }
 
-/* Creates slots and the step now, so that the list of the job's state never changes later. */
+/* Creates slots and the step now: the list of the job's state must not depend on when it is
+ * made. */
 static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
 {
     size_t count = ls_model_variable_count(job->model), trained = 0;

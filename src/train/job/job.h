@@ -30,10 +30,11 @@ typedef enum ls_function_kind { LS_FUNCTION_TRAIN, LS_FUNCTION_EVALUATE, LS_FUNC
 
 /* The two halves of a training step; traced when they first run separately. */
 typedef struct ls_halves {
-    ls_tensor **fetches; /* of GRADIENTS: losses and metrics, then the tensors in `passed` */
+    /* fetches of GRADIENTS: losses and metrics, then the tensors in `passed` */
+    ls_tensor **fetches;
     size_t fetch_count;
     ls_tensor **passed; /* points into `fetches`: the loss, gradients, statistics */
-    ls_tensor **inputs; /* of APPLY: one for each tensor in `passed` */
+    ls_tensor **inputs; /* inputs of APPLY, one for each tensor in `passed` */
     size_t passed_count;
     ls_tensor *samples, *learning_rate; /* further inputs of APPLY */
     ls_tensor *apply[2];                /* fetches of APPLY: the checked loss, and the update */
@@ -49,7 +50,7 @@ typedef struct ls_step_nodes {
 
 typedef struct ls_function {
     ls_function_kind kind;
-    ls_element_spec spec;                 /* of the batched elements */
+    ls_element_spec spec;                 /* spec of the batched elements */
     size_t class_count;                   /* number of class weights; 0: none */
     size_t output;                        /* predict functions: index of the model output */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
@@ -82,7 +83,7 @@ void ls_function_free(ls_function *function);
  * each other. */
 typedef struct ls_settings {
     ls_run_settings run;
-    int *lists;    /* of the map */
+    int *lists;    /* storage of the map */
     bool of_graph; /* the map is a copy of the graph's own */
 } ls_settings;
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
@@ -91,14 +92,12 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
 ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings);
 void ls_settings_free(ls_settings *settings);
 
-/* A model output that is trained. */
 typedef struct ls_target {
     size_t output;
     ls_loss loss;
     double weight;
 } ls_target;
 
-/* Position of a fit. */
 typedef struct ls_position {
     int64_t epoch, step; /* step: steps done in this epoch */
     int64_t pass, batch; /* batch: batches taken in this pass over the data */
@@ -123,7 +122,7 @@ struct ls_job {
     size_t name_count;
 
     ls_scope scope; /* owns everything traced */
-    /* the frame of `scope`; tracing requires that it is the innermost */
+    /* frame of `scope`: no other scope may be open when tracing */
     const ls_scope_frame *frame;
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
@@ -134,7 +133,7 @@ struct ls_job {
     ls_position position;
     ls_tally tally;
     uint64_t data_seed;
-    int64_t batch_size; /* of the current or last fit or ls_train_on_batch */
+    int64_t batch_size; /* batch size of the last fit or ls_train_on_batch */
     int64_t fitted;     /* batch size of the last fit; 0: no fit yet */
     int64_t lanes;      /* as requested in the options of the last fit */
     int64_t lane_norms; /* number of batch norms that normalize per lane */
@@ -143,14 +142,15 @@ struct ls_job {
     ls_times times;
     int used_lanes; /* in the last training step */
     /* ---- Checkpoints (checkpoint.h) ---- */
-    const struct ls_fit_facts *fit;     /* the running fit; NULL: none */
-    struct ls_checkpoint_writer *saver; /* of the running fit; NULL: it neither saves nor resumes */
+    const struct ls_fit_facts *fit; /* the running fit; NULL: none */
+    /* writer of the running fit; NULL: it neither saves nor resumes */
+    struct ls_checkpoint_writer *saver;
     const struct ls_file_ops *file_ops; /* for writing checkpoints; NULL: the system's */
-    ls_fit_seconds *seconds;            /* of the current or last fit; NULL: no fit yet */
-    bool fitting;                       /* a fit is running */
+    ls_fit_seconds *seconds;            /* times of the current or last fit; NULL: no fit yet */
+    bool fitting;
     /* compute one lane twice every N steps of a fit; 0: never */
     int64_t audit;
-    ls_timeline *timeline; /* of the running fit; NULL: not recorded */
+    ls_timeline *timeline; /* timeline of the running fit; NULL: not recorded */
 };
 
 /* Begins a call that uses the model's compiled state. Fails if the model is not compiled, or if

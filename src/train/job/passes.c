@@ -15,7 +15,7 @@ static int64_t batch_size(const ls_batching *b)
 static ls_dataset *batched(ls_dataset *data, int64_t count, const ls_batching *b)
 {
     bool rows = false;
-    if (ls_is_from_worker(data)) { /* that worker forms the batches */
+    if (ls_is_from_worker(data)) { /* the worker that has the data forms the batches */
         ls_dataset *own = ls_from_worker_data(data);
         return ls_from_worker_over(data, own ? batched(own, count, b) : NULL);
     }

@@ -4,11 +4,10 @@
 
 #include "train/job/step.h"
 
-/* Iterates over a dataset repeatedly, in batches. */
 typedef struct ls_passes {
     ls_dataset *dataset; /* batched; owned */
     ls_element_spec spec;
-    int64_t steps;           /* in a pass; or LS_UNKNOWN, LS_INFINITE */
+    int64_t steps;           /* number per pass; LS_UNKNOWN, LS_INFINITE */
     int64_t first;           /* samples in the first batch of a pass */
     bool in_rows, on_demand; /* source of batches; neither: an iterator */
     ls_rows *rows;

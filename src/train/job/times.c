@@ -13,7 +13,7 @@
 /* ---- Recording ---- */
 
 struct ls_fit_seconds {
-    int count; /* number of devices */
+    int count;
     /* per device: totals of the fit, and their values when the epoch began */
     ls_device_seconds *all, *epoch;
     double data, wall; /* seconds: waiting for data; total */

@@ -14,7 +14,6 @@ static ls_shape batched(const ls_shape *shape)
     return with;
 }
 
-/* Whether the model rescales this input itself. */
 static bool begins_with_rescaling(const ls_model *model, size_t input)
 {
     for (size_t i = 0; i < model->call_count; i++) {
@@ -79,7 +78,6 @@ static ls_status check_spec(const ls_job *job, const ls_function *f)
     return LS_OK;
 }
 
-/* Creates an input for each component that the function reads. */
 static void make_inputs(ls_job *job, ls_function *f)
 {
     ls_graph *graph = ls_model_graph(job->model);

@@ -25,7 +25,6 @@ static void claim_path(const ls_lease *lease, char out[PATH_MAX + 64])
     snprintf(out, PATH_MAX + 64, "%s.%016" PRIx64 ".%u", lease->path, lease->job, lease->generation);
 }
 
-/* Whether a file in the lease's folder is a claim, by its name. */
 static bool is_claim(const char *base, const char *name, uint64_t *job, unsigned *generation)
 {
     size_t length = strlen(base);

@@ -48,10 +48,10 @@ typedef struct ls_epoch_facts {
     const ls_job *job;
     int64_t epoch, steps;                   /* epoch counts from 0; steps: done in this epoch */
     bool whole;                             /* false: the epoch was cut short */
-    double seconds;                         /* of training, without the validation */
-    double learning_rate;                   /* of the last step */
-    const ls_times *times;                  /* of this epoch only */
-    const ls_worker_times *workers;         /* of this epoch only */
+    double seconds;                         /* training time, without the validation */
+    double learning_rate;                   /* rate of the last step */
+    const ls_times *times;                  /* times of this epoch only */
+    const ls_worker_times *workers;         /* times of this epoch only */
     const ls_results *results, *validation; /* validation is NULL if this epoch has none */
     double validation_seconds;
 } ls_epoch_facts;
@@ -75,7 +75,7 @@ void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, cons
 typedef struct ls_end_facts {
     const char *reason, *error;
     double seconds;
-    const ls_times *times; /* of the whole fit */
+    const ls_times *times; /* times of the whole fit */
 } ls_end_facts;
 void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *facts);
 

@@ -28,7 +28,7 @@ struct ls_fit_status {
     pthread_mutex_t mutex; /* protects all fields below */
     pthread_cond_t wakes;
     bool ends, said;
-    char failure[256]; /* of a write; kept until it is logged */
+    char failure[256]; /* message of a failed write, kept until it is logged */
     ls_fit_at at;
     double noted; /* time of the last note */
     int last;     /* worker that holds up the others; -1: none */
@@ -39,8 +39,8 @@ struct ls_fit_status {
 
 /* ---- The file ---- */
 
-/* The worker that this process waits for, if training has not moved for a while; else the usually
- * slowest one. */
+/* Returns the worker that this process waits for if training has not moved for a while, else the
+ * one that is usually slowest. */
 static int waiting_for(const ls_fit_status *s, double idle)
 {
     const ls_peers *peers = s->ctx->peers;
@@ -122,7 +122,9 @@ static void *writer(void *user)
 
 /* ---- Opening and closing ---- */
 
-/* {"pid":1234,"host":"a","started":1790000000,"model":"mnist-cnn","size":4,"log":"/tmp/run.jsonl" */
+/* Makes the part that never changes:
+ *
+ * {"pid":1234,"host":"a","started":1790000000,"model":"mnist-cnn","size":4,"log":"/run.jsonl" */
 static ls_status make_head(ls_fit_status *s, const ls_job *job, const char *log)
 {
     ls_text text = { 0 };

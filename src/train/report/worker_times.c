@@ -10,9 +10,11 @@
 #include "train/job/job.h"
 #include "train/report/worker_times.h"
 
-#define SLOW        1.5 /* times the median: report the worker, */
-#define SLOW_MOMENT 0.5 /* if it holds up the others for more seconds per epoch */
-#define HOLDS_UP    1.2 /* times the median: show the worker in live progress */
+#define SLOW 1.5 /* warn about workers slower than this, in multiples of the median */
+/* no warning if a worker delays the others less than this, in seconds per epoch */
+#define SLOW_MOMENT 0.5
+/* show workers slower than this as the last one, in multiples of the median */
+#define HOLDS_UP 1.2
 
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
 {
@@ -72,7 +74,8 @@ static double median(const ls_worker_times *times, bool of_a_lane)
 }
 
 /* A worker with more lanes takes longer but is not slow; one with fewer lanes is not slow as long
- * as it finishes first. The smaller ratio of total time and time per lane therefore counts. */
+ * as it finishes first. So the smaller of two ratios counts: of the total time and of the time per
+ * lane. */
 const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor)
 {
     const ls_worker_time *found = NULL;
@@ -132,10 +135,11 @@ void ls_worker_times_put(const ls_worker_times *times, ls_text *text)
 
 /* ---- Lanes by speed ---- */
 
-#define PARTS    1000 /* weight of the fastest worker */
-#define GAIN     0.9  /* of the current step time; keep the lanes if they would improve it less */
+#define PARTS 1000 /* weight of the fastest worker */
+/* reassign lanes only if a step then takes less than this part of the present time */
+#define GAIN     0.9
 #define FORGIVES 1.1
-#define MEASURED 10 /* minimum number of steps */
+#define MEASURED 10 /* minimum number of steps to measure */
 
 /* Step time with these weights: that of the slowest worker. */
 static double longest(const ls_worker_times *times, const double *speed, const uint32_t *weights)
