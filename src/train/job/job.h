@@ -105,7 +105,7 @@ typedef struct ls_position {
 
 /* Results of the epoch so far, as sums over samples (results.c). */
 typedef struct ls_tally {
-    double loss, losses[LS_MAX_OUTPUTS]; /* times samples */
+    double loss, losses[LS_MAX_OUTPUTS]; /* weighted by samples, except losses reduced by sum */
     int64_t samples, steps;
     double *sums[LS_MAX_METRICS];
 } ls_tally;

@@ -13,7 +13,7 @@
 #define SLOW 1.5 /* warn about workers slower than this, in multiples of the median */
 /* no warning if a worker delays the others less than this, in seconds per epoch */
 #define SLOW_MOMENT 0.5
-/* show workers slower than this as the last one, in multiples of the median */
+/* show a worker slower than this in live progress, in multiples of the median */
 #define HOLDS_UP 1.2
 
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
