@@ -1,4 +1,4 @@
-/* The callbacks of one call: made from their specs, called at each moment, closed at its end. */
+/* The callbacks of one call: opens them from their specs, calls them at each event, closes them. */
 #include "train/callback/callback.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "run/peers.h"
 #include "train/job/step.h"
 
-/* Does nothing by itself: fit asks whether it is there. */
+/* Does nothing: fit checks whether the callback is in the list. */
 static ls_status open_nothing(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)
 {
     (void)spec, (void)facts, (void)out;
@@ -64,7 +64,7 @@ ls_status ls_callbacks_open(ls_callback_list *list, const ls_callback *specs, si
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu callbacks", count);
     for (size_t i = 0; i < count; i++) {
         ls_status status = open_one(list, &specs[i], &list->all[i]);
-        list->count++; /* one that failed has a state to be freed, too */
+        list->count++; /* one that failed may have a state to free */
         if (status != LS_OK)
             return ls_fail_within(status, "%s: callback %zu", facts->call, i);
     }
@@ -145,7 +145,7 @@ void ls_put_python_f64(ls_text *text, double value)
         ls_text_put(text, ".0");
 }
 
-/* ---- What is told ---- */
+/* ---- Event content ---- */
 
 typedef struct named_logs {
     ls_logs logs;
@@ -178,8 +178,8 @@ static void fill_logs(named_logs *l, const ls_callback_event *t)
     }
 }
 
-/* Those that set the rate tell it at an epoch's end, to themselves and to those behind them, as in Keras: the one that
- * the epoch had. */
+/* Callbacks that set the rate add the epoch's rate to the logs at the end of an epoch, for
+ * themselves and for the callbacks after them, as in Keras. */
 static ls_status add_rate(const ls_callback_list *list, const ls_callback *c, named_logs *l)
 {
     double rate;
@@ -213,7 +213,7 @@ static const char *const moments[] = {
 typedef ls_status (*plain_function)(void *user, ls_model *model, const ls_logs *logs);
 typedef ls_status (*stopping_function)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
 
-/* The callback's function of a moment that cannot stop training. */
+/* Returns the function for an event that cannot stop training. */
 static plain_function function_of(const ls_callback *c, ls_moment when)
 {
     const plain_function functions[] = {
@@ -258,9 +258,9 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_cal
             continue;
         if (when == LS_EPOCH_END)
             LS_TRY(add_rate(list, &list->all[i], &l));
-        ls_clear_error(); /* what a callback leaves here is its own */
+        ls_clear_error(); /* an error message left here is from the callback */
         ls_status status = call_one(&list->all[i], list->facts.job->model, when, &l.logs, &stops);
-        if (status != LS_OK) /* its own status and, where it left one, its own message */
+        if (status != LS_OK) /* keeps the callback's status and message */
             return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, i, moments[when],
                                   told->epoch + 1, told->step);
         if (stops && stop)

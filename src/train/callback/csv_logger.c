@@ -1,4 +1,4 @@
-/* A table of epochs as comma-separated values, with the bytes of Keras's CSVLogger. */
+/* Writes a table of epochs as comma-separated values, byte for byte like Keras's CSVLogger. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #define VAL  "val_"
 #define KEYS (4 * LS_MAX_RESULTS + 4)
 
-/* What is saved: how long the file was after the last whole epoch. Going on, what was written since is cut off. */
+/* Saved state: size of the file after the last complete epoch. A resumed run removes what
+ * follows. */
 typedef struct numbers {
     int64_t bytes, started;
 } numbers;
@@ -20,12 +21,12 @@ typedef struct csv_logger {
     ls_csv_logger_options options;
     ls_callback_facts facts;
     char separator;
-    ls_append file; /* not open where another worker writes: then what it would have written stays in `rows` */
+    ls_append file; /* closed if another worker writes; `rows` then holds what would be written */
     ls_text rows;
-    int64_t first; /* byte of the file at which they begin */
-    bool ready;    /* the file is cut to where it begins or goes on */
+    int64_t first; /* offset in the file at which `rows` begin */
+    bool ready;    /* the file is truncated to where this run starts or resumes */
     char keys[KEYS][80];
-    size_t key_count; /* 0: not known yet */
+    size_t key_count; /* 0: unknown yet */
     numbers now;
 } csv_logger;
 
@@ -52,20 +53,21 @@ static int by_letters(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* All names in order. Without validation Keras adds a column "val_..." for each, behind them: they stay NA. */
+/* All names, sorted. Without validation, Keras appends a column "val_..." for each; they stay
+ * NA. */
 static void find_keys(csv_logger *c, const ls_logs *logs)
 {
     const ls_job *job = c->facts.job;
     for (size_t i = 0; i < logs->count; i++)
         add_key(c, "", logs->names[i]);
     for (size_t i = 0; c->facts.validates && i < job->name_count; i++)
-        add_key(c, VAL, job->names[i]); /* the first epoch may have been cut, and not have them */
+        add_key(c, VAL, job->names[i]); /* logs of a cut epoch do not have them */
     qsort(c->keys, c->key_count, sizeof(*c->keys), by_letters);
     for (size_t i = 0, count = c->key_count; !c->facts.validates && i < count; i++)
         add_key(c, VAL, c->keys[i]);
 }
 
-/* As the csv module quotes: only what must be. */
+/* Quotes only if necessary, like Python's csv module. */
 static void put_field(const csv_logger *c, ls_text *line, const char *field)
 {
     const char special[] = { c->separator, '"', '\r', '\n', '\0' };
@@ -120,7 +122,8 @@ static ls_status write_row(csv_logger *c, const ls_text *line)
     return LS_OK;
 }
 
-/* The file as it was when this training began, then all rows: whatever a lost worker wrote, or did not. */
+/* Restores the file as it was when training began, then writes all rows, regardless of what the
+ * lost worker wrote. */
 static ls_status write_rows(csv_logger *c)
 {
     LS_TRY(ls_append_open(&c->file, c->options.path));
@@ -138,7 +141,7 @@ static void go_on(void *user)
     ls_text_free(&c->rows);
 }
 
-/* Another worker writes: how long the file is before it does. */
+/* Notes the size of the file before the other worker writes. */
 static void look_at_file(csv_logger *c)
 {
     struct stat about;
@@ -146,15 +149,16 @@ static void look_at_file(csv_logger *c)
         c->file.bytes = c->first = about.st_size;
 }
 
-/* ---- Moments ---- */
+/* ---- Events ---- */
 
-/* Not when training begins: only now it is known whether a saved state was loaded. */
+/* Not done when training begins, because a saved state may be loaded after that. */
 static void make_ready(csv_logger *c)
 {
     if (!c->ready && (c->now.started || !c->options.append))
         cut(c, c->now.bytes);
+    /* append to the existing rows */
     else if (!c->ready)
-        c->now = (numbers){ .bytes = c->file.bytes, .started = 1 }; /* behind what was there */
+        c->now = (numbers){ .bytes = c->file.bytes, .started = 1 };
     c->ready = true;
 }
 

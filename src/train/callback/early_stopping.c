@@ -1,4 +1,4 @@
-/* Early stopping: training ends when a watched value has not improved for a while. Keras's EarlyStopping. */
+/* Keras's EarlyStopping: stops training when a monitored value has not improved for a while. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define NAME "early_stopping"
 
-/* What is saved; epochs from 0. */
+/* Saved state; epochs count from 0. */
 typedef struct numbers {
     double best;
     int64_t wait, best_epoch, stopped_epoch, has_weights;
@@ -22,7 +22,7 @@ typedef struct early_stopping {
     ls_monitor monitor;
     double baseline; /* NAN: none */
     numbers now;
-    char *weights; /* of the best epoch; NULL: they are not kept */
+    char *weights; /* weights of the best epoch; NULL: not kept */
     size_t weight_bytes;
 } early_stopping;
 
@@ -56,10 +56,9 @@ static void restore_weights(const early_stopping *e)
     }
 }
 
-/* ---- Moments ---- */
+/* ---- Events ---- */
 
-/* In Keras's order: what it does is copied to the letter. An epoch that was cut may go on later, and is looked at then.
- */
+/* Same order of operations as Keras. Ignores an epoch that was cut: it may continue later. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     early_stopping *e = user;
@@ -67,7 +66,7 @@ static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, 
     (void)model;
     if (logs->cut || !ls_monitor_value(&e->monitor, logs, &current) || logs->epoch < e->options.start_from_epoch)
         return LS_OK;
-    if (!e->now.has_weights) /* the first are the best */
+    if (!e->now.has_weights) /* the first weights are the best so far */
         LS_TRY(keep_weights(e, logs->epoch));
     e->now.wait++;
     if (ls_monitor_is_better(&e->monitor, current, e->now.best)) {
@@ -127,7 +126,7 @@ static ls_status load(void *user, const void *bytes, size_t count)
     LS_TRY(ls_fail_within(ls_callback_unpack(&parts, NAME, bytes, count), NAME " with restore_best_weights %s",
                           e->weights ? "on" : "off"));
     if (e->now.stopped_epoch > 0 && e->now.wait >= e->options.patience && e->facts.ends)
-        *e->facts.ends = true; /* unless there is more patience now */
+        *e->facts.ends = true; /* unless patience was increased since */
     return LS_OK;
 }
 

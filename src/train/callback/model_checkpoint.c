@@ -1,7 +1,8 @@
-/* Weights in files while training: of every epoch, or of the best. Keras's ModelCheckpoint.
+/* Keras's ModelCheckpoint: writes weights during training, of every epoch or of the best.
  *
- * The name is a pattern: {epoch:02d} (from 1), {batch}, and every value by its name, {val_loss:.3f}, as Python's format
- * writes them; {{ and }} are braces. What a pattern cannot mean is told before training. */
+ * The file name is a pattern: {epoch:02d} (from 1), {batch}, and each value by name,
+ * {val_loss:.3f}, formatted as in Python; {{ and }} are braces. Invalid patterns are reported
+ * before training. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 
 #define NAME "model_checkpoint"
 
-/* What is saved. */
+/* Saved state. */
 typedef struct numbers {
     double best; /* NAN: none yet */
     int64_t batches;
@@ -32,12 +33,12 @@ typedef struct model_checkpoint {
 
 /* ---- Patterns ---- */
 
-/* One {name:08.3f} of a pattern. */
+/* A field of a pattern: {name:08.3f}. */
 typedef struct field {
     char name[80];
     bool zeros;
-    int width, precision; /* precision -1: none */
-    char type;            /* 0: none */
+    int width, precision; /* precision: -1 if not given */
+    char type;            /* 0: not given */
 } field;
 
 static int read_digits(const char **at)
@@ -49,7 +50,7 @@ static int read_digits(const char **at)
     return value;
 }
 
-/* Reads what stands behind '{'; *at is then behind '}'. */
+/* Reads a field after its '{' and moves *at past the '}'. */
 static ls_status read_field(const char *pattern, const char **at, field *out)
 {
     size_t length = strcspn(*at, ":}");
@@ -93,7 +94,8 @@ static void put_real(ls_text *to, const field *f, double value)
     ls_text_put(to, number);
 }
 
-/* The value of a name; *whole: it is a count. `logs` NULL: only whether there is one, as `facts` say. */
+/* Finds the value of a name; *whole: it is a count. If `logs` is NULL, only checks that `facts` has
+ * the name. */
 static bool find_value(const model_checkpoint *c, const char *name, const ls_logs *logs, bool *whole, double *out)
 {
     *whole = strcmp(name, "epoch") == 0 || (c->options.save_freq > 0 && strcmp(name, "batch") == 0);
@@ -110,7 +112,7 @@ static bool find_value(const model_checkpoint *c, const char *name, const ls_log
     return true;
 }
 
-/* A count is written as {epoch:02d}, a value as {val_loss:.3f}; both as they are, {epoch}. */
+/* Counts allow {epoch:02d}, values {val_loss:.3f}; both allow {epoch}. */
 static bool is_writable(const field *f, bool whole)
 {
     if (f->type == '\0' && f->precision < 0)
@@ -137,7 +139,7 @@ static ls_status check_field(const model_checkpoint *c, const field *f)
     return status;
 }
 
-/* The name of a file; `logs` NULL: the pattern is checked, and every field is 0. */
+/* Formats the file name. If `logs` is NULL, checks the pattern and formats every field as 0. */
 static ls_status put_path(const model_checkpoint *c, const ls_logs *logs, ls_text *out)
 {
     const char *pattern = c->options.path;
@@ -175,7 +177,7 @@ static void tell(const model_checkpoint *c, const ls_logs *logs, const char *pat
     FILE *out = c->options.verbose ? ls_callback_out(&c->facts) : NULL;
     if (!out)
         return;
-    /* inside an epoch a bar may be drawn */
+    /* a bar may be drawn inside an epoch */
     fprintf(out, "%sEpoch %" PRId64 ": ", c->options.save_freq > 0 ? "\n" : "", logs->epoch + 1);
     if (!c->options.save_best_only)
         fprintf(out, "saving model to %s\n", path);
@@ -213,8 +215,9 @@ static bool write_told(const model_checkpoint *c, const ls_model *model, const c
     return false;
 }
 
-/* One worker writes, and all wait for it: if it is lost meanwhile, the next in line still has these weights. The first
- * exchange is for a worker that was stopped, and wakes: it hears that the others went on without it. */
+/* One worker writes and all wait for it: if it is lost meanwhile, its successor still has these
+ * weights. The first exchange is for a worker that was stopped and resumes: there it learns that it
+ * was replaced. */
 static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, const char *path, bool *written)
 {
     ls_peers *peers = ls_model_graph(c->facts.job->model)->context->peers;
@@ -229,7 +232,7 @@ static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, 
     return LS_OK;
 }
 
-/* A save that failed was none: the next value is compared with the one before it. */
+/* After a failed save, the best value stays as it was. */
 static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_logs *logs)
 {
     double current = NAN;
@@ -252,7 +255,7 @@ static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_l
     return status;
 }
 
-/* An epoch that was cut may go on later, and is looked at then: half of one must not be the best. */
+/* Ignores an epoch that was cut: it may continue later, and must not count as the best. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     model_checkpoint *c = user;
@@ -291,7 +294,7 @@ static ls_status load(void *user, const void *bytes, size_t count)
     return ls_callback_unpack(&parts, NAME, bytes, count);
 }
 
-/* The pattern, and that a file can be made where it leads. */
+/* Checks the pattern, and that a file can be created there. */
 static ls_status check(model_checkpoint *c)
 {
     const ls_model_checkpoint_options *o = &c->options;
@@ -303,8 +306,9 @@ static ls_status check(model_checkpoint *c)
     if (!isfinite(o->initial_value_threshold))
         return ls_fail(LS_ERR_INVALID, NAME ": initial_value_threshold is %g", o->initial_value_threshold);
     ls_status status = put_path(c, NULL, &path);
-    bool here = !ls_callback_is_quiet(&c->facts); /* not where another worker writes */
-    if (status == LS_OK) /* a format that is none, or that this model's weights have no place in */
+    bool here = !ls_callback_is_quiet(&c->facts); /* false if another worker writes */
+    /* checks the format, and that it can hold this model's weights */
+    if (status == LS_OK)
         status = ls_fail_within(ls_model_save_weights(c->facts.job->model, ls_text_get(&path), .dry_run = true), NAME);
     if (status == LS_OK && here)
         status = ls_fail_within(make_folder_of(ls_text_get(&path)), NAME);
@@ -324,7 +328,7 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
                              .facts = *facts,
                              .now = { .best = threshold == 0 ? (double)NAN : ls_spec_number(threshold, 0) } };
     if (o->save_freq > 0)
-        c->facts.validates = false; /* a step has no validation */
+        c->facts.validates = false; /* batches have no validation results */
     out->on_batch_end = on_batch_end;
     out->on_epoch_end = on_epoch_end;
     out->save = save;

@@ -1,4 +1,5 @@
-/* Values that built-in callbacks watch: which there are, which way is better, and what is remembered of them. */
+/* Values that built-in callbacks monitor: their names, which direction is better, and the saved
+ * state. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #define VAL "val_"
 
-/* The place of a name among the job's results; -1: there is none. */
+/* Index of a name among the job's results; -1: none. */
 static int find_result(const ls_job *job, const char *name)
 {
     for (size_t i = 0; i < job->name_count; i++)
@@ -52,7 +53,7 @@ static ls_status refuse_name(const char *callback, const char *name, const ls_ca
     return status;
 }
 
-/* Losses stand before metrics among the results. */
+/* Losses come before metrics in the results. */
 static bool rises_by_itself(const ls_job *job, size_t result)
 {
     size_t first = job->name_count - job->metric_count;
@@ -96,9 +97,9 @@ bool ls_monitor_is_better(const ls_monitor *monitor, double value, double than)
     return monitor->rises ? value - monitor->min_delta > than : value + monitor->min_delta < than;
 }
 
-/* ---- What is saved ---- */
+/* ---- Saved state ---- */
 
-/* The name with its zero, the numbers, the rest. */
+/* Layout: the name with its terminating zero, the numbers, the further bytes. */
 ls_status ls_callback_pack(const ls_callback_bytes *parts, void **bytes, size_t *count)
 {
     size_t name = strlen(parts->monitor) + 1, all = name + parts->number_bytes + parts->more_bytes;

@@ -1,5 +1,5 @@
-/* Callbacks that set the learning rate: when a watched value stands still (Keras's ReduceLROnPlateau), or by a function
- * of the epoch (LearningRateScheduler). Rates are floats, as in Keras: what a step computes with. */
+/* Callbacks that set the learning rate: Keras's ReduceLROnPlateau and LearningRateScheduler. Rates
+ * are floats, as in Keras and in a step. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define NAME      "reduce_lr_on_plateau"
 #define SCHEDULER "learning_rate_scheduler"
 
-/* Both: where a schedule says the rate, nothing else can. */
+/* With a schedule, no callback can set the rate. */
 static ls_status check_rate_is_free(const char *name, const ls_callback_facts *facts)
 {
     const ls_job *job = facts->job;
@@ -24,9 +24,9 @@ static ls_status check_rate_is_free(const char *name, const ls_callback_facts *f
                    ls_model_name(job->model));
 }
 
-/* ---- On a plateau ---- */
+/* ---- ReduceLROnPlateau ---- */
 
-/* What is saved; the rate itself is the job's. */
+/* Saved state; the job saves the rate itself. */
 typedef struct numbers {
     double best; /* NAN: none yet */
     int64_t wait, cooldown;
@@ -60,7 +60,7 @@ static ls_status reduce(plateau *p, ls_model *model, int64_t epoch)
     return LS_OK;
 }
 
-/* In Keras's order, to the letter. An epoch that was cut may go on later, and is looked at then. */
+/* Same order of operations as Keras. Ignores an epoch that was cut: it may continue later. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     plateau *p = user;
@@ -132,7 +132,7 @@ static ls_status open_plateau(const ls_callback_spec *spec, const ls_callback_fa
 
 const ls_builtin ls_builtin_plateau = { NAME, open_plateau, free, .only_writes = false };
 
-/* ---- By the epoch ---- */
+/* ---- LearningRateScheduler ---- */
 
 typedef struct scheduler {
     ls_learning_rate_scheduler_options options;

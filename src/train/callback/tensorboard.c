@@ -1,8 +1,10 @@
-/* Event files for TensorBoard: scalars of epochs and steps, with the tags of Keras's callback.
+/* Writes event files for TensorBoard: scalars of epochs and steps, with the tags of Keras's
+ * callback.
  *
- * A file is a row of TFRecords: length (u64), its masked CRC-32C, the data, its masked CRC-32C. The data is an Event of
- * protocol buffers, of which these fields are written:
- *     Event       1 wall_time (double), 2 step (int64), 3 file_version (string, of the first one), 5 summary
+ * A file is a sequence of TFRecords: length (u64), its masked CRC-32C, the data, its masked
+ * CRC-32C. The data is a protocol buffer Event with these fields:
+ *     Event       1 wall_time (double), 2 step (int64), 3 file_version (string, first event only),
+ *                 5 summary
  *     Summary     1 value
  *     Value       1 tag (string), 2 simple_value (float) */
 #include <errno.h>
@@ -19,20 +21,21 @@
 #include "train/job/step.h"
 
 #define NAME       "tensorboard"
-#define NAME_BYTES 160 /* of an event file: room for a host's name */
+#define NAME_BYTES 160 /* size of an event file's name, which contains the host name */
 
-/* What is saved of a folder: its file, and how long that was behind the last step or whole epoch. Training that goes on
- * writes on there. */
+/* Saved state of a folder: its file, and the file's size after the last step or complete epoch. A
+ * resumed run continues there. */
 typedef struct place {
     int64_t bytes;
-    char file[NAME_BYTES]; /* "": there is none yet */
+    char file[NAME_BYTES]; /* "": none yet */
 } place;
 
 typedef struct writer {
-    const char *folder; /* below the log's: "train" */
+    const char *folder; /* subfolder of log_dir: "train" */
     ls_append file;
-    ls_text records; /* to be written together */
-    ls_text last[2]; /* where another worker writes: what it wrote last, or was about to, and before that */
+    ls_text records; /* to write at once */
+    /* if another worker writes: the records of the last two flushes, newest first */
+    ls_text last[2];
     bool failed;
 } writer;
 
@@ -159,7 +162,7 @@ static ls_status path_of(const tensorboard *t, part p, char path[PATH_MAX])
     return length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_IO, "the name of folder '%.100s...' is too long", t->folder);
 }
 
-/* A name that no other file has: two runs of one process may begin in one second. */
+/* Picks a unique name: two runs of one process may begin in the same second. */
 static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
 {
     char host[64] = "localhost";
@@ -179,7 +182,8 @@ static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
     return ls_fail(LS_ERR_IO, "'%s' and 999 others are there already", path);
 }
 
-/* Not when training begins: only now it is known whether a saved state was loaded, whose file is written on. */
+/* Not done when training begins, because a saved state may be loaded after that; its file is
+ * continued. */
 static ls_status open_file(tensorboard *t, part p)
 {
     char path[PATH_MAX];
@@ -201,7 +205,8 @@ static ls_status open_file(tensorboard *t, part p)
     return status;
 }
 
-/* Writes what was put, as one piece: a full disk leaves whole events. `keeps`: a run that goes on keeps them. */
+/* Writes the records at once, so that a full disk leaves complete events. `keeps`: a resumed run
+ * keeps them. */
 static void flush(tensorboard *t, part p, bool keeps)
 {
     writer *w = &t->writers[p];
@@ -231,7 +236,7 @@ static void flush(tensorboard *t, part p, bool keeps)
     ls_text_free(&w->records);
 }
 
-/* ---- Moments ---- */
+/* ---- Events ---- */
 
 static void open_early(tensorboard *t, part p)
 {
@@ -246,8 +251,8 @@ static void open_early(tensorboard *t, part p)
     }
 }
 
-/* Before the first step, so that every checkpoint knows the files: what an epoch that is cut writes, also the first, is
- * replaced when it goes on. */
+/* Opens the files before the first step, so that every checkpoint has their names. A resumed run
+ * then replaces what a cut epoch wrote, even the first. */
 static ls_status on_batch_begin(void *user, ls_model *model, const ls_logs *logs)
 {
     tensorboard *t = user;
@@ -300,8 +305,8 @@ static ls_status on_test_end(void *user, ls_model *model, const ls_logs *logs)
     return LS_OK;
 }
 
-/* The lost worker's file has a name that only it knew: a new one follows, and TensorBoard shows both as one. Points of
- * the last moment may be in both. */
+/* Starts new files: only the lost worker knew the names of its own. TensorBoard merges them; the
+ * last points may be in both. */
 static void go_on(void *user)
 {
     tensorboard *t = user;

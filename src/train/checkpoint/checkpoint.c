@@ -1,4 +1,4 @@
-/* Checkpoints by hand: ls_checkpoint_save and ls_checkpoint_restore. */
+/* Public functions: ls_checkpoint_save and ls_checkpoint_restore. */
 #include <unistd.h>
 
 #include "base/fpmode.h"
@@ -7,7 +7,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/job/job.h"
 
-/* Within a fit that saves to the same folder, the folder is locked already. */
+/* Does not lock the folder if the running fit saves there: it holds the lock. */
 static ls_status write_content(ls_job *job, const char *dir, const ls_content *content)
 {
     const ls_file_ops *ops = job->file_ops ? job->file_ops : &ls_system_file_ops;

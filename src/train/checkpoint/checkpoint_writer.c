@@ -1,6 +1,7 @@
-/* Saving checkpoints while fit goes on: training waits for a copy of its state, a thread writes it. A checkpoint that
- * cannot be written is a warning: training goes on, and the next save tries again. On a full disk the oldest checkpoint
- * is removed to make room. A fit whose last state could not be saved returns LS_ERR_UNSAVED. */
+/* Saves checkpoints while a fit runs: training only waits for a copy of its state, and a thread
+ * writes the copy. If a checkpoint cannot be written, the writer logs a warning, training
+ * continues, and the next save tries again. On a full disk it removes the oldest checkpoint. A fit
+ * whose last state could not be saved returns LS_ERR_UNSAVED. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -20,24 +21,25 @@
 #include "train/job/step.h"
 #include "train/report/log.h"
 
-/* ---- The saver ---- */
+/* ---- The writer ---- */
 
-/* One checkpoint to be written. */
+/* A checkpoint to write. */
 typedef struct order {
     ls_content *content;
-    int64_t best; /* the step of the best result so far; -1: none */
+    int64_t best; /* step of the best result so far; -1: none */
 } order;
 
-/* What became of it. */
+/* Result of writing a checkpoint. */
 typedef struct outcome {
     int64_t step;
     double seconds;
     size_t bytes;
-    int64_t removed; /* the step that was removed to make room for it; -1: none */
+    int64_t removed; /* step that was removed to free disk space; -1: none */
     ls_error failure;
 } outcome;
 
-#define OUTCOMES 4 /* of which the training thread was not told yet; it looks before it gives an order */
+/* results that the training thread has not read yet; it reads them before each order */
+#define OUTCOMES 4
 
 struct ls_checkpoint_writer {
     ls_job *job;
@@ -46,45 +48,46 @@ struct ls_checkpoint_writer {
     const ls_fit_options *options;
     ls_facts facts;
     json_t *other_bits;
-    ls_checkpoint *found; /* to go on from, until the fit has begun */
-    bool resumes;         /* there was one: */
+    ls_checkpoint *found; /* checkpoint to resume from; NULL once the fit has begun */
+    bool resumes;         /* the fit resumes from `from`, at step `from_step` */
     char from[PATH_MAX];
     int64_t from_step;
-    char *difference; /* of its bits, which was allowed */
+    char *difference; /* allowed differences in bits; NULL: none */
     const ls_file_ops *ops;
-    bool saves; /* there is a folder */
-    bool leads; /* this worker writes to it. Others keep the copy that they would have written last: when the one that
-                 * writes is lost, the next in line may have to */
+    bool saves; /* there is a folder to save to */
+    /* This worker writes. The other workers keep the copy that they would have written last, in
+     * case they have to replace a lost writer. */
+    bool leads;
     ls_content *kept;
-    int64_t kept_best; /* as in order */
-    int lock;          /* of the folder; -1: none */
+    int64_t kept_best; /* step of the best result when `kept` was copied; -1: none */
+    int lock;          /* descriptor that locks the folder; -1: none */
     ls_lease lease;
-    /* when */
+    /* ---- When to save ---- */
     ls_period every;
     int keep;
-    double saved_at;   /* on the clock */
-    int asked;         /* the last value of options->save that was looked at */
-    bool due, stopped; /* stopped: inside an epoch; there is nothing more to save */
-    ls_position saved; /* of the last order */
+    double saved_at;   /* time of the last save */
+    int asked;         /* last value of options->save that was seen */
+    bool due, stopped; /* stopped: inside an epoch; nothing more to save */
+    ls_position saved; /* position of the last order */
     int64_t saved_step;
-    /* the best */
+    /* ---- The best result ---- */
     char monitor[96];
-    bool larger; /* is better */
+    bool larger; /* larger values are better */
     ls_best best;
-    /* the thread */
+    /* ---- The thread ---- */
     pthread_t thread;
     bool started;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* protects the fields up to outcome_count, and `lease` */
     pthread_cond_t changed;
-    order next; /* waits for the thread; content NULL: none */
+    order next; /* order for the thread; content is NULL if there is none */
     bool busy, ends;
     outcome outcomes[OUTCOMES];
     size_t outcome_count;
-    /* for the end */
+    /* ---- Summary at the end ---- */
     int64_t written, failed;
     ls_error unsaved; /* why the last state is not saved; LS_OK: it is */
-    /* the thread's own */
-    int64_t best_there; /* the step of the best one that could be written; -1: none */
+    /* ---- Used by the thread ---- */
+    int64_t best_there; /* step of the best checkpoint that could be written; -1: none */
 };
 
 static ls_context *context_of(const ls_checkpoint_writer *s)
@@ -94,7 +97,8 @@ static ls_context *context_of(const ls_checkpoint_writer *s)
 
 /* ---- The thread ---- */
 
-/* A worker that was silent for long is asked whether it may still write, before it writes and before it renames. */
+/* Checks before writing and before renaming that this worker may still write; it may have been
+ * replaced while it was stopped. */
 static ls_status check_lease(void *user)
 {
     ls_checkpoint_writer *s = user;
@@ -165,7 +169,7 @@ static void *writer(void *user)
     return NULL;
 }
 
-/* ---- Telling ---- */
+/* ---- Reporting ---- */
 
 static void tell(ls_checkpoint_writer *s, const outcome *o)
 {
@@ -204,7 +208,7 @@ static void collect(ls_checkpoint_writer *s)
         tell(s, &done[i]);
 }
 
-/* ---- Giving orders ---- */
+/* ---- Orders ---- */
 
 static bool is_saved(const ls_checkpoint_writer *s)
 {
@@ -214,9 +218,10 @@ static bool is_saved(const ls_checkpoint_writer *s)
            a->pass == b->pass && a->batch == b->batch;
 }
 
-#define PATIENCE 0.2 /* seconds, between two words to whoever watches */
+#define PATIENCE 0.2 /* seconds between two progress reports */
 
-/* Waits for the thread, for a while; the mutex is held before and after. Who waits longer is told why. */
+/* Waits for the thread for PATIENCE seconds, then reports what training waits for. Call with the
+ * mutex locked. */
 static void wait_a_while(ls_checkpoint_writer *s)
 {
     struct timespec until;
@@ -231,7 +236,7 @@ static void wait_a_while(ls_checkpoint_writer *s)
     pthread_mutex_lock(&s->mutex);
 }
 
-/* Whether there is room for an order now. One that must be given waits for it. */
+/* Whether an order can be given now. If `must` is set, waits until it can. */
 static bool take_room(ls_checkpoint_writer *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
@@ -285,7 +290,7 @@ static void save(ls_checkpoint_writer *s)
     s->saved_at = ls_clock_now();
 }
 
-/* A save that is due waits for a step at which the thread is free; one that must be is given now. */
+/* A checkpoint that is due waits for a step at which the thread is idle, unless `must` is set. */
 static void save_if_possible(ls_checkpoint_writer *s, bool must)
 {
     double start = ls_clock_now();
@@ -423,8 +428,8 @@ static bool is_same_folder(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Steps beyond where this run begins would be taken for this run's. Those that were passed over are not whole: they
- * get another name. */
+/* Newer checkpoints would be mistaken for those of this run. Renames those that resume skipped,
+ * because they are damaged; others are an error. */
 static ls_status clear_newer(const ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
@@ -456,7 +461,8 @@ static ls_status start(ls_checkpoint_writer *s)
 static ls_status claim_lease(ls_checkpoint_writer *s)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/.lease", s->options->checkpoint); /* ls_checkpoint_lock saw that there is room */
+    /* fits: ls_checkpoint_lock checked the length */
+    snprintf(path, sizeof(path), "%s/.lease", s->options->checkpoint);
     pthread_mutex_lock(&s->mutex);
     ls_status status = ls_lease_claim(&s->lease, context_of(s), path);
     pthread_mutex_unlock(&s->mutex);
@@ -465,14 +471,14 @@ static ls_status claim_lease(ls_checkpoint_writer *s)
     return status;
 }
 
-/* Without a new lease the old one counts: it holds until another worker claims one. */
+/* If the new claim fails, the old lease stays valid until another worker claims it. */
 void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *s)
 {
     if (s && s->leads && claim_lease(s) != LS_OK)
         ls_log_write(s->log, LS_LOG_WARNING, "%s", ls_last_error());
 }
 
-/* A worker that comes to a fit that runs is given its state by the others. */
+/* Whether this worker joins a running fit: the members send it their state. */
 static bool joins(const ls_checkpoint_writer *s)
 {
     const ls_peers *peers = context_of(s)->peers;
@@ -540,7 +546,7 @@ bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *s)
     return s && s->resumes;
 }
 
-/* Bits that differ are noted in every checkpoint from here on. */
+/* Records differences in bits in every later checkpoint. */
 static ls_status note_other_bits(ls_checkpoint_writer *s)
 {
     char text[1024];
@@ -568,7 +574,7 @@ void ls_checkpoint_writer_log(ls_checkpoint_writer *s, ls_train_log *log)
         ls_train_log_resume(log, s->from, s->from_step, s->difference);
 }
 
-/* Puts the job where the checkpoint that was found has it. */
+/* Loads the checkpoint that was found. */
 static ls_status put_back(ls_checkpoint_writer *s)
 {
     LS_TRY(note_other_bits(s));
@@ -606,7 +612,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
-    ls_checkpoint_close(s->found); /* as large as the model */
+    ls_checkpoint_close(s->found); /* it takes as much memory as the model */
     s->found = NULL;
     return LS_OK;
 }
@@ -620,12 +626,12 @@ ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *s, ls_checkpoin
     return status;
 }
 
-/* ---- Going on in the place of a lost worker ---- */
+/* ---- Replacing a lost writer ---- */
 
-#define LOCK_PATIENCE 0.2 /* seconds: the other workers wait meanwhile */
+#define LOCK_PATIENCE 0.2 /* seconds; the other workers wait meanwhile */
 
-/* The lock of a process that is gone is free. One that was only silent holds it still, and cannot be made to let go:
- * the lease keeps it from writing. */
+/* The lock of a dead process is free. A process that was only stopped still holds it; then the
+ * lease keeps it from writing. */
 static ls_status lock_again(ls_checkpoint_writer *s)
 {
     double until = ls_clock_now() + LOCK_PATIENCE;
@@ -644,8 +650,8 @@ static bool is_there(const ls_named_checkpoint *list, size_t count, int64_t step
     return false;
 }
 
-/* What was saved is told by links and by the log; the lost worker may have been killed before either, or before the
- * checkpoint was whole. Then the copy that is kept here is written. */
+/* Updates the links. Writes the copy kept here if the lost writer was killed before it completed or
+ * logged that checkpoint. */
 static ls_status look_at_folder(ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
@@ -690,7 +696,8 @@ void ls_checkpoint_writer_go_on(ls_checkpoint_writer *s)
     if (!s || !s->saves || s->leads)
         return;
     ls_status status = go_on(s);
-    s->due |= s->every.unit == LS_EVERY_SECONDS; /* when the lost worker saved last is not known */
+    /* the time of the lost writer's last save is unknown */
+    s->due |= s->every.unit == LS_EVERY_SECONDS;
     if (status == LS_OK)
         return;
     ls_log_write(s->log, LS_LOG_WARNING,
@@ -709,7 +716,6 @@ void ls_checkpoint_writer_finish(ls_checkpoint_writer *s)
         save_if_possible(s, true);
 }
 
-/* Until everything is written. */
 static void wait_for_thread(ls_checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->mutex);
@@ -744,7 +750,7 @@ static void end_thread(ls_checkpoint_writer *s)
     collect(s);
 }
 
-/* What ls_fit returns for checkpoints. */
+/* Status that ls_fit returns for its checkpoints. */
 static ls_status last_is_saved(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK
@@ -766,7 +772,7 @@ ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *s)
     ls_status status = last_is_saved(s);
     ls_lease_end(&s->lease);
     if (s->lock >= 0)
-        close(s->lock); /* and with it the lock */
+        close(s->lock); /* releases the lock */
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->changed);
     ls_facts_free(&s->facts);

@@ -1,5 +1,5 @@
-/* What the workers of a cluster compare before a fit begins: whether they have the same job and the same data. Each
- * would see later that something is not as it should be, but not what. */
+/* Compares job and data of all workers before a fit begins. Without this, workers would fail later
+ * without knowing the reason. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -11,16 +11,16 @@
 #include "train/checkpoint/compare_workers.h"
 #include "train/job/job.h"
 
-#define NAMED     4         /* of differences, this many are listed */
-#define MOST_TEXT (1 << 24) /* bytes of what a job is */
+#define NAMED     4         /* number of differences listed */
+#define MOST_TEXT (1 << 24) /* bytes of a job's description */
 
-/* ---- What differs ---- */
+/* ---- Differences ---- */
 
 typedef struct two {
-    int a, b; /* workers */
+    int a, b; /* ranks of the workers */
     ls_text text;
     size_t count;
-    bool data; /* differs */
+    bool data; /* the data differs */
 } two;
 
 static void differ(void *user, const char *path, const json_t *a, const json_t *b)
@@ -66,12 +66,12 @@ ls_status ls_workers_describe(ls_job *job, char **out)
     return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
 }
 
-/* Of a worker that was lost it stays 0. */
+/* All 0 for a lost worker. */
 typedef struct summary {
     uint64_t hash[2], bytes;
 } summary;
 
-/* The text of one worker, on all of them. */
+/* Broadcasts the text of one worker. */
 static ls_status fetch_text(ls_context *ctx, int from, uint64_t bytes, const char *own, char **out)
 {
     *out = bytes < MOST_TEXT ? calloc((size_t)bytes + 1, 1) : NULL;

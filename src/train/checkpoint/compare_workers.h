@@ -4,10 +4,10 @@
 
 #include "train/job/job.h"
 
-/* All workers compare what they are about to train, and on which data: what differs is named, on all of them. One line
- * tells which of them have no lanes. Nothing where this process is alone. */
+/* Compares job and data of all workers; on a difference, all fail with a message that names it.
+ * Logs a warning if some workers have no lanes. Does nothing without a cluster. */
 ls_status ls_workers_compare(ls_job *job);
-/* What they compare, as a text to free(). */
+/* The text that ls_workers_compare compares; free() it. */
 ls_status ls_workers_describe(ls_job *job, char **out);
 
 #endif

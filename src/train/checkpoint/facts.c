@@ -1,4 +1,5 @@
-/* What a job is: names and values that a checkpoint has and that must be the same for a run to go on from it. */
+/* Describes a job as names and values. A checkpoint contains them; to resume, they must be
+ * equal. */
 #include <math.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ ls_status ls_json_any_f64(const ls_json_at *at, double *out)
 
 static ls_status put(json_t *object, const char *key, json_t *value)
 {
-    if (json_object_set_new(object, key, value) != 0) /* also when the value is NULL, or the object */
+    /* also fails if the value or the object is NULL */
+    if (json_object_set_new(object, key, value) != 0)
         return ls_fail(LS_ERR_MEMORY, "no memory for a checkpoint's \"%s\"", key);
     return LS_OK;
 }
@@ -65,7 +67,7 @@ static ls_status hash_numbers(ls_sha256 *hash, const ls_tensor *node, const ls_a
     return LS_OK;
 }
 
-/* Where it runs is no part of it. */
+/* Excludes the device that the node runs on. */
 static ls_status hash_node(ls_sha256 *hash, const ls_tensor *node)
 {
     const ls_op_info *info = &ls_ops[node->op];
@@ -80,7 +82,8 @@ static ls_status hash_node(ls_sha256 *hash, const ls_tensor *node)
     return LS_OK;
 }
 
-/* The SHA-256 of the nodes that give the loss: layers, activations, rates of dropout, the loss, regularisers. */
+/* SHA-256 of the nodes that compute the loss: layers, activations, dropout rates, the loss,
+ * regularization. */
 static ls_status hash_loss(ls_tensor *loss, char hex[65])
 {
     ls_tensor **nodes = NULL;
@@ -135,7 +138,7 @@ static json_t *fixed_value(const ls_state_entry *e, size_t i)
     switch (e->type) {
     case LS_STATE_I64:
         return json_integer(((const int64_t *)(const void *)at)[i]);
-    case LS_STATE_U64: { /* JSON's integers are signed */
+    case LS_STATE_U64: { /* JSON integers are signed */
         char text[24];
         snprintf(text, sizeof(text), "%llu", (unsigned long long)((const uint64_t *)(const void *)at)[i]);
         return json_string(text);
@@ -184,7 +187,7 @@ static ls_status put_fixed(ls_job *job, const ls_facts *facts, bool in_fit)
     ls_status status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         const ls_state_entry *e = &entries[i];
-        bool is_lanes = strcmp(e->name, "lanes") == 0; /* they decide bits, and no more */
+        bool is_lanes = strcmp(e->name, "lanes") == 0; /* lanes affect only the bits */
         if (e->kind == LS_STATE_FIXED && (in_fit || !e->of_fit))
             status = put(is_lanes    ? facts->bits
                          : e->of_fit ? facts->fit
@@ -242,7 +245,7 @@ static ls_status put_bits(ls_job *job, const ls_fit_facts *fit, json_t *object)
     free(bits);
     if (status != LS_OK || !fit)
         return status;
-    const ls_placement *placement = NULL; /* those of the plan, which is made now */
+    const ls_placement *placement = NULL; /* the actual lanes of the plan, which is created here */
     LS_TRY(ls_run_placement(graph, &fit->settings->run, fit->function->fetches, fit->function->fetch_count,
                             fit->data->first, &placement));
     return put(object, "lanes", json_integer(placement->plan->lanes));

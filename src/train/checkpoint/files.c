@@ -1,4 +1,5 @@
-/* Folders of checkpoints: written so that each is whole or not there, found, checked, and removed. */
+/* Folders of checkpoints: writes them so that each is complete or absent; finds, verifies and
+ * removes them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 
 #define STEP_NAME   "step-%08" PRId64
 #define OLD         ".old"
-#define TEMPORARY   ".step-" /* how names of what is being written or removed begin */
+#define TEMPORARY   ".step-" /* prefix of folders that are being written or removed */
 #define STATE_LIMIT ((size_t)64 << 20)
 
 /* ---- Names ---- */
@@ -41,7 +42,7 @@ void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char 
     snprintf(out, PATH_MAX, "%s/" STEP_NAME "%s", dir, named->step, named->replaced ? OLD : "");
 }
 
-/* Room for the longest name that is put behind it. */
+/* Reserves room for the longest name in the folder. */
 static ls_status check_length(const char *dir)
 {
     if (strlen(dir) + 128 > PATH_MAX)
@@ -212,7 +213,8 @@ ls_status ls_checkpoint_find(const char *from, ls_logger *log, ls_checkpoint **o
 
 /* ---- Writing ---- */
 
-/* What a checkpoint has, and nothing that somebody else put there. Needs no memory: there may be none. */
+/* Removes only the files of a checkpoint, no other files. Allocates no memory, because there may be
+ * none. */
 static void remove_folder(const ls_file_ops *ops, const char *path)
 {
     static const char *const names[] = { LS_CHECKPOINT_STATE, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_MODEL };
@@ -225,7 +227,6 @@ static void remove_folder(const ls_file_ops *ops, const char *path)
     ops->rmdir(ops->user, path);
 }
 
-/* A folder's name for a checkpoint that is being written, or removed. */
 static ls_status temporary_path(const char *dir, int64_t step, const char *what, char out[PATH_MAX])
 {
     int length = snprintf(out, PATH_MAX, "%s/" TEMPORARY "%08" PRId64 ".%ld.%s.tmp", dir, step, (long)getpid(), what);
@@ -238,7 +239,8 @@ static bool is_temporary(const char *name)
     return strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0 && length > 4 && strcmp(name + length - 4, ".tmp") == 0;
 }
 
-/* Entries of one kind, and of the optimizer's file what callbacks keep that is too much for JSON. */
+/* Selects entries of one kind; for the optimizer's file also callback states that are too large for
+ * JSON. */
 static size_t pick_entries(const ls_content *content, ls_state_entry_kind kind, ls_safetensors_entry *out)
 {
     size_t count = 0;
@@ -322,7 +324,7 @@ static ls_status rename_folder(const ls_file_ops *ops, const char *from, const c
     return LS_OK;
 }
 
-/* Removed under another name: half of a checkpoint never has a checkpoint's name. */
+/* Renames the folder before removing it: an incomplete checkpoint never has a checkpoint's name. */
 static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], gone[PATH_MAX];
@@ -332,8 +334,8 @@ static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_
         remove_folder(ops, gone);
 }
 
-/* One of the same step steps aside first. The folder is synced between the renames, so that one of the two is there
- * whatever happens. */
+/* Renames a checkpoint of the same step first. Syncs the folder between the renames, so that one of
+ * the two always exists. */
 static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t step, const char *temporary)
 {
     const ls_named_checkpoint named = { .step = step }, aside = { .step = step, .replaced = true };
@@ -348,15 +350,17 @@ static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t s
         LS_TRY(ls_ops_sync_folder(ops, dir));
     }
     ls_status status = rename_folder(ops, temporary, path);
+    /* if this fails too, the old one is still found under its other name */
     if (status != LS_OK && replaces)
-        ops->rename(ops->user, old, path); /* back; if that fails it is still found under its other name */
+        ops->rename(ops->user, old, path);
     LS_TRY(status);
     LS_TRY(ls_ops_sync_folder(ops, dir));
     remove_checkpoint(ops, dir, &aside);
     return LS_OK;
 }
 
-/* What killed runs left, or what could not be removed. Whoever calls this holds the lock. */
+/* Removes what killed runs left and what could not be removed earlier. The caller holds the
+ * lock. */
 static void clean(const ls_file_ops *ops, const char *dir)
 {
     DIR *list = opendir(dir);
@@ -366,7 +370,7 @@ static void clean(const ls_file_ops *ops, const char *dir)
         char path[PATH_MAX];
         if (!is_temporary(entry->d_name) || join(dir, entry->d_name, path) != LS_OK)
             continue;
-        ops->unlink(ops->user, path); /* a link */
+        ops->unlink(ops->user, path); /* if it is a link */
         remove_folder(ops, path);
     }
     closedir(list);
@@ -455,7 +459,8 @@ ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const
 
 /* ---- The folder ---- */
 
-/* Makes one folder and syncs the folder it is in: without that a power cut could remove it with all checkpoints. */
+/* Creates a folder and syncs its parent: otherwise a power failure could remove it with all
+ * checkpoints. */
 static ls_status make_folder(const ls_file_ops *ops, const char *path)
 {
     char parent[PATH_MAX];
@@ -466,7 +471,6 @@ static ls_status make_folder(const ls_file_ops *ops, const char *path)
     return ls_ops_sync_folder(ops, *parent ? parent : "/");
 }
 
-/* The parents, too. */
 static ls_status make_folders(const ls_file_ops *ops, const char *dir)
 {
     char path[PATH_MAX];
@@ -488,7 +492,7 @@ static ls_status make_folders(const ls_file_ops *ops, const char *dir)
     return LS_OK;
 }
 
-/* Found out now, not after hours of training. */
+/* Detects an unwritable folder now, not after hours of training. */
 static ls_status try_folder(const ls_file_ops *ops, const char *dir)
 {
     char path[PATH_MAX];

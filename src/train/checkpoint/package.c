@@ -1,5 +1,6 @@
-/* A checkpoint as bytes: written through a table of file operations that only collects, and read back from files in
- * memory. So what is sent to another worker is what a folder would have, and is checked in the same way. */
+/* A checkpoint as bytes: file operations that collect into memory write it, and files in memory
+ * read it back. Another worker thus receives exactly the files of a folder and verifies them in the
+ * same way. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static int find_file(const char *path)
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)
         if (strcmp(path + strlen(path) - strlen(names[i]), names[i]) == 0)
             return i;
-    return LS_CHECKPOINT_FILES; /* the folder */
+    return LS_CHECKPOINT_FILES; /* the folder itself */
 }
 
 static int collect_open(void *user, const char *path, int flags, mode_t mode)

@@ -1,5 +1,5 @@
-/* state.json: made from a job, and taken apart again. Whatever it says is checked: it may be cut, changed or made by
- * somebody else. */
+/* Makes state.json from a job, and restores a job from it. Checks every value: the file may be
+ * truncated, modified or from another program. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define FORMAT  "lockstep checkpoint"
 #define VERSION 1
 
-/* ---- Making ---- */
+/* ---- Writing ---- */
 
 static ls_status put(json_t *object, const char *key, json_t *value)
 {
@@ -27,7 +27,7 @@ static ls_status put(json_t *object, const char *key, json_t *value)
     return LS_OK;
 }
 
-/* jansson copies as far as there is memory, and does not tell. */
+/* jansson copies only as much as memory allows, without an error. */
 static ls_status put_copy(json_t *object, const char *key, const json_t *value)
 {
     json_t *copy = json_deep_copy(value);
@@ -38,7 +38,8 @@ static ls_status put_copy(json_t *object, const char *key, const json_t *value)
     return put(object, key, copy);
 }
 
-#define MOST_IN_JSON 4096 /* bytes of a callback; those that keep more are tensors of optimizer.safetensors */
+/* bytes of a callback's state; larger states are tensors in optimizer.safetensors */
+#define MOST_IN_JSON 4096
 
 static ls_status put_callback(json_t *state, const ls_state_entry_bytes *kept)
 {
@@ -154,7 +155,7 @@ void ls_content_destroy(ls_content *content)
     free(content);
 }
 
-/* ---- The text, which ends with its own hash ---- */
+/* ---- The text ends with its own hash ---- */
 
 #define TAIL_BEGIN ",\n  \"sha256\": \""
 #define TAIL_END   "\"\n}\n"
@@ -167,7 +168,7 @@ ls_status ls_state_text(const json_t *state, char **out, size_t *bytes)
     size_t length = text ? strlen(text) : 0;
     if (length < 4)
         return ls_fail(LS_ERR_MEMORY, "no memory for the text of a checkpoint's state");
-    length -= 2; /* "\n}" */
+    length -= 2; /* remove the closing "\n}" */
     ls_status status = ls_sha256_of(text, length, hex);
     ls_text_put_bytes(&whole, text, length);
     ls_text_add(&whole, TAIL_BEGIN "%s" TAIL_END, hex);
@@ -253,9 +254,9 @@ ls_status ls_state_parse(const char *name, const char *text, size_t bytes, json_
     return status;
 }
 
-/* ---- Whether it fits ---- */
+/* ---- Comparing with a job ---- */
 
-#define NAMED 8 /* of differences, this many are listed */
+#define NAMED 8 /* number of differences listed */
 
 typedef struct differences {
     ls_text text;
@@ -283,7 +284,8 @@ static void tell(void *user, const char *path, const json_t *now, const json_t *
         differ(d, "%s is %s, there it was not known", path, ls_json_show(now, a));
     else if (!now)
         differ(d, "%s was %s there, here there is none", path, ls_json_show(then, b));
-    else if (strcmp(path, "class") == 0 && json_is_string(now) && json_is_string(then)) /* of bits: all of it */
+    /* bit class: show it in full */
+    else if (strcmp(path, "class") == 0 && json_is_string(now) && json_is_string(then))
         differ(d, "class is \"%s\", there it was \"%s\"", json_string_value(now), json_string_value(then));
     else
         differ(d, "%s is %s, there it was %s", path, ls_json_show(now, a), ls_json_show(then, b));
@@ -316,7 +318,7 @@ static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job
         differ(d, "it has %zu variables, the model %zu", ls_safetensors_count(c->model), variables);
 }
 
-/* Those that only write files may come and go; others change what is trained. */
+/* Callbacks that only write files may differ; others affect training. */
 static void compare_callbacks(differences *d, const json_t *state, const ls_state_entry *entries, size_t count)
 {
     const char *key;
@@ -388,7 +390,7 @@ ls_status ls_checkpoint_fits(const ls_checkpoint *c, ls_job *job, const ls_facts
     return status == LS_OK ? compare_bits(c, facts, how, difference) : status;
 }
 
-/* ---- Putting it back ---- */
+/* ---- Restoring ---- */
 
 static ls_status read_u64(const ls_json_at *at, uint64_t *out)
 {
@@ -407,7 +409,7 @@ static ls_status read_number(const ls_json_at *at, ls_state_entry_type type, siz
     if (type != LS_STATE_I64)
         return ls_json_fail(at, LS_ERR_INTERNAL, "a number of a type that is not read");
     LS_TRY(ls_json_i64(at, &integer));
-    if (integer < 0) /* positions and counts, all of them */
+    if (integer < 0) /* these are all positions and counts */
         return ls_json_fail(at, LS_ERR_DATA, "it is %" PRId64, integer);
     ((int64_t *)out)[i] = integer;
     return LS_OK;
@@ -463,7 +465,7 @@ static ls_status read_callback(const ls_checkpoint *c, const ls_json_at *state, 
     return hex[2 * to->count] ? ls_json_fail(&at, LS_ERR_DATA, "half a byte at its end") : LS_OK;
 }
 
-/* Position and results of an epoch are a fit's: saved outside one they say nothing. */
+/* Position and results of an epoch belong to a fit; they are ignored if saved outside a fit. */
 static bool is_of_fit(const char *name)
 {
     return strncmp(name, "position/", 9) == 0 || strncmp(name, "tally/", 6) == 0;
@@ -476,15 +478,15 @@ static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, con
     *to = (ls_state_entry_bytes){ .name = (char *)e->name, .kind = e->kind, .bytes = e->data, .count = e->bytes };
     if (e->kind == LS_STATE_VARIABLE || e->kind == LS_STATE_SLOT) {
         const ls_safetensors_entry *found = find_tensor(c, job, e);
-        if (!found || found->bytes != e->bytes) /* ls_checkpoint_fits has seen to it */
+        if (!found || found->bytes != e->bytes) /* ls_checkpoint_fits checked this */
             return ls_fail(LS_ERR_INTERNAL, "'%s' does not fit", c->path);
         to->bytes = (void *)found->data;
         return LS_OK;
     }
     if (e->kind == LS_STATE_FIXED || (!of_fit && is_of_fit(e->name)))
-        return LS_OK; /* as it is */
+        return LS_OK; /* keep the job's value */
     if (e->kind == LS_STATE_CALLBACK && !json_object_get(state->value, e->name)) {
-        to->bytes = NULL; /* it is new; ls_checkpoint_fits has seen to it that it may be */
+        to->bytes = NULL; /* a new callback; ls_checkpoint_fits checked that it is allowed */
         return LS_OK;
     }
     if (e->kind == LS_STATE_CALLBACK)
@@ -515,7 +517,7 @@ ls_status ls_checkpoint_put(const ls_checkpoint *c, ls_job *job)
     return status;
 }
 
-/* ---- History and the best one ---- */
+/* ---- History and best result ---- */
 
 static ls_status read_rows(const ls_json_at *history, size_t count, double *values, size_t epochs)
 {
@@ -551,7 +553,8 @@ ls_status ls_checkpoint_history(const ls_checkpoint *c, ls_history **out)
         LS_TRY(ls_json_element(&names, i, &at));
         LS_TRY(ls_json_string(&at, &name[i]));
     }
-    double *values = calloc(epochs * (count + 1), sizeof(*values)); /* as many as JSON has room for */
+    /* cannot overflow: bounded by the size of the file */
+    double *values = calloc(epochs * (count + 1), sizeof(*values));
     if (!values)
         return ls_fail(LS_ERR_MEMORY, "no memory for the history of %zu epochs", epochs);
     ls_status status = read_rows(&history, count, values, epochs);
@@ -572,7 +575,7 @@ ls_status ls_checkpoint_best(const ls_checkpoint *c, const char *monitor, ls_bes
     LS_TRY(ls_json_get(&best, "value", &value));
     LS_TRY(ls_json_any_f64(&value, &found.value));
     LS_TRY(ls_json_get_i64(&best, "step", &found.step));
-    if (strcmp(by, monitor) == 0) /* by another result it is another one */
+    if (strcmp(by, monitor) == 0) /* ignore the best value of another monitor */
         *out = found;
     return LS_OK;
 }

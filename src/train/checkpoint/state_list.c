@@ -1,4 +1,5 @@
-/* Everything of a job that must be saved, as one list; and what walks it: the state's hash, and snapshots in memory. */
+/* Lists all state of a job that must be saved, and uses the list: for the state hash and for
+ * snapshots in memory. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,8 @@ static void add_variables(list *l, const ls_job *job)
         add_variable(l, LS_STATE_SLOT, job->state.all[i]);
 }
 
-/* What a model was compiled with. Its layers and losses are in the variables, and in the hash of the loss's nodes that
- * a checkpoint has. */
+/* Options that the model was compiled with. Layers and losses are covered by the variables, and by
+ * the hash of the loss nodes in a checkpoint. */
 static void add_optimizer(list *l, ls_job *job)
 {
     ls_optimizer_options *o = &job->optimizer.options;
@@ -94,7 +95,7 @@ static void add_optimizer(list *l, ls_job *job)
     FIXED(l, "schedule/values", F64, s->values)->bytes = points * sizeof(*s->values);
 }
 
-/* What decides the steps to come beside variables and slots. */
+/* State beside variables and slots that determines the next steps. */
 static void add_settings(list *l, ls_job *job)
 {
     ls_graph *graph = ls_model_graph(job->model);
@@ -126,7 +127,8 @@ static void add_progress(list *l, ls_job *job)
     }
 }
 
-/* "callback/csv_logger/1": its kind, and which of that kind. So a list with one more kind finds its states again. */
+/* Names a state "callback/csv_logger/1": kind, and index within the kind. Adding a callback of
+ * another kind does not change the names. */
 static void add_callbacks(list *l, const ls_job *job)
 {
     for (size_t i = 0; i < job->callback_count; i++) {
@@ -143,7 +145,7 @@ static void add_callbacks(list *l, const ls_job *job)
     }
 }
 
-#define NUMBERS 64 /* more than there are entries of single numbers */
+#define NUMBERS 64 /* upper bound for the entries that are single numbers */
 
 ls_status ls_job_list(ls_job *job, ls_state_entry **out, size_t *count)
 {
@@ -175,10 +177,11 @@ static ls_status hash_list(ls_sha256 *hash, const ls_state_entry *entries, size_
         LS_TRY(ls_sha256_add(hash, e->variable->data, e->bytes));
         stepped |= e->kind == LS_STATE_SLOT;
     }
-    return stepped ? LS_OK : ls_sha256_add(hash, &none, sizeof(none)); /* without an optimizer no step was made */
+    /* without an optimizer: step 0 */
+    return stepped ? LS_OK : ls_sha256_add(hash, &none, sizeof(none));
 }
 
-/* Slots come in creation order, and the step, an i64, is the last of them. */
+/* Slots are in creation order; the step, an i64, is last. */
 static ls_status hash_state(ls_job *job, char hex[65])
 {
     ls_state_entry *entries = NULL;
@@ -276,7 +279,7 @@ static ls_status put_back(const ls_state_entry *e, const ls_state_entry_bytes *k
 {
     bool missing = e->kind == LS_STATE_CALLBACK && !k->bytes;
     if (missing && ls_callback_may_differ(e->name + strlen(LS_STATE_CALLBACKS)))
-        return LS_OK; /* it is new, and begins now */
+        return LS_OK; /* a new callback: it starts now */
     if (e->kind == LS_STATE_CALLBACK)
         return e->callback->load ? e->callback->load(e->callback->user, k->bytes, k->count) : LS_OK;
     if (e->bytes)
@@ -292,7 +295,8 @@ static ls_status load(const ls_state_entry *entries, size_t count, const ls_snap
         return ls_fail(LS_ERR_INVALID, "the snapshot has %zu entries, the job %zu", s->count, count);
     for (size_t i = 0; i < count; i++)
         LS_TRY(check_kept(&entries[i], &s->entry[i]));
-    for (size_t i = count; i-- > 0;) /* callbacks are the last of the list: what may fail comes first */
+    /* callbacks are last in the list; load them first, because they can fail */
+    for (size_t i = count; i-- > 0;)
         LS_TRY(put_back(&entries[i], &s->entry[i]));
     return LS_OK;
 }

@@ -1,18 +1,19 @@
-/* The one list of everything that a checkpoint must save. */
+/* The list of everything that a checkpoint must save. */
 #ifndef LS_TRAIN_CHECKPOINT_STATE_LIST_H
 #define LS_TRAIN_CHECKPOINT_STATE_LIST_H
 
 #include "train/job/job.h"
 
 typedef enum ls_state_entry_kind {
-    LS_STATE_VARIABLE, /* of the model: trainable ones in creation order, then the others */
-    LS_STATE_SLOT,     /* of the optimizer, in creation order; the step is the last */
-    LS_STATE_NUMBER,   /* one or more numbers: bytes at `data` */
-    LS_STATE_FIXED,    /* the same, but only compared: a job with another value is another job */
-    LS_STATE_CALLBACK, /* of the fit at work: what its save function gives */
+    LS_STATE_VARIABLE, /* model variables: trainable ones in creation order, then the others */
+    LS_STATE_SLOT,     /* optimizer slots in creation order; the step is last */
+    LS_STATE_NUMBER,   /* one or more numbers: the bytes at `data` */
+    /* numbers that must be equal in the checkpoint and the job, and are not restored */
+    LS_STATE_FIXED,
+    LS_STATE_CALLBACK, /* state of a callback of the running fit, from its save function */
 } ls_state_entry_kind;
 
-/* What the bytes of a number are; a text has as many bytes as letters. */
+/* Type of the numbers at `data`. A text has `bytes` bytes. */
 typedef enum ls_state_entry_type {
     LS_STATE_I64,
     LS_STATE_U64,
@@ -26,23 +27,24 @@ typedef struct ls_state_entry {
     const char *name;
     ls_state_entry_kind kind;
     ls_state_entry_type type;
-    bool of_fit; /* a fixed one that only a fit has: it is not compared outside one */
+    bool of_fit; /* LS_STATE_FIXED: exists only in a fit, and is compared only there */
     ls_variable *variable;
     void *data;
     size_t bytes;
     const ls_callback *callback;
-    char text[48]; /* of the name, where it is made here */
+    char text[48]; /* buffer for generated names */
 } ls_state_entry;
 
-/* The list; free() it. */
+/* Lists the state of the job; free() the list. */
 ls_status ls_job_list(ls_job *job, ls_state_entry **out, size_t *count);
 
-/* The bytes of all entries, in memory. Saved at any time; loaded in on_train_begin of a fit over the same data, which
- * then goes on as the one that was saved did. A snapshot that does not fit changes nothing. */
+/* The bytes of all entries, in memory. A job can be saved at any time. Load a snapshot in
+ * on_train_begin of a fit over the same data; the fit then continues as the saved one. A snapshot
+ * that does not match changes nothing. */
 typedef struct ls_state_entry_bytes {
     char *name;
     ls_state_entry_kind kind;
-    ls_dtype dtype; /* of a variable or a slot */
+    ls_dtype dtype; /* dtype of a variable or a slot */
     ls_shape shape;
     void *bytes;
     size_t count;

@@ -1,5 +1,6 @@
-/* Data that only one worker of a cluster can read. It iterates, and each element goes to all: a head, which says
- * whether there is one, and then the arrays. What fails at that worker fails with its message on all. */
+/* A dataset that only one worker of a cluster can read. That worker iterates and broadcasts each
+ * element: first a head that says if there is an element, then the arrays. If it fails, all workers
+ * fail with its message. */
 #include "train/job/broadcast_dataset.h"
 
 #include <string.h>
@@ -11,20 +12,20 @@
 
 #define MESSAGE 1000
 
-/* ---- From one to all ---- */
+/* ---- Broadcasts ---- */
 
-/* What the worker that has the data says before it gives something. */
+/* Sent by the worker that reads the data, before the data itself. */
 typedef struct head {
     ls_status status;
     char message[MESSAGE];
-    /* what the data is */
+    /* description of the dataset */
     ls_element_spec spec;
     int64_t count;
     int shuffles;
     ls_data_identity identity;
-    /* an element of it */
+    /* the next element */
     bool end;
-    int64_t samples; /* of a batch */
+    int64_t samples; /* in the batch */
 } head;
 
 static bool has_data(const ls_dataset *d)
@@ -37,7 +38,7 @@ static ls_status give(const ls_dataset *d, void *data, size_t bytes)
     return ls_cluster_broadcast(d->u.worker.ctx, "the data", d->u.worker.rank, data, bytes);
 }
 
-/* `status` is that of the worker that has the data. */
+/* `status`: result on the worker that reads the data; other workers pass LS_OK. */
 static ls_status give_head(const ls_dataset *d, ls_status status, head *h)
 {
     if (status != LS_OK) {
@@ -50,7 +51,7 @@ static ls_status give_head(const ls_dataset *d, ls_status status, head *h)
     return LS_OK;
 }
 
-/* ---- The node ---- */
+/* ---- The dataset node ---- */
 
 static ls_status describe(ls_dataset *data, head *h)
 {
@@ -91,7 +92,8 @@ static void destroy(ls_dataset *d)
 /* ---- A pass ---- */
 
 typedef struct pass {
-    ls_iterator *iterator; /* of the worker that has the data, from the first element on */
+    /* on the worker that reads the data, created with the first element; NULL elsewhere */
+    ls_iterator *iterator;
     int64_t number;
 } pass;
 
@@ -129,7 +131,7 @@ static ls_status next(ls_cursor *cursor, ls_slot *slot, bool *end)
     for (int i = 0; i < d->spec.count; i++) {
         const ls_array *array = &slot->element.component[i];
         int64_t elements = 0;
-        ls_shape_count(&array->shape, 0, &elements); /* it fits: there is room for it */
+        ls_shape_count(&array->shape, 0, &elements); /* cannot overflow: the array is allocated */
         size_t bytes = (size_t)elements * ls_dtype_bytes(array->dtype);
         if (own)
             memcpy(array->data, own->component[i].data, bytes);

@@ -1,4 +1,5 @@
-/* Compiling a model: its job is made, with the optimizer's slots; and who may use it when. */
+/* Compiles a model: creates its job and the optimizer's slots, and controls which calls may use
+ * it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@ static void destroy(void *user)
     free(job);
 }
 
-/* A fresh job in a scope of its own; what was traced before ends: its nodes, slots and plans. */
+/* Creates a job in its own scope. Ends the previous job with its nodes, slots and plans. */
 static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
 {
     ls_graph *graph = ls_model_graph(model);
@@ -48,10 +49,10 @@ static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
     return LS_OK;
 }
 
-/* ---- Calls at work ---- */
+/* ---- Running calls ---- */
 
-/* Whether `call` may begin now: on this model, in this process, and not inside another that it would pull the ground
- * from under. */
+/* Checks that `call` may begin: the model and the context are usable and, if `alone`, no other call
+ * is running on the model. */
 static ls_status check_call(const ls_model *model, const char *call, bool alone)
 {
     LS_TRY(ls_model_need_ready(model, call));
@@ -97,7 +98,6 @@ void ls_use_end(ls_use *use)
 
 /* ---- Compiling ---- */
 
-/* Output `i` as the options have it. */
 static ls_output output_of(const ls_compile_options *o, size_t i)
 {
     return o->outputs ? o->outputs[i] : (ls_output){ .loss = o->loss, .metrics = o->metrics };
@@ -145,7 +145,7 @@ static ls_status check_options(const ls_model *model, const ls_compile_options *
     return LS_OK;
 }
 
-/* "part", or of several outputs "output_part", as Keras names results; a copy. */
+/* Adds a result name as Keras does: "part", or "output_part" with several outputs. Copies it. */
 static ls_status add_name(ls_job *job, const ls_target *target, const char *part)
 {
     ls_text text = { 0 };
@@ -166,7 +166,8 @@ static ls_status copy_name(ls_job *job, const char **name)
     return *name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
 }
 
-/* What is trained, measured and told of, in the order of results: the loss, those of several outputs, metrics. */
+/* Sets targets, metrics and result names. Results are in this order: the loss; with several
+ * outputs, the loss of each; metrics. */
 static ls_status fill_job(ls_job *job, const ls_compile_options *o)
 {
     for (size_t i = 0; i < ls_model_output_count(job->model); i++) {
@@ -190,7 +191,8 @@ static ls_status fill_job(ls_job *job, const ls_compile_options *o)
     return ls_tally_begin(&job->tally, job);
 }
 
-/* Slots and the step are there from now on, so that what a job is made of does not depend on when it is asked. */
+/* Creates slots and the step now: the list of the job's state must not depend on when it is
+ * made. */
 static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
 {
     size_t count = ls_model_variable_count(job->model), trained = 0;
@@ -219,7 +221,8 @@ ls_status ls_compile_with(ls_model *model, ls_compile_options options)
     LS_TRY(check_options(model, &options));
     if (options.optimizer.kind != LS_OPTIMIZER_NONE)
         LS_TRY(ls_optimizer_check(&options.optimizer));
-    LS_TRY(ls_graph_fill(ls_model_graph(model))); /* weights without room are told now, not when data is there */
+    /* report missing memory for weights now, not after data was read */
+    LS_TRY(ls_graph_fill(ls_model_graph(model)));
     LS_TRY(begin_job(model, "ls_compile", &job));
     ls_status status = fill_job(job, &options);
     if (status == LS_OK)

@@ -1,6 +1,6 @@
-/* Why a run over a batch failed, looked for in the batch's data after the failure: a label that is no class, a value
- * that is not finite. Kernels know positions in the batch alone; here the row of the data is named. A run that succeeds
- * pays nothing for this. */
+/* Explains why a run failed: searches the batch for a label that is not a class or a value that is
+ * not finite, and names the row of the data. Kernels know only the index in the batch. A successful
+ * run pays nothing for this. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 #include "train/job/job.h"
 #include "train/job/step.h"
 
-/* A batch, and the list of its rows where the view has none. */
+/* A batch, and its row numbers even if the view has none. */
 typedef struct searched {
     const ls_batch_view *batch;
-    ls_rows *pass; /* owns `rows`, unless it is NULL */
+    ls_rows *pass; /* owns `rows`; NULL: the view owns them */
     const int64_t *rows;
 } searched;
 
-/* Repeats the pass's order up to this batch: the rows that maps were called with. */
+/* Repeats the order of the pass up to this batch, to get the rows that the maps received. */
 static void find_rows(searched *s)
 {
     const ls_element *element = s->batch->element;
@@ -56,7 +56,7 @@ static int64_t elements_of_sample(const ls_array *array)
     return each;
 }
 
-/* Where a sample begins in an array: rows of the view are rows of the array. */
+/* Index of a sample's first element in an array: rows of the view are rows of the array. */
 static int64_t first_element(const searched *s, int64_t sample, int64_t each)
 {
     return (s->batch->rows ? s->batch->rows[sample] : sample) * each;
@@ -80,7 +80,7 @@ static double number_at(const ls_array *array, int64_t i)
     }
 }
 
-/* Number of classes that labels of a target may name; 0: the target has no class numbers. */
+/* Number of classes of a target; 0: its labels are not class numbers. */
 static int64_t classes_of(const ls_job *job, const ls_function *f, size_t target)
 {
     const ls_target *t = &job->targets[target];
@@ -143,7 +143,7 @@ static void put_component(ls_text *text, const ls_element_spec *spec, int compon
         ls_text_add(text, " %d", at);
 }
 
-/* ", column 3", or ", element [3, 0, 1]" of a sample */
+/* ", column 3", or ", element [3, 0, 1]" in a sample */
 static void put_column(ls_text *text, const ls_shape *shape, int64_t i)
 {
     int64_t place[LS_MAX_RANK] = { 0 };
@@ -191,7 +191,7 @@ static bool find_not_finite(const searched *s, const ls_function *f, ls_text *te
     return false;
 }
 
-/* ---- */
+/* ---- Public function ---- */
 
 ls_status ls_explain_failure(const ls_job *job, const ls_function *f, const ls_batch_view *batch, ls_status status)
 {

@@ -1,4 +1,4 @@
-/* What tells data from other data of the same shapes. */
+/* A fingerprint that distinguishes datasets of the same shapes. */
 #include "train/job/identity.h"
 
 #include "base/sha256.h"
@@ -6,8 +6,8 @@
 #include "graph/shape.h"
 #include "train/job/broadcast_dataset.h"
 
-#define SAMPLED   64        /* rows whose bytes are hashed, evenly spread */
-#define MOST_ROWS (1 << 20) /* whose order is hashed */
+#define SAMPLED   64        /* rows whose bytes are hashed, evenly spaced */
+#define MOST_ROWS (1 << 20) /* rows whose order is hashed */
 
 static ls_status hash_rows(ls_sha256 *hash, const ls_element *base)
 {

@@ -1,13 +1,13 @@
-/* What tells data from other data of the same shapes. */
+/* A fingerprint that distinguishes datasets of the same shapes. */
 #ifndef LS_TRAIN_JOB_IDENTITY_H
 #define LS_TRAIN_JOB_IDENTITY_H
 
 #include "data/dataset.h"
 
-/* Of data in memory, or that maps make of it: a hash of a sample of its bytes and of the order of its first pass. Of
- * other data all is 0. */
+/* For data in memory, mapped or not: hash of a sample of its bytes and of the order of its first
+ * pass. All 0 for other data. */
 typedef struct ls_data_identity {
-    int64_t samples; /* whose order was hashed */
+    int64_t samples; /* number of samples whose order was hashed */
     char sha256[65];
 } ls_data_identity;
 

@@ -1,11 +1,15 @@
-/* A job is what a fit is made of: a compiled model, where it is in the data, its settings, the functions traced from
- * it, and one list of everything that must be saved (saved.c).
+/* The job: state of a compiled model. It holds the traced functions, the position in the data, the
+ * settings, and everything that a checkpoint saves (checkpoint/state_list.c lists that).
  *
- * A *function* is a set of nodes for one kind of data: inputs to feed, and what to fetch. A training step is made of
- * two, GRADIENTS and APPLY. GRADIENTS writes nothing: it gives the loss, the joined gradients, the batch's own
- * statistics for moving averages and the sums of metrics. APPLY does every write: variables, slots, moving averages,
- * the step and the counter of random numbers, behind the check that all is finite. Together they are one plan, as fit
- * runs them; apart, APPLY is fed with what GRADIENTS gave. The bits are the same (step.c). */
+ * A *function* is a set of nodes for one kind of data: inputs to feed and tensors to fetch. A
+ * training step has two halves:
+ *     GRADIENTS  writes nothing; returns the loss, the joined gradients, the batch statistics for
+ *                moving averages, and the sums of metrics
+ *     APPLY      checks that all values are finite, then does every write: variables, slots, moving
+ *                averages, the step and the random number counter
+ *
+ * ls_fit runs both as one plan. They can also run separately: APPLY is then fed with the results of
+ * GRADIENTS, and the bits are the same (step.c). */
 #ifndef LS_TRAIN_JOB_JOB_H
 #define LS_TRAIN_JOB_JOB_H
 
@@ -24,44 +28,46 @@ typedef struct ls_fit_seconds ls_fit_seconds;
 
 typedef enum ls_function_kind { LS_FUNCTION_TRAIN, LS_FUNCTION_EVALUATE, LS_FUNCTION_PREDICT } ls_function_kind;
 
-/* The two halves of a training step, traced when they are first run apart. */
+/* The two halves of a training step; traced when they first run separately. */
 typedef struct ls_halves {
-    ls_tensor **fetches; /* of GRADIENTS: losses and metrics, then what is passed on */
+    /* fetches of GRADIENTS: losses and metrics, then the tensors in `passed` */
+    ls_tensor **fetches;
     size_t fetch_count;
-    ls_tensor **passed; /* a part of fetches: the loss, gradients, statistics */
-    ls_tensor **inputs; /* of APPLY: one for each */
+    ls_tensor **passed; /* points into `fetches`: the loss, gradients, statistics */
+    ls_tensor **inputs; /* inputs of APPLY, one for each tensor in `passed` */
     size_t passed_count;
-    ls_tensor *samples, *learning_rate; /* inputs of APPLY, too */
-    ls_tensor *apply[2];                /* its fetches: the loss that is checked, and the update */
+    ls_tensor *samples, *learning_rate; /* further inputs of APPLY */
+    ls_tensor *apply[2];                /* fetches of APPLY: the checked loss, and the update */
 } ls_halves;
 
-/* What a training step is traced from. */
+/* Nodes that a training step is built from. */
 typedef struct ls_step_nodes {
-    ls_tensor **variables, **gradients; /* trainable ones; a gradient may be NULL */
+    ls_tensor **variables, **gradients; /* trainable variables; a gradient may be NULL */
     size_t count;
-    ls_tensor **updates; /* assignments of moving averages */
+    ls_tensor **updates; /* assignments to moving averages */
     size_t update_count;
 } ls_step_nodes;
 
 typedef struct ls_function {
     ls_function_kind kind;
-    ls_element_spec spec;                 /* of batched elements */
-    size_t class_count;                   /* of class weights; 0: classes are not weighted */
-    size_t output;                        /* of the model's, of a predict function */
+    ls_element_spec spec;                 /* spec of the batched elements */
+    size_t class_count;                   /* number of class weights; 0: none */
+    size_t output;                        /* predict functions: index of the model output */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
-    ls_tensor *learning_rate;             /* to be fed, of a train function */
-    ls_tensor *class_weights;             /* likewise, where classes are weighted */
-    /* loss, those of several outputs, metrics, and of a train function the step; of a predict function the output */
+    ls_tensor *learning_rate;             /* train functions: fed with each step */
+    ls_tensor *class_weights;             /* fed with each run if class_count > 0 */
+    /* The loss; with several outputs, the loss of each; the metrics; for a train function, the
+     * update. A predict function fetches its output only. */
     ls_tensor *fetches[LS_MAX_RESULTS + 1];
     size_t fetch_count;
     ls_tensor *loss, *losses[LS_MAX_OUTPUTS], *sums[LS_MAX_METRICS];
-    ls_step_nodes step; /* of a train function */
-    ls_halves halves;   /* likewise; no fetches: not traced yet */
+    ls_step_nodes step; /* train functions only */
+    ls_halves halves;   /* train functions only; `fetches` is NULL until traced */
 } ls_function;
 
 #define LS_MAX_FUNCTIONS 8
 
-/* The function for data of that spec, traced at the first call. */
+/* Returns the function for data of this spec; traces it at the first call. */
 typedef struct ls_function_choice {
     size_t class_count, output; /* as in ls_function */
 } ls_function_choice;
@@ -72,86 +78,90 @@ void ls_function_free(ls_function *function);
 
 /* ---- The job ---- */
 
-/* How the runs of one call are made: lanes (0: as the model's graph has them) and the strategy's map. They go with each
- * run and are a part of what its plan is found by, so calls inside others disturb nothing. */
+/* Settings for the runs of one call: lanes (0: the setting of the model's graph) and the strategy's
+ * map. Each run gets them, and they are part of the key of its plan, so nested calls do not disturb
+ * each other. */
 typedef struct ls_settings {
     ls_run_settings run;
-    int *lists;    /* of the map */
-    bool of_graph; /* they were the graph's */
+    int *lists;    /* storage of the map */
+    bool of_graph; /* the map is a copy of the graph's own */
 } ls_settings;
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
-ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy,
-                             ls_settings *settings); /* speeds known by now */
+/* Recomputes the map of a strategy with work_split "auto" from the device speeds measured so
+ * far. */
+ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings);
 void ls_settings_free(ls_settings *settings);
 
-/* An output that is trained, and how. */
 typedef struct ls_target {
     size_t output;
     ls_loss loss;
     double weight;
 } ls_target;
 
-/* Where a fit is. */
 typedef struct ls_position {
-    int64_t epoch, step; /* steps done of this epoch */
-    int64_t pass, batch; /* batches taken of this pass over the data */
+    int64_t epoch, step; /* step: steps done in this epoch */
+    int64_t pass, batch; /* batch: batches taken in this pass over the data */
 } ls_position;
 
-/* Results of an epoch so far: sums over samples (results.c). */
+/* Results of the epoch so far, as sums over samples (results.c). */
 typedef struct ls_tally {
-    double loss, losses[LS_MAX_OUTPUTS]; /* times samples */
+    double loss, losses[LS_MAX_OUTPUTS]; /* weighted by samples, except losses reduced by sum */
     int64_t samples, steps;
     double *sums[LS_MAX_METRICS];
 } ls_tally;
 
 struct ls_job {
     ls_model *model;
-    ls_arena arena; /* copies of names */
+    ls_arena arena; /* holds copies of names */
     ls_optimizer optimizer;
-    ls_target targets[LS_MAX_OUTPUTS]; /* by label */
+    ls_target targets[LS_MAX_OUTPUTS]; /* in the order of the labels */
     size_t target_count;
     ls_metric metrics[LS_MAX_METRICS];
     size_t metric_target[LS_MAX_METRICS], metric_count;
-    const char *names[LS_MAX_RESULTS]; /* of results */
+    const char *names[LS_MAX_RESULTS]; /* names of results */
     size_t name_count;
 
-    ls_scope scope;              /* everything traced ends with it */
-    const ls_scope_frame *frame; /* that scope: traces are made in no other */
+    ls_scope scope; /* owns everything traced */
+    /* frame of `scope`: no other scope may be open when tracing */
+    const ls_scope_frame *frame;
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
-    bool apart; /* steps are run as two halves: tests, and whatever stands between the two */
+    bool apart; /* run each step as two halves; only tests set it */
 
     ls_optimizer_state state; /* slots and the step */
-    double rate;              /* that was set; NAN: the optimizer's */
+    double rate;              /* set by ls_set_learning_rate; NAN: the optimizer's rate */
     ls_position position;
     ls_tally tally;
     uint64_t data_seed;
-    int64_t batch_size; /* of the fit at work, or the last one */
-    int64_t fitted;     /* the same, whatever was trained by hand since; 0: there was no fit */
-    int64_t lanes;      /* that were asked for */
-    int64_t lane_norms; /* batch norms that normalise by lane */
+    int64_t batch_size; /* batch size of the last fit or ls_train_on_batch */
+    int64_t fitted;     /* batch size of the last fit; 0: no fit yet */
+    int64_t lanes;      /* as requested in the options of the last fit */
+    int64_t lane_norms; /* number of batch norms that normalize per lane */
     const ls_callback *callbacks;
     size_t callback_count;
     ls_times times;
-    int used_lanes; /* of the last training step */
-    /* Checkpoints (checkpoint.h) */
-    const struct ls_fit_facts *fit;     /* the fit at work; NULL: there is none */
-    struct ls_checkpoint_writer *saver; /* that it saves with, or NULL */
-    const struct ls_file_ops *file_ops; /* that they are written with; NULL: the system's */
-    ls_fit_seconds *seconds;            /* of the fit at work, or the last one; NULL: there was none */
-    bool fitting;                       /* a fit is at work */
-    int64_t audit;                      /* in every so manieth step of it a lane is computed twice; 0: in none */
-    ls_timeline *timeline;              /* of the fit at work; NULL: none is kept */
+    int used_lanes; /* in the last training step */
+    /* ---- Checkpoints (checkpoint.h) ---- */
+    const struct ls_fit_facts *fit; /* the running fit; NULL: none */
+    /* writer of the running fit; NULL: it neither saves nor resumes */
+    struct ls_checkpoint_writer *saver;
+    const struct ls_file_ops *file_ops; /* for writing checkpoints; NULL: the system's */
+    ls_fit_seconds *seconds;            /* times of the current or last fit; NULL: no fit yet */
+    bool fitting;
+    /* compute one lane twice every N steps of a fit; 0: never */
+    int64_t audit;
+    ls_timeline *timeline; /* timeline of the running fit; NULL: not recorded */
 };
 
-/* A call begins that uses the model's compiled state; fails when it has none, or when another call is at work on the
- * model and this one must not be inside it (`alone`). */
+/* Begins a call that uses the model's compiled state. Fails if the model is not compiled, or if
+ * `alone` is set and another call is running on the model. */
 typedef struct ls_use {
-    const char *outer; /* the call that was at work before */
+    const char *outer; /* the enclosing call; NULL: none */
     ls_job *job;
 } ls_use;
 ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alone);
-ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call); /* it need not be compiled */
+/* The same for a model that may not be compiled. */
+ls_status ls_use_for_prediction(ls_use *use, ls_model *model, const char *call);
 void ls_use_end(ls_use *use);
 
 #endif

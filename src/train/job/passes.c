@@ -1,4 +1,5 @@
-/* Passes over a dataset as batches: rows of arrays in memory where that is possible, else elements of an iterator. */
+/* Passes over a dataset in batches: as rows of arrays in memory where possible, else as elements of
+ * an iterator. */
 #include "data/on_demand.h"
 #include "device/context.h"
 #include "train/job/broadcast_dataset.h"
@@ -14,7 +15,7 @@ static int64_t batch_size(const ls_batching *b)
 static ls_dataset *batched(ls_dataset *data, int64_t count, const ls_batching *b)
 {
     bool rows = false;
-    if (ls_is_from_worker(data)) { /* that worker makes them */
+    if (ls_is_from_worker(data)) { /* the worker that has the data forms the batches */
         ls_dataset *own = ls_from_worker_data(data);
         return ls_from_worker_over(data, own ? batched(own, count, b) : NULL);
     }
@@ -24,7 +25,7 @@ static ls_dataset *batched(ls_dataset *data, int64_t count, const ls_batching *b
     return ls_batch(d, batch_size(b), false);
 }
 
-/* Batches what is not batched yet. */
+/* Batches the dataset unless it is batched. */
 static ls_status prepare(ls_passes *p, ls_dataset *data, const ls_batching *b)
 {
     ls_element_spec spec;

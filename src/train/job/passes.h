@@ -4,13 +4,12 @@
 
 #include "train/job/step.h"
 
-/* One pass after another over a dataset, as batches. */
 typedef struct ls_passes {
-    ls_dataset *dataset; /* batched; its own handle */
+    ls_dataset *dataset; /* batched; owned */
     ls_element_spec spec;
-    int64_t steps;           /* of a pass; LS_UNKNOWN, LS_INFINITE */
-    int64_t first;           /* samples of a pass's first batch */
-    bool in_rows, on_demand; /* how batches come; otherwise by an iterator */
+    int64_t steps;           /* number per pass; LS_UNKNOWN, LS_INFINITE */
+    int64_t first;           /* samples in the first batch of a pass */
+    bool in_rows, on_demand; /* source of batches; neither: an iterator */
     ls_rows *rows;
     struct ls_on_demand *makes;
     ls_iterator *iterator;
@@ -18,16 +17,18 @@ typedef struct ls_passes {
 
 #define LS_DEFAULT_BATCH 32
 
-/* How samples become batches. A dataset that is batched already keeps its batches and its order. */
+/* How samples are grouped into batches. A dataset that is already batched keeps its batches and
+ * order. */
 typedef struct ls_batching {
-    const char *option; /* the name of the user's option for `asked`, for messages */
-    int64_t asked;      /* samples a batch, as the user asked; 0: not said. Batched data must have this size */
-    int64_t otherwise;  /* samples a batch where nothing was asked; 0: LS_DEFAULT_BATCH */
-    bool shuffle;       /* where the dataset can be shuffled */
+    const char *option; /* name of the user's option for `asked`, for messages */
+    /* Requested batch size; 0: not given. A batched dataset must have this size. */
+    int64_t asked;
+    int64_t otherwise; /* batch size if `asked` is 0; 0: LS_DEFAULT_BATCH */
+    bool shuffle;      /* if the dataset can be shuffled */
     uint64_t seed;
 } ls_batching;
 
-/* In a cluster (of the context, which may be NULL) samples are made on demand, where that is possible. */
+/* If `ctx` (may be NULL) is in a cluster, samples are created on demand where possible. */
 ls_status ls_passes_open(ls_passes *passes, const ls_context *ctx, ls_dataset *data, const ls_batching *batching);
 ls_status ls_passes_begin(ls_passes *passes, uint64_t epoch);
 ls_status ls_passes_next(ls_passes *passes, ls_batch_view *out, bool *end);

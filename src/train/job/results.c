@@ -1,4 +1,5 @@
-/* Results of a pass: sums over exactly the samples seen, turned into values; and the history of epochs. */
+/* Results of a pass, computed from sums over exactly the samples seen, and the history of
+ * epochs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ void ls_tally_clear(ls_tally *t, const ls_job *job)
         memset(t->sums[i], 0, ls_metric_sums_count(&job->metrics[i]) * sizeof(double));
 }
 
-/* A loss that is a sum over its batch is averaged over steps, others over samples. */
+/* Losses reduced by sum are averaged over steps, others over samples. */
 static bool is_sum(const ls_job *job, size_t target)
 {
     return job->targets[target].loss.options.reduction == LS_REDUCE_SUM;
@@ -130,7 +131,7 @@ ls_status ls_history_add(ls_history **history, const ls_results *results, const 
     }
     LS_TRY(ls_grow(&h->values, h->epochs, &h->room, h->count * sizeof(*h->values)));
     double *row = h->values + h->epochs++ * h->count;
-    for (size_t i = 0; i < h->count; i++) /* what an epoch has not is not a number */
+    for (size_t i = 0; i < h->count; i++) /* NAN for values that this epoch does not have */
         row[i] = i < results->count ? results->values[i] : NAN;
     for (size_t i = results->count; i < count && i < h->count; i++)
         row[i] = validation->values[i - results->count];

@@ -1,4 +1,4 @@
-/* What a call that trains begins with: settings, data and the traced function. */
+/* Setup of a call that trains: settings, data and the traced function. */
 #ifndef LS_TRAIN_JOB_SETUP_H
 #define LS_TRAIN_JOB_SETUP_H
 
@@ -9,10 +9,10 @@ typedef struct ls_fit_setup {
     ls_settings settings;
     ls_passes data, validation;
     bool validates;
-    int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
-    ls_function *function; /* the job's */
+    int64_t epochs, steps; /* steps per epoch; negative: until the data ends */
+    ls_function *function; /* owned by the job */
 } ls_fit_setup;
-/* `call` is for messages. */
+/* `call`: name of the API function, for messages. */
 ls_status ls_fit_set_up(ls_job *job, ls_dataset *data, const ls_fit_options *options, const char *call,
                         ls_fit_setup *out);
 void ls_fit_setup_free(ls_fit_setup *setup);

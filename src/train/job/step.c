@@ -1,4 +1,4 @@
-/* Running a job's functions: a step as one plan, or as its two halves. */
+/* Runs the functions of a job: a training step as one plan or as its two halves. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* ---- Settings ---- */
 
-/* Workers that were meant to train together must not each train alone, and servers must be there. */
+/* Prevents workers of one cluster from training separately, and requires that servers exist. */
 static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strategy)
 {
     ls_cluster_options found;
@@ -50,7 +50,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     *out = (ls_settings){ .of_graph = strategy->kind == LS_STRATEGY_DEFAULT && runs->lists };
     if (!out->of_graph)
         LS_TRY(ls_strategy_map(graph->context, strategy, &out->lists, &run.plan.map));
-    else /* the graph has one of its own, which a callback may change: this is as it is now */
+    else /* copy the graph's own map, because a callback may change it */
         LS_TRY(ls_task_map_copy(&runs->settings.plan.map, &out->lists, &run.plan.map));
     if (lanes > 0)
         run.plan.lanes = lanes;
@@ -58,7 +58,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     return LS_OK;
 }
 
-/* Lanes that are dealt out by speed are dealt again. */
+/* Distributes the lanes again if they are distributed by speed. */
 ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings)
 {
     int *lists = NULL;
@@ -139,7 +139,8 @@ static ls_status check_labels(const ls_job *job, const ls_function *f, const ls_
     return LS_OK;
 }
 
-/* Samples that are made on demand, and then looked at as others are before. */
+/* Creates samples on demand and then checks their labels. Other batches are checked before the
+ * run. */
 typedef struct maker {
     const ls_job *job;
     const ls_function *function;
@@ -153,7 +154,7 @@ static ls_status make_samples(void *user, int64_t first, int64_t end)
     return check_labels(m->job, m->function, m->batch, first, end);
 }
 
-/* Everything that the function reads but the learning rate. */
+/* Feeds everything that the function reads, except the learning rate. */
 static ls_status feed_batch(feeds *to, const ls_job *job, const ls_function *f, const ls_batch_view *batch,
                             const double *class_weights)
 {
@@ -178,13 +179,13 @@ static void note_times(ls_job *job, const ls_run_report *report)
     job->times.moved_bytes += report->moved_bytes;
 }
 
-/* Where a training step of the fit at work counts the time of devices. */
+/* Where training steps of the running fit add the time of devices; NULL for other runs. */
 static ls_device_seconds *seconds_of(const ls_job *job, const ls_function *f)
 {
     return job->fitting && f->kind == LS_FUNCTION_TRAIN ? ls_fit_seconds_list(job->seconds) : NULL;
 }
 
-/* By the step's number, which is the same on all workers. */
+/* Depends on the step number only, which is the same on all workers. */
 static bool is_audited(const ls_job *job, const ls_function *f)
 {
     int64_t step;

@@ -1,4 +1,5 @@
-/* Where a fit's time went: by device, as numbers and as text; and whether more devices were worth it. */
+/* Where the time of a fit went: per device, as numbers and as text, and whether several devices
+ * helped. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +10,18 @@
 #include "train/job/job.h"
 #include "train/job/times.h"
 
-/* ---- Keeping ---- */
+/* ---- Recording ---- */
 
 struct ls_fit_seconds {
-    int count;                      /* of devices */
-    ls_device_seconds *all, *epoch; /* of the fit so far; what they were when the epoch began */
-    double data, wall;              /* waiting for data; all the time */
-    int *stage;   /* that a device has of the strategy; -1: none, UNNAMED: the strategy does not name it */
-    int named;    /* devices that the strategy names */
-    bool single;  /* each of them has one worker */
-    double delay; /* that threads were ready to run and had no core; negative: not known */
+    int count;
+    /* per device: totals of the fit, and their values when the epoch began */
+    ls_device_seconds *all, *epoch;
+    double data, wall; /* seconds: waiting for data; total */
+    /* pipeline stage per device; -1: no stages, UNNAMED: the strategy does not use the device */
+    int *stage;
+    int named;    /* number of devices that the strategy uses */
+    bool single;  /* each of these devices has one thread */
+    double delay; /* seconds that runnable threads had no core; negative: unknown */
     int64_t steps;
 };
 
@@ -79,7 +82,7 @@ void ls_fit_seconds_note(ls_fit_seconds *s, const ls_times *times, double wall, 
 
 /* ---- As numbers ---- */
 
-/* Devices that the strategy names, and others that did something. */
+/* Devices that the strategy uses, and others that did work. */
 static bool is_listed(const ls_fit_seconds *s, int device)
 {
     return s->stage[device] != UNNAMED || s->all[device].present > 0;
@@ -159,15 +162,17 @@ ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, si
     return LS_OK;
 }
 
-/* ---- Whether more devices are worth it ---- */
+/* ---- Whether several devices helped ---- */
 
 #define FEWEST_STEPS 10
 #define SLOWER       0.9
 #define HARDLY       1.15
-#define MOST_DELAY   0.05 /* of the time of steps; with more, other work on the machine was measured, too */
+/* fraction of the step time; above it, other processes distorted the measurement */
+#define MOST_DELAY 0.05
 
-/* One device would do the work that all did, without waiting for the others and without what they copy to each other.
- * One that has several workers waits within itself, too: as long as they do now, to be sure. */
+/* Estimates the time on one device: all the work, without waiting for other devices and without
+ * copies between them. If a device has several threads, one device would also wait internally;
+ * assume the present waiting time. */
 static double alone(const ls_fit_seconds *s, double waiting)
 {
     double work = 0;

@@ -1,4 +1,4 @@
-/* Where the time of a fit goes, by device. */
+/* Where the time of a fit goes, per device. */
 #ifndef LS_TRAIN_JOB_TIMES_H
 #define LS_TRAIN_JOB_TIMES_H
 
@@ -7,17 +7,20 @@
 
 ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_task_map *map, ls_fit_seconds **out);
 void ls_fit_seconds_free(ls_fit_seconds *seconds);
-ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds); /* by device, for runs to add to */
+/* Per device; runs add to it. */
+ls_device_seconds *ls_fit_seconds_list(ls_fit_seconds *seconds);
 void ls_fit_seconds_begin_epoch(ls_fit_seconds *seconds);
-/* What the fit took, in all; delay: of ls_cores_delay. */
+/* Sets the totals of the fit; `delay` comes from ls_cores_delay. */
 void ls_fit_seconds_note(ls_fit_seconds *seconds, const ls_times *times, double wall, int64_t steps, double delay);
 
-/* ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3,"other":0.1}]: of the fit, or of the epoch
- * at hand, whose times are given; nothing for NULL. */
+/* Writes
+ *     ,"devices":[{"name":"cpu:0","busy":1.5,"data":0.1,"joins":0.2,"idle":0.3,"other":0.1}]
+ * for the fit or for the current epoch, with the `times` of the same period; nothing if `seconds`
+ * is NULL. */
 void ls_fit_seconds_put(const ls_fit_seconds *seconds, const ls_context *ctx, bool epoch, const ls_times *times,
                         ls_text *text);
 
-/* One sentence where more devices do not help, judged by what was measured; nothing where they do, or may. */
+/* Writes one sentence if the measurements show that several devices do not help; else nothing. */
 void ls_fit_seconds_advise(const ls_fit_seconds *seconds, ls_text *text);
 
 #endif

@@ -1,10 +1,11 @@
-/* Tracing a job's functions: train, evaluate and predict, and a train step as GRADIENTS and APPLY. */
+/* Traces the functions of a job: train, evaluate and predict, and a training step as GRADIENTS and
+ * APPLY. */
 #include <stdlib.h>
 
 #include "nn/model.h"
 #include "train/job/job.h"
 
-/* One sample's shape with the batch axis in front. */
+/* Replaces the first axis by the batch axis. */
 static ls_shape batched(const ls_shape *shape)
 {
     ls_shape with = *shape;
@@ -13,7 +14,6 @@ static ls_shape batched(const ls_shape *shape)
     return with;
 }
 
-/* Whether the model scales this input itself. */
 static bool begins_with_rescaling(const ls_model *model, size_t input)
 {
     for (size_t i = 0; i < model->call_count; i++) {
@@ -26,7 +26,7 @@ static bool begins_with_rescaling(const ls_model *model, size_t input)
     return false;
 }
 
-/* Whether a function of this job was traced for the same feature already. */
+/* Whether a function of this job was traced for the same feature before. */
 static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
 {
     for (int i = 0; i < job->function_count; i++) {
@@ -38,8 +38,9 @@ static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
     return false;
 }
 
-/* Features in the model's type. The bytes of images, [N,H,W] or more axes, become numbers from 0 to 1, unless the model
- * scales them itself; other bytes, such as [N] and [N,K], keep their values. */
+/* Casts a feature to the model's type. uint8 images ([N,H,W] or more axes) are scaled to 0..1
+ * unless the model rescales them itself; other uint8 data, such as [N] and [N,K], keeps its
+ * values. */
 static ls_tensor *feature(ls_job *job, size_t input, ls_tensor *x)
 {
     ls_dtype wanted = ls_model_input_dtype(job->model, input), given = ls_tensor_dtype(x);
@@ -77,7 +78,6 @@ static ls_status check_spec(const ls_job *job, const ls_function *f)
     return LS_OK;
 }
 
-/* Gives every component that the function reads an input to feed. */
 static void make_inputs(ls_job *job, ls_function *f)
 {
     ls_graph *graph = ls_model_graph(job->model);
@@ -91,14 +91,14 @@ static ls_tensor *label(const ls_function *f, size_t target)
     return f->inputs[(size_t)f->spec.features + target];
 }
 
-/* Weights of the samples for a target; NULL: none. */
+/* Sample weights for a target; NULL: none. */
 static ls_tensor *given_weights(const ls_function *f, size_t target)
 {
     size_t first = (size_t)(f->spec.features + f->spec.labels);
     return f->spec.weights == 0 ? NULL : ls_op_cast(f->inputs[first + (f->spec.weights > 1 ? target : 0)], LS_F32);
 }
 
-/* Those times the weights of their classes. */
+/* Multiplies the sample weights by the class weights. */
 static ls_tensor *sample_weights(ls_job *job, ls_function *f, size_t target, ls_tensor *given)
 {
     if (f->class_count == 0)
@@ -109,7 +109,7 @@ static ls_tensor *sample_weights(ls_job *job, ls_function *f, size_t target, ls_
     return given ? ls_op_mul(given, by_class) : by_class;
 }
 
-/* With fewer weights than classes a label would have none. */
+/* With fewer weights than classes, some labels would have no weight. */
 static ls_status check_class_weights(const ls_job *job, const ls_function *f, ls_tensor *const *outputs)
 {
     for (size_t i = 0; i < job->target_count && f->class_count > 0; i++) {
@@ -132,7 +132,7 @@ static void fetch(ls_function *f, ls_tensor *tensor)
     f->fetches[f->fetch_count++] = tensor;
 }
 
-/* The sum of all targets' losses, each with its weight, and the regularisers'. */
+/* Adds the weighted losses of all targets and the regularization. */
 static void trace_losses(ls_job *job, ls_function *f, ls_tensor *const *outputs, const ls_trace *trace)
 {
     for (size_t i = 0; i < job->target_count; i++) {
@@ -163,7 +163,7 @@ static void trace_metrics(ls_job *job, ls_function *f, ls_tensor *const *outputs
 
 /* ---- The step ---- */
 
-/* Takes the trace's updates over. */
+/* Takes ownership of the trace's updates. */
 static ls_status find_gradients(ls_job *job, ls_function *f, ls_trace *trace)
 {
     size_t count = ls_model_variable_count(job->model);
@@ -181,7 +181,7 @@ static ls_status find_gradients(ls_job *job, ls_function *f, ls_trace *trace)
     return ls_gradients(f->loss, s->variables, s->count, s->gradients);
 }
 
-/* An update of all variables and these assignments, as one tensor. */
+/* Groups the update of all variables and these assignments into one tensor. */
 static ls_status join_updates(ls_tensor *apply, ls_tensor *const *updates, size_t count, ls_tensor **out)
 {
     ls_tensor **parts = calloc(count + 1, sizeof(*parts));
@@ -261,16 +261,16 @@ void ls_function_free(ls_function *f)
     f->halves = (ls_halves){ .fetch_count = 0 };
 }
 
-/* ---- Its two halves ---- */
+/* ---- The two halves of a step ---- */
 
-/* What the assignments of moving averages are traced from again: the nodes that depend on the averages themselves are
- * made anew in APPLY, and what they read of the batch is passed on from GRADIENTS. */
+/* Traces the assignments of moving averages again, for APPLY. Nodes that depend on the averages are
+ * created again; the batch values that they read are passed from GRADIENTS. */
 typedef struct cut {
     ls_job *job;
     ls_halves *halves;
-    ls_tensor **order; /* all nodes that the assignments need; node->position is its index */
+    ls_tensor **order; /* all nodes that the assignments need; node->position is the index */
     bool *follows;     /* the node depends on an average */
-    ls_tensor **twin;  /* what stands for it in APPLY */
+    ls_tensor **twin;  /* replacement of the node in APPLY */
     size_t count;
 } cut;
 
@@ -296,13 +296,13 @@ static void find_followers(cut *c, const ls_step_nodes *s)
         c->follows[s->updates[u]->position] = true;
 }
 
-/* It needs nothing that a batch or a run brings. */
+/* Whether the node depends on neither the batch nor the run. */
 static bool is_constant(const ls_tensor *node)
 {
     return node->input_count == 0 && node->op != LS_OP_input && node->op != LS_OP_count;
 }
 
-/* Nodes come after their inputs, so those have their twins. */
+/* Nodes come after their inputs, so the inputs that depend on an average already have twins. */
 static void make_twin(cut *c, size_t i)
 {
     ls_tensor *node = c->order[i], *in[LS_MAX_RANK];
@@ -347,7 +347,7 @@ static ls_status cut_updates(ls_job *job, const ls_function *f, ls_halves *h, ls
     return status;
 }
 
-/* APPLY: a check of the loss, and the update from values that are fed. */
+/* Traces APPLY: the check of the loss, and the update from fed values. */
 static ls_status trace_apply(ls_job *job, ls_function *f, ls_halves *h, ls_tensor **gradients, ls_tensor **updates)
 {
     ls_graph *graph = ls_model_graph(job->model);
@@ -397,7 +397,7 @@ ls_status ls_function_halve(ls_job *job, ls_function *f)
     return LS_OK;
 }
 
-/* ---- Finding ---- */
+/* ---- Lookup ---- */
 
 static bool same_spec(const ls_element_spec *a, const ls_element_spec *b)
 {

@@ -1,8 +1,9 @@
-/* Leases. ls_lease_holds is asked before each write: it is one open and one read.
+/* Leases. Writers call ls_lease_holds before each write; it costs one open and one read.
  *
- * The claim of a generation cannot be shared: it is created with O_EXCL. Between claiming and naming itself in the
- * lease a worker looks for claims of higher generations, and again afterwards: a slower worker of a lower generation
- * may overwrite the lease's text, but sees the higher claim before it writes anything else. */
+ * A claim is created with O_EXCL, so only one worker can claim a generation. A worker looks for
+ * claims of higher generations before and after it writes its name into the lease. A slower worker
+ * of a lower generation may overwrite the text of the lease, but then sees the higher claim before
+ * it writes anything else. */
 #include "train/report/lease.h"
 
 #include <dirent.h>
@@ -24,7 +25,6 @@ static void claim_path(const ls_lease *lease, char out[PATH_MAX + 64])
     snprintf(out, PATH_MAX + 64, "%s.%016" PRIx64 ".%u", lease->path, lease->job, lease->generation);
 }
 
-/* Whether a file in the lease's folder is a claim, by its name. */
 static bool is_claim(const char *base, const char *name, uint64_t *job, unsigned *generation)
 {
     size_t length = strlen(base);
@@ -34,7 +34,8 @@ static bool is_claim(const char *base, const char *name, uint64_t *job, unsigned
            name[length + (size_t)end] == '\0';
 }
 
-/* Whether a higher generation was claimed. With `remove`, older claims go: of lower generations and of other jobs. */
+/* Whether a higher generation was claimed. If `remove` is set, removes claims of lower generations
+ * and of other jobs. */
 static bool is_outrun(const ls_lease *lease, bool remove)
 {
     char folder[PATH_MAX], name[PATH_MAX];
@@ -92,7 +93,7 @@ static ls_status write_text(const ls_lease *lease)
     return ls_file_write(lease->path, text, (size_t)length);
 }
 
-/* The claim is this worker's; it becomes the lease unless a higher generation was claimed meanwhile. */
+/* Turns the claim into the lease unless a higher generation was claimed meanwhile. */
 static ls_status settle_claim(const ls_lease *lease)
 {
     if (is_outrun(lease, false))
@@ -126,7 +127,8 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     return LS_OK;
 }
 
-/* A lower generation's text is that of a slower worker, which has lost. One that cannot be read says nothing. */
+/* A lower generation in the text is from a slower worker, which has lost. An unreadable file does
+ * not count as a loss. */
 bool ls_lease_holds(const ls_lease *lease)
 {
     char text[TEXT] = "";

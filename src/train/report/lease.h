@@ -1,9 +1,10 @@
-/* Leases: which worker of a cluster writes a log or a folder of checkpoints.
+/* Leases: which worker of a cluster may write a log or a folder of checkpoints.
  *
- * A lease is a small file beside what it protects. It names the job, the generation of its membership and the worker
- * that writes. A worker claims a generation by creating a second file, `LEASE.JOB.GENERATION`, exclusively: of two
- * sides that have lost each other in the same generation, one succeeds. A higher generation of the same job takes the
- * lease from a lower one, and another job's lease is replaced. A worker that has lost the lease writes nothing more. */
+ * A lease is a small file beside what it protects. It names the job, the generation of the
+ * membership and the worker that writes. A worker claims a generation by exclusively creating a
+ * second file, `LEASE.JOB.GENERATION`. If a cluster splits and both parts claim the same
+ * generation, only one succeeds. A higher generation of the same job takes the lease from a lower
+ * one; another job's lease is replaced. A worker that lost its lease writes nothing more. */
 #ifndef LS_TRAIN_REPORT_LEASE_H
 #define LS_TRAIN_REPORT_LEASE_H
 
@@ -13,21 +14,23 @@
 #include "run/peers.h"
 
 typedef struct ls_lease {
-    char path[PATH_MAX]; /* "": there is no lease, and everything may be written */
+    char path[PATH_MAX]; /* "": no lease, writing is always allowed */
     uint64_t job;
     unsigned generation;
-    bool claimed; /* the file of the claim is this worker's, to be removed */
+    bool claimed; /* this worker created the claim file and must remove it */
     const ls_peers *peers;
 } ls_lease;
 
-/* Claims the lease for the present generation, again where it was claimed for an older one. A process without a cluster
- * needs no lease. LS_ERR_PEER: another worker has it. LS_ERR_IO: it could not be written. */
+/* Claims the lease for the current generation; call it again when the generation changes. Does
+ * nothing without a cluster. LS_ERR_PEER: another worker holds it. LS_ERR_IO: it could not be
+ * written. */
 ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *path);
 
-/* Whether this worker still has the lease. A worker that was deposed has none, nor has one whose lease was removed. */
+/* Whether this worker still holds the lease: false if the worker was deposed or the lease was
+ * removed. */
 bool ls_lease_holds(const ls_lease *lease);
 
-/* Removes the files of the lease if it is this worker's. */
+/* Removes the files of the lease if this worker holds it. */
 void ls_lease_end(ls_lease *lease);
 
 #endif

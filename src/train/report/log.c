@@ -1,5 +1,5 @@
-/* The log of a fit: JSON lines, one object an event; log_file.c has the file. docs/log.md tells readers of logs what
- * stands in each line: what changes here changes there. */
+/* Formats the training log: JSON lines, one object per event; log_file.c writes them. docs/log.md
+ * documents the fields: change both together. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "train/report/log.h"
 #include "train/report/worker_times.h"
 
-/* Keys are also the names that users give to metrics. */
+/* Keys include the names that users give to metrics. */
 static void put_key(ls_text *text, const char *key)
 {
     ls_text_put(text, ",");
@@ -21,7 +21,7 @@ static void put_key(ls_text *text, const char *key)
     ls_text_put(text, ":");
 }
 
-/* JSON has no NaN and no infinity: null. */
+/* JSON has no NaN and no infinity; they become null. */
 static void put_number(ls_text *text, const char *key, double value)
 {
     put_key(text, key);
@@ -51,7 +51,7 @@ static void put_string(ls_text *text, const char *key, const char *value)
 
 /* ---- Start ---- */
 
-/* Many readers of JSON have no larger integers than 2^53: beyond them it is a string. */
+/* Many JSON readers are exact only up to 2^53; larger seeds are strings. */
 static void put_seed(ls_text *text, uint64_t seed)
 {
     const char *quote = seed > (UINT64_C(1) << 53) ? "\"" : "";
@@ -144,7 +144,8 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
 
 /* ---- Steps and epochs ---- */
 
-/* Nothing here depends on the clock or on the devices: the steps of two runs can be compared line by line. */
+/* Records contain nothing that depends on time or devices, so two runs can be compared line by
+ * line. */
 void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts)
 {
     if (!log)

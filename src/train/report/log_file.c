@@ -1,8 +1,9 @@
-/* The file of a log. The chief writes each line at once; every other worker keeps its last ones. When the chief is
- * lost, the next in line opens the file, cuts a torn last line, writes what is missing and goes on.
+/* The file of a log. The chief writes each line at once; every other worker keeps its last lines.
+ * When the chief is lost, its successor opens the file, removes an incomplete last line, writes the
+ * missing lines and continues.
  *
- * What identifies a record is its event and its number, as in {"event":"step","step":12 ; of a start, the steps done
- * and the weights: so a log tells whether it is of this run. */
+ * A record is identified by its event and number: {"event":"step","step":12. A start record is
+ * identified by the steps done and the weights, which shows whether a log belongs to this run. */
 #include "train/report/log_file.h"
 
 #include <errno.h>
@@ -19,28 +20,30 @@
 #include "train/report/lease.h"
 #include "train/report/log.h"
 
-#define KEPT 100 /* records of a worker that does not write */
-#define SEEN 256 /* records at the end of a file that is gone on with: more than the lost chief can have been ahead */
+#define KEPT 100 /* records kept by a worker that does not write */
+/* records read from the end of a file to continue; more than the lost chief can have been ahead */
+#define SEEN 256
 #define ID   LS_LOG_ID
 
 struct ls_train_log {
     ls_append file;
     char path[PATH_MAX];
     ls_context *ctx;
-    bool append;      /* behind what an earlier run wrote */
+    bool append;      /* to the log of an earlier run */
     bool quiet;       /* another worker writes */
-    bool handed_over; /* another worker has gone on with it */
+    bool handed_over; /* another worker took over the log, or it was given up */
     ls_lease lease;
-    char start[ID];   /* of the record that this run began with */
-    char *kept[KEPT]; /* of a quiet one: the last records, the number n at n % KEPT */
+    char start[ID];   /* id of the start record of this run */
+    char *kept[KEPT]; /* if quiet: the last records; record n is at n % KEPT */
     size_t kept_count;
-    char (*seen)[ID]; /* likewise: what the lost chief wrote last; NULL: this worker was the chief from the beginning */
+    /* ids of the last records of the lost chief; NULL: this worker did not take over */
+    char (*seen)[ID];
     size_t seen_count;
 };
 
 /* ---- Opening ---- */
 
-/* Not fopen: a FIFO that nobody reads must not block for ever. */
+/* Does not use fopen: a FIFO without a reader must not block forever. */
 static ls_status open_file(ls_train_log *log, int flags)
 {
     int fd = open(log->path, flags | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -58,7 +61,7 @@ static bool is_plain(const ls_train_log *log)
     return fstat(log->file.fd, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* A run that was killed may have left half a line at the end, which is removed. */
+/* Removes an incomplete line that a killed run left at the end. */
 static void remove_torn_line(ls_train_log *log)
 {
     char tail[4096];
@@ -72,7 +75,7 @@ static void remove_torn_line(ls_train_log *log)
         ls_append_cut(&log->file, end);
 }
 
-/* Another worker writes the log: this one ends. */
+/* Stops writing, because another worker writes the log. */
 static void hand_over(ls_train_log *log)
 {
     log->handed_over = true;
@@ -81,7 +84,8 @@ static void hand_over(ls_train_log *log)
                  log->path);
 }
 
-/* Where the lease cannot be written the log is, without one: only a worker that wakes up could not see it. */
+/* If the lease cannot be written, logs without one. Then only a worker that resumes after a long
+ * stop would not notice that it was replaced. */
 static void claim_lease(ls_train_log *log)
 {
     char path[PATH_MAX + 8];
@@ -172,12 +176,12 @@ static void keep_line(ls_train_log *log, const char *line)
 {
     char **place = &log->kept[log->kept_count % KEPT];
     free(*place);
-    *place = strdup(line); /* NULL: without memory for it there is one record less */
+    *place = strdup(line); /* NULL without memory: one record less */
     log->kept_count++;
 }
 
-/* A full disk must not cost hours of training: the first failure is told and ends the log, which then holds whole lines
- * only. */
+/* A full disk must not cost hours of training: the first failure prints a warning and ends the log,
+ * which then has complete lines only. */
 static void write_line(ls_train_log *log, const char *line, size_t bytes)
 {
     if (log->handed_over)
@@ -191,7 +195,8 @@ static void write_line(ls_train_log *log, const char *line, size_t bytes)
                      log->path, ls_last_error());
 }
 
-/* What the lost chief had written is not written again. A checkpoint is told by the worker that wrote it. */
+/* Skips records that the lost chief wrote. Checkpoint records are always written: only the worker
+ * that saved the checkpoint logs it. */
 static void put_line(ls_train_log *log, const char *line, size_t bytes)
 {
     char id[ID];
@@ -228,9 +233,9 @@ void ls_train_log_join_run(ls_train_log *log, const char id[LS_LOG_ID])
         snprintf(log->start, sizeof(log->start), "%.*s", LS_LOG_ID - 1, id);
 }
 
-/* ---- Going on in the place of a lost chief ---- */
+/* ---- Replacing a lost chief ---- */
 
-/* Reads the file: the records of its last run, the newest SEEN of them. Whether that run is this one. */
+/* Reads the ids of the last run in the file, the newest SEEN. Returns whether it is this run. */
 static bool look_at_file(ls_train_log *log)
 {
     char *line = NULL, id[ID];
@@ -253,8 +258,9 @@ static bool look_at_file(ls_train_log *log)
     return ours;
 }
 
-/* The log of another run is replaced, as the chief would have done; one that this run goes on with stays. A chief that
- * wrote more than is kept here, but not to this file, wrote where this worker cannot see it. */
+/* Replaces the log of another run, as the chief would have done, unless this run appends to it. If
+ * the chief wrote more than is kept here, but not to this file, this worker cannot see the chief's
+ * file. */
 static void replace_other_run(ls_train_log *log)
 {
     if (log->kept_count > KEPT)
@@ -273,7 +279,7 @@ static ls_status go_on(ls_train_log *log)
         return ls_fail(LS_ERR_MEMORY, "no memory to go on with a log");
     LS_TRY(open_file(log, O_RDWR));
     log->quiet = false;
-    if (!is_plain(log)) /* what a pipe was given cannot be looked at */
+    if (!is_plain(log)) /* a pipe cannot be read back */
         return LS_OK;
     claim_lease(log);
     if (log->handed_over)
@@ -298,7 +304,7 @@ void ls_train_log_go_on(ls_train_log *log)
         "worker %d cannot go on with the log: %s; it ends with what the lost worker wrote (a log needs a folder "
         "that all workers can reach), and training goes on",
         ls_cluster_rank(log->ctx), ls_last_error());
-    log->handed_over = true; /* nobody writes it any more */
+    log->handed_over = true; /* no worker writes it any more */
     log->quiet = false;
 }
 
@@ -306,7 +312,7 @@ void ls_train_log_go_on(ls_train_log *log)
 
 void ls_train_log_end(ls_train_log *log)
 {
-    ls_append_close(&log->file); /* its failure stays in `error`, too */
+    ls_append_close(&log->file); /* keeps the failure in `error` */
     if (log->file.error != 0)
         ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is not complete: %s", log->path,
                      strerror(log->file.error));

@@ -1,5 +1,5 @@
-/* Where the lines of a log go (log_file.c): the file, or, on a worker that is not the chief, a memory of the last ones,
- * for the day that it goes on in the chief's place. */
+/* Destination of log lines (log_file.c): the file or, on a worker that is not the chief, a buffer
+ * of the last ones, in case it has to replace the chief. */
 #ifndef LS_TRAIN_REPORT_LOG_FILE_H
 #define LS_TRAIN_REPORT_LOG_FILE_H
 
@@ -7,10 +7,10 @@
 #include "train/job/job.h"
 #include "train/report/log.h"
 
-/* One line, which is freed; its newline is added. */
+/* Ends the JSON object and writes it as a line. Frees `line`. */
 void ls_train_log_put(ls_train_log *log, ls_text *line);
 
-/* The file is closed, what is missing in it told. */
+/* Closes the file, warns if the log is incomplete, and frees the log. */
 void ls_train_log_end(ls_train_log *log);
 
 #endif

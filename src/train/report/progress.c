@@ -1,5 +1,5 @@
-/* Progress as Keras 3 shows it: a bar that is redrawn on a terminal, one line an epoch elsewhere. No line on a terminal
- * is wider than it is: one that is to be drawn again is cut, the last one of an epoch goes on in the next line. */
+/* Progress as Keras 3 shows it: a bar that is redrawn on a terminal, one line per epoch elsewhere.
+ * No line is wider than the terminal: bars are cut, the last line of an epoch is wrapped. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,7 @@ void ls_progress_begin(ls_progress *p, int64_t steps, int64_t done)
     p->results = NULL;
 }
 
-/* ---- Pieces of a line ---- */
+/* ---- Parts of a line ---- */
 
 /* "13s", "1:05", "2:03:04" */
 static void put_seconds(ls_text *text, double seconds)
@@ -53,7 +53,7 @@ static void put_step_time(ls_text *text, double seconds)
         ls_text_add(text, "%.0fus/step", seconds * 1e6);
 }
 
-/* Time a step without the first, which compiles. */
+/* Excludes the first step, which compiles. */
 static double step_seconds(const ls_progress *p, double elapsed)
 {
     int64_t made = p->done - p->before;
@@ -70,25 +70,25 @@ static void put_count(ls_text *text, const ls_progress *p)
         ls_text_add(text, "%" PRId64 "/Unknown", p->done);
 }
 
-/* What a line is made of. Each piece is a text: "469/469", "3s", "6ms/step"; then values: "loss: 0.5". */
+/* Parts of a line, each a text: "469/469", "3s", "6ms/step"; then values: "loss: 0.5". */
 #define MOST_VALUES (2 * LS_MAX_RESULTS + 1)
 typedef struct pieces {
     const ls_terminal *terminal;
     ls_text count, time, step_time;
     ls_text values[MOST_VALUES];
     size_t value_count;
-    double part; /* done, of 1 */
+    double part; /* done, from 0 to 1 */
 } pieces;
 
 static void add_value(pieces *all, const char *prefix, const char *name, double value)
 {
     ls_text *text = &all->values[all->value_count++];
-    ls_text_add(text, "%s%.80s: ", prefix, name); /* a metric's name may be the user's */
+    ls_text_add(text, "%s%.80s: ", prefix, name); /* users name metrics */
     ls_text_add(text, fabs(value) > 1e-3 || value == 0 ? "%.4f" : "%.4e", value);
     ls_terminal_clean(all->terminal, text);
 }
 
-/* In the order of their names, as Keras has them. */
+/* Sorted by name, as in Keras. */
 static void add_results(pieces *all, const char *prefix, const ls_results *results)
 {
     bool taken[LS_MAX_RESULTS] = { false };
@@ -144,7 +144,7 @@ static void put_values(ls_line *line, const pieces *all)
         ls_line_put(line, LS_STYLE_PLAIN, " - %s", ls_text_get(&all->values[i]));
 }
 
-/* Cells of the bar that leave room for as much of the rest as there is. */
+/* Width of the bar that leaves room for the rest of the line. */
 static int fitting_cells(const ls_progress *p, const pieces *all, size_t room, bool with_values)
 {
     ls_line rest = ls_line_of(&p->terminal, SIZE_MAX);
@@ -156,28 +156,29 @@ static int fitting_cells(const ls_progress *p, const pieces *all, size_t room, b
     return used >= room ? 0 : room - used < BAR ? (int)(room - used) : BAR;
 }
 
-/* The bar makes room first, then the end is left out. */
+/* On a narrow terminal the bar shrinks first, then the end of the line is cut. */
 static void draw(ls_progress *p, const pieces *all)
 {
     size_t room = ls_terminal_room(&p->terminal);
     ls_line line = ls_line_of(&p->terminal, room);
     put_head(&line, all, fitting_cells(p, all, room, true));
     put_values(&line, all);
-    if (p->about[0] && !line.full && line.columns + 3 + strlen(p->about) <= room) /* ASCII */
+    /* ASCII: bytes are columns */
+    if (p->about[0] && !line.full && line.columns + 3 + strlen(p->about) <= room)
         ls_line_put(&line, LS_STYLE_PLAIN, " - %s", p->about);
     ls_line_draw(&line);
     ls_text_free(&line.text);
     p->open_line = true;
 }
 
-/* A line that stays, and the cursor behind it. */
+/* Prints a line that stays, with a newline. */
 static void finish_line(ls_progress *p, ls_line *line)
 {
     fprintf(p->terminal.out, "%s\n", ls_text_get(&line->text));
     ls_text_free(&line->text);
 }
 
-/* Text as it is, in as many lines as it takes. A character that is wider than the terminal is a '?'. */
+/* Wraps text to the terminal. Prints '?' for a character wider than the terminal. */
 static void write_wrapped(ls_progress *p, const char *text, size_t room)
 {
     do {
@@ -189,7 +190,7 @@ static void write_wrapped(ls_progress *p, const char *text, size_t room)
     } while (*text);
 }
 
-/* Values one behind the other: what does not fit into the line goes into the next one. */
+/* Appends the values; wraps between them. */
 static void finish_values(ls_progress *p, ls_line *line, const pieces *all)
 {
     size_t room = line->most;
@@ -209,13 +210,14 @@ static void finish_values(ls_progress *p, ls_line *line, const pieces *all)
         finish_line(p, line);
 }
 
-/* All of it, on as many lines as it takes. */
+/* Prints the complete line, wrapped. */
 static void finish_bar(ls_progress *p, const pieces *all)
 {
     size_t room = ls_terminal_room(&p->terminal);
     int cells = fitting_cells(p, all, room, true);
     ls_line line = ls_line_of(&p->terminal, room);
-    if (cells < LEAST_BAR) /* then values go into lines of their own, and the bar need not give way to them */
+    /* values go to lines of their own, so the bar need not leave room for them */
+    if (cells < LEAST_BAR)
         cells = fitting_cells(p, all, room, false);
     if (p->terminal.is_terminal)
         ls_line_erase(&p->terminal);
@@ -305,7 +307,7 @@ void ls_progress_break(ls_progress *p)
 
 /* ---- Work between steps: validation, checkpoints ---- */
 
-/* Behind the values, where there is a bar; else a line of its own. */
+/* Shows the work on the bar before the values; without a bar, on its own line. */
 static void show_work(void *user, const ls_work *work)
 {
     ls_progress *p = user;
@@ -319,7 +321,7 @@ static void show_work(void *user, const ls_work *work)
     if (work->total > 0)
         ls_text_add(text, " %.0f%%", 100 * (double)work->done / (double)work->total);
     ls_terminal_clean(&p->terminal, text);
-    if (all.value_count > 1) { /* first of the values: on a narrow terminal the last ones are cut */
+    if (all.value_count > 1) { /* move it first: a narrow terminal cuts the last values */
         ls_text last = all.values[all.value_count - 1];
         memmove(&all.values[1], &all.values[0], (all.value_count - 1) * sizeof(last));
         all.values[0] = last;

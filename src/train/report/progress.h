@@ -1,4 +1,4 @@
-/* Progress of a fit on a terminal or in lines. */
+/* Progress of a fit: a bar on a terminal, or lines. */
 #ifndef LS_TRAIN_REPORT_PROGRESS_H
 #define LS_TRAIN_REPORT_PROGRESS_H
 
@@ -6,28 +6,30 @@
 
 typedef struct ls_progress {
     ls_terminal terminal;
-    bool bar, lines;      /* neither: silent */
-    int64_t steps;        /* of the epoch; negative: not known */
-    int64_t done, before; /* steps done; of these, before this process came to the epoch */
+    bool bar, lines;      /* neither: print nothing */
+    int64_t steps;        /* per epoch; negative: unknown */
+    int64_t done, before; /* steps done in this epoch; `before`: those of an earlier process */
     double start, drawn;
-    double first_step;           /* seconds that the first step took: not counted in the time a step */
-    bool open_line;              /* a bar is drawn, without a newline after it */
-    const ls_results *results;   /* what the last step gave; NULL: there was none yet */
-    char about[LS_WORKERS_TEXT]; /* shown last, on a terminal that has room for it; "" */
-    bool watching;               /* work between steps is shown, too, */
-    ls_work_watcher outer;       /* in place of this watcher */
+    double first_step;           /* duration in seconds; excluded from the time per step */
+    bool open_line;              /* a bar is drawn without a newline after it */
+    const ls_results *results;   /* after the last step; NULL: no step yet */
+    char about[LS_WORKERS_TEXT]; /* shown last if the terminal is wide enough; "": nothing */
+    bool watching;               /* also show work between steps */
+    ls_work_watcher outer;       /* the watcher that was replaced, to restore at the end */
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
 /* Prints the first line of a fit: its optimizer and the learning rate of its first step. */
 void ls_progress_rate(ls_progress *progress, const char *optimizer, double rate);
 void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps, int64_t done);
-void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done); /* the same without a title */
+/* Begins an epoch without printing its title. */
+void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done);
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
-/* From now on work of this thread (base/work.h) is shown with the bar, until it is closed. */
+/* Shows work of this thread (base/work.h) on the bar until ls_progress_close. */
 void ls_progress_watch(ls_progress *progress);
-/* Ends a bar that is not at its end, for another line to follow; closing does so, too. */
+/* Ends an unfinished bar with a newline, so that other output can follow. ls_progress_close does
+ * the same. */
 void ls_progress_break(ls_progress *progress);
 void ls_progress_close(ls_progress *progress);
 

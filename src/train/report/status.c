@@ -1,6 +1,6 @@
-/* What a fit shows of itself while it runs: a small JSON file for `lockstep top` and other programs, whole at any time.
- * A thread of its own writes it once a second, also while training waits for somebody; a step only notes a few numbers.
- */
+/* The status file of a running fit: a small JSON file for `lockstep top` and other programs,
+ * complete at any time. A thread writes it once per second, even while training waits for a worker;
+ * a step only stores a few numbers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -23,23 +23,24 @@
 
 struct ls_fit_status {
     ls_context *ctx;
-    char path[PATH_MAX], *head; /* head: what never changes */
+    char path[PATH_MAX], *head; /* head: JSON that never changes */
     pthread_t thread;
-    pthread_mutex_t mutex; /* of all that follows */
+    pthread_mutex_t mutex; /* protects all fields below */
     pthread_cond_t wakes;
     bool ends, said;
-    char failure[256]; /* of a write, until that is said */
+    char failure[256]; /* message of a failed write, kept until it is logged */
     ls_fit_at at;
-    double noted; /* when */
-    int last;     /* the worker that the others wait for; -1: none */
+    double noted; /* time of the last note */
+    int last;     /* worker that holds up the others; -1: none */
     int count;
-    int64_t steps; /* that the times of workers are of */
+    int64_t steps; /* number of steps that `workers` covers */
     ls_worker_time workers[LS_MAX_CLUSTER];
 };
 
 /* ---- The file ---- */
 
-/* The worker that is waited for now, when nothing has moved for a while; else the one that is usually last. */
+/* Returns the worker that this process waits for if training has not moved for a while, else the
+ * one that is usually slowest. */
 static int waiting_for(const ls_fit_status *s, double idle)
 {
     const ls_peers *peers = s->ctx->peers;
@@ -68,7 +69,7 @@ static void put_workers(const ls_fit_status *s, ls_text *text)
     ls_text_put(text, "]");
 }
 
-/* The mutex is held. */
+/* Call with the mutex locked. */
 static void describe(const ls_fit_status *s, ls_text *text)
 {
     const ls_fit_at *at = &s->at;
@@ -89,7 +90,7 @@ static void describe(const ls_fit_status *s, ls_text *text)
     ls_text_put(text, "}\n");
 }
 
-/* The mutex is held, but not while the file is written. */
+/* Call with the mutex locked; unlocks it while it writes the file. */
 static void write_file(ls_fit_status *s)
 {
     ls_text text = { 0 };
@@ -121,7 +122,9 @@ static void *writer(void *user)
 
 /* ---- Opening and closing ---- */
 
-/* {"pid":1234,"host":"a","started":1790000000,"model":"mnist-cnn","size":4,"log":"/tmp/run.jsonl" */
+/* Makes the part that never changes:
+ *
+ * {"pid":1234,"host":"a","started":1790000000,"model":"mnist-cnn","size":4,"log":"/run.jsonl" */
 static ls_status make_head(ls_fit_status *s, const ls_job *job, const char *log)
 {
     ls_text text = { 0 };
@@ -178,7 +181,7 @@ void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_s
     free(s);
 }
 
-/* It may be another one's: of a worker that went on in the place of this one, which had stopped. */
+/* Removes the file only if it is this process's own: another worker may have replaced this one. */
 static void remove_own(const ls_fit_status *s)
 {
     char *found = NULL;
@@ -205,7 +208,7 @@ void ls_fit_status_close(ls_fit_status *s)
     free(s);
 }
 
-/* ---- What is noted ---- */
+/* ---- Updates ---- */
 
 void ls_fit_status_note(ls_fit_status *s, const ls_fit_at *at)
 {
@@ -217,7 +220,7 @@ void ls_fit_status_note(ls_fit_status *s, const ls_fit_at *at)
     bool says = s->failure[0] && !s->said;
     s->said |= says;
     pthread_mutex_unlock(&s->mutex);
-    if (says) /* here, because the thread must not call the user's log */
+    if (says) /* log here: the thread must not call the user's log function */
         ls_log_write(&s->ctx->log, LS_LOG_WARNING, "what this job shows of itself cannot be written: %s", s->failure);
 }
 

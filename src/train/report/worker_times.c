@@ -1,4 +1,5 @@
-/* The workers of a cluster, as the chief sees them: how long each is at its own work, and who holds up the others. */
+/* Measures the work of each worker on the chief, finds the worker that holds up the others, and
+ * assigns lanes by speed. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,11 @@
 #include "train/job/job.h"
 #include "train/report/worker_times.h"
 
-#define SLOW        1.5 /* times the median: such a worker is named, */
-#define SLOW_MOMENT 0.5 /* if it holds up the others for so many seconds of an epoch */
-#define HOLDS_UP    1.2 /* times the median: whoever watches is told */
+#define SLOW 1.5 /* warn about workers slower than this, in multiples of the median */
+/* no warning if a worker delays the others less than this, in seconds per epoch */
+#define SLOW_MOMENT 0.5
+/* show a worker slower than this in live progress, in multiples of the median */
+#define HOLDS_UP 1.2
 
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
 {
@@ -56,7 +59,7 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of two in the middle the lower one: of two workers, the faster. 0: nobody has lanes. */
+/* Median of the workers that have lanes; the lower of two middle values. 0: none has lanes. */
 static double median(const ls_worker_times *times, bool of_a_lane)
 {
     double values[LS_MAX_CLUSTER];
@@ -70,8 +73,9 @@ static double median(const ls_worker_times *times, bool of_a_lane)
     return count > 0 ? values[(count - 1) / 2] : 0;
 }
 
-/* One that has more lanes than others takes longer, and is not slow; one that has fewer is not slow either while it is
- * done before the others. So both count: the time, and the time of a lane. */
+/* A worker with more lanes takes longer but is not slow; one with fewer lanes is not slow as long
+ * as it finishes first. So the smaller of two ratios counts: of the total time and of the time per
+ * lane. */
 const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor)
 {
     const ls_worker_time *found = NULL;
@@ -131,12 +135,13 @@ void ls_worker_times_put(const ls_worker_times *times, ls_text *text)
 
 /* ---- Lanes by speed ---- */
 
-#define PARTS    1000 /* the weight of the fastest */
-#define GAIN     0.9  /* of the time that a step takes now: for less lanes stay where they are */
+#define PARTS 1000 /* weight of the fastest worker */
+/* reassign lanes only if a step then takes less than this part of the present time */
+#define GAIN     0.9
 #define FORGIVES 1.1
-#define MEASURED 10 /* steps, at least */
+#define MEASURED 10 /* minimum number of steps to measure */
 
-/* How long the slowest will be at its lanes, with these weights. */
+/* Step time with these weights: that of the slowest worker. */
 static double longest(const ls_worker_times *times, const double *speed, const uint32_t *weights)
 {
     int first[LS_MAX_CLUSTER + 1];
@@ -149,8 +154,8 @@ static double longest(const ls_worker_times *times, const double *speed, const u
     return most;
 }
 
-/* Lanes a second, of the last times. One that has none now is tried again after a while: it is taken to be a little
- * faster each time. */
+/* Lanes per second, averaged with earlier measurements. A worker without lanes is assumed to be a
+ * bit faster each time, so that it gets lanes again after a while. */
 static double speed_of(ls_worker_times *times, const ls_worker_time *t)
 {
     double *known = &times->speed[t->rank];
@@ -160,8 +165,8 @@ static double speed_of(ls_worker_times *times, const ls_worker_time *t)
     return *known = *known > 0 ? (*known + now) / 2 : now;
 }
 
-/* Whether other weights would make steps faster by more than a little. Who never had lanes is taken to be as fast as
- * the slowest that had. */
+/* Finds weights; false if they would hardly make steps faster. A worker that never had lanes is
+ * assumed to be as fast as the slowest measured one. */
 static bool find_weights(ls_worker_times *times, uint32_t *weights)
 {
     double speed[LS_MAX_CLUSTER], most = 0, least = 0, now = 0;
@@ -179,7 +184,8 @@ static bool find_weights(ls_worker_times *times, uint32_t *weights)
     }
     if (most == 0 || !(longest(times, speed, weights) * (double)times->steps < GAIN * now))
         return false;
-    for (int i = times->count; i-- > 0;) /* from the list to places: parameter servers are in between */
+    /* from list index to member index; parameter servers are in between */
+    for (int i = times->count; i-- > 0;)
         weights[times->list[i].place] = weights[i];
     return true;
 }
@@ -204,7 +210,7 @@ ls_status ls_worker_times_split(ls_worker_times *times, ls_context *ctx)
     if (!peers)
         return LS_OK;
     unsigned split = peers->split;
-    if (peers->epoch != times->epoch) { /* some came or went, and lanes are even again */
+    if (peers->epoch != times->epoch) { /* members changed; the lanes are even again */
         ls_worker_times_begin(times, ctx);
     } else if (times->steps >= MEASURED) {
         ls_worker_times_take(times, ctx);
