@@ -1,4 +1,4 @@
-/* Sizes that cannot overflow silently: each returns false instead. */
+/* Overflow-checked sizes: the functions return false on overflow. */
 #ifndef LS_BASE_SIZE_H
 #define LS_BASE_SIZE_H
 
