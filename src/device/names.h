@@ -1,7 +1,7 @@
 /* Parses names of devices:
  *
  * clang-format off
- *     /job:localhost/replica:0/task:0/device:GPU:1    full name; components before the device are optional
+ *     /job:localhost/replica:0/task:0/device:GPU:1    full name; parts before the device are optional
  *     /job:worker/replica:0/task:3/device:GPU:1       full name on worker 3 of a cluster
  *     /physical_device:GPU:0                          same as /device:GPU:0
  *     /gpu:0, gpu                                     number 0 is the default
