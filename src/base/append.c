@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Not blocking: a FIFO that nobody reads must not hold training up for ever. */
+/* Opens without blocking: a FIFO without a reader must not block training forever. */
 ls_status ls_append_open(ls_append *file, const char *path)
 {
     struct stat about;

@@ -10,7 +10,7 @@
 typedef struct ls_append {
     int fd;        /* -1: closed */
     int64_t bytes; /* total size of the whole records */
-    int error;     /* errno of the failed write, after which all records are ignored; 0: no failure */
+    int error;     /* errno of the failed write, after which records are ignored; 0: none */
 } ls_append;
 
 #define LS_APPEND_CLOSED                                                                                               \

@@ -28,7 +28,7 @@ ls_status ls_json_write_file(const char *path, const json_t *value);
 typedef struct ls_json_at {
     const json_t *value;
     const struct ls_json_at *parent; /* NULL: this is the root */
-    const char *key;                 /* name of the root, or key of this value; NULL: element of an array */
+    const char *key;                 /* name of the root or key of the value; NULL: array element */
     size_t index;                    /* position in the array, for elements */
 } ls_json_at;
 

@@ -16,7 +16,7 @@
 
 #define LS_SOCKET_FOLDERS 3
 #define LS_SOCKET_FOLDER_CHARS                                                                                         \
-    64 /* a socket's path (folder, name and final zero) must fit into the 108 bytes of its address */
+    64 /* a socket's path (folder, name and zero) must fit into the 108 bytes of its address */
 
 /* Fills in the candidates whose paths are short enough; returns their number. */
 int ls_socket_folders(char paths[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS]);

@@ -8,7 +8,7 @@ typedef struct ls_terminal {
     FILE *out;
     bool is_terminal; /* a terminal on which lines can be redrawn; false if TERM is "dumb" */
     bool color;       /* false if NO_COLOR is set */
-    bool utf8;        /* the locale uses UTF-8 (LC_ALL, LC_CTYPE, LANG); otherwise only ASCII is drawn */
+    bool utf8;        /* UTF-8 locale (LC_ALL, LC_CTYPE, LANG); otherwise only ASCII is drawn */
 } ls_terminal;
 
 ls_terminal ls_terminal_of(FILE *out);

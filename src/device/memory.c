@@ -15,7 +15,7 @@
 
 #define UNIT       ((size_t)64) /* blocks begin and end at multiples of 64 bytes */
 #define PAGE       ((size_t)4096)
-#define SHARED     LS_MIB(1) /* size of regions shared by small blocks; smaller if the limit is small */
+#define SHARED     LS_MIB(1) /* size of a region for small blocks; less under a small limit */
 #define SHARE      64        /* a shared region is at most 1/64 of the limit */
 #define HUGE_PAGE  LS_MIB(2)
 #define LARGEST    ((size_t)1 << 62) /* rounding up to this size does not overflow */
@@ -171,8 +171,9 @@ static use use_of(const ls_memory *memory, size_t size)
     return size < (memory->info.limit ? shared_bytes(memory) / 8 : SHARED) ? SMALL : LARGE;
 }
 
-/* An empty region accepts any size, except blocks of less than half its size: a long-lived one
- * would prevent the release of the whole region. Shared regions accept all blocks. */
+/* A shared region accepts any block while it is empty. A larger empty region accepts only large
+ * blocks of at least half its size: a long-lived smaller block would prevent the release of all of
+ * it. */
 static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, use wanted)
 {
     const region *in = hole->region;
@@ -450,7 +451,8 @@ static ls_status take(ls_memory *memory, size_t bytes, const char *what, piece *
     piece *hole = find_hole(memory, size, use_of(memory, size));
     if (!hole) {
         ls_status status = grow(memory, size, what);
-        hole = find_hole(memory, size, status == LS_OK ? use_of(memory, size) : ANY); /* use any hole before failing */
+        /* Use any hole before failing. */
+        hole = find_hole(memory, size, status == LS_OK ? use_of(memory, size) : ANY);
         if (!hole)
             return status;
     }
