@@ -60,7 +60,8 @@ ls_status ls_append_write(ls_append *file, const void *data, size_t bytes)
         return LS_OK;
     }
     file->error = errno;
-    bool cut = ftruncate(file->fd, file->bytes) == 0 || errno == EINVAL; /* EINVAL: a pipe or a device */
+    /* EINVAL: a pipe or a device. */
+    bool cut = ftruncate(file->fd, file->bytes) == 0 || errno == EINVAL;
     return ls_fail(LS_ERR_IO, "%s%s", strerror(file->error), cut ? "" : "; its last record may be cut short");
 }
 

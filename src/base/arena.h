@@ -9,7 +9,7 @@ typedef struct ls_arena_block ls_arena_block;
 /* Initialize with zeros: ls_arena a = { 0 }; */
 typedef struct ls_arena {
     ls_arena_block *top; /* current block, the blocks below it are full; NULL: no block yet */
-    /* block kept by ls_arena_restore, so that a loop of save and restore does not call malloc */
+    /* Block kept by ls_arena_restore, so that a loop of save and restore does not call malloc. */
     ls_arena_block *spare;
 } ls_arena;
 
@@ -24,7 +24,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t bytes);
 char *ls_arena_strdup(ls_arena *arena, const char *text);
 
 ls_arena_mark ls_arena_save(const ls_arena *arena);
-/* frees everything allocated since the mark */
+/* Frees everything allocated since the mark. */
 void ls_arena_restore(ls_arena *arena, ls_arena_mark mark);
 void ls_arena_free(ls_arena *arena); /* the arena can be used again */
 

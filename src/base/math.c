@@ -62,7 +62,8 @@ static double power_of_two(int e)
     return from_bits((uint64_t)(e + 1023) << 52);
 }
 
-/* x 2^e for x within [1/2, 4), e within -1100 .. 1100: at most one rounding, when the result is subnormal. */
+/* x 2^e for x within [1/2, 4), e within -1100 .. 1100. Rounds at most once, if the result is
+ * subnormal. */
 static double scale(double x, int e)
 {
     if (e >= -1021 && e <= 1021)
@@ -109,12 +110,13 @@ static inline double polynomial(const double *c, int n, double x)
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* exp(x + tail) = result 2^*e, hi within [0.99, 2.01), relative error about 2^-61; |x| < 1000, |tail| tiny beside it.
- * x = k ln2/128 + r with |r| <= ln2/256, and k = 128 e + j. */
+/* exp(x + tail) = result 2^*e, hi within [0.99, 2.01), relative error about 2^-61, for |x| < 1000
+ * and |tail| tiny in comparison. x = k ln2/128 + r with |r| <= ln2/256, and k = 128 e + j. */
 static wide exp_wide(double x, double tail, int *e)
 {
     double k = x * INV_LN2_128 + ROUNDER - ROUNDER;
-    double r = (x - k * LN2_128_HI) - k * LN2_128_LO + tail; /* the difference in brackets is exact */
+    /* The difference in parentheses is exact. */
+    double r = (x - k * LN2_128_HI) - k * LN2_128_LO + tail;
     int j = (int)k & 127;
     *e = ((int)k - j) / 128;
     double tail_of_series = r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720))));
@@ -173,7 +175,8 @@ static wide log_wide(double x, double tail)
     k += exponent;
     uint64_t m_bits = (bits & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(j >= 48 ? 1022 : 1023) << 52;
     double m = from_bits(m_bits);
-    double m_hi = from_bits(m_bits & ~UINT64_C(0xffffffff)); /* 21 bits; times c, which has 10, exact */
+    /* 21 bits; its product with c (10 bits) is exact. */
+    double m_hi = from_bits(m_bits & ~UINT64_C(0xffffffff));
     double c = log_table[j][0];
     wide r = sum(m_hi * c - 1.0, (m - m_hi) * c);
     if (tail != 0.0)
@@ -311,7 +314,8 @@ double ls_pow(double x, double y)
     return is_odd(y) ? with_sign_of(result, x) : result;
 }
 
-/* x = *quarter pi/2 + result, |result| <= pi/4; |x| <= 1e5, so that the first two products are exact. */
+/* x = *quarter pi/2 + result, |result| <= pi/4. |x| <= 1e5, so that the first two products are
+ * exact. */
 static wide reduce_angle(double x, int *quarter)
 {
     double k = x * INV_HALF_PI + ROUNDER - ROUNDER;

@@ -11,7 +11,7 @@ bool ls_parse_i64(const char *text, int64_t *out); /* decimal with an optional s
 /* "2:8": two integers as above */
 bool ls_parse_pair(const char *text, int64_t *first, int64_t *second);
 bool ls_parse_u64(const char *text, uint64_t *out); /* decimal, or hexadecimal with 0x; no sign */
-/* decimal, inf or nan; rejects numbers out of a double's range */
+/* Decimal, inf or nan; rejects numbers out of a double's range. */
 bool ls_parse_f64(const char *text, double *out);
 bool ls_parse_bool(const char *text, bool *out); /* on off, true false, yes no, 1 0 */
 

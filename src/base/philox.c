@@ -1,4 +1,5 @@
-/* Philox 4x32-10, after Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). */
+/* Philox 4x32-10 by Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+ * (2011). */
 #include "base/philox.h"
 
 #include <math.h>

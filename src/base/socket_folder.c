@@ -1,3 +1,4 @@
+/* Finds, locks and cleans the folders for sockets. */
 #include "base/socket_folder.h"
 
 #include <dirent.h>
@@ -47,7 +48,8 @@ bool ls_socket_folder_is_own(const char *path)
 
 /* ---- The lock ---- */
 
-/* Opens a folder of this user and removes write access of other users. Anything else is foreign. */
+/* Opens a folder of this user and removes other users' access to it. *foreign: something else
+ * exists at the path. */
 static int open_own(const char *path, bool *foreign, char *why, size_t bytes)
 {
     struct stat about;

@@ -30,7 +30,7 @@ typedef struct ls_element_key {
 } ls_element_key;
 
 typedef struct ls_slot {
-    ls_element element;            /* views; unset if the slot holds row numbers (is_row, list_count) */
+    ls_element element;            /* views; unset if the slot holds rows (is_row, list_count) */
     void *room[LS_MAX_COMPONENTS]; /* memory owned by the slot, for elements that are computed */
     size_t room_bytes[LS_MAX_COMPONENTS];
     bool is_row; /* the element is row `row` of the base arrays */
@@ -38,7 +38,7 @@ typedef struct ls_slot {
     int64_t *list; /* when iterating rows: row numbers of a batch */
     int64_t list_count;
     size_t list_room;
-    /* when iterating rows: key of each map that the row still has to pass */
+    /* When iterating rows: key of each map that the row still has to pass. */
     ls_element_key keys[LS_MOST_MAPS];
     ls_element_key *key_list; /* keys of the rows of a batch, LS_MOST_MAPS for each */
     size_t key_count, key_room;
@@ -67,7 +67,7 @@ typedef struct ls_dataset_type {
     void (*destroy)(ls_dataset *dataset);  /* NULL: nothing to destroy */
     size_t state_bytes;                    /* size of a cursor's state */
     ls_status (*begin)(ls_cursor *cursor); /* NULL: zeroed state is enough */
-    /* not called again after the end or an error */
+    /* Not called again after the end or an error. */
     ls_status (*next)(ls_cursor *cursor, ls_slot *slot, bool *end);
     void (*end)(ls_cursor *cursor); /* NULL: nothing to do; also called after a failed begin */
 } ls_dataset_type;
@@ -87,11 +87,11 @@ struct ls_dataset {
     ls_element_spec spec;
     int64_t count;          /* number of elements */
     const ls_element *base; /* NULL: elements are not rows of arrays in memory */
-    /* arrays whose rows are the elements, or become elements one by one through maps; NULL: none */
+    /* Arrays whose rows are the elements, or become elements one by one through maps; NULL: none. */
     const ls_element *origin;
     int maps;     /* maps in this node and its sources, if there is an origin */
     int shuffles; /* shuffles in this node and its sources */
-    /* all workers of a cluster must iterate together, on the calling thread (ls_from_worker) */
+    /* All workers of a cluster must iterate together, on the calling thread (ls_from_worker). */
     bool together;
     union {
         struct {
@@ -126,7 +126,7 @@ struct ls_dataset {
             ls_context *ctx;
             int rank;
             ls_dataset *data; /* owned reference; NULL: another worker has the data */
-            /* identify the data (src/train/job/identity.h) */
+            /* Identify the data (src/train/job/identity.h). */
             int64_t samples;
             char sha256[65];
         } worker;

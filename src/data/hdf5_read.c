@@ -70,7 +70,7 @@ typedef struct message {
 
 typedef struct object {
     message dataspace, datatype, layout, symbols;
-    /* unsupported: group of a later format; compressed; data in another file. */
+    /* Unsupported: group of a later format; compressed; data in another file. */
     bool later, packed, outside;
 } object;
 

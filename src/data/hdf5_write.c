@@ -27,7 +27,7 @@ typedef struct node {
     const ls_safetensors_entry *entry; /* NULL: this is a group */
     const char *text;                  /* attribute "name" of a group; NULL: none */
     uint64_t header;                   /* position of its header in the file */
-    uint64_t data;                     /* arrays: position of the header field with the data's address */
+    uint64_t data;                     /* position of the header field with an array's address */
 } node;
 
 typedef struct writer {
@@ -312,7 +312,7 @@ static ls_status add_type(writer *w, ls_dtype dtype)
     bool real = dtype == LS_F32 || dtype == LS_F64;
     LS_TRY(add_message(w, 3, real ? 20 : 12, &m));
     put(w, m, real ? 0x11 : 0x10, 1);
-    /* floats: implied leading bit; integers: signed. */
+    /* Floats: implied leading bit; integers: signed. */
     put(w, m + 1, real ? 0x20 : dtype == LS_U8 || dtype == LS_BOOL ? 0 : 8, 1);
     put(w, m + 2, real ? 8 * bytes - 1 : 0, 1); /* position of the sign bit */
     put(w, m + 4, bytes, 4);

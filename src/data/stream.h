@@ -40,7 +40,7 @@ ls_status ls_stream_finish(ls_stream *stream);
 void ls_stream_expect_crc(ls_stream *stream, uint32_t crc);
 
 uint64_t ls_stream_offset(const ls_stream *stream); /* decompressed bytes read so far */
-/* upper bound of the decompressed size, whatever a header claims */
+/* Upper bound of the decompressed size, whatever a header claims. */
 uint64_t ls_stream_most(const ls_stream *stream);
 
 /* Name for messages, "'mnist.npz' (x_train.npy)"; valid as long as the stream. */

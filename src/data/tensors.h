@@ -33,7 +33,7 @@ typedef struct ls_tensors {
     size_t count, room;
     ls_safetensors_pair *pairs; /* metadata of a safetensors file */
     size_t pair_count;
-    /* owner of names and data; NULL: each name and array is freed separately */
+    /* Owner of names and data; NULL: each name and array is freed separately. */
     ls_safetensors *file;
 } ls_tensors;
 

@@ -13,13 +13,13 @@
 struct ls_context {
     ls_logger log;
     ls_context_options options;
-    /* protects opening the context, creating the runtime, and the list of copies */
+    /* Protects opening the context, creating the runtime, and the list of copies. */
     pthread_mutex_t mutex;
     /* Held from the first call for a device that is not a CPU until the call that returns its
      * result, so that a failure is reported to the run that caused it and not to another graph's.
      * Recursive. Lock it before using the thread pool. */
     pthread_mutex_t devices_mutex;
-    /* call that opened the context; NULL: not open, may still be configured */
+    /* Call that opened the context; NULL: not open, may still be configured. */
     const char *opened_by;
     pid_t process;         /* process that created the context */
     int graph_count;       /* graphs that are not destroyed yet */
@@ -46,14 +46,14 @@ struct ls_context {
     /* NULL until ls_bit_class computes it; in a cluster set before the workers meet */
     char *bit_class;
     bool evaluator; /* follows checkpoints of other processes (lockstep/cluster.h) */
-    /* joined a cluster by a call or by LOCKSTEP_ variables; variables of other launchers are then
-     * ignored */
+    /* Joined a cluster by a call or by LOCKSTEP_ variables; variables of other launchers are then
+     * ignored. */
     bool joined;
-    /* rank and number of workers in the cluster; a count of 0 or 1 means no cluster */
+    /* Rank and number of workers in the cluster; a count of 0 or 1 means no cluster. */
     int worker, worker_count;
-    /* cluster of this context (src/fabric/mesh/cluster.h); NULL: none */
+    /* Cluster of this context (src/fabric/mesh/cluster.h); NULL: none. */
     struct ls_cluster *cluster;
-    /* other workers of the cluster (src/run/peers.h); NULL: no other workers */
+    /* Other workers of the cluster (src/run/peers.h); NULL: no other workers. */
     struct ls_peers *peers;
     struct ls_runtime *runtime; /* threads and kernels, created on first use (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
@@ -126,7 +126,7 @@ int ls_contexts_opened(void);
  * environment; on opening, meet_cluster connects to the other workers; on destruction,
  * leave_cluster disconnects. */
 ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
-/* connects when training starts, not when the context is opened (parameter servers) */
+/* Connects when training starts, not when the context is opened (parameter servers). */
 bool ls_context_meets_later(const ls_context *ctx);
 ls_status ls_context_meet_cluster(ls_context *ctx);
 void ls_context_leave_cluster(ls_context *ctx);

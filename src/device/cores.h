@@ -8,12 +8,14 @@
 typedef struct ls_cores {
     int count; /* number of threads, at least 1 */
     int total; /* cores in the mask; more than `count` if a quota is smaller */
-    /* the system's number of each of the `total` cores; cores of a package are adjacent */
+    /* The system's number of each of the `total` cores; cores of a package are adjacent. */
     int *os_index;
     int quota; /* threads that the cgroup's quota allows; 0: no quota */
-    /* bind each thread to a core; false if the quota is smaller than the number of cores */
+    /* Bind each thread to a core; false if the quota is smaller than the number of cores. */
     bool bind;
-    char reason[256]; /* "2 cores", "1 of 2 cores: affinity mask", "2 of 64 cores: cgroup quota 2.00 (/sys/...)" */
+    /* "2 cores", "1 of 2 cores: affinity mask", or "2 of 64 cores: cgroup quota 2.00
+     * (/sys/...)". */
+    char reason[256];
 } ls_cores;
 
 /* Finds the cores in the calling thread's mask; a bound thread finds only its own core. With

@@ -15,11 +15,11 @@
 typedef struct ls_kind {
     char name[16];
     ls_backend backend; /* all zeros for the CPU */
-    /* has devices only because one was named; by default no work is placed there */
+    /* Has devices only because one was named; by default no work is placed there. */
     bool only_named;
-    /* its products and convolutions use the vendor's libraries, with other result bits */
+    /* Its products and convolutions use the vendor's libraries, with other result bits. */
     bool vendor;
-    /* not enumerated until it is named or devices are listed, because its driver loads slowly */
+    /* Not enumerated until it is named or devices are listed, because its driver loads slowly. */
     bool asleep;
 } ls_kind;
 
@@ -44,7 +44,7 @@ typedef struct ls_device {
     const ls_backend *backend;
     void *handle;          /* the backend's handle */
     pthread_mutex_t mutex; /* serializes backend calls (calls.c) */
-    /* protected by `mutex`: scratch memory is being moved, programs wait for `moved` (scratch.c) */
+    /* Protected by `mutex`: scratch memory is being moved, programs wait for `moved` (scratch.c). */
     bool scratch_moves;
     pthread_cond_t moved;
     ls_memory *memory;
@@ -54,7 +54,7 @@ typedef struct ls_device {
     ls_block *scratch;             /* scratch memory shared by all plans; NULL: none */
     int scratch_users;             /* plans that need scratch memory */
     bool scratch_lacks;            /* the last request for scratch memory failed */
-    /* its threads in the thread pool; a device that is not a CPU has one, which drives it */
+    /* Its threads in the thread pool; a device that is not a CPU has one, which drives it. */
     int first_worker, worker_count;
     /* FLOPs of its finished tasks and the seconds that threads spent on them; protected by
      * `mutex`. */

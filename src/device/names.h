@@ -1,7 +1,7 @@
 /* Parses names of devices:
  *
  * clang-format off
- *     /job:localhost/replica:0/task:0/device:GPU:1    full name; parts before the device are optional
+ *     /job:localhost/replica:0/task:0/device:GPU:1    full name; job, replica, task are optional
  *     /job:worker/replica:0/task:3/device:GPU:1       full name on worker 3 of a cluster
  *     /physical_device:GPU:0                          same as /device:GPU:0
  *     /gpu:0, gpu                                     number 0 is the default
@@ -22,7 +22,7 @@
 typedef struct ls_kind_count {
     const char *kind; /* "GPU" */
     int count;
-    /* bit N: device N of this kind (not CUDA or GPU) is a GPU, which "gpu" may name */
+    /* Bit N: device N of this kind (not CUDA or GPU) is a GPU, which "gpu" may name. */
     uint64_t gpus;
     bool made_as_named; /* devices after number 0 are created when named; they share its cores */
 } ls_kind_count;
