@@ -106,7 +106,7 @@ ls_status ls_options_add(ls_options *options, const ls_option_table *table, void
  * On failure some values may have changed, and `positional` holds only the arguments before the
  * faulty one. */
 ls_status ls_options_environment(ls_options *options);
-/* Argv without the program's name. */
+/* `argv` does not contain the program's name. */
 ls_status ls_options_parse(ls_options *options, int argc, const char *const *argv);
 
 /* Source of a flag's value; LS_OPTION_FROM_DEFAULT for an unknown flag. */

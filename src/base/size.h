@@ -26,7 +26,8 @@ static inline bool ls_i64_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-static inline size_t ls_size_align(size_t n, size_t alignment) /* a power of two; no overflow */
+/* `alignment` is a power of two, and n + alignment must not overflow. */
+static inline size_t ls_size_align(size_t n, size_t alignment)
 {
     return (n + alignment - 1) & ~(alignment - 1);
 }

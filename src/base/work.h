@@ -23,7 +23,7 @@ typedef struct ls_work {
 } ls_work;
 
 typedef struct ls_work_watcher {
-    /* Called a few times per second, after the first second. */
+    /* Called at most 10 times per second, after the first second. */
     void (*show)(void *user, const ls_work *work);
     void (*end)(void *user); /* called when the operation has ended */
     void *user;

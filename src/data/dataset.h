@@ -72,7 +72,7 @@ typedef struct ls_dataset_type {
     void (*end)(ls_cursor *cursor); /* NULL: nothing to do; also called after a failed begin */
 } ls_dataset_type;
 
-/* Reads arrays when they are first needed; spec.features and so on are already set in `out`. */
+/* Loads the arrays of a dataset (count and component of `out`) when they are first needed. */
 typedef ls_status (*ls_loader)(void *state, ls_element *out);
 
 struct ls_dataset {
@@ -87,7 +87,7 @@ struct ls_dataset {
     ls_element_spec spec;
     int64_t count;          /* number of elements */
     const ls_element *base; /* NULL: elements are not rows of arrays in memory */
-    /* Arrays whose rows are the elements, or become elements one by one through maps; NULL: none. */
+    /* Arrays whose rows are the elements, or the input of maps that make them; NULL: none. */
     const ls_element *origin;
     int maps;     /* maps in this node and its sources, if there is an origin */
     int shuffles; /* shuffles in this node and its sources */

@@ -56,7 +56,7 @@ ls_status ls_data_file_open(const char *path, ls_data_file *out)
     struct stat info;
     int fd;
     do
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe without a writer */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return ls_file_fail("open", path, errno);

@@ -43,7 +43,7 @@ struct ls_context {
     ls_copy_info *copies;
     size_t copy_count, copy_room;
 
-    /* NULL until ls_bit_class computes it; in a cluster set before the workers meet */
+    /* NULL until ls_bit_class computes it; in a cluster, set before the workers meet. */
     char *bit_class;
     bool evaluator; /* follows checkpoints of other processes (lockstep/cluster.h) */
     /* Joined a cluster by a call or by LOCKSTEP_ variables; variables of other launchers are then
@@ -102,7 +102,6 @@ static inline bool ls_context_binds_workers(const ls_context *ctx)
     return ctx->cores.bind && ls_context_cpu_workers(ctx) <= ctx->cores.count;
 }
 
-/* Counts a copy of a tensor from one device to another. */
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
 
 void ls_context_close_devices(ls_context *ctx);

@@ -40,11 +40,11 @@ typedef struct ls_physical {
  * devices come first. */
 typedef struct ls_device {
     int index, kind, number, physical;
-    char name[80]; /* full name */
+    char name[80];
     const ls_backend *backend;
-    void *handle;          /* the backend's handle */
+    void *handle;
     pthread_mutex_t mutex; /* serializes backend calls (calls.c) */
-    /* Protected by `mutex`: scratch memory is being moved, programs wait for `moved` (scratch.c). */
+    /* Protected by `mutex`: scratch memory is moving; programs wait for `moved` (scratch.c). */
     bool scratch_moves;
     pthread_cond_t moved;
     ls_memory *memory;

@@ -248,7 +248,6 @@ ls_status ls_context_look_for(ls_context *ctx, const char *names)
     return wake(ctx, names);
 }
 
-/* Counts one more device of a kind. */
 static void count_kind(const ls_context *ctx, ls_kind_count *k, int kind, int physical)
 {
     int at = find_physical(ctx, kind, physical);
