@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Not blocking: a FIFO that nobody reads must not hold training up for ever. */
+/* Opens without blocking: a FIFO without a reader must not block training forever. */
 ls_status ls_append_open(ls_append *file, const char *path)
 {
     struct stat about;
@@ -60,7 +60,8 @@ ls_status ls_append_write(ls_append *file, const void *data, size_t bytes)
         return LS_OK;
     }
     file->error = errno;
-    bool cut = ftruncate(file->fd, file->bytes) == 0 || errno == EINVAL; /* EINVAL: a pipe or a device */
+    /* EINVAL: a pipe or a device. */
+    bool cut = ftruncate(file->fd, file->bytes) == 0 || errno == EINVAL;
     return ls_fail(LS_ERR_IO, "%s%s", strerror(file->error), cut ? "" : "; its last record may be cut short");
 }
 

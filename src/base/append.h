@@ -1,16 +1,16 @@
-/* A file that grows by whole records while something longer goes on: a line of CSV, an event.
+/* Files that grow by whole records while a longer job runs, such as a CSV log or an event file.
  *
- * A record that cannot be written (a full disk) is cut off again, and nothing is written after it: the file then ends
- * with a whole record, and ls_append_write says what happened, once. */
+ * If a record cannot be written (the disk is full), ls_append_write truncates the file to its last
+ * whole record, reports the error once and ignores all later records. */
 #ifndef LS_BASE_APPEND_H
 #define LS_BASE_APPEND_H
 
 #include "lockstep/base.h"
 
 typedef struct ls_append {
-    int fd;        /* -1: not open */
-    int64_t bytes; /* of whole records */
-    int error;     /* errno of the write that failed: nothing is written after it; 0: none did */
+    int fd;        /* -1: closed */
+    int64_t bytes; /* total size of the whole records */
+    int error;     /* errno of the failed write, after which records are ignored; 0: none */
 } ls_append;
 
 #define LS_APPEND_CLOSED                                                                                               \
@@ -18,19 +18,20 @@ typedef struct ls_append {
         .fd = -1                                                                                                       \
     }
 
-/* Opens the file, which is made where there is none; what is in it stays, and records go to its end. */
+/* Opens a file for appending; creates it if it does not exist. */
 ls_status ls_append_open(ls_append *file, const char *path);
 
-/* Cuts the file to that many bytes, or fewer if it is shorter: records go there. Pipes and devices have no length. */
+/* Truncates the file to `bytes` bytes if it is longer; the next record is written there. Does
+ * nothing to pipes and devices, which have no length. */
 void ls_append_cut(ls_append *file, int64_t bytes);
 
-/* One record. Fails at the first write that does; later ones are dropped in silence. */
+/* Appends one record. Reports only the first failure; later records are silently ignored. */
 ls_status ls_append_write(ls_append *file, const void *data, size_t bytes);
 
-/* What was written last may only fail now. */
+/* Closes the file. Some file systems report a failed write only here. */
 ls_status ls_append_close(ls_append *file);
 
-/* Folders as `mkdir -p` makes them. */
+/* Creates a folder and its parents, as `mkdir -p` does. */
 ls_status ls_make_folders(const char *path);
 
 #endif

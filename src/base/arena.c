@@ -1,7 +1,7 @@
 /* Arenas: a stack of blocks that double in size, each filled from its start.
  *
- * Under the address sanitizer everything not handed out is poisoned, and a gap follows each allocation, so that reading
- * past one, or after a restore, is reported as for malloc. */
+ * Under the address sanitizer all unallocated memory is poisoned and a gap follows each allocation,
+ * so that reading past one, or after a restore, is reported as for malloc. */
 #include "base/arena.h"
 
 #include <stdint.h>
@@ -19,11 +19,11 @@
 
 #define ALIGNMENT     _Alignof(max_align_t)
 #define FIRST_BLOCK   ((size_t)4096)
-#define LARGEST_BLOCK ((size_t)1 << 20) /* larger only for a single larger request */
+#define LARGEST_BLOCK ((size_t)1 << 20) /* larger blocks only for single larger requests */
 
 struct ls_arena_block {
     ls_arena_block *below;
-    size_t bytes; /* of data */
+    size_t bytes; /* size of data */
     size_t used;
     _Alignas(max_align_t) unsigned char data[];
 };
@@ -36,7 +36,8 @@ static void block_free(ls_arena_block *block)
     free(block);
 }
 
-/* A block with room for `bytes`: the spare if it is large enough, else a new one twice the size of the top. */
+/* Returns a block for `bytes` bytes: the spare if it is large enough, otherwise a new one of twice
+ * the size of the top. */
 static ls_arena_block *block_for(ls_arena *arena, size_t bytes)
 {
     ls_arena_block *spare = arena->spare;
@@ -63,7 +64,7 @@ static ls_arena_block *block_for(ls_arena *arena, size_t bytes)
 void *ls_arena_alloc(ls_arena *arena, size_t bytes)
 {
     if (bytes == 0)
-        bytes = 1; /* so that pointers differ */
+        bytes = 1; /* so that all pointers differ */
     if (bytes > SIZE_MAX / 2)
         return NULL;
     size_t taken = ls_size_align(bytes, ALIGNMENT) + GAP;
@@ -94,8 +95,8 @@ ls_arena_mark ls_arena_save(const ls_arena *arena)
     return (ls_arena_mark){ arena->top, arena->top == NULL ? 0 : arena->top->used };
 }
 
-/* Of the blocks given back the largest ordinary one stays as the spare: repeating the same work then needs no malloc.
- */
+/* Frees a block, or keeps it as the spare if it is the largest ordinary one, so that repeating the
+ * same work needs no malloc. */
 static void block_retire(ls_arena *arena, ls_arena_block *block)
 {
     ls_arena_block *unwanted = block;

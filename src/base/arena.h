@@ -1,4 +1,4 @@
-/* An arena hands out memory that is given back all at once, or back to a mark (last taken, first returned). */
+/* Arena: memory that is freed all at once, or back to a mark in stack order. */
 #ifndef LS_BASE_ARENA_H
 #define LS_BASE_ARENA_H
 
@@ -6,10 +6,11 @@
 
 typedef struct ls_arena_block ls_arena_block;
 
-/* A fresh arena is all zeros: ls_arena a = { 0 }; */
+/* Initialize with zeros: ls_arena a = { 0 }; */
 typedef struct ls_arena {
-    ls_arena_block *top;   /* blocks below it are full; NULL in a fresh arena */
-    ls_arena_block *spare; /* one block kept by ls_arena_restore, so that a loop of save and restore need not malloc */
+    ls_arena_block *top; /* current block, the blocks below it are full; NULL: no block yet */
+    /* Block kept by ls_arena_restore, so that a loop of save and restore does not call malloc. */
+    ls_arena_block *spare;
 } ls_arena;
 
 typedef struct ls_arena_mark {
@@ -17,13 +18,14 @@ typedef struct ls_arena_mark {
     size_t used;
 } ls_arena_mark;
 
-/* Zeroed memory aligned for any type, or NULL when the system has none (the caller reports it). Zero bytes give a
- * pointer too. */
+/* Returns zeroed memory aligned for any type, also for 0 bytes. Returns NULL without setting an
+ * error if there is no memory. */
 void *ls_arena_alloc(ls_arena *arena, size_t bytes);
 char *ls_arena_strdup(ls_arena *arena, const char *text);
 
 ls_arena_mark ls_arena_save(const ls_arena *arena);
-void ls_arena_restore(ls_arena *arena, ls_arena_mark mark); /* frees everything taken since the mark */
-void ls_arena_free(ls_arena *arena);                        /* the arena is fresh again */
+/* Frees everything allocated since the mark. */
+void ls_arena_restore(ls_arena *arena, ls_arena_mark mark);
+void ls_arena_free(ls_arena *arena); /* the arena can be used again */
 
 #endif

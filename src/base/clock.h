@@ -1,4 +1,4 @@
-/* The one clock: seconds that only go forward. */
+/* Monotonic clock in seconds, the only clock of the library. */
 #ifndef LS_BASE_CLOCK_H
 #define LS_BASE_CLOCK_H
 

@@ -1,7 +1,7 @@
-/* CRC-32C, four bits at a time: what is summed here is a few bytes a step. */
+/* CRC-32C, four bits at a time: callers checksum only a few bytes per step. */
 #include "base/crc32c.h"
 
-/* The remainders of the four-bit numbers, of the reflected polynomial 0x82F63B78. */
+/* Remainders of the four-bit numbers for the reflected polynomial 0x82F63B78. */
 static const uint32_t remainders[16] = {
     0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3, 0x61C69362, 0x7198540D,
     0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9, 0xC38D26C4, 0xD3D3E1AB, 0xE330A81A, 0xF36E6F75,

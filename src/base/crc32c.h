@@ -7,7 +7,8 @@
 
 uint32_t ls_crc32c(const void *data, size_t bytes);
 
-/* Rotated and shifted, as files that hold checksums of data with checksums in it store it. */
+/* Masked form (rotated, plus a constant) that TFRecord stores, so that a checksum of data that
+ * contains checksums stays useful. */
 uint32_t ls_crc32c_masked(const void *data, size_t bytes);
 
 #endif

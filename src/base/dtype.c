@@ -1,4 +1,4 @@
-/* The element types: their sizes and names. One row per type; the order is that of ls_dtype. */
+/* Sizes and names of the element types, in the order of ls_dtype. */
 #include "lockstep/base.h"
 
 static const struct {

@@ -1,4 +1,4 @@
-/* Whole files. Every error names the path, what was tried and the system's reason. */
+/* Whole files. Every error names the path, the operation and the system's reason. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -16,8 +16,8 @@
 #include "base/work.h"
 
 #define FIRST_ROOM       65536
-#define MOST_TEMPORARIES 100 /* names tried before giving up */
-#define MOST_LINKS       40  /* as many as Linux follows */
+#define MOST_TEMPORARIES 100 /* names to try */
+#define MOST_LINKS       40  /* the limit of Linux */
 
 ls_status ls_file_fail(const char *what, const char *path, int error)
 {
@@ -39,7 +39,8 @@ static ls_status fail_limit(const char *path, size_t limit)
     return ls_fail(LS_ERR_DATA, "'%s' has more than %zu bytes, the most accepted here", path, limit);
 }
 
-/* The size is only a guess for what to allocate: pipes have none, and a file may grow while it is read. */
+/* `size` is only a hint for the first allocation: pipes have no size, and a file may grow while it
+ * is read. */
 static ls_status read_all(int fd, const char *path, size_t limit, size_t size, char **data, size_t *bytes)
 {
     size_t guess = size ? size : FIRST_ROOM, room = guess + 2, used = 0;
@@ -48,7 +49,7 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t size, c
         return ls_fail(LS_ERR_MEMORY, "no memory to read '%s' (%zu bytes)", path, guess);
     ls_status status;
     for (;;) {
-        status = ls_grow(&buffer, used + 1, &room, 1); /* one more for the zero behind it */
+        status = ls_grow(&buffer, used + 1, &room, 1); /* one more for the final zero */
         if (status != LS_OK) {
             status = ls_fail_within(status, "reading '%s'", path);
             goto free_buffer;
@@ -99,7 +100,7 @@ ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *byte
     return status;
 }
 
-/* `path` is opened at fd; `wanted` is the name that people know it by. */
+/* `path` is open as fd; `wanted` is the name to show to users. */
 static ls_status write_parts(int fd, const char *path, const char *wanted, const ls_file_part *parts, size_t count)
 {
     int64_t written = 0, total = 0;
@@ -122,7 +123,7 @@ static ls_status write_parts(int fd, const char *path, const char *wanted, const
     return LS_OK;
 }
 
-/* A device or a pipe cannot be replaced by a rename: it would stop being one. */
+/* Writes to a device or a pipe, which a rename would replace by a regular file. */
 static ls_status write_in_place(const char *path, const ls_file_part *parts, size_t count)
 {
     int fd = ls_file_open(path, O_WRONLY, 0);
@@ -135,16 +136,16 @@ static ls_status write_in_place(const char *path, const ls_file_part *parts, siz
     return status;
 }
 
-/* ---- where a path leads ---- */
+/* ---- Resolving paths ---- */
 
-/* Splits "a/b/c" into "a/b/" and "c"; the folder's part may be empty. */
+/* Returns the last component of "a/b/c"; the folder before it may be empty. */
 static const char *last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
 }
 
-/* The name of a link replaced by what it holds, again and again; ends at a name that is no link. */
+/* Replaces a link by its target until it is not a link; returns 0 or an errno. */
 static int follow_links(char here[PATH_MAX])
 {
     for (int i = 0; i < MOST_LINKS; i++) {
@@ -189,8 +190,8 @@ ls_status ls_file_target(const char *path, char out[PATH_MAX])
     return LS_OK;
 }
 
-/* ---- temporaries: whoever writes one holds a lock on it, so one without a lock is of a process that was killed ----
- */
+/* ---- Temporary files. A writer locks its file; an unlocked one belongs to a killed process.
+ * ---- */
 
 static bool is_still_named(int fd, const char *name)
 {
@@ -199,7 +200,8 @@ static bool is_still_named(int fd, const char *name)
            by_fd.st_dev == by_name.st_dev && by_fd.st_ino == by_name.st_ino;
 }
 
-/* False when a cleaner was faster: it removes the file. A file system without locks has no cleaners either. */
+/* Returns false if another process's cleanup locked the file first; it will remove the file. File
+ * systems without locks have no cleanup either. */
 static bool lock_temporary(int fd, const char *name)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
@@ -207,7 +209,7 @@ static bool lock_temporary(int fd, const char *name)
     return is_still_named(fd, name);
 }
 
-/* Opens a new file beside `path` and writes its name. Not mkstemp: that ignores the user's umask. */
+/* Creates a file beside `path` and returns its name. mkstemp would ignore the user's umask. */
 static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
 {
     for (int i = 0; i < MOST_TEMPORARIES; i++) {
@@ -227,7 +229,7 @@ static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
     return ls_file_fail("create a file beside", path, EEXIST);
 }
 
-/* Whether `name` is "BASE.123.0.tmp". */
+/* Returns whether `name` is "BASE.123.0.tmp". */
 static bool is_temporary_of(const char *name, const char *base)
 {
     size_t length = strlen(base);
@@ -253,7 +255,7 @@ static void remove_if_left(const char *name)
     close(fd);
 }
 
-/* Removes what killed processes left beside `path`, which is absolute. */
+/* Removes files that killed processes left beside `path`, which is absolute. */
 static void clean_temporaries(const char *path)
 {
     char folder[PATH_MAX], name[PATH_MAX];
@@ -271,9 +273,9 @@ static void clean_temporaries(const char *path)
     closedir(list);
 }
 
-/* ---- replacing a file ---- */
+/* ---- Replacing a file ---- */
 
-/* Makes the rename itself last through a power cut. Some file systems cannot sync a directory; that is no failure. */
+/* Makes the rename durable. Ignores errors: some file systems cannot sync a directory. */
 static void sync_directory_of(const char *path)
 {
     char directory[PATH_MAX];
@@ -287,7 +289,8 @@ static void sync_directory_of(const char *path)
     close(fd);
 }
 
-/* Closed after the rename: the lock must last until then. What close could report, fsync has reported. */
+/* Closes the file after the rename, because the lock must last until then. fsync has already
+ * reported what close could. */
 static ls_status replace(const char *path, const struct stat *old, const ls_file_part *parts, size_t count)
 {
     char name[PATH_MAX];
@@ -310,7 +313,8 @@ static ls_status replace(const char *path, const struct stat *old, const ls_file
     return status;
 }
 
-/* A pipe may have no path of its own (/dev/stdout, /dev/fd/63): what is there is asked about before the path is. */
+/* Checks the type before the path, because a pipe may have no path of its own (/dev/stdout,
+ * /dev/fd/63). */
 ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count)
 {
     struct stat info;

@@ -1,4 +1,4 @@
-/* Whole files: read into memory, or written so that a reader never sees half of one. */
+/* Reads and writes whole files. A reader never sees a half-written file. */
 #ifndef LS_BASE_FILE_H
 #define LS_BASE_FILE_H
 
@@ -7,33 +7,36 @@
 
 #include "lockstep/base.h"
 
-/* The whole file at *data, which the caller frees, with a zero after its last byte (not counted in *bytes). A file of
- * more than `limit` bytes is refused. A file that is not there is LS_ERR_NOT_FOUND. */
+/* Reads a file into *data, which the caller frees. A zero byte follows the data; *bytes does not
+ * count it. Fails if the file has more than `limit` bytes, with LS_ERR_NOT_FOUND if it does not
+ * exist. */
 ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *bytes);
 
-/* Writes a temporary file beside `path`, syncs it and renames it over `path`: a crash or a full disk leaves the old
- * file as it was, and on failure the temporary is removed; that of a process that was killed, by the next one to write
- * the same file. Links are followed, also to a file that is not there yet, the mode of an old file is kept, and
- * something that is not a plain file (a pipe, /dev/null) is written as it is. */
+/* Writes a temporary file beside `path`, syncs it and renames it to `path`. A crash or a full disk
+ * leaves the old file unchanged. Removes the temporary file on failure; the next write of the same
+ * file removes one that a killed process left. Follows symbolic links, also dangling ones, and
+ * keeps the mode of an existing file. Writes directly to anything that is not a regular file (a
+ * pipe, /dev/null). */
 ls_status ls_file_write(const char *path, const void *data, size_t bytes);
 
-/* The same for a file made of several pieces of memory. */
+/* Same as ls_file_write for data in several pieces. */
 typedef struct ls_file_part {
     const void *data;
     size_t bytes;
 } ls_file_part;
 ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count);
 
-/* Whether ls_file_write could write a plain file there: makes and removes a temporary beside it. */
+/* Checks that ls_file_write can create a file there: creates and removes a temporary file. */
 ls_status ls_file_try(const char *path);
 
-/* The file that `path` leads to, through links, as an absolute path. It need not exist, its folder must. */
+/* Resolves `path` to an absolute path without symbolic links. The file need not exist; its folder
+ * must. */
 ls_status ls_file_target(const char *path, char out[PATH_MAX]);
 
-/* What the system says of a file: "cannot open 'x': No such file or directory". */
+/* Fails with the system's message for `error`: "cannot open 'x': No such file or directory". */
 ls_status ls_file_fail(const char *what, const char *path, int error);
 
-/* open(2), again where a signal came in between; closed in programs that this one starts. */
+/* open(2) with O_CLOEXEC; retries if a signal interrupts it. */
 int ls_file_open(const char *path, int flags, mode_t mode);
 
 #endif

@@ -1,4 +1,4 @@
-/* Changing files through a table of calls, and what is made of them: whole files and folders. */
+/* File operations through a table of system calls: whole files and folders. */
 #include "base/fileops.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/work.h"
 
-/* ---- The system's own ---- */
+/* ---- The system's calls ---- */
 
 static int system_open(void *user, const char *path, int flags, mode_t mode)
 {
@@ -100,7 +100,7 @@ static ls_status fail_errno(const char *what, const char *path, int error)
     return ls_fail(error == ENOENT ? LS_ERR_NOT_FOUND : LS_ERR_IO, "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-/* In pieces, so that what was hashed is still in the cache when it is written. */
+/* Piece size for hashing and writing: hashed data is still in the cache when it is written. */
 #define PIECE ((size_t)1 << 20)
 
 static ls_status write_piece(const ls_file_ops *ops, int fd, const char *path, const char *data, size_t bytes)
@@ -185,7 +185,7 @@ ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes)
 {
     struct stat info;
     ls_sha256 *hash = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO in its place must not block */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a FIFO */
     if (fd < 0)
         return fail_errno("open", path, errno);
     ls_status status = LS_OK;

@@ -1,5 +1,6 @@
-/* The system's calls that change files, behind one table: a test can put another in its place, to write down what was
- * done, to make a call fail, or to see what a power cut leaves. Each is as the system's call of that name. */
+/* Table of the system calls that change files. A test replaces it to record calls, to make a call
+ * fail, or to simulate a power failure. Each function behaves like the system call of the same
+ * name. */
 #ifndef LS_BASE_FILEOPS_H
 #define LS_BASE_FILEOPS_H
 
@@ -9,7 +10,7 @@
 
 typedef struct ls_file_ops {
     void *user;
-    int (*open)(void *user, const char *path, int flags, mode_t mode); /* close-on-exec */
+    int (*open)(void *user, const char *path, int flags, mode_t mode); /* adds O_CLOEXEC */
     ssize_t (*write)(void *user, int fd, const void *data, size_t bytes);
     int (*fsync)(void *user, int fd);
     int (*close)(void *user, int fd);
@@ -22,20 +23,22 @@ typedef struct ls_file_ops {
 
 extern const ls_file_ops ls_system_file_ops;
 
-/* A new file with these parts, synced; its SHA-256 and its size. */
+/* Creates a file from these parts and syncs it; returns its SHA-256 and size. */
 ls_status ls_ops_write_file(const ls_file_ops *ops, const char *path, const ls_file_part *parts, size_t count,
                             char hex[65], size_t *bytes);
 
-/* Makes what was created, renamed and removed in a folder last. A file system that cannot sync a folder is no failure.
- */
+/* Syncs a folder, which makes created, renamed and removed entries durable. Succeeds on file
+ * systems that cannot sync folders. */
 ls_status ls_ops_sync_folder(const ls_file_ops *ops, const char *path);
 
-/* Notes the errno of a call of the table that failed, and returns it. The calls above do this by themselves. */
+/* Records the errno of a failed call of the table for ls_ops_disk_is_full, and returns it. The two
+ * functions above call it themselves. */
 int ls_ops_note(int error);
-/* Whether the last failure noted in this thread was a full disk, or a quota that is used up. */
+/* Returns whether the last failure recorded in this thread was a full disk or an exhausted
+ * quota. */
 bool ls_ops_disk_is_full(void);
 
-/* The SHA-256 and the size of a file that is there. */
+/* Computes the SHA-256 and the size of an existing file. */
 ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes);
 
 #endif

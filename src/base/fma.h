@@ -1,7 +1,7 @@
-/* A fused multiply-add of floats, a * b + c rounded once, for processors that have none: the product of two floats is
- * exact in double; it is added rounded to odd, so that rounding to float afterwards is as if there had been one
- * rounding only. Without branches: loops over it become vectors. Needs rounding to nearest and no FTZ, as all our
- * arithmetic. */
+/* Fused multiply-add of floats (a * b + c, rounded once) for processors without one. The product of
+ * two floats is exact in double. The sum is rounded to odd, so that rounding it to float gives the
+ * same result as a single rounding. The code has no branches so that loops vectorize. It needs
+ * round-to-nearest and no flush-to-zero (base/fpmode.h). */
 #ifndef LS_BASE_FMA_H
 #define LS_BASE_FMA_H
 
@@ -14,7 +14,8 @@ static inline float ls_fmaf(float a, float b, float c)
     return __builtin_fmaf(a, b, c);
 #else
     double product = (double)a * (double)b, sum = product + (double)c;
-    double added = sum - product, rest = (product - (sum - added)) + ((double)c - added); /* exact; NaN: not finite */
+    /* rest is exact, or NaN if the sum is not finite */
+    double added = sum - product, rest = (product - (sum - added)) + ((double)c - added);
     int64_t bits;
     memcpy(&bits, &sum, sizeof(bits));
     int64_t nearer_zero = (rest > 0) != (sum > 0), inexact = (rest > 0) | (rest < 0);

@@ -1,6 +1,6 @@
-/* Setting and putting back the floating-point mode. C's own FE_DFL_ENV is ours: it also clears flush-to-zero and
- * denormals-are-zero. Saving and loading a whole environment takes some 100 cycles; where the registers can be read
- * one by one, it is done only when they differ. */
+/* Sets and restores the floating-point mode. The library's mode is C's FE_DFL_ENV, which also
+ * clears flush-to-zero and denormals-are-zero. Saving and loading an environment takes about 100
+ * cycles, so it is skipped if the control registers can be read and already match. */
 #include "base/fpmode.h"
 
 #include <stdint.h>
@@ -9,10 +9,10 @@
 #endif
 
 #if defined(__SSE__)
-#define MXCSR_OURS  0x1f80u /* all exceptions masked, nearest, no FTZ, no DAZ */
-#define MXCSR_FLAGS 0x003fu /* what happened so far */
-#define X87_OURS    0x037fu /* all masked, nearest, 64 bits */
-#define X87_UNUSED  0x1000u /* a bit that means nothing since the 80387 */
+#define MXCSR_OURS  0x1f80u /* all exceptions masked, round to nearest, no FTZ, no DAZ */
+#define MXCSR_FLAGS 0x003fu /* exception flags */
+#define X87_OURS    0x037fu /* all masked, round to nearest, 64 bits */
+#define X87_UNUSED  0x1000u /* a bit without meaning since the 80387 */
 
 static bool is_ours(void)
 {

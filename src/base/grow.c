@@ -1,4 +1,4 @@
-/* Growing an array. */
+/* Growing arrays. */
 #include "base/grow.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ ls_status ls_grow(void *array, size_t count, size_t *room, size_t element_bytes)
         return LS_OK;
     size_t more = FIRST_ROOM, bytes = 0;
     void *old;
-    memcpy(&old, array, sizeof(old)); /* a pointer of any type */
+    memcpy(&old, array, sizeof(old)); /* works for pointers of any type */
     bool fits = (*room == 0 || ls_size_mul(*room, 2, &more)) && ls_size_mul(more, element_bytes, &bytes);
     void *grown = fits ? realloc(old, bytes ? bytes : 1) : NULL;
     if (!grown)

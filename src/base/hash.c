@@ -1,5 +1,5 @@
-/* Eight sums side by side, each a chain of exclusive or and multiplication by an odd number: every step can be undone,
- * so one byte that differs leaves a difference. */
+/* Eight parallel sums, each a chain of XOR and multiplication by an odd number. Every step is
+ * invertible, so a single different byte always changes the sum. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ static void add_block(ls_hash *hash, const void *data)
         hash->sum[i] = stir(hash->sum[i], words[i]);
 }
 
-/* What is left over of a call is filled up with zeros; the number of bytes tells them from others. */
+/* The rest of each call is padded with zeros. The number of bytes, which is hashed too,
+ * distinguishes padding from data. */
 void ls_hash_add(ls_hash *hash, const void *data, size_t bytes)
 {
     const char *at = data;

@@ -1,5 +1,5 @@
-/* A fast hash of 128 bits, to see whether two workers have the same bytes. Not for secrets: who wants two texts with
- * one hash finds them. */
+/* Fast 128-bit hash, used to compare bytes between workers. Not cryptographic: collisions are easy
+ * to construct. */
 #ifndef LS_BASE_HASH_H
 #define LS_BASE_HASH_H
 

@@ -1,4 +1,4 @@
-/* JSON: thin helpers over jansson. What jansson does well (parsing, values, dumping) its own calls do. */
+/* JSON helpers over jansson. Callers use jansson directly for everything else. */
 #include "base/json.h"
 
 #include <stdarg.h>
@@ -12,9 +12,10 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* ---- files ---- */
+/* ---- Files ---- */
 
-/* jansson refuses a number that is too large, but reads one that is too small as 0. `data` is proper JSON. */
+/* Fails for numbers that underflow: jansson rejects numbers that are too large but reads those that
+ * are too small as 0. `data` is valid JSON. */
 static ls_status check_small_numbers(const char *name, const char *data, size_t bytes)
 {
     int line = 1;
@@ -42,9 +43,10 @@ static ls_status check_small_numbers(const char *name, const char *data, size_t 
     return LS_OK;
 }
 
-/* jansson takes no notice when the buffer of a long word cannot grow, and reads on behind the end of its text. So it is
- * asked only where there is room for all of it: the buffer with its next one, the strings, and the values, which commas
- * and such count. What was had a moment ago, and given back, will be had again. */
+/* Checks that there is memory to parse the text. When the buffer of a long word cannot grow,
+ * jansson ignores it and reads past the end of its text. The estimate covers the buffer while it
+ * grows, the strings, and the values, which it counts by their separators. The memory is freed
+ * again for jansson to use. */
 static bool has_room(const char *data, size_t bytes)
 {
     size_t values = 1, words, room;
@@ -52,7 +54,7 @@ static bool has_room(const char *data, size_t bytes)
         values += data[i] == ',' || data[i] == ':' || data[i] == '[' || data[i] == '{';
     if (!ls_size_mul(bytes, 4, &words) || !ls_size_mul(values, 64, &room) || !ls_size_add(room, words, &room))
         return false;
-    void *volatile all = malloc(room); /* volatile: or the compiler leaves both out */
+    void *volatile all = malloc(room); /* volatile, or the compiler removes both calls */
     free(all);
     return all != NULL;
 }
@@ -85,7 +87,7 @@ ls_status ls_json_read_file(const char *path, json_t **out)
     return status;
 }
 
-/* What jansson cannot write is what it has no memory for: its strings are UTF-8 and its numbers finite already. */
+/* Fails only without memory: jansson's strings are always UTF-8 and its numbers finite. */
 static int append(const char *data, size_t bytes, void *text)
 {
     ls_text_put_bytes(text, data, bytes);
@@ -110,7 +112,7 @@ ls_status ls_json_write_file(const char *path, const json_t *value)
     return status;
 }
 
-/* ---- messages ---- */
+/* ---- Messages ---- */
 
 static bool is_plain_key(const char *key)
 {
@@ -118,7 +120,7 @@ static bool is_plain_key(const char *key)
     return key[0] != '\0' && strspn(key, letters) == strlen(key);
 }
 
-/* config.layers[3]["odd key"].units */
+/* Writes a path: config.layers[3]["odd key"].units */
 static void put_path(ls_text *text, const ls_json_at *at)
 {
     if (at->parent == NULL) {
@@ -151,7 +153,7 @@ ls_status ls_json_fail(const ls_json_at *at, ls_status status, const char *forma
     return status;
 }
 
-#define SHOWN 60 /* characters of a string shown in a message */
+#define SHOWN 60 /* characters of a string to show in a message */
 
 static void put_value(ls_text *text, const json_t *value)
 {
@@ -198,7 +200,7 @@ static ls_status fail_type(const ls_json_at *at, const char *expected)
     return LS_ERR_DATA;
 }
 
-/* ---- values ---- */
+/* ---- Values ---- */
 
 ls_json_at ls_json_root(const json_t *value, const char *name)
 {
@@ -247,7 +249,7 @@ ls_status ls_json_is_array(const ls_json_at *at)
     return json_is_array(at->value) ? LS_OK : fail_type(at, "an array");
 }
 
-/* ---- members and elements ---- */
+/* ---- Members and elements ---- */
 
 bool ls_json_find(const ls_json_at *object, const char *key, ls_json_at *out)
 {
@@ -264,7 +266,7 @@ ls_status ls_json_get(const ls_json_at *object, const char *key, ls_json_at *out
     if (!ls_json_find(object, key, out)) {
         ls_json_at missing = { .parent = object, .key = key };
         ls_json_fail(&missing, LS_ERR_DATA, "missing");
-        return LS_ERR_DATA; /* compilers see that `out` is set otherwise */
+        return LS_ERR_DATA; /* lets compilers see that `out` is set otherwise */
     }
     return LS_OK;
 }
@@ -343,7 +345,7 @@ ls_status ls_json_known_keys(const ls_json_at *object, const char *const *known,
     return LS_OK;
 }
 
-/* ---- Comparing ---- */
+/* ---- Comparison ---- */
 
 typedef struct comparison {
     ls_json_differs differs;

@@ -1,4 +1,4 @@
-/* Log lines: formatted by the caller's thread, handed to the sink one at a time. */
+/* Log lines: the caller's thread formats a line and passes it to the sink, one line at a time. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -48,7 +48,7 @@ void ls_log_destroy(ls_logger *log)
     if (log == NULL || log->sink == NULL)
         return;
     pthread_mutex_destroy(&log->mutex);
-    log->sink = NULL; /* destroying twice is harmless */
+    log->sink = NULL; /* so that destroying twice is harmless */
 }
 
 static void write_line(ls_logger *log, ls_log_level level, const char *format, va_list args)

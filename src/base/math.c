@@ -1,10 +1,11 @@
-/* Elementary functions from additions, multiplications and divisions alone, in one fixed order, so that every compiler
- * and machine with IEEE 754 doubles gives the same bits.
+/* Elementary functions from additions, multiplications and divisions in one fixed order, so that
+ * every compiler and machine with IEEE 754 doubles gives the same bits.
  *
- * Three ideas carry the file. A number that needs more than 53 bits is a `wide`, a sum hi + lo. exp and log first bring
- * their argument close to 0 or 1 with a small table (math_tables.h), so that a short Taylor series does the rest and
- * the last addition is nearly the only rounding. The other functions stand on the wide forms of these two. No fma:
- * without hardware support it is a slow call, and with it the compiler must not choose where. */
+ * Numbers that need more than 53 bits are a `wide`, a sum hi + lo. exp and log reduce their
+ * argument to near 0 or 1 with a small table (math_tables.h); a short Taylor series then suffices,
+ * and the last addition is almost the only rounding. The other functions use the wide forms of
+ * these two. fma is not used: without hardware support it is a slow call, and with it the compiler
+ * must not choose where to apply it. */
 #include "base/math.h"
 
 #include <float.h>
@@ -22,7 +23,7 @@
 #define ROUNDER  0x1.8p52 /* x + ROUNDER - ROUNDER is x rounded to an integer, |x| < 2^51 */
 
 typedef struct wide {
-    double hi, lo; /* |lo| at most half a unit in the last place of hi, or nearly */
+    double hi, lo; /* |lo| is at most about half a unit in the last place of hi */
 } wide;
 
 static uint64_t bits_of(double x)
@@ -39,7 +40,7 @@ static double from_bits(uint64_t bits)
     return x;
 }
 
-/* One NaN for all occasions: what 0/0 gives differs between compile time and run time. */
+/* Returns the one NaN that is used everywhere: 0/0 differs between compile time and run time. */
 static double not_a_number(void)
 {
     return from_bits(0x7ff8000000000000u);
@@ -61,7 +62,8 @@ static double power_of_two(int e)
     return from_bits((uint64_t)(e + 1023) << 52);
 }
 
-/* x 2^e for x within [1/2, 4), e within -1100 .. 1100: at most one rounding, when the result is subnormal. */
+/* x 2^e for x within [1/2, 4), e within -1100 .. 1100. Rounds at most once, if the result is
+ * subnormal. */
 static double scale(double x, int e)
 {
     if (e >= -1021 && e <= 1021)
@@ -79,14 +81,15 @@ static wide sum(double a, double b)
     return (wide){ s, (a - (s - b_part)) + (b - b_part) };
 }
 
-/* The same when |a| >= |b| or a is 0. */
+/* Same, if |a| >= |b| or a is 0. */
 static wide sum_ordered(double a, double b)
 {
     double s = a + b;
     return (wide){ s, b - (s - a) };
 }
 
-/* a b exactly, by Dekker's halves of 26 bits. When it overflows, or a or b is above 2^996, only hi is right. */
+/* a b exactly, by Dekker's halves of 26 bits. If it overflows, or a or b is above 2^996, only hi is
+ * correct. */
 static wide product(double a, double b)
 {
     double a_big = a * 0x1.0000002p27, b_big = b * 0x1.0000002p27;
@@ -107,12 +110,13 @@ static inline double polynomial(const double *c, int n, double x)
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* exp(x + tail) = result 2^*e, hi within [0.99, 2.01), relative error about 2^-61; |x| < 1000, |tail| tiny beside it.
- * x = k ln2/128 + r with |r| <= ln2/256, and k = 128 e + j. */
+/* exp(x + tail) = result 2^*e, hi within [0.99, 2.01), relative error about 2^-61, for |x| < 1000
+ * and |tail| tiny in comparison. x = k ln2/128 + r with |r| <= ln2/256, and k = 128 e + j. */
 static wide exp_wide(double x, double tail, int *e)
 {
     double k = x * INV_LN2_128 + ROUNDER - ROUNDER;
-    double r = (x - k * LN2_128_HI) - k * LN2_128_LO + tail; /* the difference in brackets is exact */
+    /* The difference in parentheses is exact. */
+    double r = (x - k * LN2_128_HI) - k * LN2_128_LO + tail;
     int j = (int)k & 127;
     *e = ((int)k - j) / 128;
     double tail_of_series = r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720))));
@@ -138,7 +142,7 @@ double ls_expm1(double x)
     if (x != x)
         return not_a_number();
     if (magnitude(x) < 0.25) {
-        if (x == 0.0) /* keeps the sign */
+        if (x == 0.0) /* keeps the sign of 0 */
             return x;
         return x + (x * x * 0.5 + x * x * x * polynomial(expm1_small, COUNT(expm1_small), x));
     }
@@ -153,9 +157,9 @@ double ls_expm1(double x)
     return less_one.hi + (less_one.lo + y.lo * unit);
 }
 
-/* log(x + tail) for positive, finite x, and |tail| at most a unit in its last place (0 unless x is within 2^-60 ..
- * 2^60): relative error about 2^-67. x = 2^k m, m near 1/c of the table; with r = m c - 1, log = k ln2 - log(c) + log(1
- * + r). */
+/* log(x + tail) for positive, finite x, and |tail| at most a unit in its last place (0 unless x is
+ * within 2^-60 .. 2^60): relative error about 2^-67. x = 2^k m, m near 1/c of the table; with r = m
+ * c - 1, log = k ln2 - log(c) + log(1 + r). */
 static wide log_wide(double x, double tail)
 {
     uint64_t bits = bits_of(x);
@@ -171,7 +175,8 @@ static wide log_wide(double x, double tail)
     k += exponent;
     uint64_t m_bits = (bits & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(j >= 48 ? 1022 : 1023) << 52;
     double m = from_bits(m_bits);
-    double m_hi = from_bits(m_bits & ~UINT64_C(0xffffffff)); /* 21 bits; times c, which has 10, exact */
+    /* 21 bits; its product with c (10 bits) is exact. */
+    double m_hi = from_bits(m_bits & ~UINT64_C(0xffffffff));
     double c = log_table[j][0];
     wide r = sum(m_hi * c - 1.0, (m - m_hi) * c);
     if (tail != 0.0)
@@ -212,7 +217,8 @@ double ls_log1p(double x)
     return log_wide(one_more.hi, one_more.lo).hi;
 }
 
-/* tanh(x) = 1 - 2 / (exp(2 x) + 1), the quotient to more than 53 bits because the subtraction cancels. */
+/* tanh(x) = 1 - 2 / (exp(2 x) + 1); computes the quotient to more than 53 bits because the
+ * subtraction cancels. */
 static double tanh_large(double x)
 {
     int e;
@@ -231,7 +237,7 @@ double ls_tanh(double x)
 {
     if (x != x)
         return not_a_number();
-    if (x == 0.0) /* keeps the sign */
+    if (x == 0.0) /* keeps the sign of 0 */
         return x;
     double a = magnitude(x);
     if (a < 0.25)
@@ -257,11 +263,11 @@ double ls_erf(double x)
 /* x^y for finite x > 0, x not 1, finite y not 0. */
 static double pow_positive(double x, double y)
 {
-    if (magnitude(y) < 0x1p-66) /* 1 whatever x is; and no part of the product is lost below the smallest double */
+    if (magnitude(y) < 0x1p-66) /* the result is 1 for every x; the product below would underflow */
         return 1.0;
     wide l = log_wide(x, 0.0);
     wide p = product(y, l.hi);
-    if (p.hi > 710.0) /* then p.lo may have overflowed to NaN */
+    if (p.hi > 710.0) /* p.lo may have overflowed to NaN */
         return INFINITE;
     if (p.hi < -746.0)
         return 0.0;
@@ -276,12 +282,12 @@ static bool is_integer(double y)
     return magnitude(y) >= 0x1p52 || (double)(int64_t)y == y;
 }
 
-static bool is_odd(double y) /* from 2^53 on all doubles are even */
+static bool is_odd(double y) /* all doubles from 2^53 on are even */
 {
     return magnitude(y) < 0x1p53 && (double)(int64_t)y == y && ((int64_t)y & 1) != 0;
 }
 
-/* The special cases are those of C99 F.9.4.4. */
+/* Special cases follow C99 F.9.4.4. */
 double ls_pow(double x, double y)
 {
     if (x == 1.0 || y == 0.0)
@@ -308,7 +314,8 @@ double ls_pow(double x, double y)
     return is_odd(y) ? with_sign_of(result, x) : result;
 }
 
-/* x = *quarter pi/2 + result, |result| <= pi/4; |x| <= 1e5, so that the first two products are exact. */
+/* x = *quarter pi/2 + result, |result| <= pi/4. |x| <= 1e5, so that the first two products are
+ * exact. */
 static wide reduce_angle(double x, int *quarter)
 {
     double k = x * INV_HALF_PI + ROUNDER - ROUNDER;

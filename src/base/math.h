@@ -1,7 +1,7 @@
-/* Elementary functions with bits of our own: libm's differ between systems, and the same bits everywhere is the
- * promise. Doubles are good to about one unit in the last place; floats are computed in double and rounded once.
- * Subnormals are kept, infinities and NaN come out as IEEE 754 says. sqrt is exact in hardware and stays the C
- * library's. */
+/* Elementary functions with the same result bits on every system; libm's differ. Double results are
+ * accurate to about one unit in the last place. Float results are computed in double and rounded
+ * once. Subnormals are kept; infinities and NaN follow IEEE 754. For sqrt, which hardware rounds
+ * correctly, use the C library's. */
 #ifndef LS_BASE_MATH_H
 #define LS_BASE_MATH_H
 

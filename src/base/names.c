@@ -1,4 +1,4 @@
-/* The nearest of some names, by edit distance. */
+/* Finds the nearest name by edit distance. */
 #include "base/names.h"
 
 #include <ctype.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 63 /* letters compared; enough to tell names apart */
-#define LETTER  2  /* cost of a letter changed, added, dropped or swapped */
+#define LONGEST 63 /* letters compared */
+#define LETTER  2  /* cost of changing, adding, dropping or swapping a letter */
 
 static int change_cost(char a, char b)
 {
@@ -22,7 +22,8 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* The distance of Damerau and Levenshtein where no letter is edited twice. Three rows of its matrix are enough. */
+/* Damerau-Levenshtein distance in which no letter is edited twice. Three rows of its matrix
+ * suffice. */
 static int distance(const char *a, const char *b)
 {
     size_t n = strnlen(a, LONGEST), m = strnlen(b, LONGEST);
@@ -45,7 +46,7 @@ static int distance(const char *a, const char *b)
     return last[m];
 }
 
-/* Length of a name without what many names begin with. */
+/* Length of a name without the common prefixes. */
 static size_t length_of_own(const char *name)
 {
     size_t begin = strspn(name, "-");

@@ -1,4 +1,5 @@
-/* Numbers to text and back. strtod and printf follow the locale of the program around us; here it is always "C". */
+/* Numbers to text and back. strtod and printf depend on the program's locale; these functions
+ * always use "C". */
 #include "base/numbers.h"
 
 #include <ctype.h>
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The locale of this thread before; give it to leave_c_locale. The "C" locale is static in the C library, so making it
- * costs no memory. */
+/* The "C" locale and this thread's previous locale, which leave_c_locale restores. The C library
+ * has a static "C" locale, so creating it needs no memory. */
 typedef struct locale_pair {
     locale_t c, before;
 } locale_pair;
@@ -62,7 +63,7 @@ bool ls_parse_pair(const char *text, int64_t *first, int64_t *second)
 
 bool ls_parse_u64(const char *text, uint64_t *out)
 {
-    if (!starts_number(text)) /* strtoull would take -1 for 2^64 - 1 */
+    if (!starts_number(text)) /* strtoull would accept -1 as 2^64 - 1 */
         return false;
     bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
     if (hex && !isxdigit((unsigned char)text[2]))
@@ -76,7 +77,8 @@ bool ls_parse_u64(const char *text, uint64_t *out)
     return true;
 }
 
-/* Whether there is a digit other than 0 before the exponent: what reads as 0 all the same was too small. */
+/* Returns whether there is a digit other than 0 before the exponent; if such text parses as 0, it
+ * underflowed. */
 static bool is_written_nonzero(const char *text)
 {
     return strcspn(text, "123456789") < strcspn(text, "eE");
@@ -84,7 +86,7 @@ static bool is_written_nonzero(const char *text)
 
 typedef enum reading { NO_NUMBER, OUT_OF_RANGE, READ } reading;
 
-/* Decimal only: strtod also knows hexadecimal, but no table of data or option means 16 by 0x10. */
+/* Accepts decimal only; strtod also accepts hexadecimal, which data and options do not use. */
 static reading read_f64(const char *text, double *out)
 {
     if (text[0] == '\0' || isspace((unsigned char)text[0]) || strpbrk(text, "xX(") != NULL)
@@ -95,7 +97,7 @@ static reading read_f64(const char *text, double *out)
     leave_c_locale(pair);
     if (*end != '\0' || end == text)
         return NO_NUMBER;
-    bool has_digits = strpbrk(text, "0123456789") != NULL; /* not the words inf and nan */
+    bool has_digits = strpbrk(text, "0123456789") != NULL; /* false for the words inf and nan */
     if (has_digits && (isinf(value) || (value == 0 && is_written_nonzero(text))))
         return OUT_OF_RANGE;
     *out = value;
@@ -127,14 +129,15 @@ bool ls_parse_bool(const char *text, bool *out)
 
 char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
 {
-    if (isnan(value)) /* printf also prints its sign, which means nothing */
+    if (isnan(value)) /* printf would also print its meaningless sign */
         return strcpy(buffer, "nan");
     locale_pair pair = enter_c_locale();
     int digits = 0;
     do
         snprintf(buffer, LS_F64_CHARS, "%.*e", digits++, value);
     while (digits < 17 && strtod(buffer, NULL) != value);
-    /* %g writes 100 with one digit as 1e+02: with as many digits as it has before the point it writes 100. */
+    /* With too few digits %g writes 100 as 1e+02; use as many digits as there are before the
+     * point. */
     const char *exponent = strchr(buffer, 'e');
     int before_point = exponent == NULL ? 0 : atoi(exponent + 1) + 1;
     if (before_point > digits && before_point <= 16)
@@ -146,7 +149,8 @@ char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
 
 char *ls_format_number(double value, char type, bool zeros, int width, int precision, char *buffer, size_t bytes)
 {
-    char format[16] = { '%', '0', '*', '.', '*', type, '\0' }; /* a precision below 0 counts as none */
+    /* A negative precision is the default one. */
+    char format[16] = { '%', '0', '*', '.', '*', type, '\0' };
     if (!zeros)
         memmove(format + 1, format + 2, sizeof(format) - 2);
     locale_pair pair = enter_c_locale();

@@ -1,4 +1,4 @@
-/* One value of an options table: from text, with its check, and back to text. */
+/* One value of an options table: parsing, validation and formatting. */
 #include <math.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "base/options_private.h"
 #include "base/status.h"
 
-/* ---- ranges: "[1, 64]", "(0, 1]", "[0, inf)" ---- */
+/* ---- Ranges: "[1, 64]", "(0, 1]", "[0, inf)" ---- */
 
-/* Splits a range into its two bounds; false when it is not written as one. */
+/* Splits a range into its bounds; returns false if it is malformed. */
 static bool split_range(const char *range, char low[32], char high[32], bool *low_open, bool *high_open)
 {
     char first, last;
@@ -26,7 +26,7 @@ static ls_status fail_table(const ls_option *row)
     return ls_fail(LS_ERR_INTERNAL, "options table: the range '%s' of %s is not an interval", row->range, row->flag);
 }
 
-/* Integers are compared as integers: a double could not tell 2^53 from 2^53 + 1. */
+/* Compares as integers: a double cannot distinguish 2^53 from 2^53 + 1. */
 static ls_status check_i64(const ls_option *row, int64_t value, bool *within)
 {
     char low[32], high[32];
@@ -54,9 +54,9 @@ static ls_status check_f64(const ls_option *row, double value, bool *within)
     return LS_OK;
 }
 
-/* ---- from text ---- */
+/* ---- Parsing ---- */
 
-/* "--batch-size 0: expected a whole number within [1, 64]" */
+/* Fails with "--batch-size 0: expected a whole number within [1, 64]". */
 static ls_status fail_value(const ls_option *row, const char *text, const char *name, const char *joint)
 {
     ls_text expected = { 0 };
@@ -85,7 +85,7 @@ static bool find_choice(const ls_option *row, const char *text, int *out)
     return false;
 }
 
-/* A value of any type, before it goes to its place. */
+/* A value of any type. */
 typedef union any_value {
     bool flag;
     int64_t integer;
@@ -95,7 +95,7 @@ typedef union any_value {
     uint64_t seed;
 } any_value;
 
-/* Reads the text; *good says whether it is one of the type and within the range. */
+/* Parses the text; *good is true if it has the type and is within the range. */
 static ls_status read_value(const ls_option *row, const char *text, any_value *out, size_t *bytes, bool *good)
 {
     switch (row->type) {
@@ -150,7 +150,7 @@ ls_status ls_option_assign(const ls_option *row, const char *text, const char *n
     return LS_OK;
 }
 
-/* ---- to text ---- */
+/* ---- Formatting ---- */
 
 void ls_option_put_expected(const ls_option *row, ls_text *out)
 {
@@ -205,7 +205,7 @@ void ls_option_put_value(const ls_option *row, const void *values, ls_text *out)
         memcpy(&value.choice, place, sizeof value.choice);
         if (value.choice >= 0 && (size_t)value.choice < row->choice_count)
             ls_text_put(out, row->choices[value.choice]);
-        else /* set by the program, not by us */
+        else /* set by the program, not by the parser */
             ls_text_add(out, "(%d)", value.choice);
         break;
     case LS_OPTION_SEED:

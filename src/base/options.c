@@ -1,5 +1,5 @@
-/* Options tables: adding, environment, arguments. Printing is in options_print.c, reading one value in option_value.c.
- */
+/* Options tables: adding them, environment, arguments. See options_print.c for printing and
+ * option_value.c for parsing a value. */
 #include "base/options.h"
 
 #include <string.h>
@@ -10,16 +10,16 @@
 
 extern char **environ;
 
-#define MOST_NAMES 512 /* flags or variables compared when looking for the nearest */
+#define MOST_NAMES 512 /* limit of flags searched for the nearest name */
 
-/* ---- looking up ---- */
+/* ---- Lookup ---- */
 
 static size_t flag_length(const char *word)
 {
     return strcspn(word, "=");
 }
 
-/* The row of a flag whose name is the first `length` characters of `word`; *part is set with it. */
+/* Finds the row and part of the flag that is the first `length` characters of `word`. */
 static const ls_option *find(const ls_options *options, const char *word, size_t length, ls_option_part **part)
 {
     for (ls_option_part *p = options->first; p != NULL; p = p->next) {
@@ -58,7 +58,7 @@ void ls_option_variable(const ls_option *row, char name[LS_OPTION_NAME_BYTES])
         *c = (char)(*c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
 }
 
-/* ---- adding ---- */
+/* ---- Adding tables ---- */
 
 static ls_status check_flag(ls_options *options, const ls_option *row)
 {
@@ -89,7 +89,7 @@ static ls_status assign_default(ls_options *options, ls_option_part *part, const
     return LS_OK;
 }
 
-/* Sets the default, and remembers how it prints, so that printing can tell what differs from it. */
+/* Sets the default and stores its text, so that ls_options_print can mark values that differ. */
 static ls_status set_default(ls_options *options, ls_option_part *part, size_t i)
 {
     const ls_option *row = &part->table->rows[i];
@@ -140,7 +140,7 @@ void ls_options_free(ls_options *options)
     *options = (ls_options){ 0 };
 }
 
-/* ---- environment ---- */
+/* ---- Environment ---- */
 
 static ls_status apply_variable(ls_options *options, ls_option_part *part, size_t i)
 {
@@ -171,7 +171,7 @@ static bool is_known(const char *name, size_t length, const char *const *names, 
     return false;
 }
 
-/* The first variable of ours that is not among `names`. */
+/* Fails for the first LOCKSTEP_ variable that is not in `names`. */
 static ls_status check_names(const char *const *names, size_t n)
 {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
@@ -215,14 +215,15 @@ ls_status ls_options_check_environment(const ls_option_table *const *tables, siz
     return status;
 }
 
-/* ---- arguments ---- */
+/* ---- Arguments ---- */
 
 static bool is_flag(const char *word)
 {
     return word[0] == '-' && word[1] != '\0' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
 }
 
-/* The value of a flag: after "=", or the next word, or for a switch nothing. *used is set when the next word was. */
+/* Finds the value of a flag: after "=", the next word, or none for a switch. *used is set if the
+ * next word is the value. */
 static ls_status value_of(const ls_option *row, const char *word, const char *next, const char **value, bool *used)
 {
     const char *equals = strchr(word, '=');

@@ -1,15 +1,15 @@
-/* Options tables: the help and the current values. */
+/* Options tables: help and current values. */
 #include <string.h>
 
 #include "base/options_private.h"
 
 #define DEFAULT_WIDTH  100
-#define HELP_COLUMN    28 /* where help starts; a longer flag has its help on the next line */
-#define LEAST_WIDTH    20 /* for the help's words, however narrow the terminal */
-#define SHORT_CHOICES  24 /* choices shown in place of a metavar when they are no longer than this */
-#define LONGEST_COLUMN 40 /* of values, when printed */
+#define HELP_COLUMN    28 /* column of the help; after a longer flag it starts on the next line */
+#define LEAST_WIDTH    20 /* minimum width of the help text, however narrow the terminal */
+#define SHORT_CHOICES  24 /* choices up to this length are shown instead of a metavar */
+#define LONGEST_COLUMN 40 /* longer values do not widen the column */
 
-/* "--optimizer sgd|adam", "--batch-size N", "--nesterov [on|off]" */
+/* Writes "--optimizer sgd|adam", "--batch-size N", "--nesterov [on|off]". */
 static void put_usage(const ls_option *row, bool *choices_shown, ls_text *out)
 {
     ls_text_put(out, row->flag);
@@ -29,7 +29,7 @@ static void put_usage(const ls_option *row, bool *choices_shown, ls_text *out)
     ls_text_add(out, " %s", row->metavar != NULL ? row->metavar : words[row->type]);
 }
 
-/* The help, then in brackets choices, range, default and variable. */
+/* Writes the help, then in parentheses choices, range, default and variable. */
 static void put_description(const ls_option *row, bool choices_shown, ls_text *out)
 {
     ls_text_put(out, row->help);
@@ -49,7 +49,7 @@ static void put_description(const ls_option *row, bool choices_shown, ls_text *o
     ls_text_add(out, "%s)", name);
 }
 
-/* Words of `text` in lines from column `indent` to `width`; the first line is already at `indent`. */
+/* Wraps `text` between columns `indent` and `width`; the first line is already at `indent`. */
 static void put_wrapped(ls_text *out, const char *text, size_t indent, size_t width)
 {
     size_t room = width < indent + LEAST_WIDTH ? LEAST_WIDTH : width - indent, used = 0;
@@ -104,7 +104,7 @@ void ls_options_help(const ls_options *options, size_t width, ls_text *out)
     }
 }
 
-/* ---- current values ---- */
+/* ---- Current values ---- */
 
 static size_t larger(size_t a, size_t b)
 {

@@ -1,4 +1,5 @@
-/* Philox 4x32-10, after Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). */
+/* Philox 4x32-10 by Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+ * (2011). */
 #include "base/philox.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 #define WEYL_1       0xBB67AE85u /* sqrt(3) - 1 */
 #define ROUNDS       10
 
-/* Fills the last counter word of a key's derivation, so that it cannot be mistaken for a word of a stream. */
+/* Last counter word when deriving a key; keeps the derivation distinct from words of a stream. */
 #define KEY_TAG 0x4c53u
 
 ls_philox_block ls_philox(ls_philox_block counter, ls_philox_key key)
@@ -40,7 +41,7 @@ ls_philox_key ls_random_key(uint64_t seed, ls_random_purpose purpose, uint32_t l
 
 void ls_random_normal_pair(uint32_t a, uint32_t b, double out[2])
 {
-    double u1 = ((double)a + 1.0) * 0x1p-32; /* (0, 1]: its logarithm is finite */
+    double u1 = ((double)a + 1.0) * 0x1p-32; /* (0, 1], so that its logarithm is finite */
     double u2 = (double)b * 0x1p-32;
     double radius = sqrt(-2.0 * ls_log(u1));
     double angle = 0x1.921fb54442d18p+2 * u2; /* 2 pi */

@@ -1,5 +1,5 @@
-/* Telling the address sanitizer which memory is free, so that using it is reported as for malloc. Without it: nothing.
- */
+/* Marks free memory for the address sanitizer, so that it reports use after free as for malloc.
+ * Does nothing without the sanitizer. */
 #ifndef LS_BASE_POISON_H
 #define LS_BASE_POISON_H
 

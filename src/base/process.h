@@ -1,22 +1,24 @@
-/* Identity of a process across the workers of one machine: whether a peer's process still exists. */
+/* Identity of a process, with which workers on one machine check whether a peer's process still
+ * exists. */
 #ifndef LS_BASE_PROCESS_H
 #define LS_BASE_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Goes over the wire as it is. */
+/* Sent over the network as it is in memory. */
 typedef struct ls_process_id {
     uint64_t machine; /* hash of the boot id and of the pid and time namespaces; 0: unknown */
     uint64_t start;   /* start time in clock ticks since boot */
     uint64_t pid;
 } ls_process_id;
 
-/* Identity of the calling process. `machine` is 0 where /proc cannot tell it. */
+/* Returns the identity of the calling process; `machine` is 0 if /proc does not show it. */
 ls_process_id ls_process_self(void);
 
-/* Returns true only if the process ran on this machine and has ended: its pid is free, reused or a zombie. Returns
- * false whenever that cannot be told, also for processes of other machines. */
+/* Returns true only if the process ran on this machine and has ended: its pid is free, reused or a
+ * zombie. Returns false in all other cases, also when unsure and for processes of other
+ * machines. */
 bool ls_process_has_ended(const ls_process_id *process);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sizes that cannot overflow silently: each returns false instead. */
+/* Overflow-checked sizes: the functions return false on overflow. */
 #ifndef LS_BASE_SIZE_H
 #define LS_BASE_SIZE_H
 
@@ -26,7 +26,8 @@ static inline bool ls_i64_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-static inline size_t ls_size_align(size_t n, size_t alignment) /* alignment: a power of two; n + alignment fits */
+/* `alignment` is a power of two, and n + alignment must not overflow. */
+static inline size_t ls_size_align(size_t n, size_t alignment)
 {
     return (n + alignment - 1) & ~(alignment - 1);
 }

@@ -1,3 +1,4 @@
+/* Finds, locks and cleans the folders for sockets. */
 #include "base/socket_folder.h"
 
 #include <dirent.h>
@@ -15,7 +16,7 @@
 #include "base/clock.h"
 
 #define LOCK_LIMIT 2.0 /* seconds until a stopped process that holds a lock is ignored */
-#define ATTEMPTS   10  /* to make a folder that another process removes at the same time */
+#define ATTEMPTS   10  /* tries to create a folder that other processes remove at the same time */
 
 /* ---- Candidates ---- */
 
@@ -47,7 +48,8 @@ bool ls_socket_folder_is_own(const char *path)
 
 /* ---- The lock ---- */
 
-/* A folder of this user that others could write to is closed to them: what they left there is treated as foreign. */
+/* Opens a folder of this user and removes other users' access to it. *foreign: something else
+ * exists at the path. */
 static int open_own(const char *path, bool *foreign, char *why, size_t bytes)
 {
     struct stat about;
@@ -72,7 +74,7 @@ static void wait_for_lock(int fd)
         poll(NULL, 0, 1);
 }
 
-/* Another process may have removed the folder before this one had the lock. */
+/* Returns whether the folder was not removed by another process before this one locked it. */
 static bool is_at(int fd, const char *path)
 {
     struct stat here, there;
@@ -105,7 +107,8 @@ bool ls_socket_folder_lock(const char *path, int *lock, bool *foreign, char *why
 
 /* ---- Cleaning ---- */
 
-/* A datagram socket cannot connect to a stream's: the attempt tells whether there is one, and disturbs nobody. */
+/* Tests whether a process listens. A datagram socket cannot connect to a stream socket, so the
+ * error shows whether one exists, without disturbing the listener. */
 bool ls_socket_is_live(const char *path)
 {
     struct stat about;
@@ -142,7 +145,7 @@ static void remove_left(const char *path, int lock)
 void ls_socket_folder_clean_and_unlock(const char *path, int lock)
 {
     remove_left(path, lock);
-    rmdir(path); /* fails while others have files there */
+    rmdir(path); /* fails while the folder has files */
     close(lock);
 }
 

@@ -1,4 +1,5 @@
-/* Failing: the function that knows the cause calls ls_fail once; callers pass the status up with LS_TRY. */
+/* Error handling: the function that knows the cause calls ls_fail once; callers pass the status up
+ * with LS_TRY. */
 #ifndef LS_BASE_STATUS_H
 #define LS_BASE_STATUS_H
 
@@ -6,18 +7,20 @@
 
 #include "lockstep/base.h"
 
-/* Sets this thread's last error, one printable line, and returns `status`, which is looked at twice. A macro, so that
- * compilers see which status is returned: they warn of outputs that a failure left unset otherwise. */
+/* Sets this thread's last error to one printable line and returns `status`, which is evaluated
+ * twice. It is a macro so that compilers see the returned status; otherwise they warn about outputs
+ * that a failure leaves unset. */
 #define ls_fail(status, ...) (ls_fail_write(status, __VA_ARGS__), ls_fail_status(status))
 void ls_fail_write(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 ls_status ls_fail_v(ls_status status, const char *format, va_list args);
 
-/* Puts "<format>: " in front of the last error, or of the status's name where there is none, and returns `status`;
- * LS_OK: nothing happens. */
+/* Prepends "<format>: " to the last error, or to the status's name if there is none, and returns
+ * `status`. Does nothing for LS_OK. */
 ls_status ls_fail_within(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 
-/* A failure on its way to another thread, or past calls that may fail themselves: kept with this thread's last error;
- * given, it is the last error again, and its status is returned. */
+/* Copy of an error, to move it to another thread or to preserve it across calls that may fail.
+ * ls_error_keep copies this thread's last error; ls_error_give sets it as the last error again and
+ * returns its status. */
 #define LS_ERROR_BYTES 2048
 typedef struct ls_error {
     ls_status status;
@@ -26,7 +29,7 @@ typedef struct ls_error {
 void ls_error_keep(ls_error *error, ls_status status);
 ls_status ls_error_give(const ls_error *error);
 
-/* Forgets this thread's last error: what stands there later came later. */
+/* Clears this thread's last error. */
 void ls_clear_error(void);
 
 static inline ls_status ls_fail_status(ls_status status)
@@ -34,7 +37,7 @@ static inline ls_status ls_fail_status(ls_status status)
     return status;
 }
 
-/* Returns from the caller when `call` fails; the message is already written. */
+/* Returns from the calling function if `call` fails; the error message is already set. */
 #define LS_TRY(call)                                                                                                   \
     do {                                                                                                               \
         ls_status ls_try_status_ = (call);                                                                             \
@@ -42,7 +45,8 @@ static inline ls_status ls_fail_status(ls_status status)
             return ls_try_status_;                                                                                     \
     } while (0)
 
-/* The same, leaving through a cleanup label named for what it undoes; `status` is the caller's variable. */
+/* Same with a cleanup label, which is named for what it undoes; `status` is the caller's
+ * variable. */
 #define LS_TRY_GOTO(status, call, label)                                                                               \
     do {                                                                                                               \
         (status) = (call);                                                                                             \

@@ -1,4 +1,4 @@
-/* Terminals and lines on them. */
+/* Terminals and lines drawn on them. */
 #include "base/terminal.h"
 
 #include <string.h>
@@ -6,9 +6,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define USUAL_COLUMNS 80 /* of a terminal that does not know its size */
+#define USUAL_COLUMNS 80 /* width of a terminal that does not report its size */
 
-/* ---- What a terminal can do ---- */
+/* ---- Capabilities ---- */
 
 static bool is_set(const char *variable)
 {
@@ -16,7 +16,7 @@ static bool is_set(const char *variable)
     return value && value[0] != '\0';
 }
 
-/* By the variables, not by nl_langinfo: a program need not have called setlocale. */
+/* Reads the variables because nl_langinfo needs setlocale, which programs may not call. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -53,7 +53,7 @@ typedef struct range {
     unsigned first, last;
 } range;
 
-/* Marks that are drawn on the character before them, and characters without a width. */
+/* Combining marks and characters without a width. */
 static const range narrow[] = { { 0x0300, 0x036f }, { 0x0483, 0x0489 }, { 0x0591, 0x05bd }, { 0x0610, 0x061a },
                                 { 0x064b, 0x065f }, { 0x06d6, 0x06dc }, { 0x0900, 0x0902 }, { 0x093a, 0x093a },
                                 { 0x093c, 0x093c }, { 0x0941, 0x0948 }, { 0x094d, 0x094d }, { 0x0e31, 0x0e31 },
@@ -61,7 +61,7 @@ static const range narrow[] = { { 0x0300, 0x036f }, { 0x0483, 0x0489 }, { 0x0591
                                 { 0x200b, 0x200f }, { 0x202a, 0x202e }, { 0x2060, 0x2064 }, { 0x20d0, 0x20ff },
                                 { 0xfe00, 0xfe0f }, { 0xfe20, 0xfe2f }, { 0xfeff, 0xfeff }, { 0xe0100, 0xe01ef } };
 
-/* East Asian scripts and pictures. */
+/* East Asian scripts and emoji. */
 static const range wide[] = { { 0x1100, 0x115f },   { 0x231a, 0x231b },   { 0x2329, 0x232a },   { 0x23e9, 0x23f3 },
                               { 0x2614, 0x2615 },   { 0x2648, 0x2653 },   { 0x26a1, 0x26a1 },   { 0x2705, 0x2705 },
                               { 0x270a, 0x270b },   { 0x2728, 0x2728 },   { 0x274c, 0x274c },   { 0x2753, 0x2757 },
@@ -89,7 +89,7 @@ static size_t width_of(unsigned c)
     return is_in(wide, sizeof wide / sizeof *wide, c) ? 2 : 1;
 }
 
-/* One character and its bytes; a byte that begins none is one of its own. */
+/* Decodes one character and its length; an invalid byte is a character of its own. */
 static unsigned decode(const char *text, size_t *bytes)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -138,7 +138,7 @@ void ls_terminal_clean(const ls_terminal *terminal, ls_text *text)
         text->data[text->length = to] = '\0';
 }
 
-/* ---- A line ---- */
+/* ---- Lines ---- */
 
 #define BOLD   "\033[1m"
 #define GREEN  "\033[32m"
@@ -150,7 +150,7 @@ ls_line ls_line_of(const ls_terminal *terminal, size_t most)
     return (ls_line){ .terminal = terminal, .most = most };
 }
 
-/* As much of it as there is room for. */
+/* Appends as much of the text as fits. */
 static void put(ls_line *line, const char *escape, const char *text)
 {
     size_t left = line->most - line->columns, bytes = line->full ? 0 : ls_bytes_within(text, left);
@@ -188,7 +188,7 @@ static void put_cells(ls_line *line, const char *escape, const char *cell, int c
     ls_text_free(&cells);
 }
 
-/* Colours tell the finished cells from the others; without colours the cells do. */
+/* Colors distinguish finished cells from others; without colors, different characters do. */
 void ls_line_put_bar(ls_line *line, int cells, double done)
 {
     const ls_terminal *t = line->terminal;

@@ -1,4 +1,4 @@
-/* What is drawn on a terminal: how wide it is, what it can show, and one line that is built to fit. */
+/* Terminal output: width, capabilities, and single lines that are built to fit. */
 #ifndef LS_BASE_TERMINAL_H
 #define LS_BASE_TERMINAL_H
 
@@ -6,24 +6,25 @@
 
 typedef struct ls_terminal {
     FILE *out;
-    bool is_terminal; /* a real one: lines can be drawn again. Not so where TERM is "dumb" */
-    bool color;       /* off where NO_COLOR is set */
-    bool utf8;        /* the locale's encoding, by LC_ALL, LC_CTYPE and LANG; otherwise ASCII alone is drawn */
+    bool is_terminal; /* a terminal on which lines can be redrawn; false if TERM is "dumb" */
+    bool color;       /* false if NO_COLOR is set */
+    bool utf8;        /* UTF-8 locale (LC_ALL, LC_CTYPE, LANG); otherwise only ASCII is drawn */
 } ls_terminal;
 
 ls_terminal ls_terminal_of(FILE *out);
 
-/* Columns that a line may take, now: one less than there are, so that the cursor stays on it; at least 1. SIZE_MAX
- * where `out` is no terminal. Asked for at each drawing: people change the size. */
+/* Columns available for a line: the width less one, so that the cursor stays on the line; at least
+ * 1. SIZE_MAX if `out` is not a terminal. Query it for each drawing, because users resize
+ * windows. */
 size_t ls_terminal_room(const ls_terminal *terminal);
 
-/* Columns that UTF-8 text takes: an ideograph takes two, a combining mark none. */
+/* Display width of UTF-8 text: an ideograph takes two columns, a combining mark none. */
 size_t ls_columns(const char *text);
-/* Bytes of the first characters that fit into so many columns. */
+/* Bytes of the leading characters that fit into `columns` columns. */
 size_t ls_bytes_within(const char *text, size_t columns);
 
-/* Makes what people named fit to be drawn there: no control characters, nothing that is not ASCII where the terminal
- * shows no UTF-8. */
+/* Makes a user's text safe to draw: replaces control characters, and non-ASCII characters if the
+ * terminal does not use UTF-8. */
 void ls_terminal_clean(const ls_terminal *terminal, ls_text *text);
 
 /* ---- A line ---- */
@@ -31,22 +32,23 @@ void ls_terminal_clean(const ls_terminal *terminal, ls_text *text);
 typedef struct ls_line {
     const ls_terminal *terminal;
     ls_text text;
-    size_t columns, most; /* used; what does not fit is left out */
-    bool full;            /* something was left out: so is what follows */
+    size_t columns, most; /* columns used; text beyond `most` columns is dropped */
+    bool full;            /* text was dropped, so later text is dropped too */
 } ls_line;
 
 typedef enum ls_style { LS_STYLE_PLAIN, LS_STYLE_BOLD } ls_style;
 
-/* A line of `most` columns; its text is to be freed. */
+/* Returns an empty line of at most `most` columns; the caller frees its text. */
 ls_line ls_line_of(const ls_terminal *terminal, size_t most);
 void ls_line_put(ls_line *line, ls_style style, const char *format, ...) LS_PRINTF(3, 4);
 
-/* Cells of a bar, the part `done` (0 to 1) of them finished, as Keras 3 draws it. */
+/* Appends a progress bar in the style of Keras 3: `cells` cells, of which the fraction `done` is
+ * filled. */
 void ls_line_put_bar(ls_line *line, int cells, double done);
 
-/* Draws the line over the one that the cursor is on; the cursor stays on it. */
+/* Draws the line over the current one; the cursor stays on it. */
 void ls_line_draw(const ls_line *line);
-/* Nothing is left of the line that the cursor is on. */
+/* Erases the line that the cursor is on. */
 void ls_line_erase(const ls_terminal *terminal);
 
 #endif

@@ -9,7 +9,8 @@
 
 #define FIRST_ROOM 128
 
-/* Room for `more` characters and the final zero; false when there is none, now or earlier. */
+/* Makes room for `more` characters and the final zero; returns false if an allocation fails or
+ * failed earlier. */
 static bool reserve(ls_text *text, size_t more)
 {
     size_t needed;
@@ -78,7 +79,8 @@ void ls_text_add_v(ls_text *text, const char *format, va_list args)
     text->length += (size_t)length;
 }
 
-/* Bytes of the UTF-8 character at `s`, 0 if it is none (too long, a surrogate, beyond U+10FFFF, cut short). */
+/* Length of the UTF-8 character at `s`; 0 if it is invalid (overlong, surrogate, beyond U+10FFFF,
+ * truncated). */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t count = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -127,7 +129,7 @@ bool ls_is_utf8(const char *string)
     return true;
 }
 
-/* U+0080 to U+009F are control characters, too: to some terminals U+009B begins a command as escape and [ do. */
+/* U+0080 to U+009F are control characters too: some terminals treat U+009B like escape and [. */
 static bool is_control(const unsigned char *s)
 {
     return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
@@ -137,7 +139,7 @@ void ls_make_printable(char *text, size_t bytes)
 {
     unsigned char *end = (unsigned char *)text + bytes;
     for (unsigned char *s = (unsigned char *)text; s < end;) {
-        unsigned char here[5] = { 0 }; /* a character that is cut short ends in a zero */
+        unsigned char here[5] = { 0 }; /* a zero follows a truncated character */
         memcpy(here, s, end - s < 4 ? (size_t)(end - s) : 4);
         size_t count = utf8_length(here);
         if (count == 0 || is_control(here)) {

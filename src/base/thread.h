@@ -1,11 +1,12 @@
-/* Threads of the library. */
+/* Starting threads of the library. */
 #ifndef LS_BASE_THREAD_H
 #define LS_BASE_THREAD_H
 
 #include <pthread.h>
 #include <signal.h>
 
-/* As pthread_create, and no signal comes to the thread: they belong to the program's own. */
+/* pthread_create with all signals blocked in the new thread: signals go to the program's own
+ * threads. */
 static inline int ls_thread_start(pthread_t *thread, void *(*run)(void *), void *user)
 {
     sigset_t all, before;

@@ -1,4 +1,4 @@
-/* Telling and watching work; a bar for it on a terminal. */
+/* Progress of long operations, and a progress bar on a terminal. */
 #include "base/work.h"
 
 #include <string.h>
@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/terminal.h"
 
-#define PATIENCE 1.0 /* seconds: what takes less is not shown */
-#define REDRAW   0.1 /* seconds */
+#define PATIENCE 1.0 /* seconds; shorter operations are not shown */
+#define REDRAW   0.1 /* seconds between two calls of the watcher */
 
-/* What this thread is at. */
+/* The operation that this thread is running. */
 static _Thread_local struct {
     ls_work_watcher watcher;
     bool at_work, shown;
@@ -71,7 +71,7 @@ void ls_work_name(ls_text *text, const ls_work *work)
     ls_text_add(text, "%s%s%s", work->verb, object[0] ? " " : "", slash ? slash + 1 : object);
 }
 
-/* What is left, or what has passed where that is not known. */
+/* Writes the remaining time, or the elapsed time if the total is unknown. */
 static void put_rest(char *out, size_t room, const ls_work *work, double part)
 {
     if (part > 0)
@@ -80,7 +80,7 @@ static void put_rest(char *out, size_t room, const ls_work *work, double part)
         snprintf(out, room, " %.0fs", work->seconds);
 }
 
-/* The bar makes room first, then the name does. */
+/* In a narrow terminal the bar shrinks first, then the name. */
 void ls_work_draw(const ls_terminal *terminal, const ls_work *work)
 {
     double part = work->total > 0 ? (double)work->done / (double)work->total : 0;
@@ -94,7 +94,7 @@ void ls_work_draw(const ls_terminal *terminal, const ls_work *work)
     ls_line_put(&line, LS_STYLE_PLAIN, "%s", ls_text_get(&name));
     ls_text_free(&name);
     line.most = room;
-    line.full = false; /* what is left out is the end of the name alone */
+    line.full = false; /* only the end of the name was dropped; the rest still fits */
     if (part > 0 && line.columns + 1 + tail < room) {
         size_t cells = room - line.columns - 1 - tail;
         ls_line_put(&line, LS_STYLE_PLAIN, " ");

@@ -1,4 +1,5 @@
-/* Batches: elements copied together along a new axis 0, or, in a pass over rows, lists of row numbers. */
+/* Batches: elements copied together along a new axis 0, or lists of row numbers when iterating
+ * rows. */
 #include <string.h>
 
 #include "base/size.h"
@@ -6,11 +7,11 @@
 #include "data/stream.h"
 #include "graph/shape.h"
 
-#define FIRST_ROOM 1024 /* samples, where the number to come is not known */
+#define FIRST_ROOM 1024 /* initial samples if the source's count is unknown */
 
 typedef struct batch_state {
     ls_slot one;
-    int64_t room; /* samples in the slot being filled */
+    int64_t room; /* capacity in samples of the slot being filled */
     bool drained;
 } batch_state;
 
@@ -53,7 +54,7 @@ static size_t sample_bytes(const ls_dataset *d, int component)
     return bytes;
 }
 
-/* Room for one sample more than the `have` that are there. */
+/* Makes room for one more sample after `have` samples. */
 static ls_status make_room(ls_cursor *cursor, ls_slot *slot, int64_t have)
 {
     batch_state *state = cursor->state;
@@ -112,7 +113,7 @@ static ls_status next_batch(ls_cursor *cursor, ls_slot *slot, bool *end)
     slot->is_row = false;
     slot->list_count = 0;
     slot->key_count = 0;
-    state->room = 0; /* another slot may come each time */
+    state->room = 0; /* the caller may pass another slot each time */
     while (!state->drained && count < d->u.batch.size) {
         LS_TRY(ls_cursor_next(cursor->source, &state->one, &state->drained));
         if (state->drained)

@@ -1,5 +1,5 @@
-/* Numbers in text: a sample a line, separated by commas, the label last. A first line in which nothing is a number is a
- * header. Errors name line and column, both counted from 1. */
+/* CSV reader: one sample per line, values separated by commas, the label last. A first line without
+ * any number is a header. Errors name line and column, counted from 1. */
 #include <math.h>
 #include <string.h>
 
@@ -15,20 +15,20 @@
 
 #define MOST_BYTES  ((size_t)1 << 36)
 #define FIELD_CHARS 64
-#define INTEGERS    9007199254740992.0 /* below it a double holds every integer */
+#define INTEGERS    9007199254740992.0 /* a double represents all smaller integers exactly */
 
-#define LINES_AT_ONCE 1000 /* then it is told how far it is */
+#define LINES_AT_ONCE 1000 /* lines between two progress reports */
 
 typedef struct table {
     const char *path;
     const char *text, *end;
-    int64_t lines;   /* seen so far */
-    int64_t columns; /* 0: not known yet */
+    int64_t lines;   /* lines read so far */
+    int64_t columns; /* 0: unknown */
     int64_t rows;
     size_t feature_room, label_room;
     float *features;
     double *labels;
-    bool whole_labels; /* all are written as integers */
+    bool whole_labels; /* all labels are written as integers */
 } table;
 
 typedef struct field {
@@ -41,7 +41,8 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The next field of the line, without blanks and quotes around it; false when there is none. */
+/* Returns the next field of the line without surrounding blanks and quotes; false if there is
+ * none. */
 static bool next_field(const char **at, const char *end, field *out)
 {
     if (!*at)
@@ -61,7 +62,7 @@ static bool next_field(const char **at, const char *end, field *out)
     return true;
 }
 
-/* The field as a string; false when it is none that a number could be. */
+/* Copies the field to a string; returns false if it cannot be a number. */
 static bool take_text(const field *f, char text[FIELD_CHARS])
 {
     if (f->chars == 0 || f->chars >= FIELD_CHARS || memchr(f->begin, 0, f->chars))
@@ -137,7 +138,7 @@ static ls_status read_line(table *t, const char *at, const char *end)
     return LS_OK;
 }
 
-/* Counts the columns of the first line; whether it is a header. */
+/* Counts the columns of the first line and decides whether it is a header. */
 static ls_status first_line(table *t, const char *at, const char *end, bool *is_header)
 {
     const char *again = at;
@@ -186,7 +187,7 @@ static ls_status read_lines(table *t)
     return LS_OK;
 }
 
-/* Labels that are all integers become int64, others float32. */
+/* Labels become int64 if all are integers, float32 otherwise. */
 static ls_status finish(table *t, ls_array *features, ls_array *labels)
 {
     ls_shape rows = LS_SHAPE(t->rows);
@@ -215,7 +216,7 @@ ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels)
         return ls_fail(LS_ERR_INVALID, "ls_csv_read: a path and places for features and labels are needed");
     LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
     table t = { .path = path, .text = text, .end = text + bytes, .whole_labels = true };
-    if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+    if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* byte order mark */
         t.text += 3;
     ls_status status = read_lines(&t);
     ls_work_end();

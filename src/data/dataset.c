@@ -1,4 +1,4 @@
-/* Datasets: making, sharing and ending nodes, the errors they keep, and what can be asked of them. */
+/* Dataset nodes: creation, sharing, destruction, errors and queries. */
 #include "data/dataset.h"
 
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include "data/stream.h"
 #include "graph/shape.h"
 
-/* ---- A dataset for which there is no memory ---- */
+/* ---- The dataset that builders return when memory runs out ---- */
 
 static const ls_dataset_type lost_type = { .name = "ls_dataset" };
 static const ls_dataset lost = { .type = &lost_type, .status = LS_ERR_MEMORY };
@@ -19,9 +19,9 @@ bool ls_dataset_is_lost(const ls_dataset *dataset)
     return dataset == &lost;
 }
 
-/* ---- Making and ending ---- */
+/* ---- Creation and destruction ---- */
 
-/* Another thread may be preparing it. */
+/* Returns whether the node has an error; locks because another thread may be preparing it. */
 static bool keeps_error(ls_dataset *d)
 {
     if (ls_dataset_is_lost(d))
@@ -43,7 +43,7 @@ ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source)
     }
     if (!d) {
         ls_dataset_destroy(source);
-        return (ls_dataset *)&lost; /* never written: see ls_dataset_is_lost */
+        return (ls_dataset *)&lost; /* never written to: see ls_dataset_is_lost */
     }
     d->type = type;
     d->source = source;
@@ -91,11 +91,11 @@ void ls_dataset_destroy(ls_dataset *dataset)
         pthread_mutex_destroy(&dataset->mutex);
         free(dataset->message);
         free(dataset);
-        dataset = source; /* a loop: a long chain needs no deep stack */
+        dataset = source; /* a loop, so that long chains do not need a deep stack */
     }
 }
 
-/* ---- Preparing ---- */
+/* ---- Preparation ---- */
 
 static ls_status kept_error(const ls_dataset *d)
 {
@@ -176,7 +176,7 @@ ls_status ls_element_spec_check(ls_element_spec *spec, bool batch_axis, const ch
     return check_roles(spec, what);
 }
 
-/* ---- Asking ---- */
+/* ---- Queries ---- */
 
 ls_status ls_dataset_status(ls_dataset *dataset)
 {
@@ -227,7 +227,8 @@ ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **tr
     if (dataset->count < 0)
         return ls_fail(LS_ERR_INVALID, "a validation split needs a known number of samples; this dataset's is %s",
                        dataset->count == LS_INFINITE ? "infinite" : "not known");
-    int64_t first = (int64_t)((double)dataset->count * (1.0 - fraction)); /* Keras's arithmetic */
+    /* Same arithmetic as Keras. */
+    int64_t first = (int64_t)((double)dataset->count * (1.0 - fraction));
     if (first < 1 || first >= dataset->count)
         return ls_fail(LS_ERR_INVALID,
                        "a validation split of %g of %lld samples leaves %lld for training and %lld for validation",

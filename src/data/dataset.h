@@ -1,12 +1,13 @@
 /* Datasets and passes over them.
  *
- * A dataset is a node with at most one source. Each kind of node is a row of functions (ls_dataset_type). A *cursor* is
- * one pass over a node; it has a cursor of the source. Elements travel in *slots*, which belong to whoever asks: what a
- * cursor puts into a slot stays good until the slot is used again, whatever happens to the cursor. So elements can wait
- * in a window or a ring without being copied.
+ * A dataset is a node with at most one source; ls_dataset_type has the functions of each kind of
+ * node. A *cursor* is one pass over a node and owns a cursor of the source. Elements are passed in
+ * *slots*, which the caller owns: an element stays valid until its slot is used again,
+ * independently of the cursor. So elements can wait in a window or a ring buffer without being
+ * copied.
  *
- * As long as nothing but order has changed, an element is a row number of the base arrays, and is made into views only
- * where somebody wants to see them. */
+ * As long as nodes change only the order, an element is just a row number of the base arrays. Views
+ * of the arrays are made only when they are read. */
 #ifndef LS_DATA_DATASET_H
 #define LS_DATA_DATASET_H
 
@@ -20,80 +21,84 @@ typedef struct ls_cursor ls_cursor;
 
 /* ---- Slots ---- */
 
-#define LS_MOST_MAPS 4 /* of a dataset whose samples are made on demand (on_demand.h) */
+#define LS_MOST_MAPS 4 /* maps of a dataset whose samples are made on demand (on_demand.h) */
 
-/* What a map's function is called with, beside the arrays. */
+/* Epoch and index of an element, arguments of a map's function besides the arrays. */
 typedef struct ls_element_key {
     uint64_t epoch;
     int64_t number;
 } ls_element_key;
 
 typedef struct ls_slot {
-    ls_element element;            /* views; not set when is_row or list_count say otherwise */
-    void *room[LS_MAX_COMPONENTS]; /* memory of the slot's own, where elements are made */
+    ls_element element;            /* views; unset if the slot holds rows (is_row, list_count) */
+    void *room[LS_MAX_COMPONENTS]; /* memory owned by the slot, for elements that are computed */
     size_t room_bytes[LS_MAX_COMPONENTS];
-    bool is_row; /* the element is row `row` of the base */
+    bool is_row; /* the element is row `row` of the base arrays */
     int64_t row;
-    int64_t *list; /* in a pass over rows: the rows of a batch */
+    int64_t *list; /* when iterating rows: row numbers of a batch */
     int64_t list_count;
     size_t list_room;
-    ls_element_key keys[LS_MOST_MAPS]; /* in a pass over rows: of each map that the row has yet to go through */
-    ls_element_key *key_list;          /* of the rows of a batch, LS_MOST_MAPS each */
+    /* When iterating rows: key of each map that the row still has to pass. */
+    ls_element_key keys[LS_MOST_MAPS];
+    ls_element_key *key_list; /* keys of the rows of a batch, LS_MOST_MAPS for each */
     size_t key_count, key_room;
 } ls_slot;
 
 void ls_slot_free(ls_slot *slot);
 void ls_slot_swap(ls_slot *a, ls_slot *b);
 
-/* Memory for component `index`: at least `bytes`, of which the first `keep` stay as they were. */
+/* Ensures that component `index` has at least `bytes` bytes; preserves the first `keep`. */
 ls_status ls_slot_reserve(ls_slot *slot, int index, size_t bytes, size_t keep);
 ls_status ls_slot_append_row(ls_slot *slot, int64_t row);
 ls_status ls_slot_append_keys(ls_slot *slot, const ls_element_key keys[LS_MOST_MAPS]);
 
-/* The slot's own arrays in the shapes of `spec`, with `batch` for LS_BATCH. */
+/* Allocates the slot's own arrays in the shapes of `spec`, with `batch` for LS_BATCH. */
 ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch);
 
-/* Views, where the slot holds only a row number. */
+/* Creates the views if the slot holds only a row number. */
 void ls_slot_show(ls_slot *slot, const ls_element *base);
 
 /* ---- Nodes ---- */
 
 typedef struct ls_dataset_type {
-    const char *name; /* of the builder, for messages */
-    /* Sets spec, count and base from those of the source, which is prepared. May take long: files are read here. */
+    const char *name; /* name of the builder function, for messages */
+    /* Sets spec, count and base; the source is already prepared. May be slow: reads files. */
     ls_status (*prepare)(ls_dataset *dataset);
-    void (*destroy)(ls_dataset *dataset);                           /* NULL: nothing to do */
-    size_t state_bytes;                                             /* of a cursor */
-    ls_status (*begin)(ls_cursor *cursor);                          /* NULL: nothing to do; the state is zeroed */
-    ls_status (*next)(ls_cursor *cursor, ls_slot *slot, bool *end); /* not called again after the end or an error */
-    void (*end)(ls_cursor *cursor);                                 /* NULL: nothing to do; also after a failed begin */
+    void (*destroy)(ls_dataset *dataset);  /* NULL: nothing to destroy */
+    size_t state_bytes;                    /* size of a cursor's state */
+    ls_status (*begin)(ls_cursor *cursor); /* NULL: zeroed state is enough */
+    /* Not called again after the end or an error. */
+    ls_status (*next)(ls_cursor *cursor, ls_slot *slot, bool *end);
+    void (*end)(ls_cursor *cursor); /* NULL: nothing to do; also called after a failed begin */
 } ls_dataset_type;
 
-/* Reads arrays when they are first needed; `out` has spec.features and so on set. */
+/* Loads the arrays of a dataset (count and component of `out`) when they are first needed. */
 typedef ls_status (*ls_loader)(void *state, ls_element *out);
 
 struct ls_dataset {
     const ls_dataset_type *type;
     atomic_int handles;
-    ls_dataset *source;    /* a handle of ours; NULL for sources */
-    pthread_mutex_t mutex; /* of preparing */
+    ls_dataset *source;    /* owned reference; NULL for nodes without a source */
+    pthread_mutex_t mutex; /* protects prepare */
     bool prepared;
-    ls_status status; /* the error it keeps, with its message */
+    ls_status status; /* first error, with its message; the node keeps it */
     char *message;
-    /* set by prepare */
+    /* The next fields are set by prepare. */
     ls_element_spec spec;
-    int64_t count;            /* of elements */
-    const ls_element *base;   /* NULL: elements are no rows of arrays in memory */
-    const ls_element *origin; /* rows that elements are, or that maps make them of, one by one; NULL: there are none */
-    int maps;                 /* in it and below, as long as there is an origin */
-    int shuffles;             /* in it and below */
-    bool together;            /* all workers of a cluster iterate at once, on the calling thread: see ls_from_worker */
+    int64_t count;          /* number of elements */
+    const ls_element *base; /* NULL: elements are not rows of arrays in memory */
+    /* Arrays whose rows are the elements, or the input of maps that make them; NULL: none. */
+    const ls_element *origin;
+    int maps;     /* maps in this node and its sources, if there is an origin */
+    int shuffles; /* shuffles in this node and its sources */
+    /* All workers of a cluster must iterate together, on the calling thread (ls_from_worker). */
+    bool together;
     union {
         struct {
-            ls_element arrays; /* with the axis of samples */
+            ls_element arrays; /* axis 0 counts samples */
             ls_keep keep;
-            ls_loader load; /* NULL: the arrays are there */
-            void *state;    /* the loader's, freed with free() */
+            ls_loader load; /* NULL: the arrays are already loaded */
+            void *state;    /* argument of the loader, freed with free() */
         } arrays;
         struct {
             ls_generator function;
@@ -120,42 +125,45 @@ struct ls_dataset {
         struct {
             ls_context *ctx;
             int rank;
-            ls_dataset *data; /* a handle of ours; NULL: another worker has it */
-            /* what tells its data from other data, as train/identity.h has it */
+            ls_dataset *data; /* owned reference; NULL: another worker has the data */
+            /* Identify the data (src/train/job/identity.h). */
             int64_t samples;
             char sha256[65];
         } worker;
     } u;
 };
 
-/* A new node over `source` (which it takes over; NULL: none), or the source itself if it keeps an error already. */
+/* Creates a node and takes ownership of `source` (NULL: none). Returns the source itself if that
+ * has an error. */
 ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source);
 
-/* The same for builders that need a source. *built: it is a new node whose fields may be set. */
+/* Same for builders that require a source. *built is true if the result is a new node whose fields
+ * may be set. */
 ls_dataset *ls_dataset_over(const ls_dataset_type *type, ls_dataset *source, bool *built);
 
-/* Makes the node keep an error: builders return ls_dataset_fail(d, LS_ERR_INVALID, "..."). */
+/* Stores an error in the node. Builders return ls_dataset_fail(d, LS_ERR_INVALID, "..."). */
 ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
 
-/* What cannot be made for want of memory. */
+/* Returns whether this is the dataset that builders return when memory runs out. */
 bool ls_dataset_is_lost(const ls_dataset *dataset);
 
-/* Makes spec, count and base known, of the sources first. */
+/* Prepares the sources and then the node: sets spec, count and base. */
 ls_status ls_dataset_prepare(ls_dataset *dataset);
 
-/* Arrays that `load` reads when first needed; takes over `state`, memory freed with free(). */
+/* Creates a dataset of arrays that `load` reads on first use. Takes ownership of `state`, which is
+ * freed with free(). */
 ls_dataset *ls_dataset_from_loader(ls_loader load, void *state);
 
-/* Fills in what was left 0: which components are which; checks counts, types and shapes. */
+/* Derives the roles of the components if they are 0; checks counts, types and shapes. */
 ls_status ls_element_spec_check(ls_element_spec *spec, bool batch_axis, const char *what);
 
 /* ---- Cursors ---- */
 
 struct ls_cursor {
-    ls_dataset *dataset; /* the iterator holds it alive */
+    ls_dataset *dataset; /* the iterator holds a reference */
     ls_cursor *source;
     uint64_t epoch;
-    bool as_rows; /* give row numbers, never views or data; of a map, the row that it would be called with */
+    bool as_rows; /* return row numbers, never views or data; for maps, rows of the map's input */
     void *state;
 };
 
@@ -167,11 +175,11 @@ static inline ls_status ls_cursor_next(ls_cursor *cursor, ls_slot *slot, bool *e
     return cursor->dataset->type->next(cursor, slot, end);
 }
 
-/* ---- Kinds of node that more than one file asks for ---- */
+/* ---- Node types used by several files ---- */
 
 extern const ls_dataset_type ls_type_repeat, ls_type_prefetch, ls_type_map;
 
-/* Calls the function of an ls_map: `in` becomes `out`, in arrays of its own. */
+/* Calls the function of an ls_map on `in`; writes the result to arrays of `out`. */
 ls_status ls_map_call(const ls_dataset *map, ls_element_key key, ls_slot *in, ls_slot *out);
 
 #endif

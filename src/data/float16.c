@@ -1,4 +1,4 @@
-/* Sixteen-bit floats to float32, NaNs with their bits. */
+/* Converts 16-bit floats to float32; NaNs keep their payload bits. */
 #include "data/float16.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static uint32_t widen_f16(uint16_t half)
         return sign | (exponent + 112) << 23 | fraction << 13;
     if (fraction == 0)
         return sign;
-    exponent = 113; /* a subnormal is a normal float32 */
+    exponent = 113; /* a subnormal float16 is a normal float32 */
     while (!(fraction & 0x400)) {
         fraction <<= 1;
         exponent--;

@@ -1,4 +1,4 @@
-/* Sixteen-bit floats as files have them: every value is a float32, too, so nothing is lost by widening. */
+/* Converts 16-bit floats in files to float32, which represents all of their values exactly. */
 #ifndef LS_DATA_FLOAT16_H
 #define LS_DATA_FLOAT16_H
 
@@ -7,7 +7,8 @@
 
 typedef enum ls_float16 { LS_HALF_NONE, LS_HALF_F16, LS_HALF_BF16 } ls_float16;
 
-/* Widens `count` numbers that lie at the end of the room of `count` float32 at `data`: in place, from the front. */
+/* Converts `count` numbers in place. `data` has room for `count` float32; the 16-bit numbers occupy
+ * its second half. */
 void ls_float16_widen(ls_float16 half, void *data, size_t count);
 
 #endif

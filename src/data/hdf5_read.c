@@ -1,4 +1,4 @@
-/* HDF5, read: the file is in memory, nothing in it is believed. */
+/* Reader of HDF5 files. The whole file is in memory; everything in it is checked before use. */
 #include <string.h>
 
 #include "base/size.h"
@@ -8,13 +8,13 @@
 #include "data/hdf5.h"
 #include "data/stream.h"
 
-#define MOST_DEPTH  32     /* groups in groups */
-#define MOST_VISITS 200000 /* nodes of trees, headers and their blocks, in all: a file may lead in circles */
-#define MOST_BLOCKS 64     /* of a header */
-#define ENTRY_BYTES 40     /* of a symbol table */
+#define MOST_DEPTH  32     /* nesting of groups */
+#define MOST_VISITS 200000 /* tree nodes, headers and blocks read in total: files may have cycles */
+#define MOST_BLOCKS 64     /* blocks of one header */
+#define ENTRY_BYTES 40     /* size of an entry in a symbol table */
 #define NONE        UINT64_MAX
 
-/* Kinds of messages in a header. */
+/* Types of header messages. */
 enum {
     DATASPACE = 1,
     LINK_INFO = 2,
@@ -31,7 +31,7 @@ typedef struct reader {
     const char *path;
     const unsigned char *data;
     uint64_t bytes;
-    uint64_t left; /* bytes that no array has taken yet */
+    uint64_t left; /* bytes that no array has used yet */
     size_t visits;
     ls_tensors *out;
 } reader;
@@ -55,22 +55,23 @@ static ls_status not_read(const reader *r, const char *name, const char *what)
     return ls_fail(LS_ERR_UNSUPPORTED, "'%s': \"/%s\" %s", r->path, name, what);
 }
 
-/* The bytes at a place; NULL: they are not in the file. */
+/* Returns the bytes at an offset; NULL if they are not within the file. */
 static const unsigned char *at(const reader *r, uint64_t offset, uint64_t bytes)
 {
     return offset <= r->bytes && bytes <= r->bytes - offset ? r->data + offset : NULL;
 }
 
-/* ---- Headers of objects ---- */
+/* ---- Object headers ---- */
 
 typedef struct message {
-    const unsigned char *data; /* NULL: there is none */
+    const unsigned char *data; /* NULL: no such message */
     size_t bytes;
 } message;
 
 typedef struct object {
     message dataspace, datatype, layout, symbols;
-    bool later, packed, outside; /* a group of a later format; what is not read */
+    /* Unsupported: group of a later format; compressed; data in another file. */
+    bool later, packed, outside;
 } object;
 
 static void take_message(object *o, unsigned kind, message m)
@@ -99,7 +100,7 @@ static void take_message(object *o, unsigned kind, message m)
         o->outside = true;
         break;
     default:
-        break; /* attributes, times, values of what was never written */
+        break; /* attributes, times, fill values: ignored */
     }
 }
 
@@ -107,7 +108,7 @@ typedef struct block {
     uint64_t offset, bytes;
 } block;
 
-/* The messages of one block; continuations are added to the blocks. */
+/* Reads the messages of one block and appends continuations to `blocks`. */
 static ls_status read_block(reader *r, const char *name, block b, object *o, block *blocks, size_t *count)
 {
     const unsigned char *p = at(r, b.offset, b.bytes);
@@ -152,13 +153,14 @@ static ls_status read_header(reader *r, const char *name, uint64_t offset, objec
 /* ---- Arrays ---- */
 
 typedef struct element {
-    ls_dtype dtype; /* what it becomes */
+    ls_dtype dtype; /* type in memory */
     ls_float16 half;
-    size_t bytes; /* in the file */
+    size_t bytes; /* size in the file */
     bool is_signed, is_integer;
 } element;
 
-/* Where an IEEE number of some size has exponent and fraction: at, bits, at, bits, bias. */
+/* Checks the layout of an IEEE number: position and bits of the exponent, bits of the fraction (at
+ * 0), and the bias. */
 static bool is_float(const unsigned char *p, int exponent, int exponent_bits, int fraction_bits, uint64_t bias)
 {
     return p[12] == exponent && p[13] == exponent_bits && p[14] == 0 && p[15] == fraction_bits &&
@@ -231,7 +233,7 @@ static ls_status read_shape(const reader *r, const char *name, const message *m,
     return LS_OK;
 }
 
-/* Where the numbers are: in one piece elsewhere in the file, or in the header itself. */
+/* Finds the elements: contiguous in the file, or in the header itself. */
 static ls_status find_data(reader *r, const char *name, const message *m, size_t needed, const unsigned char **out)
 {
     static const unsigned char nothing;
@@ -262,7 +264,7 @@ static ls_status find_data(reader *r, const char *name, const message *m, size_t
     return LS_OK;
 }
 
-/* Smaller integers than we have: each by its value. */
+/* Converts integers of types that the library does not have. */
 static void widen_integers(const element *e, const unsigned char *from, size_t count, void *to)
 {
     for (size_t i = 0; i < count; i++) {
@@ -308,7 +310,7 @@ static ls_status read_dataset(reader *r, const char *name, const object *o)
 
 /* ---- Groups ---- */
 
-/* A group on the way down: its path, and where its names are. */
+/* A group being read: its path and its names. */
 typedef struct group {
     const char *name;
     int depth;
@@ -350,7 +352,7 @@ static ls_status read_symbols(reader *r, const group *g, uint64_t offset)
     return LS_OK;
 }
 
-/* `level` counts down: at 0 the children are tables of names. */
+/* `level` decreases from the root; -1: unknown. The children of level 0 are symbol tables. */
 static ls_status read_tree(reader *r, const group *g, uint64_t offset, int level)
 {
     const unsigned char *p = at(r, offset, 24);
@@ -358,7 +360,8 @@ static ls_status read_tree(reader *r, const group *g, uint64_t offset, int level
         ++r->visits > MOST_VISITS)
         return damaged(r, g->name, "a tree of names", offset);
     uint64_t count = number(p + 6, 2);
-    const unsigned char *children = at(r, offset + 24, count * 16 + 8); /* a key before and behind each */
+    /* One key before and one after each child. */
+    const unsigned char *children = at(r, offset + 24, count * 16 + 8);
     if (!children)
         return damaged(r, g->name, "a tree of names", offset);
     for (uint64_t i = 0; i < count; i++) {
@@ -410,7 +413,7 @@ ls_status ls_hdf5_read(const char *path, const void *image, size_t bytes, ls_ten
             LS_ERR_UNSUPPORTED,
             "'%s' is in a later format of HDF5 (superblock %d), which is not read; Keras writes the first one", path,
             p[8]);
-    size_t more = p[8] == 1 ? 4 : 0; /* version 1 has one number more */
+    size_t more = p[8] == 1 ? 4 : 0; /* version 1 has an additional number */
     if (p[13] != 8 || p[14] != 8 || number(p + 24 + more, 8) != 0)
         return ls_fail(LS_ERR_UNSUPPORTED, "'%s': places of %d and sizes of %d bytes; 8 are read", path, p[13], p[14]);
     uint64_t end = number(p + 40 + more, 8);

@@ -1,5 +1,5 @@
-/* HDF5, written: first everything but the arrays in one piece of memory, then the arrays, each at a multiple of 8.
- * Names in a group are sorted, nothing is dated: equal calls give equal bytes. */
+/* Writer of HDF5 files: first all metadata in one block of memory, then the arrays at multiples of
+ * 8. Names in a group are sorted and there are no dates: equal calls give equal bytes. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -11,12 +11,12 @@
 
 #define ALIGNMENT    8
 #define SUPERBLOCK   96
-#define LEAF_K       4  /* a table of names has room for twice as many */
-#define TREE_K       16 /* likewise a node of a tree */
+#define LEAF_K       4  /* a symbol table holds 2 * LEAF_K names */
+#define TREE_K       16 /* a tree node holds 2 * TREE_K children */
 #define TABLE_BYTES  (8 + 2 * LEAF_K * 40)
 #define NODE_BYTES   (24 + 2 * TREE_K * 8 + (2 * TREE_K + 1) * 8)
 #define NONE         UINT64_MAX
-#define MOST_MESSAGE 65528 /* bytes of one in a header */
+#define MOST_MESSAGE 65528 /* maximum size of a header message */
 
 /* ---- The tree of groups ---- */
 
@@ -24,19 +24,19 @@ typedef struct node {
     const char *name;
     struct node **children; /* sorted by name */
     size_t count, room;
-    const ls_safetensors_entry *entry; /* an array; NULL: a group */
-    const char *text;                  /* a group's attribute "name"; may be NULL */
-    uint64_t header;                   /* its place in the file */
-    uint64_t data;                     /* an array's */
+    const ls_safetensors_entry *entry; /* NULL: this is a group */
+    const char *text;                  /* attribute "name" of a group; NULL: none */
+    uint64_t header;                   /* position of its header in the file */
+    uint64_t data;                     /* position of the header field with an array's address */
 } node;
 
 typedef struct writer {
     const char *path;
     ls_arena arena; /* nodes and names */
     node root;
-    unsigned char *data; /* everything but the arrays */
+    unsigned char *data; /* everything except the arrays */
     size_t bytes, room;
-    uint64_t end; /* of the file, with the arrays placed so far */
+    uint64_t end; /* size of the file with the arrays placed so far */
 } writer;
 
 static ls_status no_memory(const writer *w)
@@ -44,7 +44,7 @@ static ls_status no_memory(const writer *w)
     return ls_fail(LS_ERR_MEMORY, "no memory to write '%s'", w->path);
 }
 
-/* The child of that name, made if it is not there. */
+/* Finds the child with a name; creates it if it does not exist. */
 static ls_status find_child(writer *w, node *parent, const char *name, size_t chars, node **out)
 {
     size_t place = 0;
@@ -73,7 +73,7 @@ static ls_status find_child(writer *w, node *parent, const char *name, size_t ch
     return LS_OK;
 }
 
-/* "layers/dense/vars" */
+/* Finds a node by its path, "layers/dense/vars"; creates missing nodes. */
 static ls_status find_path(writer *w, const char *path, node **out)
 {
     node *n = &w->root;
@@ -119,7 +119,7 @@ static void free_children(node *n)
 
 /* ---- Bytes ---- */
 
-/* Room for so many bytes, zeros, behind what there is; *offset is their place in the file. */
+/* Appends `bytes` zero bytes; *offset is their position in the file. */
 static ls_status reserve(writer *w, size_t bytes, uint64_t *offset)
 {
     size_t whole = w->bytes + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -150,7 +150,8 @@ static void put_text(writer *w, uint64_t offset, const char *text)
 
 /* ---- Groups ---- */
 
-/* A tree over children whose last names are at these places in the heap; at level 0 the children are tables. */
+/* Writes a tree node. `names` are the heap positions of each child's last name. The children of
+ * level 0 are symbol tables. */
 static ls_status put_tree(writer *w, int level, const uint64_t *children, const uint64_t *names, size_t count,
                           uint64_t before, uint64_t left, uint64_t *out)
 {
@@ -160,7 +161,7 @@ static ls_status put_tree(writer *w, int level, const uint64_t *children, const 
     put(w, node + 5, (uint64_t)level, 1);
     put(w, node + 6, count, 2);
     put(w, node + 8, left, 8);
-    put(w, node + 16, NONE, 8); /* the next one puts itself there */
+    put(w, node + 16, NONE, 8); /* set when the next node is written */
     if (left != NONE)
         put(w, left + 16, node, 8);
     put(w, node + 24, before, 8);
@@ -172,7 +173,8 @@ static ls_status put_tree(writer *w, int level, const uint64_t *children, const 
     return LS_OK;
 }
 
-/* Levels of trees over `count` tables, until there is one node; both lists are written over. */
+/* Writes levels of tree nodes over `count` symbol tables up to a single root. Overwrites both
+ * lists. */
 static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size_t count, uint64_t *root)
 {
     for (int level = 0;; level++) {
@@ -193,7 +195,8 @@ static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size
     }
 }
 
-/* The names of a group one behind the other, an empty one first; `places` is where each is. */
+/* Writes the heap of a group: an empty name, then the children's names. Sets `places` to their
+ * positions. */
 static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64_t *out)
 {
     size_t bytes = ALIGNMENT;
@@ -206,7 +209,7 @@ static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64
     LS_TRY(reserve(w, bytes, &names));
     put_text(w, heap, "HEAP");
     put(w, heap + 8, bytes, 8);
-    put(w, heap + 16, 1, 8); /* nothing is free in it */
+    put(w, heap + 16, 1, 8); /* no free space */
     put(w, heap + 24, names, 8);
     for (size_t i = 0; i < group->count; i++)
         put_text(w, names + places[i], group->children[i]->name);
@@ -240,7 +243,7 @@ static ls_status begin_header(writer *w, size_t messages, uint64_t *out)
     LS_TRY(reserve(w, 16, out));
     put(w, *out, 1, 1);
     put(w, *out + 2, messages, 2);
-    put(w, *out + 4, 1, 4); /* one link leads to it */
+    put(w, *out + 4, 1, 4); /* number of links to it */
     return LS_OK;
 }
 
@@ -259,7 +262,7 @@ static ls_status add_message(writer *w, unsigned kind, size_t bytes, uint64_t *o
     return LS_OK;
 }
 
-/* name = text, of fixed length, UTF-8. */
+/* Adds the attribute name = text, a UTF-8 string of fixed length. */
 static ls_status add_attribute(writer *w, const char *text)
 {
     uint64_t m;
@@ -267,13 +270,13 @@ static ls_status add_attribute(writer *w, const char *text)
     LS_TRY(add_message(w, 12, 8 + 8 + 8 + 8 + chars, &m));
     put(w, m, 1, 1);
     put(w, m + 2, sizeof "name", 2);
-    put(w, m + 4, 8, 2); /* of the type */
-    put(w, m + 6, 8, 2); /* of the shape */
+    put(w, m + 4, 8, 2); /* size of the type */
+    put(w, m + 6, 8, 2); /* size of the shape */
     put_text(w, m + 8, "name");
-    put(w, m + 16, 0x13, 1); /* a string that ends in a zero */
+    put(w, m + 16, 0x13, 1); /* zero-terminated string */
     put(w, m + 17, 0x10, 1); /* UTF-8 */
     put(w, m + 20, chars, 4);
-    put(w, m + 24, 1, 1); /* one of it */
+    put(w, m + 24, 1, 1); /* a scalar */
     put_text(w, m + 32, text);
     return LS_OK;
 }
@@ -309,12 +312,14 @@ static ls_status add_type(writer *w, ls_dtype dtype)
     bool real = dtype == LS_F32 || dtype == LS_F64;
     LS_TRY(add_message(w, 3, real ? 20 : 12, &m));
     put(w, m, real ? 0x11 : 0x10, 1);
-    put(w, m + 1, real ? 0x20 : dtype == LS_U8 || dtype == LS_BOOL ? 0 : 8, 1); /* implied bit; or signed */
-    put(w, m + 2, real ? 8 * bytes - 1 : 0, 1);                                 /* the sign */
+    /* Floats: implied leading bit; integers: signed. */
+    put(w, m + 1, real ? 0x20 : dtype == LS_U8 || dtype == LS_BOOL ? 0 : 8, 1);
+    put(w, m + 2, real ? 8 * bytes - 1 : 0, 1); /* position of the sign bit */
     put(w, m + 4, bytes, 4);
     put(w, m + 10, 8 * bytes, 2);
     if (real) {
-        put(w, m + 12, dtype == LS_F32 ? 23 : 52, 1); /* exponent at, bits; fraction at, bits; bias */
+        /* Position and bits of the exponent, position (0) and bits of the fraction, bias. */
+        put(w, m + 12, dtype == LS_F32 ? 23 : 52, 1);
         put(w, m + 13, dtype == LS_F32 ? 8 : 11, 1);
         put(w, m + 15, dtype == LS_F32 ? 23 : 52, 1);
         put(w, m + 16, dtype == LS_F32 ? 127 : 1023, 4);
@@ -337,7 +342,7 @@ static ls_status put_array(writer *w, node *array)
     for (int i = 0; i < shape->rank; i++)
         put(w, m + 8 + 8 * (uint64_t)i, (uint64_t)shape->dims[i], 8);
     LS_TRY(add_type(w, array->entry->dtype));
-    LS_TRY(add_message(w, 5, 8, &m)); /* what was never written is zero */
+    LS_TRY(add_message(w, 5, 8, &m)); /* fill value: zero */
     put(w, m, 2, 1);
     put(w, m + 1, 2, 1);
     put(w, m + 2, 2, 1);
@@ -345,13 +350,13 @@ static ls_status put_array(writer *w, node *array)
     LS_TRY(add_message(w, 8, 18, &m));
     put(w, m, 3, 1);
     put(w, m + 1, 1, 1);
-    array->data = m + 2; /* the place is put there when it is known */
+    array->data = m + 2; /* place_arrays writes the address there */
     put(w, m + 10, bytes, 8);
     end_header(w, array->header);
     return LS_OK;
 }
 
-/* What a group leads to comes before it. */
+/* Writes the children before their group, which refers to them. */
 static ls_status put_node(writer *w, node *n)
 {
     if (n->entry)
@@ -366,7 +371,7 @@ static ls_status put_node(writer *w, node *n)
 static void put_superblock(writer *w)
 {
     memcpy(w->data, "\x89HDF\r\n\x1a\n", 8);
-    put(w, 13, 8, 1); /* bytes of a place, of a size */
+    put(w, 13, 8, 1); /* size of addresses, size of lengths */
     put(w, 14, 8, 1);
     put(w, 16, LEAF_K, 2);
     put(w, 18, TREE_K, 2);
@@ -376,7 +381,7 @@ static void put_superblock(writer *w)
     put(w, 64, w->root.header, 8);
 }
 
-/* Each array's place, in the order of the tree, and its bytes. */
+/* Assigns each array's position in the file, in tree order, and adds its bytes to the parts. */
 static void place_arrays(writer *w, const node *n, ls_file_part *parts, size_t *count)
 {
     static const unsigned char zeros[ALIGNMENT];

@@ -1,5 +1,5 @@
-/* IDX files, MNIST's format: two zero bytes, element type, rank; then a size for each axis; then the elements. All
- * numbers are big-endian. */
+/* Reader of IDX files, the format of MNIST: two zero bytes, element type, rank; then the size of
+ * each axis; then the elements. All numbers are big-endian. */
 #include <string.h>
 
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* Passes over datasets: cursors, and the iterators and rows that users see. */
+/* Passes over datasets: cursors, and the public iterators and rows. */
 #include <string.h>
 
 #include "base/fpmode.h"
@@ -11,7 +11,8 @@ void ls_cursor_destroy(ls_cursor *cursor)
     if (!cursor)
         return;
     if (cursor->state && cursor->dataset->type->end)
-        cursor->dataset->type->end(cursor); /* first of all: it may have threads that use the source */
+        /* Before the source is destroyed, because its threads may use the source. */
+        cursor->dataset->type->end(cursor);
     ls_cursor_destroy(cursor->source);
     free(cursor->state);
     free(cursor);
@@ -32,7 +33,8 @@ ls_status ls_cursor_create(ls_dataset *dataset, uint64_t epoch, bool as_rows, ls
     cursor->epoch = epoch;
     cursor->as_rows = as_rows;
     ls_status status = LS_OK;
-    if (dataset->source && dataset->type != &ls_type_repeat) /* that makes one for each pass */
+    /* Repeat creates a cursor for each pass. */
+    if (dataset->source && dataset->type != &ls_type_repeat)
         status = ls_cursor_create(dataset->source, epoch, as_rows, &cursor->source);
     if (status == LS_OK && dataset->type->begin)
         status = dataset->type->begin(cursor);
@@ -44,7 +46,7 @@ ls_status ls_cursor_create(ls_dataset *dataset, uint64_t epoch, bool as_rows, ls
     return LS_OK;
 }
 
-/* ---- A pass with its handle, its slot and its end ---- */
+/* ---- A pass: dataset reference, slot and end ---- */
 
 struct ls_iterator {
     ls_dataset *dataset;

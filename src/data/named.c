@@ -1,4 +1,4 @@
-/* Data by name: finding the files of a set, and reading its two parts when they are needed. */
+/* Datasets by name: finds the files and reads the training and test parts on first use. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -17,11 +17,11 @@
 
 static const char *const part_names[PARTS] = { "train", "test" };
 
-/* What a part is read from. */
+/* Source of a part. */
 typedef struct place {
     ls_status (*read)(const struct place *place, ls_array *features, ls_array *labels);
     int part;
-    char features[PATH_MAX], labels[PATH_MAX]; /* files, or names in the archive */
+    char features[PATH_MAX], labels[PATH_MAX]; /* file paths, or names in the archive */
     char archive[PATH_MAX];
     ls_synthetic synthetic;
 } place;
@@ -61,7 +61,7 @@ static bool is_finite(const ls_array *array, int64_t i)
                                   : isfinite(((const double *)array->data)[i]);
 }
 
-/* NaN and infinities are found here, where they can be named, not hours later in a loss. */
+/* Reports NaN and infinity here, where the element can be named, and not hours later in a loss. */
 static ls_status check_finite(const char *name, const ls_array *array)
 {
     int64_t count = 0;
@@ -101,7 +101,7 @@ static ls_status load(void *state, ls_element *out)
         free(labels.data);
         return status;
     }
-    if (features.dtype == LS_U8 && features.shape.rank == 3) /* images without an axis of channels */
+    if (features.dtype == LS_U8 && features.shape.rank == 3) /* images without a channel axis */
         features.shape.dims[features.shape.rank++] = 1;
     out->count = 2;
     out->component[0] = features;
@@ -116,7 +116,7 @@ static const char *const file_names[PARTS][2] = {
     { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" },
 };
 
-/* With or without .gz, and "-idx3" also written ".idx3". */
+/* Finds a file with or without .gz; "-idx3" may also be written ".idx3". */
 static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
 {
     static const char *const endings[] = { "", ".gz" };
@@ -134,7 +134,7 @@ static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
     return false;
 }
 
-/* The files of the wanted parts; names those that are not there in `missing`. */
+/* Finds the files of the wanted parts; lists missing ones in `missing`. */
 static void find_parts(const char *folder, const bool wanted[PARTS], place places[PARTS], ls_text *missing)
 {
     for (int part = 0; part < PARTS; part++) {
@@ -165,13 +165,13 @@ static ls_status find_folder(const char *folder, const bool wanted[PARTS], place
     return status;
 }
 
-/* ---- Sets with a name ---- */
+/* ---- Known datasets ---- */
 
 #define MOST_FOLDERS 4
 
 typedef struct known_set {
     const char *name;
-    const char *folder; /* where a package puts it, or NULL */
+    const char *folder; /* folder of its Debian package, or NULL */
     const char *hint;
 } known_set;
 
@@ -184,7 +184,7 @@ static const known_set known_sets[] = {
       "them" },
 };
 
-/* Where to look, in order. Returns how many. */
+/* Lists the folders to search, in order; returns their number. */
 static int list_folders(const known_set *set, char folders[MOST_FOLDERS][PATH_MAX])
 {
     const char *data = getenv("LOCKSTEP_DATA"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -282,7 +282,7 @@ static ls_status find_synthetic(const char *name, place places[PARTS])
     return LS_OK;
 }
 
-/* Clears wanted[1] when the set has no test part. */
+/* Finds the files of any name; clears wanted[1] if the dataset has no test part. */
 static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
 {
     static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };

@@ -1,4 +1,4 @@
-/* Arrays of NumPy: .npy, and .npz, a zip archive of them. */
+/* Reader of NumPy arrays: .npy, and .npz, a zip archive of .npy files. */
 #include <ctype.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define MOST_HEADER 65536
 #define MOST_NAME   256
 
-/* ---- The header: a Python dictionary ---- */
+/* ---- The header, a Python dictionary ---- */
 
 typedef struct header {
     const char *at;
@@ -31,7 +31,7 @@ static bool skip(header *h, char c)
     return true;
 }
 
-/* A string in single or double quotes, without escapes. */
+/* Parses a string in single or double quotes, without escapes. */
 static bool take_string(header *h, char *out, size_t room)
 {
     char quote = skip(h, '\'') ? '\'' : skip(h, '"') ? '"' : 0;
@@ -82,7 +82,7 @@ static bool take_shape(header *h)
         if (h->shape.rank == LS_MAX_RANK || !take_size(h, &h->shape.dims[h->shape.rank]))
             return false;
         h->shape.rank++;
-        if (!skip(h, ',')) /* "(3)" is a number in Python, but no harm here */
+        if (!skip(h, ',')) /* "(3)" is a number in Python; accepted as a shape here */
             return skip(h, ')');
     }
     return true;
@@ -264,7 +264,7 @@ static ls_status read_member(const ls_zip *zip, const char *name, ls_array *out)
     return status;
 }
 
-/* out NULL: only looks whether the array is there. */
+/* Reads an array; out NULL: only checks whether it exists. */
 static ls_status look_up(const char *path, const char *name, ls_array *out, bool *found)
 {
     char member_name[MOST_NAME];
@@ -288,8 +288,9 @@ ls_status ls_npz_read(const char *path, const char *name, ls_array *out)
     return look_up(path, name, out, NULL);
 }
 
-/* The array of member `name`, without its ".npy". *left: bytes of the file that other members have not taken, so that
- * members that lie over each other cannot ask for more than the file could hold. */
+/* Adds the array of member `name`, without its ".npy". *left is the part of the file that other
+ * members have not used, so that overlapping members cannot request more memory than the file could
+ * hold. */
 static ls_status add_member(const ls_zip *zip, const char *name, uint64_t *left, ls_tensors *out)
 {
     const char *path = zip->file->path;

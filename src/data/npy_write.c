@@ -1,6 +1,6 @@
-/* NumPy's files, written. The .npy format: a magic number, the length of the header (u16), the header (a Python
- * dictionary, padded with spaces so that the data begins at a multiple of 64), the elements. An .npz is a zip archive
- * of them. */
+/* Writer of NumPy files. The .npy format: a magic number, the length of the header (u16), the
+ * header (a Python dictionary, padded with spaces so that the data begins at a multiple of 64), the
+ * elements. An .npz is a zip archive of .npy files. */
 #include "lockstep/data.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the descriptions belo
 #define PREFIX      10 /* magic number, version, length */
 #define HEADER      512
 #define ALIGNMENT   64
-#define MOST_DIGITS 21 /* of axis 0: numpy leaves room for them, so that a file can grow in place */
+#define MOST_DIGITS 21 /* space for the size of axis 0: numpy lets files grow in place */
 
 static const char *const descriptions[LS_DTYPE_COUNT] = {
     [LS_F32] = "<f4", [LS_F64] = "<f8", [LS_I32] = "<i4", [LS_I64] = "<i8", [LS_U8] = "|u1", [LS_BOOL] = "|b1",
@@ -28,7 +28,7 @@ static size_t put(char *header, size_t length, const char *text)
     return length + strlen(text);
 }
 
-/* Returns the header's length; HEADER has room for any shape. */
+/* Returns the header's length. Any shape fits into HEADER bytes. */
 static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEADER])
 {
     char number[32];
@@ -51,7 +51,7 @@ static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEA
     return length;
 }
 
-/* The header, and how many bytes come behind it. */
+/* Makes the header and sets the parts of the file. */
 static ls_status describe(const char *path, const ls_array *array, char header[HEADER], ls_file_part parts[2])
 {
     char text[LS_SHAPE_TEXT];
@@ -85,7 +85,7 @@ ls_status ls_npy_write(const char *path, ls_array array)
 
 /* ---- Archives ---- */
 
-/* What one array is made of while the archive is. */
+/* Header and parts of an array while the archive is written. */
 typedef struct piece {
     char header[HEADER];
     ls_file_part parts[2];

@@ -1,6 +1,6 @@
-/* Samples that are made when they are wanted. The rows of a batch are known beforehand (a pass over rows tells them);
- * its samples are made one by one, each once, by the caller or by threads. There are two batches: the one at hand, and
- * the next, of which threads make the samples that were wanted of the one before. */
+/* Samples computed on demand. A cursor over rows gives the row numbers of a batch in advance; the
+ * caller or threads compute each sample once. There are two batches: the current one, and the next
+ * one, of which threads compute the samples that were requested of the current one. */
 #include "data/on_demand.h"
 
 #include <string.h>
@@ -13,29 +13,29 @@
 typedef enum sample_state { NOT_MADE, BEING_MADE, MADE } sample_state;
 
 typedef struct demand_batch {
-    ls_slot rows, data; /* of its samples: rows and keys; what is made of them */
+    ls_slot rows, data; /* row numbers and keys of its samples; the computed samples */
     int64_t count;
-    bool end;            /* there is no such batch */
-    unsigned char *made; /* by sample: a sample_state */
+    bool end;            /* no batch: the pass has ended */
+    unsigned char *made; /* a sample_state for each sample */
     size_t made_room;
-    int64_t next, wanted_end; /* samples that threads are to look at */
-    int64_t at_work;          /* samples that are being made */
-    int64_t failed;           /* the first sample that failed, */
-    ls_status status;         /* with this status; LS_OK: none did */
+    int64_t next, wanted_end; /* range of samples for threads to compute; `next` advances */
+    int64_t at_work;          /* samples being computed */
+    int64_t failed;           /* lowest index of a failed sample; valid unless `status` is LS_OK */
+    ls_status status;         /* error of sample `failed`; LS_OK: no failure */
     char *message;
 } demand_batch;
 
 struct ls_on_demand {
     ls_dataset *dataset;
     ls_cursor *cursor;
-    const ls_dataset *maps[LS_MOST_MAPS]; /* in the order of calls */
+    const ls_dataset *maps[LS_MOST_MAPS]; /* in the order of their calls */
     uint64_t epoch;
-    int64_t number; /* of the batch at hand; -1: none was read */
+    int64_t number; /* index of the current batch; -1 before the first */
     demand_batch two[2];
-    int at;                /* the batch at hand */
-    bool ahead;            /* the other one is read */
-    ls_slot scratch[2];    /* of the caller */
-    pthread_mutex_t mutex; /* of two, stop and their states, where there are threads */
+    int at;                /* index of the current batch in `two` */
+    bool ahead;            /* the other batch has its row numbers */
+    ls_slot scratch[2];    /* of the calling thread */
+    pthread_mutex_t mutex; /* protects the batches, `at`, `ahead` and `stop` */
     pthread_cond_t work, done;
     bool stop;
     int thread_count;
@@ -55,7 +55,7 @@ static size_t sample_bytes(const demand_batch *b, int component)
 {
     const ls_array *array = &b->data.element.component[component];
     size_t bytes = 0;
-    ls_data_bytes(array->dtype, &array->shape, &bytes); /* known not to overflow: they were made */
+    ls_data_bytes(array->dtype, &array->shape, &bytes); /* cannot overflow: the arrays exist */
     return b->count > 0 ? bytes / (size_t)b->count : 0;
 }
 
@@ -91,7 +91,7 @@ static void note_failure(demand_batch *b, int64_t sample, ls_status status)
 
 /* ---- Threads ---- */
 
-/* The next sample that is wanted of a batch and that nobody has begun; -1: there is none. */
+/* Returns the next requested sample that no thread has started; -1: none. */
 static int64_t find_sample(demand_batch *b)
 {
     while (b->next < b->wanted_end && b->made[b->next] != NOT_MADE)
@@ -139,7 +139,8 @@ static void *work(void *user)
     return NULL;
 }
 
-/* As many as the maps ask for, or one where something is prefetched; 0: the caller makes samples itself. */
+/* Returns the largest number of threads of the maps, or 1 with a prefetch; 0: the caller computes
+ * the samples. */
 static int count_threads(const ls_dataset *d)
 {
     int threads = 0;
@@ -225,7 +226,7 @@ void ls_on_demand_destroy(ls_on_demand *d)
     free(d);
 }
 
-/* Reads the rows of the batch that comes next. No thread is at work on `b`, or will be before this has ended. */
+/* Reads the row numbers of the next batch into `b`. No thread works on `b` meanwhile. */
 static ls_status read_rows(ls_on_demand *d, demand_batch *b)
 {
     free(b->message);
@@ -249,7 +250,7 @@ static ls_status read_rows(ls_on_demand *d, demand_batch *b)
     return ls_slot_make(&b->data, &d->dataset->spec, b->count);
 }
 
-/* Where there are threads the rows of the next batch are read as soon as the one before is shown. */
+/* With threads, reads the row numbers of the next batch as soon as a batch becomes current. */
 static ls_status read_ahead(ls_on_demand *d)
 {
     demand_batch *b = &d->two[1 - d->at];
@@ -260,7 +261,7 @@ static ls_status read_ahead(ls_on_demand *d)
     return LS_OK;
 }
 
-/* Nobody looks for samples of the batch at hand any more, nor is making one. */
+/* Cancels the requests for the current batch and waits for samples being computed. */
 static void finish_batch(ls_on_demand *d)
 {
     demand_batch *b = &d->two[d->at];

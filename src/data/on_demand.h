@@ -1,6 +1,6 @@
-/* Passes over data whose samples are made when they are wanted: rows of arrays in memory, each of which goes through
- * the functions of ls_map. Of a batch a worker of a cluster wants the samples of its own lanes alone; when another
- * worker is lost, it wants more of the same batch. A sample has the bits it has in any other pass. */
+/* Passes over data whose samples are computed on demand: rows of arrays in memory that pass through
+ * functions of ls_map. A worker of a cluster computes only the samples of its own lanes, and more
+ * of the same batch if another worker fails. A sample has the same bits as in any other pass. */
 #ifndef LS_DATA_ON_DEMAND_H
 #define LS_DATA_ON_DEMAND_H
 
@@ -8,26 +8,30 @@
 
 typedef struct ls_on_demand ls_on_demand;
 
-/* Whether the batches of a dataset can be had in this way: an ls_batch over maps of single samples. */
+/* Returns whether the batches of a dataset can be computed on demand: an ls_batch over maps of
+ * single samples. */
 ls_status ls_on_demand_can(ls_dataset *dataset, bool *out);
 
 ls_status ls_on_demand_create(ls_dataset *dataset, uint64_t epoch, ls_on_demand **out);
 
-/* The next batch: arrays in which nothing is made yet. *out is NULL at the end; otherwise valid until the next call. */
+/* Returns the next batch, whose samples are not computed yet; NULL at the end. Valid until the next
+ * call. */
 ls_status ls_on_demand_next(ls_on_demand *d, const ls_element **out);
 
-/* Makes samples `first` to `end` - 1 of that batch, those that are not made yet. With threads (of ls_map, or the one of
- * ls_prefetch) they do it, and go on with the same samples of the batch that comes next. */
+/* Computes the samples from `first` to `end` - 1 of that batch that are missing. If ls_map has
+ * threads, or ls_prefetch one, they compute them and continue with the same samples of the next
+ * batch. */
 ls_status ls_on_demand_make(ls_on_demand *d, int64_t first, int64_t end);
 
-/* Whether a sample of that batch is made. */
+/* Returns whether a sample of that batch is computed. */
 bool ls_on_demand_is_made(ls_on_demand *d, int64_t sample);
 
 void ls_on_demand_destroy(ls_on_demand *d);
 
 /* ---- Rows ---- */
 
-/* As ls_rows_create, also of a dataset with an origin: the rows are those that maps are called with. */
+/* Same as ls_rows_create, but also works for a dataset with an origin: returns the rows that are
+ * the input of the maps. */
 ls_status ls_rows_of_origin(ls_dataset *dataset, uint64_t epoch, ls_rows **out);
 
 #endif

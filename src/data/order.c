@@ -1,4 +1,4 @@
-/* Nodes that only change the order and number of elements: repeat, take, skip, shard, shuffle. */
+/* Nodes that change only the order and number of elements: repeat, take, skip, shard, shuffle. */
 #include <string.h>
 
 #include "base/philox.h"
@@ -18,7 +18,7 @@ static void like_source(ls_dataset *d)
 
 typedef struct repeat_state {
     int64_t pass;
-    bool any; /* this pass has given an element */
+    bool any; /* this pass has returned an element */
     ls_cursor *inner;
 } repeat_state;
 
@@ -37,7 +37,8 @@ static ls_status prepare_repeat(ls_dataset *d)
     return LS_OK;
 }
 
-/* Every repetition is an epoch of its own, also in the epochs to come. */
+/* Numbers the epochs of the source: every repetition is a separate epoch, also across the epochs of
+ * this node. */
 static uint64_t epoch_of(const ls_cursor *cursor, int64_t pass)
 {
     int64_t times = cursor->dataset->u.order.count;
@@ -60,7 +61,7 @@ static ls_status next_repeat(ls_cursor *cursor, ls_slot *slot, bool *end)
         state->inner = NULL;
         state->pass++;
         if (!state->any)
-            break; /* nothing, however often */
+            break; /* the source is empty */
         state->any = false;
     }
     *end = true;
@@ -167,7 +168,7 @@ static ls_status prepare_shard(ls_dataset *d)
     return LS_OK;
 }
 
-/* What is between is passed over. */
+/* Skips the elements of other shards. */
 static ls_status next_shard(ls_cursor *cursor, ls_slot *slot, bool *end)
 {
     int64_t *at = cursor->state, shards = cursor->dataset->u.shard.count, index = cursor->dataset->u.shard.index;
@@ -200,16 +201,16 @@ ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
 
 /* ---- Shuffle ---- */
 
-/* A window of elements that wait; of rows, where those are all that an element is. Each draw takes one out of the
- * window and puts the next of the source in its place, or the last of the window when the source has ended: with the
- * whole set in the window that is the shuffle of Fisher and Yates. */
+/* Window of elements; holds only row numbers if elements are rows. Each draw removes a random
+ * element and replaces it by the next of the source, or by the last of the window once the source
+ * has ended. If the window holds the whole dataset, this is the Fisher-Yates shuffle. */
 typedef struct shuffle_state {
     ls_philox_key key;
-    uint64_t block; /* of random numbers, next */
+    uint64_t block; /* number of the next block of random numbers */
     ls_philox_block words;
-    int used; /* of the words */
+    int used; /* words used of the current block */
     int64_t filled, room;
-    int64_t *rows; /* one of these two is used */
+    int64_t *rows; /* `rows` or `slots` is used, not both */
     ls_slot *slots;
     bool filling, drained;
 } shuffle_state;
@@ -225,7 +226,8 @@ static ls_status begin_shuffle(ls_cursor *cursor)
 {
     shuffle_state *state = cursor->state;
     const ls_dataset *d = cursor->dataset;
-    /* By the number of shuffles below: two with the same seed do not draw alike. */
+    /* The number of shuffles below is part of the key, so that two with the same seed draw
+     * differently. */
     state->key = ls_random_key(d->u.shuffle.seed, LS_RANDOM_SHUFFLE, (uint32_t)(d->shuffles - 1), 0);
     state->used = 4;
     state->filling = true;
@@ -244,7 +246,8 @@ static uint32_t draw_word(ls_cursor *cursor)
     return state->words.word[state->used++];
 }
 
-/* Uniform in 0 .. bound - 1, by Lemire's multiplication: words that would favour some values are drawn again. */
+/* Uniform number in 0 .. bound - 1 (Lemire's multiplication); rejects words that would bias the
+ * result. */
 static uint32_t draw_below(ls_cursor *cursor, uint32_t bound)
 {
     uint64_t product = (uint64_t)draw_word(cursor) * bound;
@@ -286,7 +289,8 @@ static ls_status make_room(ls_cursor *cursor)
     return LS_OK;
 }
 
-/* The next of the source into place `at`; at the source's end nothing is changed but `drained`. */
+/* Reads the next element of the source into position `at`. At the source's end only sets
+ * `drained`. */
 static ls_status pull(ls_cursor *cursor, int64_t at, ls_slot *spare)
 {
     shuffle_state *state = cursor->state;
@@ -332,7 +336,7 @@ static ls_status next_shuffled_slot(ls_cursor *cursor, ls_slot *slot, int64_t at
 {
     shuffle_state *state = cursor->state;
     ls_slot_swap(slot, &state->slots[at]);
-    if (!state->drained) { /* the slot that came is used again for what comes next */
+    if (!state->drained) { /* the caller's old slot receives the next element */
         bool end = false;
         LS_TRY(ls_cursor_next(cursor->source, &state->slots[at], &end));
         state->drained = end;

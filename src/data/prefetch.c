@@ -1,8 +1,9 @@
-/* Work done ahead, on other threads: ls_map and ls_prefetch.
+/* ls_map and ls_prefetch: elements computed ahead by other threads.
  *
- * A ring of items. A worker claims the next item and pulls its element from the source (one worker at a time, so that
- * items have the source's order), then calls the function (all at once). The iterating thread takes items in order. An
- * end or an error is an item too: nothing behind it is pulled. */
+ * A thread claims the next item of a ring buffer and reads its element from the source, one thread
+ * at a time so that items keep the source's order. Then it calls the function, concurrently with
+ * other threads. The iterating thread takes the items in order. An end or an error is also an item;
+ * nothing is read after it. */
 #include <limits.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 typedef struct item {
     ls_slot in, out;
     int64_t number;
-    bool ready; /* for the iterating thread */
+    bool ready; /* the iterating thread may take it */
     bool end;
     ls_status status;
     char *message;
@@ -25,8 +26,8 @@ typedef struct item {
 typedef struct ahead {
     ls_cursor *cursor;
     bool has_locks;
-    pthread_mutex_t pulling; /* taken before `mutex` */
-    pthread_mutex_t mutex;   /* of everything below */
+    pthread_mutex_t pulling; /* serializes reads of the source; locked before `mutex` */
+    pthread_mutex_t mutex;   /* protects the fields below */
     pthread_cond_t room, ready;
     item *ring;
     int64_t ring_count;
@@ -34,7 +35,7 @@ typedef struct ahead {
     bool stop, drained;
     pthread_t *threads;
     int thread_count;
-    ls_slot in; /* of a map without threads */
+    ls_slot in; /* input of a map without threads */
     int64_t number;
 } ahead;
 
@@ -53,7 +54,8 @@ ls_status ls_map_call(const ls_dataset *d, ls_element_key key, ls_slot *in, ls_s
     LS_TRY(ls_slot_make(out, &d->spec, d->source->spec.batch ? in->element.component[0].shape.dims[0] : 0));
     out->element.epoch = key.epoch;
     out->element.number = key.number;
-    ls_element given = out->element; /* the function may write to the arrays, not move them */
+    /* A copy: the function may write to the arrays but not replace them. */
+    ls_element given = out->element;
     ls_clear_error();
     ls_status status = d->u.map.function(d->u.map.user, &in->element, &given);
     return ls_fail_within(status, "the function of ls_map failed at element %lld of epoch %llu", (long long)key.number,
@@ -68,7 +70,7 @@ static ls_status process(const ls_cursor *cursor, item *i)
     return LS_OK;
 }
 
-/* ---- Workers ---- */
+/* ---- Threads ---- */
 
 static void keep_error(item *i, ls_status status)
 {
@@ -77,7 +79,7 @@ static void keep_error(item *i, ls_status status)
         i->message = strdup(ls_last_error());
 }
 
-/* The next item with its element; NULL: there is no more work. */
+/* Claims the next item and reads its element; returns NULL if there is no more work. */
 static item *claim(ahead *a)
 {
     item *claimed = NULL;

@@ -1,23 +1,24 @@
-/* Readers of whole data sets, for src/data/named.c. */
+/* Readers of whole datasets, for src/data/named.c. */
 #ifndef LS_DATA_READERS_H
 #define LS_DATA_READERS_H
 
 #include "base/text.h"
 #include "lockstep/data.h"
 
-/* Whether the archive has that array. */
+/* Sets *out to whether the archive contains the array. */
 ls_status ls_npz_has(const char *path, const char *name, bool *out);
 
 /* "synthetic:SIZES[,classes=N][,count=N][,seed=N]" */
 typedef struct ls_synthetic {
-    ls_shape shape; /* of one sample */
+    ls_shape shape; /* shape of one sample */
     int64_t classes, count;
     uint64_t seed;
 } ls_synthetic;
 
 ls_status ls_synthetic_parse(const char *name, ls_synthetic *out);
 
-/* Random bytes, and labels of 0 to classes - 1; `part` 0 or 1: training or test. */
+/* Creates random bytes as features, and labels from 0 to classes - 1. `part`: 0 for training, 1 for
+ * test. */
 ls_status ls_synthetic_make(const ls_synthetic *synthetic, uint32_t part, ls_array *features, ls_array *labels);
 
 #endif

@@ -1,4 +1,5 @@
-/* The safetensors format: reading, then writing. The header goes through base/json.h, whose messages name the key. */
+/* Reader and writer of the safetensors format. base/json.h parses the header; its messages name the
+ * key. */
 #include "data/safetensors.h"
 
 #include <errno.h>
@@ -19,27 +20,27 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the bytes of a file are taken as they are");
 
-#define PREFIX    8 /* bytes of the header's size */
-#define ALIGNMENT 8 /* of the header in a file, and of tensors in memory */
+#define PREFIX    8 /* size in bytes of the header's length field */
+#define ALIGNMENT 8 /* alignment of the header in a file and of tensors in memory */
 #define METADATA  "__metadata__"
 
 static const char *const dtype_names[LS_DTYPE_COUNT] = {
     [LS_F32] = "F32", [LS_F64] = "F64", [LS_I32] = "I32", [LS_I64] = "I64", [LS_U8] = "U8", [LS_BOOL] = "BOOL",
 };
 
-/* Of the format, but not ours. F16 and BF16 are read as F32. */
+/* Dtypes of the format that the library does not support. */
 static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",     "F6_E2M3",    "F6_E3M2",
                                             "F4",      "I8",      "I16",         "U16",        "U32",
                                             "U64",     "C64",     "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
 
 /* ---- The header of an open file ---- */
 
-/* A tensor with its place in the file, counted from the first byte after the header. */
+/* A tensor and its position in the file, counted from the first byte after the header. */
 typedef struct record {
     ls_safetensors_entry entry;
-    ls_float16 half; /* what an F32 is in the file */
+    ls_float16 half; /* type in the file if it is converted to F32 */
     size_t begin, end;
-    size_t order; /* in the header */
+    size_t order; /* index in the header */
 } record;
 
 struct ls_safetensors {
@@ -105,7 +106,7 @@ static ls_status read_offset(const ls_json_at *offsets, size_t index, size_t *ou
     return LS_OK;
 }
 
-/* False when there are more bytes than memory could hold. */
+/* Computes the size of a tensor; returns false on overflow. */
 static bool count_bytes(ls_dtype dtype, const ls_shape *shape, size_t *out)
 {
     int64_t count;
@@ -163,12 +164,14 @@ static int compare_records(const void *left, const void *right)
     const record *a = left, *b = right;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
-    if (a->end != b->end) /* an empty tensor is before the one that begins where it is */
+    /* An empty tensor comes before the tensor that begins at the same position. */
+    if (a->end != b->end)
         return a->end < b->end ? -1 : 1;
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Sorts the tensors by their places, which must cover all bytes once; gives the number of bytes. */
+/* Sorts the tensors by position and checks that they cover all bytes exactly once. *total is the
+ * number of bytes. */
 static ls_status order_records(const ls_json_at *root, ls_safetensors *file, size_t *total)
 {
     size_t place = 0;
@@ -214,12 +217,12 @@ static ls_status read_header(const char *path, ls_safetensors *file, size_t *tot
     return order_records(&root, file, total);
 }
 
-/* ---- The bytes of an open file ---- */
+/* ---- The data of an open file ---- */
 
 typedef struct source {
     const char *path;
     int fd;
-    bool sized; /* a plain file, whose bytes are known beforehand */
+    bool sized; /* a regular file, whose size is known in advance */
     uint64_t bytes;
 } source;
 
@@ -238,7 +241,7 @@ static ls_status open_source(const char *path, source *out)
     return LS_OK;
 }
 
-/* Fewer than `bytes` only at the end of the file. */
+/* Reads `bytes` bytes, fewer only at the end of the file. */
 static ls_status read_up_to(const source *source, void *data, size_t bytes, size_t *out)
 {
     size_t used = 0;
@@ -318,7 +321,7 @@ static ls_status read_record(const source *source, record *r, char *to)
     return r->entry.dtype == LS_BOOL ? check_bools(source, &r->entry) : LS_OK;
 }
 
-/* Each tensor goes to an aligned place of its own in one block. */
+/* Reads each tensor to an aligned position in one block of memory. */
 static ls_status read_data(const source *source, size_t header_bytes, size_t total, ls_safetensors *file)
 {
     size_t room, place = 0;
@@ -328,7 +331,7 @@ static ls_status read_data(const source *source, size_t header_bytes, size_t tot
         return ls_fail(LS_ERR_DATA, "'%s' %s: %llu bytes of data, but its header describes %zu", source->path,
                        there < total ? "is cut short" : "is too long", (unsigned long long)there, total);
     bool fits = ls_size_mul(file->count, ALIGNMENT, &room);
-    for (size_t i = 0; i < file->count; i++) /* at most twice the file */
+    for (size_t i = 0; i < file->count; i++) /* at most twice the size of the file */
         fits = fits && ls_size_add(room, file->records[i].entry.bytes, &room);
     if (!fits || (file->data = malloc(room + 1)) == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for the tensors of '%s' (%zu bytes)", source->path, total);
@@ -417,7 +420,7 @@ const char *ls_safetensors_metadata_find(const ls_safetensors *file, const char 
 
 /* ---- Writing ---- */
 
-/* Adds a value, which it takes over, under a key that must be new. */
+/* Adds a value under a key that must be new; takes ownership of the value. */
 static ls_status add_key(const char *path, json_t *object, const char *what, const char *key, json_t *value)
 {
     ls_status status = LS_OK;
@@ -469,7 +472,7 @@ static ls_status check_entry(const char *path, const ls_safetensors_entry *entry
     return LS_OK;
 }
 
-/* NULL: no memory. */
+/* Describes a tensor in JSON; returns NULL if there is no memory. */
 static json_t *describe(const ls_safetensors_entry *entry, size_t begin, size_t end)
 {
     json_t *shape = json_array();
@@ -483,7 +486,7 @@ static json_t *describe(const ls_safetensors_entry *entry, size_t begin, size_t 
                      (json_int_t)begin, (json_int_t)end);
 }
 
-/* Fills header and parts 1 to count: the entries' data. */
+/* Adds the entries to the header, and their data as parts 1 to `count`. */
 static ls_status add_entries(const char *path, json_t *header, const ls_safetensors_entry *entries, size_t count,
                              ls_file_part *parts)
 {
@@ -498,7 +501,8 @@ static ls_status add_entries(const char *path, json_t *header, const ls_safetens
     return LS_OK;
 }
 
-/* The size and the text of the header, padded with spaces so that the data begins aligned. */
+/* Makes part 0: the size and the text of the header, padded with spaces so that the data is
+ * aligned. */
 static ls_status make_header_part(const char *path, const json_t *header, ls_file_part *out)
 {
     const size_t flags = JSON_COMPACT;

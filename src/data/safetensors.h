@@ -1,8 +1,10 @@
-/* Weights in files of the safetensors format: the size of a header (u64, little-endian), the header (JSON: name, dtype,
- * shape and place of every tensor, and a map of strings), then the tensors' bytes without a gap.
+/* Files in the safetensors format: size of the header (u64, little-endian), the header (JSON: name,
+ * dtype, shape and offsets of every tensor, and a map of strings), then the tensors' bytes without
+ * gaps.
  *
- * Reading trusts nothing: a file that is cut short or too long, tensors that overlap or leave a gap, sizes that do not
- * fit their shape, names given twice, keys that are not the format's are errors that name the file and the place. */
+ * The reader does not trust the file. Truncated or overlong files, overlapping tensors, gaps, sizes
+ * that contradict the shape, repeated names and unknown keys are errors that name the file and the
+ * position. */
 #ifndef LS_DATA_SAFETENSORS_H
 #define LS_DATA_SAFETENSORS_H
 
@@ -11,14 +13,14 @@
 
 #define LS_SAFETENSORS_HEADER_LIMIT ((size_t)100 << 20)
 
-/* One tensor. Its dtype in a file is F32, F64, I32, I64, U8 or BOOL; F16 and BF16 are read as F32, which has all their
- * values; the format's others are LS_ERR_UNSUPPORTED. */
+/* A tensor. Its dtype in a file is F32, F64, I32, I64, U8 or BOOL. F16 and BF16 are converted to
+ * F32 without loss; other dtypes of the format are LS_ERR_UNSUPPORTED. */
 typedef struct ls_safetensors_entry {
     const char *name;
     ls_dtype dtype;
-    ls_shape shape;   /* every size known, 0 included */
-    const void *data; /* row-major; NULL only when there are no elements */
-    size_t bytes;     /* set by reading; writing takes it from dtype and shape */
+    ls_shape shape;   /* all dimensions known; they may be 0 */
+    const void *data; /* row-major; NULL only if there are no elements */
+    size_t bytes;     /* set by the reader; the writer derives it from dtype and shape */
 } ls_safetensors_entry;
 
 typedef struct ls_safetensors_pair {
@@ -29,30 +31,31 @@ typedef struct ls_safetensors_pair {
 
 typedef struct ls_safetensors ls_safetensors;
 
-/* Reads the whole file, the data only after the header was found good. */
+/* Reads the whole file; validates the header before it reads the data. */
 ls_status ls_safetensors_open(const char *path, ls_safetensors **out);
 void ls_safetensors_close(ls_safetensors *file);
 
-/* Entries in the order of their bytes in the file. What is returned lives until the file is closed; data is aligned for
- * its type. NULL: no such entry. */
+/* Entries in file order. Returned pointers are valid until the file is closed; data is aligned for
+ * its type. ls_safetensors_find returns NULL if there is no such entry. */
 size_t ls_safetensors_count(const ls_safetensors *file);
 const ls_safetensors_entry *ls_safetensors_at(const ls_safetensors *file, size_t index);
 const ls_safetensors_entry *ls_safetensors_find(const ls_safetensors *file, const char *name);
 
-/* The map of strings ("__metadata__"), in the file's order; empty when the file has none. NULL: no such key. */
+/* Map of strings ("__metadata__") in file order; empty if the file has none.
+ * ls_safetensors_metadata_find returns NULL if there is no such key. */
 size_t ls_safetensors_metadata_count(const ls_safetensors *file);
 ls_safetensors_pair ls_safetensors_metadata_at(const ls_safetensors *file, size_t index);
 const char *ls_safetensors_metadata_find(const ls_safetensors *file, const char *key);
 
 /* ---- Writing ---- */
 
-/* Replaces the file as ls_file_write does (a reader sees the old one or the new one), entries in the given order, each
- * written from where it is: no second copy of the data is made. */
+/* Replaces the file atomically (ls_file_write). Writes entries in the given order directly from
+ * their memory, without a copy of the data. */
 ls_status ls_safetensors_write(const char *path, const ls_safetensors_entry *entries, size_t count,
                                const ls_safetensors_pair *metadata, size_t metadata_count);
 
-/* The same file as its parts, for whoever writes it in another way: the header, then each entry's data where it is.
- * There are count + 1. Canonical: the bytes follow from the arguments alone. `path` is for messages. */
+/* Returns the count + 1 parts of the same file for other writers: the header, then each entry's
+ * data in place. The bytes depend only on the arguments. `path` is used in messages. */
 ls_status ls_safetensors_make(const char *path, const ls_safetensors_entry *entries, size_t count,
                               const ls_safetensors_pair *metadata, size_t metadata_count, ls_file_part **out);
 void ls_safetensors_free_parts(ls_file_part *parts);

@@ -1,4 +1,5 @@
-/* Where elements come from: arrays in memory, given or read when needed, and generator functions. */
+/* Sources of elements: arrays in memory, given by the caller or loaded on first use, and generator
+ * functions. */
 #include <string.h>
 
 #include "base/size.h"
@@ -93,7 +94,7 @@ ls_dataset *ls_dataset_from_loader(ls_loader load, void *state)
     return d;
 }
 
-/* ---- Arrays that the caller gives ---- */
+/* ---- Arrays from the caller ---- */
 
 typedef struct gathering {
     ls_element arrays;
@@ -183,7 +184,7 @@ static ls_status copy_arrays(const ls_element *from, ls_element *to)
     return LS_OK;
 }
 
-/* from_tensors: an axis of one sample in front. */
+/* For ls_from_tensors: adds an axis 0 of size 1. */
 static ls_status add_axes(const char *name, ls_element *arrays)
 {
     for (int i = 0; i < arrays->count; i++) {
@@ -249,7 +250,8 @@ static ls_status next_generated(ls_cursor *cursor, ls_slot *slot, bool *end)
     slot->element.epoch = cursor->epoch;
     slot->element.number = *number;
     *end = false;
-    ls_element given = slot->element; /* the function may write to the arrays, not move them */
+    /* A copy: the function may write to the arrays but not replace them. */
+    ls_element given = slot->element;
     ls_clear_error();
     ls_status status = d->u.generator.function(d->u.generator.user, &given, end);
     if (status != LS_OK)

@@ -1,5 +1,5 @@
-/* Data files and what is packed in them. Packed data is unpacked straight to its place: a file never needs more memory
- * than its arrays. */
+/* Plain and compressed data files. Data is decompressed directly into its destination, so reading a
+ * file needs no more memory than its arrays. */
 #include "data/stream.h"
 
 #include <errno.h>
@@ -17,17 +17,17 @@
 #include "graph/shape.h"
 
 #define BUFFER     ((size_t)1 << 16)
-#define STEP       ((size_t)1 << 30) /* zlib counts in unsigned int */
-#define MOST_RATIO 1032              /* deflate cannot make data smaller than that */
+#define STEP       ((size_t)1 << 30) /* zlib uses unsigned int for sizes */
+#define MOST_RATIO 1032              /* maximum compression ratio of deflate */
 #define NAME_CHARS 512
 
 struct ls_stream {
     const ls_data_file *file;
     ls_packing packing;
-    uint64_t next, end; /* in the file: not yet read, end of this part */
-    uint64_t produced;  /* bytes given so far */
+    uint64_t next, end; /* offsets in the file: next byte to read, end of this part */
+    uint64_t produced;  /* bytes returned so far */
     z_stream z;
-    bool ended; /* the packed data says that it is complete */
+    bool ended; /* end of the compressed data reached */
     bool has_crc;
     uint32_t crc, expected_crc;
     char name[NAME_CHARS];
@@ -56,7 +56,7 @@ ls_status ls_data_file_open(const char *path, ls_data_file *out)
     struct stat info;
     int fd;
     do
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hold us */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return ls_file_fail("open", path, errno);
@@ -79,7 +79,7 @@ void ls_data_file_close(ls_data_file *file)
     close(file->fd);
 }
 
-/* As many bytes as there are, `bytes` at most. */
+/* Reads `bytes` bytes, fewer only at the end of the file. */
 static ls_status read_some(const ls_data_file *file, uint64_t offset, void *to, size_t bytes, size_t *got)
 {
     *got = 0;
@@ -176,7 +176,7 @@ static unsigned long long file_offset(const ls_stream *s)
     return (unsigned long long)(s->next - s->z.avail_in);
 }
 
-/* More packed bytes, if there are any. */
+/* Reads more compressed bytes into an empty buffer, if any are left. */
 static ls_status refill(ls_stream *s)
 {
     size_t got, wanted = s->end - s->next < BUFFER ? (size_t)(s->end - s->next) : BUFFER;
@@ -189,7 +189,7 @@ static ls_status refill(ls_stream *s)
     return LS_OK;
 }
 
-/* A gzip file may go on with another member; nothing else may follow. */
+/* Handles the end of compressed data. Only another gzip member may follow. */
 static ls_status end_member(ls_stream *s)
 {
     LS_TRY(refill(s));
@@ -204,7 +204,7 @@ static ls_status end_member(ls_stream *s)
                    (unsigned long long)(s->end - file_offset(s)));
 }
 
-/* Unpacks `bytes` bytes, or what there is. */
+/* Decompresses `bytes` bytes, fewer only at the end of the data. */
 static ls_status unpack(ls_stream *s, unsigned char *to, size_t bytes, size_t *got, const char *what)
 {
     *got = 0;

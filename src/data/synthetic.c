@@ -1,4 +1,4 @@
-/* Synthetic data: random bytes and labels, for timing. Made once; the same for the same text. */
+/* Synthetic data for benchmarks: random bytes and labels, determined by the name. */
 #include <string.h>
 
 #include "base/names.h"
@@ -12,9 +12,9 @@
 #define PREFIX  "synthetic:"
 #define EXAMPLE "synthetic:224x224x3,classes=1000,count=64,seed=1"
 #define MIB     ((size_t)1 << 20)
-#define STREAM  0xffffff00u /* numbers of the data itself, apart from those of any shuffle */
+#define STREAM  0xffffff00u /* random streams of the data, distinct from those of shuffles */
 
-/* "224x224x3" */
+/* Parses "224x224x3". */
 static bool parse_sizes(char *text, ls_shape *out)
 {
     char *state = NULL;
@@ -69,7 +69,7 @@ ls_status ls_synthetic_parse(const char *name, ls_synthetic *out)
     return status;
 }
 
-/* 16 bytes to a block of random numbers. */
+/* Fills 16 bytes from each block of random numbers. */
 static void fill_bytes(unsigned char *data, size_t bytes, ls_philox_key key)
 {
     for (size_t i = 0; i < bytes; i += 16) {

@@ -1,4 +1,4 @@
-/* Files of named arrays: which format a file has, and reading it as a list. */
+/* Weight files: detects the format of a file and reads it as a list of named arrays. */
 #include "data/tensors.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "data/stream.h"
 #include "data/zip.h"
 
-#define MOST_IMAGE ((size_t)1 << 40) /* bytes of an HDF5 file */
+#define MOST_IMAGE ((size_t)1 << 40) /* maximum size of an HDF5 file in bytes */
 
 /* ---- Formats ---- */
 
@@ -28,7 +28,7 @@ static const struct {
     { ".keras", LS_TENSORS_KERAS },
 };
 
-/* Not ours, and the way out. */
+/* Unsupported formats, with advice for the message. */
 #define PICKLE                                                                                                         \
     "a pickle of PyTorch's, which is a program; write it there with safetensors.torch.save_file(model.state_dict(), "  \
     "\"FILE.safetensors\")"
@@ -86,7 +86,8 @@ static ls_status zip_format(const ls_data_file *file, ls_tensor_format *out)
     return status;
 }
 
-/* UNKNOWN where the first bytes are no format's: its reader will say what is wrong. */
+/* Detects the format by the first bytes. UNKNOWN if they match none; the reader will then report
+ * the error. */
 static ls_status look_inside(const char *path, ls_tensor_format *out)
 {
     unsigned char begin[9] = { 0 };

@@ -1,5 +1,6 @@
-/* Named arrays in a file of any format that weights come in: the ending of the name says which, and the first bytes
- * must not contradict it. Formats: safetensors.h, npy.c (.npz, .npy), hdf5.c (.weights.h5 and what is in a .keras). */
+/* Named arrays in weight files of any supported format. The file name's extension gives the format;
+ * the first bytes must agree with it. Formats: safetensors.h, npy.c (.npz, .npy), hdf5.h
+ * (.weights.h5, also inside a .keras). */
 #ifndef LS_DATA_TENSORS_H
 #define LS_DATA_TENSORS_H
 
@@ -10,17 +11,18 @@ typedef enum ls_tensor_format {
     LS_TENSORS_UNKNOWN,
     LS_TENSORS_SAFETENSORS,
     LS_TENSORS_NPZ,
-    LS_TENSORS_NPY, /* one array; it has no name of its own and is called "array" */
+    LS_TENSORS_NPY, /* one unnamed array, which is called "array" */
     LS_TENSORS_HDF5,
-    LS_TENSORS_KERAS, /* a zip archive of config.json and model.weights.h5 */
+    LS_TENSORS_KERAS, /* zip archive of config.json, metadata.json and model.weights.h5 */
 } ls_tensor_format;
 
-/* Format by the ending of a name; UNKNOWN for other endings. Endings of formats that are not supported (.pt, .onnx) are
- * an error that says what to do, for a file to read or to write. */
+/* Returns the format for a file name's extension; UNKNOWN for other extensions. Extensions of
+ * unsupported formats (.pt, .onnx) are errors with advice, which depends on the purpose. */
 typedef enum ls_tensors_purpose { LS_TENSORS_READ, LS_TENSORS_WRITE } ls_tensors_purpose;
 ls_status ls_tensors_format_of(const char *path, ls_tensors_purpose purpose, ls_tensor_format *out);
 
-/* Name and first bytes of a file that is there; fails where they contradict each other. */
+/* Returns the format of an existing file; fails if its name and its first bytes contradict each
+ * other. */
 ls_status ls_tensors_format_in(const char *path, ls_tensor_format *out);
 
 /* ---- Reading ---- */
@@ -29,29 +31,31 @@ typedef struct ls_tensors {
     ls_tensor_format format;
     ls_safetensors_entry *entries;
     size_t count, room;
-    ls_safetensors_pair *pairs; /* a safetensors file's metadata */
+    ls_safetensors_pair *pairs; /* metadata of a safetensors file */
     size_t pair_count;
-    ls_safetensors *file; /* owns all of it but the lists; NULL: each name and array is to be freed */
+    /* Owner of names and data; NULL: each name and array is freed separately. */
+    ls_safetensors *file;
 } ls_tensors;
 
-/* *out is closed by ls_tensors_close. All sizes are checked against the file's before memory is taken for them. */
+/* Reads a file; free *out with ls_tensors_close. Checks all sizes against the file's before it
+ * allocates memory. */
 ls_status ls_tensors_open(const char *path, ls_tensors *out);
 void ls_tensors_close(ls_tensors *tensors);
 
-/* NULL: there is none. */
+/* Return NULL if there is no such name or key. */
 const ls_safetensors_entry *ls_tensors_find(const ls_tensors *tensors, const char *name);
 const char *ls_tensors_text(const ls_tensors *tensors, const char *key);
 
-/* For readers: a name and an array, which is taken over in any case. */
+/* For readers: adds a named array and takes ownership of it, also on failure. */
 ls_status ls_tensors_add(ls_tensors *tensors, const char *path, const char *name, size_t chars, ls_array array);
 
-/* Every array of an .npz (npy.c). */
+/* Reads all arrays of an .npz (npy.c). */
 ls_status ls_npz_read_all(const char *path, ls_tensors *out);
 
 /* ---- Writing ---- */
 
-/* Replaces the file as ls_file_write does, entries in the order given. Texts are a safetensors file's metadata, or an
- * HDF5 file's groups, as ls_hdf5_make takes them; an .npz has none. */
+/* Replaces the file atomically (ls_file_write); entries keep their order. `texts` are the metadata
+ * of a safetensors file, or the groups of an HDF5 file (ls_hdf5_make); an .npz has none. */
 ls_status ls_tensors_write(const char *path, ls_tensor_format format, const ls_safetensors_entry *entries, size_t count,
                            const ls_safetensors_pair *texts, size_t text_count);
 

@@ -1,5 +1,6 @@
-/* Zip archives, written: every member stored, dated 1980-01-01, in the order given, so that equal contents give equal
- * bytes. Without the 64-bit extension: an archive has less than 4 GiB. */
+/* Writer of zip archives. Members are stored without compression, dated 1980-01-01, in the given
+ * order, so that equal contents give equal bytes. The 64-bit extension is not written: archives
+ * must be smaller than 4 GiB. */
 #include <string.h>
 #include <zlib.h>
 
@@ -11,23 +12,23 @@
 #define LOCAL_BYTES  30
 #define ENTRY_BYTES  46
 #define END_BYTES    22
-#define VERSION      20 /* 2.0: what reading needs */
+#define VERSION      20 /* version 2.0 is needed to extract */
 #define FLAG_UTF8    0x800u
 #define FIRST_DAY    0x21 /* 1980-01-01 */
 #define MOST_NAME    65535
 #define MOST_BYTES   0xfffffffeu
 #define MOST_MEMBERS 65534
-#define STEP         ((size_t)1 << 30) /* zlib counts in unsigned int */
+#define STEP         ((size_t)1 << 30) /* zlib uses unsigned int for sizes */
 
 typedef struct writer {
     const char *path;
     const ls_zip_new *members;
     size_t count;
-    unsigned char *heads; /* local headers, the directory, its end, one behind the other */
-    unsigned char *at;    /* the next of them */
+    unsigned char *heads; /* local headers, then the directory and its end record */
+    unsigned char *at;    /* next free byte of `heads` */
     ls_file_part *parts;
     size_t part_count;
-    uint64_t offset; /* in the file, of the next part */
+    uint64_t offset; /* position in the file of the next part */
 } writer;
 
 typedef struct record {
@@ -47,7 +48,7 @@ static void add_part(writer *w, const void *data, size_t bytes)
     w->offset += bytes;
 }
 
-/* What a local header and an entry of the directory have alike, from the version on. */
+/* Writes the fields that local headers and directory entries share, from the version on. */
 static unsigned char *put_common(unsigned char *at, const char *name, const record *r)
 {
     at = put(at, VERSION, 2);
@@ -96,7 +97,7 @@ static void add_directory(writer *w, const record *records)
         const char *name = w->members[i].name;
         w->at = put(put(w->at, 0x02014b50, 4), VERSION, 2);
         w->at = put_common(w->at, name, &records[i]);
-        w->at = put(put(w->at, 0, 8), 0, 2); /* no comment, the first disk, no attributes */
+        w->at = put(put(w->at, 0, 8), 0, 2); /* no comment, first disk, no attributes */
         w->at = put(w->at, records[i].offset, 4);
         memcpy(w->at, name, strlen(name));
         w->at += strlen(name);
@@ -108,7 +109,7 @@ static void add_directory(writer *w, const record *records)
     add_part(w, begin, (size_t)(w->at - begin));
 }
 
-/* Sizes of everything, and that the archive can have them. */
+/* Computes all sizes and checks the limits of the format. */
 static ls_status measure(const writer *w, size_t *head_bytes, size_t *part_count)
 {
     size_t total = END_BYTES;

@@ -1,4 +1,5 @@
-/* Calls of a device's backend: one thread at a time, whichever of the context's threads they come from. */
+/* Thread-safe calls of a device's backend: one call at a time per device, from any thread of the
+ * context. */
 #ifndef LS_DEVICE_CALLS_H
 #define LS_DEVICE_CALLS_H
 
@@ -18,7 +19,7 @@ ls_status ls_device_plan_run_lanes(ls_device *device, void *plan, const ls_progr
 void ls_device_plan_destroy(ls_device *device, void *plan);
 ls_status ls_device_join(ls_device *device, const ls_join_call *call);
 ls_status ls_device_join_lanes(ls_device *device, const ls_join_lanes_call *call);
-/* Between devices of a context that are of one kind: all of them are locked. */
+/* Transfers between the context's devices of one kind. Locks all of them. */
 ls_status ls_devices_transfer(ls_device *devices, int count, int kind, const ls_transfer *list, int transfers);
 
 ls_status ls_device_finite(ls_device *device, ls_dtype dtype, ls_memory_place from, int64_t count, bool *out);

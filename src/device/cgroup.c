@@ -1,4 +1,4 @@
-/* Limits of control groups, read from /proc and /sys. */
+/* Reads the limits of control groups from /proc and /sys. */
 #include "device/cgroup.h"
 
 #include <stdio.h>
@@ -7,8 +7,9 @@
 
 #include "device/sysfile.h"
 
-/* A process is in one group of each hierarchy: the unified one (version 2), and of version 1 those that have the cpu
- * and the memory controller. All may be there; a limit of any holds, and so does that of every group above. */
+/* A process belongs to one group of each hierarchy: the unified one (version 2) and, in version 1,
+ * those of the cpu and the memory controller. Several may be mounted. The limits of all of them and
+ * of all parent groups apply. */
 typedef enum hierarchy {
     UNIFIED,
     CPU_V1,
@@ -20,9 +21,9 @@ static const char *const controller[HIERARCHIES] = { NULL, "cpu", "memory" };
 
 typedef struct search {
     const char *root;
-    char group[HIERARCHIES][PATH_MAX]; /* "" at the root of the hierarchy */
-    int mounts[HIERARCHIES];           /* seen so far, with the group below them */
-    char other[HIERARCHIES][PATH_MAX]; /* a mount point that does not seem to hold the group */
+    char group[HIERARCHIES][PATH_MAX]; /* "": root of the hierarchy */
+    int mounts[HIERARCHIES];           /* number of mounts found that contain the group */
+    char other[HIERARCHIES][PATH_MAX]; /* a mount point that does not seem to contain the group */
     ls_cgroup_limits smallest;
 } search;
 
@@ -34,12 +35,12 @@ static void lower(ls_cgroup_limit *smallest, double value, const char *path)
     snprintf(smallest->path, sizeof(smallest->path), "%s", path);
 }
 
-/* "200000 100000", or "max 100000". */
+/* Reads "200000 100000" or "max 100000". */
 static void read_cpu_max(search *s, const char *path)
 {
     char line[128];
     const char *text = line;
-    long long quota, period = 100000; /* the kernel's own default */
+    long long quota, period = 100000; /* the kernel's default */
     if (!ls_sysfile_line(s->root, path, line, sizeof(line)) || !ls_take_number(&text, &quota))
         return;
     if (*text == ' ' && !ls_take_number(&text, &period))
@@ -48,13 +49,13 @@ static void read_cpu_max(search *s, const char *path)
         lower(&s->smallest.cpus, (double)quota / (double)period, path);
 }
 
-/* "/folder/name"; false where that is too long. */
+/* Writes "folder/name"; returns false if it is too long. */
 static bool path_of(const char *folder, const char *name, char path[PATH_MAX])
 {
     return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
 }
 
-/* Bytes; "max" is no number, and no limit. */
+/* Reads a number of bytes. "max" is not a number and sets no limit. */
 static void read_memory(search *s, const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -80,7 +81,7 @@ static void read_limit(search *s, hierarchy h, const char *folder)
         lower(&s->smallest.cpus, (double)quota / (double)period, path);
 }
 
-/* The limits of `group` below the mount point, and of all groups above it that can be seen. */
+/* Reads the limits of `group` below the mount point and of all visible parent groups. */
 static void climb(search *s, hierarchy h, const char *mount, const char *group)
 {
     char folder[PATH_MAX];
@@ -107,7 +108,7 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* What lies below `top`, with its slash; NULL when `path` does not. */
+/* Returns the part of `path` below `top`, with its slash; NULL if `path` is not below it. */
 static const char *below(const char *path, const char *top)
 {
     size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);
@@ -116,8 +117,9 @@ static const char *below(const char *path, const char *top)
     return path + length;
 }
 
-/* A line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1234", for version 2 "0::/user.slice". A group outside of our
- * namespace begins with "/..": nothing can be found by that name. */
+/* Parses a line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1234", in version 2 "0::/user.slice".
+ * A group outside of this process's namespace begins with "/.." and cannot be found by that
+ * name. */
 static void take_group(search *s, char *line)
 {
     char *number = strtok_r(line, ":", &line), *controllers = line, *colon = line ? strchr(line, ':') : NULL;
@@ -131,7 +133,7 @@ static void take_group(search *s, char *line)
             snprintf(s->group[h], sizeof(s->group[h]), "%s", named ? path : "");
 }
 
-/* Spaces and such are written as \040. */
+/* Decodes octal escapes, \040 for a space. */
 static void decode(char *text)
 {
     char *to = text;
@@ -146,7 +148,7 @@ static void decode(char *text)
     *to = '\0';
 }
 
-/* A hierarchy that is mounted: of which group, and where. */
+/* Handles a mounted hierarchy: which group is mounted, and where. */
 static void take_hierarchy(search *s, hierarchy h, const char *group, const char *mount)
 {
     const char *rest = below(s->group[h], group);
@@ -158,8 +160,9 @@ static void take_hierarchy(search *s, hierarchy h, const char *group, const char
     }
 }
 
-/* A line of /proc/self/mountinfo: "33 24 0:28 /docker/1234 /sys/fs/cgroup rw shared:4 - cgroup cgroup rw,cpu": two
- * numbers and a device, which group is mounted, where, options, words up to a hyphen, type, source, options. */
+/* Parses a line of /proc/self/mountinfo: "33 24 0:28 /docker/1234 /sys/fs/cgroup rw shared:4 -
+ * cgroup cgroup rw,cpu": two numbers and a device, mounted group, mount point, options, words up to
+ * a hyphen, type, source, options. */
 static void take_mount(search *s, char *line)
 {
     char *group = NULL, *mount = NULL, *word;
@@ -208,7 +211,8 @@ ls_status ls_cgroup_find(const char *root, ls_cgroup_limits *out)
     for (hierarchy h = 0; h < HIERARCHIES; h++) {
         if (s->mounts[h] > 0)
             continue;
-        /* In some containers names and mounts do not fit together; what is mounted is then our own group. */
+        /* In some containers names and mounts do not match; the mounted group is then this
+         * process's own. */
         if (s->other[h][0] != '\0')
             climb(s, h, s->other[h], "");
         else

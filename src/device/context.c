@@ -1,4 +1,4 @@
-/* Creating, opening and closing a context; who may use it, and until when. */
+/* Creates, opens and closes contexts, and checks whether a context may be used. */
 #include "device/context.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static ls_status check_options(const ls_context_options *given, const char *call
     return LS_OK;
 }
 
-/* What the environment says, where a program says nothing. */
+/* Applies LOCKSTEP_KERNELS if the program does not choose. */
 static ls_status choose_kernels(ls_context_options *given, const char *call)
 {
     const char *said = getenv("LOCKSTEP_KERNELS");
@@ -131,7 +131,7 @@ void ls_context_close(ls_context *ctx)
         free_context(ctx);
 }
 
-/* ---- Who may use it ---- */
+/* ---- Permission to use a context ---- */
 
 bool ls_context_is_inherited(const ls_context *ctx)
 {

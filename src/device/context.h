@@ -1,4 +1,4 @@
-/* The context: what devices, runs and logs of one job share. */
+/* The context: state that the devices, runs and logs of one job share. */
 #ifndef LS_DEVICE_CONTEXT_H
 #define LS_DEVICE_CONTEXT_H
 
@@ -13,74 +13,85 @@
 struct ls_context {
     ls_logger log;
     ls_context_options options;
-    pthread_mutex_t mutex; /* of opening, of the making of the runtime, and of copies */
-    /* Held from the first call for a device that is not a CPU to the one that says how it went: a failure is told to
-     * who asked for the work, not to another graph's run. Taken before the crew; a thread may take it again. */
+    /* Protects opening the context, creating the runtime, and the list of copies. */
+    pthread_mutex_t mutex;
+    /* Held from the first call for a device that is not a CPU until the call that returns its
+     * result, so that a failure is reported to the run that caused it and not to another graph's.
+     * Recursive. Lock it before using the thread pool. */
     pthread_mutex_t devices_mutex;
-    const char *opened_by; /* the call that opened it; NULL: it is still to be configured */
-    pid_t process;         /* that made it */
-    int graph_count;       /* that were not destroyed yet */
-    int at_work;           /* calls that it must outlive, */
-    const char *last_call; /* and one of them, for messages */
-    bool closed;           /* while it had graphs: it goes with the last of them */
+    /* Call that opened the context; NULL: not open, may still be configured. */
+    const char *opened_by;
+    pid_t process;         /* process that created the context */
+    int graph_count;       /* graphs that are not destroyed yet */
+    int at_work;           /* running calls; the context cannot be closed before they return */
+    const char *last_call; /* name of one of the running calls, for messages */
+    bool closed;           /* closed while it had graphs; freed with the last graph */
 
     ls_kind kinds[LS_MAX_KINDS];
     int kind_count;
-    ls_physical *physical; /* NULL: not looked for yet (physical.c) */
+    ls_physical *physical; /* NULL: not enumerated yet (physical.c) */
     int physical_count;
-    ls_cores allowed; /* that the process and its environment leave */
-    ls_cores cores;   /* of these, what CPU devices use */
+    ls_cores allowed; /* cores that the process and its environment allow */
+    ls_cores cores;   /* cores that CPU devices use, a subset of `allowed` */
     ls_host_memory memory;
 
-    ls_device *devices; /* once open (open.c) */
+    ls_device *devices; /* NULL until the context is open (open.c) */
     int device_count, cpu_count, device_room;
-    bool crowded; /* more CPU workers than cores */
+    bool crowded; /* more CPU threads than cores */
 
     bool hard_placement, log_placement;
     ls_copy_info *copies;
     size_t copy_count, copy_room;
 
-    char *bit_class;            /* NULL until ls_bit_class has found it; in a cluster before the workers meet */
-    bool evaluator;             /* it follows checkpoints of others (lockstep/cluster.h) */
-    bool joined;                /* by a call, or by our own environment: others are not to be asked */
-    int worker, worker_count;   /* which of a cluster it is, and of how many; of 1, or 0 of 0: of none */
-    struct ls_cluster *cluster; /* that it is one of; NULL: none (src/fabric/mesh/cluster.h) */
-    struct ls_peers *peers;     /* other workers of a cluster; NULL: this process is alone (src/run/peers.h) */
-    struct ls_runtime *runtime; /* threads and kernels, made when first needed (src/run/runtime.c) */
+    /* NULL until ls_bit_class computes it; in a cluster, set before the workers meet. */
+    char *bit_class;
+    bool evaluator; /* follows checkpoints of other processes (lockstep/cluster.h) */
+    /* Joined a cluster by a call or by LOCKSTEP_ variables; variables of other launchers are then
+     * ignored. */
+    bool joined;
+    /* Rank and number of workers in the cluster; a count of 0 or 1 means no cluster. */
+    int worker, worker_count;
+    /* Cluster of this context (src/fabric/mesh/cluster.h); NULL: none. */
+    struct ls_cluster *cluster;
+    /* Other workers of the cluster (src/run/peers.h); NULL: no other workers. */
+    struct ls_peers *peers;
+    struct ls_runtime *runtime; /* threads and kernels, created on first use (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
 };
 
-/* The physical devices, looked for at the first call. The mutex is held. */
+/* Enumerates the physical devices at the first call. The caller holds the mutex. */
 ls_status ls_context_look(ls_context *ctx);
 
-/* The same, and of kinds that sleep those that are in a text, or (NULL) all. */
+/* Same, and also enumerates the sleeping kinds that occur in `names`; NULL: all kinds. */
 ls_status ls_context_look_for(ls_context *ctx, const char *names);
 
-/* Whether a text names a kind, as far as can be told without reading it: "opencl:0", "/gpu:1" (CUDA). */
+/* Guesses whether a text names a kind, without parsing it: "opencl:0", "/gpu:1" (CUDA). */
 bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind);
 
-/* Which worker this is, and kinds with the number of their devices: for reading names. */
+/* Rank of this worker, or LS_NO_WORKER without a cluster. ls_context_kinds lists the kinds and
+ * their numbers of devices, for parsing names. */
 static inline int ls_context_worker(const ls_context *ctx)
 {
     return ctx->worker_count > 1 ? ctx->worker : LS_NO_WORKER;
 }
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
 
-/* The logical device of a name; of a list of names, indices that the caller frees. */
+/* Find the logical device of a name, or the devices of a list of names; the caller frees *out. */
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out);
 ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, int *count);
 
-/* "cpu:0": how people write the name of a logical device; returns `out`. */
+/* Writes the usual name of a logical device, "cpu:0"; returns `out`. */
 #define LS_SHORT_NAME 32
 const char *ls_device_short_name(const ls_context *ctx, int device, char out[LS_SHORT_NAME]);
 
-/* Whether it has devices that are no CPUs. */
+/* Returns whether the context has devices other than CPUs. */
 static inline bool ls_context_has_others(const ls_context *ctx)
 {
     return ctx->device_count > ctx->cpu_count;
 }
 
-/* Worker threads of all CPU devices, and whether each is bound to a core: where it can have one of its own. */
+/* Total number of threads of the CPU devices. Each thread is bound to a core if there are enough
+ * cores for one each. */
 static inline int ls_context_cpu_workers(const ls_context *ctx)
 {
     const ls_device *last = &ctx->devices[ctx->cpu_count - 1];
@@ -91,29 +102,31 @@ static inline bool ls_context_binds_workers(const ls_context *ctx)
     return ctx->cores.bind && ls_context_cpu_workers(ctx) <= ctx->cores.count;
 }
 
-/* Counts a copy of a tensor between two devices. */
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
 
 void ls_context_close_devices(ls_context *ctx);
 
-/* The kinds that the library brings, beside the CPU: src/backend/kinds.c. */
+/* Adds the built-in kinds of devices other than the CPU (src/backend/kinds.c). */
 void ls_context_add_own_kinds(ls_context *ctx);
 
-/* The kind whose kernels are its vendor's; 0: all kernels are our own. */
+/* Kind whose kernels are its vendor's; 0: the context uses only the library's own kernels. */
 int ls_context_vendor_kind(const ls_context *ctx);
 
-/* Of a context with such a kind, in src/backend/kinds.c. When its devices were opened: there must be some, and they
- * must be equal enough to have the same bits. For the bit class: "vendor: cuBLAS 13.0.2 and ...". */
+/* For contexts with a vendor kind (src/backend/kinds.c). After opening, check_vendor verifies that
+ * it has devices and that they give equal bits; describe_vendor writes the entry of the bit class:
+ * "vendor: cuBLAS 13.0.2 and ...". */
 ls_status ls_context_check_vendor(const ls_context *ctx);
 void ls_context_describe_vendor(const ls_context *ctx, struct ls_text *out);
 
-/* How many contexts this process has opened. */
+/* Number of contexts that this process has opened. */
 int ls_contexts_opened(void);
 
-/* What a context asks of the layer of clusters. The answers are in src/fabric/mesh/cluster.c. When it is made: whether the
- * environment says that it is one of a cluster. When it was opened: meeting the others. At its end. */
+/* Hooks of the cluster layer (src/fabric/mesh/cluster.c). On creation, look_for_cluster reads the
+ * environment; on opening, meet_cluster connects to the other workers; on destruction,
+ * leave_cluster disconnects. */
 ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
-bool ls_context_meets_later(const ls_context *ctx); /* not when it is opened, but when it must */
+/* Connects when training starts, not when the context is opened (parameter servers). */
+bool ls_context_meets_later(const ls_context *ctx);
 ls_status ls_context_meet_cluster(ls_context *ctx);
 void ls_context_leave_cluster(ls_context *ctx);
 

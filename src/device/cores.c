@@ -1,5 +1,5 @@
-/* Cores and quota, read from /sys and /proc. Not through hwloc: its start alone opens some 20 libraries (X11, libxml2,
- * OpenCL), so it takes 3 ms when they are in memory and 13 when not; reading these few files takes 0.3. */
+/* Cores and quota, read from /sys and /proc (0.3 ms). hwloc is not used because its initialization
+ * opens about 20 libraries (X11, libxml2, OpenCL), which takes 3 to 13 ms. */
 #include "device/cores.h"
 
 #include <dirent.h>
@@ -13,10 +13,10 @@
 #include "device/cgroup.h"
 #include "device/sysfile.h"
 
-#define MOST_CPUS 8192 /* the most a kernel for x86-64 or ARM can be built for */
+#define MOST_CPUS 8192 /* the largest number for which an x86-64 or ARM kernel can be built */
 #define CPU_FILES "/sys/devices/system/cpu"
 
-/* ---- Sets of processors (hyper-threads, each with its number in the system) ---- */
+/* ---- Sets of CPUs (hyper-threads, by the system's numbers) ---- */
 
 typedef struct cpu_bits {
     cpu_set_t part[MOST_CPUS / CPU_SETSIZE];
@@ -32,7 +32,7 @@ static bool bits_have(const cpu_bits *bits, int cpu)
     return CPU_ISSET_S((size_t)cpu, sizeof(*bits), bits->part) != 0;
 }
 
-/* A list as in "0-3,8,10-11". */
+/* Reads a list such as "0-3,8,10-11". */
 static bool read_cpus(const char *root, const char *path, cpu_bits *out)
 {
     char line[8192];
@@ -67,13 +67,13 @@ static ls_status read_mask(cpu_bits *out)
 
 typedef struct core {
     int package;
-    int os_index; /* of the first hyper-thread that may be used */
+    int os_index; /* first hyper-thread that the process may use */
 } core;
 
 typedef struct core_list {
-    core *core; /* those that may be used */
+    core *core; /* cores that the process may use */
     int count;
-    int total; /* of the machine */
+    int total; /* cores of the machine */
 } core_list;
 
 static int by_package(const void *a, const void *b)
@@ -83,7 +83,7 @@ static int by_package(const void *a, const void *b)
                                     : (x->os_index > y->os_index) - (x->os_index < y->os_index);
 }
 
-/* The hyper-threads of the core that `cpu` is one of. */
+/* Reads the hyper-threads of the core that `cpu` belongs to. */
 static void read_siblings(const char *root, int cpu, cpu_bits *out)
 {
     char path[128];
@@ -102,7 +102,8 @@ static int read_package(const char *root, int cpu)
     return ls_sysfile_number(root, path, &package) && package >= 0 && package <= INT_MAX ? (int)package : 0;
 }
 
-/* The core that `cpu` belongs to, by its first hyper-thread that is allowed; -1: none is. Marks them all as seen. */
+/* Marks all hyper-threads of cpu's core as seen. Returns the first allowed one; -1: none is
+ * allowed. */
 static int take_core(const char *root, int cpu, int end, const cpu_bits *allowed, cpu_bits *seen)
 {
     cpu_bits siblings;
@@ -145,7 +146,7 @@ static ls_status find_cores(const char *root, core_list *out)
     return LS_OK;
 }
 
-/* ---- Both together ---- */
+/* ---- Cores and quota together ---- */
 
 static void write_reason(ls_cores *cores, const core_list *list, const ls_cgroup_limit *quota)
 {
@@ -173,7 +174,7 @@ ls_status ls_cores_find(const char *root, ls_cores *out)
     LS_TRY(find_cores(own ? files : "", &list));
 
     ls_cores cores = { .count = list.count, .total = list.count, .bind = true };
-    if (limits.cpus.value > 0) { /* a little below a whole number is that number */
+    if (limits.cpus.value > 0) { /* rounds up numbers just below a whole number */
         double whole = limits.cpus.value + 0.01;
         cores.quota = whole < 1 ? 1 : whole < MOST_CPUS ? (int)whole : MOST_CPUS;
         cores.bind = whole >= list.count;
@@ -209,9 +210,10 @@ ls_status ls_cores_bind(int os_index)
     return LS_OK;
 }
 
-/* ---- Waiting for a core ---- */
+/* ---- Time without a core ---- */
 
-/* A thread's line is "nanoseconds on a core, nanoseconds ready without one, time slices". */
+/* Sums the second number of each thread's schedstat line: "nanoseconds on a core, nanoseconds ready
+ * without one, time slices". */
 double ls_cores_delay(const char *root)
 {
     char path[PATH_MAX], line[128];
@@ -234,7 +236,7 @@ double ls_cores_delay(const char *root)
 
 /* ---- Caches ---- */
 
-/* "1024K" */
+/* Reads a size such as "1024K". */
 static size_t read_size(const char *path)
 {
     char line[64];

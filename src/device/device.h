@@ -1,4 +1,5 @@
-/* Devices of a context: kinds, what the machine has (physical), and what an open context runs on (logical). */
+/* Devices of a context: kinds of devices, physical devices of the machine, and logical devices, on
+ * which an open context runs. */
 #ifndef LS_DEVICE_DEVICE_H
 #define LS_DEVICE_DEVICE_H
 
@@ -8,52 +9,59 @@
 #include "device/memory.h"
 #include "lockstep/backend.h"
 
-#define LS_CPU       0 /* the kind that is always there */
+#define LS_CPU       0 /* kind 0 is always the CPU */
 #define LS_MAX_KINDS 9
 
 typedef struct ls_kind {
     char name[16];
     ls_backend backend; /* all zeros for the CPU */
-    bool only_named;    /* it has devices because somebody named one: no work goes there by itself */
-    bool vendor;        /* its products and convolutions are computed by its vendor's libraries, with other bits */
-    bool asleep;        /* not looked for until somebody names it, or lists what there is: drivers take time to load */
+    /* Has devices only because one was named; by default no work is placed there. */
+    bool only_named;
+    /* Its products and convolutions use the vendor's libraries, with other result bits. */
+    bool vendor;
+    /* Not enumerated until it is named or devices are listed, because its driver loads slowly. */
+    bool asleep;
 } ls_kind;
 
-/* A device of the machine, and how it is to be used. */
+/* A physical device and its configuration. */
 typedef struct ls_physical {
     int kind, number;
     char about[256];
     size_t memory;
     bool visible;
-    bool only_named, gpu;     /* ls_backend_device's */
-    bool hidden;              /* by the environment or by .reference: it cannot be made visible */
-    int growth;               /* 0: not said; 1: on; -1: off */
-    ls_logical_device *parts; /* NULL: one, without a limit of its own */
+    bool only_named, gpu;     /* copied from ls_backend_device */
+    bool hidden;              /* cannot be made visible, because of the environment or .reference */
+    int growth;               /* memory growth: 1: on; -1: off; 0: not set */
+    ls_logical_device *parts; /* logical devices; NULL: one, without a limit of its own */
     int part_count;
 } ls_physical;
 
-/* A device of an open context. Its index is what maps, plans and executors speak of; CPU devices come first. */
+/* A logical device of an open context. Maps, plans and executors refer to it by its index. CPU
+ * devices come first. */
 typedef struct ls_device {
     int index, kind, number, physical;
-    char name[80]; /* full */
+    char name[80];
     const ls_backend *backend;
-    void *handle;          /* the backend's */
-    pthread_mutex_t mutex; /* of calls to it (calls.c) */
-    bool scratch_moves;    /* under `mutex`: no program may run (scratch.c) until */
+    void *handle;
+    pthread_mutex_t mutex; /* serializes backend calls (calls.c) */
+    /* Protected by `mutex`: scratch memory is moving; programs wait for `moved` (scratch.c). */
+    bool scratch_moves;
     pthread_cond_t moved;
     ls_memory *memory;
     size_t limit;
     bool growth;
-    pthread_mutex_t scratch_mutex;  /* of the next three (scratch.c) */
-    ls_block *scratch;              /* that programs of all its plans use while they run; NULL: none */
-    int scratch_users;              /* plans that need some */
-    bool scratch_lacks;             /* the last that asked for some did not get it */
-    int first_worker, worker_count; /* of the crew; others than CPUs have one that drives them */
-    /* Work that its tasks have done so far, in FLOPs, and the time that a worker took for it; under `mutex`. */
+    pthread_mutex_t scratch_mutex; /* protects the next three fields (scratch.c) */
+    ls_block *scratch;             /* scratch memory shared by all plans; NULL: none */
+    int scratch_users;             /* plans that need scratch memory */
+    bool scratch_lacks;            /* the last request for scratch memory failed */
+    /* Its threads in the thread pool; a device that is not a CPU has one, which drives it. */
+    int first_worker, worker_count;
+    /* FLOPs of its finished tasks and the seconds that threads spent on them; protected by
+     * `mutex`. */
     double flops, seconds;
 } ls_device;
 
-/* FLOPs a second of all its workers; 0: nothing was measured yet. */
+/* Measured FLOPs per second of all its threads; 0: no measurement yet. */
 double ls_device_speed(ls_device *device);
 
 #endif

@@ -1,5 +1,5 @@
-/* What graphs need of their context: device scopes, and memory for variables and values (graph/context.h). Also what a
- * context tells about memory, copies and placement. */
+/* Services of the context for graphs (graph/context.h): device scopes and memory for variables and
+ * values. Also reports memory use, copies and placement. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,8 @@ void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to
     while (i < ctx->copy_count && (ctx->copies[i].from != from || ctx->copies[i].to != to ||
                                    strncmp(ctx->copies[i].tensor, tensor, sizeof(ctx->copies[i].tensor) - 1) != 0))
         i++;
-    if (ls_grow(&ctx->copies, i, &ctx->copy_room, sizeof(*ctx->copies)) == LS_OK) { /* else the count is lost */
+    /* If memory runs out, the copy is not counted. */
+    if (ls_grow(&ctx->copies, i, &ctx->copy_room, sizeof(*ctx->copies)) == LS_OK) {
         ls_copy_info *copy = &ctx->copies[i];
         if (i == ctx->copy_count) {
             *copy = (ls_copy_info){ .from = from, .to = to };

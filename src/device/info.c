@@ -1,4 +1,4 @@
-/* What programs ask a context about the CPU and its cores, and about names of devices, also of some that are not there
+/* Queries about the CPU and its cores, and about device names, also of devices that are not open
  * yet. */
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* The memory of one device. A region is a row of pieces, each a block or a hole; no two holes are neighbours. Holes are
- * listed by size class, so that the best fit is found without looking at many; blocks are found by their own address.
- * The books are kept beside the regions, which need not be memory that we can write. */
+/* Allocator for the memory of one device. A region is a sequence of pieces, each a block or a hole;
+ * two holes are never adjacent. Holes are listed by size class, so that a best fit is found
+ * quickly. All bookkeeping is outside of the regions, because the host may not be able to write to
+ * them. */
 #include "device/memory.h"
 
 #include <errno.h>
@@ -12,15 +13,16 @@
 #include "base/poison.h"
 #include "base/size.h"
 
-#define UNIT       ((size_t)64) /* blocks begin and end at multiples of it */
+#define UNIT       ((size_t)64) /* blocks begin and end at multiples of 64 bytes */
 #define PAGE       ((size_t)4096)
-#define SHARED     LS_MIB(1) /* requests below it share regions of this size, or less where the limit is small */
-#define SHARE      64        /* of a limit, so much is one of them at most */
+#define SHARED     LS_MIB(1) /* size of a region for small blocks; less under a small limit */
+#define SHARE      64        /* a shared region is at most 1/64 of the limit */
 #define HUGE_PAGE  LS_MIB(2)
-#define LARGEST    ((size_t)1 << 62) /* up to it no rounding overflows */
+#define LARGEST    ((size_t)1 << 62) /* rounding up to this size does not overflow */
 #define MIB(bytes) ((double)(bytes) / (double)LS_MIB(1))
 
-/* Sizes below EXACT units have a class each; above, every doubling is cut into STEPS classes. */
+/* Each size below EXACT units has its own class; above, each power of two is divided into STEPS
+ * classes. */
 #define EXACT_BITS 6
 #define STEP_BITS  4
 #define EXACT      ((size_t)1 << EXACT_BITS)
@@ -32,21 +34,22 @@ typedef struct region region;
 typedef struct piece piece;
 
 struct piece {
-    ls_block block; /* first: callers have its address. Of a hole only the offset counts */
-    size_t size;    /* a multiple of UNIT */
+    /* Must be first: callers hold its address. For a hole only the offset is valid. */
+    ls_block block;
+    size_t size; /* a multiple of UNIT */
     region *region;
-    piece *before, *after;  /* neighbours */
-    piece *previous, *next; /* of a hole: others of its class */
+    piece *before, *after;  /* adjacent pieces */
+    piece *previous, *next; /* other holes of the same class */
     bool used;
     char what[];
 };
 
-/* Small blocks have regions of their own: one that is held for long, in what a plan has left over, would keep all of
- * that region from making way. */
+/* Small blocks have separate regions: a long-lived small block in a large region would prevent its
+ * release. */
 typedef enum use { ANY, SMALL, LARGE } use;
 
 struct region {
-    use use; /* of what size blocks are welcome */
+    use use; /* size of blocks that the region accepts */
     void *handle;
     size_t bytes, used;
     piece *first;
@@ -57,8 +60,8 @@ struct ls_memory {
     pthread_mutex_t mutex;
     ls_region_source source;
     ls_memory_info info;
-    size_t idle;   /* bytes of regions that have no block */
-    size_t blocks; /* that are out */
+    size_t idle;   /* total bytes of regions without blocks */
+    size_t blocks; /* blocks in use */
     region *regions;
     piece *holes[CLASSES];
     uint64_t filled[(CLASSES + WORD_BITS - 1) / WORD_BITS]; /* bit c: class c has holes */
@@ -72,7 +75,7 @@ static size_t whole_pages(size_t bytes)
     return ls_size_align(bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-/* More is mapped than is needed, and what lies before and behind the aligned part is given back. */
+/* Maps more than needed for huge pages, and unmaps what lies before and after the aligned part. */
 static ls_status take_host(void *device, size_t bytes, void **out)
 {
     (void)device;
@@ -87,7 +90,7 @@ static ls_status take_host(void *device, size_t bytes, void **out)
             munmap(start, head);
         start += head;
         munmap(start + kept, tail);
-        madvise(start, kept, MADV_HUGEPAGE); /* a wish: small pages are only slower */
+        madvise(start, kept, MADV_HUGEPAGE); /* optional: small pages are only slower */
     }
     *out = start;
     return LS_OK;
@@ -116,7 +119,7 @@ static size_t class_of(size_t size)
     return EXACT + (log - EXACT_BITS) * STEPS + step;
 }
 
-/* The first class from `class` on that has holes; CLASSES if there is none. */
+/* Returns the first class from `class` on that has holes; CLASSES if there is none. */
 static size_t next_filled(const ls_memory *memory, size_t class)
 {
     for (size_t word = class / WORD_BITS; word < sizeof(memory->filled) / sizeof(*memory->filled); word++) {
@@ -129,7 +132,7 @@ static size_t next_filled(const ls_memory *memory, size_t class)
     return CLASSES;
 }
 
-/* The one used last comes first: it may still be in a cache. */
+/* Puts the hole first in its list: it was used last and may still be in a cache. */
 static void add_hole(ls_memory *memory, piece *hole)
 {
     size_t class = class_of(hole->size);
@@ -161,14 +164,16 @@ static size_t shared_bytes(const ls_memory *memory)
     return memory->info.limit == 0 || part > SHARED ? SHARED : part;
 }
 
-/* Under a limit only what is small beside a shared region goes there: little of it stays empty then. */
+/* Under a limit, only blocks much smaller than a shared region go there, so that little of it stays
+ * empty. */
 static use use_of(const ls_memory *memory, size_t size)
 {
     return size < (memory->info.limit ? shared_bytes(memory) / 8 : SHARED) ? SMALL : LARGE;
 }
 
-/* An unused region may be for anything, but is not begun with a block of less than half its size: one that is held for
- * long would keep all of it from making way. */
+/* A shared region accepts any block while it is empty. A larger empty region accepts only large
+ * blocks of at least half its size: a long-lived smaller block would prevent the release of all of
+ * it. */
 static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, use wanted)
 {
     const region *in = hole->region;
@@ -179,8 +184,8 @@ static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, 
     return in->bytes <= shared_bytes(memory) || (wanted == LARGE && in->bytes <= 2 * size);
 }
 
-/* The smallest hole that is large enough: in the class of the size itself, where some are too small, or else in the
- * next class that has any. */
+/* Finds the smallest hole that is large enough: in the class of the size, which may contain holes
+ * that are too small, or else in the next class that has holes. */
 static piece *find_hole(const ls_memory *memory, size_t size, use wanted)
 {
     piece *best = NULL;
@@ -228,7 +233,7 @@ static void link_neighbours(piece *at)
         at->after->before = at;
 }
 
-/* Puts `block` at the start of the hole; what remains is a hole again. */
+/* Puts `block` at the start of the hole; the rest stays a hole. */
 static void fill(ls_memory *memory, piece *hole, piece *block, size_t bytes, size_t size)
 {
     region *in = hole->region;
@@ -271,7 +276,7 @@ static void swallow_next(piece *at)
     free(next);
 }
 
-/* A block becomes a hole, one with those beside it. */
+/* Turns a block into a hole and merges it with adjacent holes. */
 static void empty(ls_memory *memory, piece *at)
 {
     region *in = at->region;
@@ -324,7 +329,7 @@ static ls_status add_region(ls_memory *memory, size_t bytes, use use)
     return LS_OK;
 }
 
-/* The pieces must not be listed as holes any more. */
+/* Frees a region. Its pieces must have been removed from the lists of holes. */
 static void end_region(ls_memory *memory, region *ended)
 {
     for (piece *at = ended->first, *after; at; at = after) {
@@ -337,7 +342,7 @@ static void end_region(ls_memory *memory, region *ended)
     free(ended);
 }
 
-/* Gives unused regions back until `bytes` are given, or no such region is left. */
+/* Releases empty regions until `bytes` bytes are released or none is left. */
 static void release_idle(ls_memory *memory, size_t bytes)
 {
     size_t given = 0;
@@ -356,7 +361,7 @@ static void release_idle(ls_memory *memory, size_t bytes)
     }
 }
 
-/* What the limit leaves for a new region, if `kept` bytes stay reserved. */
+/* Space that the limit leaves for a new region if `kept` bytes stay reserved. */
 static size_t room_beside(const ls_memory *memory, size_t kept)
 {
     size_t limit = memory->info.limit, room = (limit - kept) / UNIT * UNIT;
@@ -369,7 +374,7 @@ static size_t most(const ls_memory *memory)
     return memory->info.limit == 0 ? SIZE_MAX : room > hole ? room : hole;
 }
 
-/* why: what the source said; NULL when the limit is the reason. */
+/* `why`: error of the source; NULL: the limit is exceeded. */
 static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what, const char *why)
 {
     const ls_memory_info *info = &memory->info;
@@ -382,7 +387,7 @@ static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what,
                    memory->name, what, MIB(bytes), MIB(info->in_use), MIB(info->reserved), limit, why ? why : left);
 }
 
-/* A region with room for `size`; unused ones make way for it where they must. */
+/* Adds a region for `size` bytes; releases empty regions if the limit requires it. */
 static ls_status grow(ls_memory *memory, size_t size, const char *what)
 {
     size_t room = room_beside(memory, memory->info.reserved);
@@ -395,7 +400,7 @@ static ls_status grow(ls_memory *memory, size_t size, const char *what)
     size_t bytes = use_of(memory, size) == SMALL ? shared_bytes(memory) : ls_size_align(size, PAGE);
     bytes = bytes < room ? bytes : room;
     ls_status status = add_region(memory, bytes, use_of(memory, size));
-    if (status != LS_OK && memory->idle > 0) { /* the device itself may be short of what we keep unused */
+    if (status != LS_OK && memory->idle > 0) { /* our empty regions may be what the device lacks */
         release_idle(memory, SIZE_MAX);
         status = add_region(memory, bytes, use_of(memory, size));
     }
@@ -446,8 +451,8 @@ static ls_status take(ls_memory *memory, size_t bytes, const char *what, piece *
     piece *hole = find_hole(memory, size, use_of(memory, size));
     if (!hole) {
         ls_status status = grow(memory, size, what);
-        hole = find_hole(memory, size,
-                         status == LS_OK ? use_of(memory, size) : ANY); /* before it fails, wherever it fits */
+        /* Use any hole before failing. */
+        hole = find_hole(memory, size, status == LS_OK ? use_of(memory, size) : ANY);
         if (!hole)
             return status;
     }
@@ -477,7 +482,7 @@ void ls_memory_give(ls_memory *memory, ls_block *block)
     pthread_mutex_unlock(&memory->mutex);
 }
 
-/* Whether small blocks find room without a new region. */
+/* Returns whether a small block fits without a new region. */
 static bool has_small_room(const ls_memory *memory)
 {
     for (const region *at = memory->regions; at; at = at->next)
@@ -522,7 +527,7 @@ static int by_bytes(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->what, y->what);
 }
 
-/* A line for each name of a block. `lines` has room for one a block. */
+/* Collects one line per name of blocks. `lines` has room for one per block. */
 static size_t collect(const ls_memory *memory, line *lines)
 {
     size_t count = 0, names = 0;
@@ -548,7 +553,8 @@ ls_status ls_memory_print(ls_memory *memory, ls_text *text)
     line *lines = calloc(memory->blocks + 1, sizeof(*lines));
     if (lines) {
         size_t count = collect(memory, lines);
-        int width = snprintf(NULL, 0, "%.2f", MIB(lines[0].bytes)); /* of the largest number */
+        /* Width of the largest number. */
+        int width = snprintf(NULL, 0, "%.2f", MIB(lines[0].bytes));
         for (size_t i = 0; i < count; i++)
             ls_text_add(text, "  %*.2f MiB %s\n", width, MIB(lines[i].bytes), lines[i].what);
     } else {

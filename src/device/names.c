@@ -1,5 +1,6 @@
-/* Names of devices. A list is cut at its commas; a part at its slashes, into where the device is (job, replica, task:
- * of each there is one here, though a worker's has two names) and the device itself; that into a kind and numbers. */
+/* Parser for names of devices. It splits a list at commas, and each part at slashes into the
+ * location (job, replica, task) and the device, which is a kind and numbers. A process has one
+ * location; a worker of a cluster has two names for it. */
 #include "device/names.h"
 
 #include <ctype.h>
@@ -10,12 +11,12 @@
 #include "base/text.h"
 
 #define BLANKS       " \t"
-#define MOST_QUOTED  200  /* characters of what the user wrote */
-#define HIGHEST_CORE 8191 /* the last of the largest kernels */
+#define MOST_QUOTED  200  /* maximum length of quoted user input */
+#define HIGHEST_CORE 8191 /* highest number in the largest kernels */
 #define WHY_CHARS    160
 #define SEE_WHY      " (lockstep devices, or ls_format_drivers, says why)"
 
-/* A stretch of the text. */
+/* A substring of the text. */
 typedef struct span {
     const char *at;
     size_t length;
@@ -28,15 +29,15 @@ typedef struct numbers {
 
 typedef struct reader {
     const char *text;
-    span part; /* being read */
+    span part; /* part being parsed */
     const ls_kind_count *kinds;
     int kind_count;
     int worker;
-    ls_named_device *devices; /* read so far */
+    ls_named_device *devices; /* parsed so far */
     int count;
 } reader;
 
-/* ---- Saying what is wrong ---- */
+/* ---- Error messages ---- */
 
 static void put_quoted(ls_text *text, span s)
 {
@@ -88,17 +89,18 @@ LS_PRINTF(3, 4) static ls_status refuse(const reader *r, ls_status status, const
     return status;
 }
 
-/* For "%.*s": what does not fit in a message is not worth reading. */
+/* Arguments for "%.*s"; shortens long text. */
 #define QUOTE(s) ((s).length < MOST_QUOTED ? (int)(s).length : MOST_QUOTED), (s).at
 
-/* ---- Pieces of text ---- */
+/* ---- Substrings ---- */
 
 static span from_to(const char *from, const char *to)
 {
     return (span){ from, (size_t)(to - from) };
 }
 
-/* What stands before the first `mark`, or all; *rest: what is behind it. False if there is no mark. */
+/* Splits at the first `mark`: *head is the text before it, or all of it, *rest the text after it.
+ * Returns false if there is no mark. */
 static bool cut(span s, char mark, span *head, span *rest)
 {
     const char *end = s.at + s.length, *found = s.length ? memchr(s.at, mark, s.length) : NULL;
@@ -126,7 +128,7 @@ static span trimmed(span s)
     return s;
 }
 
-/* Digits alone. What is too large becomes INT_MAX, a number that no device has. */
+/* Parses digits only. Numbers that are too large become INT_MAX, which no device has. */
 static bool read_number(span s, int *out)
 {
     int64_t number = 0;
@@ -140,7 +142,7 @@ static bool read_number(span s, int *out)
     return s.length > 0;
 }
 
-/* "3" or "3-5"; else why not. */
+/* Parses "3" or "3-5"; writes the reason to `why` on failure. */
 static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
 {
     span first, last;
@@ -156,7 +158,7 @@ static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
     return out->last >= out->first;
 }
 
-/* "2,5-7"; else why not. list NULL: they are only counted. */
+/* Parses "2,5-7"; writes the reason to `why` on failure. list NULL: counts only. */
 static bool read_cores(span s, int *list, int *count, char why[WHY_CHARS])
 {
     int found = 0, last = -1;
@@ -201,16 +203,16 @@ static int find_named(const reader *r, const char *kind)
     return -1;
 }
 
-/* A kind by its name, if it has devices; -1: none. */
+/* Finds a kind by its name if it has devices; -1: none. */
 static int find_filled(const reader *r, const char *kind)
 {
     int found = find_named(r, kind);
     return found >= 0 && r->kinds[found].count > 0 ? found : -1;
 }
 
-#define ANY_GPU (-1) /* in the place of a kind: those of CUDA, and behind them what other kinds have */
+#define ANY_GPU (-1) /* stands in for a kind: CUDA devices, followed by GPUs of other kinds */
 
-/* How many those are. *out, if it is given: number `which` of them. */
+/* Returns the number of GPUs of ANY_GPU; *out, unless NULL, gets number `which`. */
 static int find_gpu(const reader *r, int which, ls_named_device *out)
 {
     int count = 0, cuda = find_named(r, "CUDA");
@@ -227,7 +229,7 @@ static int find_gpu(const reader *r, int which, ls_named_device *out)
     return count;
 }
 
-/* How a kind is called, and how many devices it has. */
+/* Name and number of devices of a kind or of ANY_GPU. */
 static ls_kind_count count_of(const reader *r, int kind)
 {
     return kind == ANY_GPU ? (ls_kind_count){ .kind = "GPU", .count = find_gpu(r, 0, NULL) } : r->kinds[kind];
@@ -252,7 +254,7 @@ static ls_status find_kind(const reader *r, span word, int *out)
     return refuse(r, LS_ERR_NOT_FOUND, "there is no kind \"%.*s\"", QUOTE(word));
 }
 
-/* "gpu:1", "GPU", "cpu:0-3": all of them must be there. */
+/* Parses "gpu:1", "GPU", "cpu:0-3"; all of the devices must exist. */
 static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbers *n)
 {
     span word, digits;
@@ -265,19 +267,19 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
     ls_kind_count k = count_of(r, *kind);
     if (k.count == 0)
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s" SEE_WHY, k.kind);
-    if (n->first >= k.count) /* as it was written: it may be too large for an int */
+    if (n->first >= k.count) /* quotes the digits, which may be too large for an int */
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%.*s", k.kind, QUOTE(n->first_digits));
     if (n->last >= k.count)
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%d", k.kind, k.count);
     return LS_OK;
 }
 
-/* ---- Where it is ---- */
+/* ---- Location ---- */
 
 typedef enum place { JOB, REPLICA, TASK, PLACES } place;
 static const char *const keys[] = { "job", "replica", "task" };
 
-/* *out: which key it is; PLACES if it is none. */
+/* Sets *out to the key; PLACES if it is not a key. */
 static ls_status find_key(const reader *r, span key, place *out)
 {
     int i = 0;
@@ -289,7 +291,7 @@ static ls_status find_key(const reader *r, span key, place *out)
     return LS_OK;
 }
 
-/* What a name says of each place; without a value: nothing. */
+/* Records a key's value in `said`, where unset keys are NULL. */
 static ls_status keep_place(const reader *r, place key, span value, span *said)
 {
     int number;
@@ -309,7 +311,8 @@ static ls_status refuse_place(const reader *r, place key, span value, const char
                   keys[key], only);
 }
 
-/* A worker is "/job:worker/task:N" to all, and, as every process, "/job:localhost/task:0" to itself. */
+/* A worker is "/job:worker/task:N" to all workers, and "/job:localhost/task:0" to itself, like
+ * every process. */
 static ls_status check_places(const reader *r, const span *said)
 {
     bool is_worker = r->worker != LS_NO_WORKER, local = !is_worker;
@@ -330,7 +333,7 @@ static ls_status check_places(const reader *r, const span *said)
                   QUOTE(said[TASK]), r->worker);
 }
 
-/* Everything but brackets. */
+/* Parses everything except brackets. */
 static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 {
     span said[PLACES] = { { NULL, 0 } };
@@ -352,7 +355,8 @@ static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
         if (found)
             return refuse(r, LS_ERR_INVALID, "it names two devices");
         bool prefixed = is(key, "device") || is(key, "physical_device");
-        LS_TRY(check_places(r, said)); /* first of all: another process has other devices */
+        /* Before the device, because another process has other devices. */
+        LS_TRY(check_places(r, said));
         LS_TRY(read_kind_and_numbers(r, prefixed ? value : step, kind, n));
         found = true;
     }
@@ -362,7 +366,7 @@ static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 
 /* ---- Parts of a list ---- */
 
-/* What stands in the brackets at the end of *s, which lose their place there. */
+/* Removes the brackets at the end of *s and returns their content in *cores. */
 static ls_status cut_cores(const reader *r, span *s, span *cores)
 {
     span before, behind;
@@ -398,7 +402,7 @@ static ls_status check_cores(const reader *r, span cores, int kind, const number
     return LS_OK;
 }
 
-/* All are known to be there, so that a range cannot ask for more than there is. */
+/* The devices are known to exist, so a range cannot be too large. */
 static ls_status add_devices(reader *r, int kind, const numbers *n, span cores)
 {
     int added = n->last - n->first + 1, before = r->count;
@@ -432,7 +436,7 @@ static ls_status read_part(reader *r)
     return add_devices(r, kind, &n, cores);
 }
 
-/* Up to the next comma outside of brackets. */
+/* Returns the end of a part: the next comma outside of brackets, or the end of the text. */
 static const char *part_end(const char *at)
 {
     for (bool inside = false; *at != '\0' && (inside || *at != ','); at++)

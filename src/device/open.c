@@ -1,4 +1,5 @@
-/* Opening a context: its logical devices, their memory, and which worker belongs to which; and listing them. */
+/* Opens a context: logical devices, their memory, and the threads of each device. Also lists
+ * devices. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "device/calls.h"
 #include "device/context.h"
 
-#define SPARE 64 /* devices that may be opened when they are first named */
+#define SPARE 64 /* devices that can be opened after the context, when they are first named */
 
 static ls_status take_region(void *user, size_t bytes, void **region)
 {
@@ -22,7 +23,7 @@ static void give_region(void *user, void *region, size_t bytes)
     ls_device_free(user, region);
 }
 
-/* A CPU without a limit grows; so does a device of unknown size. Others grow if they were told to. */
+/* CPUs without a limit and devices of unknown size always grow; others only if configured. */
 static ls_status open_memory(ls_device *device, const ls_physical *p, size_t limit)
 {
     bool cpu = device->kind == LS_CPU;
@@ -53,7 +54,7 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
     pthread_mutex_init(&device->mutex, NULL);
     pthread_cond_init(&device->moved, NULL);
     pthread_mutex_init(&device->scratch_mutex, NULL);
-    ctx->device_count++; /* from here on closing knows it */
+    ctx->device_count++; /* from here on ls_context_close_devices closes it */
     return open_memory(device, p, limit);
 }
 
@@ -64,8 +65,8 @@ static int parts_of(const ls_context *ctx, const ls_physical *p)
     return p->kind == LS_CPU && ctx->options.cpu_devices ? ctx->options.cpu_devices : 1;
 }
 
-/* Workers share the cores out: CPU device d has workers floor(d W / D) up to floor((d+1) W / D) - 1, and each at least
- * one. Every other device has a worker of its own, which drives it. */
+/* Divides the threads among the CPU devices: device d of D gets threads floor(d W / D) to
+ * floor((d+1) W / D) - 1 of W, at least one. Every other device has one thread, which drives it. */
 static void share_workers(ls_context *ctx)
 {
     int devices = ctx->cpu_count, workers = ctx->options.threads ? ctx->options.threads : ctx->cores.count;
@@ -84,11 +85,12 @@ static ls_status open_devices(ls_context *ctx)
     int count = 0, number[LS_MAX_KINDS] = { 0 };
     for (int i = 0; i < ctx->physical_count; i++)
         count += ctx->physical[i].visible ? parts_of(ctx, &ctx->physical[i]) : 0;
-    ctx->devices = calloc((size_t)count + SPARE, sizeof(*ctx->devices)); /* addresses stay: memory knows its device */
+    /* Never reallocated: allocators point to their device. */
+    ctx->devices = calloc((size_t)count + SPARE, sizeof(*ctx->devices));
     ctx->device_room = count + SPARE;
     if (!ctx->devices)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d devices", count);
-    for (int i = 0; i < ctx->physical_count; i++) { /* the CPU is the first of them */
+    for (int i = 0; i < ctx->physical_count; i++) { /* the CPU comes first */
         const ls_physical *p = &ctx->physical[i];
         for (int part = 0; p->visible && part < parts_of(ctx, p); part++)
             LS_TRY(open_device(ctx, p, number[p->kind]++, p->parts ? p->parts[part].memory_limit : 0));
@@ -152,8 +154,8 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
 
 /* ---- Names ---- */
 
-/* All devices of a kind that are used only where one is named: numbers are then those of the machine. Where some of
- * them are visible already, those are the ones there are. */
+/* Opens all devices of a kind that is used only when named, so that numbers are the machine's.
+ * Opens none if some of them are already visible. */
 static ls_status open_kind(ls_context *ctx, int kind)
 {
     int number = 0;
@@ -179,7 +181,7 @@ static ls_status open_kind(ls_context *ctx, int kind)
     return LS_OK;
 }
 
-/* What is used only where it is named is opened when a text names it. */
+/* Opens devices that are used only when named, if `names` names them. */
 static ls_status open_named(ls_context *ctx, const char *names)
 {
     pthread_mutex_lock(&ctx->mutex);

@@ -1,4 +1,4 @@
-/* What the machine has, and how a context is told to use it, before it is opened. */
+/* Enumerates the machine's devices and configures them before a context is opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define VISIBLE "LOCKSTEP_VISIBLE_DEVICES"
 
-/* ---- Looking ---- */
+/* ---- Enumeration ---- */
 
 static ls_physical *add_physical(ls_context *ctx, int kind, int number)
 {
@@ -38,7 +38,7 @@ static ls_status copy_cores(const ls_cores *from, ls_cores *to)
     return LS_OK;
 }
 
-/* Why so many cores and, where a limit is set from outside, why so much memory. */
+/* Describes the reason for the number of cores and, if limited, for the amount of memory. */
 static void describe_cpu(ls_context *ctx)
 {
     ls_physical *p = &ctx->physical[0];
@@ -77,20 +77,20 @@ static ls_status look_at_backend(ls_context *ctx, int kind)
         p->growth = known.growth;
         p->only_named = known.only_named;
         p->gpu = known.gpu;
-        p->hidden = ctx->options.reference; /* a reference context has the CPU alone */
+        p->hidden = ctx->options.reference; /* a reference context uses only the CPU */
         p->visible = !known.only_named && !p->hidden;
     }
     return LS_OK;
 }
 
-/* "gpu" is also what people call kinds with names of their own. */
+/* "gpu" also names the kind CUDA. */
 bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind)
 {
     const char *name = ctx->kinds[kind].name;
     return strcasestr(names, name) || (strcasecmp(name, "CUDA") == 0 && strcasestr(names, "GPU"));
 }
 
-/* Kinds that sleep are looked for when a text names one. NULL: all of them. */
+/* Enumerates the sleeping kinds that occur in `names`; NULL: all of them. */
 static ls_status wake(ls_context *ctx, const char *names)
 {
     for (int k = 1; k < ctx->kind_count; k++)
@@ -101,7 +101,7 @@ static ls_status wake(ls_context *ctx, const char *names)
     return LS_OK;
 }
 
-/* Of these cores only those in brackets, by the system's numbers. */
+/* Restricts the cores to those of `text` (the system's numbers). */
 static ls_status choose_cores(ls_cores *cores, const char *text, const char *who)
 {
     int *wanted = NULL, count = 0;
@@ -120,7 +120,8 @@ static ls_status choose_cores(ls_cores *cores, const char *text, const char *who
     free(cores->os_index);
     cores->os_index = wanted;
     cores->total = count;
-    cores->bind = cores->quota == 0 || count <= cores->quota; /* each has time for itself */
+    /* The quota allows one thread per core. */
+    cores->bind = cores->quota == 0 || count <= cores->quota;
     cores->count = cores->bind ? count : cores->quota;
     char before[sizeof(cores->reason)];
     snprintf(before, sizeof(before), "%s", cores->reason);
@@ -137,7 +138,7 @@ static int find_physical(const ls_context *ctx, int kind, int number)
     return -1;
 }
 
-/* Names devices of the machine, in a message that begins with who asked. */
+/* Parses names of physical devices; messages begin with `who`. */
 static ls_status read_names(const ls_context *ctx, const char *who, const char *names, ls_named_device **out,
                             int *count)
 {
@@ -151,7 +152,7 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t")] == '\0';
 }
 
-/* The cores of the CPU that a list leaves: all that are allowed, if it has none in brackets. */
+/* Cores that a list selects for the CPU: all allowed ones if it has no brackets. */
 static ls_status cores_of_list(const ls_context *ctx, const char *who, const ls_named_device *list, int count,
                                ls_cores *out)
 {
@@ -181,7 +182,7 @@ static ls_status check_hidden(const ls_context *ctx, const char *who, const ls_n
     return LS_OK;
 }
 
-/* Of every kind but the CPU only what is named stays visible; of the CPU, the cores that are. */
+/* Makes only the named devices visible, and the CPU with the selected cores. */
 static ls_status apply_visible(ls_context *ctx, const char *who, const char *names, bool environment)
 {
     ls_named_device *list = NULL;
@@ -189,7 +190,8 @@ static ls_status apply_visible(ls_context *ctx, const char *who, const char *nam
     int count = 0;
     if (!is_blank(names))
         LS_TRY(read_names(ctx, who, names, &list, &count));
-    /* The environment is for all contexts of a program: in a reference context its other devices stay hidden. */
+    /* The environment applies to all contexts of a program: a reference context ignores its other
+     * devices. */
     ls_status status = environment ? LS_OK : check_hidden(ctx, who, list, count);
     if (status == LS_OK)
         status = cores_of_list(ctx, who, list, count, &cores);
@@ -246,7 +248,6 @@ ls_status ls_context_look_for(ls_context *ctx, const char *names)
     return wake(ctx, names);
 }
 
-/* One more, with the next number. */
 static void count_kind(const ls_context *ctx, ls_kind_count *k, int kind, int physical)
 {
     int at = find_physical(ctx, kind, physical);
@@ -360,7 +361,8 @@ ls_status ls_set_memory_growth(ls_context *ctx, const char *devices, bool growth
     return end_change(ctx, status);
 }
 
-/* Limits that are left out share what the others leave; together they may not pass what the device has. */
+/* Parts without a limit share what the others leave. The sum must not exceed the device's
+ * memory. */
 static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_logical_device *parts, int count)
 {
     size_t sum = 0, open = 0;
@@ -374,7 +376,7 @@ static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_l
         return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB (%s)",
                        sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20, p->about);
     if (p->kind == LS_CPU || p->memory == 0 || open == 0)
-        return LS_OK; /* none: no limit */
+        return LS_OK; /* parts without a limit stay unlimited */
     if (p->memory - sum < open)
         return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: nothing of the %zu MiB of %s:%d is left for %zu parts",
                        p->memory >> 20, ctx->kinds[p->kind].name, p->number, open);

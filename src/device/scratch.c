@@ -1,10 +1,10 @@
-/* Memory that programs of a device use while they run: one block for all of its plans, since they run one after the
- * other, as large as the largest needs. It is a block like any other, and counts in the device's limit. */
+/* Scratch memory of a device: one block for all of its plans, because their programs run one after
+ * the other. It has the size that the largest plan needs, and counts toward the device's limit. */
 #include "device/scratch.h"
 
 #include "device/calls.h"
 
-/* The backend uses this block from now on; NULL: none. */
+/* Sets the backend's scratch block; NULL: none. */
 static ls_status use(ls_device *device, const ls_block *block)
 {
     ls_memory_place none = { NULL, 0 };
@@ -25,7 +25,7 @@ static ls_status take(ls_device *device, size_t bytes, ls_block **out)
     return LS_OK;
 }
 
-/* Programs of other plans wait meanwhile. */
+/* While `moves` is set, programs of other plans wait. */
 static void set_moves(ls_device *device, bool moves)
 {
     pthread_mutex_lock(&device->mutex);
@@ -44,12 +44,12 @@ static ls_status take_in_place(ls_device *device, size_t bytes)
     ls_status status = take(device, bytes, &device->scratch);
     if (status == LS_OK)
         return LS_OK;
-    ls_error_keep(&failure, status); /* other plans go on with what they had */
+    ls_error_keep(&failure, status); /* other plans continue with the old size */
     (void)take(device, had, &device->scratch);
     return ls_error_give(&failure);
 }
 
-/* Beside the block that is there, or, where there is no room for both, in place of it. */
+/* Allocates a larger block beside the old one, or in its place if both do not fit. */
 static ls_status grow(ls_device *device, size_t bytes)
 {
     ls_block *old = device->scratch;

@@ -1,4 +1,4 @@
-/* Reading small files. */
+/* Reads small files. */
 #include "device/sysfile.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Worker threads and the one job they share. */
+/* Threads and the queue of jobs that share them. */
 #include "device/thread_pool.h"
 
 #include <stdlib.h>
@@ -7,33 +7,33 @@
 #include "base/thread.h"
 #include "device/cores.h"
 
-/* A call for workers; it lives on its caller's stack. */
+/* A job and the threads it requests; lives on the caller's stack. */
 typedef struct call {
     const bool *wanted;
     void (*job)(void *user, int worker);
     void *user;
     int busy;
     bool started;
-    pthread_cond_t moved; /* it may start, or is at its end */
-    struct call *next;    /* that came later */
+    pthread_cond_t moved; /* signaled when the job may be able to start, and when it is done */
+    struct call *next;    /* next call in order of arrival */
 } call;
 
 struct ls_thread_pool {
     pthread_mutex_t mutex;
-    call *calls; /* under way or waiting, in the order they came */
+    call *calls; /* running and waiting calls in order of arrival */
     bool closing, crowded;
     int workers;
-    int *cores; /* NULL: not bound */
+    int *cores; /* NULL: threads are not bound to cores */
     pthread_t *threads;
     struct member {
         ls_thread_pool *crew;
         int worker;
-        call *call; /* at hand */
+        call *call; /* current call; NULL: idle */
         pthread_cond_t start;
     } * members;
 };
 
-/* Whether no earlier call, under way or waiting, wants a worker that this one wants. */
+/* Returns whether no earlier call, running or waiting, requests one of the same threads. */
 static bool can_start(const ls_thread_pool *crew, const call *c)
 {
     for (const call *before = crew->calls; before != c; before = before->next)
@@ -59,7 +59,7 @@ static void *work(void *argument)
     struct member *member = argument;
     ls_thread_pool *crew = member->crew;
     if (crew->cores && crew->cores[member->worker] >= 0)
-        ls_cores_bind(crew->cores[member->worker]); /* a wish: an unbound worker is only slower */
+        ls_cores_bind(crew->cores[member->worker]); /* optional: an unbound thread is only slower */
     ls_fp_begin_thread();
     pthread_mutex_lock(&crew->mutex);
     for (;;) {
