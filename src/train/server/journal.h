@@ -3,7 +3,7 @@
  * the journal before it applies and acknowledges it. So after a restart it has applied every push
  * that it acknowledged, and knows which batches these were.
  *
- *     FOLDER/server-0.state     run id, batches applied, learning rate that was set, the whole shard
+ *     FOLDER/server-0.state     run id, batches applied, learning rate set, the whole shard
  *     FOLDER/server-0.pushes-7  pushes since then, in order; the head of the state names the 7
  *
  * The state is replaced atomically and synced. Pushes are written at once but not synced: they

@@ -1,17 +1,17 @@
 /* An asynchronous fit with parameter servers (staleness above 0): the messages, and the three
  * roles. docs/parameter-servers.md is for users.
  *
- *     chief (rank 0, also computes)        worker                        server
- *     batch_queue.c: hands out batches <-  ASK
- *     TAKE (batch, run)                ->
- *                                          PULL (batch, version held) -> staleness.c: may it read now?
- *                                                                     <- PART (version; newer weights)
- *                                          PUSH (gradient)            -> journal.c, shard.c, record.c
- *                                                                     <- ACK, or AGAIN: pull again
- *     results, callbacks, logs         <-  DONE (results)
- *     BEGIN, GIVE (a state), RATE      ------------------------------>
- *                                      <------------------------------   HAVE
- *     FINAL (a state), OVER            ->                             ->
+ *   chief (rank 0, also computes)       worker                        server
+ *   batch_queue.c: assigns batches  <-  ASK
+ *   TAKE (batch, run)               ->
+ *                                       PULL (batch, version held) -> staleness.c: may it read?
+ *                                                                  <- PART (version; newer weights)
+ *                                       PUSH (gradient)            -> journal.c, shard.c, record.c
+ *                                                                  <- ACK, or AGAIN: pull again
+ *   results, callbacks, logs        <-  DONE (results)
+ *   BEGIN, GIVE (a state), RATE     ------------------------------>
+ *                                   <------------------------------   HAVE
+ *   FINAL (a state), OVER           ->                             ->
  *
  * A batch is identified by its ordinal: its number among all batches of the job. Each server
  * applies each batch exactly once, no matter how many workers push it, or how often. */
@@ -40,8 +40,7 @@ typedef enum ls_ps_kind {
     LS_PS_RATE,  /* bits of the learning rate that was set */
     /* ordinal, version held (-1: none), whole (1: the chief wants the state with slots, at once) */
     LS_PS_PULL,
-    /* ordinal, version, whole, pushes (if whole); weights or state (empty: you hold that
-     * version) */
+    /* ordinal, version, whole, pushes (if whole); weights or state (none: the version held) */
     LS_PS_PART,
     LS_PS_PUSH,  /* ordinal, epoch, batch, run, samples; versions read, gradients */
     LS_PS_ACK,   /* ordinal */
@@ -62,10 +61,9 @@ typedef struct ls_server_session {
     size_t reads_bytes; /* size of the versions read, which precede the gradients of a push */
     ls_messenger *post;
     ls_logger *log;
-    int64_t
-        /* Identifies the run. Chief: its own number, sent in HELLO. Others: their chief's; 0: not
-         * met yet. */
-        run;
+    /* Identifies the run. Chief: its own number, sent in HELLO. Others: their chief's; 0: not met
+     * yet. */
+    int64_t run;
 } ls_server_session;
 
 /* Returns whether a fit with this strategy in this context is an asynchronous one. */

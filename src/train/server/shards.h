@@ -1,8 +1,8 @@
 /* Splits the state of a job into shards, one for each parameter server, and splits a training step
  * into two halves. Servers, workers and replays use no other arithmetic:
  *
- *     ls_state_shards_gradients   a pure function of the model's weights, the batch and the run counter
- *     ls_state_shard_apply        a pure function of the shard, its version, the push and the rate
+ *     ls_state_shards_gradients  a pure function of the weights, the batch and the run counter
+ *     ls_state_shard_apply       a pure function of the shard, its version, the push and the rate
  *
  * Shard s holds a range of the elements of all trainable variables, concatenated, and a range of
  * the elements of the others (moving averages). A variable may be split. Slots are stored with
@@ -30,7 +30,8 @@ int ls_state_shards_count(const ls_state_shards *parts);
 size_t ls_state_shards_weight_bytes(const ls_state_shards *parts, int server);
 /* variables, then slots and counters */
 size_t ls_state_shards_state_bytes(const ls_state_shards *parts, int server);
-size_t ls_state_shards_push_bytes(const ls_state_shards *parts, int server); /* gradients, and moving averages */
+/* gradients, and moving averages */
+size_t ls_state_shards_push_bytes(const ls_state_shards *parts, int server);
 
 /* ---- For workers, and all that have the whole model ---- */
 
