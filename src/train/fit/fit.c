@@ -56,10 +56,10 @@ typedef struct fit {
     double start, rate;            /* time when training began; learning rate of the last step */
     double delay;                  /* ls_cores_delay at that time */
     ls_fit_facts facts;            /* for checkpoints */
-    bool clean;                    /* the job's state is consistent: if the fit fails now, it may be saved */
+    bool clean;                    /* the state is consistent: it may be saved if the fit fails */
     bool chief;                    /* this worker prints, logs and saves */
     unsigned generation;           /* generation of the membership when last checked */
-    bool over;                     /* this worker joined after the fit had ended, or was stopped before it joined */
+    bool over;                     /* joined after the fit had ended, or was stopped before */
     ls_worker_times workers, pace; /* of this epoch; since lanes were last distributed */
     ls_fit_status *status;
     double epoch_start, looked; /* time when the epoch began; time of the last look at workers */

@@ -35,7 +35,7 @@ static ls_status pack(ls_job *job, ls_package *out)
     return status;
 }
 
-/* Returns the first member that is not the joining worker itself; -1: none. */
+/* Returns the oldest member that is not the joining worker itself; -1: none. */
 static int giver(const ls_peers *peers)
 {
     for (int i = 0; i < peers->count; i++)

@@ -22,7 +22,7 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-#define LATE_LIMIT   2.0 /* seconds that a chief waits at its end for processes that never connected */
+#define LATE_LIMIT   2.0 /* seconds that a chief waits at its end for processes not met */
 #define RESCUE_LIMIT 5.0 /* seconds that a failed job waits for its last state */
 
 typedef struct server_seen {

@@ -205,7 +205,8 @@ ls_status ls_record_add(ls_record_writer *writer, const ls_record_push *push)
 
 ls_status ls_record_sync(ls_record_writer *writer)
 {
-    if (writer->file.fd < 0 || fsync(writer->file.fd) == 0 || errno == EINVAL || errno == EROFS) /* a pipe, a device */
+    /* Pipes and devices cannot be synced: EINVAL, EROFS. */
+    if (writer->file.fd < 0 || fsync(writer->file.fd) == 0 || errno == EINVAL || errno == EROFS)
         return LS_OK;
     return ls_file_fail("sync", writer->path, errno);
 }

@@ -18,8 +18,8 @@
 #include "train/server/shards.h"
 
 #define LOG_BYTES                                                                                                      \
-    ((int64_t)64 << 20) /* a journal with this many bytes of pushes, and more than twice the state, begins             \
-                          again with a new state */
+    ((int64_t)64 << 20) /* the journal starts again from a new state when its pushes exceed this                       \
+                          and twice the size of the state */
 
 typedef struct server {
     ls_server_session *served;
