@@ -53,16 +53,16 @@ typedef struct report_device {
 
 typedef struct report_run {
     const char *path;
-    /* ---- From the start event. "" and -1: unknown */
+    /* From the start event. "" and -1: unknown */
     char version[REPORT_NAME], time[REPORT_NAME], model[REPORT_NAME], optimizer[REPORT_NAME], losses[REPORT_TEXT];
     char seed[REPORT_NAME], bit_class[REPORT_TEXT], first_weights[REPORT_NAME], used_devices[REPORT_TEXT];
     int64_t parameters, batch_size, epochs_wanted, lanes, starts;
     /* names of losses and metrics; none: derived from the fields */
     char listed[REPORT_VALUES][REPORT_NAME];
     size_t listed_count;
-    /* ---- From the end event. reason "": there is none */
+    /* From the end event. reason "": there is none */
     char reason[REPORT_NAME], error[REPORT_TEXT], end_time[REPORT_NAME], last_weights[REPORT_NAME];
-    /* ---- From the events in between */
+    /* From the events in between */
     report_curve loss, rate;
     int64_t step; /* last step */
     report_epoch *epochs;
@@ -81,7 +81,7 @@ typedef struct report_run {
     report_device devices[REPORT_DEVICES];
     size_t device_count;
     bool devices_from_end;
-    /* ---- Problems */
+    /* Problems */
     int64_t lines, bad_lines;
     char first_bad[REPORT_TEXT];
     bool torn, left_out; /* the last line is incomplete; names or devices were dropped */

@@ -31,27 +31,27 @@ typedef struct tool_settings {
     size_t file_count;
     const char *const *arguments; /* all arguments after the command's name, as typed */
     int argument_count;
-    /* ---- Data */
+    /* Data */
     const char *data;
     int64_t take, data_worker;
     int set; /* tool_set */
-    /* ---- Model */
+    /* Model */
     const char *weights;
     uint64_t seed;
     const char *input; /* "32x32x3"; NULL: the model's own */
     int64_t classes;
     int norm_statistics; /* 0: the model's own; else 1 + ls_norm_statistics */
     const char *place;   /* layer ranges and their devices */
-    /* ---- Loss and metrics */
+    /* Loss and metrics */
     int loss; /* index into the loss names; 0: choose automatically */
     bool from_logits, from_logits_given;
     const char *metrics;
-    /* ---- Optimizer */
+    /* Optimizer */
     int optimizer;
     double lr, momentum;
     bool nesterov;
     int64_t accumulate;
-    /* ---- Training */
+    /* Training */
     int64_t epochs, max_steps, batch_size, batch_size_per_device;
     bool epochs_given;
     const char *monitor, *early_stopping, *reduce_on_plateau, *save_best, *save_epochs, *schedule, *csv, *tensorboard;
@@ -60,7 +60,7 @@ typedef struct tool_settings {
     bool shuffle, dry_run;
     double validation_split;
     int verbose; /* ls_verbose */
-    /* ---- Devices */
+    /* Devices */
     const char *devices, *memory_limit; /* devices NULL: those of --place */
     char counted[16];                   /* buffer for `devices` */
     bool memory_growth, log_placement;
@@ -76,20 +76,20 @@ typedef struct tool_settings {
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
     const char *work_split;
     int64_t lanes, audit;
-    /* ---- verify */
+    /* verify */
     const char *strategies, *device_counts, *worker_counts, *lane_counts;
     int64_t steps, break_run;
-    /* ---- launch */
+    /* launch */
     int64_t workers, servers, restarts;
     const char *elastic, *job, *key_file; /* elastic: "2:8" */
     int transport;                        /* tool_transport */
     double grace, join_limit, silence_limit;
-    /* ---- Files and formats */
+    /* Files and formats */
     const char *save, *log, *output, *diff_model, *trace, *trace_steps, *status;
     int layout;                      /* 0: Keras, 1: PyTorch */
     int64_t trace_first, trace_last; /* parsed from trace_steps; 0: not given */
     bool log_hash, json;
-    /* ---- Checkpoints */
+    /* Checkpoints */
     /* resume "auto": the newest of --checkpoint */
     const char *checkpoint, *save_every, *best_by, *resume;
     int64_t keep;
