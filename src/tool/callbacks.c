@@ -241,7 +241,7 @@ static ls_status make_schedule(int kind, const schedule_keys *k, double rate, to
     if (kind == COSINE)
         *out = ls_cosine_decay(rate, steps, k->alpha, k->from, warmup);
     else if (kind == WARMUP)
-        /* a cosine that stays constant after the warmup */
+        /* A cosine that stays constant after the warmup. */
         *out = ls_cosine_decay(rate, 1, 1, k->from, steps);
     else if (k->decay > 0)
         *out = ls_exponential_decay(rate, steps, k->decay, k->staircase);

@@ -14,7 +14,7 @@ static void write_log(void *user, ls_log_level level, const char *line)
     if (level >= LS_LOG_INFO)
         printf("%s\n", line);
     else
-        /* erases a progress bar */
+        /* The escape sequence erases a progress bar. */
         fprintf(stderr, "%slockstep: %s%s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "",
                 level == LS_LOG_WARNING ? "warning: " : "", line);
 }
@@ -108,7 +108,7 @@ static ls_status read_names(const tool_settings *settings, ls_context *ctx, cons
     return status;
 }
 
-/* Parses --devices: a number of CPU devices, or names. By default uses the devices of --place. */
+/* Parses --devices: a number of CPU devices, or names. If NULL, uses the devices of --place. */
 static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
 {
     int64_t number;

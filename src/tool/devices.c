@@ -11,7 +11,6 @@ typedef struct bound {
     size_t count;
 } bound;
 
-/* All information to print. */
 typedef struct machine {
     ls_cpu_info cpu;
     ls_device_info *physical, *logical;

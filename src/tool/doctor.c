@@ -181,7 +181,6 @@ static ls_status check_device(const ls_device_info *device)
     return ls_fail_within(status, "%s", name);
 }
 
-/* Checks every device of a kind. */
 static ls_status check_kind(const char *kind, const char *drivers, char *version, size_t size)
 {
     ls_context *ctx;

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_DELAY 0.1  /* seconds before the first restart of a worker; doubles after each early failure */
+#define FIRST_DELAY 0.1  /* seconds before a restart; doubles after each early failure */
 #define LAST_DELAY  10.0 /* longest delay, in seconds */
 #define SOON        10.0 /* seconds; a worker that ran longer starts with FIRST_DELAY again */
 
@@ -190,7 +190,7 @@ static void restart_worker(launch *l, int rank)
         fprintf(stderr, "lockstep %s; %d of %d go on\n", ls_last_error(), l->running, l->count);
 }
 
-/* ---- Ends ---- */
+/* ---- Exits ---- */
 
 /* Returns the lowest running rank; prefers workers that were never restarted. */
 static int find_voice(const launch *l)
@@ -369,7 +369,7 @@ static ls_status run_workers(launch *l)
     return status;
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Setup and result ---- */
 
 /* Workers may have another working directory, so they get the absolute path. */
 static ls_status find_key(launch *l)

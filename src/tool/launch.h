@@ -31,16 +31,16 @@ typedef struct launch {
     const tool_settings *settings;
     const char **program; /* with its arguments; ends with NULL */
     char job[64], *key_file;
-    /* folder where workers meet over TCP, and the key made there; "": none */
+    /* Folder where workers meet over TCP, and the key made there; "": none. */
     char folder[256], made_key[300];
     char journal[256]; /* folder for the journals of parameter servers; "": none */
-    /* locks of journal and folder, held while this process lives; -1: none */
+    /* Locks of journal and folder, held while this process lives; -1: none. */
     int locks[2];
     int count, running;
     launch_worker *workers;
     int *cores, core_count, share; /* share: cores per worker */
     int signals;                   /* a signalfd */
-    /* descriptor of the file in memory that is shared with workers */
+    /* Descriptor of the file in memory that is shared with workers. */
     int gone;
     char *told; /* its content: by rank, whether the worker has ended for good */
     sigset_t mask, old_mask;

@@ -76,7 +76,7 @@ static bool lock_folder(const char *path, int *lock)
 {
     *lock = open_own(path);
     if (*lock >= 0)
-        /* if locks do not work, no other launcher can lock the folder and remove it */
+        /* If locks do not work, no other launcher can lock the folder and remove it. */
         flock(*lock, LOCK_EX);
     return *lock >= 0 && access(path, F_OK) == 0;
 }
@@ -167,7 +167,7 @@ void launch_tell_ends(launch *l, bool none)
     bool changed = false;
     const uint16_t no_chief[2] = { 0 };
     if (none && l->gone >= 0 && pwrite(l->gone, no_chief, sizeof no_chief, LS_MAX_CLUSTER) < 0) {
-        /* an old value refers to processes that do not run */
+        /* Harmless: the old value names a process that does not run. */
     }
     for (int r = 0; l->gone >= 0 && r < l->count; r++) {
         char gone = !none && l->workers[r].pid <= 0 && l->workers[r].restart_at <= 0;
@@ -175,7 +175,7 @@ void launch_tell_ends(launch *l, bool none)
         l->told[r] = gone;
     }
     if (changed && pwrite(l->gone, l->told, (size_t)l->count, 0) < 0) {
-        /* workers wait for the join limit */
+        /* Workers then wait for the join limit. */
     }
 }
 

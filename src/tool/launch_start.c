@@ -119,7 +119,7 @@ _Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const i
     execvp(l->program[0], (char *const *)l->program);
     int error = errno;
     if (write(tell, &error, sizeof error) < 0) {
-        /* the exit status shows the failure, too */
+        /* The exit status shows the failure, too. */
     }
     _exit(127);
 }
@@ -174,7 +174,7 @@ static ls_status fork_worker(launch *l, int rank, const int *outputs, const int 
 
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself)
 {
-    /* read and write end for standard output, then for standard error */
+    /* Read and write end for standard output, then for standard error. */
     int tell[2], pipes[4] = { -1, -1, -1, -1 };
     LS_TRY(open_pipe(tell));
     ls_status status = LS_OK;

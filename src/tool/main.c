@@ -124,7 +124,7 @@ static int run(const tool_command *command, int argc, const char *const *argv)
         result = fail(WRONG_USE);
     } else {
         bool chief = true;
-        /* opening a context reports the error */
+        /* Opening a context reports the error. */
         if (tool_is_chief(&settings, &chief) == LS_OK && !chief)
             tool_mute();
         if (settings.print_options) {
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
 {
     tool_open_descriptors();
     tool_begin_signals();
-    /* a write beyond the file size limit fails, without a signal */
+    /* A write beyond the file size limit fails, without a signal. */
     tool_ignore_signal(SIGXFSZ);
     setvbuf(stdout, NULL, _IOLBF, 0); /* a progress file shows each line as soon as it is written */
     int result = dispatch(argc, argv);

@@ -57,7 +57,7 @@ typedef struct report_run {
     char version[REPORT_NAME], time[REPORT_NAME], model[REPORT_NAME], optimizer[REPORT_NAME], losses[REPORT_TEXT];
     char seed[REPORT_NAME], bit_class[REPORT_TEXT], first_weights[REPORT_NAME], used_devices[REPORT_TEXT];
     int64_t parameters, batch_size, epochs_wanted, lanes, starts;
-    /* names of losses and metrics; none: derived from the fields */
+    /* Names of losses and metrics; none: derived from the fields. */
     char listed[REPORT_VALUES][REPORT_NAME];
     size_t listed_count;
     /* From the end event. reason "": there is none */
@@ -75,7 +75,7 @@ typedef struct report_run {
     size_t value_count;
     report_times times; /* of all epochs */
     int64_t checkpoints, lost_checkpoints;
-    /* seconds waited for checkpoints: since the last start, and before */
+    /* Seconds waited for checkpoints: since the last start, and before. */
     double waited, waited_before;
     int64_t samples;
     report_device devices[REPORT_DEVICES];

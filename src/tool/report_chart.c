@@ -20,7 +20,7 @@ typedef struct scale {
 static double place(const scale *s, double value)
 {
     double v = s->is_log ? log10(value) : value;
-    /* halved, because the difference of two large numbers may overflow */
+    /* Halved, because the difference of two large numbers may overflow. */
     double part = (v / 2 - s->low / 2) / (s->high / 2 - s->low / 2);
     return s->from + part * (s->to - s->from);
 }
@@ -60,7 +60,7 @@ static bool find_scales(const report_chart *c, scale *x, scale *y)
             }
     if (x_low > x_high || y_low > y_high)
         return false;
-    /* all charts of a run start at 0, unless it resumed at a late step */
+    /* All charts of a run start at 0, unless it resumed at a late step. */
     if (x_low > 0 && x_low < x_high / 2)
         x_low = 0;
     if (c->from_zero && y_low > 0)

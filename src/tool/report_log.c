@@ -327,7 +327,7 @@ static void read_epoch(report_run *run, const json_t *line)
     add_devices(run, json_object_get(line, "devices"));
     if (run->epochs_seen == 0 || made.epoch < run->first_epoch)
         run->first_epoch = made.epoch;
-    /* epochs count from 1 */
+    /* Epochs count from 1. */
     run->epochs_made = made.epoch - (run->first_epoch > 0 ? run->first_epoch - 1 : 0);
     run->last_is_kept = ++run->epochs_seen % run->epoch_stride == 0;
     run->epoch_count += run->last_is_kept;

@@ -26,7 +26,7 @@ static void leave(int number)
 {
     static const char line[] = "lockstep: stopped by a signal\n";
     if (write(2, line, sizeof line - 1) < 0) {
-        /* ignore: nothing else to do */
+        /* Ignore: nothing else to do. */
     }
     _exit(128 + number);
 }
@@ -57,7 +57,7 @@ static void set_unless_ignored(int number, void (*handler)(int))
 void tool_begin_signals(void)
 {
     static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
-    /* first: a process that handles the others handles it, too */
+    /* first: once the others are handled, it is, too */
     set_unless_ignored(SIGUSR1, on_save);
     for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
         set_unless_ignored(stopping[i], on_stop);

@@ -66,7 +66,7 @@ typedef struct tool_settings {
     bool memory_growth, log_placement;
     int kernels;  /* 0: own, 1: vendor */
     int strategy; /* ls_strategy_kind */
-    /* join the cluster that the environment describes, no matter which launcher started it */
+    /* Join the cluster that the environment describes, no matter which launcher started it. */
     bool multi_worker;
     bool alone;               /* join no cluster; ignore the environment */
     int64_t stages, replicas; /* 0: not given */
@@ -163,10 +163,11 @@ typedef struct tool_callbacks {
 ls_status tool_make_callbacks(const tool_settings *settings, bool validates, tool_callbacks *out);
 void tool_free_callbacks(tool_callbacks *callbacks);
 
-/* Makes the schedule of --schedule; constant if not given. */
+/* Length of training. */
 typedef struct tool_length {
     int64_t epoch, all; /* steps per epoch, steps in total */
 } tool_length;
+/* Makes the schedule of --schedule; constant if not given. */
 ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_schedule *out);
 
 /* ---- Signals (signals.c) ---- */
@@ -203,7 +204,7 @@ typedef struct tool_command {
     bool takes_model;
     size_t takes_files;  /* number of files, or TOOL_ANY_FILES */
     bool starts_program; /* its files are a program and arguments, after "--" */
-    /* exit status 1 means "different" and 2 means failure, as in diff and cmp */
+    /* Exit status 1 means "different" and 2 means failure, as in diff and cmp. */
     bool compares;
     const ls_option_table *tables[TOOL_MOST_TABLES]; /* ends with NULL */
     /* Fills in settings that are not on the command line, before the checks. Failure: exit status
@@ -223,7 +224,7 @@ typedef struct tool_command {
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
     tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay;
 
-/* Returns whether this process starts as the one that prints and writes files: the chief, or a
+/* Returns whether this process starts as the process that prints and writes files: the chief, or a
  * process without a cluster (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
 /* Mute a process that is not the chief: its standard output goes to /dev/null. tool_follow_chief

@@ -83,7 +83,7 @@ bool tool_status_file(char path[PATH_MAX])
     if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
         return false;
     remove_gone(folder);
-    /* another job may remove the folder between the two calls */
+    /* Another job may remove the folder between the two calls. */
     for (int i = 0; i < 10 && !made; i++)
         made = make_file(folder, path);
     return made;

@@ -57,7 +57,7 @@ static ls_status measure(const tool_settings *settings, tool_session *session, t
 
 ls_status tool_open_training(const tool_settings *settings, tool_session *session)
 {
-    /* the worker that writes files fails now, not after hours of training */
+    /* The worker that writes files fails now, not after hours of training. */
     if (!tool_is_muted()) {
         LS_TRY(tool_check_writable("--save", settings->save));
         LS_TRY(tool_check_log_file(settings->log));
@@ -250,7 +250,6 @@ static void tell_times(const ls_model *model)
     printf("\n");
 }
 
-/* Data of the final report. */
 typedef struct outcome {
     const tool_settings *settings;
     const tool_session *session;
@@ -266,7 +265,7 @@ static ls_status find_results(outcome *out, const ls_history *history)
 {
     const tool_settings *settings = out->settings;
     const tool_session *session = out->session;
-    /* only the chief has results */
+    /* Only the chief has results. */
     bool apart = session->strategy.staleness > 0 && !ls_is_chief(session->ctx);
     if (out->stopped_by != 0 || !session->test || apart)
         return LS_OK;
@@ -336,18 +335,18 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     ls_history *history = NULL;
     ls_error unsaved = { .status = LS_OK };
     ls_status status = fit(settings, session, &history);
-    /* training is complete: save and print results first, then fail */
+    /* Training is complete: save and print results first, then fail. */
     if (status == LS_ERR_UNSAVED) {
         ls_error_keep(&unsaved, status);
         status = LS_OK;
     }
     status = save(settings, session, status);
     bool muted = tool_is_muted();
-    /* nothing left to save: the next signal ends the process */
+    /* Nothing left to save: the next signal ends the process. */
     *stopped_by = tool_release_signals();
     if (status == LS_OK)
         status = tool_agree(session->ctx, "how training ended", stopped_by);
-    /* the worker that should have saved is lost */
+    /* The worker that should have saved is lost. */
     if (status == LS_OK && muted && !tool_is_muted())
         status = save(settings, session, LS_OK);
     outcome out = {

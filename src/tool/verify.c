@@ -40,7 +40,6 @@ static const variant variants[] = {
     { .name = "pipeline/2-replicas", .kind = LS_STRATEGY_PIPELINE, .replicas = 2 },
 };
 
-/* Parsed flags. */
 typedef struct trial {
     bool chosen[COUNT(variants)];
     int64_t devices[MOST_COUNTS], lanes[MOST_COUNTS], workers[MOST_COUNTS + 1];
@@ -143,7 +142,7 @@ static ls_status settings_of(const tool_settings *settings, run *r, tool_setting
     out->lanes = r->lanes;
     out->alone = r->workers == 1;
     out->devices = r->devices_text;
-    /* uses the last device, to test others than the first */
+    /* Uses the last device, to test others than the first. */
     bool one = r->variant->kind == LS_STRATEGY_ONE_DEVICE;
     snprintf(r->devices_text, sizeof r->devices_text, one ? "cpu:%" PRId64 : "%" PRId64, r->devices - one);
     if (r->variant->replicas > 0) {
@@ -280,7 +279,6 @@ static ls_status compare_models(const ls_model *good, const ls_model *bad)
     return LS_OK;
 }
 
-/* Gets the hash after every step. */
 static ls_status list_hashes(const tool_settings *settings, run r, char (*hashes)[65])
 {
     tool_session session = { 0 };
@@ -353,7 +351,8 @@ static ls_status compare_as_worker(int rank, int count, void *user)
     return find_difference(s->settings, s->good, s->bad);
 }
 
-/* Uses new processes: this process must never open a context, because it forks. */
+/* With --workers, new processes make every run: this process must not open a context before it
+ * forks. */
 static ls_status in_workers(const tool_settings *settings, const run *good, run *bad)
 {
     shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

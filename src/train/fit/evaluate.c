@@ -35,7 +35,6 @@ static void tell_step(ls_progress *progress, const char *verb, int64_t done, int
         ls_work_tell(verb, NULL, done, steps > 0 ? steps : 0);
 }
 
-/* State of a pass. */
 typedef struct evaluation {
     ls_job *job;
     const ls_settings *settings;
@@ -119,7 +118,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
     if (status == LS_OK)
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);
-    /* may have become chief during the pass */
+    /* May have become chief during the pass. */
     if (ls_is_chief(ls_model_graph(job->model)->context))
         ls_callbacks_go_on(&callbacks);
     status = ls_callbacks_close(&callbacks, status);

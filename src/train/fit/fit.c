@@ -32,7 +32,6 @@
 #include "train/report/status.h"
 #include "train/report/worker_times.h"
 
-/* State of one fit. */
 typedef struct fit {
     ls_job *job;
     ls_function *function;
@@ -80,8 +79,8 @@ static bool is_interrupted(const fit *f)
     return f->stopped && strcmp(f->reason, "interrupted") == 0;
 }
 
-/* End events carry the results of the epoch so far; the end of an epoch also those of its
- * validation. */
+/* End events carry the results of the epoch so far; the ends of an epoch and of training also those
+ * of the validation. */
 static ls_status call_back(fit *f, ls_moment when, int64_t epoch)
 {
     bool ends = when == LS_EPOCH_END || when == LS_TRAIN_END, stop = false;
@@ -129,8 +128,8 @@ static void open_status(fit *f)
         ls_fit_status_open(f->options->status, f->job, f->options->log, &f->status);
 }
 
-/* The lowest rank among the remaining workers becomes chief and continues the same log and files.
- * Called after each collective operation, where the loss of a worker is noticed. */
+/* The oldest remaining member becomes chief and continues the same log and files. Called after each
+ * collective operation, where the loss of a worker is noticed. */
 static ls_status promote_to_chief(fit *f)
 {
     const ls_peers *peers = context_of(f)->peers;
@@ -205,7 +204,7 @@ static ls_status wait_for_chief(fit *f)
 static ls_status log_step(fit *f, double loss, int64_t samples, int lanes)
 {
     char hex[65];
-    /* an asynchronous chief has the state only at a halt */
+    /* An asynchronous chief has the state only at a halt. */
     bool hash = f->options->log_hash && !f->asynchronous;
     if (!f->log)
         return LS_OK;
@@ -311,7 +310,7 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     ls_status status = next_batch(f, batch, end);
     ls_error failure;
     ls_error_keep(&failure, status);
-    /* the chief, which may supply the data, may be lost */
+    /* The worker that supplies the data may be lost. */
     ls_status followed = promote_to_chief(f);
     status = status != LS_OK ? ls_error_give(&failure) : followed;
     double now = ls_clock_now();
@@ -455,7 +454,7 @@ static ls_status next_done(fit *f)
 {
     ls_chief_done done;
     ls_status status = ls_chief_next(f->dealer, &done);
-    /* it was not pushed; other batches are still being computed */
+    /* It was not pushed; other batches are still being computed. */
     if (status == LS_ERR_NOT_FINITE) {
         LS_TRY(refuse_step(f));
         return ls_chief_settle(f->dealer, true);
@@ -889,7 +888,6 @@ static void close_served(fit *f, ls_error *failure)
 
 /* ---- The whole fit ---- */
 
-/* Prints the cluster, if progress is shown. */
 static void introduce_cluster(fit *f)
 {
     char line[800];
@@ -1012,7 +1010,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         status = ls_cluster_barrier(ls_model_graph(model)->context, "the end of ls_fit");
     if (failure.status == LS_OK)
         ls_error_keep(&failure, status);
-    /* reported after the barrier: other workers do not wait for a disk */
+    /* Reported after the barrier: other workers do not wait for a disk. */
     if (failure.status == LS_OK)
         failure = unsaved;
     ls_use_end(&use);

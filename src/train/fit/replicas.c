@@ -12,13 +12,12 @@
 
 static int count_replicas(const ls_task_map *map, const ls_context *ctx)
 {
-    /* without a strategy: all devices of the fastest kind */
+    /* Without a strategy: all devices of the fastest kind. */
     int first = map->count > 0 ? map->devices[0] : ctx->device_count - 1;
     int devices = ls_task_map_devices(map, ctx, ctx->devices[first].kind, NULL);
     return map->stages > 1 && devices >= map->stages ? devices / map->stages : map->stages > 1 ? 1 : devices;
 }
 
-/* How a batch is distributed. */
 typedef struct sharing {
     const ls_task_map *map;
     int replicas, lanes;
@@ -49,7 +48,6 @@ static ls_status share_out(const ls_loop_step *step, int lanes, int64_t samples,
     return LS_OK;
 }
 
-/* Returns the rows of an array that a replica has. */
 static ls_array rows_of(ls_array array, int64_t from, int64_t count)
 {
     int64_t elements = 1;

@@ -115,7 +115,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 {
     ls_peers *peers = peers_of(job);
     *too_few = false;
-    /* a single worker makes no other commits, and wishes travel with commits */
+    /* A single worker makes no other commits, and wishes travel with commits. */
     if (peers && peers->count == 1)
         LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
     while (peers && (peers->decided & LS_WISH_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {

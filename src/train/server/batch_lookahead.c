@@ -96,7 +96,6 @@ static ls_status keep(kept *k, const ls_batch_view *batch, size_t uses)
     return LS_OK;
 }
 
-/* Reads the next batch of the list. */
 static ls_status read_next(ls_batch_lookahead *u)
 {
     const ls_batch_lookahead_batch *wanted = &u->list[u->read];

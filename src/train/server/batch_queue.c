@@ -24,7 +24,7 @@ struct ls_batch_queue {
     size_t again_count, again_room;
     int *asking; /* ranks, in the order of their requests */
     size_t asking_count, asking_room;
-    /* by rank: number of the last request received; 0: none since the process connected */
+    /* By rank: number of the last request received; 0: none since the process connected. */
     int64_t *asked;
 };
 
@@ -56,7 +56,7 @@ void ls_batch_queue_free(ls_batch_queue *d)
     free(d);
 }
 
-/* ---- Under the mutex ---- */
+/* ---- Helpers, called with the mutex held ---- */
 
 static bool has_batch(const ls_batch_queue *d)
 {
@@ -94,7 +94,7 @@ static void take_back(ls_batch_queue *d, int64_t ordinal)
     d->again[at] = ordinal;
 }
 
-/* ---- Calls ---- */
+/* ---- Interface ---- */
 
 void ls_batch_queue_set_limit(ls_batch_queue *d, int64_t limit)
 {

@@ -42,7 +42,7 @@ struct ls_chief {
     int64_t first;            /* ordinal of the first batch */
     double rate;              /* last one sent to the servers; NAN: none was set */
     bool met[LS_MAX_CLUSTER]; /* by rank: connected at some time */
-    bool failed;              /* by this process, or another */
+    bool failed;              /* ls_chief_next has failed */
     bool watched;             /* callbacks see the model after each batch, and may change it */
     int64_t asks;             /* batches that the chief has requested from itself */
     server_seen seen[LS_MAX_SERVERS];
@@ -50,15 +50,15 @@ struct ls_chief {
     /* The mutex protects these: */
     ls_chief_done *done; /* finished batches, in order of arrival */
     size_t done_count, done_room;
-    /* the results of a batch were dropped for lack of memory */
+    /* The results of a batch were dropped for lack of memory. */
     bool no_room;
-    /* finished batches of this fit that were taken from the list */
+    /* Finished batches of this fit that were taken from the list. */
     int64_t finished;
-    /* batches done when the server was lost; it had applied at least these */
+    /* Batches done when the server was lost; it had applied at least these. */
     int64_t acknowledged[LS_MAX_SERVERS];
 };
 
-/* ---- Which batch is which ---- */
+/* ---- Positions of batches ---- */
 
 /* A pass is an epoch, unless epochs have a length of their own: then passes follow each other. */
 static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_MESSAGE_NUMBERS])
@@ -88,12 +88,11 @@ static void give(void *user, int rank, int64_t ordinal)
         ls_worker_take(c->worker, letter.numbers);
     else
         (void)ls_messenger_send(c->served->post,
-                                /* on failure the worker is lost, and the queue takes the batch
-                                 * back */
+                                /* The batch of a lost worker returns to the queue. */
                                 &letter);
 }
 
-/* ---- What workers say ---- */
+/* ---- Messages of workers ---- */
 
 static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done)
 {
@@ -165,7 +164,7 @@ static bool hear(void *user, ls_message *letter)
     return taken;
 }
 
-/* ---- What servers say, and what happened ---- */
+/* ---- Messages of servers ---- */
 
 static ls_status tell_rate(ls_chief *c, int server)
 {
@@ -445,7 +444,7 @@ static ls_status ask_for_states(ls_chief *c, ls_message *states, double limit)
 
 static ls_status put_states(ls_chief *c, const ls_message *states)
 {
-    /* averages between two versions belong to neither, and callbacks may run next */
+    /* Averages between two versions belong to neither, and callbacks may run next. */
     ls_worker_forget(c->worker);
     for (int i = 0; i < c->served->servers; i++)
         LS_TRY(ls_state_shards_put_state(c->served->parts, i, ls_payload_bytes(states[i].body)));
@@ -476,7 +475,7 @@ ls_status ls_chief_settle(ls_chief *c, bool anyway)
     return LS_OK;
 }
 
-/* ---- The end ---- */
+/* ---- Closing ---- */
 
 static ls_status send_final(ls_chief *c)
 {

@@ -17,7 +17,7 @@
 #define PUSH_MAGIC  0x31706a4cu /* "Ljp1" */
 #define MOST_LISTED ((uint64_t)1 << 32)
 
-/* ---- Batches that were applied ---- */
+/* ---- Applied batches ---- */
 
 static size_t place_of(const ls_applied *a, int64_t ordinal)
 {
@@ -168,7 +168,7 @@ ls_status ls_journal_add(ls_journal *j, const ls_journal_push *push)
     return LS_OK;
 }
 
-/* ---- Coming back ---- */
+/* ---- Restoring ---- */
 
 static ls_status read_exactly(int fd, const char *path, void *data, size_t bytes, bool *whole)
 {
@@ -325,7 +325,7 @@ ls_status ls_journal_come_back(ls_journal *j, const ls_journal_reader *reader, b
     return status;
 }
 
-/* ---- The end ---- */
+/* ---- Closing ---- */
 
 void ls_journal_remove(ls_journal *j)
 {

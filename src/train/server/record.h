@@ -30,11 +30,11 @@ typedef struct ls_record_head {
     int64_t staleness;  /* staleness bound: most versions that a push may lag */
     int64_t accumulate; /* pushes per version, at least 1 */
     bool scale_rate;    /* divide the learning rate of a push by its staleness */
-    /* first version of this server: 0, or the version of the checkpoint it resumed from */
+    /* First version of this server: 0, or the version of the checkpoint it resumed from. */
     int64_t version;
     char sha256[65]; /* SHA-256 of its shard at that version */
     /* References owned by the creator of the head; in a head from ls_record_read, by the record. */
-    /* an object, for example job, fit and bits of ls_facts_make; see ls_record_compare */
+    /* An object, for example job, fit and bits of ls_facts_make; see ls_record_compare. */
     json_t *job;
     json_t *own; /* what the program needs to build the job again; NULL: nothing */
 } ls_record_head;

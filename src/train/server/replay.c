@@ -56,7 +56,7 @@ static int64_t first_version(const replay *r, int server)
     return r->recording.records[server].head.version;
 }
 
-/* ---- Whether it is this job ---- */
+/* ---- Comparing the job ---- */
 
 static ls_status compare_job(replay *r, const char *file)
 {
@@ -86,7 +86,7 @@ static ls_status compare_job(replay *r, const char *file)
     return status;
 }
 
-/* ---- What is needed ---- */
+/* ---- Setup ---- */
 
 /* Finds a batch of the record in the data. Must agree with find_batch in chief.c. */
 static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batch_lookahead_batch *out)

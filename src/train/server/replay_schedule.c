@@ -47,7 +47,7 @@ static ls_status read_all(ls_replay_schedule *s, const char *file)
     return LS_OK;
 }
 
-/* ---- Versions that were read ---- */
+/* ---- Checking reads ---- */
 
 static ls_status check_read(const ls_replay_schedule *s, int server, size_t push, int of)
 {
@@ -76,7 +76,7 @@ static ls_status check_reads(const ls_replay_schedule *s)
     return LS_OK;
 }
 
-/* ---- Which pushes have one gradient ---- */
+/* ---- Matching pushes and gradients ---- */
 
 typedef struct ref {
     const ls_record_push *push;
@@ -166,7 +166,7 @@ static ls_status count_readers(ls_replay_schedule *s)
     return LS_OK;
 }
 
-/* ---- The order ---- */
+/* ---- Ordering ---- */
 
 typedef struct ordering {
     ls_replay_schedule *s;
@@ -218,7 +218,7 @@ static ls_status tell_cycle(const ordering *o)
     int a = 0;
     while (!next_push(o, a))
         a++;
-    /* server b has pushes left: one of them makes that version */
+    /* Server b has pushes left: one of them makes that version. */
     int b = waits_for(o, next_push(o, a));
     return ls_fail(LS_ERR_DATA,
                    "pushes wait for each other: %s reads version %lld of server %d, which comes behind %s, and that "
@@ -247,7 +247,7 @@ static ls_status put_in_order(ordering *o, size_t count)
     return LS_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The schedule ---- */
 
 static ls_status arrange(ls_replay_schedule *s)
 {

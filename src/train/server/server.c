@@ -121,7 +121,7 @@ static ls_status record(server *s, const ls_journal_push *push, int64_t version,
     return ls_record_add(&s->record, &r);
 }
 
-/* ---- Applying ---- */
+/* ---- Pushes ---- */
 
 static ls_status copy_weights(server *s)
 {
@@ -249,7 +249,7 @@ static void apply_waiting(server *s)
     }
 }
 
-/* ---- Reading ---- */
+/* ---- Pulls ---- */
 
 /* bound: the gradient will be applied, so the read counts for the staleness bound. */
 static ls_status give_part(server *s, const ls_message *pull, bool bound)
@@ -306,7 +306,7 @@ static ls_status give_state(server *s, const ls_message *pull)
     return status;
 }
 
-/* ---- Letters ---- */
+/* ---- Messages ---- */
 
 static ls_status hear_pull(server *s, ls_message *letter)
 {
@@ -373,7 +373,7 @@ static void set_bound(server *s)
     s->reads.every = ls_state_shard_every(s->part);
 }
 
-/* Takes the first state from the chief. */
+/* Takes the state from the chief, unless this server has one. */
 static ls_status take_state(server *s, const ls_message *letter)
 {
     size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;

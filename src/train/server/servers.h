@@ -140,8 +140,8 @@ typedef struct ls_chief_done {
     ls_payload *results; /* ls_results_count doubles; the caller drops the payload */
 } ls_chief_done;
 
-/* Starts from the job's position and state. Waits until every server has its state. Set *out on
- * failure, too: close it, so that the others learn of the failure. */
+/* Starts from the job's position and state. Waits until every server has its state. Sets *out
+ * also on failure: ls_chief_close then informs the others. */
 ls_status ls_chief_open(ls_server_session *served, int64_t steps, ls_chief **out);
 /* Allows `batches` batches in total, counted from the beginning of this fit. */
 void ls_chief_allow(ls_chief *chief, int64_t batches);

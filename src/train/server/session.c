@@ -1,4 +1,4 @@
-/* What the roles of a fit with parameter servers share: connecting, and sending messages
+/* Shared by the roles of a fit with parameter servers: connecting, and sending messages
  * (servers.h). */
 #include <stdlib.h>
 #include <string.h>

@@ -38,7 +38,7 @@ static const ls_state_shards_entry *entry_of(const ls_state_shard *part, const l
     return &part->parts->entries[piece->entry];
 }
 
-/* ---- Its graph ---- */
+/* ---- Graph ---- */
 
 /* Makes a flat variable for each piece. Updates are elementwise, so their bits equal those of the
  * whole variable. */
@@ -146,7 +146,7 @@ int64_t ls_state_shard_every(const ls_state_shard *part)
 int64_t ls_state_shard_pushes(const ls_state_shard *part)
 {
     int64_t out = 0;
-    /* cannot fail: these counters are on the CPU */
+    /* Cannot fail: these counters are on the CPU. */
     (void)ls_optimizer_state_step(&part->state, &out);
     return out;
 }
@@ -219,7 +219,7 @@ ls_status ls_state_shard_apply(ls_state_shard *part, const ls_push *push, double
     return LS_OK;
 }
 
-/* ---- In and out ---- */
+/* ---- Copying and hashing ---- */
 
 /* Called for each buffer of a shard. at: its offset in the bytes of the state. */
 typedef ls_status (*visit)(void *user, void *data, size_t bytes, size_t at);

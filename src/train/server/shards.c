@@ -13,7 +13,7 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-/* ---- What there is ---- */
+/* ---- Entries ---- */
 
 static ls_state_shards_entry *add_entry(ls_state_shards *p, ls_tensor *node, ls_state_shards_kind kind)
 {
@@ -71,7 +71,7 @@ static ls_status check_updates(const ls_state_shards *p)
     return LS_OK;
 }
 
-/* ---- Cutting ---- */
+/* ---- Splitting ---- */
 
 /* Returns the number of elements of an entry before the cut at share / servers of the total
  * cost. */
@@ -157,7 +157,7 @@ static ls_status cut(ls_state_shards *p)
     return LS_OK;
 }
 
-/* ---- What a worker fetches ---- */
+/* ---- Fetches of a worker ---- */
 
 static ls_status choose_fetches(ls_state_shards *p)
 {
@@ -249,7 +249,7 @@ size_t ls_state_shards_push_bytes(const ls_state_shards *p, int server)
     return p->push_bytes[server];
 }
 
-/* ---- The whole model in and out ---- */
+/* ---- Copying between model and shards ---- */
 
 /* Copies one piece of a variable between the model and a shard's bytes. */
 static ls_status move_piece(ls_variable *v, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
@@ -313,7 +313,7 @@ ls_status ls_state_shards_get_state(const ls_state_shards *p, int server, void *
     return move_slots(p, server, bytes, false);
 }
 
-/* ---- A push ---- */
+/* ---- Pushes ---- */
 
 static bool is_finite(const void *data, ls_dtype dtype, int64_t count)
 {

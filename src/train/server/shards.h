@@ -26,11 +26,11 @@ ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, 
 void ls_state_shards_free(ls_state_shards *parts);
 
 int ls_state_shards_count(const ls_state_shards *parts);
-/* variables only: what workers pull */
+/* Variables only: what workers pull. */
 size_t ls_state_shards_weight_bytes(const ls_state_shards *parts, int server);
-/* variables, then slots and counters */
+/* Variables, then slots and counters. */
 size_t ls_state_shards_state_bytes(const ls_state_shards *parts, int server);
-/* gradients, and moving averages */
+/* Gradients, and moving averages. */
 size_t ls_state_shards_push_bytes(const ls_state_shards *parts, int server);
 
 /* ---- For workers, and all that have the whole model ---- */
@@ -76,7 +76,7 @@ ls_status ls_state_shard_apply(ls_state_shard *part, const ls_push *push, double
 
 int64_t ls_state_shard_version(const ls_state_shard *part); /* updates made */
 int64_t ls_state_shard_pushes(
-    /* pushes applied, including those of the next, incomplete version */
+    /* Pushes applied, including those of the next, incomplete version. */
     const ls_state_shard *part);
 int64_t ls_state_shard_every(const ls_state_shard *part); /* pushes per version */
 

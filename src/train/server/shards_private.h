@@ -38,7 +38,7 @@ struct ls_state_shards {
     int servers;
     ls_state_shards_entry *entries; /* trainable variables first */
     size_t entry_count, trained;
-    /* slots per trainable variable; i64 counters of the optimizer */
+    /* Slots per trainable variable; i64 counters of the optimizer. */
     size_t slots, counters;
     ls_state_shards_piece *pieces;    /* sorted by shard */
     size_t first[LS_MAX_SERVERS + 1]; /* index of the first piece of shard s */

@@ -2,8 +2,8 @@
  * the shard and has not had its gradient applied yet. A gradient computed from version r may go
  * into version r + 1 + bound at the latest.
  *
- * With E pushes per version, a read of version r meets its deadline if at most (r + bound + 1) E -
- * 1 pushes are applied before its own. All reads can meet their deadlines if and only if, sorted by
+ * With E pushes per version, a read of version r meets its deadline if at most (r+bound+1)*E-1
+ * pushes are applied before its own. All reads can meet their deadlines if and only if, sorted by
  * deadline, each has room for the reads before it. So a pull waits while its read could not meet
  * its deadline, and a push waits while it would take the room of a read whose gradient is still
  * being computed. */

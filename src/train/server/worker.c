@@ -30,7 +30,7 @@ typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot
 
 typedef struct slot {
     slot_state state;
-    /* numbers of TAKE: ordinal, epoch, batch, pass, batch in the pass, run */
+    /* Numbers of TAKE: ordinal, epoch, batch, pass, batch in the pass, run. */
     int64_t take[LS_MESSAGE_NUMBERS];
     int server;                          /* being pulled from */
     int64_t versions[LS_MAX_SERVERS];    /* versions read */
@@ -110,7 +110,7 @@ static void begin_reading(ls_worker *w, slot *s)
     (void)send_pull(w, s); /* if this fails, it is repeated when the server reconnects */
 }
 
-/* ---- What comes, in the post's thread ---- */
+/* ---- Messages, in the messenger's thread ---- */
 
 static void hear_part(ls_worker *w, ls_message *letter)
 {
@@ -221,7 +221,6 @@ void ls_worker_forget(ls_worker *w)
 
 /* ---- Computing ---- */
 
-/* Finds the slot's batch in the data. */
 static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
 {
     int64_t pass = s->take[3], at = s->take[4];
@@ -359,7 +358,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
     return s ? compute_and_push(w, s) : LS_OK;
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_worker **out)
 {
@@ -391,7 +390,7 @@ void ls_worker_free(ls_worker *w)
     free(w);
 }
 
-/* ---- A process that is a worker and nothing else ---- */
+/* ---- A worker process (not the chief) ---- */
 
 typedef struct process {
     ls_server_session *served;
@@ -415,8 +414,8 @@ static void ask_chief(void *user)
     (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
-/* If the chief is gone the message is lost, and the chief hands the batch to another worker, whose
- * results count. */
+/* If the connection to the chief is lost, so is the message: the chief hands the batch to another
+ * worker, whose results count. */
 static void tell_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
 {
     const process *p = user;
