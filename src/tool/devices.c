@@ -1,5 +1,4 @@
-/* lockstep devices: lists the devices of the machine, what this process may use and why, and the
- * bit class. */
+/* lockstep devices: lists devices, the cores this process may use and why, and the bit class. */
 #include "tool/tool.h"
 
 #include <ctype.h>

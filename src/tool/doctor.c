@@ -206,8 +206,8 @@ static ls_status check_cuda(char *version, size_t size)
     return check_kind("CUDA", "CUDA", version, size);
 }
 
-/* cuBLAS and cuDNN are optional: it is no failure if they are missing. The list of drivers that
- * follows (tool_devices) shows what was loaded, or why not. */
+/* cuBLAS and cuDNN are optional. The list of drivers that follows shows what was loaded, or why
+ * not. */
 static ls_status check_vendor(char *version, size_t size)
 {
     ls_status status = convolution_of(&(ls_context_options){ .kernels = LS_KERNELS_VENDOR }, NULL);

@@ -1,6 +1,5 @@
 /* lockstep launch: starts the workers of a job on this machine, forwards signals, restarts failed
- * workers if requested, ends workers that hang when the job is over, and exits with the status of
- * the job.
+ * workers on request, ends workers that hang, and exits with the status of the job.
  *
  * A failed worker does not end the job: the others continue without it, or fail themselves. The job
  * is finished when its voice (launch.h) has ended with 0. */
@@ -297,7 +296,6 @@ static void end_hanging(launch *l)
 
 /* ---- The loop ---- */
 
-/* Returns the milliseconds until the next deadline. */
 static int time_left(const launch *l)
 {
     double now = launch_now(), next = now + 1;
@@ -333,8 +331,8 @@ static void look(launch *l, struct pollfd *polls)
         signal_workers(l, SIGKILL);
 }
 
-/* Runs until all workers have ended. A process that left a worker's group may keep a pipe open;
- * does not wait for it. */
+/* Runs until all workers have ended. Does not wait for processes that left a worker's group and may
+ * keep a pipe open. */
 static ls_status watch(launch *l, struct pollfd *polls)
 {
     for (;;) {

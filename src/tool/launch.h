@@ -1,6 +1,5 @@
 /* lockstep launch: shared by its files. launch_start.c starts worker processes, launch_meeting.c
- * makes the folder where workers meet over TCP, launch_lines.c prints the workers' output, launch.c
- * supervises them: restarts, and the exit status of the job. */
+ * makes their shared folders, launch_lines.c prints their output, launch.c supervises them. */
 #ifndef LS_TOOL_LAUNCH_H
 #define LS_TOOL_LAUNCH_H
 
@@ -44,10 +43,9 @@ typedef struct launch {
     int gone;
     char *told; /* its content: by rank, whether the worker has ended for good */
     sigset_t mask, old_mask;
-    /* The worker whose lines have no rank in front, and whose exit status is that of the job: the
-     * chief, as it announces itself (fabric/start/launcher.h). For programs that announce nothing:
-     * the lowest rank that runs, beginning with 0; changes only when that one fails. -1: none is
-     * left. */
+    /* The worker whose lines are printed without rank, and whose exit status is that of the job:
+     * the chief, as it announces itself (fabric/start/launcher.h). For programs that announce none:
+     * the lowest running rank; changes only when that one fails. -1: none is left. */
     int voice;
     bool begun;              /* a chief was announced: earlier failures did not end the job */
     bool finished;           /* the voice has ended with status 0 */

@@ -1,7 +1,7 @@
-/* Folders of a job on this machine: one where workers meet over TCP, as on several machines, with a
- * file for each worker's address and the job's key; and one for the journals of parameter servers.
- * Both are removed at the end. Folders of killed launchers, which are not locked, are removed by
- * the next launcher of this user. Also shares with workers which others have ended. */
+/* Folders of a job on this machine: one where workers meet over TCP, with their addresses and the
+ * key of the job; and one for the journals of parameter servers. Both are removed at the end, or,
+ * if the launcher was killed, by the next launcher of this user. Also shares with workers which
+ * others have ended. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -48,8 +48,8 @@ static int open_own(const char *path)
     return -1;
 }
 
-/* Removes folders of killed launchers; running launchers hold locks on theirs. Keeps the lock until
- * the folder is gone, so that no launcher can start to use it. */
+/* Removes folders of killed launchers: those that are not locked. Keeps the lock until the folder
+ * is gone, so that no launcher can start to use it. */
 static void remove_left(void)
 {
     char path[PATH_MAX];

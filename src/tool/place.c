@@ -5,7 +5,6 @@
 
 #define MOST_NAME 256
 
-/* One entry: a layer or a range of layers, and a device. */
 typedef struct entry {
     char first[MOST_NAME], last[MOST_NAME]; /* "": the model's first or last layer */
     char device[MOST_NAME];
@@ -50,7 +49,6 @@ static ls_status next_entry(const char **at, entry *out, bool *end)
     return LS_OK;
 }
 
-/* Returns whether a comma-separated list contains the name. */
 static bool has_name(const char *list, const char *name)
 {
     size_t length = strlen(name);

@@ -1,6 +1,5 @@
 /* lockstep replay: repeats an asynchronous training from its record. The record contains the
- * command that wrote it (describe_call in train.c). Takes from it what defines the job, not where
- * it ran or what it wrote. */
+ * command that wrote it (describe_call in train.c), which defines the job. */
 #include "tool/tool.h"
 
 #include <string.h>

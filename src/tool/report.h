@@ -2,9 +2,8 @@
  * charts, report_figures.c selects what they show, report_page.c assembles the page, report.c is
  * the command.
  *
- * A log may be huge, incomplete or malicious, so memory and page size are bounded. Curves keep a
- * fixed number of points: when there are more, neighbors are averaged. When there are too many
- * epochs, every second one is dropped, repeatedly. */
+ * A log may be huge, incomplete or malicious, so memory and page size are bounded: neighboring
+ * points of a curve are averaged, and every second epoch is dropped, as often as needed. */
 #ifndef LS_TOOL_REPORT_H
 #define LS_TOOL_REPORT_H
 

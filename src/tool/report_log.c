@@ -38,8 +38,7 @@ static void add_point(report_curve *c, double x, double y)
         end_point(c);
 }
 
-/* Removes points from x on: a run that was killed resumed from an earlier step and logs them
- * again. */
+/* Removes points from x on: a resumed run logs steps again. */
 static void cut_curve(report_curve *c, double x)
 {
     c->sum = 0;
@@ -288,8 +287,8 @@ static void add_times(report_times *to, const report_times *t)
     to->validation += t->validation;
 }
 
-/* Returns space for an epoch. When it is full, drops every second epoch; one entry stays free for
- * the last epoch. */
+/* Returns space for an epoch; if full, drops every second one. One entry stays free for the last
+ * epoch. */
 static report_epoch *next_epoch(report_run *run)
 {
     if (run->epoch_count == REPORT_EPOCHS - 1) {

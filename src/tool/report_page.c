@@ -1,5 +1,5 @@
-/* The page of a report: one self-contained HTML file. It has no scripts, and a policy that forbids
- * scripts and requests, so that content of a log is never executed. */
+/* The page of a report: one self-contained HTML file without scripts. Its policy forbids scripts
+ * and requests, so that content of a log is never executed. */
 #include "tool/report.h"
 
 #include <inttypes.h>
@@ -235,7 +235,6 @@ static void put_paths(ls_text *page, report_run *const *runs, size_t count)
     ls_text_put(page, "</tr>\n");
 }
 
-/* Reports that all runs ended with the same weights, if they did. */
 static void put_sameness(ls_text *page, report_run *const *runs, size_t count)
 {
     size_t same = 0;

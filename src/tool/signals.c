@@ -1,4 +1,4 @@
-/* Signals and standard descriptors. A signal must not end a run before its state is saved. */
+/* Signals and standard descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -6,9 +6,8 @@
 
 #include "tool/tool.h"
 
-/* If the caller closed descriptor 1 or 2, a log must not get that number: output would go into the
- * log. The replacement cannot be written to, so output that is lost counts as a failure, as on a
- * full disk. */
+/* A log must not get the number of a closed descriptor 1 or 2: output would go into the log. The
+ * replacement is read-only, so lost output is a failure, as on a full disk. */
 void tool_open_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)

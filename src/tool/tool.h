@@ -1,17 +1,16 @@
 /* Shared by the files of the command. main.c finds the subcommand and reads its options, flags.c
  * has all flags, checks.c rejects invalid arguments, callbacks.c parses flags that are lists,
- * files.c checks output files, context.c and session.c open what a command needs, signals.c handles
- * signals. Each command has a file of its own. */
+ * files.c checks output files, context.c and session.c open a session, signals.c handles signals.
+ * Each command has its own file. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
 #include "lockstep.h"
 
-/* The command calls the library through its public headers, like any other program. The headers
- * below are the only exceptions (tests/test_layers.sh checks this). They are helpers of a program,
- * not of training, and are linked from the static library: options and text to read and print a
- * command line, names and numbers for what a user types, files and JSON for output, SHA-256 for a
- * check of `doctor`, socket folders for `launch` to clean up after killed workers. */
+/* The command uses the library through its public headers, like any other program. These helpers,
+ * linked from the static library, are the only exceptions (tests/test_layers.sh checks this):
+ * options, text, names and numbers for the command line, files and JSON for output, SHA-256 for
+ * `doctor`, socket folders for `launch` to clean up after killed workers. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -24,7 +23,7 @@
 
 /* ---- Flags ---- */
 
-/* Values of all flags of all commands. Flags that a command does not take have their defaults. */
+/* Values of all flags of all commands; defaults for flags that a command does not take. */
 typedef struct tool_settings {
     const char *model;        /* positional argument */
     const char *const *files; /* positional arguments of commands that take files */
@@ -124,8 +123,8 @@ ls_status tool_metrics(const char *names, ls_metrics_list *out);
 
 /* Returns whether a flag was given on the command line or in the environment. */
 bool tool_given(const ls_options *options, const char *flag);
-/* Returns whether `flag` comes from the environment and `other`, which contradicts it, from the
- * command line. Then the flag counts as not given. */
+/* Returns whether `flag` comes from the environment and contradicts `other` from the command line:
+ * then it counts as not given. */
 bool tool_yields(const ls_options *options, const char *flag, const char *other);
 
 /* Check a user's arguments, mainly flags that contradict each other (checks.c). */
@@ -224,13 +223,12 @@ typedef struct tool_command {
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
     tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay;
 
-/* Returns whether this process starts as the process that prints and writes files: the chief, or a
- * process without a cluster (cluster.c). */
+/* Returns whether this process starts as chief, or without a cluster: then it prints and writes
+ * files (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
 /* Mute a process that is not the chief: its standard output goes to /dev/null. tool_follow_chief
- * unmutes a process that has become the chief because earlier ones were lost, and mutes worker 0
- * when it rejoins and another worker is the chief. It is called with every log line of the library,
- * and after collective operations. */
+ * unmutes a process that has become chief, and mutes worker 0 when it rejoins under another chief.
+ * It is called with every log line of the library, and after collective operations. */
 void tool_mute(void);
 bool tool_is_muted(void);
 void tool_follow_chief(const ls_context *ctx);
@@ -266,15 +264,14 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
 ls_status tool_open_model(const tool_settings *settings, tool_session *session);
 /* Call after tool_open_model. taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
-/* Instead of tool_open_data, for commands that need one set: loads the one of --set, limited by
- * --take. The session owns it. */
+/* Opens one set instead: that of --set, limited by --take. The session owns it. */
 ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Sets loss and metrics from the flags, or from model and data. */
 ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
 void tool_close(tool_session *session);
 
-/* For `train` and other commands that train (train.c): open and compile everything, print the
- * introduction, fill the options of ls_fit. */
+/* For commands that train (train.c): open and compile everything, print the introduction, fill the
+ * options of ls_fit. */
 ls_status tool_open_training(const tool_settings *settings, tool_session *session);
 ls_status tool_introduce(const tool_settings *settings, tool_session *session);
 ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out);

@@ -269,7 +269,6 @@ static ls_status look(const tool_settings *settings, ls_text *text)
 
 /* ---- On a terminal ---- */
 
-/* Draws as many lines as fit, from the top. */
 static void draw(const char *text)
 {
     struct winsize size;

@@ -307,9 +307,8 @@ static ls_status tell_results(void *user)
     return LS_OK;
 }
 
-/* Saves the weights, also after a failure: a failed step changes nothing, so they are those of the
- * last good step. Keeps the old file if there was no good step, and if this worker lost the others,
- * which may continue and write it. */
+/* Saves the weights, also after a failure: they are those of the last good step. Keeps the old file
+ * if there was no good step, or if this worker lost the others, which may write it. */
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];

@@ -1,7 +1,6 @@
-/* lockstep verify: checks that results do not depend on devices. Trains a few steps with every
- * strategy and number of devices and workers; runs with the same number of lanes must end with the
- * same hash. If one does not, repeats it step by step to find the first variable and element that
- * differ. */
+/* lockstep verify: trains a few steps with every strategy and number of devices and workers. Runs
+ * with the same number of lanes must end with the same hash. If one does not, repeats it step by
+ * step to find the first variable and element that differ. */
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -200,7 +199,6 @@ static ls_status flip_bit(const ls_model *model)
     return status;
 }
 
-/* State of the callback after every step. */
 typedef struct watch {
     const tool_settings *settings;
     run *run;

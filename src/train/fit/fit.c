@@ -372,7 +372,6 @@ static void show(fit *f, const char *doing)
     ls_fit_status_workers(f->status, &f->workers, made);
 }
 
-/* Runs steps until the epoch ends, or something stops training. */
 static ls_status train_epoch(fit *f)
 {
     ls_position *at = &f->job->position;
@@ -614,7 +613,6 @@ static ls_status run_epoch(fit *f)
 
 /* ---- Setting up ---- */
 
-/* Sets everything that determines a step. */
 static ls_status open_passes(fit *f, ls_dataset *data)
 {
     ls_fit_setup setup;

@@ -18,7 +18,6 @@ static ls_peers *peers_of(const ls_job *job)
 
 /* ---- Sending the state ---- */
 
-/* Packs the files of a checkpoint of the current state. */
 static ls_status pack(ls_job *job, ls_package *out)
 {
     ls_facts facts;

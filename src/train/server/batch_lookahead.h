@@ -1,6 +1,5 @@
-/* Delivers batches in an order that is close to the order of the data. Reads each pass once, in
- * order, and keeps the batches that it read too early. A replay uses it: it knows in advance which
- * batches it needs, and how often. */
+/* Delivers batches in almost the order of the data, for replays, which know in advance the batches
+ * they need. Reads each pass once, in order, and keeps batches that it read too early. */
 #ifndef LS_TRAIN_SERVER_BATCH_LOOKAHEAD_H
 #define LS_TRAIN_SERVER_BATCH_LOOKAHEAD_H
 
@@ -11,7 +10,7 @@
 /* Position of a batch in the data, and how many times it will be requested. */
 typedef struct ls_batch_lookahead_batch {
     int64_t epoch, batch; /* only for error messages */
-    int64_t pass, index;  /* batch `index` of pass `pass` */
+    int64_t pass, index;
     size_t uses;
 } ls_batch_lookahead_batch;
 

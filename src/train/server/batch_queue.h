@@ -10,7 +10,7 @@
 
 typedef struct ls_batch_queue ls_batch_queue;
 
-/* Hands a batch to process `rank`. ordinal: number of the batch among all batches of the job. */
+/* ordinal: number of the batch among all batches of the job. */
 typedef void (*ls_batch_queue_give)(void *user, int rank, int64_t ordinal);
 
 /* first: ordinal of the first batch. */
@@ -23,8 +23,8 @@ void ls_batch_queue_set_limit(ls_batch_queue *dealer, int64_t limit);
 int64_t ls_batch_queue_stop(ls_batch_queue *dealer);
 
 /* Requests one more batch for a process, which gets it now or when one is available. number: counts
- * the requests of this process from 1. A process that does not know whether its request arrived
- * repeats it with the same number and gets only one batch for it. */
+ * the requests of this process from 1; a repeated request has the same number and gets no second
+ * batch. */
 ls_status ls_batch_queue_ask(ls_batch_queue *dealer, int rank, int64_t number);
 /* Marks a batch as computed. Returns false if the batch does not belong to this process (any more):
  * then its results do not count. */
@@ -32,7 +32,6 @@ bool ls_batch_queue_done(ls_batch_queue *dealer, int rank, int64_t ordinal);
 /* Takes back all batches of a lost process and hands them to others. */
 void ls_batch_queue_lose(ls_batch_queue *dealer, int rank);
 
-/* Returns whether all batches below the limit are done. */
 bool ls_batch_queue_is_done(ls_batch_queue *dealer);
 
 #endif

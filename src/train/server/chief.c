@@ -35,8 +35,8 @@ struct ls_chief {
     ls_batch_queue *dealer;
     ls_worker *worker;
     char id[LS_RUN_ID];
-    int64_t steps;            /* batches per epoch */
-    ls_position start;        /* position of the job at the start */
+    int64_t steps; /* batches per epoch */
+    ls_position start;
     uint64_t start_run;       /* random counter of the first batch */
     int64_t start_step;       /* gradients that servers had applied at the start */
     int64_t first;            /* ordinal of the first batch */
@@ -272,7 +272,7 @@ static ls_status look_for_servers(const ls_chief *c)
     return LS_OK;
 }
 
-/* Handles the messages that arrive within `seconds`. Keeps whole states in `states`, unless that is
+/* Handles the messages that arrive within `seconds`. Keeps whole states in `states`, if not
  * NULL. */
 static ls_status hear_letters(ls_chief *c, double seconds, ls_message *states)
 {
@@ -494,8 +494,7 @@ static ls_status send_final(ls_chief *c)
     return LS_OK;
 }
 
-/* Gives processes that have not connected yet a moment to learn that the job is over. They would
- * wait for a chief that is gone. */
+/* Gives processes that have not connected yet a moment to learn that the job is over. */
 static void wait_for_late_ones(ls_chief *c)
 {
     const ls_cluster_options *o = &c->served->cluster;

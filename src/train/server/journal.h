@@ -1,7 +1,6 @@
-/* A parameter server's journal: all that it needs to resume after a restart. The journal is a
- * snapshot of the state and every push that the server applied since. The server writes a push to
- * the journal before it applies and acknowledges it. So after a restart it has applied every push
- * that it acknowledged, and knows which batches these were.
+/* A parameter server's journal, with which it resumes after a restart: a snapshot of its state, and
+ * every push applied since. The server writes a push to the journal before it applies and
+ * acknowledges it, so none that it acknowledged is lost.
  *
  *     FOLDER/server-0.state     run id, batches applied, learning rate set, the whole shard
  *     FOLDER/server-0.pushes-7  pushes since then, in order; the head of the state names the 7

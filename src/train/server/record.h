@@ -73,10 +73,9 @@ typedef struct ls_record_writer {
 ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_record_head *head);
 
 /* Continues the file of a server that restarted. Cuts off an incomplete last line, versions after
- * `upto` (-1: keep all complete versions), and pushes of an incomplete version, which the server
- * applies again. Fails with LS_ERR_STATE, and leaves the file unchanged, if it belongs to another
- * job or run; head->id "" accepts any run of this job. Afterwards the server must be at version
- * writer->version. */
+ * `upto` (-1: none), and pushes of an incomplete version, which the server applies again. If the
+ * file belongs to another job or run, leaves it unchanged and returns LS_ERR_STATE; head->id ""
+ * accepts any run. The server must be at version writer->version then. */
 ls_status ls_record_go_on(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto);
 
 /* Writes one record immediately. If a write fails (disk full), returns LS_ERR_IO, and so do all

@@ -1,7 +1,7 @@
 /* A parameter server. It holds a shard of the state, sends it to workers that pull, and applies
- * their pushes in the order of arrival; staleness.c decides which ones must wait. For each push it
- * writes the journal, applies it, writes the record and sends ACK, in this order. All of this runs
- * in the caller's thread; the messenger's thread moves the bytes. */
+ * pushes in the order of arrival, unless staleness.c makes them wait. For each push it writes
+ * the journal, applies it, writes the record and sends ACK, in this order, all in the caller's
+ * thread. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -266,8 +266,8 @@ static ls_status give_part(server *s, const ls_message *pull, bool bound)
     return ls_messenger_send(s->served->post, &part);
 }
 
-/* Returns whether this server has the gradient of that batch already: a lost worker had pushed it
- * here, and another worker computes it for the other servers. That worker's pull need not wait. */
+/* Returns whether this server has the gradient of that batch: a lost worker pushed it here, and
+ * another worker computes it for the other servers. Its pull need not wait. */
 static bool is_here(const server *s, int64_t ordinal)
 {
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
@@ -358,7 +358,6 @@ static ls_status hear_push(server *s, ls_message *letter)
     return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
 }
 
-/* Handles the pushes that arrived before the state. */
 static ls_status hear_early(server *s)
 {
     ls_status status = LS_OK;

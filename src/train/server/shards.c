@@ -251,7 +251,6 @@ size_t ls_state_shards_push_bytes(const ls_state_shards *p, int server)
 
 /* ---- Copying between model and shards ---- */
 
-/* Copies one piece of a variable between the model and a shard's bytes. */
 static ls_status move_piece(ls_variable *v, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
                             char *bytes, bool put)
 {

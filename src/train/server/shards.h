@@ -56,8 +56,8 @@ ls_status ls_state_shards_gradients(ls_state_shards *parts, const ls_state_shard
 /* ---- For servers ---- */
 
 typedef struct ls_push {
-    int64_t read;    /* version of this shard that the worker read */
-    int64_t samples; /* samples of the batch */
+    int64_t read; /* version of this shard that the worker read */
+    int64_t samples;
     const void *bytes;
 } ls_push;
 

@@ -400,8 +400,8 @@ typedef struct process {
     bool chief_there, asking, over;
     int64_t asks; /* requests sent */
     double lost_at;
-    ls_error end; /* how the process ended */
-    bool judged;  /* the chief sent OVER; used only in the caller's thread */
+    ls_error end;
+    bool judged; /* the chief sent OVER; used only in the caller's thread */
 } process;
 
 static void ask_chief(void *user)
