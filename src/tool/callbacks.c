@@ -1,10 +1,11 @@
-/* Flags that are lists: early stopping, plateaus and schedules; and all that is called while training.
+/* Parses flags that are lists: early stopping, plateaus and schedules. Makes all callbacks of
+ * training.
  *
- *     --early-stopping 3                     a number alone is the patience
+ *     --early-stopping 3                     a single number is the patience
  *     --early-stopping patience=3,restore_best_weights
  *     --schedule cosine:warmup=500,alpha=0.1
  *
- * Such a list is read by a table of options of its own, so that keys, ranges and messages are as those of flags. */
+ * Each list has its own option table, so that keys, ranges and messages work as for flags. */
 #include "tool/tool.h"
 
 #include <ctype.h>
@@ -16,7 +17,8 @@
 #define MOST_WORDS 32
 #define WORD_BYTES 160
 
-/* "min_delta=0.1" as the flag "--min-delta=0.1"; a number alone is that of `alone`. */
+/* Turns "min_delta=0.1" into the flag "--min-delta=0.1". A single number is the value of key
+ * `alone`. */
 static ls_status make_word(const char *text, size_t length, const char *alone, char word[WORD_BYTES])
 {
     if (length == 0 || length + 20 > WORD_BYTES)
@@ -29,7 +31,7 @@ static ls_status make_word(const char *text, size_t length, const char *alone, c
     return LS_OK;
 }
 
-/* Reads "key=value,key=value,switch" into `values` by the table. What strings point to is owned by `options`. */
+/* Parses "key=value,key=value,switch" into `values`. `options` owns the strings. */
 static ls_status read_list(const char *flag, const char *list, const char *alone, const ls_option_table *table,
                            void *values, ls_options *options)
 {
@@ -53,7 +55,7 @@ static ls_status read_list(const char *flag, const char *list, const char *alone
 
 static const char *const mode_names[] = { "auto", "min", "max" }; /* ls_monitor_mode */
 
-/* Keys of both; each has some of them. */
+/* Keys of --early-stopping and --reduce-on-plateau; each uses some. */
 typedef struct watch {
     int64_t patience, start_from_epoch, cooldown;
     double min_delta, baseline, factor, min_lr;
@@ -86,7 +88,7 @@ static const ls_option plateau_rows[] = {
 };
 static const ls_option_table plateau_keys = LS_OPTION_TABLE(NULL, plateau_rows);
 
-/* A number as specs have it, where 0 stands for the default. */
+/* Callback options use 0 for the default and LS_ZERO for zero. */
 static double meant(double value)
 {
     return value == 0 ? LS_ZERO : value;
@@ -117,7 +119,7 @@ static ls_status add_plateau(const tool_settings *settings, const char *monitor,
         read_list("--reduce-on-plateau", settings->reduce_on_plateau, "patience=", &plateau_keys, &w, &to->specs[1]));
     to->list[to->count++] =
         ls_reduce_lr_on_plateau(.monitor = w.monitor ? w.monitor : monitor, .factor = meant(w.factor),
-                                .patience = w.patience ? w.patience : 1, /* which 0 means, too */
+                                .patience = w.patience ? w.patience : 1, /* 0 means the same as 1 */
                                 .min_delta = meant(w.min_delta), .mode = (ls_monitor_mode)w.mode,
                                 .cooldown = w.cooldown, .min_lr = w.min_lr, .verbose = true);
     return LS_OK;
@@ -126,7 +128,7 @@ static ls_status add_plateau(const tool_settings *settings, const char *monitor,
 ls_status tool_make_callbacks(const tool_settings *settings, bool validates, tool_callbacks *out)
 {
     const char *monitor = settings->monitor ? settings->monitor : validates ? "val_loss" : "loss";
-    LS_TRY(add_plateau(settings, monitor, out)); /* first: those behind it are told the rate */
+    LS_TRY(add_plateau(settings, monitor, out)); /* first: the callbacks after it report the rate */
     LS_TRY(add_early_stopping(settings, monitor, out));
     if (settings->save_best)
         out->list[out->count++] =
@@ -195,7 +197,8 @@ static ls_status read_steps(const char *key, const char *text, int64_t epoch, in
     return LS_OK;
 }
 
-/* "1000=0.01,5epochs=0.001": the rate behind each step; before the first it is `rate`. */
+/* Parses "1000=0.01,5epochs=0.001": the learning rate from each step on; `rate` before the
+ * first. */
 static ls_status read_pieces(const char *list, double rate, int64_t epoch, ls_schedule *out)
 {
     int64_t boundaries[LS_SCHEDULE_POINTS];
@@ -234,11 +237,12 @@ static ls_status make_schedule(int kind, const schedule_keys *k, double rate, to
         return ls_fail(LS_ERR_INVALID, "--schedule %s needs steps: %s:steps=1000", schedule_names[kind],
                        schedule_names[kind]);
     else
-        steps = length.all > warmup ? length.all - warmup : 1; /* to the end of training */
+        steps = length.all > warmup ? length.all - warmup : 1; /* until the end of training */
     if (kind == COSINE)
         *out = ls_cosine_decay(rate, steps, k->alpha, k->from, warmup);
     else if (kind == WARMUP)
-        *out = ls_cosine_decay(rate, 1, 1, k->from, steps); /* a cosine that falls by nothing */
+        /* A cosine that stays constant after the warmup. */
+        *out = ls_cosine_decay(rate, 1, 1, k->from, steps);
     else if (k->decay > 0)
         *out = ls_exponential_decay(rate, steps, k->decay, k->staircase);
     else
@@ -261,7 +265,7 @@ static ls_status find_schedule(const char *text, int *out)
                    ls_advise_name(name, schedule_names, SCHEDULES).text);
 }
 
-/* Rates begin with that of the optimizer. A length that is not known yet has 0 steps. */
+/* Rates start at the optimizer's. A length of 0 means unknown. */
 ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_schedule *out)
 {
     int kind;
@@ -290,7 +294,7 @@ ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_sc
 
 /* ---- Checks ---- */
 
-/* Whatever a list has that cannot be meant is found before anything is done; how long training is, is not known yet. */
+/* Finds errors in the lists before anything runs. The length of training is unknown here. */
 ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings)
 {
     tool_callbacks callbacks = { .count = 0 };

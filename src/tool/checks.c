@@ -1,5 +1,5 @@
-/* What cannot be meant: missing and unknown arguments, flags that contradict each other. All of it is found before
- * anything is done, and ends the command with exit status 2. */
+/* Rejects invalid arguments: missing, unknown or contradictory ones. Runs before anything else, and
+ * ends the command with exit status 2. */
 #include "tool/tool.h"
 
 #include <float.h>
@@ -8,7 +8,7 @@
 
 #define MOST_MODELS 64
 
-/* Sizes belong to built-in models; a file has its own. */
+/* --input and --classes are for built-in models only. */
 static ls_status check_shape(const ls_options *options, tool_settings *settings, bool is_builtin)
 {
     static const char *const flags[] = { "--input", "--classes" };
@@ -139,7 +139,7 @@ static bool is_pipeline(ls_strategy_kind kind)
     return kind == LS_STRATEGY_PIPELINE;
 }
 
-/* Flags that belong to some strategies only. */
+/* Flags that only some strategies take. */
 static const struct {
     const char *name, *whose;
     bool (*goes_with)(ls_strategy_kind kind);
@@ -200,7 +200,7 @@ static ls_status check_strategy(const ls_options *options, tool_settings *settin
     return LS_OK;
 }
 
-/* Without --devices, as many as the stages take. */
+/* Without --devices, uses as many devices as the stages need. */
 static void count_stages(const ls_options *options, tool_settings *settings)
 {
     int64_t stages = settings->stages ? settings->stages : 1, replicas = settings->replicas ? settings->replicas : 1;
@@ -227,7 +227,8 @@ static ls_status check_shares(const tool_settings *settings, const tool_session 
                           tool_strategy_name(s->kind));
 }
 
-/* One device and a list of several contradict each other, unless one of them is only the environment's. */
+/* --strategy one-device and several devices contradict each other, unless one of the flags comes
+ * from the environment only. */
 static ls_status check_one_device(const ls_options *options, tool_settings *settings, int used)
 {
     if (settings->strategy != LS_STRATEGY_ONE_DEVICE || used == 1)
@@ -262,7 +263,7 @@ ls_status tool_check_devices(const ls_options *options, tool_settings *settings)
     return status;
 }
 
-/* "20", "20-40", "20-" */
+/* Parses "20", "20-40" or "20-". */
 ls_status tool_check_trace(const ls_options *options, tool_settings *settings)
 {
     long long first = 0, last = 0;

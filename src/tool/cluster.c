@@ -1,4 +1,5 @@
-/* The command as one worker of a cluster: who prints and writes files, and what workers agree on. */
+/* The command as a worker of a cluster: which worker prints and writes files, and what workers
+ * agree on. */
 #include "tool/tool.h"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@ ls_status tool_is_chief(const tool_settings *settings, bool *out)
     return LS_OK;
 }
 
-/* Standard output as it was; -1: it leads there. */
+/* The original standard output; -1: not muted. */
 static int muted = -1;
 
 void tool_mute(void)
@@ -35,7 +36,7 @@ bool tool_is_muted(void)
 void tool_follow_chief(const ls_context *ctx)
 {
     if (muted < 0 && ctx && !ls_is_chief(ctx))
-        tool_mute(); /* worker 0, which came back to a job that went on with another chief */
+        tool_mute(); /* worker 0 rejoined a job that continued with another chief */
     if (muted < 0 || !ctx || !ls_is_chief(ctx))
         return;
     fflush(stdout);
@@ -57,7 +58,7 @@ ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *
 
 ls_status tool_agree(ls_context *ctx, const char *what, int *number)
 {
-    int all[LS_MAX_CLUSTER] = { 0 }; /* of a worker that is lost it stays 0 */
+    int all[LS_MAX_CLUSTER] = { 0 }; /* stays 0 for lost workers */
     LS_TRY(ls_cluster_gather(ctx, what, number, sizeof *number, all));
     for (int i = 0; i < ls_cluster_size(ctx); i++)
         *number = all[i] > *number ? all[i] : *number;

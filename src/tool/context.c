@@ -1,4 +1,4 @@
-/* A context as the flags say: how many CPU devices, how much memory each may use, what is logged. */
+/* Opens a context as the flags specify: number of CPU devices, memory limits, logging. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #define MOST_MIB ((int64_t)1 << 40)
 
-/* What is told on the way goes where the progress goes; what is wrong, to standard error. */
+/* Prints information to standard output, like progress; errors and warnings to standard error. */
 static void write_log(void *user, ls_log_level level, const char *line)
 {
     const tool_session *session = user;
@@ -14,11 +14,12 @@ static void write_log(void *user, ls_log_level level, const char *line)
     if (level >= LS_LOG_INFO)
         printf("%s\n", line);
     else
-        fprintf(stderr, "%slockstep: %s%s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", /* over a bar of progress */
+        /* The escape sequence erases a progress bar. */
+        fprintf(stderr, "%slockstep: %s%s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "",
                 level == LS_LOG_WARNING ? "warning: " : "", line);
 }
 
-/* ---- Which devices ---- */
+/* ---- Choosing devices ---- */
 
 static bool is_last_of_kind(const ls_device_name *list, size_t count, size_t i)
 {
@@ -28,8 +29,8 @@ static bool is_last_of_kind(const ls_device_name *list, size_t count, size_t i)
     return true;
 }
 
-/* Devices that are no CPUs are used where they are named, also those that are not by themselves. Their numbers are
- * kept: those before the last that is named are visible, too. */
+/* Makes named devices other than CPUs visible, even those that are not used by default. Device
+ * numbers must not change, so lower numbers of the same kind become visible, too. */
 static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t count)
 {
     ls_text names = { 0 };
@@ -44,7 +45,7 @@ static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t 
     return status;
 }
 
-/* "300": for each of them; "300,200": one for each. */
+/* Parses "300" (for each device) or "300,200" (one for each). */
 static ls_status read_limits(const char *text, ls_logical_device *parts, int count)
 {
     int found = 0;
@@ -71,7 +72,7 @@ static ls_status read_limits(const char *text, ls_logical_device *parts, int cou
     return LS_OK;
 }
 
-/* --memory-limit is for each of them, too; a list is of CPU devices. */
+/* --memory-limit applies to each of these devices, too. A list is only for CPU devices. */
 static ls_status limit_named(const tool_settings *settings, ls_context *ctx, const ls_device_name *list, size_t count)
 {
     ls_logical_device limit = { .memory_limit = 0 };
@@ -90,7 +91,7 @@ static ls_status limit_named(const tool_settings *settings, ls_context *ctx, con
     return LS_OK;
 }
 
-/* CPU devices are made as they are named; others must be there. *open: how many CPU devices that takes. */
+/* CPU devices are created as named; others must exist. *open: number of CPU devices to create. */
 static ls_status read_names(const tool_settings *settings, ls_context *ctx, const char *names, int *open, int *used)
 {
     ls_device_name *list;
@@ -107,7 +108,7 @@ static ls_status read_names(const tool_settings *settings, ls_context *ctx, cons
     return status;
 }
 
-/* A number of CPU devices, or names; without any, those that layers belong to. */
+/* Parses --devices: a number of CPU devices, or names. If NULL, uses the devices of --place. */
 static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
 {
     int64_t number;
@@ -134,7 +135,7 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
     return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
 }
 
-/* What else the flags say of the strategy. Checks of it are checks.c's and the library's. */
+/* Sets the rest of the strategy. checks.c and the library check it. */
 static void choose_strategy(const tool_settings *settings, tool_session *session)
 {
     ls_strategy *s = &session->strategy;
@@ -156,7 +157,7 @@ static void choose_strategy(const tool_settings *settings, tool_session *session
     }
 }
 
-/* ---- Their memory ---- */
+/* ---- Memory ---- */
 
 static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int count)
 {
@@ -167,9 +168,9 @@ static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int c
     return settings->memory_growth ? ls_set_memory_growth(ctx, "cpu:0", true) : LS_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The context ---- */
 
-/* Here it is found if LOCKSTEP_VISIBLE_DEVICES is wrong. */
+/* Reports errors in LOCKSTEP_VISIBLE_DEVICES. */
 static ls_status look(ls_context *ctx)
 {
     ls_device_info *list;

@@ -1,21 +1,20 @@
-/* lockstep devices: what the machine has, what this process may use of it and why, and what decides the bits. */
+/* lockstep devices: lists devices, the cores this process may use and why, and the bit class. */
 #include "tool/tool.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* The cores that the workers of a device are bound to; none: they are not bound. */
+/* Cores that a device's threads are bound to; none: not bound. */
 typedef struct bound {
     int *cores;
     size_t count;
 } bound;
 
-/* What there is to tell. */
 typedef struct machine {
     ls_cpu_info cpu;
     ls_device_info *physical, *logical;
     size_t physical_count, logical_count;
-    bound *bound; /* of each logical device */
+    bound *bound; /* by logical device */
     char *bit_class, *drivers;
 } machine;
 
@@ -44,7 +43,7 @@ static void forget(machine *m)
     free(m->logical);
 }
 
-/* "cpu:0": what a user types. */
+/* Returns the name that a user types: "cpu:0". */
 static const char *short_name(const ls_device_info *d, char text[32])
 {
     snprintf(text, 32, "%s:%d", d->kind, d->number);
@@ -55,7 +54,7 @@ static const char *short_name(const ls_device_info *d, char text[32])
 
 /* ---- Text ---- */
 
-/* "23.5 GiB", "512 MiB" */
+/* Formats as "23.5 GiB" or "512 MiB". */
 static const char *bytes_text(size_t bytes, char text[32])
 {
     if (bytes >= (size_t)10 << 30)
@@ -65,7 +64,7 @@ static const char *bytes_text(size_t bytes, char text[32])
     return text;
 }
 
-/* " on core 0", " on cores 0-3,6" */
+/* Prints " on core 0" or " on cores 0-3,6". */
 static void print_cores(const int *cores, size_t count)
 {
     printf(" on core%s ", count == 1 ? "" : "s");
@@ -144,7 +143,7 @@ static void print_text(const machine *m)
 
 /* ---- JSON ---- */
 
-/* null: not known, or no limit. */
+/* null: unknown, or no limit. */
 static json_t *bytes_json(size_t bytes)
 {
     return bytes ? json_integer((json_int_t)bytes) : json_null();

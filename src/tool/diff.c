@@ -1,7 +1,7 @@
-/* lockstep diff: what differs between two files of weights. */
+/* lockstep diff: shows what differs between two files of weights. */
 #include "tool/tool.h"
 
-/* A .keras file beside another kind is the model of both. */
+/* If only one of the files is a .keras file, it is the model for both. */
 static const char *model_among(const char *const files[2])
 {
     bool first = tool_ends_with(files[0], ".keras"), second = tool_ends_with(files[1], ".keras");

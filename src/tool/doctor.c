@@ -1,4 +1,5 @@
-/* lockstep doctor: every dependency with its version, and every device, each asked for a small answer that is known. */
+/* lockstep doctor: prints the version of every dependency, and tests dependencies and devices with
+ * small known results. */
 #include "tool/tool.h"
 
 #include <openssl/crypto.h>
@@ -53,7 +54,7 @@ static ls_status check_json(char *version, size_t size)
 
 enum { SIZE = 6, CHANNELS = 16, FILTERS = 16, MADE = SIZE - 2 };
 
-/* Small whole numbers, so that every order of sums gives the same float. */
+/* Small integers: every order of summation gives the same float. */
 static float pixel(int index)
 {
     return (float)(index * 7 % 11 - 5);
@@ -70,7 +71,7 @@ static float convolve(const float *x, const float *kernel, int row, int column, 
     return sum;
 }
 
-/* A 3x3 convolution of a 6x6 image on the context's device against plain loops. */
+/* Compares a 3x3 convolution of a 6x6 image on the context's device with plain loops. */
 static ls_status compare_convolution(ls_graph *graph)
 {
     float x[SIZE * SIZE * CHANNELS], kernel[3 * 3 * CHANNELS * FILTERS];
@@ -92,7 +93,7 @@ static ls_status compare_convolution(ls_graph *graph)
     return LS_OK;
 }
 
-/* A context with the CPU and these other devices ("": none; NULL: those that are used by themselves). */
+/* Opens a context with the CPU and these devices ("": no others; NULL: those used by default). */
 static ls_status open_with(const ls_context_options *options, const char *devices, ls_context **out)
 {
     ls_context *ctx;
@@ -134,7 +135,7 @@ static ls_status bit_class_of(int devices, char **out)
     return status;
 }
 
-/* The bit class begins with what they compute: "definition 4; ..." */
+/* The bit class begins with the version of the kernels: "definition 4; ..." */
 static ls_status check_kernels(char *version, size_t size)
 {
     char *text;
@@ -161,8 +162,8 @@ static ls_status check_bits(char *version, size_t size)
     return status;
 }
 
-/* The bit class of the CPU alone ends with the canary. A device with other bits adds its own canary, or the self-check
- * that differs. */
+/* The bit class of the CPU ends with the canary. A device with other bits appends its own canary,
+ * or the self-check that differs. */
 static ls_status check_device(const ls_device_info *device)
 {
     char name[64], *text = NULL;
@@ -180,7 +181,6 @@ static ls_status check_device(const ls_device_info *device)
     return ls_fail_within(status, "%s", name);
 }
 
-/* Every device of a kind. */
 static ls_status check_kind(const char *kind, const char *drivers, char *version, size_t size)
 {
     ls_context *ctx;
@@ -206,8 +206,8 @@ static ls_status check_cuda(char *version, size_t size)
     return check_kind("CUDA", "CUDA", version, size);
 }
 
-/* cuBLAS and cuDNN are optional: where there are none, that is no failure. What `devices` says below of drivers names
- * what was loaded, or why not. */
+/* cuBLAS and cuDNN are optional. The list of drivers that follows shows what was loaded, or why
+ * not. */
 static ls_status check_vendor(char *version, size_t size)
 {
     ls_status status = convolution_of(&(ls_context_options){ .kernels = LS_KERNELS_VENDOR }, NULL);
@@ -215,10 +215,10 @@ static ls_status check_vendor(char *version, size_t size)
     return status == LS_ERR_UNSUPPORTED ? LS_OK : status;
 }
 
-/* ---- The rounds ---- */
+/* ---- All checks ---- */
 
 typedef struct row {
-    const char *answer; /* the small known one */
+    const char *answer; /* description of the known result */
     ls_status (*check)(char *version, size_t size);
 } row;
 

@@ -1,4 +1,4 @@
-/* lockstep evaluate: loss and metrics over a set, each sample once. */
+/* lockstep evaluate: computes loss and metrics over a set, each sample once. */
 #include "tool/tool.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)

@@ -1,5 +1,5 @@
-/* Files that a command writes: each can be written, none is read by the same command, no two are one. Found out before
- * anything is computed. */
+/* Output files of a command: each can be written, none is an input of the same command, and no two
+ * are the same. Checked before anything is computed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,13 +10,13 @@
 
 #include "tool/tool.h"
 
-/* ---- No output is an input ---- */
+/* ---- Outputs are not inputs ---- */
 
 typedef struct named_file {
     const char *flag, *path;
 } named_file;
 
-/* By what they are, not by their names: links and other spellings lead to the same file. */
+/* Compares files, not names: links and different paths may lead to the same file. */
 static bool is_same(const char *a, const char *b)
 {
     struct stat about_a, about_b;
@@ -42,7 +42,7 @@ static bool is_in_folder(const char *folder, const char *path)
     return found;
 }
 
-/* Data may be one file, or a folder of them, by its path or by its name in $LOCKSTEP_DATA. */
+/* Data may be a file or a folder, given by path or by its name in $LOCKSTEP_DATA. */
 static bool is_data(const char *data, const char *path)
 {
     struct stat about;
@@ -93,7 +93,7 @@ ls_status tool_check_writable(const char *flag, const char *path)
     return path == NULL ? LS_OK : ls_fail_within(ls_file_try(path), "%s", flag);
 }
 
-/* A log is written line by line, in place: also to a terminal or a pipe. */
+/* A log is written line by line, in place, so it may also be a terminal or a pipe. */
 static ls_status try_log(const char *path)
 {
     char target[PATH_MAX];
@@ -110,7 +110,7 @@ static ls_status try_log(const char *path)
     int fd = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return ls_fail(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
-    unlink(target); /* the log begins with the training */
+    unlink(target); /* training creates the log */
     close(fd);
     return LS_OK;
 }

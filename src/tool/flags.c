@@ -1,4 +1,4 @@
-/* Every flag of the command, a row each, and what the names that flags take stand for. */
+/* All flags of the command, one row each, and the meaning of the names that they take. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -66,7 +66,7 @@ static const char *const pipeline_names[] = { "1f1b", "fill-drain" };           
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
 static const char *const set_names[] = { "auto", "train", "test" };  /* tool_set */
 static const char *const layout_names[] = { "keras", "torch" };
-static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, from LS_KERNELS_OWN on */
+static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, from LS_KERNELS_OWN */
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
@@ -393,7 +393,7 @@ static const ls_option common_rows[] = {
 };
 const ls_option_table tool_common_flags = LS_OPTION_TABLE("Others", common_rows);
 
-/* ---- What they mean ---- */
+/* ---- Conversions ---- */
 
 ls_optimizer tool_optimizer(const tool_settings *settings)
 {

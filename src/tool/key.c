@@ -1,4 +1,4 @@
-/* lockstep key: makes the key of a job whose workers are on several machines. */
+/* lockstep key: makes the key for a job whose workers are on several machines. */
 #include "tool/tool.h"
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

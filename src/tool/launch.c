@@ -1,8 +1,8 @@
-/* lockstep launch: starts the workers of a job on this machine, passes signals on, starts workers that fail again where
- * that was asked for, ends those that hang when the job is over, and tells with one status how the job ended.
+/* lockstep launch: starts the workers of a job on this machine, forwards signals, restarts failed
+ * workers on request, ends workers that hang, and exits with the status of the job.
  *
- * A worker that fails ends nothing: the others go on without it, or fail by themselves. The job is finished when the
- * worker that speaks for all (launch.h) has ended with 0. */
+ * A failed worker does not end the job: the others continue without it, or fail themselves. The job
+ * is finished when its voice (launch.h) has ended with 0. */
 #include "tool/launch.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_DELAY 0.1  /* seconds before a worker is started again; twice as many after each that fails soon, */
-#define LAST_DELAY  10.0 /* up to this; */
-#define SOON        10.0 /* one that ran for longer begins with the first again */
+#define FIRST_DELAY 0.1  /* seconds before a restart; doubles after each early failure */
+#define LAST_DELAY  10.0 /* longest delay, in seconds */
+#define SOON        10.0 /* seconds; a worker that ran longer starts with FIRST_DELAY again */
 
 double launch_now(void)
 {
@@ -31,7 +31,7 @@ static int exit_status(int how)
     return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
 }
 
-/* "killed by signal 9 (Killed)", "ended with status 1" */
+/* Returns "was killed by signal 9 (Killed)" or "ended with status 1". */
 static const char *describe_end(int how, char text[96])
 {
     if (WIFSIGNALED(how))
@@ -66,7 +66,8 @@ static void plan_no_restart(launch *l)
     }
 }
 
-/* The first signal that ends is passed on as it is, for a worker to end well; the next one is obeyed at once. */
+/* Forwards a signal. The first SIGINT, SIGTERM or SIGHUP gives workers the grace period; the second
+ * kills them at once. */
 static void pass_on(launch *l, int number)
 {
     if (number == SIGCHLD)
@@ -86,7 +87,7 @@ static void read_signals(launch *l)
         pass_on(l, (int)info.ssi_signo);
 }
 
-/* Signals come by a descriptor; those that were ignored stay so. */
+/* Receives signals through a descriptor. Signals that were ignored stay ignored. */
 static ls_status catch_signals(launch *l)
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
@@ -96,7 +97,7 @@ static ls_status catch_signals(launch *l)
         if (sigaction(numbers[i], NULL, &old) == 0 && (old.sa_handler != SIG_IGN || numbers[i] == SIGCHLD))
             sigaddset(&l->mask, numbers[i]);
     }
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the workers' statuses away */
+    signal(SIGCHLD, SIG_DFL); /* if ignored, workers' exit statuses would be lost */
     sigprocmask(SIG_BLOCK, &l->mask, &l->old_mask);
     l->signals = signalfd(-1, &l->mask, SFD_CLOEXEC | SFD_NONBLOCK);
     return l->signals >= 0 ? LS_OK : ls_fail(LS_ERR_IO, "launch: no descriptor for signals: %s", strerror(errno));
@@ -111,7 +112,7 @@ static double next_delay(double last, double ran)
     return 2 * last < LAST_DELAY ? 2 * last : LAST_DELAY;
 }
 
-/* Another try cannot help a program that was called wrongly, or is not there. */
+/* A restart cannot help if the program was used wrongly (2) or could not be run (126, 127). */
 static bool may_restart(const launch *l, int how)
 {
     int status = exit_status(how);
@@ -159,7 +160,8 @@ static ls_status start_all(launch *l)
     return LS_OK;
 }
 
-/* Nobody is left, so nobody has the state: all begin again, as another job. Signals are looked at meanwhile. */
+/* No worker is left to hold the state: starts all again, as a new job. Handles signals while it
+ * waits. */
 static ls_status restart_job(launch *l)
 {
     double started_at = l->workers[l->failed].started_at;
@@ -176,7 +178,7 @@ static ls_status restart_job(launch *l)
     return l->signal == 0 ? start_all(l) : LS_OK;
 }
 
-/* A worker that returns writes into pipes, as it finds somebody else speaking for all. */
+/* A restarted worker writes to pipes, because another worker is the voice now. */
 static void restart_worker(launch *l, int rank)
 {
     launch_worker *w = &l->workers[rank];
@@ -187,9 +189,9 @@ static void restart_worker(launch *l, int rank)
         fprintf(stderr, "lockstep %s; %d of %d go on\n", ls_last_error(), l->running, l->count);
 }
 
-/* ---- Ends ---- */
+/* ---- Exits ---- */
 
-/* The lowest rank that runs; one that has returned only where there is no other. */
+/* Returns the lowest running rank; prefers workers that were never restarted. */
 static int find_voice(const launch *l)
 {
     for (int returned = 0; returned < 2; returned++)
@@ -199,7 +201,7 @@ static int find_voice(const launch *l)
     return -1;
 }
 
-/* A worker that failed before the job began, and was started again, is met as if nothing had happened. */
+/* Makes the announced chief the voice. Forgets failures from before the job began. */
 static void promote_to_chief(launch *l)
 {
     int chief = launch_find_chief(l);
@@ -239,7 +241,7 @@ static void note_failure(launch *l, int rank, int how)
     fputc('\n', stderr);
 }
 
-/* What one has finished, all have: who still runs when the grace is over hangs. */
+/* Once one worker has finished, all should: those that still run after the grace period hang. */
 static void note_success(launch *l, int rank)
 {
     plan_no_restart(l);
@@ -247,8 +249,7 @@ static void note_success(launch *l, int rank)
     l->over_at = launch_now() + l->settings->grace;
 }
 
-/* What a worker left running in its group goes with it. (Until it has been waited for, nobody else can have its
- * number.) */
+/* Also kills processes that a worker left in its group. Its pid cannot be reused before waitpid. */
 static void reap(launch *l)
 {
     for (int r = 0; r < l->count; r++) {
@@ -276,8 +277,8 @@ static bool is_stopped(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* One that speaks for all and was stopped is lost to the others, who finished the job without it. (One that runs may
- * have something left to do, and has failed at that.) */
+/* Ends workers that still run after the grace period. If the voice is stopped (SIGSTOP), the others
+ * finished the job without it; if it runs, it has failed to finish. */
 static void end_hanging(launch *l)
 {
     if (l->over_at <= 0 || l->kill_at > 0 || launch_now() < l->over_at)
@@ -295,7 +296,6 @@ static void end_hanging(launch *l)
 
 /* ---- The loop ---- */
 
-/* Milliseconds until something is to be done, unless something happens before. */
 static int time_left(const launch *l)
 {
     double now = launch_now(), next = now + 1;
@@ -331,8 +331,8 @@ static void look(launch *l, struct pollfd *polls)
         signal_workers(l, SIGKILL);
 }
 
-/* Until all have ended. (A process that a worker left behind, outside its group, may hold a pipe open: it is not waited
- * for.) */
+/* Runs until all workers have ended. Does not wait for processes that left a worker's group and may
+ * keep a pipe open. */
 static ls_status watch(launch *l, struct pollfd *polls)
 {
     for (;;) {
@@ -355,7 +355,7 @@ static ls_status run_workers(launch *l)
     ls_status status = start_all(l);
     if (status == LS_OK)
         status = watch(l, polls);
-    if (status != LS_OK) { /* not all could be started */
+    if (status != LS_OK) { /* some workers could not be started */
         char message[512];
         snprintf(message, sizeof message, "%s", ls_last_error());
         ask_to_end(l);
@@ -367,9 +367,9 @@ static ls_status run_workers(launch *l)
     return status;
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Setup and result ---- */
 
-/* Workers may have another working directory than this process: they get the whole path. */
+/* Workers may have another working directory, so they get the absolute path. */
 static ls_status find_key(launch *l)
 {
     const char *path = l->settings->key_file;
@@ -397,7 +397,7 @@ static ls_status prepare(launch *l)
     return catch_signals(l);
 }
 
-/* The last line of a job that failed names the worker that failed first: the others' failures follow from it. */
+/* Names the worker that failed first: the other failures follow from it. */
 static int end_of_job(const launch *l)
 {
     char text[96];
@@ -441,7 +441,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     return status;
 }
 
-/* "2:8" */
+/* Checks "2:8". */
 static ls_status check_elastic(const tool_settings *settings)
 {
     int64_t least, most;

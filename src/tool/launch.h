@@ -1,6 +1,5 @@
-/* lockstep launch: what its files share. launch_start.c starts a worker's process, launch_meeting.c has the place
- * where workers meet over tcp, launch_lines.c prints what workers write, launch.c watches them: who goes on, who is
- * started again, and with which status all ends. */
+/* lockstep launch: shared by its files. launch_start.c starts worker processes, launch_meeting.c
+ * makes their shared folders, launch_lines.c prints their output, launch.c supervises them. */
 #ifndef LS_TOOL_LAUNCH_H
 #define LS_TOOL_LAUNCH_H
 
@@ -9,49 +8,52 @@
 
 #include "tool/tool.h"
 
-#define LAUNCH_LINE 4096 /* a longer line is printed in pieces */
+#define LAUNCH_LINE 4096 /* longer lines are split */
 
-/* What a worker writes to one of its two outputs; whole lines are passed on. */
+/* One of a worker's two outputs. Complete lines are passed on. */
 typedef struct launch_stream {
-    int fd; /* -1: at its end, or the worker writes by itself */
+    int fd; /* -1: at its end, or the worker writes directly */
     size_t used;
     char line[LAUNCH_LINE];
 } launch_stream;
 
 typedef struct launch_worker {
-    pid_t pid;                     /* 0: it does not run; its process group has the same number */
-    int returns;                   /* how often it was started again, to go on in the job that the others have kept */
-    bool overdue;                  /* it was asked to end, because the job is over */
-    double started_at, restart_at; /* restart_at 0: it is not started again */
-    double delay;                  /* before its last restart */
+    pid_t pid;                     /* 0: not running; also the id of its process group */
+    int returns;                   /* number of restarts within the job that the others continue */
+    bool overdue;                  /* was asked to end, because the job is over */
+    double started_at, restart_at; /* restart_at 0: no restart planned */
+    double delay;                  /* delay before its last restart */
     launch_stream out[2];
 } launch_worker;
 
 typedef struct launch {
     const tool_settings *settings;
-    const char **program; /* with its arguments; NULL behind the last */
+    const char **program; /* with its arguments; ends with NULL */
     char job[64], *key_file;
-    char folder[256], made_key[300]; /* where workers meet over tcp, and the key that was made there; "": neither */
-    char journal[256];               /* where parameter servers keep what they need to come back; "": nowhere */
-    int locks[2];                    /* of both folders, while this process lives; -1: none */
+    /* Folder where workers meet over TCP, and the key made there; "": none. */
+    char folder[256], made_key[300];
+    char journal[256]; /* folder for the journals of parameter servers; "": none */
+    /* Locks of journal and folder, held while this process lives; -1: none. */
+    int locks[2];
     int count, running;
     launch_worker *workers;
-    int *cores, core_count, share; /* the cores, and how many of them a worker gets */
-    int signals;                   /* a descriptor */
-    int gone;                      /* one of the file in memory that workers share with this process */
-    char *told;                    /* what it says */
+    int *cores, core_count, share; /* share: cores per worker */
+    int signals;                   /* a signalfd */
+    /* Descriptor of the file in memory that is shared with workers. */
+    int gone;
+    char *told; /* its content: by rank, whether the worker has ended for good */
     sigset_t mask, old_mask;
-    /* The worker whose lines have no rank before them and whose status is the job's: the chief, as that says itself
-     * (fabric/launcher.h). Of programs that say nothing: the lowest rank that runs, from worker 0 on; another one only
-     * when it fails. -1: nobody is left. */
+    /* The worker whose lines are printed without rank, and whose exit status is that of the job:
+     * the chief, as it announces itself (fabric/start/launcher.h). For programs that announce none:
+     * the lowest running rank; changes only when that one fails. -1: none is left. */
     int voice;
-    bool begun;              /* there was a chief: failures before that did not end the job */
-    bool finished;           /* the voice has ended with 0 */
-    int failed, how;         /* the first worker that failed, and how it ended; -1: none has */
-    int restarts;            /* done or planned, of workers and of the whole job together */
-    double job_delay;        /* before the last restart of the whole job */
-    int signal;              /* that came and ends all */
-    double over_at, kill_at; /* when workers that hang at the end are asked to end; when they are killed; 0: never */
+    bool begun;              /* a chief was announced: earlier failures did not end the job */
+    bool finished;           /* the voice has ended with status 0 */
+    int failed, how;         /* the first worker that failed, and its wait status; -1: none */
+    int restarts;            /* restarts done or planned, of workers and of the whole job */
+    double job_delay;        /* delay before the last restart of the whole job */
+    int signal;              /* signal received that ends all */
+    double over_at, kill_at; /* times when hanging workers are asked to end, and killed; 0: never */
 } launch;
 
 double launch_now(void);
@@ -59,28 +61,29 @@ double launch_now(void);
 /* ---- launch_start.c ---- */
 
 ls_status launch_find_cores(launch *l);
-/* A worker that writes by itself has this process's outputs, and its input where that is no terminal. */
+/* writes_itself: the worker inherits standard output and error, and standard input unless that is a
+ * terminal. */
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself);
 void launch_close_streams(launch_worker *w);
 
 /* ---- launch_meeting.c ---- */
 
-/* A folder where workers meet over tcp, with a key for this job unless it has one. */
+/* Makes the folder where workers meet over TCP, and a key for this job unless one was given. */
 ls_status launch_make_meeting(launch *l);
-void launch_set_meeting(const launch *l); /* in a worker's process */
-void launch_remove_meeting(launch *l);    /* with what workers that were killed have left there */
+void launch_set_meeting(const launch *l); /* in the worker's process */
+void launch_remove_meeting(launch *l);    /* including files left by killed workers */
 
-/* Tells workers that still meet who has ended and is not started again (fabric/launcher.h). Without such a file they
- * wait for the join limit. */
+/* Share with workers that are still connecting which others have ended and will not be restarted
+ * (fabric/start/launcher.h). Without this file they wait for the join limit. */
 void launch_make_word(launch *l);
 void launch_tell_ends(launch *l, bool none);
-/* Returns the worker that has said that it is the chief, and runs; -1: there is none. */
+/* Returns the running worker that announced itself as chief; -1: none. */
 int launch_find_chief(const launch *l);
 void launch_remove_word(launch *l);
 
 /* ---- launch_lines.c ---- */
 
-/* Prints what a worker has written up to now; at the end also a last line that has no end. */
+/* Prints what a worker has written so far. end: prints an incomplete last line, too. */
 void launch_read_worker(launch *l, int rank, bool end);
 
 #endif

@@ -1,12 +1,12 @@
-/* lockstep launch: prints what workers write, line by line. Lines begin with the rank, except those of the worker that
- * speaks for all. */
+/* lockstep launch: prints the workers' output line by line. Lines begin with the rank, except those
+ * of the voice (launch.h). */
 #include "tool/launch.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* In one piece: the worker that speaks for all may write to the same place by itself. */
+/* Writes a line with one call, because the voice may write to the same file directly. */
 static void print_line(const launch *l, int rank, int which, const char *line, size_t length)
 {
     FILE *file = which == 0 ? stdout : stderr;

@@ -1,7 +1,7 @@
-/* Workers of this machine that meet over tcp, as those of several machines do: a folder of their own, in which each has
- * a file with its address, and the job's key; and the folder of parameter servers' journals. Nothing of it is left;
- * what a launcher leaves that was killed, the next one of this user removes: a folder that nobody has locked.
- * And the word of the launcher to workers that meet, wherever they do. */
+/* Folders of a job on this machine: one where workers meet over TCP, with their addresses and the
+ * key of the job; and one for the journals of parameter servers. Both are removed at the end, or,
+ * if the launcher was killed, by the next launcher of this user. Also shares with workers which
+ * others have ended. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,7 +36,7 @@ static void remove_files(int fd)
     closedir(folder);
 }
 
-/* A descriptor of a folder that only this user can write to, or -1. */
+/* Opens a folder that belongs to this user alone; -1 otherwise. */
 static int open_own(const char *path)
 {
     struct stat about;
@@ -48,8 +48,8 @@ static int open_own(const char *path)
     return -1;
 }
 
-/* Folders of launchers that were killed: those that live have theirs locked. The lock is held until a folder is gone,
- * so that nobody takes it for its own meanwhile. */
+/* Removes folders of killed launchers: those that are not locked. Keeps the lock until the folder
+ * is gone, so that no launcher can start to use it. */
 static void remove_left(void)
 {
     char path[PATH_MAX];
@@ -71,12 +71,13 @@ static void remove_left(void)
         closedir(all);
 }
 
-/* Between its making and its lock another launcher may have removed it. */
+/* Another launcher may have removed the folder before it was locked. */
 static bool lock_folder(const char *path, int *lock)
 {
     *lock = open_own(path);
     if (*lock >= 0)
-        flock(*lock, LOCK_EX); /* where that cannot be done nobody else can, and removes it */
+        /* If locks do not work, no other launcher can lock the folder and remove it. */
+        flock(*lock, LOCK_EX);
     return *lock >= 0 && access(path, F_OK) == 0;
 }
 
@@ -152,7 +153,7 @@ void launch_remove_meeting(launch *l)
     remove_folder(l->folder, l->locks[1]);
 }
 
-/* ---- The launcher's word ---- */
+/* ---- Sharing which workers have ended ---- */
 
 void launch_make_word(launch *l)
 {
@@ -160,13 +161,13 @@ void launch_make_word(launch *l)
     l->gone = l->told ? memfd_create("lockstep-launch", MFD_CLOEXEC) : -1;
 }
 
-/* none: all are started anew. */
+/* none: all workers are restarted. */
 void launch_tell_ends(launch *l, bool none)
 {
     bool changed = false;
     const uint16_t no_chief[2] = { 0 };
     if (none && l->gone >= 0 && pwrite(l->gone, no_chief, sizeof no_chief, LS_MAX_CLUSTER) < 0) {
-        /* what an earlier job said is of processes that do not run */
+        /* Harmless: the old value names a process that does not run. */
     }
     for (int r = 0; l->gone >= 0 && r < l->count; r++) {
         char gone = !none && l->workers[r].pid <= 0 && l->workers[r].restart_at <= 0;
@@ -174,11 +175,11 @@ void launch_tell_ends(launch *l, bool none)
         l->told[r] = gone;
     }
     if (changed && pwrite(l->gone, l->told, (size_t)l->count, 0) < 0) {
-        /* they wait for the join limit */
+        /* Workers then wait for the join limit. */
     }
 }
 
-/* A chief that was lost, and returned, is another process: it may not be the chief any more. */
+/* A lost chief that was restarted is another process, which may not be the chief any more. */
 int launch_find_chief(const launch *l)
 {
     uint16_t said[2] = { 0 };

@@ -1,4 +1,4 @@
-/* lockstep launch: starts the process of a worker: its cores, its environment, its outputs. */
+/* lockstep launch: starts the process of a worker, with its cores, environment and outputs. */
 #include "tool/launch.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@
 
 /* ---- Cores ---- */
 
-/* Those that CPU devices of this process would use; where they are not bound to cores, those of the affinity mask. */
+/* Finds the cores that CPU devices of this process would use; if they are not bound to cores, those
+ * of the affinity mask. */
 ls_status launch_find_cores(launch *l)
 {
     ls_context *ctx = NULL;
@@ -36,8 +37,8 @@ ls_status launch_find_cores(launch *l)
     return LS_OK;
 }
 
-/* The cores of a worker: shares of equal size, one behind the other; with more workers than cores, one core each in
- * turn. */
+/* Binds a worker to its cores: consecutive shares of equal size. With more workers than cores, each
+ * gets one core in turn. */
 static void take_cores(const launch *l, int rank)
 {
     cpu_set_t mask;
@@ -51,8 +52,8 @@ static void take_cores(const launch *l, int rank)
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", i ? "," : "", core);
     }
     if (l->core_count > 0)
-        sched_setaffinity(0, sizeof mask, &mask); /* without it workers are slower, nothing else */
-    /* Cores that were chosen for the CPU are chosen again: the worker's share of them. */
+        sched_setaffinity(0, sizeof mask, &mask); /* on failure workers are only slower */
+    /* If the user chose CPU cores, restricts the choice to the worker's share. */
     const char *visible = getenv("LOCKSTEP_VISIBLE_DEVICES");
     const char *open = visible ? strchr(visible, '[') : NULL, *end = open ? strchr(open, ']') : NULL;
     char chosen[2048];
@@ -91,8 +92,8 @@ static void set_environment(const launch *l, int rank)
     launch_set_meeting(l);
 }
 
-/* Pipes take what a worker writes, if it has any. A terminal is nobody's to read from: workers are no foreground
- * processes. */
+/* Connects the outputs to pipes, if given. Workers do not read from a terminal: they are not
+ * foreground processes. */
 static void set_descriptors(const int *outputs)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -107,7 +108,7 @@ static void set_descriptors(const int *outputs)
 _Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const int *outputs, int tell)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* workers do not outlive this process */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* workers end with this process */
     if (getppid() != parent)
         _exit(1);
     take_cores(l, rank);
@@ -118,7 +119,7 @@ _Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const i
     execvp(l->program[0], (char *const *)l->program);
     int error = errno;
     if (write(tell, &error, sizeof error) < 0) {
-        /* the exit status says it, too */
+        /* The exit status shows the failure, too. */
     }
     _exit(127);
 }
@@ -145,7 +146,7 @@ void launch_close_streams(launch_worker *w)
     }
 }
 
-/* Whether the program could be started is known when the pipe `tell` ends. */
+/* The pipe `tell` ends when the program was started, or carries errno if it could not be. */
 static ls_status fork_worker(launch *l, int rank, const int *outputs, const int *tell)
 {
     int error = 0;
@@ -173,7 +174,8 @@ static ls_status fork_worker(launch *l, int rank, const int *outputs, const int 
 
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself)
 {
-    int tell[2], pipes[4] = { -1, -1, -1, -1 }; /* of standard output: read, write; of standard error the same */
+    /* Read and write end for standard output, then for standard error. */
+    int tell[2], pipes[4] = { -1, -1, -1, -1 };
     LS_TRY(open_pipe(tell));
     ls_status status = LS_OK;
     for (int i = 0; i < 2 && !writes_itself && status == LS_OK; i++)

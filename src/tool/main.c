@@ -1,5 +1,5 @@
-/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 done, 1 failed, 2 wrong use,
- * 128 + the signal's number when one ended training early. */
+/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 success,
+ * 1 failure, 2 usage error, 128 + N if signal N ended training early. */
 #include "tool/tool.h"
 
 #include <signal.h>
@@ -13,8 +13,8 @@ static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &
                                                 &tool_devices, &tool_doctor,   &tool_launch,  &tool_top,
                                                 &tool_replay,  &tool_key };
 
-/* Variables of ours that are no flags: where data lies, which of our kernels may run, which devices and cores there are
- * for us, which worker of which cluster this is. */
+/* Environment variables of Lockstep that are not flags: the data folder, allowed kernels, visible
+ * devices and cores, and this worker's place in the cluster. */
 static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",          "LOCKSTEP_VISIBLE_DEVICES",
                                                "LOCKSTEP_RANK",    "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_RENDEZVOUS",
                                                "LOCKSTEP_RESTART", "LOCKSTEP_LAUNCHER",     "LOCKSTEP_LISTEN",
@@ -65,7 +65,8 @@ static int print_command_help(const tool_command *command)
     return DONE;
 }
 
-/* A misspelt variable must not be ignored, whatever the command, nor a value that no flag checks. */
+/* Rejects misspelled variables, for every command, and bad values of variables that are not
+ * flags. */
 static ls_status check_environment(void)
 {
     const ls_option_table *tables[COUNT(commands) * TOOL_MOST_TABLES + 1];
@@ -78,7 +79,7 @@ static ls_status check_environment(void)
     return ls_check_environment();
 }
 
-/* A flag of the program that `launch` starts is not one of launch itself: `--` separates them. */
+/* Flags of the program that `launch` starts must follow `--`. Explains that if it is missing. */
 static ls_status parse(const tool_command *command, int argc, const char *const *argv, ls_options *options)
 {
     ls_status status = ls_options_parse(options, argc, argv);
@@ -94,7 +95,8 @@ static ls_status read_options(const tool_command *command, int argc, const char 
     LS_TRY(add_tables(command, options, settings));
     LS_TRY(check_environment());
     LS_TRY(ls_options_environment(options));
-    settings->data = NULL; /* LOCKSTEP_DATA is the folder where data is looked for, not data */
+    /* LOCKSTEP_DATA is the folder to search for data, not the value of --data */
+    settings->data = NULL;
     LS_TRY(parse(command, argc, argv, options));
     bool any = command->takes_files == TOOL_ANY_FILES;
     size_t taken = any ? options->positional_count : command->takes_model ? 1 : command->takes_files;
@@ -122,7 +124,8 @@ static int run(const tool_command *command, int argc, const char *const *argv)
         result = fail(WRONG_USE);
     } else {
         bool chief = true;
-        if (tool_is_chief(&settings, &chief) == LS_OK && !chief) /* what is wrong there, opening a context tells */
+        /* Opening a context reports the error. */
+        if (tool_is_chief(&settings, &chief) == LS_OK && !chief)
             tool_mute();
         if (settings.print_options) {
             ls_text text = { 0 };
@@ -203,8 +206,9 @@ int main(int argc, char **argv)
 {
     tool_open_descriptors();
     tool_begin_signals();
-    tool_ignore_signal(SIGXFSZ);      /* a file beyond the limit of the process is a write that fails */
-    setvbuf(stdout, NULL, _IOLBF, 0); /* whoever watches a file of progress sees each line when it is written */
+    /* A write beyond the file size limit fails, without a signal. */
+    tool_ignore_signal(SIGXFSZ);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a progress file shows each line as soon as it is written */
     int result = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && result == DONE) {
         ls_fail(LS_ERR_IO, "standard output could not be written");

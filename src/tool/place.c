@@ -1,13 +1,12 @@
-/* --place "conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1": which layers belong to which device. */
+/* --place "conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1": assigns layers to devices. */
 #include "tool/tool.h"
 
 #include <string.h>
 
 #define MOST_NAME 256
 
-/* One entry: a layer, or a range of them, and a device. */
 typedef struct entry {
-    char first[MOST_NAME], last[MOST_NAME]; /* "": the model's first, the model's last */
+    char first[MOST_NAME], last[MOST_NAME]; /* "": the model's first or last layer */
     char device[MOST_NAME];
 } entry;
 
@@ -20,7 +19,7 @@ static bool copy(char to[MOST_NAME], const char *from, size_t length)
     return true;
 }
 
-/* "conv1..pool1=cpu:0", "conv1=cpu:0", "..pool1=cpu:0", "conv1..=cpu:0" or "..=cpu:0", up to a comma. */
+/* Parses "conv1..pool1=cpu:0", "conv1=cpu:0", "..pool1=cpu:0", "conv1..=cpu:0" or "..=cpu:0". */
 static bool read_entry(const char *text, size_t length, entry *out)
 {
     const char *end = text + length, *equals = memchr(text, '=', length), *dots = NULL;
@@ -34,7 +33,7 @@ static bool read_entry(const char *text, size_t length, entry *out)
            copy(out->device, equals + 1, (size_t)(end - equals - 1));
 }
 
-/* *at moves behind the entry; false at the end. */
+/* Advances *at to the next entry. Sets *end at the end of the list. */
 static ls_status next_entry(const char **at, entry *out, bool *end)
 {
     *end = **at == '\0';
@@ -50,7 +49,6 @@ static ls_status next_entry(const char **at, entry *out, bool *end)
     return LS_OK;
 }
 
-/* Whether a list with commas has the name. */
 static bool has_name(const char *list, const char *name)
 {
     size_t length = strlen(name);

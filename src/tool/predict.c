@@ -1,4 +1,4 @@
-/* lockstep predict: a model's first output for every sample, to a file. */
+/* lockstep predict: writes a model's first output for every sample to a file. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     return tool_check_outputs(settings);
 }
 
-/* Enough digits that the same number is read back. */
+/* Writes enough digits to read the same number back. */
 static void put_value(ls_text *text, const ls_array *array, int64_t index)
 {
     switch (array->dtype) {
@@ -38,7 +38,7 @@ static void put_value(ls_text *text, const ls_array *array, int64_t index)
     }
 }
 
-/* A line a sample; whatever axes it has lie one after the other. */
+/* Writes one line per sample, with all axes flattened. */
 static ls_status write_csv(const char *path, const ls_array *array)
 {
     int64_t rows = array->shape.dims[0], columns = 1;

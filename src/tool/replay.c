@@ -1,13 +1,13 @@
-/* lockstep replay: an asynchronous training, made again from its record. The record says how the command was called
- * that wrote it (describe_call in train.c); of that what the job is, not where it ran or what it wrote. */
+/* lockstep replay: repeats an asynchronous training from its record. The record contains the
+ * command that wrote it (describe_call in train.c), which defines the job. */
 #include "tool/tool.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* ---- The job, as the record has it ---- */
+/* ---- The job in the record ---- */
 
-/* Flags that say what is trained. Of these tables all but the next. */
+/* Tables of flags that define the job, except those in not_kept. */
 static const ls_option_table *const kept_tables[] = { &tool_data_flags,    &tool_model_flags,     &tool_shape_flags,
                                                       &tool_loss_flags,    &tool_optimizer_flags, &tool_batch_flags,
                                                       &tool_training_flags };
@@ -21,7 +21,7 @@ static bool is_kept(const char *flag)
     return true;
 }
 
-/* A file that is named from the folder where the command ran, and not found from here. */
+/* Finds a file that was named relative to the folder where the command ran. */
 static const char *find_file(const char *name, const char *folder, ls_options *options)
 {
     char path[PATH_MAX];

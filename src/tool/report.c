@@ -1,4 +1,4 @@
-/* lockstep report: logs of training become one page, which is written whole or not at all. */
+/* lockstep report: turns training logs into one page, which is written atomically. */
 #include "tool/report.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@ static bool ends_with(const char *text, const char *end)
     return length > part && strcmp(text + length - part, end) == 0;
 }
 
-/* A name with another ending than HTML's is a mistake; one without any (/dev/stdout) need not be. */
+/* Rejects names that end in something else than .html or .htm; accepts names without a dot
+ * (/dev/stdout). */
 static ls_status check_output(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

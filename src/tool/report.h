@@ -1,47 +1,48 @@
-/* lockstep report: a log becomes a page. report_log.c reads logs, report_chart.c draws, report_figures.c says what,
- * report_page.c puts the page together, report.c is the command.
+/* lockstep report: turns logs into an HTML page. report_log.c reads logs, report_chart.c draws
+ * charts, report_figures.c selects what they show, report_page.c assembles the page, report.c is
+ * the command.
  *
- * A log may be huge, torn or hostile: whatever it holds, memory and page are bounded. Curves keep a fixed number of
- * points, neighbours being averaged when there are more; of too many epochs every second one is kept, and so on. */
+ * A log may be huge, incomplete or malicious, so memory and page size are bounded: neighboring
+ * points of a curve are averaged, and every second epoch is dropped, as often as needed. */
 #ifndef LS_TOOL_REPORT_H
 #define LS_TOOL_REPORT_H
 
 #include "tool/tool.h"
 
 enum {
-    REPORT_POINTS = 1024,  /* of a curve */
-    REPORT_EPOCHS = 512,   /* that are kept */
-    REPORT_VALUES = 64,    /* losses and metrics by name, "val_" ones among them */
-    REPORT_DEVICES = 64,   /* that are drawn */
-    REPORT_LOGS = 8,       /* in one page */
-    REPORT_NAME = 80,      /* bytes of a name that are kept */
-    REPORT_TEXT = 400,     /* bytes of a text that are kept: a list of devices, a message */
-    REPORT_LINE = 1 << 20, /* bytes of a line that are read */
+    REPORT_POINTS = 1024,  /* points of a curve */
+    REPORT_EPOCHS = 512,   /* epochs kept */
+    REPORT_VALUES = 64,    /* losses and metrics by name, including "val_" ones */
+    REPORT_DEVICES = 64,   /* devices shown */
+    REPORT_LOGS = 8,       /* logs in one page */
+    REPORT_NAME = 80,      /* bytes kept of a name */
+    REPORT_TEXT = 400,     /* bytes kept of a text: a list of devices, a message */
+    REPORT_LINE = 1 << 20, /* longest line read, in bytes */
 };
 
-/* ---- What is known of a run (report_log.c) ---- */
+/* ---- Runs (report_log.c) ---- */
 
-/* A curve: x rises. A value that is no number is a gap. */
+/* A curve with ascending x. A y that is not finite is a gap. */
 typedef struct report_curve {
     double x[REPORT_POINTS], y[REPORT_POINTS];
     size_t count;
-    int64_t stride;     /* values that a point is the mean of */
-    double sum, last_x; /* of the point that is being made */
-    int64_t pending;    /* values of it so far */
+    int64_t stride;     /* values averaged in each point */
+    double sum, last_x; /* sum and last x of the point being built */
+    int64_t pending;    /* its number of values so far */
 } report_curve;
 
-/* Seconds, and what they went into. */
+/* Seconds in total, and by activity. */
 typedef struct report_times {
     double seconds, data, compute, join, other, validation;
 } report_times;
 
 typedef struct report_epoch {
     int64_t epoch, steps, samples;
-    double at; /* x of a chart: the step it ended with, or the epoch itself where there are no steps */
+    double at; /* x in a chart: the last step of the epoch, or the epoch if there are no steps */
     bool complete;
     double rate;
     report_times times;
-    double values[REPORT_VALUES]; /* NAN: it has none of that name */
+    double values[REPORT_VALUES]; /* NAN: no value of that name */
 } report_epoch;
 
 typedef struct report_device {
@@ -51,47 +52,51 @@ typedef struct report_device {
 
 typedef struct report_run {
     const char *path;
-    /* from start; "" and -1: not known */
+    /* From the start event. "" and -1: unknown */
     char version[REPORT_NAME], time[REPORT_NAME], model[REPORT_NAME], optimizer[REPORT_NAME], losses[REPORT_TEXT];
     char seed[REPORT_NAME], bit_class[REPORT_TEXT], first_weights[REPORT_NAME], used_devices[REPORT_TEXT];
     int64_t parameters, batch_size, epochs_wanted, lanes, starts;
-    char listed[REPORT_VALUES][REPORT_NAME]; /* losses and metrics; none: they are found out */
+    /* Names of losses and metrics; none: derived from the fields. */
+    char listed[REPORT_VALUES][REPORT_NAME];
     size_t listed_count;
-    /* from end; reason "": there is none */
+    /* From the end event. reason "": there is none */
     char reason[REPORT_NAME], error[REPORT_TEXT], end_time[REPORT_NAME], last_weights[REPORT_NAME];
-    /* in between */
+    /* From the events in between */
     report_curve loss, rate;
-    int64_t step; /* the last one */
+    int64_t step; /* last step */
     report_epoch *epochs;
     size_t epoch_count;
     int64_t epoch_stride, epochs_seen;
-    int64_t first_epoch, epochs_made; /* made: each once, also where a run that went on has told it twice */
-    bool last_is_kept;                /* false: it stands behind the last one that is */
+    /* made: counts each epoch once, even if a resumed run logged it twice */
+    int64_t first_epoch, epochs_made;
+    bool last_is_kept; /* false: it is stored after the last kept one */
     char value_names[REPORT_VALUES][REPORT_NAME];
     size_t value_count;
     report_times times; /* of all epochs */
     int64_t checkpoints, lost_checkpoints;
-    double waited, waited_before; /* seconds, for checkpoints: since the last start, before it */
+    /* Seconds waited for checkpoints: since the last start, and before. */
+    double waited, waited_before;
     int64_t samples;
     report_device devices[REPORT_DEVICES];
     size_t device_count;
     bool devices_from_end;
-    /* what is wrong with it */
+    /* Problems */
     int64_t lines, bad_lines;
     char first_bad[REPORT_TEXT];
-    bool torn, left_out; /* the last line is cut; there were more names or devices than are kept */
+    bool torn, left_out; /* the last line is incomplete; names or devices were dropped */
 } report_run;
 
-/* Reads a log as far as it can be read; to be freed by report_free. A file without any event is refused. */
+/* Reads a log as far as possible. The caller frees *out with report_free. Fails if the file has no
+ * event. */
 ls_status report_read(const char *path, report_run **out);
 void report_free(report_run *run);
 
 /* ---- Drawing (report_chart.c) ---- */
 
 typedef enum report_look {
-    REPORT_THIN,  /* of single steps */
-    REPORT_SOLID, /* of training */
-    REPORT_DASHED /* of validation */
+    REPORT_THIN,  /* single steps */
+    REPORT_SOLID, /* training */
+    REPORT_DASHED /* validation */
 } report_look;
 
 typedef struct report_line {
@@ -99,7 +104,7 @@ typedef struct report_line {
     size_t count;
     report_look look;
     int color;                     /* 0 to REPORT_LOGS - 1 */
-    char label[REPORT_NAME + 160]; /* as text, not HTML */
+    char label[REPORT_NAME + 160]; /* plain text, not HTML */
 } report_line;
 
 typedef struct report_chart {
@@ -107,14 +112,14 @@ typedef struct report_chart {
     const char *x_name;
     const report_line *lines;
     size_t line_count;
-    bool may_be_log; /* a logarithmic scale, where values are far apart */
-    bool from_zero;  /* values are amounts: the scale begins at 0 */
+    bool may_be_log; /* use a logarithmic scale if values differ widely */
+    bool from_zero;  /* values are amounts: start the scale at 0 */
 } report_chart;
 
-/* A figure with axes, lines and a legend; nothing where there is no value. */
+/* Draws a figure with axes, lines and a legend; nothing if there are no values. */
 void report_put_chart(ls_text *page, const report_chart *chart);
 
-/* One row of stacked parts: a name, and a part for each of `values`, of `whole`. */
+/* One segment of a stacked bar. `whole` is the value of the full width. */
 typedef struct report_part {
     const char *name;
     double value;
@@ -125,24 +130,24 @@ void report_put_bar_legend(ls_text *page, const report_part *parts, size_t count
 
 /* ---- Figures (report_figures.c) ---- */
 
-/* The place of a value in a run, by prefix and name ("val_", "loss"), or REPORT_VALUES. */
+/* Returns the index of a value in a run by prefix and name ("val_", "loss"), or REPORT_VALUES. */
 size_t report_find_value(const report_run *run, const char *prefix, const char *name);
 
-/* Names without "val_", of all runs, each once, the loss first. */
+/* Names of all runs without "val_" and duplicates, the loss first. */
 typedef struct report_names {
     const char *name[REPORT_LOGS * REPORT_VALUES];
     size_t count;
 } report_names;
 report_names report_list_names(report_run *const *runs, size_t count);
 
-/* Each with its heading; nothing where nothing is known. */
+/* Write a section with its heading; nothing if there are no data. */
 void report_put_charts(ls_text *page, report_run *const *runs, size_t count);
 void report_put_times(ls_text *page, report_run *const *runs, size_t count);
 void report_put_devices(ls_text *page, const report_run *run, bool alone);
 
 /* ---- The page (report_page.c) ---- */
 
-/* Text in HTML: what has a meaning there is escaped, what cannot be shown is replaced. */
+/* Writes text as HTML: escapes special characters, replaces unprintable ones. */
 void report_put(ls_text *page, const char *text);
 /* "3.2 s", "1:05", "2:03:04" */
 void report_put_seconds(ls_text *page, double seconds);

@@ -1,5 +1,5 @@
-/* Charts as SVG: axes with round numbers, lines with gaps where a value is no number, stacked bars. Colours are classes
- * of the page's style, so that they fit light and dark. */
+/* Charts as SVG: axes with round numbers, lines with gaps where a value is not finite, stacked
+ * bars. Colors are CSS classes of the page, for light and dark mode. */
 #include "tool/report.h"
 
 #include <float.h>
@@ -12,15 +12,15 @@ enum { WIDTH = 420, HEIGHT = 236, LEFT = 62, RIGHT = 12, TOP = 10, BOTTOM = 38, 
 /* ---- Scales ---- */
 
 typedef struct scale {
-    double low, high; /* of a logarithmic scale: logarithms */
+    double low, high; /* logarithms, if is_log */
     bool is_log;
-    double from, to; /* where they are drawn */
+    double from, to; /* coordinates of low and high */
 } scale;
 
 static double place(const scale *s, double value)
 {
     double v = s->is_log ? log10(value) : value;
-    /* halves: the difference of two large numbers may be none */
+    /* Halved, because the difference of two large numbers may overflow. */
     double part = (v / 2 - s->low / 2) / (s->high / 2 - s->low / 2);
     return s->from + part * (s->to - s->from);
 }
@@ -38,7 +38,7 @@ static void spread(double value, double *low, double *high)
     *high = value > *high ? value : *high;
 }
 
-/* Room for a value that never changes, too. */
+/* Makes room around a value that never changes. */
 static void widen(double *low, double *high)
 {
     if (*low < *high)
@@ -48,7 +48,7 @@ static void widen(double *low, double *high)
     *high += by;
 }
 
-/* False: no line has a value. */
+/* Returns false if no line has a value. */
 static bool find_scales(const report_chart *c, scale *x, scale *y)
 {
     double x_low = DBL_MAX, x_high = -DBL_MAX, y_low = DBL_MAX, y_high = -DBL_MAX;
@@ -60,7 +60,8 @@ static bool find_scales(const report_chart *c, scale *x, scale *y)
             }
     if (x_low > x_high || y_low > y_high)
         return false;
-    if (x_low > 0 && x_low < x_high / 2) /* the same for all charts of a run, unless it goes on from far away */
+    /* All charts of a run start at 0, unless it resumed at a late step. */
+    if (x_low > 0 && x_low < x_high / 2)
         x_low = 0;
     if (c->from_zero && y_low > 0)
         y_low = 0;
@@ -78,14 +79,14 @@ static bool find_scales(const report_chart *c, scale *x, scale *y)
 
 /* ---- Ticks ---- */
 
-/* 1, 2 or 5 times a power of ten, so that about `wanted` of them fit in. */
+/* Returns 1, 2 or 5 times a power of ten, so that about `wanted` ticks fit. */
 static double tick_step(double range, int wanted)
 {
     double rough = range / wanted, power = pow(10, floor(log10(rough))), part = rough / power;
     return power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
 }
 
-/* Round numbers on the scale; at least none, at most MOST_TICKS. */
+/* Finds 0 to MOST_TICKS round numbers on the scale. */
 static int find_ticks(const scale *s, int wanted, double out[MOST_TICKS])
 {
     double step = tick_step(s->high - s->low, wanted);
@@ -104,7 +105,7 @@ static int find_ticks(const scale *s, int wanted, double out[MOST_TICKS])
     return count;
 }
 
-/* Few characters: "12,000" is 12k. */
+/* Writes a short number: 12,000 as 12k. */
 static void put_tick(ls_text *page, double value)
 {
     double size = fabs(value);
@@ -131,7 +132,7 @@ static void put_axes(ls_text *page, const report_chart *c, const scale *x, const
     }
     count = find_ticks(x, 5, ticks);
     for (int i = 0; i < count; i++) {
-        if (ticks[i] != floor(ticks[i])) /* there are no halves of a step */
+        if (ticks[i] != floor(ticks[i])) /* steps are whole numbers */
             continue;
         ls_text_add(page, "<text class=\"x\" x=\"%.1f\" y=\"%d\">", place(x, ticks[i]), HEIGHT - BOTTOM + 16);
         put_tick(page, ticks[i]);
@@ -165,7 +166,7 @@ static void put_path(ls_text *page, const report_line *line, const scale *x, con
 
 #define MOST_DOTS 64
 
-/* A dot for each value, which tells it when it is pointed at. */
+/* Draws a dot for each value, with the value as tooltip. */
 static void put_dots(ls_text *page, const report_chart *c, const report_line *line, const scale *x, const scale *y)
 {
     for (size_t i = 0; i < line->count && line->count <= MOST_DOTS; i++) {

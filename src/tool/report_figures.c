@@ -1,4 +1,4 @@
-/* The figures of a report: which curves stand in which chart, and where the time went. */
+/* The figures of a report: which curves each chart shows, and how time was spent. */
 #include "tool/report.h"
 
 #include <inttypes.h>
@@ -46,7 +46,7 @@ report_names report_list_names(report_run *const *runs, size_t count)
 
 #define MOST_LINES (3 * REPORT_LOGS)
 
-/* Room for the lines of one chart. */
+/* Buffers for the lines of one chart. */
 typedef struct board {
     report_run *const *runs;
     size_t count;
@@ -180,7 +180,7 @@ void report_put_charts(ls_text *page, report_run *const *runs, size_t count)
     free(b);
 }
 
-/* ---- Where the time went ---- */
+/* ---- Time ---- */
 
 #define TIME_PARTS 5
 

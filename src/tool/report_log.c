@@ -1,4 +1,4 @@
-/* Reading a log: line by line, as docs/log.md has them. What cannot be read is counted, and the rest is used. */
+/* Reads a log line by line (docs/log.md). Counts lines that cannot be read, and uses the rest. */
 #include "tool/report.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 /* ---- Curves ---- */
 
-/* Neighbours become one. */
+/* Averages pairs of neighbors. */
 static void halve(report_curve *c)
 {
     for (size_t i = 0; i < c->count / 2; i++) {
@@ -38,7 +38,7 @@ static void add_point(report_curve *c, double x, double y)
         end_point(c);
 }
 
-/* What was there from x on is told again: a run that was killed went on from an earlier step. */
+/* Removes points from x on: a resumed run logs steps again. */
 static void cut_curve(report_curve *c, double x)
 {
     c->sum = 0;
@@ -47,7 +47,7 @@ static void cut_curve(report_curve *c, double x)
         c->count--;
 }
 
-/* ---- Fields: absent ones, and ones of another type, leave the default ---- */
+/* ---- Fields: missing ones and those of another type get the default ---- */
 
 static double number(const json_t *line, const char *key)
 {
@@ -55,7 +55,7 @@ static double number(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Not negative; -1 otherwise. */
+/* Returns -1 if missing or negative. */
 static int64_t whole(const json_t *line, const char *key)
 {
     const json_t *value = json_object_get(line, key);
@@ -65,10 +65,10 @@ static int64_t whole(const json_t *line, const char *key)
 static double seconds(const json_t *line, const char *key)
 {
     double value = number(line, key);
-    return value >= 0 && value < 1e12 ? value : 0; /* also what is no number */
+    return value >= 0 && value < 1e12 ? value : 0; /* also for NAN */
 }
 
-/* Cut at a whole character. */
+/* Copies text; cuts it between two characters of UTF-8. */
 static void keep_text(char *to, size_t room, const char *from)
 {
     size_t bytes = strlen(from);
@@ -185,7 +185,8 @@ static void read_step(report_run *run, const json_t *line)
     add_point(&run->rate, (double)step, number(line, "learning_rate"));
 }
 
-/* A loss or a metric: what the start listed, or, where it listed nothing, what is no other field. */
+/* Returns whether a field is a loss or metric: one that the start event lists, or if it lists none,
+ * any unknown field. */
 static bool is_value(const report_run *run, const char *key)
 {
     static const char *const others[] = {
@@ -209,7 +210,7 @@ static bool is_value(const report_run *run, const char *key)
     return true;
 }
 
-/* The place of a name; REPORT_VALUES: there is none left. */
+/* Returns the index of a name, adding it if needed; REPORT_VALUES: too many names. */
 static size_t value_index(report_run *run, const char *key)
 {
     char name[REPORT_NAME];
@@ -286,7 +287,8 @@ static void add_times(report_times *to, const report_times *t)
     to->validation += t->validation;
 }
 
-/* Epochs are kept as far as there is room; then every second one is, which leaves the last one of all. */
+/* Returns space for an epoch; if full, drops every second one. One entry stays free for the last
+ * epoch. */
 static report_epoch *next_epoch(report_run *run)
 {
     if (run->epoch_count == REPORT_EPOCHS - 1) {
@@ -298,7 +300,7 @@ static report_epoch *next_epoch(report_run *run)
     return &run->epochs[run->epoch_count];
 }
 
-/* One that was there before is told again, as steps are. */
+/* An epoch that was logged before replaces the earlier one and those after it, as with steps. */
 static void read_epoch(report_run *run, const json_t *line)
 {
     report_epoch made = { .epoch = whole(line, "epoch"), .steps = whole(line, "steps"), .rate = NAN };
@@ -324,7 +326,8 @@ static void read_epoch(report_run *run, const json_t *line)
     add_devices(run, json_object_get(line, "devices"));
     if (run->epochs_seen == 0 || made.epoch < run->first_epoch)
         run->first_epoch = made.epoch;
-    run->epochs_made = made.epoch - (run->first_epoch > 0 ? run->first_epoch - 1 : 0); /* they count from 1 */
+    /* Epochs count from 1. */
+    run->epochs_made = made.epoch - (run->first_epoch > 0 ? run->first_epoch - 1 : 0);
     run->last_is_kept = ++run->epochs_seen % run->epoch_stride == 0;
     run->epoch_count += run->last_is_kept;
 }
@@ -338,7 +341,7 @@ static void read_end(report_run *run, const json_t *line)
     TEXT(line, "error", run->error);
     TEXT(line, "time", run->end_time);
     TEXT(line, "weights_sha256", run->last_weights);
-    if (json_array_size(devices) > 0) { /* of the whole run: in place of the sum of epochs */
+    if (json_array_size(devices) > 0) { /* totals of the run replace the sums of epochs */
         if (!run->devices_from_end)
             run->device_count = 0;
         run->devices_from_end = true;
@@ -351,7 +354,7 @@ static void read_checkpoint(report_run *run, const json_t *line)
     bool failed = json_is_string(json_object_get(line, "error"));
     run->checkpoints += !failed;
     run->lost_checkpoints += failed;
-    run->waited = seconds(line, "waited_seconds"); /* for all of them so far */
+    run->waited = seconds(line, "waited_seconds"); /* total so far */
 }
 
 /* ---- Lines ---- */
@@ -389,13 +392,13 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
         read_end(run, event);
     else if (kind && strcmp(kind, "checkpoint") == 0)
         read_checkpoint(run, event);
-    else if (!kind) /* others may come with later versions */
+    else if (!kind) /* later versions may add event kinds */
         count_bad(run, "no event");
     json_decref(event);
     return LS_OK;
 }
 
-/* Lines that are longer than any of ours are skipped. */
+/* Skips lines that are longer than any that Lockstep writes. */
 typedef struct reader {
     FILE *file;
     char *line;
@@ -490,7 +493,7 @@ ls_status report_read(const char *path, report_run **out)
     }
     end_point(&run->loss);
     end_point(&run->rate);
-    if (!run->last_is_kept) /* now it is, in any case */
+    if (!run->last_is_kept) /* keep the last epoch in any case */
         run->epoch_count++;
     *out = run;
     return LS_OK;

@@ -1,5 +1,5 @@
-/* The page of a report: one HTML file that needs nothing beside itself. No scripts, and a policy that forbids them and
- * every request: whatever stands in a log, it is only shown. */
+/* The page of a report: one self-contained HTML file without scripts. Its policy forbids scripts
+ * and requests, so that content of a log is never executed. */
 #include "tool/report.h"
 
 #include <inttypes.h>
@@ -105,7 +105,7 @@ static void put_style(ls_text *page)
         ls_text_add(page, ".c%d{stroke:var(--c%d)}.f%d{fill:var(--c%d)}", i, i, i, i);
 }
 
-/* ---- How it ended ---- */
+/* ---- How a run ended ---- */
 
 static void put_state(ls_text *page, const report_run *run)
 {
@@ -121,7 +121,7 @@ static void put_state(ls_text *page, const report_run *run)
     ls_text_put(page, "</span>");
 }
 
-/* The models, each once. */
+/* Writes the model names without duplicates. */
 static void put_names(ls_text *page, report_run *const *runs, size_t count)
 {
     for (size_t r = 0; r < count; r++) {
@@ -184,7 +184,7 @@ static void put_tiles(ls_text *page, const report_run *run)
     ls_text_put(page, "</span></div>\n</div>\n");
 }
 
-/* ---- What the runs were ---- */
+/* ---- Facts ---- */
 
 static void text_fact(ls_text *page, report_run *const *runs, size_t count, const char *name, size_t offset, bool code)
 {
@@ -235,7 +235,6 @@ static void put_paths(ls_text *page, report_run *const *runs, size_t count)
     ls_text_put(page, "</tr>\n");
 }
 
-/* The promise, where it can be seen. */
 static void put_sameness(ls_text *page, report_run *const *runs, size_t count)
 {
     size_t same = 0;
@@ -312,7 +311,7 @@ static void put_epochs(ls_text *page, const report_run *run, bool alone)
     ls_text_put(page, "</table></div>\n");
 }
 
-/* ---- What is not as it should be ---- */
+/* ---- Problems ---- */
 
 static void put_notes(ls_text *page, const report_run *run, bool alone)
 {
@@ -355,7 +354,7 @@ static void put_notes(ls_text *page, const report_run *run, bool alone)
     ls_text_free(&notes);
 }
 
-/* ---- All of it ---- */
+/* ---- The page ---- */
 
 static void put_head(ls_text *page, report_run *const *runs, size_t count)
 {

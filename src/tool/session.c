@@ -1,4 +1,4 @@
-/* What commands work with, opened from what the flags say: model, data, loss. */
+/* Opens what the flags specify: model, data, loss. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -36,14 +36,15 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
         LS_TRY(ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1)));
     if (settings->seed != 0) {
         LS_TRY(ls_model_initialize(session->model, settings->seed));
-        if (has_weights) /* the seed is that of the rest */
+        if (has_weights) /* the seed is only for weights that the file does not have */
             LS_TRY(ls_model_load_weights(session->model, settings->model));
     }
     session->untrained = !settings->weights && !has_weights;
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
 }
 
-/* Of data that one worker has, all are told by it which sets there are, and iterate over them together. */
+/* With --data-worker, that worker announces which sets exist, and all iterate over them
+ * together. */
 static ls_status share_data(int from, tool_session *session)
 {
     ls_dataset **sets[] = { &session->train, &session->test };
@@ -91,9 +92,9 @@ ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, 
     return LS_OK;
 }
 
-/* ---- The loss that model and data suggest ---- */
+/* ---- Choosing a loss by model and data ---- */
 
-/* Elements of a shape without its batch axis. */
+/* Returns the number of elements of the axes from `first` on. */
 static int64_t sample_elements(const ls_shape *shape, int first)
 {
     int64_t count = 1;

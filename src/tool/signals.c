@@ -1,4 +1,4 @@
-/* Signals and standard descriptors: what keeps a run from dying with nothing saved. */
+/* Signals and standard descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -6,26 +6,26 @@
 
 #include "tool/tool.h"
 
-/* A log must not get descriptor 1 or 2 because the caller had closed it: what is printed would land in the log. Nothing
- * can be written to what stands there instead: results that nobody gets are a failure, as on a full disk. */
+/* A log must not get the number of a closed descriptor 1 or 2: output would go into the log. The
+ * replacement is read-only, so lost output is a failure, as on a full disk. */
 void tool_open_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
-            _exit(1); /* there is nowhere to say why */
+            _exit(1); /* no place to report why */
 }
 
 /* ---- Stopping ---- */
 
-static volatile int stop, saves; /* the signal that came; requests to save */
+static volatile int stop, saves; /* signal received; number of requests to save */
 static volatile sig_atomic_t at_once = 1;
 
-/* There is nothing to save yet, nothing any more, or somebody insists. */
+/* Called when there is nothing to save, or on a second signal. */
 static void leave(int number)
 {
     static const char line[] = "lockstep: stopped by a signal\n";
     if (write(2, line, sizeof line - 1) < 0) {
-        /* there is nobody to tell */
+        /* Ignore: nothing else to do. */
     }
     _exit(128 + number);
 }
@@ -43,7 +43,8 @@ static void on_save(int number)
     saves = saves + 1;
 }
 
-/* A signal that was ignored when the command started stays ignored: nohup, and jobs in the background of a script. */
+/* A signal that was ignored at the start stays ignored, for nohup and background jobs of
+ * scripts. */
 static void set_unless_ignored(int number, void (*handler)(int))
 {
     struct sigaction old, action = { .sa_handler = handler, .sa_flags = SA_RESTART };
@@ -55,7 +56,8 @@ static void set_unless_ignored(int number, void (*handler)(int))
 void tool_begin_signals(void)
 {
     static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
-    set_unless_ignored(SIGUSR1, on_save); /* first: whoever sees the others sees it, too */
+    /* first: once the others are handled, it is, too */
+    set_unless_ignored(SIGUSR1, on_save);
     for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
         set_unless_ignored(stopping[i], on_stop);
 }

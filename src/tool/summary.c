@@ -1,4 +1,4 @@
-/* lockstep summary: a model's layers, shapes and sizes, as Keras prints them. */
+/* lockstep summary: prints a model's layers, shapes and sizes, as Keras does. */
 #include "tool/tool.h"
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

@@ -1,4 +1,4 @@
-/* --data synthetic, without sizes: random data that fits the model, whatever inputs and outputs it has. */
+/* --data synthetic without sizes: random data that fits the model's inputs and outputs. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ bool tool_follows_model(const char *data)
     return part == 0 || memchr(first, '=', part) != NULL;
 }
 
-/* The seed among the options, for the sets of several inputs to differ by. */
+/* Returns the seed in the options, from which several inputs derive theirs. */
 static uint64_t seed_of(const char *options)
 {
     const char *at = strstr(options, "seed=");
@@ -30,12 +30,12 @@ static uint64_t seed_of(const char *options)
         at += strlen("seed=");
         snprintf(digits, sizeof digits, "%.*s", (int)(strcspn(at, ",") < sizeof digits ? strcspn(at, ",") : 0), at);
         if (!ls_parse_u64(digits, &seed))
-            seed = 1; /* the library refuses it */
+            seed = 1; /* the library reports the error */
     }
     return seed;
 }
 
-/* Classes that labels of an output have: of one number, 0 or 1. */
+/* Number of classes of the labels for an output; 2 for an output of one number. */
 static ls_status classes_of(const ls_model *model, size_t output, int64_t *out)
 {
     ls_shape shape = ls_model_output_shape(model, output);
@@ -47,7 +47,7 @@ static ls_status classes_of(const ls_model *model, size_t output, int64_t *out)
     return LS_OK;
 }
 
-/* "synthetic:28x28x1,classes=10,count=70,seed=1", as the library reads it. */
+/* Writes the name that the library parses: "synthetic:28x28x1,classes=10,count=70,seed=1". */
 static ls_status describe(const ls_model *model, size_t input, size_t output, const char *options, ls_text *out)
 {
     ls_shape shape = ls_model_input_shape(model, input);
@@ -63,7 +63,7 @@ static ls_status describe(const ls_model *model, size_t input, size_t output, co
     ls_text_add(out, ",classes=%" PRId64, classes);
     if (options[0] != '\0')
         ls_text_add(out, ",%s", options);
-    if (input + output > 0) /* other numbers than those of the first */
+    if (input + output > 0) /* a different seed for each */
         ls_text_add(out, ",seed=%" PRIu64, seed_of(options) + input + 1000 * output);
     return out->failed ? ls_fail(LS_ERR_MEMORY, "no memory for the name of the data") : LS_OK;
 }
@@ -80,7 +80,7 @@ static ls_status load(const tool_settings *settings, const tool_session *session
     return status;
 }
 
-/* ---- A set for each input, whose features are taken, and for each output, whose labels are ---- */
+/* ---- One dataset per input (uses its features) and per output (uses its labels) ---- */
 
 typedef struct parts {
     size_t inputs, outputs;
@@ -96,7 +96,8 @@ static void forget(parts *p)
     }
 }
 
-/* The library gives images without channels an axis for them; the model says whether there is one. */
+/* The library adds a channel axis to images without channels; the model decides whether there is
+ * one. */
 static ls_array in_shape(ls_array array, ls_shape shape)
 {
     shape.dims[0] = array.shape.dims[0];

@@ -1,17 +1,16 @@
-/* The command: what its files share. main.c finds the command and reads its options, flags.c has every flag,
- * checks.c refuses what cannot be meant, callbacks.c reads the flags that are lists, files.c what cannot be written,
- * context.c and session.c open what a command works with, signals.c ends it in good order; then a file for each
- * command. */
+/* Shared by the files of the command. main.c finds the subcommand and reads its options, flags.c
+ * has all flags, checks.c rejects invalid arguments, callbacks.c parses flags that are lists,
+ * files.c checks output files, context.c and session.c open a session, signals.c handles signals.
+ * Each command has its own file. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
 #include "lockstep.h"
 
-/* The command calls the library as any program does, through its public headers alone. These are all the others that it
- * includes (tests/test_layers.sh sees to it): helpers of a program, not of training, which are linked into it from the
- * static library. Options and text are how a command line is read and printed, names and numbers what a user types,
- * files and JSON what it writes; SHA-256 is one of the things that `doctor` tries; socket folders are what `launch`
- * cleans after workers that were killed. */
+/* The command uses the library through its public headers, like any other program. These helpers,
+ * linked from the static library, are the only exceptions (tests/test_layers.sh checks this):
+ * options, text, names and numbers for the command line, files and JSON for output, SHA-256 for
+ * `doctor`, socket folders for `launch` to clean up after killed workers. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -24,34 +23,34 @@
 
 /* ---- Flags ---- */
 
-/* Every flag of every command has its place here; a command that does not take a flag finds its default. */
+/* Values of all flags of all commands; defaults for flags that a command does not take. */
 typedef struct tool_settings {
-    const char *model;        /* the positional argument */
-    const char *const *files; /* in its place, of commands that take files */
+    const char *model;        /* positional argument */
+    const char *const *files; /* positional arguments of commands that take files */
     size_t file_count;
-    const char *const *arguments; /* everything behind the command's name, as it was typed */
+    const char *const *arguments; /* all arguments after the command's name, as typed */
     int argument_count;
-    /* data */
+    /* Data */
     const char *data;
     int64_t take, data_worker;
     int set; /* tool_set */
-    /* model */
+    /* Model */
     const char *weights;
     uint64_t seed;
     const char *input; /* "32x32x3"; NULL: the model's own */
     int64_t classes;
-    int norm_statistics; /* 0: as the model has it; else 1 + ls_norm_statistics */
-    const char *place;   /* ranges of layers and their devices */
-    /* loss and metrics */
-    int loss; /* an index into the names of losses, 0: found out */
+    int norm_statistics; /* 0: the model's own; else 1 + ls_norm_statistics */
+    const char *place;   /* layer ranges and their devices */
+    /* Loss and metrics */
+    int loss; /* index into the loss names; 0: choose automatically */
     bool from_logits, from_logits_given;
     const char *metrics;
-    /* optimizer */
+    /* Optimizer */
     int optimizer;
     double lr, momentum;
     bool nesterov;
     int64_t accumulate;
-    /* training */
+    /* Training */
     int64_t epochs, max_steps, batch_size, batch_size_per_device;
     bool epochs_given;
     const char *monitor, *early_stopping, *reduce_on_plateau, *save_best, *save_epochs, *schedule, *csv, *tensorboard;
@@ -60,16 +59,17 @@ typedef struct tool_settings {
     bool shuffle, dry_run;
     double validation_split;
     int verbose; /* ls_verbose */
-    /* devices */
+    /* Devices */
     const char *devices, *memory_limit; /* devices NULL: those of --place */
-    char counted[16];                   /* what devices may point to */
+    char counted[16];                   /* buffer for `devices` */
     bool memory_growth, log_placement;
-    int kernels;              /* 0: own, 1: vendor */
-    int strategy;             /* ls_strategy_kind */
-    bool multi_worker;        /* the environment tells of a cluster, whoever started it */
-    bool alone;               /* in no cluster, whatever the environment says */
-    int64_t stages, replicas; /* 0: not said */
-    int64_t staleness;        /* of parameter-server */
+    int kernels;  /* 0: own, 1: vendor */
+    int strategy; /* ls_strategy_kind */
+    /* Join the cluster that the environment describes, no matter which launcher started it. */
+    bool multi_worker;
+    bool alone;               /* join no cluster; ignore the environment */
+    int64_t stages, replicas; /* 0: not given */
+    int64_t staleness;        /* for parameter-server */
     bool scale_by_staleness, overlap;
     const char *record, *journal;
     int all_reduce, pipeline; /* ls_all_reduce, ls_pipeline_order */
@@ -83,13 +83,14 @@ typedef struct tool_settings {
     const char *elastic, *job, *key_file; /* elastic: "2:8" */
     int transport;                        /* tool_transport */
     double grace, join_limit, silence_limit;
-    /* files and forms */
+    /* Files and formats */
     const char *save, *log, *output, *diff_model, *trace, *trace_steps, *status;
-    int layout;                      /* 0: Keras's, 1: PyTorch's */
-    int64_t trace_first, trace_last; /* what trace_steps says; 0: nothing */
+    int layout;                      /* 0: Keras, 1: PyTorch */
+    int64_t trace_first, trace_last; /* parsed from trace_steps; 0: not given */
     bool log_hash, json;
-    /* checkpoints */
-    const char *checkpoint, *save_every, *best_by, *resume; /* resume: "auto" is the newest of --checkpoint */
+    /* Checkpoints */
+    /* resume "auto": the newest of --checkpoint */
+    const char *checkpoint, *save_every, *best_by, *resume;
     int64_t keep;
     bool allow_other_bits;
     int log_level; /* ls_log_level */
@@ -112,21 +113,21 @@ extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, 
     tool_output_flags, tool_report_flags, tool_export_flags, tool_launch_flags, tool_diff_flags, tool_json_flags,
     tool_replay_flags, tool_common_flags;
 
-/* What the flags say, in the library's words. */
+/* Convert flags to types and names of the library. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
 const char *tool_optimizer_name(const tool_settings *settings);
 const char *tool_strategy_name(ls_strategy_kind kind);
-ls_loss_kind tool_loss_kind(const tool_settings *settings); /* none: to be found out */
+ls_loss_kind tool_loss_kind(const tool_settings *settings); /* LS_LOSS_NONE: choose automatically */
 const char *tool_loss_name(ls_loss_kind kind);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
 
-/* Whether a flag was given, by the command line or the environment. */
+/* Returns whether a flag was given on the command line or in the environment. */
 bool tool_given(const ls_options *options, const char *flag);
-/* Whether the flag comes from the environment, and `other`, which it contradicts, from the command line: it then counts
- * as not given. */
+/* Returns whether `flag` comes from the environment and contradicts `other` from the command line:
+ * then it counts as not given. */
 bool tool_yields(const ls_options *options, const char *flag, const char *other);
 
-/* Checks of what a user wrote, flags that contradict each other above all (checks.c). */
+/* Check a user's arguments, mainly flags that contradict each other (checks.c). */
 ls_status tool_check_model(const ls_options *options, tool_settings *settings);
 ls_status tool_check_data(const tool_settings *settings);
 ls_status tool_check_loss(const ls_options *options, tool_settings *settings);
@@ -139,53 +140,55 @@ ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings);
 ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings);
 
-/* Files to be written (files.c): that none of them is one to be read, nor another one of them; then, later, that each
- * can be made. */
+/* Check output files (files.c). tool_check_outputs: no output is also an input or another output.
+ * The others, later: each file can be created. */
 ls_status tool_check_outputs(const tool_settings *settings);
 ls_status tool_check_writable(const char *flag, const char *path);
 ls_status tool_check_log_file(const char *path);
-/* That what --save writes can be put into a file: its names, above all. */
+/* Checks that --save can store this model, mainly the names of its weights. */
 ls_status tool_check_weights(const char *path, const ls_model *model);
 
-/* ---- What happens while training (callbacks.c) ---- */
+/* ---- Callbacks of training (callbacks.c) ---- */
 
 #define TOOL_MOST_CALLBACKS 8
 typedef struct tool_callbacks {
     ls_callback list[TOOL_MOST_CALLBACKS];
     size_t count;
-    bool restores;       /* training may end with other weights than those of its last step */
-    ls_options specs[2]; /* own the names that callbacks point to */
+    bool restores;       /* training may end with weights that are not those of the last step */
+    ls_options specs[2]; /* own the strings that callbacks point to */
 } tool_callbacks;
 
-/* The callbacks that the flags ask for; freed in any case. */
+/* Makes the callbacks for the flags. Free the result also after a failure. */
 ls_status tool_make_callbacks(const tool_settings *settings, bool validates, tool_callbacks *out);
 void tool_free_callbacks(tool_callbacks *callbacks);
 
-/* The schedule of --schedule; without it, of kind constant. */
+/* Length of training. */
 typedef struct tool_length {
-    int64_t epoch, all; /* steps of an epoch and of the whole training */
+    int64_t epoch, all; /* steps per epoch, steps in total */
 } tool_length;
+/* Makes the schedule of --schedule; constant if not given. */
 ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_schedule *out);
 
 /* ---- Signals (signals.c) ---- */
 
-/* Descriptors 0 to 2 that are closed are opened to /dev/null, for reading: writing there fails. */
+/* Opens closed descriptors 0 to 2 as /dev/null, read-only: writing to them fails. */
 void tool_open_descriptors(void);
 
-/* SIGINT, SIGTERM and SIGHUP end a command at once, with a line that says so and exit status 128 + N, unless
- * tool_catch_signals says otherwise. SIGUSR1 ends nothing. */
+/* From now on SIGINT, SIGTERM and SIGHUP end the command at once, with a message and exit status
+ * 128 + N, unless tool_catch_signals was called. SIGUSR1 does not end it. */
 void tool_begin_signals(void);
 
-/* From now on the first of them sets the returned word to its number; the second one ends the process at once. */
+/* From now on the first of these signals sets the returned variable to its number; the second ends
+ * the process at once. */
 const volatile int *tool_catch_signals(void);
 
-/* Ends that; returns the signal that came, or 0. */
+/* Undoes tool_catch_signals. Returns the signal that arrived, or 0. */
 int tool_release_signals(void);
 
-/* How often SIGUSR1 came, which asks for a checkpoint. */
+/* Number of SIGUSR1 signals received; each requests a checkpoint. */
 const volatile int *tool_save_requests(void);
 
-/* A write that would raise it fails instead. */
+/* Ignores a signal, so that the write that raises it fails instead. */
 void tool_ignore_signal(int number);
 
 /* ---- Commands ---- */
@@ -195,100 +198,104 @@ void tool_ignore_signal(int number);
 typedef struct tool_command {
     const char *name;
     const char *arguments; /* "MODEL --data DATA" */
-    const char *summary;   /* one line of the list of commands */
-    const char *details;   /* of its own help */
+    const char *summary;   /* one line in the list of commands */
+    const char *details;   /* text of its own help */
     bool takes_model;
-    size_t takes_files;  /* so many, or TOOL_ANY_FILES */
-    bool starts_program; /* its files are a program and its arguments, after "--" */
-    bool compares;       /* exit status 1 says "different"; failures then have 2, as in diff and cmp */
-    const ls_option_table *tables[TOOL_MOST_TABLES]; /* NULL after the last */
-    /* What is not on the command line, before the checks: wrong use, too; may be NULL. */
+    size_t takes_files;  /* number of files, or TOOL_ANY_FILES */
+    bool starts_program; /* its files are a program and arguments, after "--" */
+    /* Exit status 1 means "different" and 2 means failure, as in diff and cmp. */
+    bool compares;
+    const ls_option_table *tables[TOOL_MOST_TABLES]; /* ends with NULL */
+    /* Fills in settings that are not on the command line, before the checks. Failure: exit status
+     * 2. May be NULL. */
     ls_status (*complete)(ls_options *options, tool_settings *settings);
-    ls_status (*check)(const ls_options *options, tool_settings *settings); /* wrong use: exit status 2; may be NULL */
-    /* Failure: exit status 1. *stopped_by: the signal that ended it early, after what was done is saved; its exit
-     * status is 128 more. */
+    /* Failure: exit status 2. May be NULL. */
+    ls_status (*check)(const ls_options *options, tool_settings *settings);
+    /* Failure: exit status 1. Sets *stopped_by to the signal that ended it early, after saving; the
+     * exit status is then 128 + *stopped_by. */
     ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
-#define TOOL_DIFFERENT (-1)         /* in place of a signal: what was compared is not equal */
-#define TOOL_STATUS(n) (-256 - (n)) /* in place of a signal: the exit status is n */
+#define TOOL_DIFFERENT (-1)         /* for *stopped_by: the compared files differ */
+#define TOOL_STATUS(n) (-256 - (n)) /* for *stopped_by: exit with status n */
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
     tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay;
 
-/* Whether this process prints and writes files: it is in no cluster, or the chief of it (cluster.c), as it begins. */
+/* Returns whether this process starts as chief, or without a cluster: then it prints and writes
+ * files (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
-/* Standard output of the others leads nowhere, until tool_follow_chief finds that this one is the chief now, because
- * those before it are lost. Of worker 0 it does when that came back, and another one is the chief. Called with every
- * line that the library tells, and behind what workers do together. */
+/* Mute a process that is not the chief: its standard output goes to /dev/null. tool_follow_chief
+ * unmutes a process that has become chief, and mutes worker 0 when it rejoins under another chief.
+ * It is called with every log line of the library, and after collective operations. */
 void tool_mute(void);
 bool tool_is_muted(void);
 void tool_follow_chief(const ls_context *ctx);
-/* Calls the function, which tells results, and writes files unless tool_is_muted. Nobody leaves before the chief is
- * behind it: if that is lost meanwhile, the function is called by the next in line, not muted now. */
+/* Calls the function, which prints results, and writes files unless tool_is_muted. All workers wait
+ * for the chief: if it is lost meanwhile, the next chief calls the function again, unmuted. */
 ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user);
-/* Of all workers the largest number: a signal that one of them got has stopped them all. */
+/* Sets *number to the largest number of all workers: a signal to one worker stops all. */
 ls_status tool_agree(ls_context *ctx, const char *what, int *number);
 
-/* Where this process shows what its training is at, and `top` looks: a file in a folder of this user (top.c). Both are
- * made; false: there is no folder that is safe. The folder is removed with its last file. */
+/* Creates the file with this process's live progress, for `top`, in a folder of this user (top.c).
+ * Returns false if no safe folder exists. The folder is removed with its last file. */
 bool tool_status_file(char path[PATH_MAX]);
 void tool_remove_status_file(const char *path);
 
-/* ---- What commands work with ---- */
+/* ---- Session ---- */
 
 typedef struct tool_session {
     ls_context *ctx;
     ls_model *model;
     ls_dataset *train, *test; /* either may be NULL */
     ls_strategy strategy;
-    ls_text names;  /* what the strategy's may point to */
-    int devices;    /* in use */
-    int replicas;   /* that share the lanes of a batch */
+    ls_text names;  /* owns device names that `strategy` points to */
+    int devices;    /* number in use */
+    int replicas;   /* replicas that share the lanes of a batch */
     bool untrained; /* no file had weights for the model */
     ls_loss loss;
     ls_metrics_list metrics;
 } tool_session;
 
-/* Fills the session as far as it gets; closed by tool_close in any case. The context is configured; what first needs
- * its devices opens it. */
+/* Open parts of the session. Call tool_close also after a failure. tool_open_context only
+ * configures the context; its devices are opened when first needed. */
 ls_status tool_open_context(const tool_settings *settings, tool_session *session);
 ls_status tool_open_model(const tool_settings *settings, tool_session *session);
-/* Behind the model; `taken` is the set that --take is about. */
+/* Call after tool_open_model. taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
-/* In its place, for a command that needs one set: that of --set, --take samples of it. It stays the session's. */
+/* Opens one set instead: that of --set, limited by --take. The session owns it. */
 ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
-/* Loss and metrics as the flags say, or as model and data suggest. */
+/* Sets loss and metrics from the flags, or from model and data. */
 ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
 void tool_close(tool_session *session);
 
-/* What `train` begins with, and others that train (train.c): everything opened and compiled; what is told of it; the
+/* For commands that train (train.c): open and compile everything, print the introduction, fill the
  * options of ls_fit. */
 ls_status tool_open_training(const tool_settings *settings, tool_session *session);
 ls_status tool_introduce(const tool_settings *settings, tool_session *session);
 ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out);
 
-/* "32x32x3" (flags.c). */
+/* Parses "32x32x3" (flags.c). */
 ls_status tool_input_shape(const char *text, ls_shape *out);
 
-/* --place (place.c): the devices it names; and what it says done. */
+/* --place (place.c): lists the devices that it names; applies it to the model. */
 ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_text *names);
 ls_status tool_place(const tool_settings *settings, ls_model *model);
 
-/* Whether the data is synthetic and its sizes are the model's; and such data (synthetic.c). */
+/* --data synthetic (synthetic.c): whether its sizes come from the model; opens such data. */
 bool tool_follows_model(const char *data);
 ls_status tool_open_synthetic(const tool_settings *settings, tool_session *session);
 
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
-/* "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)", and a newline */
+/* Prints "test loss: 0.3123 - test accuracy: 0.8872 (10,000 samples)\n". */
 void tool_print_results(const char *what, const ls_results *results);
-/* One line, when the model has no trained weights. */
+/* Prints one line if the model has no trained weights. */
 void tool_print_untrained(const tool_session *session);
 bool tool_ends_with(const char *text, const char *end);
-/* Lines with names from a file, which must not command the terminal: they are made printable first. */
+/* Prints lines that contain names from a file, without control characters. */
 void tool_print_lines(char *text);
-/* 60000: "60,000"; returns `buffer`. */
+/* Formats 60000 as "60,000". Returns `buffer`. */
 char *tool_number(int64_t value, char buffer[32]);
 
 #endif

@@ -1,5 +1,5 @@
-/* lockstep top: the jobs of this user that train on this machine, or those that the given files show. On a terminal it
- * is drawn anew each second; elsewhere it is printed once. */
+/* lockstep top: shows this user's training jobs on this machine, or those of the given files.
+ * Redraws every second on a terminal; otherwise prints once. */
 #include "tool/tool.h"
 
 #include <dirent.h>
@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Where jobs show themselves ---- */
+/* ---- Status files ---- */
 
-/* Only this user can have put something there. */
+/* Returns whether only this user can write to the folder. */
 static bool is_own(const char *folder)
 {
     struct stat about;
@@ -36,7 +36,7 @@ static bool find_folder(char path[PATH_MAX])
     return length < PATH_MAX - 64;
 }
 
-/* An empty file: from now on nobody removes the folder. */
+/* Creates an empty file; from now on the folder is not removed. */
 static bool make_file(const char *folder, const char *path)
 {
     if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || !is_own(folder))
@@ -52,10 +52,10 @@ void tool_remove_status_file(const char *path)
     char folder[PATH_MAX];
     unlink(path);
     if (find_folder(folder))
-        rmdir(folder); /* it stays as long as others have files there */
+        rmdir(folder); /* fails, as intended, while other files are there */
 }
 
-/* A job that was killed leaves its file, which is removed by whoever looks next: it is this user's. */
+/* Returns whether the job has ended. Removes its file: a killed job cannot. */
 static bool is_gone(const char *folder, const char *name)
 {
     char path[PATH_MAX], *end;
@@ -83,7 +83,8 @@ bool tool_status_file(char path[PATH_MAX])
     if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
         return false;
     remove_gone(folder);
-    for (int i = 0; i < 10 && !made; i++) /* another job may have removed the folder in between */
+    /* Another job may remove the folder between the two calls. */
+    for (int i = 0; i < 10 && !made; i++)
         made = make_file(folder, path);
     return made;
 }
@@ -117,7 +118,7 @@ static ls_status read_workers(const ls_json_at *root, job *out)
     return LS_OK;
 }
 
-/* Names must not command the terminal. */
+/* Replaces control characters. */
 static ls_status read_name(const ls_json_at *root, const char *key, char *out, size_t size)
 {
     const char *text = "";
@@ -180,7 +181,7 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of workers that have lanes; of two in the middle the lower one. 0: nobody has. */
+/* Median step time of workers that have lanes (the lower of two); 0: none has. */
 static double median(const job *j)
 {
     double values[LS_MAX_CLUSTER];
@@ -192,7 +193,7 @@ static double median(const job *j)
     return count > 0 ? values[(count - 1) / 2] : 0;
 }
 
-#define SILENT 5 /* seconds: a file that was not written for so long */
+#define SILENT 5 /* seconds without an update of the file */
 
 static void add_job(ls_text *text, const job *j)
 {
@@ -233,7 +234,7 @@ static void add_job(ls_text *text, const job *j)
     }
 }
 
-/* One that ended between two looks is not there any more, which is no failure. */
+/* Adds this user's jobs. A job that ended meanwhile is no error. */
 static size_t add_jobs(ls_text *text)
 {
     char folder[PATH_MAX], path[PATH_MAX];
@@ -268,7 +269,6 @@ static ls_status look(const tool_settings *settings, ls_text *text)
 
 /* ---- On a terminal ---- */
 
-/* As much as fits, from the top. */
 static void draw(const char *text)
 {
     struct winsize size;
@@ -284,7 +284,7 @@ static void draw(const char *text)
     fflush(stdout);
 }
 
-/* Until somebody types q or Ctrl+D, or a signal comes. A second passes between two looks. */
+/* Redraws every second until q, Ctrl+D or a signal. */
 static ls_status watch(const tool_settings *settings, const volatile int *stop)
 {
     ls_status status = LS_OK;
@@ -315,7 +315,7 @@ static ls_status show(const tool_settings *settings)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         set = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    printf("\033[?1049h"); /* another screen: what was there comes back at the end */
+    printf("\033[?1049h"); /* alternate screen: the terminal's content is restored at the end */
     ls_status status = watch(settings, tool_catch_signals());
     printf("\033[?1049l");
     fflush(stdout);
@@ -329,7 +329,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     const char *kind = getenv("TERM");
     ls_text text = { 0 };
-    (void)stopped_by; /* a signal is how it is meant to end */
+    (void)stopped_by; /* a signal is a normal way to end it */
     if (isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0)
         return show(settings);
     ls_status status = look(settings, &text);

@@ -19,7 +19,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     return tool_check_outputs(settings);
 }
 
-/* ---- How long training is ---- */
+/* ---- Length of training ---- */
 
 static ls_status steps_of_epoch(const tool_settings *settings, tool_session *session, int64_t *out)
 {
@@ -30,7 +30,7 @@ static ls_status steps_of_epoch(const tool_settings *settings, tool_session *ses
     return LS_OK;
 }
 
-/* Epochs to go over the data: as asked, or as many as --max-steps takes. */
+/* Number of epochs: --epochs, or as many as --max-steps needs. */
 static ls_status count_epochs(const tool_settings *settings, tool_session *session, int64_t *out)
 {
     int64_t steps;
@@ -57,7 +57,8 @@ static ls_status measure(const tool_settings *settings, tool_session *session, t
 
 ls_status tool_open_training(const tool_settings *settings, tool_session *session)
 {
-    if (!tool_is_muted()) { /* the worker that writes finds out now, not after hours of training */
+    /* The worker that writes files fails now, not after hours of training. */
+    if (!tool_is_muted()) {
         LS_TRY(tool_check_writable("--save", settings->save));
         LS_TRY(tool_check_log_file(settings->log));
         LS_TRY(tool_check_writable("--trace", settings->trace));
@@ -72,11 +73,11 @@ ls_status tool_open_training(const tool_settings *settings, tool_session *sessio
     LS_TRY(measure(settings, session, &length));
     LS_TRY(tool_schedule(settings, length, &optimizer.options.schedule));
     if (settings->schedule)
-        optimizer.options.learning_rate = 0; /* the schedule begins with it */
+        optimizer.options.learning_rate = 0; /* the schedule contains it */
     return ls_compile(session->model, .optimizer = optimizer, .loss = session->loss, .metrics = session->metrics);
 }
 
-/* Of more than one device: "; pipeline, 2 replicas of 3 stages" */
+/* For more than one device, for example "; pipeline, 2 replicas of 3 stages". */
 static void introduce_strategy(const tool_session *session)
 {
     const ls_strategy *s = &session->strategy;
@@ -105,7 +106,7 @@ ls_status tool_introduce(const tool_settings *settings, tool_session *session)
     LS_TRY(ls_get_cpu_info(session->ctx, &cpu));
     LS_TRY(ls_list_logical_devices(session->ctx, NULL, &list, &opened));
     free(list);
-    char name[64]; /* from a file: it must not command the terminal */
+    char name[64]; /* from a file: may contain control characters */
     snprintf(name, sizeof name, "%s", ls_model_name(session->model));
     ls_make_printable(name, strlen(name));
     printf("%s: %s parameters; ", name, tool_number(ls_model_parameter_count(session->model), number));
@@ -150,7 +151,7 @@ ls_status tool_fit_options(const tool_settings *settings, tool_session *session,
     return count_epochs(settings, session, &out->epochs);
 }
 
-/* Where others see what training is at. */
+/* Returns the file for live progress; NULL: none. */
 static const char *status_file(const tool_settings *settings, char path[PATH_MAX])
 {
     if (settings->status)
@@ -158,9 +159,8 @@ static const char *status_file(const tool_settings *settings, char path[PATH_MAX
     return tool_status_file(path) ? path : NULL;
 }
 
-/* What `lockstep replay` makes the job again from: how this command was called, and where. NULL: no record is asked
- * for.
- */
+/* Describes this command and its folder for the record, so that `lockstep replay` can build the job
+ * again. *out is NULL if no record was requested. */
 static ls_status describe_call(const tool_settings *settings, char **out)
 {
     char folder[PATH_MAX];
@@ -199,7 +199,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
         if (options.status == status_path)
             tool_remove_status_file(status_path);
     }
-    if (callbacks.restores) { /* the last epoch's results may not be those of the weights */
+    if (callbacks.restores) { /* the last epoch's results may not match the weights */
         ls_history_destroy(*history);
         *history = NULL;
     }
@@ -208,7 +208,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     return status;
 }
 
-/* A run that does not fit is a failure here. */
+/* Training that does not fit into memory is a failure. */
 static ls_status explain(const tool_settings *settings, tool_session *session)
 {
     ls_fit_options options;
@@ -221,7 +221,7 @@ static ls_status explain(const tool_settings *settings, tool_session *session)
     return fits ? LS_OK : ls_fail(LS_ERR_MEMORY, "training does not fit into the memory of the devices");
 }
 
-/* The results of the last epoch's validation, where the test set served for that; false when there are none. */
+/* Returns the results of the last validation if it used the test set; false: none. */
 static bool known_results(const ls_history *history, const ls_metrics_list *metrics, ls_dataset *test, ls_results *out)
 {
     size_t epochs = history ? ls_history_epochs(history) : 0;
@@ -250,22 +250,23 @@ static void tell_times(const ls_model *model)
     printf("\n");
 }
 
-/* What is told at the end. */
 typedef struct outcome {
     const tool_settings *settings;
     const tool_session *session;
-    int stopped_by; /* a signal, or 0 */
+    int stopped_by; /* signal, or 0 */
     bool unsaved;   /* the last checkpoint could not be saved */
     bool tested;
-    ls_results results; /* of the test set */
+    ls_results results; /* on the test set */
 } outcome;
 
-/* The results of the test set: those of the last epoch's validation, or of a pass that all workers make. */
+/* Gets the results on the test set: from the last validation, or by evaluating it on all
+ * workers. */
 static ls_status find_results(outcome *out, const ls_history *history)
 {
     const tool_settings *settings = out->settings;
     const tool_session *session = out->session;
-    bool apart = session->strategy.staleness > 0 && !ls_is_chief(session->ctx); /* the chief alone has results */
+    /* Only the chief has results. */
+    bool apart = session->strategy.staleness > 0 && !ls_is_chief(session->ctx);
     if (out->stopped_by != 0 || !session->test || apart)
         return LS_OK;
     out->tested = true;
@@ -306,9 +307,8 @@ static ls_status tell_results(void *user)
     return LS_OK;
 }
 
-/* A step that fails changes nothing: the weights are those of the last good step, whatever failed, and hours of
- * training are in them. Without a good step there is nothing to keep, and an old file stays; also where this worker
- * lost the others: they may go on, and write it. */
+/* Saves the weights, also after a failure: they are those of the last good step. Keeps the old file
+ * if there was no good step, or if this worker lost the others, which may write it. */
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];
@@ -316,7 +316,7 @@ static ls_status save(const tool_settings *settings, const tool_session *session
         return trained;
     snprintf(reason, sizeof reason, "%s", ls_last_error());
     int64_t step = 0;
-    if (ls_model_steps(session->model, &step) != LS_OK) /* it was not even compiled */
+    if (ls_model_steps(session->model, &step) != LS_OK) /* not even compiled */
         step = 0;
     if (trained != LS_OK && step == 0)
         return ls_fail(trained, "%s", reason);
@@ -334,16 +334,19 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     ls_history *history = NULL;
     ls_error unsaved = { .status = LS_OK };
     ls_status status = fit(settings, session, &history);
-    if (status == LS_ERR_UNSAVED) { /* all is trained: results and --save come first, then the failure */
+    /* Training is complete: save and print results first, then fail. */
+    if (status == LS_ERR_UNSAVED) {
         ls_error_keep(&unsaved, status);
         status = LS_OK;
     }
     status = save(settings, session, status);
     bool muted = tool_is_muted();
-    *stopped_by = tool_release_signals(); /* nothing is left to save: the next signal ends at once */
+    /* Nothing left to save: the next signal ends the process. */
+    *stopped_by = tool_release_signals();
     if (status == LS_OK)
         status = tool_agree(session->ctx, "how training ended", stopped_by);
-    if (status == LS_OK && muted && !tool_is_muted()) /* the worker that was to save is lost */
+    /* The worker that should have saved is lost. */
+    if (status == LS_OK && muted && !tool_is_muted())
         status = save(settings, session, LS_OK);
     outcome out = {
         .settings = settings, .session = session, .stopped_by = *stopped_by, .unsaved = unsaved.status != LS_OK
@@ -359,7 +362,7 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     tool_session session = { 0 };
-    tool_ignore_signal(SIGPIPE); /* whoever reads the progress may leave before training ends */
+    tool_ignore_signal(SIGPIPE); /* the reader of the progress may exit before training ends */
     ls_status status = tool_open_training(settings, &session);
     tool_follow_chief(session.ctx);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)

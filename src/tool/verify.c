@@ -1,6 +1,6 @@
-/* lockstep verify: the promise, tried. A few steps of training under every strategy and number of devices and workers;
- * runs of one number of lanes must end with one hash. Where one does not, it is run again step by step, up to the first
- * variable and element that differ. */
+/* lockstep verify: trains a few steps with every strategy and number of devices and workers. Runs
+ * with the same number of lanes must end with the same hash. If one does not, repeats it step by
+ * step to find the first variable and element that differ. */
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -13,15 +13,15 @@
 #define MOST_COUNTS  16
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- What is tried ---- */
+/* ---- Variants ---- */
 
 typedef struct variant {
     const char *name;
     ls_strategy_kind kind;
     ls_all_reduce all_reduce;
     ls_pipeline_order order;
-    int replicas; /* of all stages; 0: of one device each, or one */
-    bool split;   /* lanes are shared out unevenly */
+    int replicas; /* replicas of the stages; 0: no stages, or one replica */
+    bool split;   /* distribute lanes unevenly */
 } variant;
 
 static const variant variants[] = {
@@ -39,14 +39,13 @@ static const variant variants[] = {
     { .name = "pipeline/2-replicas", .kind = LS_STRATEGY_PIPELINE, .replicas = 2 },
 };
 
-/* What the flags ask for. */
 typedef struct trial {
     bool chosen[COUNT(variants)];
     int64_t devices[MOST_COUNTS], lanes[MOST_COUNTS], workers[MOST_COUNTS + 1];
     size_t device_counts, lane_counts, worker_counts;
 } trial;
 
-/* "mirrored" stands for all of its variants, too. */
+/* "mirrored" also selects all of its variants. */
 static bool choose(const char *name, size_t length, bool *chosen)
 {
     bool found = false;
@@ -100,7 +99,7 @@ static ls_status read_trial(const tool_settings *settings, trial *out)
     if (settings->worker_counts)
         LS_TRY(
             read_counts("--workers", settings->worker_counts, LS_MAX_CLUSTER, out->workers + 1, &out->worker_counts));
-    out->workers[0] = 1; /* what the others are compared with */
+    out->workers[0] = 1; /* the reference for the others */
     out->worker_counts++;
     for (size_t v = 0; v < COUNT(variants); v++)
         out->chosen[v] = settings->strategies == NULL;
@@ -113,7 +112,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_loss(options, settings));
     LS_TRY(tool_check_optimizer(options, settings));
     if (!tool_given(options, "--log-level"))
-        settings->log_level = LS_LOG_ERROR; /* not the same warning for every run */
+        settings->log_level = LS_LOG_ERROR; /* avoid the same warning in every run */
     LS_TRY(read_trial(settings, &t));
     return tool_check_devices(options, settings);
 }
@@ -123,16 +122,16 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 typedef struct run {
     const variant *variant;
     int64_t devices, lanes;
-    int64_t workers; /* 0: it is run in this process, by itself */
+    int64_t workers; /* 0: without a cluster, in this process */
     int64_t number;  /* from 1, as printed */
     char devices_text[32], split[2 * LS_MAX_WORKERS + 2];
     char hash[65];
-    double results[LS_MAX_RESULTS]; /* loss and metrics of the last epoch */
+    double results[LS_MAX_RESULTS]; /* loss and metrics of the epoch so far, after the last step */
     size_t result_count;
     double seconds;
 } run;
 
-/* The flags of `lockstep train` that are this run. */
+/* Makes the settings of `lockstep train` for this run. */
 static ls_status settings_of(const tool_settings *settings, run *r, tool_settings *out)
 {
     *out = *settings;
@@ -142,7 +141,8 @@ static ls_status settings_of(const tool_settings *settings, run *r, tool_setting
     out->lanes = r->lanes;
     out->alone = r->workers == 1;
     out->devices = r->devices_text;
-    bool one = r->variant->kind == LS_STRATEGY_ONE_DEVICE; /* the last of them, not always the first */
+    /* Uses the last device, to test others than the first. */
+    bool one = r->variant->kind == LS_STRATEGY_ONE_DEVICE;
     snprintf(r->devices_text, sizeof r->devices_text, one ? "cpu:%" PRId64 : "%" PRId64, r->devices - one);
     if (r->variant->replicas > 0) {
         out->replicas = r->variant->replicas;
@@ -178,7 +178,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Flips the last bit of one weight: what --break-run is for. */
+/* Flips the last bit of one weight, for --break-run. */
 static ls_status flip_bit(const ls_model *model)
 {
     ls_tensor *variable = ls_model_variable(model, 0);
@@ -199,11 +199,10 @@ static ls_status flip_bit(const ls_model *model)
     return status;
 }
 
-/* What is asked after every step. */
 typedef struct watch {
     const tool_settings *settings;
     run *run;
-    char (*hashes)[65]; /* of each step; NULL: not asked for */
+    char (*hashes)[65]; /* by step; NULL: not wanted */
     int64_t done;       /* steps */
 } watch;
 
@@ -219,7 +218,7 @@ static ls_status after_step(void *user, ls_model *model, const ls_logs *logs, bo
     return w->hashes ? ls_model_state_sha256(model, w->hashes[w->done - 1]) : LS_OK;
 }
 
-/* Trains that many steps; the session is left open for whoever looks at the weights. */
+/* Trains `steps` steps. Leaves the session open, so that the caller can read the weights. */
 static ls_status train(const tool_settings *settings, run *r, int64_t steps, char (*hashes)[65], tool_session *session)
 {
     tool_settings own;
@@ -235,9 +234,9 @@ static ls_status train(const tool_settings *settings, run *r, int64_t steps, cha
     return ls_model_state_sha256(session->model, r->hash);
 }
 
-/* ---- Where two runs part ---- */
+/* ---- Finding a difference ---- */
 
-/* The first element that differs, told; false: none does. */
+/* Prints the first element that differs and sets *differs; leaves it if none does. */
 static ls_status compare_variable(const ls_model *good, const ls_model *bad, size_t index, bool *differs)
 {
     ls_array a, b;
@@ -278,7 +277,6 @@ static ls_status compare_models(const ls_model *good, const ls_model *bad)
     return LS_OK;
 }
 
-/* The hash after every step. */
 static ls_status list_hashes(const tool_settings *settings, run r, char (*hashes)[65])
 {
     tool_session session = { 0 };
@@ -287,7 +285,8 @@ static ls_status list_hashes(const tool_settings *settings, run r, char (*hashes
     return status;
 }
 
-/* Both again, step by step, then up to the first step whose hash differs. */
+/* Repeats both runs with a hash after every step, then once more up to the first step that
+ * differs. */
 static ls_status find_difference(const tool_settings *settings, run good, run bad)
 {
     size_t steps = (size_t)settings->steps, first = 0;
@@ -319,10 +318,10 @@ static ls_status find_difference(const tool_settings *settings, run good, run ba
 
 /* ---- Workers ---- */
 
-/* What the workers of a run share with this process. */
+/* Memory shared between the workers of a run and this process. */
 typedef struct shared {
     const tool_settings *settings;
-    run good, bad; /* bad alone is the run; both: where they part */
+    run good, bad; /* bad: the run; good: only when searching for a difference */
 } shared;
 
 static ls_status train_as_worker(int rank, int count, void *user)
@@ -331,7 +330,7 @@ static ls_status train_as_worker(int rank, int count, void *user)
     run own = s->bad;
     tool_session session = { 0 };
     (void)count;
-    signal(SIGTERM, SIG_DFL); /* ls_spawn ends the others when one has failed */
+    signal(SIGTERM, SIG_DFL); /* ls_spawn sends it to the others when one fails */
     ls_status status = train(s->settings, &own, s->settings->steps, NULL, &session);
     if (rank == 0)
         s->bad = own;
@@ -339,7 +338,7 @@ static ls_status train_as_worker(int rank, int count, void *user)
     return status;
 }
 
-/* Each worker makes the good run, too, by itself. */
+/* Each worker repeats the good run, too, on its own. */
 static ls_status compare_as_worker(int rank, int count, void *user)
 {
     const shared *s = user;
@@ -350,7 +349,8 @@ static ls_status compare_as_worker(int rank, int count, void *user)
     return find_difference(s->settings, s->good, s->bad);
 }
 
-/* In new processes: this one must not open a context before it forks, hence never. */
+/* With --workers, new processes make every run: this process must not open a context before it
+ * forks. */
 static ls_status in_workers(const tool_settings *settings, const run *good, run *bad)
 {
     shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -368,7 +368,7 @@ static ls_status in_workers(const tool_settings *settings, const run *good, run 
 
 /* ---- All runs ---- */
 
-/* Loss and metrics, to the last bit. */
+/* Compares loss and metrics bit by bit. */
 static bool same_results(const run *a, const run *b)
 {
     return a->result_count == b->result_count && memcmp(a->results, b->results, a->result_count * sizeof(double)) == 0;
@@ -400,7 +400,7 @@ static ls_status run_one(const tool_settings *settings, run *r)
 {
     tool_settings own;
     tool_session session = { 0 };
-    LS_TRY(settings_of(settings, r, &own)); /* what cannot be needs no workers to say so */
+    LS_TRY(settings_of(settings, r, &own)); /* detects unsupported runs without starting workers */
     if (r->workers > 0)
         return in_workers(settings, NULL, r);
     ls_status status = train(settings, r, settings->steps, NULL, &session);
@@ -408,7 +408,7 @@ static ls_status run_one(const tool_settings *settings, run *r)
     return status;
 }
 
-/* `first` is the run of these lanes that others are compared with; made by the first that succeeds. */
+/* first: the reference run for these lanes; set by the first run that succeeds. */
 static ls_status try_one(const tool_settings *settings, run *r, run *first, tally *sums)
 {
     ls_status status = run_one(settings, r);
@@ -418,7 +418,7 @@ static ls_status try_one(const tool_settings *settings, run *r, run *first, tall
         sums->skipped++;
         return LS_OK;
     }
-    if (status != LS_OK && sums->good == 0) { /* it is not the strategy */
+    if (status != LS_OK && sums->good == 0) { /* not the strategy's fault */
         printf("FAILED\n");
         return status;
     }
@@ -472,7 +472,7 @@ static ls_status try_all(const tool_settings *settings, const trial *t, tally *s
     return LS_OK;
 }
 
-/* Without --data: random samples, of which the last batch has fewer. */
+/* Without --data: random samples, with an incomplete last batch. */
 static void choose_data(tool_settings *settings, char buffer[64])
 {
     if (settings->data != NULL && settings->data[0] != '\0')

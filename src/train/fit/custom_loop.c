@@ -1,4 +1,5 @@
-/* Loops by hand: steps that are C functions of tensors, traced once for each kind of data, and data in passes. */
+/* Custom training loops: steps are C functions of tensors, traced once for each kind of data. Also
+ * distributes datasets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ static ls_status check_outputs(const ls_loop_step *step, ls_tensor *const *outpu
     return LS_OK;
 }
 
-/* Everything that was made to write, as one tensor behind the outputs; none: there is nothing. */
+/* Appends all nodes that write, as one group, to the fetches. */
 static ls_status add_writes(ls_loop_step *step, ls_traced *t, size_t from)
 {
     const ls_graph *graph = step->graph;
@@ -98,13 +99,13 @@ static ls_status trace(ls_loop_step *step, const ls_element *batch, ls_traced *t
     step->function(t->inputs, t->fetches, step->user);
     step->tracing = false;
     t->fetch_count = step->output_count;
-    LS_TRY(ls_graph_status(step->graph)); /* an update that could not be made must not be left out */
+    LS_TRY(ls_graph_status(step->graph)); /* an update that failed must not be ignored */
     LS_TRY(check_outputs(step, t->fetches));
     LS_TRY(check_variables(step, variables));
     return add_writes(step, t, nodes);
 }
 
-/* Whether the step can be used here and now. */
+/* Checks that the step can be used with this batch in the current scope. */
 static ls_status check_step(const ls_loop_step *step, const ls_element *batch, const char *call)
 {
     if (!step || !batch)
@@ -228,7 +229,7 @@ ls_tensor *ls_strategy_reduce(ls_reduction reduction, ls_tensor *value, int axis
 /* ---- Data ---- */
 
 struct ls_distributed {
-    ls_dataset *dataset; /* its own handle */
+    ls_dataset *dataset; /* a handle of its own */
     ls_iterator *iterator;
     uint64_t pass;
 };

@@ -1,4 +1,4 @@
-/* Steps of loops by hand, as by_hand.c traces them and replicas.c looks at them. */
+/* Steps of custom training loops. custom_loop.c traces them, replicas.c reads them. */
 #ifndef LS_TRAIN_FIT_CUSTOM_LOOP_H
 #define LS_TRAIN_FIT_CUSTOM_LOOP_H
 
@@ -7,11 +7,11 @@
 
 #define LS_MAX_STEP_OUTPUTS 1024
 
-/* What the function made for one kind of data. */
+/* The nodes that the step function built for one kind of data. */
 typedef struct ls_traced {
     ls_tensor *inputs[LS_MAX_COMPONENTS];
     int input_count;
-    ls_tensor **fetches; /* the outputs, then what is written, if anything is */
+    ls_tensor **fetches; /* the outputs, then the writes, if any */
     size_t fetch_count;
 } ls_traced;
 
@@ -20,16 +20,16 @@ struct ls_loop_step {
     ls_loop_step_function function;
     void *user;
     size_t output_count;
-    uint64_t scope; /* that was open when it was made: nodes are made in no other */
+    uint64_t scope; /* scope that was open at creation; the step must be traced in the same one */
     bool tracing;
     ls_traced **traced;
     size_t traced_count, traced_room;
-    /* of the last run; NULL: none yet */
+    /* Result of the last run; NULL: none yet. */
     const ls_traced *last;
     int lanes;
 };
 
-/* The nodes for such a batch, traced now if they are not there. `call` is for messages. */
+/* Returns the nodes for such a batch; traces them first if needed. `call` is for messages. */
 ls_status ls_loop_step_trace(ls_loop_step *step, const ls_element *batch, const char *call, ls_traced **out);
 
 #endif

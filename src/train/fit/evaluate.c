@@ -1,4 +1,4 @@
-/* evaluate and predict: one pass over data by a function that writes nothing. */
+/* evaluate and predict: one pass over data, by a function that changes no variables. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@
 
 /* ---- Evaluate ---- */
 
-/* How far a pass is: by its own bar where there is one, else to whoever watches. */
-/* Silent unless asked for, and on all workers of a cluster but the chief. */
+/* Returns LS_VERBOSE_SILENT unless output was requested and this worker is the chief. */
 static ls_verbose shown(const ls_job *job, ls_verbose verbose)
 {
     bool chief = ls_is_chief(ls_model_graph(job->model)->context);
     return chief && verbose != LS_VERBOSE_AUTO ? verbose : LS_VERBOSE_SILENT;
 }
 
+/* Reports progress: with a progress bar if there is one, otherwise with ls_work_tell. */
 static void tell_step(ls_progress *progress, const char *verb, int64_t done, int64_t steps, const ls_results *results)
 {
     if (progress)
@@ -35,16 +35,15 @@ static void tell_step(ls_progress *progress, const char *verb, int64_t done, int
         ls_work_tell(verb, NULL, done, steps > 0 ? steps : 0);
 }
 
-/* What is run for each batch of a pass. */
 typedef struct evaluation {
     ls_job *job;
     const ls_settings *settings;
     ls_function *function;
     ls_tally tally;
     const ls_watchers *watch;
-    ls_callback_event told; /* to callbacks */
+    ls_callback_event told; /* event for callbacks */
     ls_results results;     /* so far */
-    bool stopped;           /* by who watches */
+    bool stopped;           /* watch->stop became nonzero */
 } evaluation;
 
 static ls_status evaluate_batch(evaluation *e, const ls_batch_view *batch)
@@ -119,7 +118,8 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
     if (status == LS_OK)
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);
-    if (ls_is_chief(ls_model_graph(job->model)->context)) /* it may have become that */
+    /* May have become chief during the pass. */
+    if (ls_is_chief(ls_model_graph(job->model)->context))
         ls_callbacks_go_on(&callbacks);
     status = ls_callbacks_close(&callbacks, status);
     if (status == LS_OK)
@@ -168,7 +168,7 @@ ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_ev
 
 /* ---- Predict ---- */
 
-/* Grows by doubling: how many samples there are may not be known. */
+/* Appends rows. Doubles the buffer, since the number of samples may be unknown. */
 static ls_status append(ls_array *out, size_t *room, const ls_array *rows)
 {
     int64_t count = 0, have = 0;

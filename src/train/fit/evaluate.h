@@ -1,4 +1,4 @@
-/* One pass of evaluation, inside fit and outside of it. */
+/* Runs one pass of evaluation, in fit and outside of it. */
 #ifndef LS_TRAIN_FIT_EVALUATE_H
 #define LS_TRAIN_FIT_EVALUATE_H
 
@@ -7,13 +7,15 @@
 #include "train/report/progress.h"
 #include "train/job/job.h"
 
-/* Who watches a pass of evaluation. `progress` may be NULL; without a bar of its own it is told as work, by the name
- * `verb`. `callbacks` (callback.h) may be NULL, too. `stop` likewise; when it becomes not 0 the pass ends early:
- * out->count is 0. */
+/* Observers of a pass of evaluation. */
 typedef struct ls_watchers {
+    /* Name of the work for ls_work_tell, which reports progress if there is no progress bar. */
     const char *verb;
+    /* Progress bar; may be NULL. */
     ls_progress *progress;
+    /* May be NULL (callback.h). */
     ls_callback_list *callbacks;
+    /* May be NULL. The pass ends early when it becomes nonzero; then out->count is 0. */
     const volatile int *stop;
 } ls_watchers;
 ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const ls_watchers *watch,

@@ -1,4 +1,4 @@
-/* An evaluator: it trains nothing, and evaluates the checkpoints that another process saves, as they appear. */
+/* An evaluator: does not train, but evaluates the checkpoints of another process as they appear. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct follower {
     const ls_fit_options *options;
     const ls_settings *settings;
     ls_passes *validation;
-    int64_t epochs, step; /* step: of the last checkpoint that was evaluated; -1: none was */
+    int64_t epochs, step; /* step: of the last checkpoint evaluated; -1: none */
     ls_train_log *log;
     ls_history **history;
     bool ended;
@@ -43,7 +43,7 @@ static void print(const follower *f, const ls_results *results)
     fflush(out);
 }
 
-/* The job becomes what was saved: position and step say whether that was the end. */
+/* Loads a checkpoint into the job. Its position and step show whether training has ended. */
 static ls_status put(follower *f, ls_checkpoint *found)
 {
     ls_facts facts;
@@ -68,14 +68,15 @@ static ls_status evaluate(follower *f)
     ls_results results;
     double start = ls_clock_now();
     LS_TRY(ls_job_evaluate(f->job, f->settings, f->validation, &watch, &results));
-    if (results.count == 0) /* it was stopped */
+    if (results.count == 0) /* stopped early */
         return LS_OK;
     print(f, &results);
     ls_train_log_evaluation(f->log, f->step, ls_clock_now() - start, &results);
     return ls_history_add(f->history, &results, NULL);
 }
 
-/* One that goes away while it is read is followed by another. */
+/* Evaluates the newest checkpoint, if it is new. A checkpoint that is deleted while it is read is
+ * no error: a newer one follows. */
 static ls_status look(follower *f, bool *found_one)
 {
     ls_logger *log = &ls_model_graph(f->job->model)->context->log;

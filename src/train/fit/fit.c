@@ -1,4 +1,4 @@
-/* fit: epochs of steps, with callbacks, validation, progress and a log. */
+/* ls_fit: epochs of steps, with callbacks, validation, progress and a log. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,6 @@
 #include "train/report/status.h"
 #include "train/report/worker_times.h"
 
-/* One fit at work. */
 typedef struct fit {
     ls_job *job;
     ls_function *function;
@@ -40,32 +39,32 @@ typedef struct fit {
     const ls_fit_options *options;
     ls_passes data, validation;
     bool validates;
-    int64_t epochs, steps; /* steps of an epoch; negative: as many as there are */
-    bool in_pass;          /* over the data: it goes on with the next batch */
-    int64_t step;          /* since the model was compiled */
+    int64_t epochs, steps; /* steps: per epoch; negative: until the data ends */
+    bool in_pass;          /* a pass over the data is open */
+    int64_t step;          /* steps since the model was compiled */
     int64_t made;          /* steps of this fit */
     ls_progress progress;
     ls_train_log *log;
     ls_history *history;
     ls_results results, val_results;
     bool stopped, validated;
-    bool whole; /* the last epoch ran to its end */
+    bool whole; /* the last epoch is complete */
     ls_callback_list callbacks;
     const char *reason;
-    bool rate_shown;     /* the first line of progress is printed */
-    double start, rate;  /* when training began; the learning rate of the last step */
-    double delay;        /* that threads had until then: see ls_cores_delay */
-    ls_fit_facts facts;  /* what a checkpoint says of it */
-    bool clean;          /* everything that is saved is of one moment: a run that fails here can go on from it */
-    bool chief;          /* of the workers of a cluster this one prints, logs and saves */
-    unsigned generation; /* of the membership, at the last look */
-    bool over; /* this worker came when the others had ended this fit, or it was stopped before it was let in */
-    ls_worker_times workers, pace; /* of the epoch; since lanes were shared out */
+    bool rate_shown;               /* the first line of progress was printed */
+    double start, rate;            /* time when training began; learning rate of the last step */
+    double delay;                  /* ls_cores_delay at that time */
+    ls_fit_facts facts;            /* for checkpoints */
+    bool clean;                    /* the state is consistent: it may be saved if the fit fails */
+    bool chief;                    /* this worker prints, logs and saves */
+    unsigned generation;           /* generation of the membership when last checked */
+    bool over;                     /* joined after the fit had ended, or was stopped before */
+    ls_worker_times workers, pace; /* of this epoch; since lanes were last distributed */
     ls_fit_status *status;
-    double epoch_start, looked; /* when the epoch began; when workers were looked at */
-    bool asynchronous;          /* with parameter servers that apply gradients as they come (servers.h) */
-    ls_server_session served;   /* then, */
-    ls_chief *dealer;           /* and in the chief */
+    double epoch_start, looked; /* time when the epoch began; time of the last look at workers */
+    bool asynchronous;          /* parameter servers apply gradients as they arrive (servers.h) */
+    ls_server_session served;   /* if asynchronous */
+    ls_chief *dealer;           /* if asynchronous, in the chief */
 } fit;
 
 static ls_context *context_of(const fit *f)
@@ -80,7 +79,8 @@ static bool is_interrupted(const fit *f)
     return f->stopped && strcmp(f->reason, "interrupted") == 0;
 }
 
-/* What ends is told with the results of the epoch so far, an epoch also with its validation's. */
+/* End events carry the results of the epoch so far; the ends of an epoch and of training also those
+ * of the validation. */
 static ls_status call_back(fit *f, ls_moment when, int64_t epoch)
 {
     bool ends = when == LS_EPOCH_END || when == LS_TRAIN_END, stop = false;
@@ -128,8 +128,8 @@ static void open_status(fit *f)
         ls_fit_status_open(f->options->status, f->job, f->options->log, &f->status);
 }
 
-/* The lowest rank of those that are left is the chief: it goes on with the same log and files. Asked behind whatever
- * workers do together, which is where the loss of one is seen. */
+/* The oldest remaining member becomes chief and continues the same log and files. Called after each
+ * collective operation, where the loss of a worker is noticed. */
 static ls_status promote_to_chief(fit *f)
 {
     const ls_peers *peers = context_of(f)->peers;
@@ -158,7 +158,7 @@ static ls_status promote_to_chief(fit *f)
     return LS_OK;
 }
 
-/* ---- Workers that come ---- */
+/* ---- Workers that join ---- */
 
 static ls_status welcome(fit *f)
 {
@@ -176,13 +176,13 @@ static ls_status welcome(fit *f)
                    f->job->saver ? ", which is saved" : "");
 }
 
-/* This worker is one of them: the fit goes on where the others are. */
+/* Joins a running fit at the others' current step. */
 static ls_status join(fit *f)
 {
     ls_answer answer;
     LS_TRY(ls_job_join(f->job, f->log, f->options->stop, &answer));
     if (answer == LS_ANSWER_JOINED)
-        return welcome(f); /* as the others do */
+        return welcome(f); /* as the other workers do */
     f->over = true;
     if (answer == LS_ANSWER_WAIT) {
         f->stopped = true;
@@ -191,7 +191,8 @@ static ls_status join(fit *f)
     return LS_OK;
 }
 
-/* Nobody leaves before the chief has written everything: if it is lost meanwhile, another one still can. */
+/* All workers stay until the chief has written everything: if it is lost meanwhile, another one
+ * takes over. */
 static ls_status wait_for_chief(fit *f)
 {
     LS_TRY(ls_cluster_barrier(context_of(f), "the end of ls_fit"));
@@ -203,7 +204,8 @@ static ls_status wait_for_chief(fit *f)
 static ls_status log_step(fit *f, double loss, int64_t samples, int lanes)
 {
     char hex[65];
-    bool hash = f->options->log_hash && !f->asynchronous; /* then this process has no state between two halts */
+    /* An asynchronous chief has the state only at a halt. */
+    bool hash = f->options->log_hash && !f->asynchronous;
     if (!f->log)
         return LS_OK;
     if (hash)
@@ -225,7 +227,8 @@ static ls_status log_own_step(fit *f, int64_t samples)
     return log_step(f, loss, samples, f->job->used_lanes);
 }
 
-/* A step that is not finite changed nothing: training fails, or with ls_terminate_on_nan ends before it. */
+/* A step that is not finite changed nothing. Fails, or with ls_terminate_on_nan ends training
+ * before that step. */
 static ls_status refuse_step(fit *f)
 {
     ls_status status = ls_fail_within(LS_ERR_NOT_FINITE, "step %" PRId64, f->step + 1);
@@ -252,7 +255,7 @@ static ls_status run_step(fit *f, const ls_batch_view *batch)
     return status == LS_ERR_DEVICE ? ls_fail_within(status, "step %" PRId64, f->step + 1) : status;
 }
 
-/* A signal that came to one worker of a cluster ends all of them at the same step. */
+/* In a cluster, a signal to one worker stops all workers at the same step. */
 static bool should_stop(fit *f)
 {
     if (ls_job_interrupted(f->job, f->options->stop)) {
@@ -266,7 +269,7 @@ static bool should_stop(fit *f)
     return f->stopped;
 }
 
-/* The pass at the job's position, behind the batches that were taken before. */
+/* Begins the pass at the job's position: skips the batches that were already used. */
 static ls_status begin_pass(fit *f)
 {
     const ls_position *at = &f->job->position;
@@ -284,8 +287,8 @@ static ls_status begin_pass(fit *f)
     return LS_OK;
 }
 
-/* The next batch. Where an epoch has steps of its own, a pass that ends is followed by the next; else each epoch is a
- * pass. */
+/* Gets the next batch. If steps_per_epoch is given, the next pass follows the end of a pass;
+ * otherwise each epoch is a pass. */
 static ls_status next_batch(fit *f, ls_batch_view *batch, bool *end)
 {
     ls_position *at = &f->job->position;
@@ -307,7 +310,8 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     ls_status status = next_batch(f, batch, end);
     ls_error failure;
     ls_error_keep(&failure, status);
-    ls_status followed = promote_to_chief(f); /* data may come from a worker that is lost */
+    /* The worker that supplies the data may be lost. */
+    ls_status followed = promote_to_chief(f);
     status = status != LS_OK ? ls_error_give(&failure) : followed;
     double now = ls_clock_now();
     f->job->times.data += now - start;
@@ -315,9 +319,9 @@ static ls_status wait_for_batch(fit *f, ls_batch_view *batch, bool *end)
     return status;
 }
 
-#define MEASURED_STEPS 5 /* after so many it is known how fast devices are */
+#define MEASURED_STEPS 5 /* steps after which the speed of devices is known */
 
-/* A step is done when everything that is saved says so. */
+/* Counts a step. The state is not clean until all that is saved agrees. */
 static ls_status count_step(fit *f, int64_t samples)
 {
     f->clean = false;
@@ -332,7 +336,8 @@ static ls_status count_step(fit *f, int64_t samples)
 
 #define SPLIT_EVERY 100 /* steps; also at the end of an epoch */
 
-/* Lanes follow the speed of workers, where that is asked for; the same on all of them at the same step. */
+/* With work_split "auto", distributes lanes by the speed of workers; at the same step on all
+ * workers. */
 static ls_status split_lanes(fit *f, bool now)
 {
     const char *split = f->options->strategy.work_split;
@@ -345,7 +350,7 @@ static ls_status split_lanes(fit *f, bool now)
 
 #define LOOK 0.25 /* seconds */
 
-/* What the fit is at, for those who watch. */
+/* Updates the progress that others can watch. */
 static void show(fit *f, const char *doing)
 {
     const ls_position *at = &f->job->position;
@@ -367,7 +372,6 @@ static void show(fit *f, const char *doing)
     ls_fit_status_workers(f->status, &f->workers, made);
 }
 
-/* Steps up to the epoch's end, or until something stops them. */
 static ls_status train_epoch(fit *f)
 {
     ls_position *at = &f->job->position;
@@ -380,7 +384,7 @@ static ls_status train_epoch(fit *f)
             break;
         LS_TRY(call_back(f, LS_BATCH_BEGIN, epoch));
         LS_TRY(run_step(f, &batch));
-        if (f->stopped) /* by a step that is not finite: it was not made */
+        if (f->stopped) /* the step was not finite, and was not made */
             return LS_OK;
         LS_TRY(count_step(f, batch.samples));
         ls_worker_times_step(&f->workers, f->job->used_lanes);
@@ -398,7 +402,7 @@ static ls_status train_epoch(fit *f)
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
         }
-        LS_TRY(welcome(f)); /* the last thing: who comes goes on from here */
+        LS_TRY(welcome(f)); /* last: a worker that joins starts from this state */
     }
     f->whole = true;
     if (at->step == 0)
@@ -408,7 +412,7 @@ static ls_status train_epoch(fit *f)
 
 /* ---- Steps of asynchronous parameter servers ---- */
 
-/* The rate that servers take for the step behind those that are done. */
+/* Finds the rate that servers use for the next step. */
 static ls_status find_server_rate(fit *f)
 {
     if (isnan(f->job->rate))
@@ -417,7 +421,7 @@ static ls_status find_server_rate(fit *f)
     return LS_OK;
 }
 
-/* A batch is done, by whomever. */
+/* Counts a batch that some worker has computed. */
 static ls_status count_done(fit *f, const ls_chief_done *done)
 {
     ls_position *at = &f->job->position;
@@ -437,7 +441,7 @@ static ls_status count_done(fit *f, const ls_chief_done *done)
     return call_back(f, LS_BATCH_END, at->epoch);
 }
 
-/* Nothing is being computed: the job is what its servers have. */
+/* Copies the servers' state into the job while no batch is being computed. */
 static ls_status settle(fit *f)
 {
     LS_TRY(ls_chief_settle(f->dealer, false));
@@ -449,7 +453,8 @@ static ls_status next_done(fit *f)
 {
     ls_chief_done done;
     ls_status status = ls_chief_next(f->dealer, &done);
-    if (status == LS_ERR_NOT_FINITE) { /* it was not pushed, and others are still being computed */
+    /* It was not pushed; other batches are still being computed. */
+    if (status == LS_ERR_NOT_FINITE) {
         LS_TRY(refuse_step(f));
         return ls_chief_settle(f->dealer, true);
     }
@@ -459,7 +464,8 @@ static ls_status next_done(fit *f)
     return status;
 }
 
-/* The epoch's batches, until all that were dealt out are done; a halt inside it is for a checkpoint. */
+/* Runs the epoch's batches until all that were handed out are done. Halts within it for
+ * checkpoints. */
 static ls_status serve_epoch(fit *f)
 {
     ls_position *at = &f->job->position;
@@ -487,7 +493,7 @@ static ls_status serve_epoch(fit *f)
     return LS_OK;
 }
 
-/* What is told of the epoch stays in the results. */
+/* Leaves the results of the epoch before in f->results. */
 static void begin_next_epoch(fit *f)
 {
     ls_position *at = &f->job->position;
@@ -501,9 +507,9 @@ static void begin_next_epoch(fit *f)
     }
 }
 
-/* A signal cut the epoch, or its validation: it has none, and that of the epoch before is not this one's. Where it came
- * behind the last step, the epoch is not whole either: when training goes on, its validation is the first thing to do.
- */
+/* An interrupted epoch has no validation results, and must not report those of the epoch before. A
+ * signal after the last step or during validation leaves the epoch incomplete: a resumed fit begins
+ * with this validation. */
 static ls_status validate(fit *f, double *seconds)
 {
     bool interrupted = is_interrupted(f);
@@ -518,7 +524,7 @@ static ls_status validate(fit *f, double *seconds)
     bool stops = false;
     if (cut)
         stops = should_stop(f);
-    if (stops) /* saved as before it: who goes on from there validates again */
+    if (stops) /* saved as before it: a resumed fit validates again */
         ls_checkpoint_writer_step(f->job->saver, true);
     f->whole = f->whole && !cut;
     interrupted |= cut;
@@ -530,7 +536,8 @@ static ls_status validate(fit *f, double *seconds)
     return LS_OK;
 }
 
-/* What has been added since. `seconds` is all the time that passed; what is neither data nor compute is other. */
+/* Returns the difference. `seconds`: all time that passed; what is neither data nor compute is
+ * other. */
 static ls_times times_since(const ls_times *now, const ls_times *before, double seconds)
 {
     ls_times t = { .data = now->data - before->data,
@@ -541,7 +548,7 @@ static ls_times times_since(const ls_times *now, const ls_times *before, double 
     return t;
 }
 
-/* Prints the rate once, after the callbacks of the first epoch's beginning, which may set it. */
+/* Prints the rate once, after the first epoch-begin callbacks, which may set it. */
 static ls_status show_rate(fit *f)
 {
     double rate;
@@ -569,7 +576,7 @@ static ls_status run_epoch(fit *f)
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
     LS_TRY(f->asynchronous ? serve_epoch(f) : train_epoch(f));
-    if (f->job->position.step == 0) /* its first step was not finite: there is nothing to tell of it */
+    if (f->job->position.step == 0) /* its first step was not finite: nothing to report */
         return LS_OK;
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
@@ -606,7 +613,6 @@ static ls_status run_epoch(fit *f)
 
 /* ---- Setting up ---- */
 
-/* Everything that decides what a step is. */
 static ls_status open_passes(fit *f, ls_dataset *data)
 {
     ls_fit_setup setup;
@@ -621,7 +627,8 @@ static ls_status open_passes(fit *f, ls_dataset *data)
     return LS_OK;
 }
 
-/* Whether lanes go there. (Any CPU that takes part may help with joins and updates, too: that alone does not count.) */
+/* Returns whether lanes run on the device. Joins and updates alone, with which any active CPU may
+ * help, do not count. */
 static bool has_tasks(const ls_placement *placement, int device)
 {
     bool found = placement->plan->segment_count == 0 && placement->places[device].active;
@@ -630,7 +637,7 @@ static bool has_tasks(const ls_placement *placement, int device)
     return found;
 }
 
-/* The devices that have work in the plan; free() the list. */
+/* Lists the devices that have work in the plan. The caller frees the list. */
 static ls_status working_devices(const ls_placement *placement, int **out, int *count)
 {
     int all = placement->ctx->device_count, *list = calloc((size_t)all, sizeof(*list));
@@ -643,8 +650,8 @@ static ls_status working_devices(const ls_placement *placement, int **out, int *
     return LS_OK;
 }
 
-/* The lanes and devices that are used are those of the plan, which is made now. Without a plan the log has its start,
- * too: with what was asked for. */
+/* Logs the start with the lanes and devices of the plan, which is compiled here. If that fails,
+ * logs what was requested. */
 static ls_status log_start(fit *f)
 {
     ls_graph *graph = ls_model_graph(f->job->model);
@@ -674,7 +681,8 @@ static ls_status log_start(fit *f)
     return ls_error_give(&failure);
 }
 
-/* A fit that goes on inside an epoch takes the batches that the last one left of it. */
+/* A fit that resumes within an epoch uses the remaining batches of that epoch, so they must be the
+ * same. */
 static ls_status check_going_on(const fit *f)
 {
     const ls_job *job = f->job;
@@ -695,8 +703,8 @@ static ls_status check_going_on(const fit *f)
         job->position.step, job->position.epoch + 1, job->fitted, job->data_seed, f->data.spec.batch, f->options->seed);
 }
 
-/* The job is at the start of its first epoch, or where the last fit left it. A callback's on_train_begin may put it
- * elsewhere. */
+/* Puts the job at the start of its first epoch, or where the last fit ended. A callback's
+ * on_train_begin may change the position. */
 static void begin_job(fit *f)
 {
     const ls_fit_options *o = f->options;
@@ -719,7 +727,7 @@ static void begin_job(fit *f)
     job->fit = &f->facts;
 }
 
-/* Whatever is wrong with a callback is told before anything is trained. */
+/* Reports errors in callbacks before training begins. */
 static ls_status open_callbacks(fit *f)
 {
     const ls_fit_options *o = f->options;
@@ -734,7 +742,7 @@ static ls_status open_callbacks(fit *f)
     return ls_callbacks_open(&f->callbacks, o->callbacks, o->callback_count, &facts);
 }
 
-/* Times by device, and a timeline where one is asked for: a file that can be written is found out now. */
+/* Starts device times and, on request, a timeline. Checks now that its file can be written. */
 static ls_status open_times(fit *f)
 {
     const ls_fit_options *o = f->options;
@@ -750,7 +758,7 @@ static ls_status open_times(fit *f)
     return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
 }
 
-/* Written like a log: one that cannot be is told, and changes nothing else. */
+/* Writes the timeline. As with the log, failure is only a warning. */
 static void close_times(fit *f, const ls_error *failure)
 {
     ls_job *job = f->job;
@@ -774,7 +782,7 @@ static void close_times(fit *f, const ls_error *failure)
     job->timeline = NULL;
 }
 
-/* Those of the other workers come to the chief. */
+/* Collects the timelines of the other workers in the chief. */
 static ls_status gather_timelines(fit *f)
 {
     ls_peers *peers = context_of(f)->peers;
@@ -787,7 +795,7 @@ static ls_status gather_timelines(fit *f)
 static ls_status open_fit(fit *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
-    ls_fit_seconds_free(f->job->seconds); /* those of the fit before */
+    ls_fit_seconds_free(f->job->seconds); /* from the fit before */
     f->job->seconds = NULL;
     open_progress(f);
     LS_TRY(open_passes(f, data));
@@ -806,7 +814,8 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     return ls_job_step(f->job, &f->step);
 }
 
-/* The rate of the step that was made last: an epoch that goes on for its validation alone has no other. */
+/* Finds the rate of the last step made. An epoch that is resumed only for its validation has no
+ * other. */
 static ls_status find_last_rate(fit *f)
 {
     const ls_job *job = f->job;
@@ -841,7 +850,7 @@ static void set_served(fit *f)
     };
 }
 
-/* A worker that is not the chief, or a server: it prints, logs and saves nothing. */
+/* Runs a server, or a worker that is not the chief: it prints, logs and saves nothing. */
 static ls_status serve_fit(fit *f, ls_dataset *data)
 {
     LS_TRY(open_fit_data(f, data));
@@ -852,7 +861,7 @@ static ls_status serve_fit(fit *f, ls_dataset *data)
     return ls_is_server(context_of(f)) ? ls_serve_as_server(&f->served) : ls_serve_as_worker(&f->served);
 }
 
-/* ---- Following checkpoints ---- */
+/* ---- Evaluating checkpoints ---- */
 
 static ls_status follow_fit(fit *f, ls_dataset *data)
 {
@@ -866,7 +875,7 @@ static ls_status follow_fit(fit *f, ls_dataset *data)
     return ls_evaluate_checkpoints(f->job, &f->settings, &f->validation, f->epochs, &f->history);
 }
 
-/* Whatever made it fail, the weights are those that the servers have, if they can be had. */
+/* After a failure, tries to get the servers' weights into the model. */
 static void close_served(fit *f, ls_error *failure)
 {
     if (failure->status != LS_OK && failure->status != LS_ERR_PEER && ls_chief_settle(f->dealer, true) != LS_OK)
@@ -875,9 +884,8 @@ static void close_served(fit *f, ls_error *failure)
     f->dealer = NULL;
 }
 
-/* ---- All of it ---- */
+/* ---- The whole fit ---- */
 
-/* Prints the cluster, where progress is shown. */
 static void introduce_cluster(fit *f)
 {
     char line[800];
@@ -906,11 +914,12 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     ls_worker_times_begin(&f->pace, context_of(f));
     f->start = ls_clock_now();
     f->delay = ls_cores_delay("");
-    ls_status status = ls_job_step(f->job, &f->step); /* again: the job may have been put elsewhere, */
+    /* again: resuming or joining may have changed it */
+    ls_status status = ls_job_step(f->job, &f->step);
     if (status == LS_OK)
         status = find_last_rate(f);
     if (status == LS_OK && !joins)
-        status = log_start(f); /* so only now the log can say where it starts */
+        status = log_start(f); /* only now is the start position known */
     ls_checkpoint_writer_log(f->job->saver, f->log);
     bool resumes = ls_checkpoint_writer_resumes(f->job->saver), interrupted = false, stops = false;
     if (status == LS_OK && !joins)
@@ -923,7 +932,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         set_served(f);
         status = ls_chief_open(&f->served, f->steps, &f->dealer);
     }
-    if (stops) /* a signal came before the first step, or all are done */
+    if (stops) /* a signal came before the first step, or all steps are done */
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
@@ -983,7 +992,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_progress_close(&f.progress);
     ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)
-        ls_checkpoint_writer_finish(f.job->saver); /* the last good step is not lost */
+        ls_checkpoint_writer_finish(f.job->saver); /* keep the last good step */
     ls_error unsaved;
     ls_error_keep(&unsaved, ls_checkpoint_writer_close(f.job->saver));
     f.job->saver = NULL;
@@ -999,7 +1008,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         status = ls_cluster_barrier(ls_model_graph(model)->context, "the end of ls_fit");
     if (failure.status == LS_OK)
         ls_error_keep(&failure, status);
-    if (failure.status == LS_OK) /* other workers do not wait for a disk: this comes after the barrier */
+    /* Reported after the barrier: other workers do not wait for a disk. */
+    if (failure.status == LS_OK)
         failure = unsaved;
     ls_use_end(&use);
     if (status == LS_OK && options.history)
@@ -1042,7 +1052,7 @@ ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_fit_opt
     return status;
 }
 
-/* ---- What is known of it ---- */
+/* ---- Queries ---- */
 
 ls_status ls_model_steps(ls_model *model, int64_t *out)
 {

@@ -1,4 +1,5 @@
-/* Which samples of a batch each replica has: views, for looking and printing. Nothing is computed by them. */
+/* Views of the samples that each replica has, for inspection and printing. Nothing is computed with
+ * them. */
 #include <stdlib.h>
 
 #include "base/fpmode.h"
@@ -11,19 +12,19 @@
 
 static int count_replicas(const ls_task_map *map, const ls_context *ctx)
 {
-    int first = map->count > 0 ? map->devices[0] : ctx->device_count - 1; /* no strategy: all of the fastest kind */
+    /* Without a strategy: all devices of the fastest kind. */
+    int first = map->count > 0 ? map->devices[0] : ctx->device_count - 1;
     int devices = ls_task_map_devices(map, ctx, ctx->devices[first].kind, NULL);
     return map->stages > 1 && devices >= map->stages ? devices / map->stages : map->stages > 1 ? 1 : devices;
 }
 
-/* How a batch is shared out. */
 typedef struct sharing {
     const ls_task_map *map;
     int replicas, lanes;
     int64_t samples;
 } sharing;
 
-/* Its samples are `count` from number `from` on: a replica's lanes follow each other. */
+/* Finds the samples [from, from + count) of a replica: its lanes are consecutive. */
 static ls_status find_part(const sharing *s, int replica, int64_t *from, int64_t *count)
 {
     int begin = 0, end;
@@ -47,7 +48,6 @@ static ls_status share_out(const ls_loop_step *step, int lanes, int64_t samples,
     return LS_OK;
 }
 
-/* The rows of an array that a replica has. */
 static ls_array rows_of(ls_array array, int64_t from, int64_t count)
 {
     int64_t elements = 1;

@@ -1,5 +1,5 @@
-/* Workers that come to a fit that runs: they are given the state between two steps, as a checkpoint of that moment, and
- * go on with the next step like everyone else. */
+/* Workers that join a running fit: between two steps, a member sends them the state as a
+ * checkpoint. They continue with the next step like the others. */
 #include <stdlib.h>
 
 #include "nn/model.h"
@@ -9,16 +9,15 @@
 #include "train/job/job.h"
 #include "train/report/log.h"
 
-#define TAG(number) (0x6a6f696e00000000u + (number)) /* "join", then which exchange */
+#define TAG(number) (0x6a6f696e00000000u + (number)) /* "join", then the number of the exchange */
 
 static ls_peers *peers_of(const ls_job *job)
 {
     return ls_model_graph(job->model)->context->peers;
 }
 
-/* ---- Giving ---- */
+/* ---- Sending the state ---- */
 
-/* The files of a checkpoint of this moment, one behind the other. */
 static ls_status pack(ls_job *job, ls_package *out)
 {
     ls_facts facts;
@@ -35,7 +34,7 @@ static ls_status pack(ls_job *job, ls_package *out)
     return status;
 }
 
-/* Who has been there for longest, but for the newcomer itself. */
+/* Returns the oldest member that is not the joining worker itself; -1: none. */
 static int giver(const ls_peers *peers)
 {
     for (int i = 0; i < peers->count; i++)
@@ -44,13 +43,14 @@ static int giver(const ls_peers *peers)
     return -1;
 }
 
-/* What goes before the bytes. */
+/* Sent before the state. */
 typedef struct handover {
     uint64_t size[LS_CHECKPOINT_FILES];
     char log[LS_LOG_ID];
 } handover;
 
-/* More than a job of this model can have: what another worker says does not decide how much memory is taken. */
+/* Limits the size to what this model can need: the sender must not decide how much memory is
+ * allocated. */
 static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES])
 {
     ls_state_entry *entries = NULL;
@@ -66,7 +66,7 @@ static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES
     return LS_OK;
 }
 
-/* The state comes from one that has it to the newcomer; the others take part, and give and get nothing. */
+/* Sends the state from a member to the joining worker. The others take part without data. */
 static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
@@ -93,7 +93,7 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
     return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state of a newcomer");
 }
 
-/* Until the newcomer has it, or is lost. */
+/* Repeats until the joining worker has the state, or is lost. */
 static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
@@ -103,7 +103,7 @@ static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package
         if (status == LS_OK)
             peers->newcomer = -1;
         else if (!ls_peers_again(peers)) {
-            peers->give_up(peers); /* the others go on */
+            peers->give_up(peers); /* the others continue */
             return status;
         }
     }
@@ -114,7 +114,8 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 {
     ls_peers *peers = peers_of(job);
     *too_few = false;
-    if (peers && peers->count == 1) /* there are no commits else, with which wishes go along */
+    /* A single worker makes no other commits, and wishes travel with commits. */
+    if (peers && peers->count == 1)
         LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
     while (peers && (peers->decided & LS_WISH_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
         ls_package package = { .bytes = NULL };
@@ -130,7 +131,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
     return LS_OK;
 }
 
-/* ---- Being given ---- */
+/* ---- Receiving the state ---- */
 
 static ls_status put(ls_job *job, ls_checkpoint *found)
 {
@@ -164,7 +165,7 @@ static ls_status take_state(ls_job *job, ls_train_log *log)
     if (status == LS_OK)
         status = put(job, found);
     if (status != LS_OK)
-        peers->give_up(peers); /* it was let in already */
+        peers->give_up(peers); /* it is a member already */
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* One training step by hand: for loops that are not fit's. */
+/* One training step, for custom loops. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "nn/model.h"
@@ -23,7 +23,7 @@ static ls_status check(const ls_batch_options *o)
     return LS_OK;
 }
 
-/* The arrays are data of one batch. */
+/* Treats the arrays as a dataset of one batch. */
 static ls_status run(one_step *s, ls_dataset *data, ls_results *out)
 {
     const ls_batch_options *o = s->options;

@@ -1,5 +1,5 @@
-/* Batches that are read before they are wanted, as copies: row numbers where the data is in memory, else the element's
- * arrays. */
+/* Copies of batches that were read too early (batch_lookahead.h): row numbers if the data is in
+ * memory, otherwise the element's arrays. */
 #include "train/server/batch_lookahead.h"
 
 #include <stdlib.h>
@@ -10,21 +10,21 @@
 #include "train/job/step.h"
 
 typedef struct kept {
-    size_t uses; /* 0: nothing is kept */
+    size_t uses; /* requests left; 0: nothing is kept */
     int64_t *rows;
     const ls_element *base;
-    ls_element element; /* with arrays of its own, where there are no rows */
+    ls_element element; /* with its own arrays, if there are no rows */
     int64_t samples;
 } kept;
 
 struct ls_batch_lookahead {
     ls_passes *data;
     const ls_batch_lookahead_batch *list;
-    size_t count, read; /* how many of the list were read */
+    size_t count, read; /* read: batches of the list read so far */
     bool in_pass;
-    int64_t pass, next; /* where the data is */
-    kept *kept;         /* by number */
-    size_t shown;       /* that is to be freed before the next; count: none */
+    int64_t pass, next; /* position in the data */
+    kept *kept;         /* [count] */
+    size_t shown;       /* batch to free at the next call; count: none */
 };
 
 ls_status ls_batch_lookahead_make(ls_passes *data, const ls_batch_lookahead_batch *list, size_t count,
@@ -96,7 +96,6 @@ static ls_status keep(kept *k, const ls_batch_view *batch, size_t uses)
     return LS_OK;
 }
 
-/* The next batch of the list, from the data. */
 static ls_status read_next(ls_batch_lookahead *u)
 {
     const ls_batch_lookahead_batch *wanted = &u->list[u->read];

@@ -1,5 +1,5 @@
-/* Batches in any order near that of the data: each pass is read once, in order, and what comes before the batch that is
- * wanted is kept until it is. For replays, which know which batches they will want, and how often. */
+/* Delivers batches in almost the order of the data, for replays, which know in advance the batches
+ * they need. Reads each pass once, in order, and keeps batches that it read too early. */
 #ifndef LS_TRAIN_SERVER_BATCH_LOOKAHEAD_H
 #define LS_TRAIN_SERVER_BATCH_LOOKAHEAD_H
 
@@ -7,21 +7,23 @@
 #include "train/job/passes.h"
 #include "train/job/step.h"
 
-/* A batch: where it is in the data, and how often it will be asked for. */
+/* Position of a batch in the data, and how many times it will be requested. */
 typedef struct ls_batch_lookahead_batch {
-    int64_t epoch, batch; /* for messages */
-    int64_t pass, index;  /* the batch of that number in that pass */
+    int64_t epoch, batch; /* only for error messages */
+    int64_t pass, index;
     size_t uses;
 } ls_batch_lookahead_batch;
 
 typedef struct ls_batch_lookahead ls_batch_lookahead;
 
-/* `list` is in the order of the data, each batch once; it and the passes must outlive the result. */
+/* `list` is in the order of the data and has each batch once. `list` and `data` must outlive
+ * *out. */
 ls_status ls_batch_lookahead_make(ls_passes *data, const ls_batch_lookahead_batch *list, size_t count,
                                   ls_batch_lookahead **out);
 void ls_batch_lookahead_free(ls_batch_lookahead *upcoming);
 
-/* Batch `number` of the list; the view lasts until the next call. It is asked for `uses` times. */
+/* Returns batch `number` of the list. The view is valid until the next call. The caller requests
+ * each batch exactly `uses` times. */
 ls_status ls_batch_lookahead_get(ls_batch_lookahead *upcoming, size_t number, ls_batch_view *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Dealing out batches (dealer.h). */
+/* Hands out batches (batch_queue.h). */
 #include "train/server/batch_queue.h"
 
 #include <pthread.h>
@@ -20,11 +20,12 @@ struct ls_batch_queue {
     int64_t next, limit;
     given *out; /* being computed */
     size_t out_count, out_room;
-    int64_t *again; /* of lost processes, the lowest last */
+    int64_t *again; /* taken back from lost processes, lowest last */
     size_t again_count, again_room;
-    int *asking; /* in the order in which they asked */
+    int *asking; /* ranks, in the order of their requests */
     size_t asking_count, asking_room;
-    int64_t *asked; /* by rank: number of the last ask that was heard; 0: none since the process is there */
+    /* By rank: number of the last request received; 0: none since the process connected. */
+    int64_t *asked;
 };
 
 ls_status ls_batch_queue_make(int processes, int64_t first, ls_batch_queue_give give, void *user, ls_batch_queue **out)
@@ -55,14 +56,14 @@ void ls_batch_queue_free(ls_batch_queue *d)
     free(d);
 }
 
-/* ---- Under the mutex ---- */
+/* ---- Helpers, called with the mutex held ---- */
 
 static bool has_batch(const ls_batch_queue *d)
 {
     return d->again_count > 0 || d->next < d->limit;
 }
 
-/* Room was made before, for whoever asks. */
+/* Needs no memory: make_room reserved it when each process asked. */
 static void deal(ls_batch_queue *d)
 {
     while (d->asking_count > 0 && has_batch(d)) {
@@ -93,7 +94,7 @@ static void take_back(ls_batch_queue *d, int64_t ordinal)
     d->again[at] = ordinal;
 }
 
-/* ---- Calls ---- */
+/* ---- Interface ---- */
 
 void ls_batch_queue_set_limit(ls_batch_queue *d, int64_t limit)
 {

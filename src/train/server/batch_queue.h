@@ -1,8 +1,8 @@
-/* The batches of a job with parameter servers, dealt out by the chief as numbers. Each is dealt out once, to whoever
- * asks next; what a lost worker had goes to the next that asks. Nobody gets a batch beyond the limit, so that the chief
- * can let all come to an end: of an epoch, or for a checkpoint.
+/* The batches of a job with parameter servers. The chief hands each batch, as a number, to the next
+ * worker that asks. Batches of a lost worker are handed out again. No batch at or above the limit
+ * is handed out, so that the chief can let all workers finish an epoch, or stop for a checkpoint.
  *
- * Calls may come from any thread; `give` is called with the dealer's mutex held. */
+ * Any thread may call these functions. `give` is called with the queue's mutex held. */
 #ifndef LS_TRAIN_SERVER_BATCH_QUEUE_H
 #define LS_TRAIN_SERVER_BATCH_QUEUE_H
 
@@ -10,27 +10,28 @@
 
 typedef struct ls_batch_queue ls_batch_queue;
 
-/* ordinal: the number of the batch, of all batches of the job. */
+/* ordinal: number of the batch among all batches of the job. */
 typedef void (*ls_batch_queue_give)(void *user, int rank, int64_t ordinal);
 
-/* first: the ordinal that is dealt out first. */
+/* first: ordinal of the first batch. */
 ls_status ls_batch_queue_make(int processes, int64_t first, ls_batch_queue_give give, void *user, ls_batch_queue **out);
 void ls_batch_queue_free(ls_batch_queue *dealer);
 
-/* Batches below `limit` may be dealt out. */
+/* Allows batches with ordinals below `limit`. */
 void ls_batch_queue_set_limit(ls_batch_queue *dealer, int64_t limit);
-/* No more than those that were dealt out already; returns the limit that this is. */
+/* Hands out no new batches from now on. Returns the resulting limit. */
 int64_t ls_batch_queue_stop(ls_batch_queue *dealer);
 
-/* A process wants one more batch; it is given one now, or when there is one. number: of its asks, from 1 on; who is
- * not sure that an ask was heard repeats it with its number, and gets one batch for it. */
+/* Requests one more batch for a process, which gets it now or when one is available. number: counts
+ * the requests of this process from 1; a repeated request has the same number and gets no second
+ * batch. */
 ls_status ls_batch_queue_ask(ls_batch_queue *dealer, int rank, int64_t number);
-/* It has computed one. false: that was not its own (any more); it does not count. */
+/* Marks a batch as computed. Returns false if the batch does not belong to this process (any more):
+ * then its results do not count. */
 bool ls_batch_queue_done(ls_batch_queue *dealer, int rank, int64_t ordinal);
-/* It is lost: what it had goes to others. */
+/* Takes back all batches of a lost process and hands them to others. */
 void ls_batch_queue_lose(ls_batch_queue *dealer, int rank);
 
-/* Whether all batches below the limit are done. */
 bool ls_batch_queue_is_done(ls_batch_queue *dealer);
 
 #endif

@@ -1,6 +1,7 @@
-/* The chief of asynchronous parameter servers: it deals out batches, hears what came out, computes batches itself, and
- * has the whole state when training stands still. Letters of workers are heard in the post's thread, which deals out
- * the next batch at once (dealer.c); those of servers that are for the chief come to the caller's thread. */
+/* The chief of asynchronous parameter servers. It hands out batches, collects results, computes
+ * batches itself, and has the whole state when training halts. The messenger's thread handles the
+ * workers' messages and hands out the next batch at once (batch_queue.c); the servers' messages for
+ * the chief go to the caller's thread. */
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,11 +22,11 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-#define LATE_LIMIT   2.0 /* seconds that a chief waits at its end for those that were not there yet */
-#define RESCUE_LIMIT 5.0 /* seconds that a job which has failed waits for its last state */
+#define LATE_LIMIT   2.0 /* seconds that a chief waits at its end for processes not met */
+#define RESCUE_LIMIT 5.0 /* seconds that a failed job waits for its last state */
 
 typedef struct server_seen {
-    bool there, given, has; /* given: it had a state before; has: and has one now */
+    bool there, given, has; /* connected; had a state at some time; has one now */
     double lost_at;
 } server_seen;
 
@@ -34,29 +35,32 @@ struct ls_chief {
     ls_batch_queue *dealer;
     ls_worker *worker;
     char id[LS_RUN_ID];
-    int64_t steps;            /* batches of an epoch */
-    ls_position start;        /* where the job was */
-    uint64_t start_run;       /* counter of random numbers of the first batch */
-    int64_t start_step;       /* gradients that servers had applied then */
+    int64_t steps; /* batches per epoch */
+    ls_position start;
+    uint64_t start_run;       /* random counter of the first batch */
+    int64_t start_step;       /* gradients that servers had applied at the start */
     int64_t first;            /* ordinal of the first batch */
-    double rate;              /* that servers were told */
-    bool met[LS_MAX_CLUSTER]; /* by rank: it was there at some time */
-    bool failed;              /* somebody has */
-    bool watched;             /* callbacks see the model behind each batch, and may change it */
-    int64_t asks;             /* batches that the chief has asked itself for */
+    double rate;              /* last one sent to the servers; NAN: none was set */
+    bool met[LS_MAX_CLUSTER]; /* by rank: connected at some time */
+    bool failed;              /* ls_chief_next has failed */
+    bool watched;             /* callbacks see the model after each batch, and may change it */
+    int64_t asks;             /* batches that the chief has requested from itself */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
-    /* Under the mutex: */
-    ls_chief_done *done; /* in the order in which they came */
+    /* The mutex protects these: */
+    ls_chief_done *done; /* finished batches, in order of arrival */
     size_t done_count, done_room;
-    bool no_room;                         /* for one that is done, which nobody will hear of */
-    int64_t finished;                     /* batches that are done, of this fit, and were taken from the list */
-    int64_t acknowledged[LS_MAX_SERVERS]; /* done when the server was lost: it had applied at least these */
+    /* The results of a batch were dropped for lack of memory. */
+    bool no_room;
+    /* Finished batches of this fit that were taken from the list. */
+    int64_t finished;
+    /* Batches done when the server was lost; it had applied at least these. */
+    int64_t acknowledged[LS_MAX_SERVERS];
 };
 
-/* ---- Which batch is which ---- */
+/* ---- Positions of batches ---- */
 
-/* A pass is an epoch, or passes follow each other where epochs have a length of their own. */
+/* A pass is an epoch, unless epochs have a length of their own: then passes follow each other. */
 static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_MESSAGE_NUMBERS])
 {
     int64_t since = ordinal - c->first, batches = c->served->data->steps, taken;
@@ -74,7 +78,7 @@ static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_ME
     numbers[5] = (int64_t)c->start_run + since;
 }
 
-/* With the dealer's mutex. */
+/* Called with the queue's mutex held. */
 static void give(void *user, int rank, int64_t ordinal)
 {
     ls_chief *c = user;
@@ -84,10 +88,11 @@ static void give(void *user, int rank, int64_t ordinal)
         ls_worker_take(c->worker, letter.numbers);
     else
         (void)ls_messenger_send(c->served->post,
-                                &letter); /* a worker without a line is lost, and told so to the dealer */
+                                /* The batch of a lost worker returns to the queue. */
+                                &letter);
 }
 
-/* ---- What workers say ---- */
+/* ---- Messages of workers ---- */
 
 static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done)
 {
@@ -132,10 +137,11 @@ static bool hear_worker(ls_chief *c, ls_message *letter)
         letter->body = NULL;
     } else
         return letter->kind != LS_MESSAGE_MET && letter->kind != LS_PS_FAIL;
-    return letter->kind != LS_MESSAGE_LOST; /* that is told, too */
+    return letter->kind != LS_MESSAGE_LOST; /* the caller's thread logs the loss */
 }
 
-/* In the post's thread. A server that comes or goes is both the worker's business and the chief's. */
+/* Called in the messenger's thread. A server's connection or loss concerns both the worker and the
+ * chief. */
 static bool hear(void *user, ls_message *letter)
 {
     ls_chief *c = user;
@@ -158,7 +164,7 @@ static bool hear(void *user, ls_message *letter)
     return taken;
 }
 
-/* ---- What servers say, and what happened ---- */
+/* ---- Messages of servers ---- */
 
 static ls_status tell_rate(ls_chief *c, int server)
 {
@@ -221,14 +227,14 @@ static ls_status hear_server(ls_chief *c, const ls_message *letter)
     return letter->kind == LS_PS_HAVE ? hear_have(c, server, letter) : LS_OK;
 }
 
-/* One letter that the post's thread left, which may not be an answer to anything. */
+/* Handles one message that the messenger's thread did not consume. */
 static ls_status hear_letter(ls_chief *c, const ls_message *letter)
 {
     c->met[letter->rank] |= letter->kind == LS_MESSAGE_MET;
     if (letter->kind == LS_MESSAGE_REFUSED)
         return ls_fail(LS_ERR_PEER, "process %d does not let the chief in: %s", letter->rank, letter->text);
     if (letter->kind == LS_PS_FAIL && c->failed)
-        return LS_OK; /* the first failure is the one that is told */
+        return LS_OK; /* the first failure is the one reported */
     if (letter->kind == LS_PS_FAIL) {
         ls_status status = ls_server_session_failure(letter);
         int server = letter->rank - c->served->first_server;
@@ -245,7 +251,7 @@ static ls_status hear_letter(ls_chief *c, const ls_message *letter)
     return LS_OK;
 }
 
-/* A server that does not come back in time, or never will, is the end. */
+/* Fails if a lost server did not return in time, or never will. */
 static ls_status look_for_servers(const ls_chief *c)
 {
     const ls_cluster_options *o = &c->served->cluster;
@@ -269,7 +275,8 @@ static ls_status look_for_servers(const ls_chief *c)
     return LS_OK;
 }
 
-/* Letters that are there, or come within so many seconds. A whole state goes to `states`, where there is one. */
+/* Handles the messages that arrive within `seconds`. Keeps whole states in `states`, if not
+ * NULL. */
 static ls_status hear_letters(ls_chief *c, double seconds, ls_message *states)
 {
     ls_message letter;
@@ -303,7 +310,7 @@ static ls_status make_id(char id[LS_RUN_ID], int64_t *run)
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     memcpy(run, random, sizeof(*run));
-    *run |= 1; /* 0: none is known */
+    *run |= 1; /* 0 means unknown */
     return LS_OK;
 }
 
@@ -345,7 +352,7 @@ ls_status ls_chief_open(ls_server_session *served, int64_t steps, ls_chief **out
         c->seen[i].lost_at = ls_clock_now();
     for (size_t i = 0; i < served->options->callback_count; i++)
         c->watched |= served->options->callbacks[i].on_batch_begin || served->options->callbacks[i].on_batch_end;
-    *out = c; /* whatever fails, others are told */
+    *out = c; /* set on failure, too: closing the chief informs the others */
     ls_launcher_say_chief(&served->cluster);
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
@@ -377,7 +384,7 @@ static ls_status take_done(ls_chief *c, ls_chief_done *out, bool *got)
     return no_room ? ls_fail(LS_ERR_MEMORY, "no memory for the results of a batch") : LS_OK;
 }
 
-/* A learning rate that a callback has set counts from the next push on. */
+/* Sends servers a learning rate that a callback has set. It applies from the next push on. */
 static ls_status follow_rate(ls_chief *c)
 {
     double rate = c->served->job->rate;
@@ -440,7 +447,8 @@ static ls_status ask_for_states(ls_chief *c, ls_message *states, double limit)
 
 static ls_status put_states(ls_chief *c, const ls_message *states)
 {
-    ls_worker_forget(c->worker); /* between two versions averages are those of neither, and callbacks may follow */
+    /* Averages between two versions belong to neither, and callbacks may run next. */
+    ls_worker_forget(c->worker);
     for (int i = 0; i < c->served->servers; i++)
         LS_TRY(ls_state_shards_put_state(c->served->parts, i, ls_payload_bytes(states[i].body)));
     return LS_OK;
@@ -470,7 +478,7 @@ ls_status ls_chief_settle(ls_chief *c, bool anyway)
     return LS_OK;
 }
 
-/* ---- The end ---- */
+/* ---- Closing ---- */
 
 static ls_status send_final(ls_chief *c)
 {
@@ -489,7 +497,7 @@ static ls_status send_final(ls_chief *c)
     return LS_OK;
 }
 
-/* Those that have not come yet would wait for a chief that is gone: they get a moment to hear that it is over. */
+/* Gives processes that have not connected yet a moment to learn that the job is over. */
 static void wait_for_late_ones(ls_chief *c)
 {
     const ls_cluster_options *o = &c->served->cluster;

@@ -17,7 +17,7 @@
 #define PUSH_MAGIC  0x31706a4cu /* "Ljp1" */
 #define MOST_LISTED ((uint64_t)1 << 32)
 
-/* ---- Batches that were applied ---- */
+/* ---- Applied batches ---- */
 
 static size_t place_of(const ls_applied *a, int64_t ordinal)
 {
@@ -61,7 +61,7 @@ typedef struct state_head {
     int64_t number, below;
     uint64_t listed, bytes;
     double rate;
-    uint64_t hash[2]; /* of what follows: the list, then the state */
+    uint64_t hash[2]; /* of the list and the state that follow */
 } state_head;
 
 typedef struct push_head {
@@ -69,7 +69,7 @@ typedef struct push_head {
     int64_t ordinal, epoch, batch, run, samples, worker;
     uint64_t bytes;
     double rate;
-    uint64_t hash[2]; /* of what follows */
+    uint64_t hash[2]; /* of the bytes that follow */
 } push_head;
 
 static void state_path(const ls_journal *j, char out[PATH_MAX])
@@ -107,7 +107,8 @@ ls_status ls_journal_make(const char *folder, const char *id, int server, size_t
 
 /* ---- Writing ---- */
 
-/* The new file of pushes is there, empty, before the state that names it; the old one goes after. */
+/* Creates the new, empty file of pushes before the state that names it, and deletes the old one
+ * last. */
 ls_status ls_journal_begin(ls_journal *j, const ls_journal_state *state)
 {
     const ls_applied *a = &state->applied;
@@ -167,7 +168,7 @@ ls_status ls_journal_add(ls_journal *j, const ls_journal_push *push)
     return LS_OK;
 }
 
-/* ---- Coming back ---- */
+/* ---- Restoring ---- */
 
 static ls_status read_exactly(int fd, const char *path, void *data, size_t bytes, bool *whole)
 {
@@ -209,7 +210,7 @@ static ls_status read_state_from(ls_journal *j, int fd, const char *path, ls_jou
     LS_TRY(read_exactly(fd, path, &h, sizeof(h), &whole));
     if (!whole || fstat(fd, &about) != 0)
         return bad(path, "it is too short");
-    if (memcmp(h.id, j->id, sizeof(j->id)) != 0) /* of another run */
+    if (memcmp(h.id, j->id, sizeof(j->id)) != 0) /* another run's */
         return LS_OK;
     LS_TRY(check_state_head(j, path, &h, about.st_size));
     ls_applied a = { .below = h.below, .count = (size_t)h.listed, .room = (size_t)h.listed };
@@ -246,7 +247,7 @@ static ls_status read_state(ls_journal *j, ls_journal_state *state, bool *found)
     return status;
 }
 
-/* One push; *whole is false at the end, or where it is torn. */
+/* Reads one push. *whole is false at the end of the file, or if the push is incomplete. */
 static ls_status read_push(const ls_journal *j, int fd, const char *path, push_head *h, void *bytes, bool *whole)
 {
     uint64_t hash[2];
@@ -324,7 +325,7 @@ ls_status ls_journal_come_back(ls_journal *j, const ls_journal_reader *reader, b
     return status;
 }
 
-/* ---- The end ---- */
+/* ---- Closing ---- */
 
 void ls_journal_remove(ls_journal *j)
 {

@@ -1,21 +1,22 @@
-/* What a parameter server needs to come back: its state of some moment, and every push that it applied since, in a
- * folder of its own. A push is in the journal before it is applied and acknowledged, so a server that comes back has
- * applied everything that anybody believes it has, and knows which batches those were.
+/* A parameter server's journal, with which it resumes after a restart: a snapshot of its state, and
+ * every push applied since. The server writes a push to the journal before it applies and
+ * acknowledges it, so none that it acknowledged is lost.
  *
- *     FOLDER/server-0.state     id of the run, batches applied, the learning rate that was set, the whole part
- *     FOLDER/server-0.pushes-7  pushes since, one behind the other; 7 is in the head of the state
+ *     FOLDER/server-0.state     run id, batches applied, learning rate set, the whole shard
+ *     FOLDER/server-0.pushes-7  pushes since then, in order; the head of the state names the 7
  *
- * The state is written whole or not at all, and synced; pushes are written at once, but not synced: they outlive the
- * process, not the machine. What was torn at the end had not been acknowledged, and is left out. */
+ * The state is replaced atomically and synced. Pushes are written at once but not synced: they
+ * survive the end of the process, not of the machine. An incomplete push at the end was never
+ * acknowledged and is ignored. */
 #ifndef LS_TRAIN_SERVER_JOURNAL_H
 #define LS_TRAIN_SERVER_JOURNAL_H
 
 #include "base/append.h"
 #include "base/status.h"
 
-#define LS_RUN_ID 33 /* 32 hex digits and a zero */
+#define LS_RUN_ID 33 /* 32 hex digits and the terminating 0 */
 
-/* Which batches a server has applied: all below `below`, and those in the list. */
+/* Set of batches that a server has applied: all ordinals below `below`, and those in `list`. */
 typedef struct ls_applied {
     int64_t below;
     int64_t *list; /* ascending */
@@ -26,45 +27,48 @@ bool ls_applied_has(const ls_applied *applied, int64_t ordinal);
 ls_status ls_applied_add(ls_applied *applied, int64_t ordinal);
 void ls_applied_free(ls_applied *applied);
 
-/* A push as it came. */
+/* A push as the server received it. */
 typedef struct ls_journal_push {
     int64_t ordinal, epoch, batch, run, samples, worker;
-    double rate;       /* that was set for all pushes to come; NAN: none */
-    const void *bytes; /* versions read by server, then gradients: as many as the journal was made for */
+    double rate;       /* learning rate that a callback set; NAN: none, the optimizer's applies */
+    const void *bytes; /* push_bytes bytes: versions read, one for each server, then gradients */
 } ls_journal_push;
 
 typedef struct ls_journal {
     char folder[3072];
     char id[LS_RUN_ID];
     int server;
-    int64_t number;                 /* of the file of pushes */
-    size_t state_bytes, push_bytes; /* of every state and push */
+    int64_t number;                 /* number of the current file of pushes */
+    size_t state_bytes, push_bytes; /* size of a state, size of a push */
     ls_append file;
 } ls_journal;
 
-/* Nothing is read or made yet. */
+/* Initializes *out and creates the folder. Reads and writes no files yet. */
 ls_status ls_journal_make(const char *folder, const char *id, int server, size_t state_bytes, size_t push_bytes,
                           ls_journal *out);
 
-/* A state, and an empty file of pushes. What was there is replaced. */
+/* A snapshot of a server. */
 typedef struct ls_journal_state {
     ls_applied applied;
     double rate;
-    void *bytes; /* state_bytes of them */
+    void *bytes; /* state_bytes bytes */
 } ls_journal_state;
+/* Writes a state and starts an empty file of pushes. Replaces the previous state and pushes. */
 ls_status ls_journal_begin(ls_journal *journal, const ls_journal_state *state);
 ls_status ls_journal_add(ls_journal *journal, const ls_journal_push *push);
 
-/* Comes back: the state, then each push in order to `apply`. *found: false where there is no journal of this run. The
- * journal goes on behind the last whole push. state->bytes has room for them; state->applied is to be freed. */
+/* Callbacks of ls_journal_come_back: `begin` gets the state, then `apply` each push in order. Their
+ * arguments are valid only during the call. */
 typedef struct ls_journal_reader {
     ls_status (*begin)(void *user, const ls_journal_state *state);
     ls_status (*apply)(void *user, const ls_journal_push *push);
     void *user;
 } ls_journal_reader;
+/* Restores a server from its journal; later pushes are appended after the last complete one. Sets
+ * *found to false if there is no journal of this run. */
 ls_status ls_journal_come_back(ls_journal *journal, const ls_journal_reader *reader, bool *found);
 
-/* The end of a job: nothing of it is left on the disk. */
+/* Deletes the journal's files, at the end of a job. */
 void ls_journal_remove(ls_journal *journal);
 void ls_journal_close(ls_journal *journal);
 

@@ -1,5 +1,5 @@
-/* Files of records (record.h): lines of JSON, each with a checksum at its end. Written here; read and checked here;
- * what several files must hold together is seen by replay. */
+/* Writes, reads and checks record files (record.h): lines of JSON, each with a checksum at its end.
+ * replay_schedule.c compares the files of several servers. */
 #include "train/server/record.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define FORMAT     1
 #define FILE_LIMIT ((size_t)16 << 30)
 #define HEAD_LIMIT ((size_t)16 << 20) /* bytes of the first line */
-#define LINE_LIMIT ((size_t)8 << 10)  /* of the others */
+#define LINE_LIMIT ((size_t)8 << 10)  /* bytes of each other line */
 #define CRC_KEY    ",\"crc\":\""
 #define CRC_BYTES  (sizeof(CRC_KEY) - 1 + 8 + 2) /* ,"crc":"01234567"} */
 
@@ -30,7 +30,7 @@ ls_status ls_record_path(const char *file, int server, char out[PATH_MAX])
 
 /* ---- Comparing heads ---- */
 
-#define NAMED 5 /* differences that a message has */
+#define NAMED 5 /* most differences listed in a message */
 
 typedef struct differences {
     ls_text text;
@@ -113,7 +113,7 @@ static ls_status put_head(ls_record_writer *writer, const ls_record_head *head)
     json_decref(json);
     if (!text)
         return ls_fail(LS_ERR_MEMORY, "no memory for the head of record '%s'", writer->path);
-    ls_text_put_bytes(&line, text, strlen(text) - 1); /* without its brace */
+    ls_text_put_bytes(&line, text, strlen(text) - 1); /* without the closing brace */
     free(text);
     put_crc(&line);
     return put_line(writer, &line);
@@ -141,7 +141,7 @@ ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_
     return status;
 }
 
-/* Where the records up to that version end. */
+/* Finds the file offset at which the records up to `version` end. */
 static ls_status end_of_version(const ls_record *record, const char *path, int64_t version, int64_t *out)
 {
     if (version > record->version || version < record->head.version)
@@ -205,7 +205,8 @@ ls_status ls_record_add(ls_record_writer *writer, const ls_record_push *push)
 
 ls_status ls_record_sync(ls_record_writer *writer)
 {
-    if (writer->file.fd < 0 || fsync(writer->file.fd) == 0 || errno == EINVAL || errno == EROFS) /* a pipe, a device */
+    /* Pipes and devices cannot be synced: EINVAL, EROFS. */
+    if (writer->file.fd < 0 || fsync(writer->file.fd) == 0 || errno == EINVAL || errno == EROFS)
         return LS_OK;
     return ls_file_fail("sync", writer->path, errno);
 }
@@ -218,17 +219,17 @@ ls_status ls_record_close(ls_record_writer *writer)
 
 /* ---- Reading ---- */
 
-/* A file at hand. */
+/* A file while it is parsed. */
 typedef struct reading {
     const char *path, *text;
-    size_t bytes, at; /* at: where the line at hand begins */
-    size_t line;      /* its bytes, without the newline */
-    size_t group;     /* pushes of the version at hand so far */
+    size_t bytes, at; /* at: start of the current line */
+    size_t line;      /* length of the current line without the newline */
+    size_t group;     /* pushes of the current version so far */
     char name[PATH_MAX + 64];
     size_t push_room, offset_room, read_room;
 } reading;
 
-/* The checksum is that of what stands before it. */
+/* The checksum covers everything before it. */
 static bool crc_fits(const char *line, size_t bytes)
 {
     char crc[CRC_BYTES + 1];
@@ -240,7 +241,7 @@ static bool crc_fits(const char *line, size_t bytes)
 
 typedef enum line_kind { LINE_GOOD, LINE_BAD, LINE_TORN, LINE_NONE } line_kind;
 
-/* The line at r->at. One that is bad and the last was cut short, or never written whole. */
+/* Finds the line at r->at. A bad last line counts as incomplete, not as damaged. */
 static line_kind next_line(reading *r)
 {
     if (r->at == r->bytes)
@@ -324,7 +325,8 @@ static ls_status read_head(reading *r, ls_record *record)
     return status;
 }
 
-/* The versions that a push read; of its own server none that was not there yet. */
+/* Reads the versions that a push read. It cannot have read a version of its own server that did not
+ * exist yet. */
 static ls_status take_reads(const ls_json_at *at, const ls_record_head *head, int64_t version, int64_t *out)
 {
     ls_json_at list, element;
@@ -347,7 +349,7 @@ static ls_status take_push(const ls_json_at *at, const ls_record *record, readin
                            int64_t *reads)
 {
     const ls_record_head *head = &record->head;
-    const int64_t next = record->version + 1; /* others of its group make the same */
+    const int64_t next = record->version + 1; /* the same for all pushes of a version */
     int64_t worker;
     ls_json_at hash;
     LS_TRY(get_i64(at, "version", next, next, &push->version));

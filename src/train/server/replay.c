@@ -1,8 +1,9 @@
-/* ls_replay: an asynchronous training, made again from its record by one process. Gradients are computed from the
- * versions that were read, servers' parts are made one push after the other, and each version's hash is compared.
+/* ls_replay: repeats an asynchronous training from its record, in one process. Computes gradients
+ * from the versions that were read, applies the pushes to each shard in order, and compares the
+ * hash of each version.
  *
- * Of a part old versions are kept as long as a gradient that is not computed yet has read them, and gradients as long
- * as a server has not applied them yet. */
+ * Keeps an old version of a shard until all gradients that read it are computed, and a gradient
+ * until all its servers have applied it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,10 @@
 #include "train/server/record.h"
 
 typedef struct gradient {
-    char *bytes; /* of all servers; NULL: not computed yet, or not needed any more */
+    char *bytes; /* pushes for all servers; NULL: not computed yet, or already freed */
     int64_t samples;
-    size_t uses;  /* left */
-    size_t batch; /* number among those that are wanted */
+    size_t uses;  /* pushes left that apply it */
+    size_t batch; /* index in replay.batches */
 } gradient;
 
 typedef struct replay {
@@ -36,9 +37,9 @@ typedef struct replay {
     ls_replay_schedule recording;
     ls_state_shards *parts;
     ls_state_shard *part[LS_MAX_SERVERS];
-    char *begin[LS_MAX_SERVERS];      /* the state that the model had */
-    char **versions[LS_MAX_SERVERS];  /* by version behind the first: weights, as long as somebody reads them */
-    int64_t in_model[LS_MAX_SERVERS]; /* the version of each part that the model has */
+    char *begin[LS_MAX_SERVERS];      /* state of the model at the start */
+    char **versions[LS_MAX_SERVERS];  /* [version - first version]: weights; NULL: not needed */
+    int64_t in_model[LS_MAX_SERVERS]; /* version of each shard in the model */
     gradient *gradients;
     ls_batch_lookahead_batch *batches;
     size_t batch_count;
@@ -47,7 +48,7 @@ typedef struct replay {
     ls_tally tally;
     ls_progress progress;
     ls_replayed report;
-    int64_t kept; /* versions at this moment */
+    int64_t kept; /* number of versions in memory */
 } replay;
 
 static int64_t first_version(const replay *r, int server)
@@ -55,7 +56,7 @@ static int64_t first_version(const replay *r, int server)
     return r->recording.records[server].head.version;
 }
 
-/* ---- Whether it is this job ---- */
+/* ---- Comparing the job ---- */
 
 static ls_status compare_job(replay *r, const char *file)
 {
@@ -85,9 +86,9 @@ static ls_status compare_job(replay *r, const char *file)
     return status;
 }
 
-/* ---- What is needed ---- */
+/* ---- Setup ---- */
 
-/* Where a batch of the record is in the data: as the chief of the servers counts. */
+/* Finds a batch of the record in the data. Must agree with find_batch in chief.c. */
 static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batch_lookahead_batch *out)
 {
     const ls_position *start = &r->job->position;
@@ -112,7 +113,7 @@ static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batc
     return LS_OK;
 }
 
-/* Gradients are by batch: those of one follow each other. */
+/* Gradients are sorted by batch, so those of one batch are adjacent. */
 static ls_status list_batches(replay *r)
 {
     const ls_replay_schedule *s = &r->recording;
@@ -133,7 +134,7 @@ static ls_status list_batches(replay *r)
     return ls_batch_lookahead_make(&r->setup.data, r->batches, r->batch_count, &r->upcoming);
 }
 
-/* A copy of a part's weights at the version that it has now, where somebody reads it. */
+/* Copies the shard's weights at its current version, if a gradient reads that version. */
 static ls_status keep_version(replay *r, int server)
 {
     int64_t at = ls_state_shard_version(r->part[server]) - first_version(r, server);
@@ -363,7 +364,7 @@ static ls_status make_all(replay *r)
     return LS_OK;
 }
 
-/* What the model has at the end: the newest state of every part; after a failure, what it had before. */
+/* Puts the newest state of every shard into the model; after a failure, the state from before. */
 static ls_status put_states(replay *r, bool good)
 {
     for (int s = 0; s < r->recording.servers; s++) {

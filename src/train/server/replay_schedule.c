@@ -1,5 +1,5 @@
-/* Reading the records of all servers, and finding an order in which their pushes can be made. Nothing is computed here:
- * a schedule that cannot be is told before. */
+/* Reads the records of all servers and finds an order in which one process can apply their pushes.
+ * Computes nothing: an impossible schedule is rejected before the replay starts. */
 #include "train/server/replay_schedule.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static ls_status read_all(ls_replay_schedule *s, const char *file)
     return LS_OK;
 }
 
-/* ---- Versions that were read ---- */
+/* ---- Checking reads ---- */
 
 static ls_status check_read(const ls_replay_schedule *s, int server, size_t push, int of)
 {
@@ -76,7 +76,7 @@ static ls_status check_reads(const ls_replay_schedule *s)
     return LS_OK;
 }
 
-/* ---- Which pushes have one gradient ---- */
+/* ---- Matching pushes and gradients ---- */
 
 typedef struct ref {
     const ls_record_push *push;
@@ -111,10 +111,10 @@ static int by_place(const void *one, const void *two)
     return order ? order : a->server - b->server;
 }
 
-/* Each server applies a batch once, and a batch has one run counter. */
+/* Checks that each server applied a batch only once, and that each batch has one run counter. */
 static ls_status check_batches(const ls_replay_schedule *s, const ref *refs, size_t count)
 {
-    size_t seen[LS_MAX_SERVERS] = { 0 }; /* one more than the ref that this server applied last */
+    size_t seen[LS_MAX_SERVERS] = { 0 }; /* 1 + index of the last ref of this server */
     char one[LS_PUSH_TEXT], two[LS_PUSH_TEXT];
     for (size_t i = 0, first = 0; i < count; i++) {
         if (by_batch(&refs[i], &refs[first]) != 0)
@@ -135,7 +135,7 @@ static ls_status check_batches(const ls_replay_schedule *s, const ref *refs, siz
     return LS_OK;
 }
 
-/* by_push: for each server, for each push, its gradient. */
+/* Sets by_push[server][push] to the index of its gradient. */
 static ls_status match(ls_replay_schedule *s, ref *refs, size_t **by_push)
 {
     size_t count = 0;
@@ -166,14 +166,14 @@ static ls_status count_readers(ls_replay_schedule *s)
     return LS_OK;
 }
 
-/* ---- The order ---- */
+/* ---- Ordering ---- */
 
 typedef struct ordering {
     ls_replay_schedule *s;
     size_t **by_push;
     bool *begun;                     /* by gradient: some server has applied it */
-    size_t next[LS_MAX_SERVERS];     /* push */
-    int64_t version[LS_MAX_SERVERS]; /* made so far */
+    size_t next[LS_MAX_SERVERS];     /* index of the next push */
+    int64_t version[LS_MAX_SERVERS]; /* last version made */
 } ordering;
 
 static const ls_record_push *next_push(const ordering *o, int server)
@@ -182,7 +182,7 @@ static const ls_record_push *next_push(const ordering *o, int server)
     return o->next[server] < r->count ? &r->pushes[o->next[server]] : NULL;
 }
 
-/* A server that has not made what the push read; -1: all have. */
+/* Returns a server that has not made a version that the push reads, or -1. */
 static int waits_for(const ordering *o, const ls_record_push *push)
 {
     for (int i = 0; i < o->s->servers; i++)
@@ -191,7 +191,8 @@ static int waits_for(const ordering *o, const ls_record_push *push)
     return -1;
 }
 
-/* The one that can be made next: first those whose gradient is there, then by batch. -1: none can. */
+/* Returns the server whose push can be applied next, or -1. Prefers gradients that are already
+ * computed, then earlier batches. */
 static int choose(const ordering *o)
 {
     int best = -1;
@@ -217,7 +218,8 @@ static ls_status tell_cycle(const ordering *o)
     int a = 0;
     while (!next_push(o, a))
         a++;
-    int b = waits_for(o, next_push(o, a)); /* which has pushes left: the version it waits for is one of them */
+    /* Server b has pushes left: one of them makes that version. */
+    int b = waits_for(o, next_push(o, a));
     return ls_fail(LS_ERR_DATA,
                    "pushes wait for each other: %s reads version %lld of server %d, which comes behind %s, and that "
                    "waits, too",
@@ -245,7 +247,7 @@ static ls_status put_in_order(ordering *o, size_t count)
     return LS_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The schedule ---- */
 
 static ls_status arrange(ls_replay_schedule *s)
 {

@@ -1,6 +1,7 @@
-/* A parameter server: it has a part of the state, gives it to whoever reads, and applies what is pushed, in the order
- * in which it comes; reads.c says who has to wait. A push is written to the journal, applied, recorded and
- * acknowledged, in that order. All of it happens in the caller's thread; the post's moves the bytes. */
+/* A parameter server. It holds a shard of the state, sends it to workers that pull, and applies
+ * pushes in the order of arrival, unless staleness.c makes them wait. For each push it writes
+ * the journal, applies it, writes the record and sends ACK, in this order, all in the caller's
+ * thread. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,29 +18,31 @@
 #include "train/server/shards.h"
 
 #define LOG_BYTES                                                                                                      \
-    ((int64_t)64 << 20) /* a journal with this many bytes of pushes, and more than twice the state, begins             \
-                          again with a new state */
+    ((int64_t)64 << 20) /* the journal starts again from a new state when its pushes exceed this                       \
+                          and twice the size of the state */
 
 typedef struct server {
     ls_server_session *served;
-    int index;            /* of the servers */
+    int index;            /* 0 to servers - 1 */
     ls_state_shard *part; /* NULL: no state yet */
     ls_staleness reads;
     ls_applied applied;
-    ls_message *pulls, *pushes; /* that wait, in the order in which they came */
+    ls_message *pulls, *pushes; /* waiting, in order of arrival */
     size_t pull_count, pull_room, push_count, push_room;
-    ls_message *early; /* pushes that came before this server had its state again */
+    ls_message *early; /* pushes that arrived before this server had its state */
     size_t early_count, early_room;
-    ls_message *others; /* without bodies: a gradient waits already, and these want to know, too, when it is applied */
+    /* Duplicates of waiting pushes, without payloads. Their senders get an ACK, too, when the push
+     * is applied. */
+    ls_message *others;
     size_t other_count, other_room;
-    ls_payload *newest; /* weights of the newest version; NULL: nobody has read it yet */
-    double rate;        /* that was set; NAN: none */
+    ls_payload *newest; /* weights of the newest version; NULL: not copied yet */
+    double rate;        /* learning rate that a callback set; NAN: none */
     char id[LS_RUN_ID];
     bool has_journal, records;
     ls_journal journal;
     ls_record_writer record;
     bool chief_there, over;
-    bool failed; /* a push could not be applied: nothing more is, and the chief ends the job */
+    bool failed; /* a push could not be applied: applies no more, and the chief ends the job */
     double lost_at;
     ls_error end;
 } server;
@@ -54,7 +57,7 @@ static size_t push_bytes(const server *s)
     return s->served->reads_bytes + ls_state_shards_push_bytes(s->served->parts, s->index);
 }
 
-/* What goes wrong here ends the job: the chief says so to all. */
+/* Reports a failure to the chief, which ends the job for all. */
 static void fail(server *s, ls_status status)
 {
     if (!s->failed)
@@ -84,7 +87,7 @@ static ls_status make_head(server *s, ls_record_head *head)
     return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
 }
 
-/* again: the server comes back, and goes on behind what it has written. */
+/* again: the server restarted and continues its file. */
 static ls_status open_record(server *s, bool again)
 {
     const char *file = s->served->options->record;
@@ -101,7 +104,7 @@ static ls_status open_record(server *s, bool again)
     return ls_fail_within(status, "the record of server %d", s->index);
 }
 
-/* Pushes that were recorded before the server was lost are not recorded again. */
+/* After a restart, skips pushes that the record has already. */
 static ls_status record(server *s, const ls_journal_push *push, int64_t version, double rate)
 {
     ls_record_push r = { .version = version,
@@ -118,7 +121,7 @@ static ls_status record(server *s, const ls_journal_push *push, int64_t version,
     return ls_record_add(&s->record, &r);
 }
 
-/* ---- Applying ---- */
+/* ---- Pushes ---- */
 
 static ls_status copy_weights(server *s)
 {
@@ -128,8 +131,8 @@ static ls_status copy_weights(server *s)
     return ls_state_shard_get_weights(s->part, ls_payload_bytes(s->newest));
 }
 
-/* A version is there. Where several pushes make one, moving averages change before the next is: readers get a copy, as
- * it is now. Otherwise it is made when somebody reads. */
+/* A new version is complete. If several pushes make a version, pushes change the moving averages
+ * before the next version: then copies the weights now. Otherwise the next pull copies them. */
 static ls_status publish(server *s)
 {
     ls_payload_drop(s->newest);
@@ -167,7 +170,7 @@ static ls_status begin_journal(server *s)
     return status;
 }
 
-/* A push that cannot be applied is taken out of the journal again. */
+/* Removes a push that could not be applied from the journal. */
 static ls_status apply_new(server *s, const ls_journal_push *push)
 {
     int64_t before = s->journal.file.bytes, most = 2 * (int64_t)s->journal.state_bytes;
@@ -198,7 +201,7 @@ static ls_status wait_in(ls_message **list, size_t *count, size_t *room, ls_mess
     return LS_OK;
 }
 
-/* That this batch is applied, to those that pushed it while it waited. */
+/* Sends an ACK to the other workers that pushed this batch while it waited. */
 static ls_status tell_others(server *s, int64_t ordinal)
 {
     for (size_t i = s->other_count; i-- > 0;)
@@ -227,7 +230,7 @@ static ls_status apply_letter(server *s, const ls_message *letter)
     return tell_others(s, n[0]);
 }
 
-/* Applies what may be applied, in the order in which it came. */
+/* Applies waiting pushes that staleness permits, in order of arrival. */
 static void apply_waiting(server *s)
 {
     for (size_t i = 0; i < s->push_count && !s->failed;) {
@@ -246,9 +249,9 @@ static void apply_waiting(server *s)
     }
 }
 
-/* ---- Reading ---- */
+/* ---- Pulls ---- */
 
-/* bound: its gradient will be applied. */
+/* bound: the gradient will be applied, so the read counts for the staleness bound. */
 static ls_status give_part(server *s, const ls_message *pull, bool bound)
 {
     int64_t version = ls_state_shard_version(s->part);
@@ -263,8 +266,8 @@ static ls_status give_part(server *s, const ls_message *pull, bool bound)
     return ls_messenger_send(s->served->post, &part);
 }
 
-/* This server has the gradient of that batch: a lost worker had pushed it, and another one computes it for the other
- * servers. It need not wait for its turn. */
+/* Returns whether this server has the gradient of that batch: a lost worker pushed it here, and
+ * another worker computes it for the other servers. Its pull need not wait. */
 static bool is_here(const server *s, int64_t ordinal)
 {
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
@@ -303,7 +306,7 @@ static ls_status give_state(server *s, const ls_message *pull)
     return status;
 }
 
-/* ---- Letters ---- */
+/* ---- Messages ---- */
 
 static ls_status hear_pull(server *s, ls_message *letter)
 {
@@ -311,7 +314,7 @@ static ls_status hear_pull(server *s, ls_message *letter)
         return s->part ? give_state(s, letter) : LS_OK;
     for (size_t i = s->pull_count; i-- > 0;)
         if (s->pulls[i].numbers[0] == letter->numbers[0] && s->pulls[i].rank == letter->rank)
-            forget(s->pulls, &s->pull_count, i); /* it is asked for again */
+            forget(s->pulls, &s->pull_count, i); /* repeated request */
     return wait_in(&s->pulls, &s->pull_count, &s->pull_room, letter);
 }
 
@@ -328,8 +331,8 @@ static bool is_sane(const server *s, const ls_message *letter)
     return sane;
 }
 
-/* A read that this server does not know of, because it was lost, or held the worker for lost, counts if it is in time.
- */
+/* Accepts a push whose read this server does not know (because it restarted, or considered the
+ * worker lost) if the push meets its deadline. */
 static ls_status hear_push(server *s, ls_message *letter)
 {
     int64_t ordinal = letter->numbers[0];
@@ -343,7 +346,7 @@ static ls_status hear_push(server *s, ls_message *letter)
         return ls_server_session_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_state_shard_version(s->part));
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
     int64_t version = ((const int64_t *)ls_payload_bytes(letter->body))[s->index];
-    if (read && read->arrived) { /* of a worker that was held for lost, while this one was given its batch */
+    if (read && read->arrived) { /* already pushed by a worker that was considered lost */
         ls_payload_drop(letter->body);
         letter->body = NULL;
         return wait_in(&s->others, &s->other_count, &s->other_room, letter);
@@ -355,7 +358,6 @@ static ls_status hear_push(server *s, ls_message *letter)
     return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
 }
 
-/* There is a state: what came before it is heard now. */
 static ls_status hear_early(server *s)
 {
     ls_status status = LS_OK;
@@ -370,7 +372,7 @@ static void set_bound(server *s)
     s->reads.every = ls_state_shard_every(s->part);
 }
 
-/* Its weights as they came, for the model has them, too. */
+/* Takes the state from the chief, unless this server has one. */
 static ls_status take_state(server *s, const ls_message *letter)
 {
     size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
@@ -409,7 +411,7 @@ static ls_status apply_again(void *user, const ls_journal_push *push)
     return apply(s, push);
 }
 
-/* The run begins, or this server comes back to it. */
+/* Starts the run, or resumes it from the journal. */
 static ls_status begin_run(server *s, const ls_message *letter)
 {
     const char *folder = s->served->options->journal ? s->served->options->journal : getenv("LOCKSTEP_JOURNAL");

@@ -1,20 +1,20 @@
-/* A fit with parameter servers, asynchronous (staleness above 0): what its processes say to each other, and the three
+/* An asynchronous fit with parameter servers (staleness above 0): the messages, and the three
  * roles. docs/parameter-servers.md is for users.
  *
- *     chief (rank 0, which computes, too)      worker                        server
- *     dealer.c: which batch is whose       <-  ASK
- *     TAKE (batch, run)                    ->
- *                                              PULL (batch, version held)  ->  reads.c: may it read now?
- *                                                                          <-  PART (version; weights, if newer)
- *                                              PUSH (gradient)             ->  journal.c, part.c, record.c
- *                                                                          <-  ACK, or AGAIN: read once more
- *     results, callbacks, logs             <-  DONE (results)
- *     BEGIN, GIVE (a state), RATE          ------------------------------->
- *                                          <-------------------------------    HAVE
- *     FINAL (a state), OVER                ->                              ->
+ *   chief (rank 0, also computes)       worker                        server
+ *   batch_queue.c: assigns batches  <-  ASK
+ *   TAKE (batch, run)               ->
+ *                                       PULL (batch, version held) -> staleness.c: may it read?
+ *                                                                  <- PART (version; newer weights)
+ *                                       PUSH (gradient)            -> journal.c, shard.c, record.c
+ *                                                                  <- ACK, or AGAIN: pull again
+ *   results, callbacks, logs        <-  DONE (results)
+ *   BEGIN, GIVE (a state), RATE     ------------------------------>
+ *                                   <------------------------------   HAVE
+ *   FINAL (a state), OVER           ->                             ->
  *
- * A batch is known by its ordinal: its number among all batches of the job. Each server applies each batch once,
- * however often and by whomever it is pushed. */
+ * A batch is identified by its ordinal: its number among all batches of the job. Each server
+ * applies each batch exactly once, no matter how many workers push it, or how often. */
 #ifndef LS_TRAIN_SERVER_SERVERS_H
 #define LS_TRAIN_SERVER_SERVERS_H
 
@@ -25,26 +25,29 @@
 #include "train/job/job.h"
 #include "train/job/passes.h"
 
+/* Kinds of messages. Comments list the numbers; then, after a semicolon, the payload. */
 typedef enum ls_ps_kind {
-    /* number of this ask, from 1 on */
+    /* number of this request, from 1 */
     LS_PS_ASK = LS_MESSAGE_FIRST,
-    LS_PS_TAKE,  /* ordinal, epoch, batch of it, pass, batch of it, run */
+    LS_PS_TAKE,  /* ordinal, epoch, batch in the epoch, pass, batch in the pass, run */
     LS_PS_DONE,  /* ordinal, samples, lanes; results */
     LS_PS_FAIL,  /* status; text */
     LS_PS_OVER,  /* status; text */
     LS_PS_FINAL, /* server; its state */
-    LS_PS_BEGIN, /* ; id of the run */
-    LS_PS_HAVE,  /* whether it has a state, pushes applied */
+    LS_PS_BEGIN, /* ; run id */
+    LS_PS_HAVE,  /* whether it has a state (0 or 1), pushes applied */
     LS_PS_GIVE,  /* first ordinal; a state */
     LS_PS_RATE,  /* bits of the learning rate that was set */
-    LS_PS_PULL,  /* ordinal, version held (-1: none), whole: with slots, for the chief, who is not bound */
-    LS_PS_PART,  /* ordinal, version, whole; weights or state (none: the version that is held) */
+    /* ordinal, version held (-1: none), whole (1: the chief wants the state with slots, at once) */
+    LS_PS_PULL,
+    /* ordinal, version, whole, pushes (if whole); weights or state (none: the version held) */
+    LS_PS_PART,
     LS_PS_PUSH,  /* ordinal, epoch, batch, run, samples; versions read, gradients */
     LS_PS_ACK,   /* ordinal */
     LS_PS_AGAIN, /* ordinal */
 } ls_ps_kind;
 
-/* What all roles share. */
+/* State that all roles share. */
 typedef struct ls_server_session {
     ls_job *job;
     ls_function *function;
@@ -52,21 +55,23 @@ typedef struct ls_server_session {
     const ls_fit_options *options;
     ls_passes *data;
     ls_cluster_options cluster;
-    int number; /* of the meeting */
+    int number; /* number of the meeting */
     int servers, first_server;
     ls_state_shards *parts;
-    size_t reads_bytes; /* of the versions in front of a push */
+    size_t reads_bytes; /* size of the versions read, which precede the gradients of a push */
     ls_messenger *post;
     ls_logger *log;
-    double say_at; /* when the log says next which process is missing; 0: this process does not wait */
-    int64_t
-        run; /* of the chief: a number that its HELLO has, and that of no other run; of others: their chief's, or 0 */
+    double say_at; /* when the log names the missing process next */
+    /* Identifies the run. Chief: its own number, sent in HELLO. Others: their chief's; 0: not met
+     * yet. */
+    int64_t run;
 } ls_server_session;
 
-/* Whether a fit with this strategy in this context is one. */
+/* Returns whether a fit with this strategy in this context is an asynchronous one. */
 bool ls_server_session_is(const ls_context *ctx, const ls_strategy *strategy);
 
-/* hear: sees letters first, in the post's thread; may be NULL. Whom this process calls follows from its rank. */
+/* Connects to the other processes; the rank decides which ones this process calls. hear: gets each
+ * message first, in the messenger's thread, and returns true if it consumed it; may be NULL. */
 ls_status ls_server_session_open(ls_server_session *served, bool (*hear)(void *user, ls_message *letter), void *user);
 void ls_server_session_close(ls_server_session *served);
 
@@ -78,25 +83,29 @@ static inline bool ls_server_session_is_server(const ls_server_session *s, int r
 /* Logs which process this one waits for, since a moment of the clock: after 3 s, then every 10 s. */
 void ls_server_session_say_missing(ls_server_session *served, const char *who, double since);
 
-/* The chief is met. Another one than before was begun again, with another run: this process has no part in it. */
+/* Checks the chief's HELLO. Fails if the chief restarted: it began another run, which this process
+ * does not belong to. */
 ls_status ls_server_session_meet_chief(ls_server_session *served, const ls_message *met);
 
-/* A letter without a body, or with a text for one. */
+/* Send a message with two numbers, or with one number and a text as payload. */
 ls_status ls_server_session_say(ls_server_session *served, int rank, ls_ps_kind kind, int64_t first, int64_t second);
 ls_status ls_server_session_tell(ls_server_session *served, int rank, ls_ps_kind kind, int64_t number,
                                  const char *text);
-/* The status and text of a FAIL or OVER, as the last error. LS_OK is no failure. */
+/* Sets the last error to the status and text of a FAIL or OVER. Returns LS_OK if that status is
+ * LS_OK. */
 ls_status ls_server_session_failure(const ls_message *letter);
 
-/* The chief is not there, since `lost_at`: LS_OK as long as that may be. met: it was there before. */
+/* Returns LS_OK while this process may still wait for a chief that is absent since `lost_at`, then
+ * an error. met: the chief was connected before. */
 ls_status ls_server_session_miss_chief(ls_server_session *served, bool met, double lost_at);
 
-#define LS_JOIN_LIMIT  30.0 /* seconds, where the options do not say */
-#define LS_CHIEF_GRACE 3.0  /* seconds that others wait for a chief that is gone */
+#define LS_JOIN_LIMIT  30.0 /* seconds, by default */
+#define LS_CHIEF_GRACE 3.0  /* seconds that others wait for a lost chief */
 
 /* ---- A worker (worker.c) ---- */
 
-/* Where a worker, which may be the chief itself, gets its batches and says what came out. Called without its mutex. */
+/* How a worker, which may be the chief itself, requests batches and reports results. Called without
+ * the worker's mutex. */
 typedef struct ls_worker_desk {
     void (*ask)(void *user);
     void (*done)(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results);
@@ -108,19 +117,19 @@ typedef struct ls_worker ls_worker;
 ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_worker **out);
 void ls_worker_free(ls_worker *worker);
 
-/* A letter of the post, in its thread; false: it is not for a worker. */
+/* Handles a message, in the messenger's thread. Returns false if it is not for a worker. */
 bool ls_worker_hear(ls_worker *worker, ls_message *letter);
-/* It may compute this batch: the numbers of TAKE. */
+/* Assigns a batch to the worker. numbers: those of TAKE. */
 void ls_worker_take(ls_worker *worker, const int64_t numbers[LS_MESSAGE_NUMBERS]);
-/* Something happened that whoever is in ls_worker_step should look at. */
+/* Makes ls_worker_step return early, so that its caller can look at what happened. */
 void ls_worker_wake(ls_worker *worker);
-/* Waits for up to so many seconds until there is a batch to compute, and computes it. Asks for batches by itself. */
+/* Waits up to `seconds` for a batch, and computes it. Requests batches by itself. */
 ls_status ls_worker_step(ls_worker *worker, double seconds);
-/* Somebody else may have changed the model's weights: they are read again before anything is computed. */
+/* Makes the worker pull the weights again before it computes: the model's may have changed. */
 void ls_worker_forget(ls_worker *worker);
 
-/* Serves a fit as a worker, or as a server (server.c), until the chief says that it is over; the model then has the
- * final state. */
+/* Serve a fit as a worker, or as a server (server.c), until the chief ends it. Then the model has
+ * the final state. */
 ls_status ls_serve_as_worker(ls_server_session *served);
 ls_status ls_serve_as_server(ls_server_session *served);
 
@@ -128,25 +137,28 @@ ls_status ls_serve_as_server(ls_server_session *served);
 
 typedef struct ls_chief ls_chief;
 
-/* A batch that is done, by whomever. */
+/* Results of a batch that some worker has computed. */
 typedef struct ls_chief_done {
     int64_t samples;
     int lanes;
-    ls_payload *results; /* doubles, ls_results_count of them; to be dropped */
+    ls_payload *results; /* ls_results_count doubles; the caller drops the payload */
 } ls_chief_done;
 
-/* The job is at its position, with the state to begin with. Waits until every server has it. */
+/* Starts from the job's position and state. Waits until every server has its state. Sets *out
+ * also on failure: ls_chief_close then informs the others. */
 ls_status ls_chief_open(ls_server_session *served, int64_t steps, ls_chief **out);
-/* So many batches may be dealt out in all, counted from the beginning of this fit. */
+/* Allows `batches` batches in total, counted from the beginning of this fit. */
 void ls_chief_allow(ls_chief *chief, int64_t batches);
-/* Deals out nothing more; returns the number of batches that this makes in all. */
+/* Hands out no new batches. Returns the total number of batches of this fit. */
 int64_t ls_chief_stop(ls_chief *chief);
-/* The next batch that is done; computes, too, while it waits. */
+/* Returns the results of the next finished batch. The calling thread computes batches while it
+ * waits. */
 ls_status ls_chief_next(ls_chief *chief, ls_chief_done *out);
-/* All that were dealt out are done: puts the state of all servers into the job, with its position. anyway: they need
- * not be, for training has failed, and only weights are wanted. */
+/* Copies the state of all servers, and the position, into the job. All batches handed out must be
+ * done. anyway: they need not be; for rescuing the weights after a failure. */
 ls_status ls_chief_settle(ls_chief *chief, bool anyway);
-/* Everybody is told that it is over; where status is LS_OK, with the state that the model has now. */
+/* Ends the fit for all processes. If status is LS_OK, sends them the state that the model has
+ * now. */
 void ls_chief_close(ls_chief *chief, ls_status status, const char *why);
 
 #endif

@@ -1,4 +1,5 @@
-/* What the roles of a fit with parameter servers share: meeting, and letters (servers.h). */
+/* Shared by the roles of a fit with parameter servers: connecting, and sending messages
+ * (servers.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ bool ls_server_session_is(const ls_context *ctx, const ls_strategy *strategy)
     return strategy->kind == LS_STRATEGY_PARAMETER_SERVER && strategy->staleness > 0 && ls_cluster_servers(ctx) > 0;
 }
 
-/* What must be the same everywhere. */
+/* Describes everything that must be equal in all processes. */
 static ls_status describe(const ls_server_session *s, char **out)
 {
     ls_context *ctx = ls_model_graph(s->job->model)->context;
@@ -68,7 +69,8 @@ ls_status ls_server_session_open(ls_server_session *s, bool (*hear)(void *user, 
                                .hear = hear,
                                .user = user,
                                .log = s->log };
-    /* Of two processes one calls the other: lines that both call at once would end each other. */
+    /* Only one process of each pair connects: two simultaneous connections would close each
+     * other. */
     bool chief = s->cluster.rank == 0, server = ls_server_session_is_server(s, s->cluster.rank);
     o.calls[0] = !chief;
     for (int i = 0; i < s->servers && !chief && !server; i++)

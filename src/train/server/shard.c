@@ -1,4 +1,4 @@
-/* One part of a job's state, with its optimizer: what a parameter server has, and a replay. */
+/* One shard of a job's state, with its optimizer, for a parameter server or a replay. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,12 @@ struct ls_state_shard {
     bool scale_rate;
     ls_graph *graph;
     ls_optimizer optimizer;
-    ls_optimizer_state state; /* of the pieces that are trainable */
+    ls_optimizer_state state; /* for the trainable pieces */
     ls_tensor **variables;    /* by piece; NULL: not trainable, its bytes are in `others` */
-    ls_tensor **inputs;       /* by piece: its gradient; NULL: it has none */
+    ls_tensor **inputs;       /* by piece: its gradient; NULL: none */
     ls_feed *feeds;
     ls_tensor *rate, *samples, *apply;
-    char *others; /* as in what is pulled */
+    char *others; /* laid out like the weights that workers pull */
 };
 
 static size_t piece_count(const ls_state_shard *part)
@@ -38,9 +38,10 @@ static const ls_state_shards_entry *entry_of(const ls_state_shard *part, const l
     return &part->parts->entries[piece->entry];
 }
 
-/* ---- Its graph ---- */
+/* ---- Graph ---- */
 
-/* A flat variable for each piece: updates go element by element, so their bits are those of the whole variable's. */
+/* Makes a flat variable for each piece. Updates are elementwise, so their bits equal those of the
+ * whole variable. */
 static ls_status make_variables(ls_state_shard *part, ls_tensor **trainable, size_t *count)
 {
     for (size_t i = 0; i < piece_count(part); i++) {
@@ -145,7 +146,8 @@ int64_t ls_state_shard_every(const ls_state_shard *part)
 int64_t ls_state_shard_pushes(const ls_state_shard *part)
 {
     int64_t out = 0;
-    (void)ls_optimizer_state_step(&part->state, &out); /* the CPU has these counters: nothing can fail */
+    /* Cannot fail: these counters are on the CPU. */
+    (void)ls_optimizer_state_step(&part->state, &out);
     return out;
 }
 
@@ -164,8 +166,8 @@ ls_status ls_state_shard_rate(const ls_state_shard *part, double set, double *ou
 
 /* ---- Applying ---- */
 
-/* The average moves as far as the worker's moved, from wherever it is now; where nobody moved it since the worker read
- * it, it becomes the worker's. */
+/* Adds the worker's change to the average. If the average has not changed since the worker read it,
+ * copies the worker's value. */
 static void move_average(void *average, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
                          const char *push, bool newest)
 {
@@ -217,9 +219,9 @@ ls_status ls_state_shard_apply(ls_state_shard *part, const ls_push *push, double
     return LS_OK;
 }
 
-/* ---- In and out ---- */
+/* ---- Copying and hashing ---- */
 
-/* What every byte of a part is in, in the order of the state. */
+/* Called for each buffer of a shard. at: its offset in the bytes of the state. */
 typedef ls_status (*visit)(void *user, void *data, size_t bytes, size_t at);
 
 static ls_status visit_variable(ls_tensor *node, visit each, void *user, size_t at)
@@ -240,7 +242,7 @@ static ls_status visit_weights(const ls_state_shard *part, visit each, void *use
     return LS_OK;
 }
 
-/* The part's optimizer has its slots in the order of its trainable pieces, and counters behind them. */
+/* The shard's optimizer stores slots in the order of the trainable pieces, then counters. */
 static ls_status visit_slots(const ls_state_shard *part, visit each, void *user)
 {
     const ls_state_shards *p = part->parts;

@@ -1,5 +1,5 @@
-/* The state of a job in parts: how it is cut, how a worker computes a push, and the whole model in and out. The
- * server's side, a part with its optimizer, is in part.c. */
+/* Splits the state of a job into shards, computes a worker's pushes, and copies shards into and out
+ * of the whole model. The server's side, a shard with its optimizer, is in shard.c. */
 #include "train/server/shards_private.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-/* ---- What there is ---- */
+/* ---- Entries ---- */
 
 static ls_state_shards_entry *add_entry(ls_state_shards *p, ls_tensor *node, ls_state_shards_kind kind)
 {
@@ -26,7 +26,7 @@ static ls_state_shards_entry *add_entry(ls_state_shards *p, ls_tensor *node, ls_
     return e;
 }
 
-/* Slots of a variable follow each other in the optimizer's state; counters are behind all of them. */
+/* The optimizer's state has the slots of each variable together, and the counters last. */
 static void add_trained(ls_state_shards *p)
 {
     const ls_step_nodes *s = &p->function->step;
@@ -52,7 +52,7 @@ static void add_others(ls_state_shards *p)
         for (size_t u = 0; u < s->update_count; u++)
             if (s->updates[u]->attr.variable.variable == e->variable) {
                 e->kind = LS_PARTS_AVERAGED;
-                e->gradient = s->updates[u]->in[0]; /* the value that is assigned */
+                e->gradient = s->updates[u]->in[0]; /* the assigned value */
             }
     }
 }
@@ -71,9 +71,10 @@ static ls_status check_updates(const ls_state_shards *p)
     return LS_OK;
 }
 
-/* ---- Cutting ---- */
+/* ---- Splitting ---- */
 
-/* Elements of an entry before the cut that is share / servers of the way through all costs. */
+/* Returns the number of elements of an entry before the cut at share / servers of the total
+ * cost. */
 static int64_t cut_at(const ls_state_shards_entry *e, uint64_t before, uint64_t cost, uint64_t all, int share,
                       int servers)
 {
@@ -88,7 +89,7 @@ static uint64_t cost_of(const ls_state_shards *p, const ls_state_shards_entry *e
     return e->element * (1 + (e->slot ? p->slots : 0));
 }
 
-/* Entries from `from` up to `to` are dealt out by bytes. */
+/* Gives a server its share of the entries [from, to), balanced by bytes. */
 static void cut_range(ls_state_shards *p, int server, size_t from, size_t to)
 {
     uint64_t all = 0, before = 0;
@@ -111,7 +112,8 @@ static size_t round_up(size_t bytes)
     return (bytes + LS_PARTS_ALIGN - 1) / LS_PARTS_ALIGN * LS_PARTS_ALIGN;
 }
 
-/* Where each piece is in what is pulled, pushed and kept: aligned, for kernels read it there. */
+/* Sets the offsets of each piece in what is pulled, pushed and kept. Aligned, because kernels read
+ * in place. */
 static void lay_out(ls_state_shards *p, int server)
 {
     size_t weights = 0, push = 0, state;
@@ -155,7 +157,7 @@ static ls_status cut(ls_state_shards *p)
     return LS_OK;
 }
 
-/* ---- What a worker fetches ---- */
+/* ---- Fetches of a worker ---- */
 
 static ls_status choose_fetches(ls_state_shards *p)
 {
@@ -247,9 +249,8 @@ size_t ls_state_shards_push_bytes(const ls_state_shards *p, int server)
     return p->push_bytes[server];
 }
 
-/* ---- The whole model in and out ---- */
+/* ---- Copying between model and shards ---- */
 
-/* One piece of a variable, between the model and a part's bytes. */
 static ls_status move_piece(ls_variable *v, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
                             char *bytes, bool put)
 {
@@ -311,7 +312,7 @@ ls_status ls_state_shards_get_state(const ls_state_shards *p, int server, void *
     return move_slots(p, server, bytes, false);
 }
 
-/* ---- A push ---- */
+/* ---- Pushes ---- */
 
 static bool is_finite(const void *data, ls_dtype dtype, int64_t count)
 {
@@ -341,7 +342,7 @@ static ls_status check_finite(const ls_state_shards *p, double loss)
     return LS_OK;
 }
 
-/* Of a moving average the value that it would have, and the one it was made from. */
+/* For a moving average, pushes its new value and the value that it was computed from. */
 static ls_status fill_push(const ls_state_shards *p, int server, char *bytes)
 {
     memset(bytes, 0, p->push_bytes[server]);

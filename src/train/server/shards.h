@@ -1,15 +1,16 @@
-/* How the state of a job is cut into parts, one for each parameter server, and the two halves of a training step over
- * them. Servers, workers and replays have no other arithmetic than this:
+/* Splits the state of a job into shards, one for each parameter server, and splits a training step
+ * into two halves. Servers, workers and replays use no other arithmetic:
  *
- *     ls_state_shards_gradients   a pure function of the weights in the model, of the batch and of the run counter
- *     ls_state_shard_apply        a pure function of the part, of its version, of the push and of the learning rate
+ *     ls_state_shards_gradients  a pure function of the weights, the batch and the run counter
+ *     ls_state_shard_apply       a pure function of the shard, its version, the push and the rate
  *
- * Part s holds a range of the elements of all trained variables, one behind the other, and a range of the others'
- * (moving averages); a variable may be cut. Slots go with their elements. A part is a small graph of its own, with a
- * variable for each piece, that the job's optimizer is applied to. Its version is the number of updates made, which is
- * also the step that Adam and schedules count; where gradients are accumulated, several pushes make one version.
+ * Shard s holds a range of the elements of all trainable variables, concatenated, and a range of
+ * the elements of the others (moving averages). A variable may be split. Slots are stored with
+ * their elements. A shard is a small graph of its own, with a variable for each piece, that the
+ * job's optimizer updates. Its version is the number of updates made; Adam and schedules count the
+ * same step. With gradient accumulation, several pushes make one version.
  *
- * Gradients are clipped by the worker, on its whole gradient, before they are pushed: norms are those of the model. */
+ * Workers clip the whole gradient before they push it, so norms are those of the whole model. */
 #ifndef LS_TRAIN_SERVER_SHARDS_H
 #define LS_TRAIN_SERVER_SHARDS_H
 
@@ -20,19 +21,21 @@
 typedef struct ls_state_shards ls_state_shards;
 typedef struct ls_state_shard ls_state_shard;
 
-/* The function is a train function of the job; both must outlive it. */
+/* `function` is a train function of the job. Both must outlive *out. */
 ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, ls_state_shards **out);
 void ls_state_shards_free(ls_state_shards *parts);
 
 int ls_state_shards_count(const ls_state_shards *parts);
-size_t ls_state_shards_weight_bytes(const ls_state_shards *parts, int server); /* variables alone: what workers pull */
-size_t ls_state_shards_state_bytes(const ls_state_shards *parts, int server);  /* variables, then slots and counters */
-size_t ls_state_shards_push_bytes(const ls_state_shards *parts,
-                                  int server); /* gradients, and new values of moving averages */
+/* Variables only: what workers pull. */
+size_t ls_state_shards_weight_bytes(const ls_state_shards *parts, int server);
+/* Variables, then slots and counters. */
+size_t ls_state_shards_state_bytes(const ls_state_shards *parts, int server);
+/* Gradients, and moving averages. */
+size_t ls_state_shards_push_bytes(const ls_state_shards *parts, int server);
 
-/* ---- In a worker, or wherever the whole model is ---- */
+/* ---- For workers, and all that have the whole model ---- */
 
-/* A part into the model, or out of it: variables alone, or with everything of the optimizer. */
+/* Copy a shard into or out of the model: variables only, or with the optimizer's state. */
 ls_status ls_state_shards_put_weights(const ls_state_shards *parts, int server, const void *bytes);
 ls_status ls_state_shards_put_state(const ls_state_shards *parts, int server, const void *bytes);
 ls_status ls_state_shards_get_state(const ls_state_shards *parts, int server, void *bytes);
@@ -41,43 +44,47 @@ typedef struct ls_state_shards_step {
     const ls_settings *settings;
     const ls_batch_view *batch;
     const double *class_weights;
-    uint64_t run; /* counter that random numbers are drawn by */
+    uint64_t run; /* random counter */
 } ls_state_shards_step;
 
-/* pushes[s] has room for ls_state_shards_push_bytes(parts, s), results for ls_results_count numbers. A loss or gradient
- * that is not finite is LS_ERR_NOT_FINITE, by name. The model's weights stay as they are. */
+/* Computes the pushes of a batch. pushes[s] has ls_state_shards_push_bytes(parts, s) bytes, results
+ * has ls_results_count numbers. If the loss or a gradient is not finite, returns LS_ERR_NOT_FINITE
+ * and names it. Does not change the model's weights. */
 ls_status ls_state_shards_gradients(ls_state_shards *parts, const ls_state_shards_step *step, void *const *pushes,
                                     double *results);
 
-/* ---- In a server ---- */
+/* ---- For servers ---- */
 
 typedef struct ls_push {
-    int64_t read;    /* version of this part that the worker had */
-    int64_t samples; /* of the batch */
+    int64_t read; /* version of this shard that the worker read */
+    int64_t samples;
     const void *bytes;
 } ls_push;
 
-/* The part has the state that the model has at this moment. */
+/* Creates a shard with the current state of the model. */
 ls_status ls_state_shard_create(const ls_state_shards *parts, int server, bool scale_rate, ls_state_shard **out);
 void ls_state_shard_destroy(ls_state_shard *part);
 
-/* The learning rate of the next push, before it is scaled: the one that was set (NAN: none was), or the optimizer's. */
+/* Returns the learning rate of the next push before scaling: `set`, or the optimizer's if `set` is
+ * NAN. */
 ls_status ls_state_shard_rate(const ls_state_shard *part, double set, double *out);
 
-/* Applies a push, or adds it to others of its version. `rate` is that of ls_state_shard_rate; with scale_rate it is
- * divided by the number of versions that were made since the worker read its own. A push that fails changes nothing. */
+/* Applies a push, or accumulates it into the next version. `rate` comes from ls_state_shard_rate;
+ * scale_rate divides it by the number of versions made since the worker read. A push that fails
+ * changes nothing. */
 ls_status ls_state_shard_apply(ls_state_shard *part, const ls_push *push, double rate);
 
 int64_t ls_state_shard_version(const ls_state_shard *part); /* updates made */
 int64_t ls_state_shard_pushes(
-    const ls_state_shard *part); /* versions times pushes a version, and those of the next one so far */
-int64_t ls_state_shard_every(const ls_state_shard *part); /* pushes that make a version */
+    /* Pushes applied, including those of the next, incomplete version. */
+    const ls_state_shard *part);
+int64_t ls_state_shard_every(const ls_state_shard *part); /* pushes per version */
 
 ls_status ls_state_shard_get_weights(const ls_state_shard *part, void *bytes);
 ls_status ls_state_shard_get_state(const ls_state_shard *part, void *bytes);
 ls_status ls_state_shard_put_state(ls_state_shard *part, const void *bytes);
 
-/* Of variables, then slots and counters. With one server it is that of ls_model_state_sha256. */
+/* Hash of variables, then slots and counters. With one server, equal to ls_model_state_sha256. */
 ls_status ls_state_shard_sha256(const ls_state_shard *part, char hex[65]);
 
 #endif

@@ -1,4 +1,4 @@
-/* The staleness bound of a parameter server, as a list of reads (reads.h). */
+/* The staleness bound of a parameter server, as a list of reads (staleness.h). */
 #include "train/server/staleness.h"
 
 #include <stdlib.h>
@@ -12,13 +12,14 @@ void ls_staleness_free(ls_staleness *r)
     *r = (ls_staleness){ .count = 0 };
 }
 
-/* The pushes that may have been applied before its own. */
+/* Returns how many pushes may be applied before the push of a read of `version`. */
 static int64_t deadline(const ls_staleness *r, int64_t version)
 {
     return (version + r->bound + 1) * r->every - 1;
 }
 
-/* All but `without` and with one more at `added` (-1: none): each in time when `pushes` were applied. */
+/* Returns whether all reads meet their deadlines after `pushes` pushes, without the read of batch
+ * `without` and with a new read of version `added` (-1: none). */
 static bool all_in_time(const ls_staleness *r, int64_t without, int64_t added, int64_t pushes)
 {
     int64_t before = 0;

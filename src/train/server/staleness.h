@@ -1,10 +1,12 @@
-/* Who has read which version of a server's part and has not pushed its gradient yet: by this list a server keeps the
- * staleness bound. A gradient may go into a version at most `bound` versions behind the one that follows its read.
+/* Keeps a server's staleness bound, with a list of reads: which process has read which version of
+ * the shard and has not had its gradient applied yet. A gradient computed from version r may go
+ * into version r + 1 + bound at the latest.
  *
- * With E pushes a version, a read at version r must be pushed while at most (r + bound + 1) E - 1 pushes were applied:
- * its deadline. Reads can all be in time exactly when, in the order of their deadlines, the k-th one has room for the
- * k before it. So a pull waits where its own read could not be in time any more, and a push waits where it would take
- * the room of a read that is still computed. */
+ * With E pushes per version, a read of version r meets its deadline if at most (r+bound+1)*E-1
+ * pushes are applied before its own. All reads can meet their deadlines if and only if, sorted by
+ * deadline, each has room for the reads before it. So a pull waits while its read could not meet
+ * its deadline, and a push waits while it would take the room of a read whose gradient is still
+ * being computed. */
 #ifndef LS_TRAIN_SERVER_STALENESS_H
 #define LS_TRAIN_SERVER_STALENESS_H
 
@@ -12,32 +14,34 @@
 
 typedef struct ls_read_entry {
     int rank;
-    int64_t ordinal; /* of the batch: at most one read has it */
+    int64_t ordinal; /* batch; at most one read for each */
     int64_t version;
-    bool arrived; /* its gradient is here, and waits to be applied */
+    bool arrived; /* its gradient has arrived and waits to be applied */
 } ls_read_entry;
 
 typedef struct ls_staleness {
-    int64_t bound, every; /* every: pushes that make a version */
-    ls_read_entry *list;  /* by version, the oldest first */
+    int64_t bound, every; /* every: pushes per version */
+    ls_read_entry *list;  /* by version, oldest first */
     size_t count, room;
 } ls_staleness;
 
 void ls_staleness_free(ls_staleness *reads);
 
-/* Whether a read of the newest version, in the place of what is known of this batch, can be in time; pushes: applied
- * so far. */
+/* Returns whether a new read of the newest version for batch `ordinal`, replacing an earlier read
+ * for it, can meet its deadline. pushes: number applied so far. */
 bool ls_staleness_may_pull(const ls_staleness *reads, int64_t ordinal, int64_t pushes);
-/* Whether all the others can still be in time when this one's gradient is applied next. */
+/* Returns whether all other reads can still meet their deadlines if the gradient of this batch is
+ * applied next. */
 bool ls_staleness_may_apply(const ls_staleness *reads, int64_t ordinal, int64_t pushes);
-/* Whether a read of that version, in the place of what is known of this batch, can be in time beside the others. */
+/* Returns whether a read of `version` for this batch, replacing an earlier read for it, can meet
+ * its deadline along with the others. */
 bool ls_staleness_may_add(const ls_staleness *reads, int64_t ordinal, int64_t version, int64_t pushes);
 
-/* A read of a batch that has one replaces it. */
+/* Adds a read; replaces an earlier one for the same batch. */
 ls_status ls_staleness_add(ls_staleness *reads, ls_read_entry read);
 ls_read_entry *ls_staleness_find(const ls_staleness *reads, int64_t ordinal);
 void ls_staleness_remove(ls_staleness *reads, int64_t ordinal);
-/* Those of a process that is lost, but for what has arrived. */
+/* Removes the reads of a lost process, except those whose gradients have arrived. */
 void ls_staleness_lose(ls_staleness *reads, int rank);
 
 #endif

@@ -1,12 +1,13 @@
-/* A worker of asynchronous parameter servers: takes batches, reads the newest versions, computes gradients, pushes
- * them.
+/* A worker of asynchronous parameter servers: gets batches, pulls the newest versions, computes
+ * gradients and pushes them.
  *
- * Answers come in the post's thread (ls_worker_hear), which sends what follows from them at once; the caller's thread
- * computes (ls_worker_step). A batch in work is a *slot*; there is one, or with overlap two: while one is computed, the
- * next is being read, and the last one's gradients are on their way.
+ * The messenger's thread handles answers (ls_worker_hear) and sends the next messages at once; the
+ * caller's thread computes (ls_worker_step). A batch in progress occupies a *slot*. There is one
+ * slot, or two with overlap: while one batch is computed, the weights for the next are pulled, or
+ * the gradients of the last are pushed.
  *
- * Servers are read one after the other, in their order, and never all at once: a worker that has read server 0 may have
- * to wait for server 1, and whoever it waits for never waits for server 0. */
+ * A batch pulls from one server at a time, in order, to avoid deadlocks: a worker that has read
+ * server 0 may wait for server 1, but the workers it waits for never wait for server 0. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -29,10 +30,11 @@ typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot
 
 typedef struct slot {
     slot_state state;
-    int64_t take[LS_MESSAGE_NUMBERS];    /* numbers of TAKE: ordinal, epoch, batch, pass, batch of it, run */
-    int server;                          /* that is being read */
-    int64_t versions[LS_MAX_SERVERS];    /* that were read */
-    ls_payload *weights[LS_MAX_SERVERS]; /* of these; NULL: they are held already */
+    /* Numbers of TAKE: ordinal, epoch, batch, pass, batch in the pass, run. */
+    int64_t take[LS_MESSAGE_NUMBERS];
+    int server;                          /* being pulled from */
+    int64_t versions[LS_MAX_SERVERS];    /* versions read */
+    ls_payload *weights[LS_MAX_SERVERS]; /* weights of these versions; NULL: held already */
     ls_payload *push[LS_MAX_SERVERS];
     bool acked[LS_MAX_SERVERS];
     ls_payload *results;
@@ -48,8 +50,9 @@ struct ls_worker {
     bool woken;
     slot slots[MOST_SLOTS];
     int slot_count;
-    int64_t held[LS_MAX_SERVERS]; /* version that the model has, or gets before anything else is computed; -1: none */
-    /* The batch that was taken of the data last: who takes batches in order need not begin again. */
+    /* Version that the model has, or gets before the next computation; -1: none. */
+    int64_t held[LS_MAX_SERVERS];
+    /* Position in the data: batches in order need no new pass. */
     bool in_pass;
     int64_t pass, next;
 };
@@ -104,10 +107,10 @@ static void begin_reading(ls_worker *w, slot *s)
     clear_push(w, s);
     s->state = READING;
     s->server = 0;
-    (void)send_pull(w, s); /* a letter that could not be sent is sent again when the server is met */
+    (void)send_pull(w, s); /* if this fails, it is repeated when the server reconnects */
 }
 
-/* ---- What comes, in the post's thread ---- */
+/* ---- Messages, in the messenger's thread ---- */
 
 static void hear_part(ls_worker *w, ls_message *letter)
 {
@@ -127,7 +130,7 @@ static void hear_part(ls_worker *w, ls_message *letter)
     pthread_cond_broadcast(&w->change);
 }
 
-/* true: all servers have it. What came out is handed over. */
+/* Returns true when all servers have acknowledged; then hands the results over in *done. */
 static bool hear_ack(ls_worker *w, const ls_message *letter, slot *done)
 {
     slot *s = find_batch(w, PUSHING, letter->numbers[0]);
@@ -146,7 +149,8 @@ static bool hear_ack(ls_worker *w, const ls_message *letter, slot *done)
     return true;
 }
 
-/* A server that is met again has forgotten what was asked, and what was pushed may not have come. */
+/* Repeats pulls and pushes to a server that reconnected: it forgot the pulls, and pushes may be
+ * lost. */
 static void say_again(ls_worker *w, int server)
 {
     for (int i = 0; i < w->slot_count; i++) {
@@ -217,7 +221,6 @@ void ls_worker_forget(ls_worker *w)
 
 /* ---- Computing ---- */
 
-/* The batch of the data that the slot is for. */
 static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
 {
     int64_t pass = s->take[3], at = s->take[4];
@@ -288,14 +291,15 @@ static ls_status compute_and_push(ls_worker *w, slot *s)
     return status;
 }
 
-/* Whether a batch may be asked for now: one at a time; with overlap the next when one is being computed. */
+/* Returns whether to request a batch now: one at a time, or with overlap, the next while one is
+ * computed. */
 static bool may_ask(ls_worker *w)
 {
     return find(w, FREE) && !find(w, ASKED) && !find(w, READING) && !find(w, READY);
 }
 
-/* A batch that can be computed. Where a server sent no weights, because the model had that version, and since then got
- * another one for another batch, it is read again. */
+/* Returns a slot that can be computed. If a server sent no weights because the model had that
+ * version, and the model got another version since, pulls again. */
 static slot *find_ready(ls_worker *w)
 {
     for (slot *s; (s = find(w, READY)) != NULL; begin_reading(w, s)) {
@@ -308,7 +312,7 @@ static slot *find_ready(ls_worker *w)
     return NULL;
 }
 
-/* With the mutex, which is given back meanwhile. */
+/* Called with the mutex held; releases it during the request. */
 static void ask(ls_worker *w)
 {
     find(w, FREE)->state = ASKED;
@@ -354,7 +358,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
     return s ? compute_and_push(w, s) : LS_OK;
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_worker **out)
 {
@@ -386,18 +390,18 @@ void ls_worker_free(ls_worker *w)
     free(w);
 }
 
-/* ---- A process that is a worker and nothing else ---- */
+/* ---- A worker process (not the chief) ---- */
 
 typedef struct process {
     ls_server_session *served;
     ls_worker *worker;
     pthread_mutex_t mutex;
-    /* Under the mutex: */
+    /* The mutex protects these: */
     bool chief_there, asking, over;
-    int64_t asks; /* batches that it has asked for */
+    int64_t asks; /* requests sent */
     double lost_at;
-    ls_error end; /* how it ended */
-    bool judged;  /* by the chief; of the caller's thread */
+    ls_error end;
+    bool judged; /* the chief sent OVER; used only in the caller's thread */
 } process;
 
 static void ask_chief(void *user)
@@ -410,7 +414,8 @@ static void ask_chief(void *user)
     (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
-/* A chief that is not there has given the batch to somebody else, whose results will count. */
+/* If the connection to the chief is lost, so is the message: the chief hands the batch to another
+ * worker, whose results count. */
 static void tell_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
 {
     const process *p = user;
@@ -453,11 +458,11 @@ static void hear_chief(process *p, const ls_message *letter)
     bool again = letter->kind == LS_MESSAGE_MET && p->asking;
     int64_t number = p->asks;
     pthread_mutex_unlock(&p->mutex);
-    if (again) /* maybe for the second time: the dealer knows it by its number */
+    if (again) /* may be a duplicate: the batch queue checks its number */
         (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
 }
 
-/* Final states and the end go to the queue, in their order. */
+/* Leaves FINAL and OVER in the messenger's queue, in their order. */
 static bool hear(void *user, ls_message *letter)
 {
     process *p = user;
@@ -481,7 +486,7 @@ static bool hear(void *user, ls_message *letter)
     return true;
 }
 
-/* Letters that the post's thread left: the final state of each server, and the end. */
+/* Handles the messages left in the queue: final states, and the end. */
 static void look_for_end(process *p)
 {
     ls_message letter;
@@ -499,7 +504,7 @@ static void look_for_end(process *p)
     }
 }
 
-/* What a chief that is gone has said before counts first. */
+/* Handles the messages of a lost chief before it counts as lost. */
 static bool is_over(process *p)
 {
     pthread_mutex_lock(&p->mutex);
@@ -517,8 +522,8 @@ static bool is_over(process *p)
     return over;
 }
 
-/* What failed here is the chief's to judge: it ends the job, for all, with this failure or in good order. Without a
- * word of it, this failure is the worker's own end. */
+/* Reports a failure to the chief, which ends the job for all, with this failure or without. If the
+ * chief does not answer, the worker ends with its own failure. */
 static void hand_in_failure(process *p, ls_status status)
 {
     ls_error own;
