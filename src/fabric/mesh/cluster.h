@@ -1,4 +1,5 @@
-/* A context's place in a cluster: kept from joining on, met when the context is opened. */
+/* The cluster of a context: ls_cluster_join sets its options; the workers connect when the context
+ * is opened. */
 #ifndef LS_FABRIC_MESH_CLUSTER_H
 #define LS_FABRIC_MESH_CLUSTER_H
 
@@ -7,32 +8,36 @@
 
 typedef struct ls_cluster {
     ls_cluster_options options;
-    pthread_mutex_t mutex; /* of meeting; the thread that meets opens the context and comes here again */
+    /* Held while the workers meet. Recursive: the meeting thread opens the context and comes back
+     * here. */
+    pthread_mutex_t mutex;
     bool meeting;
-    ls_error failed; /* status LS_OK: it did not */
+    ls_error failed; /* why meeting failed; status LS_OK: it did not */
     ls_mesh *mesh;   /* NULL: not met yet */
     bool introduced; /* ls_cluster_introduce has described it */
-    bool apart;      /* they never meet: processes train each at its own pace (train/servers.h) */
+    bool apart;      /* asynchronous training: processes never meet as a mesh */
 } ls_cluster;
 
-/* A fit whose processes ask and answer, and do not run in lockstep, begins: those of this context never meet as a mesh.
- * LS_ERR_STATE where they have. Gives the cluster's options, and the number of the meeting. */
+/* Marks the processes of this context as asynchronous: they send each other messages and never meet
+ * as a mesh. Fails with LS_ERR_STATE if they have met already. Gives the cluster's options, and the
+ * number of this cluster in this process. */
 ls_status ls_cluster_go_apart(ls_context *ctx, ls_cluster_options *out, int *number);
 
-/* What LOCKSTEP_RANK and its companions say; size 1 where they are not set. */
+/* Reads LOCKSTEP_RANK and the variables that belong to it; size 1 if they are not set. */
 ls_status ls_cluster_own_environment(ls_cluster_options *out);
 
-/* Returns the variable of another launcher that describes a cluster, and fills in this process's rank and the size.
- * NULL: none does, or it cannot be read. */
+/* Returns the environment variable of another launcher that describes a cluster, and fills in this
+ * process's rank and the size. NULL: there is none, or it cannot be read. */
 const char *ls_cluster_described(ls_cluster_options *out);
 
-/* Warns, once in a process, where such a cluster is not used: this process trains alone. */
+/* Warns, once in a process, if such a cluster is not used and this process trains alone. */
 void ls_cluster_warn_unused(ls_context *ctx);
 
-/* Describes the cluster in one line, for the chief to print; false: there is none, or it was described before. */
+/* Describes the cluster in one line, for the chief to print; false: there is no cluster, or it was
+ * described already. */
 bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes);
 
-/* The variables that a worker gets from who started it. */
+/* Environment variables that a launcher sets for a worker. */
 #define LS_RANK_VARIABLE       "LOCKSTEP_RANK"
 #define LS_WORLD_SIZE_VARIABLE "LOCKSTEP_WORLD_SIZE"
 #define LS_RENDEZVOUS_VARIABLE "LOCKSTEP_RENDEZVOUS"
