@@ -27,10 +27,11 @@ ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
 {
     const ls_frame *h = &mesh->links[rank].in;
     if (h->epoch != mesh->peers.epoch || mesh->regroup) {
-        *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS; /* this generation's announcement has arrived */
+        /* Later generation: hold it; the announcement, sent before it, has arrived. */
+        *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS;
         return LS_OK;
     }
-    if (h->sequence > mesh->sequence) { /* it is ahead; the next exchange here shows whether both do the same */
+    if (h->sequence > mesh->sequence) { /* it is ahead; this worker's next exchange will be compared */
         *out = LS_HOLDS;
         return LS_OK;
     }

@@ -31,12 +31,12 @@
 #define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
 #define MOST_GUESTS  64   /* callers without a HELLO yet; above it the oldest is dropped */
 #define CALL_AGAIN   0.01 /* seconds until missing workers are called again */
-#define ASK_HIGHER   0.2  /* seconds between calls to higher ranks that ask whether the job has begun */
+#define ASK_HIGHER   0.2  /* seconds between calls that ask higher ranks whether the job runs */
 #define TELL_REFUSED 10.0 /* seconds between two log lines about refused callers */
-#define MEET_AGAIN   0.5  /* seconds after a loss between MET and BEGIN in which the others may send MET */
+#define MEET_AGAIN   0.5  /* seconds for the others to send MET after a loss before BEGIN */
 #define SAY_MISSING  3.0  /* seconds until the log names the missing workers */
 #define SAY_AGAIN    10.0 /* seconds between two such log lines */
-#define LOOK_AGAIN   2.0  /* seconds after which a joining worker without all connections asks for the members again */
+#define LOOK_AGAIN   2.0  /* seconds after which a joining worker asks for the members again */
 
 /* A connection on which HELLOs are exchanged. */
 typedef struct hello {

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "fabric/mesh/mesh.h"
 
-#define RECONNECT_POLL   0.01 /* seconds between polls of the handshakes while a connection is broken */
+#define RECONNECT_POLL   0.01 /* seconds between handshake polls while a connection is broken */
 #define RECONNECT_MOMENT 0.5  /* seconds for all connections of one worker to come back together */
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)
@@ -368,7 +368,7 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 {
     int coordinator = mesh->peers.members[0];
     LS_TRY(ls_handshake_visit(mesh->door));
-    if (mesh->peers.count == 1) /* without other members no wait would read joining workers' frames */
+    if (mesh->peers.count == 1) /* no wait will read the frames of joining workers */
         LS_TRY(ls_mesh_turn(mesh, 0));
     if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
         mesh->peers.wishes |= LS_WISH_WELCOME;

@@ -82,7 +82,8 @@ void ls_mesh_free(ls_mesh *mesh)
         if (mesh->links[r].line)
             mesh->table->hang_up(mesh->links[r].line);
     ls_heartbeat_stop(mesh->beats);
-    for (int r = 0; mesh->alive && r < mesh->peers.size; r++) /* all NULL if the heartbeat thread owned them */
+    /* All NULL if the heartbeat thread owned them. */
+    for (int r = 0; mesh->alive && r < mesh->peers.size; r++)
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
     ls_handshake_close(mesh->door);
