@@ -31,7 +31,7 @@ ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
         *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS;
         return LS_OK;
     }
-    if (h->sequence > mesh->sequence) { /* it is ahead; this worker's next exchange will be compared */
+    if (h->sequence > mesh->sequence) { /* it is ahead; the next exchange will be compared */
         *out = LS_HOLDS;
         return LS_OK;
     }

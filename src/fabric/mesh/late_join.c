@@ -96,8 +96,8 @@ void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame)
     }
 }
 
-/* Seconds until a worker that has not met all members sends JOIN anyway, to get MEMBERS. */
-#define PATIENCE 2.0
+#define PATIENCE                                                                                                       \
+    2.0 /* seconds until a worker that has not met all members sends JOIN anyway, and learns them by MEMBERS */
 
 static bool should_ask(ls_mesh *mesh, const uint64_t *members)
 {
