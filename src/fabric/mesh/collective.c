@@ -1,8 +1,8 @@
-/* An exchange: every worker sends one frame to every other worker. ls_mesh_exchange waits for it;
+/* An exchange: every worker sends one frame to every other. ls_mesh_exchange waits for it;
  * ls_mesh_post starts one, and ls_mesh_settle waits for it later. */
 #include "fabric/mesh/mesh.h"
 
-/* Reports diverged workers. Either of them may be wrong, so no worker can continue. */
+/* Either worker may be wrong, so none can continue. */
 static ls_status explain_difference(const ls_mesh *mesh, const ls_frame *own, int rank, const ls_frame *theirs)
 {
     char what[LS_FRAME_WHAT];
@@ -86,8 +86,7 @@ static ls_status begin(ls_mesh *mesh, ls_exchange_at *at, uint64_t tag, const ch
     return ls_mesh_look_again(mesh);
 }
 
-/* Returns whether a link has nothing left to do for an exchange. Frames are sent and received in
- * order. */
+/* Frames are sent and received in order. */
 static bool is_done(const ls_link *link, uint64_t sequence)
 {
     if (link->taken < sequence)
@@ -98,8 +97,8 @@ static bool is_done(const ls_link *link, uint64_t sequence)
     return true;
 }
 
-/* Returns whether the exchange is complete. Publishes the worker that holds it up: among several,
- * the one not heard from for longest, as it may delay the others. */
+/* Publishes the worker that holds up the exchange: among several, the one not heard from for
+ * longest, as it may delay the others. */
 static bool is_over(ls_mesh *mesh, uint64_t sequence)
 {
     int missing = -1;

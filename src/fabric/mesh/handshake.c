@@ -1,23 +1,21 @@
-/* How workers connect. At the start each worker calls all lower ranks and is called by all higher
- * ranks. Both sides send HELLO and compare.
+/* How workers connect. At the start each worker calls all lower ranks. Both sides send HELLO and
+ * compare.
  *
  * Two processes may have the same rank for a moment, after a restart or by mistake. So each process
  * draws a random number for each attempt to meet: its mark. A worker that has met all others sends
  * MET, with a hash of all marks, to the first worker. When all remaining workers have met the same
  * processes, the first sends BEGIN, and each worker forwards it before anything else. A worker lost
- * between MET and BEGIN counts as lost in a job that has begun; if the first worker is lost, the
- * others send MET to the next one. If a worker is lost before MET, or the marks differ, all
- * disconnect, draw new marks and meet again, until the join limit is over. So each mark belongs to
- * one set of processes (the company), and one company begins one job.
+ * between MET and BEGIN counts as lost by a job that has begun; if it is the first, the others send
+ * MET to the next one. If a worker is lost before MET, or marks differ, all disconnect, draw new
+ * marks and meet again, until the join limit is over. So each mark belongs to one set of processes
+ * (the company), and one company begins one job.
  *
- * A worker that comes later, or comes back, finds a job that has begun: a HELLO contains the
- * members. It calls all of them; they answer between two collectives. Then it may ask to join
- * (late_join.c).
+ * A worker that comes later, or comes back, learns the members from a HELLO. It calls all of them;
+ * they answer between two collectives. Then it may ask to join (late_join.c).
  *
- * When a connection between two members breaks, both poll their handshakes while the members
- * regroup, and the higher rank calls the lower one. Mark and generation must be the same as before.
- * So only the same process can reconnect, and only while neither side has continued without the
- * other. */
+ * When a connection between two members breaks, the higher rank calls the lower one while the
+ * members regroup. Mark and generation must be unchanged. So only the same process can reconnect,
+ * and only while neither side has continued without the other. */
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -29,7 +27,7 @@
 #include "fabric/mesh/mesh.h"
 
 #define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
-#define MOST_GUESTS  64   /* callers without a HELLO yet; above it the oldest is dropped */
+#define MOST_GUESTS  64   /* callers without a HELLO; above it the oldest is dropped */
 #define CALL_AGAIN   0.01 /* seconds until missing workers are called again */
 #define ASK_HIGHER   0.2  /* seconds between calls that ask higher ranks whether the job runs */
 #define TELL_REFUSED 10.0 /* seconds between two log lines about refused callers */
@@ -51,9 +49,9 @@ typedef struct hello {
 struct ls_handshake {
     ls_mesh *mesh;
     ls_cluster_options copy;
-    const ls_cluster_options *options; /* points to `copy` */
+    const ls_cluster_options *options;
     char about[MOST_ABOUT + 1];
-    double end;     /* time limit for the workers that begin the job */
+    double end;     /* deadline for the workers that begin the job */
     double say_at;  /* when the log next names the missing workers */
     double asked;   /* when higher ranks were last called */
     double tell_at; /* when refused callers may be logged again */
@@ -63,10 +61,10 @@ struct ls_handshake {
     int lines; /* connections to each worker: 2 with heartbeats, else 1 */
     int guests;
     ls_want *wants;
-    char why[300];                      /* why the last call failed or was refused */
-    ls_process_id process;              /* process of this worker */
-    uint64_t mark;                      /* this worker's mark in this attempt */
-    uint64_t *marks;                    /* by rank: marks of the workers that are met */
+    char why[300]; /* why the last call failed or was refused */
+    ls_process_id process;
+    uint64_t mark;                      /* changes with each attempt to meet */
+    uint64_t *marks;                    /* by rank: marks of workers met */
     uint64_t seen[LS_MAX_CLUSTER / 64]; /* bit set: workers met at least once */
     bool met;                           /* all workers are met */
     uint64_t company[2];                /* hash of the ranks and marks of all */
@@ -74,9 +72,9 @@ struct ls_handshake {
     double lost_at;                     /* when a worker was lost after MET; 0: none */
     ls_frame begin;                     /* kind 0: not received */
 
-    bool chief;                           /* the launcher knows that this worker is the chief */
+    bool chief;                           /* the launcher knows it */
     int launcher;                         /* descriptor with the ranks that ended; -1: none */
-    double gone_at;                       /* when the launcher first reported an end; 0: not yet */
+    double gone_at;                       /* when it first reported an end; 0: not yet */
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* bit set: workers that begin the job */
     bool joins;                           /* the job has begun without this worker */
     uint64_t members[LS_MAX_CLUSTER / 64];
@@ -94,7 +92,6 @@ static void forget(const ls_handshake *d, hello *h)
 
 /* ---- Calling and answering ---- */
 
-/* Returns whether the worker takes part in beginning the job. */
 static bool begins(const ls_handshake *d, int rank)
 {
     return ls_has_bit(d->begins, rank);
@@ -138,8 +135,7 @@ static void say(const ls_handshake *d, hello *h, int line)
     ls_mesh_put_members(mesh, &h->out);
 }
 
-/* Returns whether to call a member of lower rank whose connection broke: first for data, then for
- * heartbeats. */
+/* Returns whether to reconnect to a member of lower rank: first for data, then for heartbeats. */
 static bool should_reconnect(const ls_handshake *d, int rank, int line)
 {
     const ls_mesh *mesh = d->mesh;
@@ -147,8 +143,8 @@ static bool should_reconnect(const ls_handshake *d, int rank, int line)
            mesh->lost[rank] == (line ? LS_NOT_LOST : LS_LOST_BROKEN);
 }
 
-/* Lower ranks are called all the time. Higher ranks call themselves; this worker calls them only
- * now and then (asks), to learn whether the job has begun. */
+/* Lower ranks are always called. Higher ranks call themselves; this worker calls them now and then
+ * (asks) to learn whether the job has begun. */
 static bool should_call(const ls_handshake *d, int rank, int line, bool asks)
 {
     if (d->mesh->begun)
@@ -191,7 +187,7 @@ static void drop_guest(ls_handshake *d, int index)
 {
     forget(d, guest(d, index));
     memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
-    *guest(d, --d->guests) = (hello){ 0 }; /* its content was moved */
+    *guest(d, --d->guests) = (hello){ 0 }; /* it was moved */
 }
 
 static ls_status answer_all(ls_handshake *d)
@@ -283,7 +279,7 @@ static ls_status compare(const ls_handshake *d, const hello *h)
 
 void ls_handshake_learn(ls_handshake *d, const ls_frame *in)
 {
-    bool first = !d->joins; /* connections up to now are from the start, not to members */
+    bool first = !d->joins; /* earlier connections are not to members */
     d->joins = true;
     d->met = false;
     d->epoch = in->epoch;
@@ -305,7 +301,6 @@ static void learn(ls_handshake *d, const ls_frame *in)
         ls_handshake_learn(d, in);
 }
 
-/* Installs the connection as the one to that rank. */
 static void meet(ls_handshake *d, hello *h)
 {
     int rank = (int)h->in.from;
@@ -345,8 +340,8 @@ static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
         forget(d, h);
 }
 
-/* Handles an outgoing call. A connection that ended or failed is called again, as is a higher rank
- * that has not begun. */
+/* Handles an outgoing call. A failed one is repeated, as is one to a higher rank that has not
+ * begun. */
 static ls_status hear_called(ls_handshake *d, int rank, int line)
 {
     hello *h = call_to(d, rank, line);
@@ -372,8 +367,7 @@ static ls_status hear_called(ls_handshake *d, int rank, int line)
     return LS_OK;
 }
 
-/* Returns whether the connection to a member may be replaced: not if it left or its process
- * ended. */
+/* Returns whether the connection to a member may be replaced. */
 static bool may_return(const ls_handshake *d, int rank)
 {
     ls_absence how = d->mesh->lost[rank];
@@ -408,7 +402,7 @@ static welcome judge_guest(const ls_handshake *d, const hello *h)
                : NEVER;
 }
 
-/* Records that two processes have the same rank; both sides report it if the workers do not meet in
+/* Records that two processes have the same rank, for the message if the workers do not meet in
  * time. */
 static void note_refused(ls_handshake *d, const hello *h)
 {
@@ -418,7 +412,7 @@ static void note_refused(ls_handshake *d, const hello *h)
 }
 
 /* Handles a caller. Sends HELLO before comparing, so that the other side sees the difference, too.
- * A mismatch only ends this connection if the job runs, but fails the start of a job. */
+ * A mismatch ends only this connection if the job runs, but fails the start of a job. */
 static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
 {
     hello *h = guest(d, index);
@@ -474,8 +468,8 @@ static ls_status hear_all(ls_handshake *d)
     return LS_OK;
 }
 
-/* Logs refused callers of a running job: the first at once, later ones together every TELL_REFUSED
- * seconds. The callers themselves know the reason. */
+/* Logs refused callers of a running job: the first at once, later ones together. The callers
+ * themselves know the reason. */
 static void tell_refused(ls_handshake *d)
 {
     char why[400];
@@ -513,8 +507,8 @@ static bool is_complete(const ls_handshake *d)
                     : begins(d, d->options->rank) && ls_handshake_has_met(d, d->begins);
 }
 
-/* Adds workers that are not connected to `names`. never: only those that were never met; others may
- * have left because they waited too long for these. */
+/* Adds workers that are not connected to `names`. never: only those never met; others may have left
+ * after waiting too long for these. */
 static int list_missing(const ls_handshake *d, bool never, ls_text *names)
 {
     int missing = 0;
@@ -526,15 +520,13 @@ static int list_missing(const ls_handshake *d, bool never, ls_text *names)
     return missing;
 }
 
-/* Adds the missing workers to `names`: those never met or, if all were met once, those not
- * connected now. */
+/* Lists workers never met or, if all were met once, those not connected now. */
 static int find_missing(const ls_handshake *d, ls_text *names)
 {
     int missing = list_missing(d, true, names);
     return missing > 0 ? missing : list_missing(d, false, names);
 }
 
-/* Logs which workers are missing. */
 static void say_missing(ls_handshake *d)
 {
     ls_text names = { 0 }, whom = { 0 };
@@ -561,8 +553,7 @@ static ls_status name_missing(const ls_handshake *d)
     int missing = find_missing(d, &names);
     if (d->mesh->table->refused)
         d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
-    /* If no worker is missing here, another worker misses one, or has met another process of the
-     * same rank. */
+    /* With none missing here, another worker misses one, or has met another process of a rank. */
     const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
     ls_status status = ls_fail(
         LS_ERR_PEER,
@@ -575,7 +566,7 @@ static ls_status name_missing(const ls_handshake *d)
     return status;
 }
 
-/* Waits until a caller or bytes arrive; for a moment only, if there are workers to call again. */
+/* Waits until a caller or bytes arrive; only a moment if workers must be called again. */
 static ls_status wait_for_callers(ls_handshake *d)
 {
     int n = 0;
@@ -625,7 +616,6 @@ static uint64_t draw_mark(void)
     return mark;
 }
 
-/* Hashes rank and mark of every worker. */
 static void hash_company(const ls_handshake *d, uint64_t out[2])
 {
     const ls_peers *p = &d->mesh->peers;
@@ -652,8 +642,7 @@ static ls_frame frame_of_company(const ls_handshake *d, ls_frame_kind kind)
     return frame;
 }
 
-/* Discards all connections and starts over with a new mark. Workers that have met this one receive
- * LEFT and do the same. */
+/* Starts over with a new mark. Workers that have met this one receive LEFT and do the same. */
 static void meet_again(ls_handshake *d)
 {
     ls_mesh *mesh = d->mesh;
@@ -709,8 +698,7 @@ void ls_handshake_hear(ls_handshake *d, int rank, const ls_frame *frame)
         d->begin = *frame;
 }
 
-/* For the first worker: returns whether all remaining workers have sent MET; *same: all of these
- * met the same processes. */
+/* Returns whether all remaining workers have sent MET; *same: they met the same processes. */
 static bool all_have_met(const ls_handshake *d, bool *same)
 {
     const ls_peers *p = &d->mesh->peers;
@@ -725,7 +713,7 @@ static bool all_have_met(const ls_handshake *d, bool *same)
     return all;
 }
 
-/* Sends MET to the first worker; to the next one if the first is lost. */
+/* Sends MET to the first worker that is not lost. */
 static ls_status say_met(ls_handshake *d)
 {
     if (!d->met) {
@@ -783,8 +771,7 @@ static ls_status agree(ls_handshake *d)
 
 /* ---- Reports of the launcher ---- */
 
-/* Returns the number of beginning workers that ended; *left: number of remaining workers, without
- * parameter servers. */
+/* Returns how many beginning workers ended; *left: workers that remain, without servers. */
 static int count_gone(const ls_handshake *d, const uint64_t *gone, int *left, ls_text *names)
 {
     int count = 0;
@@ -797,7 +784,6 @@ static int count_gone(const ls_handshake *d, const uint64_t *gone, int *left, ls
     return count;
 }
 
-/* Begins the job with the remaining workers only. */
 static void do_without(ls_handshake *d, const uint64_t *gone)
 {
     for (int r = 0; r < d->options->size; r++)
@@ -808,8 +794,8 @@ static void do_without(ls_handshake *d, const uint64_t *gone)
     meet_again(d);
 }
 
-/* If the remaining workers are enough (options->least), the job begins with them; else it fails.
- * Between MET and BEGIN it waits MEET_AGAIN seconds, as the others may begin nevertheless. */
+/* Begins the job with the remaining workers if they are enough (options->least), else fails.
+ * Between MET and BEGIN it waits MEET_AGAIN seconds first, as the others may begin nevertheless. */
 static ls_status heed_launcher(ls_handshake *d)
 {
     ls_text names = { 0 };
@@ -857,7 +843,7 @@ static ls_status send_begin(ls_handshake *d)
 static ls_status meet_all(ls_handshake *d)
 {
     d->mark = draw_mark();
-    LS_TRY(agree(d)); /* a worker that begins alone is done here */
+    LS_TRY(agree(d)); /* a single worker is done here */
     while (!d->mesh->begun && !(d->joins && is_complete(d))) {
         LS_TRY(call_on_all(d));
         LS_TRY(wait_for_callers(d));
@@ -869,8 +855,7 @@ static ls_status meet_all(ls_handshake *d)
     return send_begin(d);
 }
 
-/* Sends LEFT on failure: workers that have met this one meet again or give up, and do not begin
- * without it. */
+/* Sends LEFT, so that workers which have met this one do not begin without it. */
 static void give_up(ls_handshake *d)
 {
     ls_error why;

@@ -1,6 +1,6 @@
-/* Every worker writes one byte to every other worker in each interval, and reads what arrives. The
- * byte is this thread's longest recent delay: on an overloaded machine a process may get no core
- * for a while without being dead. */
+/* Every worker writes one byte to every other in each interval. The byte is the thread's longest
+ * recent delay: on an overloaded machine a process may get no core for a while without being
+ * dead. */
 #include "fabric/mesh/heartbeat.h"
 
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ struct ls_heartbeat {
     ls_connection **added;    /* by rank: replaces the connection in `lines` */
     ls_connection_end *ended; /* by rank: how the newest connection ended */
     ls_want *wants;
-    int *ranks; /* ranks of `wants` */
+    int *ranks;
     int size;
     double limit;
     _Atomic(double) *heard; /* by rank: time of the last byte */
@@ -42,7 +42,7 @@ static void end_line(ls_heartbeat *b, int rank, ls_connection_end how)
     b->lines[rank] = NULL;
 }
 
-/* Reads all bytes that have arrived; the last one is the peer's delay. */
+/* The last byte that arrived is the peer's delay. */
 static void listen_to(ls_heartbeat *b, int rank)
 {
     char sink[256];
@@ -59,8 +59,8 @@ static void listen_to(ls_heartbeat *b, int rank)
     }
 }
 
-/* Sends a heartbeat to all. A connection that accepts no byte is not broken: the peer or the
- * network is stopped. After a failed write the rest is read: it shows how the connection ended. */
+/* A connection that accepts no byte is not broken: the peer or the network is stopped. After a
+ * failed write, reading the rest shows how the connection ended. */
 static void beat(ls_heartbeat *b)
 {
     size_t moved;
@@ -75,7 +75,7 @@ static void beat(ls_heartbeat *b)
     }
 }
 
-/* Records how late this thread is: it should wake up at least once in an interval. */
+/* The thread should wake up at least once in an interval. */
 static void note_delay(ls_heartbeat *b, double now)
 {
     double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
@@ -209,8 +209,7 @@ double ls_heartbeat_heard(const ls_heartbeat *b, int rank)
     return atomic_load(&b->heard[rank]);
 }
 
-/* Four times the longest delay, at most four times the limit: so a stopped worker is still
- * noticed. */
+/* Four times the longest delay, at most four times the limit: a stopped worker is still noticed. */
 double ls_heartbeat_patience(const ls_heartbeat *b, int rank)
 {
     double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;

@@ -1,4 +1,4 @@
-/* Heartbeats: a thread that sends and receives them over connections of its own. So a worker that
+/* A thread that sends and receives heartbeats over connections of its own. So a worker that
  * computes for long is not taken for dead, while a stopped process or a dead machine is noticed. */
 #ifndef LS_FABRIC_MESH_HEARTBEAT_H
 #define LS_FABRIC_MESH_HEARTBEAT_H
@@ -7,13 +7,13 @@
 
 typedef struct ls_heartbeat ls_heartbeat;
 
-/* Starts the thread. lines: heartbeat connections by rank, NULL for this worker; they belong to the
- * thread from now on. limit: seconds of silence after which a worker counts as lost. */
+/* lines: heartbeat connections by rank, NULL for this worker; the thread owns them from now on.
+ * limit: seconds of silence after which a worker is lost. */
 ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **lines, int size,
                              double limit, ls_heartbeat **out);
 void ls_heartbeat_stop(ls_heartbeat *beats);
 
-/* Hands over a new connection to a worker; it replaces the old one to that rank. */
+/* Replaces the connection to a worker. */
 void ls_heartbeat_add(ls_heartbeat *beats, int rank, ls_connection *line);
 
 /* Returns when the last heartbeat of a worker arrived. */
@@ -22,12 +22,12 @@ double ls_heartbeat_heard(const ls_heartbeat *beats, int rank);
 /* Returns how the connection to a worker ended; LS_CONNECTION_OPEN: it has not. */
 ls_connection_end ls_heartbeat_how_ended(ls_heartbeat *beats, int rank);
 
-/* Returns the seconds beyond the limit for which a worker may be silent: heartbeats were late
- * recently because its machine or this one is overloaded. */
+/* Returns the seconds beyond the limit that a worker may be silent: its machine or this one is
+ * overloaded, and heartbeats were late recently. */
 double ls_heartbeat_patience(const ls_heartbeat *beats, int rank);
 
-/* Returns whether this process was silent for longer than the limit since the last call: other
- * workers may have given it up. */
+/* Returns whether this process was silent for longer than the limit since the last call: others may
+ * have lost it. */
 bool ls_heartbeat_slept(ls_heartbeat *beats);
 
 #endif

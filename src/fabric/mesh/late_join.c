@@ -1,15 +1,15 @@
 /* Workers that join while a job runs, or come back.
  *
- * A joining worker has connected to all members by a handshake. It sends JOIN to all of them: the
- * generation and the members that it knows, and the number of the fit that it waits in. If this is
- * still current, the coordinator sets LS_WISH_WELCOME, which a commit decides like other wishes.
- * Then all members call ls_mesh_welcome between two steps. In place of a commit the coordinator
- * announces a new generation that has the joining worker as a member. If the JOIN is outdated, the
- * coordinator replies with MEMBERS, and the worker sends JOIN again.
+ * A joining worker is connected to all members by a handshake. It sends JOIN to all: the generation
+ * and members that it knows, and the number of the fit that it waits in. If this is current, the
+ * coordinator sets LS_WISH_WELCOME, which a commit decides like other wishes. Then all members call
+ * ls_mesh_welcome between two steps, and in place of a commit the coordinator announces a new
+ * generation with the new member. If the JOIN is outdated, the coordinator replies with MEMBERS,
+ * and the worker sends JOIN again.
  *
  * Every member forwards the announcement to every other. A joining worker accepts it only after all
- * members that it has not lost have sent it. Otherwise its author may be lost, and the remaining
- * members may have announced something else. */
+ * members that it has not lost have sent it: else its author may be lost, and the others may have
+ * announced something else. */
 #include <string.h>
 
 #include "fabric/mesh/mesh.h"
@@ -147,7 +147,6 @@ static bool is_alone(const ls_mesh *mesh)
     return true;
 }
 
-/* Makes this worker a member of the announced generation. */
 static ls_status enter(ls_mesh *mesh)
 {
     ls_frame frame = mesh->announced;

@@ -2,15 +2,15 @@
  * sorted by the generation in which they joined, then by rank.
  *
  * A collective (a run, or a call that all workers make) ends with a commit. A worker that has all
- * data of the collective sends READY to the coordinator. When all members are READY, the
- * coordinator sends COMMIT and the workers continue. So no worker is more than one commit ahead.
+ * its data sends READY to the coordinator. When all members are READY, the coordinator sends COMMIT
+ * and the workers continue. So no worker is more than one commit ahead.
  *
  * When a worker is lost, the remaining members abandon the collective and send each other their
  * progress and the workers they have lost (STATE). The first of them announces the remaining
- * members, and whether the current collective is committed: it is if one of them saw COMMIT, or all
- * are READY. Otherwise all begin it again. (A worker that saw COMMIT knows that all were READY, so
- * every member has the data to commit.) Workers never have to agree on values: repeating a
- * collective gives the same bits. */
+ * members, and whether the collective is committed: it is if one of them saw COMMIT, or all are
+ * READY. Otherwise all begin it again. (A worker that saw COMMIT knows that all were READY, so
+ * every member has the data.) Workers never have to agree on values: repeating a collective gives
+ * the same bits. */
 #include <string.h>
 
 #include "base/text.h"
@@ -76,8 +76,7 @@ double ls_mesh_heard(const ls_mesh *mesh, int rank)
     return beat > heard ? beat : heard;
 }
 
-/* Marks members as lost that sent nothing for too long. Does not time out a peer that this worker
- * stopped reading (LS_HOLDS). */
+/* Marks silent members as lost, except peers that this worker stopped reading (LS_HOLDS). */
 static void check_silence(ls_mesh *mesh, double now)
 {
     char why[64];
@@ -106,14 +105,13 @@ static void check_heartbeats(ls_mesh *mesh)
     }
 }
 
-/* Returns whether this process was stopped for so long that others may have given it up. */
+/* Returns whether this process was stopped for so long that others may have lost it. */
 static bool was_held_up(ls_mesh *mesh, double late)
 {
     return mesh->beats ? ls_heartbeat_slept(mesh->beats) : late > mesh->silence_limit;
 }
 
-/* After a stop of this process itself, the silence of others proves nothing: their time starts
- * anew. */
+/* If this process itself was stopped, the silence of others proves nothing. */
 ls_status ls_mesh_wait(ls_mesh *mesh)
 {
     double before = mesh->table->now(mesh->transport);
@@ -132,8 +130,9 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
 
 /* ---- Receiving ---- */
 
-/* Every member forwards an announcement before it sends anything else in that generation. A STATE
- * of a later generation comes from a faster worker: it is kept until this worker has caught up. */
+/* Every member forwards an announcement before it sends anything else in that generation. So a
+ * STATE of a later generation comes from a faster worker, and is kept until this one has caught
+ * up. */
 static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     if (frame->epoch < mesh->peers.epoch)
@@ -231,7 +230,7 @@ static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const
     return status;
 }
 
-/* Fails if a worker has begun another exchange: it will never be READY for this collective. */
+/* Fails if a worker has begun another exchange: it will never be READY. */
 static ls_status check_ahead(const ls_mesh *mesh, const char *what)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -300,8 +299,8 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     return frame;
 }
 
-/* Returns whether the coordinator, after all are READY, admits a joining worker in place of a
- * commit; fills in the announcement. */
+/* Returns whether the coordinator admits a joining worker in place of a commit; fills in the
+ * announcement. */
 static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
 {
     if (mesh->waits_until == 0)
@@ -322,7 +321,7 @@ static bool is_too_few(const ls_mesh *mesh)
     return mesh->waits_until > 0 && ls_peers_workers(&mesh->peers) < mesh->peers.least;
 }
 
-/* Acts for the coordinator when all are READY. *decided: false if it waits for joining workers. */
+/* Acts as coordinator when all are READY. *decided: false while it waits for joining workers. */
 static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
 {
     ls_frame announcement;
@@ -440,7 +439,7 @@ static ls_frame state_frame(const ls_mesh *mesh)
     return frame;
 }
 
-/* Sends STATE to all connected members, including silent ones. Replaces an unsent older STATE. */
+/* Sends STATE to all members, also silent ones. Replaces an older STATE that is still unsent. */
 static ls_status tell_state(ls_mesh *mesh)
 {
     ls_frame state = state_frame(mesh);
@@ -460,8 +459,7 @@ static ls_status tell_state(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* Returns whether another worker on this side still hears the lost worker `rank`, or this worker is
- * alone and cannot ask. */
+/* Returns whether another worker still hears the lost worker `rank`, or no other is left to ask. */
 static bool may_be_heard(const ls_mesh *mesh, int rank)
 {
     const ls_peers *p = &mesh->peers;
@@ -476,9 +474,9 @@ static bool may_be_heard(const ls_mesh *mesh, int rank)
     return heard || alone;
 }
 
-/* Returns whether a broken connection is likely to come back: that of a worker which others still
- * hear, or one between two other workers. If all have lost a worker, it gets RECONNECT_MOMENT
- * seconds: all its connections may have broken together. */
+/* Returns whether a broken connection is likely to come back: to a worker which others still hear,
+ * or between two others. A worker that all have lost gets RECONNECT_MOMENT seconds: all its
+ * connections may have broken together. */
 static bool should_await_reconnection(const ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -497,10 +495,10 @@ static bool should_await_reconnection(const ls_mesh *mesh)
     return false;
 }
 
-/* Returns whether this worker, the first that remains, knows enough to announce. All remaining
- * members have sent STATE. All of them have lost the earlier members that this worker has lost:
- * else one of those announces. Any two workers have either both lost each other or neither: if only
- * one reports it, the other will report it too, or is dead, which will be noticed. */
+/* Returns whether this worker, the first that remains, may announce: all remaining members have
+ * sent STATE. All of them have lost the earlier members that this one has lost, else one of those
+ * announces. Any two workers have both lost each other or neither: if only one reports it, the
+ * other will follow, or is dead and will be noticed. */
 static bool may_announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -533,8 +531,8 @@ static void part_enemies(ls_mesh *mesh)
 
 /* ---- Quorum ---- */
 
-/* Returns whether a worker's process has certainly ended: its kernel closed the heartbeat
- * connection, or it ran on this machine and its pid is free, or the launcher saw it end. */
+/* Returns whether a process has certainly ended: its kernel closed the heartbeat connection, or it
+ * ran on this machine and its pid is free, or the launcher saw it end. */
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
     return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
@@ -554,8 +552,8 @@ static bool is_doubtful(const ls_mesh *mesh, int rank)
     return mesh->lost[rank] > LS_LOST_ENDED || (mesh->lost[rank] == LS_LOST_ENDED && mesh->slept);
 }
 
-/* Returns whether this side has a majority of the workers in `bits` that may still run, or half of
- * them including the first. Two sides that have lost each other cannot both have it. */
+/* Returns whether this side has most of the workers in `bits` that may still run, or half of them
+ * with the first. Two sides that have lost each other cannot both have it. */
 static bool has_quorum(const ls_mesh *mesh, const uint64_t *bits)
 {
     int here = 0, possible = 0, first = -1;
@@ -578,8 +576,8 @@ static bool is_reconnecting(const ls_mesh *mesh)
     return any && mesh->table->now(mesh->transport) - mesh->regroups_since < mesh->silence_limit;
 }
 
-/* Fails on a side that must not continue: it lacks a quorum of the members or of the last confirmed
- * members. A worker that fails here writes nothing more. */
+/* Fails on a side without a quorum of the members and of the last confirmed ones. A worker that
+ * fails here writes nothing more. */
 static ls_status check_quorum(ls_mesh *mesh)
 {
     uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };
@@ -601,7 +599,6 @@ static ls_status check_quorum(ls_mesh *mesh)
                    mesh->why, here, mesh->peers.count);
 }
 
-/* Announces the remaining members, and the next collective. */
 static ls_status announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -652,8 +649,7 @@ ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
     return ls_mesh_send(mesh, rank, &frame);
 }
 
-/* Sends the announcement to workers that are not members any more, then closes their
- * connections. */
+/* Sends the announcement to workers that are not members any more, and disconnects. */
 static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -706,7 +702,7 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
     return LS_OK;
 }
 
-/* Puts the announcement into effect. Fails with peers.again if the collective must be repeated. */
+/* Puts the announcement into effect; fails with peers.again if the collective must be repeated. */
 static ls_status adopt(ls_mesh *mesh)
 {
     int newcomer;
@@ -735,8 +731,7 @@ static ls_status adopt(ls_mesh *mesh)
     return ls_fail(LS_ERR_PEER, "%s", newcomer >= 0 ? "a worker joins" : mesh->why);
 }
 
-/* Returns whether all lost members sent LEFT: the job may be ending, and not all members know
- * yet. */
+/* Returns whether all lost members sent LEFT: the job may be ending. */
 static bool all_took_leave(const ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++)

@@ -152,7 +152,6 @@ void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line)
 
 /* ---- Sending ---- */
 
-/* Prepares the first frame of the queue, if there is one. */
 static void begin_frame(ls_link *link)
 {
     link->out_head = 0;
@@ -187,7 +186,7 @@ const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *f
     return NULL;
 }
 
-/* Lists the parts of the pieces from one worker to another, starting at `offset` in `piece`. */
+/* Lists the parts between two workers, starting at `offset` in `piece`. */
 static int list_pieces(const ls_exchange_at *at, int from, int to, size_t piece, size_t offset, struct iovec *parts,
                        int n)
 {
@@ -225,7 +224,6 @@ static int list_zeros(uint64_t bytes, struct iovec *parts, int n)
     return n;
 }
 
-/* Removes the first frame, which is sent. */
 static void next_frame(ls_link *link)
 {
     memmove(link->out, link->out + 1, (size_t)--link->out_count * sizeof(*link->out));
@@ -245,7 +243,7 @@ static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
                               : n;
 }
 
-/* If writing fails, the peer is gone or sent its reason earlier: reading goes on and finds out. */
+/* If writing fails, the peer is gone or sent its reason earlier: reading finds out. */
 static void write_some(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -309,7 +307,6 @@ static void expect_head(ls_link *link)
     link->in_head = 0;
 }
 
-/* Ends a frame whose body has arrived, or is empty. */
 static void end_body(ls_link *link)
 {
     if (link->reading == LS_TAKES)
@@ -342,7 +339,7 @@ static void take_newcomers_head(ls_mesh *mesh, int rank)
     ls_mesh_lose(mesh, rank, LS_LOST_LEFT, "");
 }
 
-/* Handles a complete head. A frame's content may close its connection. */
+/* The frame may close its connection. */
 static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -476,8 +473,7 @@ void ls_mesh_abandon(ls_mesh *mesh)
 
 /* ---- The end ---- */
 
-/* Sends a last frame to all workers and closes all connections. A worker with an unfinished frame
- * in its queue may not get it. */
+/* Sends a last frame to all workers and disconnects. A worker with unsent frames may not get it. */
 static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
 {
     ls_mesh_abandon(mesh);

@@ -1,16 +1,16 @@
 /* Connections of one worker to all others, and the protocol on them.
  *
- *   handshake.c   workers meet, exchange HELLO and agree to begin; members reconnect
- *   mesh.c        sends and receives frames over the connections of a transport
- *   collective.c  an exchange of pieces between all workers
+ *   handshake.c   connecting, HELLO, agreement to begin, reconnecting
+ *   mesh.c        frames over the connections of a transport
+ *   collective.c  exchanges of pieces
  *   membership.c  commits, lost workers, quorum
  *   late_join.c   workers that join while the job runs
- *   heartbeat.h   a thread that sends heartbeats over connections of its own
+ *   heartbeat.h   heartbeats over connections of their own
  *
- * A connection carries a sequence of frames: a head of fixed size (ls_frame), then head.bytes
- * bytes. In the handshake each side sends one HELLO. In an exchange each worker sends one PIECES
- * frame to every other worker, even without data, so both sides notice at once if workers diverged.
- * Frames of an older generation (field `epoch`) are dropped. */
+ * A connection carries frames: a head of fixed size (ls_frame), then head.bytes bytes. In the
+ * handshake each side sends one HELLO. In an exchange each worker sends one PIECES frame to every
+ * other worker, even without data, so both sides notice at once if workers diverged. Frames of an
+ * older generation (field `epoch`) are dropped. */
 #ifndef LS_FABRIC_MESH_MESH_H
 #define LS_FABRIC_MESH_MESH_H
 
@@ -32,12 +32,12 @@ typedef enum ls_frame_kind {
     LS_FRAME_READY,    /* to the coordinator: the sender has all data of collective `number` */
     LS_FRAME_COMMIT,   /* from the coordinator: all members were READY */
     LS_FRAME_STATE,    /* after a loss: the sender's progress, and the workers it has lost */
-    LS_FRAME_ANNOUNCE, /* from the coordinator: the members from now on, and the next collective */
+    LS_FRAME_ANNOUNCE, /* from the coordinator: the new members, and the next collective */
     LS_FRAME_OVER,     /* the job ends for all; `what` is the reason */
     LS_FRAME_BEAT,     /* the sender waits and is alive */
-    LS_FRAME_LEFT,     /* the sender leaves, the others continue; it is the sender's last frame */
+    LS_FRAME_LEFT,     /* the sender leaves, the others continue; its last frame */
     LS_FRAME_JOIN,     /* from a joining worker: the members it has met; `tag` is its fit */
-    LS_FRAME_MEMBERS,  /* to a joining worker: the current members; `tag` is the fit they are in */
+    LS_FRAME_MEMBERS,  /* to a joining worker: the current members; `tag` is their fit */
     LS_FRAME_MET,      /* to the first worker left: the sender has met all, see `hash` */
     LS_FRAME_BEGIN,    /* from the first worker, forwarded by all: the job begins */
     LS_FRAME_KINDS
@@ -46,84 +46,82 @@ typedef enum ls_frame_kind {
 typedef struct ls_frame {
     uint32_t magic;
     uint16_t version, kind;
-    uint32_t from; /* rank of the sender */
+    uint32_t from; /* rank */
     uint32_t epoch;
-    uint64_t number; /* number of the collective; HELLO: size of the cluster */
-    /* HELLO: 0, or 1 for a heartbeat connection. PIECES, READY: number of exchanges in this
-     * generation, this one included. STATE: 1 if the sender is READY for `number`. */
+    uint64_t number; /* of the collective; HELLO: size of the cluster */
+    /* HELLO: 1 for a heartbeat connection, else 0. PIECES, READY: number of exchanges in this
+     * generation so far. STATE: 1 if the sender is READY for `number`. */
     uint64_t sequence;
     /* PIECES: identifies the exchange; a difference is an error. READY: nanoseconds of the sender's
      * own work. STATE: the sender's peers.decided. HELLO: generation in which the sender became a
-     * member, 0: it is not one. JOIN, MEMBERS: number of the fit. */
+     * member, 0: it is none. JOIN, MEMBERS: number of the fit. */
     uint64_t tag;
-    uint64_t bytes; /* bytes of the body, which follows the head */
-    /* READY, STATE: hash of the sender's result. HELLO: [0] is the sender's mark (handshake.c), [1]
-     * the id of the job if it has begun, else 0. MET, BEGIN: hash of the ranks and marks of all. */
+    uint64_t bytes; /* of the body, which follows */
+    /* READY, STATE: hash of the sender's result. HELLO: [0] mark of the sender (handshake.c), [1]
+     * id of the job, 0 until it begins. MET, BEGIN: hash of all ranks and marks. */
     uint64_t hash[2];
-    /* READY, STATE: wishes of the sender. COMMIT, ANNOUNCE: wishes that are decided. HELLO: bits of
-     * ls_hello_wish. */
+    /* READY, STATE: of the sender. COMMIT, ANNOUNCE: decided ones. HELLO: bits of ls_hello_wish. */
     uint64_t wishes;
     union {
-        /* PIECES, READY: name of the exchange or collective, for messages. OVER, LEFT: the reason.
-         * Ends with a zero. */
+        /* PIECES, READY: what is done, for messages. OVER, LEFT: the reason. Ends with a zero. */
         char what[LS_FRAME_WHAT];
         struct {
-            /* Bit set of ranks. STATE: workers that the sender has lost. Otherwise: members. */
+            /* Bit set of ranks. STATE: lost workers. Otherwise: members. */
             uint64_t members[LS_MAX_CLUSTER / 64];
-            ls_process_id process; /* HELLO: process of the sender */
+            ls_process_id process; /* HELLO: of the sender */
         };
     };
 } ls_frame;
 
-/* Flags in the field `wishes` of a HELLO. */
+/* Flags in `wishes` of a HELLO. */
 typedef enum ls_hello_wish {
-    LS_HELLO_REFUSES = 1,   /* the sender closes this connection; the receiver may call again */
-    LS_HELLO_JOINS = 2,     /* the caller wants to join a running job, not to begin one */
+    LS_HELLO_REFUSES = 1,   /* the sender closes this connection; call again later */
+    LS_HELLO_JOINS = 2,     /* the caller wants to join a running job */
     LS_HELLO_RECONNECTS = 4 /* the caller is a member whose connection broke */
 } ls_hello_wish;
 
 #define LS_BEAT_EVERY 0.1 /* seconds between heartbeats of a waiting worker */
 
-#define LS_MOST_QUEUED 8 /* frames queued for one worker */
+#define LS_MOST_QUEUED 8 /* frames for one worker */
 
 typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
 
-/* How a worker was lost. With BROKEN and SILENT the worker may still run and consider this worker
- * lost; with ENDED also, if this process was stopped for a while (ls_mesh.slept). */
+/* How a worker was lost. With BROKEN and SILENT it may still run and consider this worker lost;
+ * with ENDED only if this process was stopped for a while (ls_mesh.slept). */
 typedef enum ls_absence {
     LS_NOT_LOST,
     LS_LOST_LEFT, /* it sent LEFT, or is not a member yet */
-    LS_LOST_DEAD, /* its process has ended */
-    /* It ended, or closed the connection because this worker was silent for too long. */
+    LS_LOST_DEAD,
+    /* It ended, or closed the connection because this worker was silent. */
     LS_LOST_ENDED,
     /* The connection broke or closed without LEFT; members try to reconnect. */
     LS_LOST_BROKEN,
-    LS_LOST_SILENT, /* it sent nothing for too long */
+    LS_LOST_SILENT,
 } ls_absence;
 
-/* State of the traffic with one worker. */
+/* Traffic with one worker. */
 typedef struct ls_link {
     ls_connection *line; /* NULL: this worker itself, or not connected */
-    bool lives;          /* there is a heartbeat connection, too */
+    bool lives;          /* there is a heartbeat connection */
     double heard;        /* time of the last byte received */
-    /* Writing failed. What the peer sent earlier is still read: it has the reason. */
+    /* Writing failed. Reading goes on: the peer may have sent the reason. */
     bool deaf;
 
-    /* What is read next: a frame's head; or the body of `in`, which must wait (HOLDS), goes to the
-     * pieces (TAKES) or is dropped (SKIPS). */
+    /* What is read next: a head; or the body of `in`, which must wait (HOLDS), goes to the pieces
+     * (TAKES) or is dropped (SKIPS). */
     ls_reading reading;
     ls_frame in;
     size_t in_head;           /* bytes of `in` received */
-    uint64_t in_left;         /* bytes of the body not received yet */
-    size_t in_piece, in_from; /* piece, and offset in it, for the next bytes */
-    uint64_t taken;           /* number of the last exchange received in this generation */
+    uint64_t in_left;         /* bytes of the body to come */
+    size_t in_piece, in_from; /* piece and offset for the next bytes */
+    uint64_t taken;           /* last exchange received in this generation */
 
-    ls_frame out[LS_MOST_QUEUED]; /* queue; the first frame is being sent */
+    ls_frame out[LS_MOST_QUEUED]; /* the first is being sent */
     int out_count;
     size_t out_head;
     uint64_t out_left;
     size_t out_piece, out_from;
-    /* The rest of the body is obsolete: zeros are sent in its place. */
+    /* The exchange was abandoned: zeros replace the rest of the body. */
     bool padding;
 } ls_link;
 
@@ -134,14 +132,14 @@ typedef struct ls_exchange_at {
     ls_frame head;
 } ls_exchange_at;
 
-/* Exchanges in progress: one that the caller waits for, and one posted earlier. Frames of both are
+/* Exchanges in progress: one that the caller waits for, and one posted earlier. Their frames are
  * sent in order. */
 typedef enum ls_under_way { LS_WAITED_FOR, LS_POSTED, LS_MOST_UNDER_WAY } ls_under_way;
 
 typedef struct ls_handshake ls_handshake;
 
 typedef struct ls_mesh {
-    ls_peers peers; /* must be the first field: runs get a pointer to it */
+    ls_peers peers; /* first field: runs get a pointer to it */
     pthread_mutex_t mutex;
     const ls_transport_table *table;
     ls_transport *transport;
@@ -157,14 +155,14 @@ typedef struct ls_mesh {
     uint32_t *since;       /* by rank: generation in which it became a member */
     double *seconds;       /* by rank; published as peers.seconds */
     uint32_t *weights;     /* published as peers.weights */
-    /* Seconds of this worker's own work in this collective: time between calls of the mesh. */
+    /* Seconds of this worker's own work in this collective: between calls of the mesh. */
     double outside;
-    double left;          /* time when the last call returned; 0: none yet */
+    double left;          /* when the last call returned; 0: none yet */
     atomic_int waits_for; /* published as peers.waits_for */
     ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
-    uint64_t number; /* number of the current collective */
+    uint64_t number; /* of the current collective */
     bool ready;      /* this worker has all its data */
     bool committed;  /* all members were READY for it */
     uint64_t hash[2];
@@ -172,29 +170,29 @@ typedef struct ls_mesh {
     ls_frame *states;         /* by rank: its last STATE; kind 0: none */
     ls_frame announced;       /* kind 0: none */
     ls_absence *lost;         /* by rank */
-    unsigned changes;         /* number of changes of `lost` */
+    unsigned changes;         /* counts changes of `lost` */
     ls_process_id *processes; /* by rank, from its HELLO */
-    /* Members of the last generation with a commit. Until the present generation has one, a side
+    /* Members of the last generation with a commit. Until the present one has a commit, a side
      * needs a quorum of both to continue: the announcement may have reached this side only. */
     uint64_t confirmed[LS_MAX_CLUSTER / 64];
     bool quorum;     /* this side may continue */
     bool reconnects; /* a connection is broken and may come back */
-    /* When regrouping began. Broken connections must come back within the silence limit. */
+    /* When regrouping began; broken connections get the silence limit to come back. */
     double regroups_since;
-    ls_frame *joins;    /* by rank: JOIN of a joining worker; kind 0: none */
-    double waits_until; /* time limit for joining workers; 0: do not wait */
-    bool asked;         /* as a joining worker: JOIN is sent */
-    /* As a joining worker: when it last sent JOIN or received MEMBERS. */
+    ls_frame *joins;    /* by rank: its JOIN; kind 0: none */
+    double waits_until; /* deadline for joining workers; 0: do not wait */
+    bool asked;         /* joining worker: JOIN is sent */
+    /* Joining worker: when it last sent JOIN or received MEMBERS. */
     double told;
-    uint64_t their_fit; /* as a joining worker: fit of the members; 0: unknown */
-    /* As a joining worker: bit set of the ranks that sent the announcement. */
+    uint64_t their_fit; /* joining worker: fit of the members; 0: unknown */
+    /* Joining worker: ranks that sent the announcement, a bit set. */
     uint64_t heard_from[LS_MAX_CLUSTER / 64];
-    /* Since the last commit this process was stopped for so long that others may have lost it. */
+    /* This process was stopped since the last commit, so that others may have lost it. */
     bool slept;
     double beat;   /* when BEAT was last sent */
     char why[160]; /* first loss that made the members regroup */
     bool regroup;  /* a member is lost, or the members have changed */
-    bool leaves;   /* a failure concerns this worker only: the others continue */
+    bool leaves;   /* a failure is this worker's only: the others continue */
     ls_error over; /* why the mesh ended; status LS_OK: it has not */
 } ls_mesh;
 
@@ -213,9 +211,8 @@ static inline void ls_clear_bit(uint64_t *bits, int rank)
     bits[rank / 64] &= ~(1ull << (rank % 64));
 }
 
-/* Connects to the other workers. about: library version and bit class, must be equal on all
- * workers. number: counts the clusters of this process: contexts of one job with different numbers
- * do not meet. */
+/* Connects to the other workers. about: library version and bit class, which must be equal on all.
+ * number: of this cluster in the process; contexts with different numbers do not meet. */
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
 void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 
@@ -223,34 +220,34 @@ void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 
 /* Advances all handshakes without waiting. */
 ls_status ls_handshake_visit(ls_handshake *door);
-/* Sets the members that a joining worker knows. Closes connections to other workers. */
+/* Sets the members that a joining worker knows; disconnects from others. */
 void ls_handshake_learn(ls_handshake *door, const ls_frame *members);
 bool ls_handshake_has_met(const ls_handshake *door, const uint64_t *members);
-/* Returns whether this worker's launcher has seen a worker end for good. */
+/* Returns whether the launcher saw the worker end for good. */
 bool ls_handshake_launcher_saw_end(const ls_handshake *door, int rank);
-/* Handles MET or BEGIN from a worker that this one has met. */
+/* Handles MET or BEGIN. */
 void ls_handshake_hear(ls_handshake *door, int rank, const ls_frame *frame);
-/* Reports to the launcher, once, that this worker has become the chief. */
+/* Reports to the launcher, once, that this worker is the chief. */
 void ls_handshake_say_chief(ls_handshake *door);
 void ls_handshake_close(ls_handshake *door);
 
 /* ---- mesh.c ---- */
 
-/* Creates a mesh without connections. ls_mesh_free closes everything without a LEFT. */
+/* Creates a mesh without connections; ls_mesh_free sends no LEFT. */
 ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out);
 void ls_mesh_free(ls_mesh *mesh);
 
 ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
 void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
 
-/* Installs the data connection, or the heartbeat connection, to a worker. */
+/* Installs the data or heartbeat connection to a worker. */
 void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line);
 void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line);
 
-/* Copies frame->what as printable text. */
+/* Copies frame->what, made printable. */
 const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
 
-/* Appends a frame to the queue for a worker. Does nothing if the worker is not connected. */
+/* Queues a frame for a worker; does nothing if it is not connected. */
 ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 /* Writes what can be written without waiting. */
@@ -259,31 +256,29 @@ void ls_mesh_push(ls_mesh *mesh);
 /* Waits at most `seconds` until bytes can be moved, and moves them. */
 ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
 
-/* Ends the exchanges in progress: pads frames that are partly sent with zeros, and skips incoming
- * ones. */
+/* Ends the exchanges in progress: pads partly sent frames with zeros, skips incoming ones. */
 void ls_mesh_abandon(ls_mesh *mesh);
 
-/* Resumes frames that were held until the exchange in progress began. */
+/* Resumes frames that were held for the exchange that has begun. */
 ls_status ls_mesh_look_again(ls_mesh *mesh);
 
-/* Closes both connections to a worker. */
+/* Closes the connection to a worker, after writing what it accepts at once. */
 void ls_mesh_hang_up(ls_mesh *mesh, int rank);
 
 /* Returns whether all frames for a worker are sent, or cannot be. */
 bool ls_mesh_is_sent(const ls_link *link);
 
-/* Returns the exchange in progress that a PIECES frame belongs to, or NULL. */
+/* Returns the exchange that a PIECES frame belongs to, or NULL. */
 const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame);
 
-/* Begin and end every call of a run: they lock and unlock the mutex. If status is a failure and
- * peers.again is not set, ls_mesh_exit ends the mesh: it sends the reason to all workers, and each
- * later call fails with this status. */
+/* Begin and end every call of a run; they lock and unlock the mutex. A failure without peers.again
+ * ends the mesh: ls_mesh_exit sends the reason to all, and each later call fails with it. */
 ls_status ls_mesh_enter(ls_mesh *mesh);
 ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status);
 
-/* Sends LEFT to all and closes all connections; the others continue. */
+/* Sends LEFT to all and disconnects; the others continue. */
 void ls_mesh_leave(ls_mesh *mesh, const char *why);
-/* Sends OVER to all and closes all connections; no worker continues. */
+/* Sends OVER to all and disconnects; no worker continues. */
 void ls_mesh_end(ls_mesh *mesh, const char *why);
 
 /* ---- collective.c ---- */
@@ -299,7 +294,7 @@ static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)
     return piece->from == from && (piece->to == LS_ALL_WORKERS || piece->to == to);
 }
 
-/* Decides what to do with the body of the PIECES frame whose head has arrived. */
+/* Decides what to do with the body of a PIECES frame. */
 ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out);
 
 /* ---- membership.c ---- */
@@ -309,8 +304,7 @@ void ls_mesh_give_up(ls_peers *peers);
 void ls_mesh_end_all(ls_peers *peers);
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
-/* Call after a commit in this generation: all members have adopted it, and none acts on an older
- * one. */
+/* Call after a commit: all members have adopted this generation, none acts on an older one. */
 void ls_mesh_confirm_members(ls_mesh *mesh);
 
 /* Sends READY; the coordinator waits for all members, then commits or admits a joining worker. */
@@ -319,30 +313,29 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 /* Forwards a frame of another worker to `rank`. */
 ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
 
-/* Puts an announcement into effect and forwards it to all members. *newcomer: the worker that was
- * not a member yet, or -1. */
+/* Puts an announcement into effect and forwards it to all members. *newcomer: the new member, or
+ * -1. */
 ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *announcement, int *newcomer);
 
 /* Handles a frame without a body. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
 
-/* Records a worker as lost, and keeps its connection open. If it is a member, the members
- * regroup. */
+/* Records a worker as lost; keeps its connection. If it is a member, the members regroup. */
 void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
 
-/* Waits for a condition that the caller checks: call ls_mesh_wait_begins once, then ls_mesh_wait in
- * a loop. Members that stay silent are lost. */
+/* Wait for a condition that the caller checks: ls_mesh_wait_begins once, then ls_mesh_wait in a
+ * loop. Silent members are lost. */
 void ls_mesh_wait_begins(ls_mesh *mesh);
 ls_status ls_mesh_wait(ls_mesh *mesh);
 
-/* Returns when a byte last arrived from a worker, on either connection. */
+/* Returns when a byte last arrived from a worker. */
 double ls_mesh_heard(const ls_mesh *mesh, int rank);
 
 /* Sends BEAT to all workers if it is due. */
 ls_status ls_mesh_beat(ls_mesh *mesh);
 
-/* Agrees with the remaining members on the membership. LS_OK: the current collective is committed
- * (mesh->committed). Failure with peers.again: all members begin it again. */
+/* Agrees with the remaining members on the membership. LS_OK: the current collective is committed.
+ * Failure with peers.again: all begin it again. */
 ls_status ls_mesh_regroup(ls_mesh *mesh);
 
 /* ---- late_join.c ---- */
@@ -353,11 +346,11 @@ void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch);
 ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
 ls_status ls_mesh_welcome(ls_peers *peers);
 
-/* Returns a joining worker that can be admitted now, or -1. Sends MEMBERS to those whose JOIN is
- * outdated. For the coordinator. */
+/* For the coordinator: returns a worker that can join now, or -1. Sends MEMBERS to workers whose
+ * JOIN is outdated. */
 int ls_mesh_find_newcomer(ls_mesh *mesh);
 
-/* Handle a frame from a joining worker, and a frame received as a joining worker. */
+/* Handle a frame from a joining worker; as a joining worker, a frame from a member. */
 void ls_mesh_hear_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
 void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
 

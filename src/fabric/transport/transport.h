@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "lockstep/cluster.h"
 
-typedef struct ls_transport ls_transport;   /* its struct begins with `const ls_transport_table *table` */
-typedef struct ls_connection ls_connection; /* its struct begins with the same field */
+typedef struct ls_transport ls_transport;   /* its struct begins with its table, `ls_transport_table *` */
+typedef struct ls_connection ls_connection; /* the same */
 
 /* An event to wait for. `ready` is set if it may have happened. A connection that has ended is
  * always ready. */
