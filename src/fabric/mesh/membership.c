@@ -576,8 +576,8 @@ static bool is_reconnecting(const ls_mesh *mesh)
     return any && mesh->table->now(mesh->transport) - mesh->regroups_since < mesh->silence_limit;
 }
 
-/* Fails on a side without a quorum of the members and of the last confirmed ones. A worker that
- * fails here writes nothing more. */
+/* Fails unless this side has a quorum of both the members and the last confirmed ones. A worker
+ * that fails here writes nothing more. */
 static ls_status check_quorum(ls_mesh *mesh)
 {
     uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };

@@ -1,6 +1,5 @@
-/* The messenger: a thread that moves messages over the connections of a transport (messenger.h).
- * Only this thread uses connections; other threads put messages into queues, under the mutex, and
- * wake it by `bell`. */
+/* The messenger's thread (messenger.h). Only this thread uses connections; others put messages into
+ * queues, under the mutex, and wake it by `bell`. */
 #include "fabric/messages/messenger.h"
 
 #include <errno.h>
@@ -137,7 +136,7 @@ struct ls_messenger {
 
     pthread_mutex_t mutex;
     pthread_cond_t come;
-    /* Guarded by the mutex: the fields that follow. */
+    /* Guarded by the mutex, with all fields that follow: */
     queue out[LS_MAX_CLUSTER], in;
     bool reachable[LS_MAX_CLUSTER];
     int waiting[LS_MAX_CLUSTER]; /* by rank: messages in `in` and `arrived` */
@@ -253,7 +252,6 @@ static item *next_out(ls_messenger *post, connection *l, int rank)
     return i;
 }
 
-/* Writes what can be written without waiting. */
 static ls_status push(ls_messenger *post, connection *l, int rank)
 {
     for (;;) {
@@ -310,7 +308,6 @@ static void end_link(ls_messenger *post, connection *l)
     *l = (connection){ .line = NULL };
 }
 
-/* Records why a call of this process failed. */
 static void note_why(ls_messenger *post, int rank, const char *why)
 {
     pthread_mutex_lock(&post->mutex);
@@ -394,7 +391,6 @@ static void forget_letter(connection *l)
     l->in_done = 0;
 }
 
-/* Both sides have sent HELLO: reports the process as connected. */
 static void meet(ls_messenger *post, connection *l, int rank)
 {
     l->met = true;
@@ -425,7 +421,6 @@ static void hear_answer(ls_messenger *post, connection *l, int rank)
     lose(post, rank, text);
 }
 
-/* Handles a complete message of a process with a known rank. */
 static void hear(ls_messenger *post, int rank)
 {
     connection *l = &post->links[rank];
@@ -493,8 +488,7 @@ static ls_status let_in(ls_messenger *post)
     }
 }
 
-/* Handles a caller's HELLO: its new connection replaces an older one. Refuses a process of another
- * job, with the reason. */
+/* A new connection replaces an older one of the same rank. Processes of another job are refused. */
 static void hear_guest(ls_messenger *post, int g)
 {
     connection *guest = &post->guests[g];
@@ -559,7 +553,7 @@ static void call_others(ls_messenger *post)
     }
 }
 
-/* Ends connections that were silent for too long, unless this process itself was stopped. */
+/* Silence counts only if this process itself was not stopped. */
 static void look_for_silence(ls_messenger *post)
 {
     double at = now(post);

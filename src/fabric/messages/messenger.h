@@ -23,8 +23,7 @@
 
 /* ---- Payloads ---- */
 
-/* Reference-counted bytes that several messages may share: ls_payload_keep adds a reference,
- * ls_payload_drop removes one. */
+/* Reference-counted bytes that several messages may share. */
 typedef struct ls_payload ls_payload;
 ls_status ls_payload_make(size_t bytes, ls_payload **out); /* 64-byte aligned */
 ls_payload *ls_payload_keep(ls_payload *parcel);
@@ -48,7 +47,7 @@ typedef struct ls_message {
     int rank; /* sender, or receiver */
     int kind;
     int64_t numbers[LS_MESSAGE_NUMBERS];
-    ls_payload *body; /* NULL: none. Whoever receives the message drops it */
+    ls_payload *body; /* NULL: none; the receiver drops it */
     char text[200];   /* why a connection ended */
 } ls_message;
 
@@ -58,31 +57,29 @@ typedef struct ls_messenger ls_messenger;
 
 typedef struct ls_messenger_options {
     const ls_cluster_options *cluster;
-    int number;        /* counts the clusters of this process, as in ls_transport_table.open */
+    int number;        /* of this cluster in the process */
     const char *about; /* must be equal on both sides */
     int64_t hello[LS_MESSAGE_NUMBERS];
-    /* By rank: processes that this one calls, repeatedly until they answer. They must not call this
-     * one. */
+    /* By rank: processes that this one calls until they answer. They must not call this one. */
     bool calls[LS_MAX_CLUSTER];
     size_t most; /* largest body that may arrive, in bytes */
-    /* Gets every message first, in the messenger's thread. Returns true if it took the message and
-     * its body. NULL: none. */
+    /* Gets every message first, in the messenger's thread; true: it took message and body. May be
+     * NULL. */
     bool (*hear)(void *user, ls_message *letter);
     void *user;
     ls_logger *log; /* may be NULL */
 } ls_messenger_options;
 
 ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **out);
-/* Delivers queued messages first, for at most 2 seconds. */
+/* Delivers queued messages first, at most 2 seconds. */
 void ls_messenger_close(ls_messenger *post);
 
-/* Queues a message for a process; keeps a reference to its body until it is sent. Drops the message
- * if the process is not connected: send again after LS_MESSAGE_MET if a reply is needed.
- * Thread-safe. */
+/* Queues a message; keeps a reference to its body until it is sent. Drops it if the process is not
+ * connected: send again after LS_MESSAGE_MET. Thread-safe. */
 ls_status ls_messenger_send(ls_messenger *post, const ls_message *letter);
 
-/* Gives the reason why connections failed before any process was met, such as a wrong key, as a
- * suffix for an error message: "" or "; the last that called, or was called: ...". */
+/* Tells why connections failed before any process was met, such as a wrong key: "" or "; the last
+ * that called, or was called: ...", to append to an error message. */
 #define LS_MESSENGER_WHY 400
 void ls_messenger_why(ls_messenger *post, char text[LS_MESSENGER_WHY]);
 

@@ -1,5 +1,4 @@
-/* Reads the cluster from the environment: from Lockstep's own variables, or from those of other
- * launchers (TF_CONFIG, torchrun, mpirun, srun, PMI). */
+/* Reads the cluster from the environment: Lockstep's own variables, or those of other launchers. */
 #include <string.h>
 #include <unistd.h>
 
@@ -12,13 +11,12 @@
 #include "fabric/transport/mpi.h"
 #include "fabric/transport/transport.h"
 
-/* Result of reading: `options` always has the rendezvous, if one is known; settle() removes it if
- * it is not needed. */
+/* `options` has the rendezvous, if one is known; settle() removes it if it is not needed. */
 typedef struct found {
     ls_cluster_options options;
     bool mpi;                /* Open MPI's mpirun started the workers */
     bool elsewhere;          /* not all workers are on this machine */
-    char elsewhere_why[300]; /* reason for `elsewhere`, for messages */
+    char elsewhere_why[300]; /* why, for messages */
 } found;
 
 /* ---- Reading variables ---- */
@@ -68,15 +66,14 @@ static ls_status read_seconds(const char *name, double *out)
     return LS_OK;
 }
 
-/* Lockstep's own variables set the limits, with any launcher. */
+/* The limits apply with any launcher. */
 static ls_status read_limits(ls_cluster_options *out)
 {
     LS_TRY(read_seconds("LOCKSTEP_JOIN_LIMIT", &out->join_limit));
     return read_seconds("LOCKSTEP_SILENCE_LIMIT", &out->silence_limit);
 }
 
-/* Refuses a name that is too long: workers compare only its hash, which would hide a truncated
- * name. */
+/* Workers compare only the name's hash, which would hide that it was cut. */
 static ls_status set_job(ls_cluster_options *out, const char *variable, const char *job)
 {
     if (strlen(job) >= sizeof(out->job))
@@ -100,7 +97,7 @@ static void be_elsewhere(found *f, const char *format, ...)
     f->elsewhere = true;
 }
 
-/* Reads a launcher's count of the workers on this machine; *here: it is all of them. */
+/* Reads a launcher's count of workers on this machine; *here: it is all of them. */
 static ls_status count_here(found *f, const char *name, bool *here)
 {
     const char *text = get(name);
@@ -246,10 +243,9 @@ ls_status ls_cluster_own_environment(ls_cluster_options *out)
 
 /* ---- torchrun, and launchers with its variables ---- */
 
-/* An indexed Job of Kubernetes has JOB_COMPLETION_INDEX in place of RANK; its pods set the other
- * variables. torchrun listens at MASTER_PORT itself, so Lockstep uses the next port. Without a
- * count of the workers on this machine, but with a key, a MASTER_ADDR that is not loopback is
- * assumed to serve other machines. */
+/* An indexed Job of Kubernetes has JOB_COMPLETION_INDEX in place of RANK. torchrun listens at
+ * MASTER_PORT itself, so Lockstep uses the next port. Without a count of the workers here, but with
+ * a key, a MASTER_ADDR that is not loopback is taken to serve other machines. */
 static ls_status read_torchrun(found *f)
 {
     const char *host, *port;
@@ -273,7 +269,7 @@ static ls_status read_torchrun(found *f)
 
 /* ---- TF_CONFIG ---- */
 
-/* Checks an address: "host:port", the port is required. The first one becomes the rendezvous. */
+/* The port is required. The first address becomes the rendezvous. */
 static ls_status check_address(found *f, const ls_json_at *at, const char **out)
 {
     ls_host_port where;
@@ -286,7 +282,7 @@ static ls_status check_address(found *f, const ls_json_at *at, const char **out)
     return LS_OK;
 }
 
-/* Counts the tasks of a type, and adds their addresses to the job's name. */
+/* The addresses are also the job's name. */
 static ls_status count_tasks(found *f, const ls_json_at *cluster, const char *type, int *count, ls_text *job)
 {
     ls_json_at list, element;
@@ -307,7 +303,6 @@ static ls_status count_tasks(found *f, const ls_json_at *cluster, const char *ty
     return LS_OK;
 }
 
-/* Sets this worker's own address, which was checked before. */
 static ls_status find_listen(found *f, const ls_json_at *cluster, const char *type, int index)
 {
     ls_json_at list, element;
@@ -319,8 +314,7 @@ static ls_status find_listen(found *f, const ls_json_at *cluster, const char *ty
     return LS_OK;
 }
 
-/* Sets rank and size. The chief, or else the first worker, is rank 0; parameter servers have the
- * last ranks. */
+/* The chief, or else the first worker, is rank 0; parameter servers have the last ranks. */
 static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *cluster, int chiefs, int workers,
                            int servers)
 {
@@ -416,8 +410,8 @@ static ls_status read_mpirun(found *f)
     return set_job(&f->options, "PMIX_NAMESPACE", job);
 }
 
-/* MPICH, Intel MPI and other PMI launchers may have no variable with a name for the job. On one
- * machine the parent's pid is unique to the job. */
+/* PMI launchers (MPICH, Intel MPI) may have no name for the job. On one machine the parent's pid is
+ * unique to it. */
 static ls_status read_pmi(found *f)
 {
     const char *id = get("PMI_JOBID");
@@ -429,7 +423,7 @@ static ls_status read_pmi(found *f)
     return set_job(&f->options, "PMI_JOBID", job);
 }
 
-/* Finds the first host of a list: "node03" in "node[03-05,7],other". */
+/* "node[03-05,7],other" gives "node03". */
 static void first_host(const char *list, char *out, size_t room)
 {
     size_t n = 0;
@@ -450,7 +444,7 @@ static void first_host(const char *list, char *out, size_t room)
 
 #define SLURM_PORTS 16384 /* first port: below the ephemeral ones; 16 for each of 1,000 jobs */
 
-/* Sets the rendezvous on the first node, where worker 0 runs. */
+/* Worker 0 is on the first node. */
 static ls_status find_slurm_place(found *f, const char *id, const char *step)
 {
     const char *list = get(get("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
@@ -489,7 +483,7 @@ static ls_status read_srun(found *f)
 
 /* ---- All launchers ---- */
 
-/* Reads the first description found. *by: its variable; NULL: there is none. */
+/* *by: the variable that describes the cluster; NULL: none. */
 static ls_status read_any(found *f, const char **by)
 {
     *by = "TF_CONFIG";
@@ -529,7 +523,7 @@ ls_status ls_cluster_environment(ls_cluster_options *out)
     return LS_OK;
 }
 
-/* Looks up no host names: `elsewhere` is set already, and does not matter here. */
+/* Looks up no host names: where workers run does not matter here. */
 const char *ls_cluster_described(ls_cluster_options *out)
 {
     found f = { .options = { .size = 1 }, .elsewhere = true };

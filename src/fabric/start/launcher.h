@@ -1,7 +1,6 @@
-/* A file that `lockstep launch` shares with the workers it has started. The launcher writes which
- * workers have ended for good: a worker that is connected to them would notice, but one that still
- * waits for them would wait for the whole join limit. The chief writes that it is the chief: the
- * launcher returns its exit status.
+/* A file that `lockstep launch` shares with its workers. The launcher writes which workers have
+ * ended for good: a worker that still waits for them would wait for the whole join limit. The chief
+ * writes that it is the chief: the launcher returns its exit status.
  *
  * clang-format off
  *       bytes of the file
@@ -10,7 +9,7 @@
  *       258   2  the chief's LOCKSTEP_RESTART
  * clang-format on
  *
- * The file is in the launcher's memory, never on disk. The variable has a path to it by way of the
+ * The file is in the launcher's memory, never on disk: the variable has a path by way of the
  * launcher's descriptor. */
 #ifndef LS_FABRIC_START_LAUNCHER_H
 #define LS_FABRIC_START_LAUNCHER_H
@@ -19,16 +18,16 @@
 
 #define LS_LAUNCHER_VARIABLE "LOCKSTEP_LAUNCHER"
 
-/* Opens the file; -1: this worker was not started by a launcher, or the file cannot be read. */
+/* -1: this worker was not started by a launcher, or the file cannot be read. */
 int ls_launcher_open(const ls_cluster_options *options);
 
-/* Reads the bit set of ranks that have ended. */
+/* Reads the ranks that have ended, as a bit set. */
 void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64]);
 
 /* Records that this process is the chief from now on. */
 void ls_launcher_say_chief(const ls_cluster_options *options);
 
-/* Returns whether the launcher has recorded the end of a worker. Opens and closes the file. */
+/* Reads whether a worker has ended; opens and closes the file. */
 bool ls_launcher_has_seen_end(const ls_cluster_options *options, int rank);
 
 #endif

@@ -1,5 +1,4 @@
-/* Addresses that workers listen at: parsed, looked up, printed, and packed for the network. IPv4
- * and IPv6. */
+/* Addresses that workers listen at, IPv4 and IPv6: parsed, looked up, printed, packed. */
 #ifndef LS_FABRIC_TRANSPORT_ADDRESS_H
 #define LS_FABRIC_TRANSPORT_ADDRESS_H
 
@@ -20,7 +19,7 @@ typedef struct ls_address {
 #define LS_ADDRESS_CHARS  64 /* "[2001:db8::1]:2222", and its zero */
 #define LS_MOST_ADDRESSES 16 /* addresses of one worker */
 
-/* Parses "host:2222" or "[::1]:2222"; the port is 0 to 65535. */
+/* "host:2222" or "[::1]:2222"; port 0 to 65535. */
 typedef struct ls_host_port {
     char host[256];
     int port;
@@ -39,10 +38,10 @@ char *ls_address_print(const ls_address *a, char out[LS_ADDRESS_CHARS]);
 
 /* Finds the local address of packets to `there`; port 0. */
 ls_status ls_address_towards(const ls_address *there, ls_address *out);
-/* Lists the addresses by which others may reach this machine, with that port; loopback only if it
- * has no other. */
+/* Lists the addresses by which others may reach this machine; loopback only if there is no
+ * other. */
 int ls_address_own(int port, ls_address *out, int room);
-/* Returns whether one of the host's addresses is this machine's; false also for an unknown host. */
+/* Returns whether one of the host's addresses is this machine's; false if the host is unknown. */
 bool ls_host_is_here(const char *host);
 /* Returns whether the host is "localhost" or a numeric loopback address. */
 bool ls_host_is_loopback(const char *host);

@@ -1,4 +1,4 @@
-/* Byte streams over messages; message_lines.h describes them. */
+/* Byte streams over messages: see message_lines.h. */
 #include "fabric/transport/message_lines.h"
 
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 #define SPIN        50e-6  /* seconds of waiting without a pause */
 #define MOST_PAUSE  250000 /* nanoseconds; the longest pause */
-#define CLOSE_LIMIT 1.0    /* seconds to finish transfers when a connection is closed */
+#define CLOSE_LIMIT 1.0    /* seconds to finish transfers when closing */
 
 /* ---- Creation ---- */
 
@@ -53,7 +53,7 @@ ls_status ls_message_line_open(ls_message_line *line)
     return LS_OK;
 }
 
-/* Returns whether bytes can pass; continues to open the connection. */
+/* Continues to open the connection. */
 static bool is_open(ls_message_line *line)
 {
     if (!line->open && !line->ended && line->library->prepare && line->library->prepare(line) != LS_OK)
@@ -63,7 +63,6 @@ static bool is_open(ls_message_line *line)
 
 /* ---- Sending ---- */
 
-/* Returns whether the next slot is free and can be sent. */
 static bool can_write(ls_message_line *line)
 {
     ls_message_slot *slot = &line->out[line->out_next];
@@ -132,7 +131,7 @@ ls_status ls_message_line_write(ls_connection *of, const struct iovec *parts, in
 
 /* ---- Receiving ---- */
 
-/* Returns whether the current slot has bytes. What the peer sent before it ended is read first. */
+/* What the peer sent before it ended is read first. */
 static bool can_read(ls_message_line *line)
 {
     ls_message_slot *slot = &line->in[line->in_next];

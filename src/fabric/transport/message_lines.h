@@ -1,7 +1,6 @@
 /* Byte streams over a library that passes messages (mpi.c, ucx.c). Written bytes are copied into
- * slots, which are sent one after the other; the same number of receives is posted in advance. So a
- * connection has bounded memory, and nothing is allocated while it is used. An empty message ends a
- * connection.
+ * slots, which are sent in order; as many receives are posted in advance. So a connection has
+ * bounded memory, and nothing is allocated while it is used. An empty message ends a connection.
  *
  * Such libraries have no descriptor to poll: a waiting thread looks again and again, first without
  * a pause, then with growing ones. */
@@ -23,7 +22,7 @@ typedef struct ls_message_library {
     void (*cancel)(ls_message_line *line, void **request); /* of a receive */
     void (*progress)(ls_transport *transport);             /* moves data; NULL: `test` does */
     bool (*is_called)(ls_transport *transport);            /* there is an incoming call */
-    /* Continues to open a connection; NULL: connections are open from the start. */
+    /* Continues to open a connection; NULL: it is open from the start. */
     ls_status (*prepare)(ls_message_line *line);
     /* Returns whether the peer is gone without an end message; NULL: unknown. */
     bool (*is_gone)(ls_message_line *line);
@@ -43,19 +42,19 @@ struct ls_message_line {
     void *inner; /* data of the library */
     bool open;   /* false: the library cannot carry data yet */
     bool ended;  /* no more bytes will arrive */
-    /* Nothing can be sent any more; what arrived before can still be read. */
+    /* Sending failed; what arrived before can still be read. */
     bool deaf;
     ls_message_slot out[LS_MESSAGE_SLOTS], in[LS_MESSAGE_SLOTS];
     int out_next, in_next;
-    size_t in_at, in_bytes; /* position and bytes in the slot being read */
+    size_t in_at, in_bytes; /* in the slot being read */
     char *memory;
 };
 
 ls_status ls_message_line_make(const ls_transport_table *table, const ls_message_library *library,
                                ls_message_line **out);
 ls_status ls_message_line_open(ls_message_line *line); /* posts the receives */
-/* Sends the end message, cancels the receives and waits a while for pending transfers. Returns
- * false if some remain: then the caller must not free the connection. */
+/* Sends the end message, cancels the receives and waits a while for pending transfers. false: some
+ * remain, and the connection must not be freed. */
 bool ls_message_line_end(ls_message_line *line);
 void ls_message_line_free(ls_message_line *line);
 

@@ -1,13 +1,12 @@
-/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time and not needed at
+/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time, not needed at
  * build time; the part of its binary interface in use is declared here. (MPICH has another one; its
  * workers use other transports.)
  *
  * A connection is a pair of message streams (message_lines.h) with tags of their own, in a
- * communicator of Lockstep's. A tag consists of the cluster's number, the connection's number,
- * which the caller chose, and a bit for the direction. Connection number 0 is for calls.
+ * communicator of Lockstep's. A tag has the cluster's number, the connection's number, which the
+ * caller chose, and a bit for the direction. Number 0 is for calls.
  *
- * MPI cannot survive the loss of a worker: mpirun ends the others. So a job over MPI is not
- * elastic. */
+ * MPI cannot survive the loss of a worker, as mpirun ends the others. So it is not elastic. */
 #include "fabric/transport/mpi.h"
 
 #include <dlfcn.h>
@@ -109,15 +108,15 @@ bool ls_mpi_is_there(void)
     return there;
 }
 
-/* Skips MPI_Finalize after the loss of a worker, as it would wait forever; mpirun sees this
- * process's exit status. */
+/* Skips MPI_Finalize after the loss of a worker, as it would wait forever; mpirun sees the exit
+ * status. */
 static void finalize(void)
 {
     if (mpi.ours && atomic_load(&lines_open) == 0 && !unfinished)
         mpi.finalize();
 }
 
-/* Starts MPI once per process. If the program has started MPI itself, it must end it, too. */
+/* Starts MPI once per process. A program that has started MPI itself ends it. */
 static ls_status start(void)
 {
     int flag = 0, provided = 0;
@@ -145,7 +144,7 @@ static ls_status start(void)
 
 /* ---- Messages ---- */
 
-/* Sets no message: the functions that read and write report that the connection ended. */
+/* Without a message: reading and writing report that the connection ended. */
 static ls_status check(int error)
 {
     return error == 0 ? LS_OK : LS_ERR_PEER;
@@ -198,7 +197,7 @@ static void mpi_cancel(ls_message_line *line, void **request)
 typedef struct mpi_transport {
     const ls_transport_table *table;
     int number;
-    int called[LS_MAX_CLUSTER]; /* by rank: number of calls this worker made */
+    int called[LS_MAX_CLUSTER]; /* by rank: calls that this worker made */
 } mpi_transport;
 
 static bool is_called(ls_transport *transport)

@@ -1,7 +1,6 @@
-/* The first bytes of a connection, in clear text: 64 from the caller, 16 in reply, both of fixed
- * size. They only show whether the two processes belong together. TLS follows; its secret is
- * derived from the job's key and from these 64 bytes, so TLS fails if a byte was changed on the
- * network. */
+/* The first bytes of a connection, in clear text: 64 from the caller, 16 in reply. They only show
+ * whether the two processes belong together. TLS follows; its secret is derived from the job's key
+ * and these 64 bytes, so TLS fails if a byte was changed. */
 #ifndef LS_FABRIC_TRANSPORT_PREAMBLE_H
 #define LS_FABRIC_TRANSPORT_PREAMBLE_H
 
@@ -21,9 +20,9 @@ typedef enum ls_preamble_kind {
 typedef struct ls_preamble {
     uint16_t version;
     uint16_t kind;
-    uint32_t number;    /* number of the cluster in its process */
+    uint32_t number;    /* of the cluster in its process */
     uint32_t from, to;  /* ranks */
-    ls_address address; /* where the caller listens; none: it cannot be called back */
+    ls_address address; /* where the caller listens; none: it cannot be called */
     unsigned char job[LS_JOB_HASH_BYTES];
 } ls_preamble;
 
@@ -36,17 +35,15 @@ typedef enum ls_reply_code {
     LS_REPLY_CODES
 } ls_reply_code;
 
-/* Sets the hash of the job's name. */
 ls_status ls_preamble_set_job(ls_preamble *opening, const char *job);
 
 void ls_preamble_write(const ls_preamble *opening, unsigned char out[LS_PREAMBLE_BYTES]);
-/* Returns the reply of worker `own` (its to, number and job count) to these bytes. *out: the
- * preamble, as far as it can be read. */
+/* Returns the reply of `own` (its to, number and job count) to a preamble. *out: the preamble, as
+ * far as it can be read. */
 ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out);
 
 void ls_reply_write(ls_reply_code code, unsigned char out[LS_REPLY_BYTES]);
-/* Reads a reply. LS_REPLY_NO_OPENING: these bytes are not a reply. *version: the protocol version
- * of the peer. */
+/* LS_REPLY_NO_OPENING: these bytes are not a reply. *version: the peer's. */
 ls_reply_code ls_reply_read(const unsigned char in[LS_REPLY_BYTES], int *version);
 
 #endif

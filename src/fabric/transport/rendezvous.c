@@ -1,9 +1,8 @@
 /* How workers find each other's addresses.
  *
- * tcp://host:port: worker 0 listens there. The preamble of every call has the address where the
- * caller listens, so worker 0 learns all addresses. Other workers query it over a connection of
- * their own (the desk): 4 bytes with a rank, 22 bytes in reply. Known addresses stay known without
- * worker 0.
+ * tcp://host:port: worker 0 listens there. The preamble of every call has the caller's address, so
+ * worker 0 learns all of them. Others query it over a connection of their own (the desk): 4 bytes
+ * with a rank, 22 bytes in reply. Known addresses stay known without worker 0.
  *
  * file:///folder: every worker has a file there with its addresses, one per line. It removes the
  * file when it leaves; a worker that comes back replaces it. */
@@ -18,11 +17,11 @@
 #include "fabric/transport/tcp.h"
 
 #define BACKLOG    512
-#define CONTEXTS   16   /* open contexts of a process; worker 0 needs a port for each */
+#define CONTEXTS   16   /* open contexts of a process; worker 0 has a port for each */
 #define ASK_AGAIN  0.02 /* seconds until worker 0 is queried again for an unknown rank */
 #define CALL_AGAIN 0.05 /* seconds until the desk is called again */
 #define LOOK_AGAIN 0.2  /* seconds until a name is looked up again */
-#define MOST_FILE  4096 /* bytes of a file of addresses */
+#define MOST_FILE  4096
 #define JOIN_LIMIT 30.0 /* seconds to look up names by default */
 
 /* ---- Reading options ---- */
@@ -59,7 +58,7 @@ static ls_status read_listen(const ls_cluster_options *o, ls_host_port *where)
                : ls_fail(LS_ERR_INVALID, "this worker cannot listen at \"%s\": expected \"host:2222\"", o->listen);
 }
 
-/* Retries until the join limit: names of machines that are just starting may appear late. */
+/* Retries until the join limit: machines that are just starting may get their names late. */
 static ls_status look_up_patiently(const ls_tcp *tcp, const ls_host_port *where, ls_address *out, int *count)
 {
     double limit = tcp->options.join_limit > 0 ? tcp->options.join_limit : JOIN_LIMIT;
@@ -102,8 +101,7 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     return ls_fail(LS_ERR_PEER, "cannot wait for the other workers at %s: %s", text, strerror(error));
 }
 
-/* Listens at any address if `where` is a name: it may resolve to another address here than on other
- * machines. */
+/* Listens at any address if `where` is a name: it may resolve differently on other machines. */
 static ls_status listen_at_name(ls_tcp *tcp, const ls_host_port *where)
 {
     ls_address any = { .v6 = { .sin6_family = AF_INET6 }, .bytes = sizeof(any.v6) };
@@ -213,8 +211,7 @@ static ls_status meet_in_folder(ls_tcp *tcp, const char *folder)
     return publish(tcp);
 }
 
-/* Takes the next address of the worker's file. A file that cannot be read, or not completely,
- * counts as missing. */
+/* Takes the next address in the worker's file. A file that cannot be read counts as missing. */
 static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
 {
     char path[PATH_MAX], *data = NULL, *rest = NULL;
@@ -322,8 +319,7 @@ static void hear_desk(ls_tcp *tcp)
 
 /* ---- The desk: replies ---- */
 
-/* Answers one query. Both are small: if they do not pass at once, the worker is not reading, and
- * the connection ends. */
+/* Queries and replies are small: if one does not pass at once, the peer is not reading. */
 static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
 {
     unsigned char asked[TCP_ASKED_BYTES], told[TCP_TOLD_BYTES] = { 0 };
@@ -367,8 +363,7 @@ ls_status ls_tcp_meet(ls_tcp *tcp)
     return folder[0] ? meet_in_folder(tcp, folder) : meet_at_address(tcp, where);
 }
 
-/* Removes this worker's file. Keeps a file with another port: another worker of this rank has
- * replaced it. */
+/* Keeps a file with another port: another worker of this rank has replaced it. */
 void ls_tcp_unmeet(ls_tcp *tcp)
 {
     char path[PATH_MAX], port[16], *data = NULL;

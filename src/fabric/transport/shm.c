@@ -1,14 +1,13 @@
 /* Shared memory between processes of one user on one machine: two rings of bytes for each
- * connection, one for each direction. The Unix socket of the connection stays open: the caller
- * passes the memory over it, a byte on it wakes a sleeping peer, and its end is the end of the
- * connection.
+ * connection, one per direction. The Unix socket stays open: the caller passes the memory over it,
+ * a byte on it wakes a sleeping peer, and its end is the end of the connection.
  *
  * The peer can write anything into the memory at any time. So each side keeps its own positions in
- * private memory and checks the peer's position against the ring's size each time; everything else
- * read from there is payload. The memory is sealed: it cannot shrink.
+ * private memory and checks the peer's position against the ring's size each time; all else read
+ * from there is payload. The memory is sealed: it cannot shrink.
  *
- * A waiting thread first spins for a short while, yielding its core, then sleeps. How long it spins
- * depends on whether spinning paid off before. */
+ * A waiting thread first spins for a while, yielding its core, then sleeps. It spins longer if that
+ * paid off before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -42,8 +41,8 @@ typedef struct shm_line {
     bool quiet; /* the last read found nothing */
     /* Why nothing more can be read or written; NULL: it can. */
     const char *broken;
-    uint64_t sent, got; /* own positions in the two rings */
-    double spin;        /* seconds to spin before sleeping */
+    uint64_t sent, got; /* own positions in the rings */
+    double spin;        /* seconds to spin */
 } shm_line;
 
 static ls_shm_ring *ring_out(const shm_line *line)
@@ -164,7 +163,7 @@ static ls_status shm_answer(ls_transport *transport, ls_connection **out)
 
 /* ---- The socket ---- */
 
-/* Returns the descriptor that came with a message, or -1. Closes all further ones. */
+/* Returns the descriptor in a message, or -1. Closes all further ones. */
 static int file_of(struct msghdr *message)
 {
     int file = -1;
@@ -231,7 +230,6 @@ static void look_at_socket(shm_line *line)
 
 /* ---- Rings ---- */
 
-/* Returns the number of bytes that can be read. */
 static size_t filled(shm_line *line)
 {
     uint64_t bytes = line->memory ? atomic_load_explicit(&ring_in(line)->head, memory_order_acquire) - line->got : 0;
@@ -241,7 +239,6 @@ static size_t filled(shm_line *line)
     return 0;
 }
 
-/* Returns the number of bytes that can be written. */
 static size_t space(shm_line *line)
 {
     if (!line->memory)
@@ -253,8 +250,8 @@ static size_t space(shm_line *line)
     return 0;
 }
 
-/* Wakes the peer if it sleeps. The fence ensures that the peer sees the new position before it
- * sleeps, or this side sees its flag. */
+/* Wakes the peer if it sleeps. Thanks to the fence the peer sees the new position before it sleeps,
+ * or this side sees its flag. */
 static void wake(const shm_line *line, atomic_uint *sleeps)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -303,7 +300,7 @@ static ls_status shm_write(ls_connection *of, const struct iovec *parts, int cou
     return LS_OK;
 }
 
-/* When the end of the socket is seen, everything that the peer wrote before is in the ring. */
+/* When the socket's end is seen, all that the peer wrote is in the ring. */
 static size_t to_read(shm_line *line)
 {
     size_t bytes = filled(line);
@@ -341,7 +338,6 @@ static ls_status shm_read(ls_connection *of, const struct iovec *parts, int coun
 
 /* ---- Waiting ---- */
 
-/* Sets `ready` of each want; returns whether any is. */
 static bool look(ls_want *wants, int count)
 {
     bool any = false;
@@ -403,7 +399,7 @@ static void say_sleeps(const ls_want *wants, int count, unsigned sleeps)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* Sleeps once. *any: something is ready, or the time is over. */
+/* *any: something is ready, or the time is over. */
 static ls_status sleep_until(const shm_transport *t, ls_want *wants, int count, double end, bool *any)
 {
     struct pollfd polls[LS_MOST_POLLS];

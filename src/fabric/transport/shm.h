@@ -1,4 +1,4 @@
-/* The memory that both sides of a shm connection share. Tests use this header to damage it. */
+/* The memory that both sides of a shm connection share, for tests that damage it. */
 #ifndef LS_FABRIC_TRANSPORT_SHM_H
 #define LS_FABRIC_TRANSPORT_SHM_H
 
@@ -7,12 +7,11 @@
 
 #include "fabric/transport/transport.h"
 
-/* Bytes of a ring, a power of two. Measured: room for four slices lets a side run ahead of the
- * other; less makes them wait for each other, more leaves the cache. */
+/* Bytes of a ring, a power of two. Measured: with room for four slices a side can run ahead of the
+ * other; less makes them wait, more leaves the cache. */
 #define LS_SHM_RING (512 << 10)
 
-/* Carries bytes from the writer to the reader. Both positions only grow; the bytes between them can
- * be read. */
+/* Both positions only grow; the bytes between them can be read. */
 typedef struct ls_shm_ring {
     _Alignas(128) _Atomic(uint64_t) head; /* position of the writer */
     atomic_uint writer_sleeps;

@@ -130,7 +130,7 @@ static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
 
 /* ---- Waiting ---- */
 
-/* Lists what a connection waits for; returns whether it is ready already. */
+/* Returns whether a connection is ready without waiting. */
 static bool list_line(ls_want *want, struct pollfd *out, double *end)
 {
     tcp_line *line = (tcp_line *)want->line;
@@ -162,8 +162,7 @@ static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
     return ready;
 }
 
-/* Returns whether an open connection is ready. For others, and for incoming calls, the next round
- * finds out. */
+/* For connections that are not open, and incoming calls, the next round finds out. */
 static bool look(const ls_want *want, const struct pollfd *polled)
 {
     const tcp_line *line = (const tcp_line *)want->line;

@@ -1,5 +1,5 @@
-/* Internals of the tcp transport. tcp.c has the table of functions, tcp_line.c one connection,
- * tcp_listener.c incoming calls, rendezvous.c the addresses of other workers. The mutex guards
+/* Internals of the tcp transport: tcp.c the table of functions, tcp_line.c one connection,
+ * tcp_listener.c incoming calls, rendezvous.c addresses of other workers. The mutex guards
  * everything in ls_tcp that connections share; a connection that was handed out belongs to its
  * user. */
 #ifndef LS_FABRIC_TRANSPORT_TCP_H
@@ -13,15 +13,15 @@
 #include "fabric/transport/transport.h"
 
 #define TCP_MOST_GUESTS  64   /* callers; above it one that is not authenticated is dropped */
-#define TCP_MOST_LEAVING 64   /* closed connections whose last bytes are being sent */
+#define TCP_MOST_LEAVING 64   /* closed connections with bytes still to send */
 #define TCP_ASKED_BYTES  4    /* of a query for an address: the rank */
 #define TCP_TOLD_BYTES   22   /* of its reply: the rank and a packed address */
 #define TCP_MEET_LIMIT   10.0 /* seconds from calling until a connection is open */
 
 /* ---- Connections ---- */
 
-/* States of a connection. The calling side goes through all of them; the called side begins with
- * HEARING, then SAYING. SHAKING is the TLS handshake. */
+/* The calling side goes through all states; the called side begins with HEARING, then SAYING.
+ * SHAKING is the TLS handshake. */
 typedef enum tcp_state { TCP_CONNECTING, TCP_SAYING, TCP_HEARING, TCP_SHAKING, TCP_OPEN, TCP_ENDED } tcp_state;
 
 typedef struct ls_tcp ls_tcp;
@@ -33,19 +33,19 @@ typedef struct tcp_line {
     bool caller;                            /* this side called */
     bool refused;                           /* preamble does not match: close after the reply */
     double end;                             /* deadline to be open; after closing: to be sent */
-    ls_address there;                       /* address of the peer */
-    ls_preamble opening;                    /* preamble of the calling side */
+    ls_address there;                       /* of the peer */
+    ls_preamble opening;                    /* of the calling side */
     unsigned char bytes[LS_PREAMBLE_BYTES]; /* preamble and reply, while sent or received */
     size_t done;
-    unsigned char said[LS_PREAMBLE_BYTES]; /* the preamble again: the TLS secret depends on it */
+    unsigned char said[LS_PREAMBLE_BYTES]; /* the preamble; the TLS secret depends on it */
     ls_secured *secured;
     bool wants_write; /* TCP_SHAKING: waits until it can write */
     bool learned;     /* the caller's address was recorded */
     bool goodbye;     /* close_notify was sent */
-    /* Nothing can be written any more; what the peer sent before can still be read. */
+    /* Writing failed; what the peer sent before can still be read. */
     bool deaf;
     bool drained; /* the last read found nothing more */
-    /* One byte of the unfinished record is not reported as moved yet: see ls_tcp_line_write. */
+    /* One byte of an unfinished record is not reported as moved: see ls_tcp_line_write. */
     bool owed;
     size_t record; /* bytes in the buffer not written yet */
     unsigned char *buffer;
@@ -56,9 +56,9 @@ ls_status ls_tcp_line_call(ls_tcp *tcp, ls_preamble_kind kind, int rank, const l
 /* Takes ownership of fd. */
 ls_status ls_tcp_line_answer(ls_tcp *tcp, int fd, const ls_address *there, tcp_line **out);
 void ls_tcp_line_free(tcp_line *line);
-/* Advances the connection as far as possible without waiting. */
+/* Advances as far as possible without waiting. */
 void ls_tcp_line_step(tcp_line *line);
-/* Returns the poll events that a connection needs until it is open. */
+/* Poll events until the connection is open. */
 short ls_tcp_line_events(const tcp_line *line);
 /* Returns whether all of the buffer is written. */
 bool ls_tcp_line_flush(tcp_line *line);
@@ -66,8 +66,7 @@ ls_status ls_tcp_line_write(ls_connection *line, const struct iovec *parts, int 
 ls_status ls_tcp_line_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
 void ls_tcp_line_hang_up(ls_connection *line);
 ls_connection_end ls_tcp_line_how_ended(const ls_connection *line);
-/* Frees closed connections whose bytes are all delivered, or whose time is over. Needs the
- * mutex. */
+/* Frees closed connections that are delivered or out of time. Needs the mutex. */
 void ls_tcp_leave_some(ls_tcp *tcp);
 
 /* ---- The transport ---- */
@@ -84,7 +83,7 @@ typedef struct tcp_place {
 struct ls_tcp {
     const ls_transport_table *table;
     ls_cluster_options options;
-    ls_preamble own; /* this worker's rank, number, job and address */
+    ls_preamble own; /* this worker's rank, number, job, address */
     ls_key *key;
     ls_tls *tls;
     pthread_mutex_t mutex;
@@ -98,7 +97,7 @@ struct ls_tcp {
     int guest_count;
     tcp_line *leaving[TCP_MOST_LEAVING];
     int leaving_count;
-    long refused; /* number of refused callers since the last report */
+    long refused; /* callers refused since the last report */
     char refused_why[300];
 
     /* rendezvous.c */
@@ -111,19 +110,19 @@ struct ls_tcp {
     unsigned char told[TCP_TOLD_BYTES];
     size_t told_done;
     bool news;                       /* an address arrived since the last look */
-    tcp_line *desks[LS_MAX_CLUSTER]; /* worker 0: connections of other workers' queries */
+    tcp_line *desks[LS_MAX_CLUSTER]; /* worker 0: for queries of others */
 };
 
 /* ---- Incoming calls (tcp_listener.c) ---- */
 
-/* Starts a thread that authenticates callers, answers address queries and delivers the last bytes
- * of closed connections, whatever the workers are doing. `bell` becomes readable when an
- * authenticated caller waits, or an address has become known. */
+/* Starts a thread that authenticates callers, answers queries and delivers the last bytes of closed
+ * connections. `bell` becomes readable when an authenticated caller waits, or an address has become
+ * known. */
 ls_status ls_tcp_door_open(ls_tcp *tcp);
 void ls_tcp_door_close(ls_tcp *tcp);
-void ls_tcp_door_wake(ls_tcp *tcp); /* wakes the thread to handle new work */
-/* Return whether `bell` has a reason to be readable, and clear it if not; return the next
- * authenticated caller, or NULL. Need the mutex. */
+void ls_tcp_door_wake(ls_tcp *tcp); /* wakes the thread */
+/* Return whether `bell` has a reason, clearing it if not; and the next authenticated caller, or
+ * NULL. Need the mutex. */
 bool ls_tcp_door_look(ls_tcp *tcp);
 tcp_line *ls_tcp_door_take(ls_tcp *tcp);
 
@@ -132,7 +131,7 @@ tcp_line *ls_tcp_door_take(ls_tcp *tcp);
 /* Finds the rendezvous, opens the listener and publishes its address. */
 ls_status ls_tcp_meet(ls_tcp *tcp);
 void ls_tcp_unmeet(ls_tcp *tcp);
-/* Finds the address of a worker; bytes 0: it is not known yet. */
+/* bytes 0: it is not known yet. */
 ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out);
 void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *opening); /* the caller is authenticated */
 /* Answers queries, and reads worker 0's replies. */

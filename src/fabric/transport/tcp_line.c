@@ -1,4 +1,4 @@
-/* One connection of the tcp transport: calling, answering, opening, reading, writing, closing. */
+/* One connection of the tcp transport. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
@@ -11,11 +11,11 @@
 #include "fabric/transport/tcp.h"
 
 #define LEAVE_LIMIT 10.0      /* seconds to deliver the last bytes after closing */
-#define MOST_WRITE  (1 << 20) /* bytes of one call, so that other connections get their turn */
+#define MOST_WRITE  (1 << 20) /* bytes of one call; others get their turn */
 
 /* ---- Creation and end ---- */
 
-/* Keepalive ends connections to hosts that vanished, though long after heartbeats noticed it. */
+/* Keepalive ends connections to vanished hosts, though long after heartbeats noticed. */
 static void set_options(int fd)
 {
     static const struct {
@@ -81,8 +81,7 @@ void ls_tcp_line_free(tcp_line *line)
     free(line);
 }
 
-/* Ends a connection. If it was never open, the address of the worker counts as stale and is queried
- * again. */
+/* If the connection was never open, the worker's address is stale and queried again. */
 static void end_line(tcp_line *line, const char *format, ...) LS_PRINTF(2, 3);
 static void end_line(tcp_line *line, const char *format, ...)
 {
@@ -120,7 +119,7 @@ static bool go_connecting(tcp_line *line)
     return false;
 }
 
-/* Starts the TLS handshake with a secret derived from the key and the preamble. */
+/* The TLS secret is derived from the key and the preamble. */
 static void begin_shaking(tcp_line *line)
 {
     static const char label[] = "lockstep tls 1.3 secret, version 1";
@@ -328,9 +327,9 @@ static size_t take(cursor *c, unsigned char *out, size_t bytes)
     return taken;
 }
 
-/* If the kernel takes only a part of a record, the rest is sent at the next call. To make the user
- * call again, one byte of the record is not reported as moved until then; the user offers it again,
- * and it is skipped. */
+/* If the kernel takes only a part of a record, the next call sends the rest. To make the user call
+ * again, one byte of the record is not reported as moved; the user offers it again, and it is
+ * skipped. */
 ls_status ls_tcp_line_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     tcp_line *line = (tcp_line *)of;
@@ -358,7 +357,7 @@ ls_status ls_tcp_line_write(ls_connection *of, const struct iovec *parts, int co
 
 /* ---- Reading ---- */
 
-/* Reads as much of a part as there is; false: no more bytes now. */
+/* false: no more bytes now. */
 static bool read_part(tcp_line *line, const struct iovec *part, size_t *sum)
 {
     size_t moved;
@@ -424,8 +423,8 @@ static bool is_sent(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0 || info.tcpi_state == TCP_CLOSE;
 }
 
-/* Returns whether all written bytes are delivered, or never will be. Closing a socket with unread
- * bytes discards what it still has to send; so it stays open until the peer has all. */
+/* Returns whether all bytes are delivered, or never will be. Closing a socket with unread bytes
+ * would discard what it still has to send. */
 static bool has_left(tcp_line *line)
 {
     if (line->record > 0 && ls_tcp_line_flush(line))

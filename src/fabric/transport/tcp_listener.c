@@ -1,6 +1,6 @@
-/* Incoming calls. Anyone can call, so callers are limited in number (TCP_MOST_GUESTS) and in the
- * time to authenticate (TCP_MEET_LIMIT), and cost little until then. If there are too many, the
- * oldest one that has sent no preamble is dropped, then the oldest without the key. */
+/* Incoming calls. Anyone can call, so callers are limited in number and time (TCP_MEET_LIMIT) and
+ * cost little until they are authenticated. If there are too many, the oldest one without a
+ * preamble is dropped, then the oldest without the key. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,14 +10,13 @@
 #include "base/thread.h"
 #include "fabric/transport/tcp.h"
 
-#define MOST_ACCEPTED 256   /* in one step, so that other work gets its turn */
+#define MOST_ACCEPTED 256   /* in one step; other work gets its turn */
 #define NO_MORE_FILES 0.1   /* seconds until accept is tried again without descriptors */
 #define LEAVING       0.002 /* seconds between looks at closing connections */
 #define LONGEST_SLEEP 10.0
 #define MOST_POLLS    (3 + TCP_MOST_GUESTS + LS_MAX_CLUSTER)
 
-/* Counts a refused caller. Keeps the reason of the last caller that was a worker, else of the
- * first. */
+/* Keeps the reason of the last refused caller that was a worker, else of the first. */
 static void note_refused(ls_tcp *tcp, const char *why, bool worker)
 {
     if (tcp->refused++ == 0 || worker)
@@ -32,7 +31,7 @@ static tcp_line *remove_guest(ls_tcp *tcp, int i)
     return line;
 }
 
-/* Drops a caller; false: all of them are authenticated. */
+/* false: all callers are authenticated. */
 static bool send_one_away(ls_tcp *tcp)
 {
     for (int shaking = 0; shaking < 2; shaking++)
@@ -72,7 +71,7 @@ static void accept_some(ls_tcp *tcp)
     }
 }
 
-/* Keeps a connection for queries; it replaces the worker's earlier one, which is lost. */
+/* Replaces the worker's earlier connection for queries, which is lost. */
 static void seat_at_desk(ls_tcp *tcp, tcp_line *line)
 {
     tcp_line **seat = &tcp->desks[line->opening.from];

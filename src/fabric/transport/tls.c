@@ -12,8 +12,7 @@
 
 #define IDENTITY "lockstep" /* name of the only secret */
 
-/* AES-GCM is safe for 2^24 records with one key, so even a small record counts as this many
- * bytes. */
+/* AES-GCM is safe for 2^24 records with a key, so even a small record counts as this many bytes. */
 #define RECORD_COSTS 4096
 uint64_t ls_tls_rekey_bytes = (uint64_t)1 << 36;
 
@@ -35,9 +34,8 @@ struct ls_secured {
 
 /* ---- The socket: like OpenSSL's own, but without SIGPIPE ---- */
 
-/* Records a socket error. A reset after FIN is EPIPE, any other reset ECONNRESET; the kernel
- * reports it once, and end of file from then on. So the first error decides, and an end of file
- * counts as FIN only if the socket is in CLOSE_WAIT. */
+/* A reset after FIN is EPIPE, any other reset ECONNRESET; the kernel reports it once, then end of
+ * file. So the first error decides, and an end of file counts as FIN only in CLOSE_WAIT. */
 static void note_error(ls_secured *s, int error)
 {
     s->error = error;
@@ -95,7 +93,7 @@ static int socket_create(BIO *bio)
 
 /* ---- The secret ---- */
 
-/* Makes the session that has the secret; OpenSSL frees it. */
+/* OpenSSL frees the session. */
 static SSL_SESSION *make_session(SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[] = { 0x13, 0x01 };
@@ -128,8 +126,7 @@ static int find_secret(SSL *ssl, const unsigned char *identity, size_t length, S
 
 /* ---- Shared by all connections ---- */
 
-/* The called side has no certificate and the calling side trusts none: the secret is the only way
- * to authenticate. */
+/* Without a certificate on one side and trust on the other, only the secret authenticates. */
 static bool set_up(SSL_CTX *ctx)
 {
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);

@@ -1,10 +1,9 @@
-/* Interface of a transport: how bytes get from one worker to another. A transport accepts calls
- * from other workers and has connections, each to one other worker: ordered bytes in both
- * directions, never blocking. The protocol on them (handshake, frames, heartbeats, loss of workers)
- * is the same for all transports and lives in mesh/ and messages/.
+/* Interface of a transport. It accepts calls from other workers and has connections, each to one
+ * worker: ordered bytes in both directions, never blocking. The protocol on them (handshake,
+ * frames, heartbeats, lost workers) is the same for all transports: see mesh/ and messages/.
  *
- * One thread at a time may use a connection. Different threads may use different connections and
- * wait for different ones. */
+ * One thread at a time may use a connection. Different threads may use, and wait for, different
+ * connections. */
 #ifndef LS_FABRIC_TRANSPORT_TRANSPORT_H
 #define LS_FABRIC_TRANSPORT_TRANSPORT_H
 
@@ -13,15 +12,14 @@
 #include "base/status.h"
 #include "lockstep/cluster.h"
 
-typedef struct ls_transport ls_transport;   /* its struct begins with its table, `ls_transport_table *` */
+typedef struct ls_transport ls_transport;   /* its struct begins with its ls_transport_table pointer */
 typedef struct ls_connection ls_connection; /* the same */
 
-/* An event to wait for. `ready` is set if it may have happened. A connection that has ended is
- * always ready. */
+/* An event to wait for. `ready`: it may have happened. A connection that has ended is always
+ * ready. */
 typedef struct ls_want {
     ls_connection *line; /* NULL: an incoming call, or `bell` */
-    /* With line NULL: a descriptor of the caller that becomes readable (only shm, unix, tcp); 0:
-     * none. */
+    /* With line NULL: a descriptor that becomes readable (shm, unix, tcp only); 0: none. */
     int bell;
     bool read, write;
     bool ready;
@@ -40,37 +38,36 @@ typedef struct ls_transport_table {
     const char *name;
     bool elastic; /* workers may come and go; false: a lost worker ends the job */
     bool beats;   /* heartbeats have a thread; false: workers send them while they wait */
-    /* Bytes of a long vector to exchange at once: small enough for the cache, large enough to keep
-     * the connection busy. */
+    /* Bytes of a long vector to exchange at once: few stay in the cache, many keep the connection
+     * busy. */
     size_t slice;
 
-    /* Starts listening as worker options->rank. number: counts the clusters of this process:
-     * contexts of one job with different numbers do not meet. */
+    /* Starts listening as worker options->rank. number: of this cluster in the process; contexts
+     * with different numbers do not meet. */
     ls_status (*open)(const ls_cluster_options *options, int number, ls_transport **out);
     void (*close)(ls_transport *transport); /* after all connections are closed */
 
     /* Connects to a worker. NULL: it does not listen yet, call again later. The connection may
-     * still be in progress and may fail later: then it ends. */
+     * still be in progress; if it fails, it ends. */
     ls_status (*call)(ls_transport *transport, int rank, ls_connection **out);
-    /* Returns the connection of a caller; NULL: there is none. The caller is authenticated: it is a
-     * process of the same user on this machine, or has the job's key. */
+    /* Returns the connection of a caller, or NULL. The caller is authenticated: a process of the
+     * same user on this machine, or one with the job's key. */
     ls_status (*answer)(ls_transport *transport, ls_connection **out);
 
-    /* Move what can be moved without waiting, maybe nothing. LS_ERR_PEER: the connection has ended;
-     * the error message has the reason. */
+    /* Move what can be moved without waiting, maybe nothing. LS_ERR_PEER: the connection has
+     * ended. */
     ls_status (*write)(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
     ls_status (*read)(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
     void (*hang_up)(ls_connection *line); /* bytes written before are still delivered if possible */
-    /* Returns how a connection ended whose read failed. NULL means LS_CONNECTION_GONE: for
-     * transports within one machine, where connections do not break. */
+    /* Returns how a connection ended whose read failed. NULL means LS_CONNECTION_GONE: within one
+     * machine connections do not break. */
     ls_connection_end (*how_ended)(const ls_connection *line);
 
-    /* Waits until an event of the list may have happened, at most `seconds`. */
+    /* Waits at most `seconds` for one of the events. */
     ls_status (*wait)(ls_transport *transport, ls_want *wants, int count, double seconds);
     double (*now)(ls_transport *transport); /* seconds of a monotonic clock */
 
-    /* Returns whether callers were refused since the last call, and why. NULL: this transport does
-     * not report it. */
+    /* Returns whether callers were refused since the last call, and why. May be NULL. */
     bool (*refused)(ls_transport *transport, char *why, size_t bytes);
 } ls_transport_table;
 
@@ -85,11 +82,10 @@ static inline ls_connection_end ls_connection_how_ended(const ls_transport_table
     return table->how_ended ? table->how_ended(line) : LS_CONNECTION_GONE;
 }
 
-/* Finds the transport that the options ask for. */
 ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);
 
-/* Hook for tests: returns the transport of the calling thread, which overrides the options; NULL:
- * use the options. */
+/* Hook for tests: the transport of the calling thread, in place of the options'; NULL: as they
+ * say. */
 extern const ls_transport_table *(*ls_transport_for_test)(void);
 
 #define LS_NEEDS_KEY                                                                                                   \

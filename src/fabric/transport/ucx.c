@@ -1,12 +1,11 @@
-/* UCX: shared memory, RDMA and other fabrics between workers. For trusted networks only: data is
- * not encrypted.
+/* UCX: shared memory, RDMA and other fabrics. For trusted networks only: nothing is encrypted.
  *
  * Workers connect by another transport first (the inner one): Unix sockets on one machine, or tcp
- * with the job's key if there is a rendezvous. That connection stays open beside UCX's: over it
- * both sides first exchange their UCX addresses and tags, and its end is the end of the connection.
- * Bytes are sent as UCX messages (message_lines.h).
+ * with the job's key if there is a rendezvous. That connection stays open: over it both sides
+ * exchange their UCX addresses and tags, and its end is the end of the connection. Bytes are sent
+ * as UCX messages (message_lines.h).
  *
- * UCX's header is needed at build time; its library is loaded when it is first used. */
+ * UCX's header is needed at build time; its library is loaded when first used. */
 #include "fabric/transport/ucx.h"
 
 #if !defined(LS_NO_UCX) && defined(__has_include)
@@ -109,10 +108,10 @@ static bool load_all(void)
                   ROW(ucp_request_cancel),
                   ROW(ucp_request_free) };
 #undef ROW
-    /* By default UCX catches signals, patches the program's memory functions and prints messages
-     * about lost workers. It reads these options from the environment only; values that the user
-     * has set are kept. UCX's rendezvous protocol is off: it needs the sender's help, and UCX 1.13
-     * sometimes cancels it while connections are opened. */
+    /* By default UCX catches signals, patches memory functions and prints messages about lost
+     * workers. It reads these options from the environment only; values set by the user are kept.
+     * UCX's rendezvous protocol is off: it needs the sender's help, and UCX 1.13 sometimes cancels
+     * it while connections are opened. */
     setenv("UCX_HANDLE_ERRORS", "none", 0);
     setenv("UCX_MEM_EVENTS", "no", 0);
     setenv("UCX_LOG_LEVEL", "fatal", 0);
@@ -149,11 +148,10 @@ typedef struct ucx_transport {
     ucp_address_t *address;
     size_t address_bytes;
     pthread_mutex_t mutex; /* around every UCX call */
-    unsigned tags;         /* number of tags given to connections */
+    unsigned tags;         /* given to connections so far */
     /* A worker was lost. UCX may then abort the process when it is stopped (1.13: "Assertion
-     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and it still uses memory of connections
-     * whose peer never received pending messages. So everything stays allocated until the process
-     * ends. */
+     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and still uses memory of connections with
+     * pending messages. So everything stays allocated until the process ends. */
     atomic_bool harmed;
     ls_message_line *unfinished;
     struct ucx_transport *next;
@@ -181,7 +179,7 @@ static ucx_transport *transport_of(const ls_message_line *line)
     return (ucx_transport *)line->transport;
 }
 
-/* Sets no message: the functions that read and write report that the connection ended. */
+/* Without a message: reading and writing report that the connection ended. */
 static ls_status check(ucx_transport *t, ucs_status_t status)
 {
     if (status == UCS_OK || status == UCS_INPROGRESS)
@@ -283,7 +281,7 @@ static ls_status say(const ucx_transport *t, ucx_line *u)
     return LS_OK;
 }
 
-/* Reads the peer's greeting. Checks the head before reading the address that follows. */
+/* Checks the head before it reads the address that follows. */
 static ls_status hear(const ucx_transport *t, ucx_line *u)
 {
     for (size_t moved = 1; moved > 0; u->heard += moved) {
@@ -334,7 +332,7 @@ static ls_status ucx_prepare(ls_message_line *line)
     return ls_message_line_open(line);
 }
 
-/* After the greeting the inner connection carries only BYE before it ends. Without BYE the peer was
+/* After the greeting the inner connection carries only BYE. If it ends without BYE, the peer was
  * killed. */
 static bool ucx_is_gone(ls_message_line *line)
 {

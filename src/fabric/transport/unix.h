@@ -1,7 +1,6 @@
 /* Unix sockets between workers of one user on one machine. The listener (ls_unix_door) serves
- * several transports; each has sockets of its own, in a folder that only this user can write to
- * (socket_folder.h). Anything that another user puts there is ignored: it is reported once, and the
- * worker counts as absent. */
+ * several transports, each with sockets of its own, in a folder that only this user can write to
+ * (socket_folder.h). Anything that another user puts there is reported once and ignored. */
 #ifndef LS_FABRIC_TRANSPORT_UNIX_H
 #define LS_FABRIC_TRANSPORT_UNIX_H
 
@@ -20,14 +19,14 @@ typedef struct ls_unix_door {
     int number;
     int fd; /* -1: not open */
     char folder[LS_SOCKET_FOLDER_CHARS];
-    char path[LS_UNIX_PATH_CHARS]; /* path of this worker's socket */
+    char path[LS_UNIX_PATH_CHARS]; /* of this worker's socket */
     uint64_t file[2];              /* its device and inode */
     char foreign[300];             /* what another user has put in the way; "": nothing */
     bool reported;                 /* `foreign` was reported */
 } ls_unix_door;
 
 ls_status ls_unix_door_open(ls_unix_door *door);
-/* Closes the listener and removes its socket, and the sockets of workers that were killed. */
+/* Removes its socket, and those of workers that were killed. */
 void ls_unix_door_close(ls_unix_door *door);
 /* Connects to a worker; -1: no worker of this user listens there yet. */
 ls_status ls_unix_door_call(ls_unix_door *door, int rank, int *fd);
@@ -36,13 +35,11 @@ int ls_unix_door_answer(ls_unix_door *door);
 /* Reports once what another user has put in the way (ls_transport_table.refused). */
 bool ls_unix_door_refused(ls_unix_door *door, char *why, size_t bytes);
 
-/* Returns what to poll for. A want without a connection is for an incoming call, or for its
- * `bell`. */
+/* A want without a connection is for an incoming call, or for its `bell`. */
 struct pollfd ls_unix_poll_of(const ls_unix_door *door, const ls_want *want, int fd);
-/* Polls for at most `seconds`. */
 ls_status ls_unix_poll(struct pollfd *polls, int count, double seconds, int *ready);
 
-/* Makes the path of the socket of worker `rank` of a job in that folder. */
+/* Makes the path of worker `rank`'s socket. */
 ls_status ls_unix_path(const char *folder, const char *kind, const ls_cluster_options *options, int number, int rank,
                        char out[LS_UNIX_PATH_CHARS]);
 
