@@ -48,7 +48,7 @@ typedef struct ls_frame {
     uint16_t version, kind;
     uint32_t from; /* rank */
     uint32_t epoch;
-    uint64_t number; /* of the collective; HELLO: size of the cluster */
+    uint64_t number; /* number of the collective; HELLO: size of the cluster */
     /* HELLO: 1 for a heartbeat connection, else 0. PIECES, READY: number of exchanges in this
      * generation so far. STATE: 1 if the sender is READY for `number`. */
     uint64_t sequence;
@@ -56,7 +56,7 @@ typedef struct ls_frame {
      * own work. STATE: the sender's peers.decided. HELLO: generation in which the sender became a
      * member, 0: it is none. JOIN, MEMBERS: number of the fit. */
     uint64_t tag;
-    uint64_t bytes; /* of the body, which follows */
+    uint64_t bytes; /* size of the body that follows */
     /* READY, STATE: hash of the sender's result. HELLO: [0] mark of the sender (handshake.c), [1]
      * id of the job, 0 until it begins. MET, BEGIN: hash of all ranks and marks. */
     uint64_t hash[2];
@@ -107,7 +107,7 @@ typedef struct ls_link {
     /* Writing failed. Reading goes on: the peer may have sent the reason. */
     bool deaf;
 
-    /* What is read next: a head; or the body of `in`, which must wait (HOLDS), goes to the pieces
+    /* Read next: a head; or the body of `in`, which must wait (HOLDS), goes to the pieces
      * (TAKES) or is dropped (SKIPS). */
     ls_reading reading;
     ls_frame in;
@@ -162,7 +162,7 @@ typedef struct ls_mesh {
     ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
-    uint64_t number; /* of the current collective */
+    uint64_t number; /* number of the current collective */
     bool ready;      /* this worker has all its data */
     bool committed;  /* all members were READY for it */
     uint64_t hash[2];

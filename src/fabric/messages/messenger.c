@@ -84,7 +84,7 @@ typedef struct head {
     uint16_t version, kind;
     uint32_t from, to;
     int64_t numbers[LS_MESSAGE_NUMBERS];
-    uint64_t bytes; /* of the body, which follows */
+    uint64_t bytes; /* size of the body that follows */
 } head;
 
 typedef struct item {

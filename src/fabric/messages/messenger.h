@@ -57,7 +57,7 @@ typedef struct ls_messenger ls_messenger;
 
 typedef struct ls_messenger_options {
     const ls_cluster_options *cluster;
-    int number;        /* of this cluster in the process */
+    int number;        /* number of this cluster in the process */
     const char *about; /* must be equal on both sides */
     int64_t hello[LS_MESSAGE_NUMBERS];
     /* By rank: processes that this one calls until they answer. They must not call this one. */
@@ -78,7 +78,7 @@ void ls_messenger_close(ls_messenger *post);
  * connected: send again after LS_MESSAGE_MET. Thread-safe. */
 ls_status ls_messenger_send(ls_messenger *post, const ls_message *letter);
 
-/* Tells why connections failed before any process was met, such as a wrong key: "" or "; the last
+/* Reason why connections failed before any process was met, such as a wrong key: "" or "; the last
  * that called, or was called: ...", to append to an error message. */
 #define LS_MESSENGER_WHY 400
 void ls_messenger_why(ls_messenger *post, char text[LS_MESSENGER_WHY]);

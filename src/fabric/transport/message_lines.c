@@ -131,7 +131,7 @@ ls_status ls_message_line_write(ls_connection *of, const struct iovec *parts, in
 
 /* ---- Receiving ---- */
 
-/* What the peer sent before it ended is read first. */
+/* Bytes that the peer sent before it ended are read first. */
 static bool can_read(ls_message_line *line)
 {
     ls_message_slot *slot = &line->in[line->in_next];

@@ -19,7 +19,7 @@ typedef struct ls_message_library {
     ls_status (*send)(ls_message_line *line, const void *data, size_t bytes, void **request);
     ls_status (*receive)(ls_message_line *line, void *data, size_t room, void **request);
     ls_status (*test)(ls_message_line *line, void **request, bool receives, bool *done, size_t *bytes);
-    void (*cancel)(ls_message_line *line, void **request); /* of a receive */
+    void (*cancel)(ls_message_line *line, void **request); /* for receives only */
     void (*progress)(ls_transport *transport);             /* moves data; NULL: `test` does */
     bool (*is_called)(ls_transport *transport);            /* there is an incoming call */
     /* Continues to open a connection; NULL: it is open from the start. */

@@ -20,7 +20,7 @@ typedef enum ls_preamble_kind {
 typedef struct ls_preamble {
     uint16_t version;
     uint16_t kind;
-    uint32_t number;    /* of the cluster in its process */
+    uint32_t number;    /* number of the cluster in its process */
     uint32_t from, to;  /* ranks */
     ls_address address; /* where the caller listens; none: it cannot be called */
     unsigned char job[LS_JOB_HASH_BYTES];

@@ -14,8 +14,8 @@
 
 #define TCP_MOST_GUESTS  64   /* callers; above it one that is not authenticated is dropped */
 #define TCP_MOST_LEAVING 64   /* closed connections with bytes still to send */
-#define TCP_ASKED_BYTES  4    /* of a query for an address: the rank */
-#define TCP_TOLD_BYTES   22   /* of its reply: the rank and a packed address */
+#define TCP_ASKED_BYTES  4    /* query for an address: the rank */
+#define TCP_TOLD_BYTES   22   /* its reply: the rank and a packed address */
 #define TCP_MEET_LIMIT   10.0 /* seconds from calling until a connection is open */
 
 /* ---- Connections ---- */
@@ -33,8 +33,8 @@ typedef struct tcp_line {
     bool caller;                            /* this side called */
     bool refused;                           /* preamble does not match: close after the reply */
     double end;                             /* deadline to be open; after closing: to be sent */
-    ls_address there;                       /* of the peer */
-    ls_preamble opening;                    /* of the calling side */
+    ls_address there;                       /* address of the peer */
+    ls_preamble opening;                    /* preamble of the calling side */
     unsigned char bytes[LS_PREAMBLE_BYTES]; /* preamble and reply, while sent or received */
     size_t done;
     unsigned char said[LS_PREAMBLE_BYTES]; /* the preamble; the TLS secret depends on it */

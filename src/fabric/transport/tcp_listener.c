@@ -129,7 +129,7 @@ static void look_after_guests(ls_tcp *tcp)
 static int list_polls(const ls_tcp *tcp, struct pollfd *out, double *end)
 {
     int count = 0;
-    bool full = tcp->guest_count == TCP_MOST_GUESTS; /* of authenticated callers */
+    bool full = tcp->guest_count == TCP_MOST_GUESTS; /* with authenticated callers */
     for (int i = 0; i < tcp->guest_count; i++) {
         const tcp_line *line = tcp->guests[i];
         if (line->state == TCP_OPEN)

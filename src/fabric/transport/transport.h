@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "lockstep/cluster.h"
 
-typedef struct ls_transport ls_transport;   /* its struct begins with its ls_transport_table pointer */
-typedef struct ls_connection ls_connection; /* the same */
+typedef struct ls_transport ls_transport;   /* its struct begins with a pointer to its table */
+typedef struct ls_connection ls_connection; /* its struct begins with a pointer to its table */
 
 /* An event to wait for. `ready`: it may have happened. A connection that has ended is always
  * ready. */

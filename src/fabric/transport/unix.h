@@ -11,7 +11,7 @@
 
 #define LS_MOST_POLLS (2 * LS_MAX_CLUSTER + 128) /* connections and pending callers */
 
-#define LS_UNIX_PATH_CHARS 108 /* of a socket's path, with its zero */
+#define LS_UNIX_PATH_CHARS 108 /* a socket's path with its zero */
 
 typedef struct ls_unix_door {
     const char *kind; /* the transport's name */
@@ -19,7 +19,7 @@ typedef struct ls_unix_door {
     int number;
     int fd; /* -1: not open */
     char folder[LS_SOCKET_FOLDER_CHARS];
-    char path[LS_UNIX_PATH_CHARS]; /* of this worker's socket */
+    char path[LS_UNIX_PATH_CHARS]; /* path of this worker's socket */
     uint64_t file[2];              /* its device and inode */
     char foreign[300];             /* what another user has put in the way; "": nothing */
     bool reported;                 /* `foreign` was reported */
