@@ -72,9 +72,9 @@ struct ls_handshake {
     double lost_at;                     /* when a worker was lost after MET; 0: none */
     ls_frame begin;                     /* kind 0: not received */
 
-    bool chief;                           /* the launcher knows it */
+    bool chief;                           /* the launcher knows that this worker is chief */
     int launcher;                         /* descriptor with the ranks that ended; -1: none */
-    double gone_at;                       /* when it first reported an end; 0: not yet */
+    double gone_at;                       /* when the launcher first reported an end; 0: not yet */
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* bit set: workers that begin the job */
     bool joins;                           /* the job has begun without this worker */
     uint64_t members[LS_MAX_CLUSTER / 64];
@@ -367,7 +367,7 @@ static ls_status hear_called(ls_handshake *d, int rank, int line)
     return LS_OK;
 }
 
-/* Returns whether the connection to a member may be replaced. */
+/* Returns whether the connection to a member may be replaced: not if it left or is dead. */
 static bool may_return(const ls_handshake *d, int rank)
 {
     ls_absence how = d->mesh->lost[rank];

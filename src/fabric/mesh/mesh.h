@@ -96,7 +96,7 @@ typedef enum ls_absence {
     LS_LOST_ENDED,
     /* The connection broke or closed without LEFT; members try to reconnect. */
     LS_LOST_BROKEN,
-    LS_LOST_SILENT,
+    LS_LOST_SILENT, /* it sent nothing for too long, or has lost this worker */
 } ls_absence;
 
 /* Traffic with one worker. */

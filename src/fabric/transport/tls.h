@@ -40,7 +40,8 @@ const char *ls_secured_why(const ls_secured *s);
 
 #define LS_TLS_RECORD 16384 /* most bytes of a write that become one record */
 
-/* Each side changes its keys after this number of bytes, long before a key is used up. Tests lower it. */
+/* Each side changes its keys after this number of bytes, long before a key is used up. Tests lower
+ * it. */
 extern uint64_t ls_tls_rekey_bytes;
 
 #endif

@@ -15,8 +15,8 @@
 typedef struct ls_transport ls_transport;   /* its struct begins with a pointer to its table */
 typedef struct ls_connection ls_connection; /* its struct begins with a pointer to its table */
 
-/* An event to wait for. `ready`: it may have happened. A connection that has ended is always
- * ready. */
+/* An event to wait for. `ready`: it may have happened. A connection that has ended is ready
+ * for reading and writing. */
 typedef struct ls_want {
     ls_connection *line; /* NULL: an incoming call, or `bell` */
     /* With line NULL: a descriptor that becomes readable (shm, unix, tcp only); 0: none. */
